@@ -1,0 +1,271 @@
+-- min-reader: 1
+-- Every key starts with project_id (it is the distribution column of a distributed deployment), nothing references
+-- across tables, and what grows with traffic is partitioned by id, which is time.
+-- Tables without a project are small and undistributed: change, worker, ingest_partition, outbox, account.
+
+-- What has changed, for caches: one row a topic, moved on in the transaction of the change, so that its order is commit order.
+CREATE TABLE change (
+    topic text PRIMARY KEY,
+    seq   bigint NOT NULL DEFAULT 0
+);
+INSERT INTO change (topic) VALUES ('project'), ('api_key'), ('automation'), ('template'), ('channel');
+
+CREATE TABLE project (
+    project_id      uuid PRIMARY KEY,
+    name            text NOT NULL,
+    timezone        text NOT NULL DEFAULT 'UTC',
+    rate_limit      integer NOT NULL DEFAULT 1000 CHECK (rate_limit > 0),  -- requests a second
+    retention_days  integer NOT NULL DEFAULT 365 CHECK (retention_days > 0),
+    secrets         bytea NOT NULL,                                        -- sealed: webhook secret, identity secret
+    created_at      timestamptz NOT NULL,
+    updated_at      timestamptz NOT NULL,
+    changed_seq     bigint NOT NULL
+);
+
+CREATE TABLE api_key (
+    project_id   uuid NOT NULL,
+    id           uuid NOT NULL,
+    name         text NOT NULL,
+    type         text NOT NULL CHECK (type IN ('public', 'secret')),
+    prefix       text NOT NULL,
+    hash         bytea NOT NULL,                                           -- SHA-256 of the whole key
+    created_at   timestamptz NOT NULL,
+    last_used_at timestamptz,
+    revoked_at   timestamptz,
+    changed_seq  bigint NOT NULL,
+    PRIMARY KEY (project_id, id)
+);
+CREATE INDEX api_key_hash ON api_key (hash);
+CREATE INDEX api_key_changed ON api_key (changed_seq);
+
+CREATE TABLE account (
+    id            uuid PRIMARY KEY,
+    email         text NOT NULL,
+    name          text NOT NULL DEFAULT '',
+    password_hash text NOT NULL,                                           -- argon2id, PHC string
+    created_at    timestamptz NOT NULL,
+    updated_at    timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX account_email ON account (lower(email));
+
+CREATE TABLE member (
+    project_id uuid NOT NULL,
+    account_id uuid NOT NULL,
+    role       text NOT NULL CHECK (role IN ('ADMIN', 'MEMBER')),
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (project_id, account_id)
+);
+CREATE INDEX member_account ON member (account_id);
+
+-- People. The id is derived from the caller's id, so it needs no unique index of its own. An anonymous person who
+-- became a known one stays as a pointer (merged_into), so that both ids lead to one person for ever.
+CREATE TABLE users (
+    project_id   uuid NOT NULL,
+    id           uuid NOT NULL,
+    external_id  text,
+    anonymous_id text,
+    email        text,
+    name         text,
+    properties   jsonb NOT NULL DEFAULT '{}',
+    merged_into  uuid,
+    merged_at    timestamptz,
+    created_at   timestamptz NOT NULL,
+    last_seen_at timestamptz NOT NULL,
+    updated_at   timestamptz NOT NULL,
+    PRIMARY KEY (project_id, id)
+) WITH (fillfactor = 85);
+CREATE INDEX users_merged ON users (project_id, merged_into) WHERE merged_into IS NOT NULL;
+CREATE INDEX users_newest ON users (project_id, created_at DESC, id DESC) WHERE merged_into IS NULL;
+
+-- Events, partitioned by id: a UUIDv7 holds the time, so the primary key both finds a repeat and orders by time.
+CREATE TABLE events (
+    project_id  uuid NOT NULL,
+    id          uuid NOT NULL,
+    client_id   uuid,                                                      -- derived from a client id that is no usable UUIDv7
+    name        text NOT NULL,
+    user_id     uuid NOT NULL,
+    properties  jsonb NOT NULL,
+    ts          timestamptz NOT NULL,                                      -- when it happened, corrected for the client's clock
+    received_at timestamptz NOT NULL,
+    PRIMARY KEY (project_id, id)
+) PARTITION BY RANGE (id);
+CREATE INDEX events_user ON events (project_id, user_id, id);
+CREATE INDEX events_name ON events (project_id, name, id);
+
+-- Ids that cannot serve as a row's own: client ids of another form, and ids of profile updates. Kept as long as events.
+CREATE TABLE client_id (
+    project_id uuid NOT NULL,
+    id         uuid NOT NULL,
+    event_id   uuid,                                                       -- the event's row; null for a profile update
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (project_id, id)
+) PARTITION BY HASH (id);
+CREATE TABLE client_id_0 PARTITION OF client_id FOR VALUES WITH (MODULUS 4, REMAINDER 0);
+CREATE TABLE client_id_1 PARTITION OF client_id FOR VALUES WITH (MODULUS 4, REMAINDER 1);
+CREATE TABLE client_id_2 PARTITION OF client_id FOR VALUES WITH (MODULUS 4, REMAINDER 2);
+CREATE TABLE client_id_3 PARTITION OF client_id FOR VALUES WITH (MODULUS 4, REMAINDER 3);
+
+-- Exact totals. The lane is the recording transaction's, so that two of them never wait for one row.
+CREATE TABLE event_count (
+    project_id uuid NOT NULL,
+    day        date NOT NULL,
+    name       text NOT NULL,
+    lane       smallint NOT NULL,
+    count      bigint NOT NULL,
+    PRIMARY KEY (project_id, day, name, lane)
+) WITH (fillfactor = 70);
+CREATE TABLE user_count (
+    project_id uuid NOT NULL,
+    lane       smallint NOT NULL,
+    count      bigint NOT NULL,
+    PRIMARY KEY (project_id, lane)
+) WITH (fillfactor = 70);
+
+CREATE TABLE template (
+    project_id  uuid NOT NULL,
+    id          uuid NOT NULL,
+    name        text NOT NULL,
+    channel     text NOT NULL CHECK (channel IN ('EMAIL', 'PUSH', 'IN_APP', 'SMS')),
+    subject     text NOT NULL DEFAULT '',
+    body        text NOT NULL,
+    tags        text[] NOT NULL DEFAULT '{}',
+    ai          boolean NOT NULL DEFAULT false,
+    version     integer NOT NULL DEFAULT 1,
+    created_at  timestamptz NOT NULL,
+    updated_at  timestamptz NOT NULL,
+    changed_seq bigint NOT NULL,
+    PRIMARY KEY (project_id, id)
+);
+
+-- An automation's head; what runs is a version, which never changes once made.
+CREATE TABLE automation (
+    project_id    uuid NOT NULL,
+    id            uuid NOT NULL,
+    name          text NOT NULL,
+    trigger_type  text NOT NULL,
+    trigger_event text,
+    active        boolean NOT NULL DEFAULT false,
+    version       integer NOT NULL DEFAULT 1,
+    definition    jsonb NOT NULL,                                          -- trigger, re-entry and steps, as the API shows them
+    created_at    timestamptz NOT NULL,
+    updated_at    timestamptz NOT NULL,
+    changed_seq   bigint NOT NULL,
+    PRIMARY KEY (project_id, id)
+);
+CREATE INDEX automation_changed ON automation (changed_seq);
+CREATE TABLE automation_version (
+    project_id    uuid NOT NULL,
+    automation_id uuid NOT NULL,
+    version       integer NOT NULL,
+    definition    jsonb NOT NULL,
+    created_at    timestamptz NOT NULL,
+    PRIMARY KEY (project_id, automation_id, version)
+);
+
+-- One person's way through one version of an automation. The id is made of the trigger's time and a hash of
+-- (automation, trigger), so that a trigger starts a run once.
+CREATE TABLE run (
+    project_id    uuid NOT NULL,
+    id            uuid NOT NULL,
+    automation_id uuid NOT NULL,
+    version       integer NOT NULL,
+    user_id       uuid NOT NULL,
+    status        text NOT NULL CHECK (status IN ('waiting', 'frozen', 'completed', 'exited', 'failed')),
+    position      text NOT NULL,                                           -- path of the step that the run stands at: "2", later "1.then.0"
+    wait_seq      integer NOT NULL DEFAULT 0,                              -- number of waits begun; an older timer is stale
+    partition     smallint NOT NULL,                                       -- where the person's own items flow
+    context       jsonb NOT NULL,                                          -- the trigger: {id, name, properties, timestamp}
+    reason        text,
+    due_at        timestamptz,
+    started_at    timestamptz NOT NULL,
+    updated_at    timestamptz NOT NULL,
+    ended_at      timestamptz,
+    PRIMARY KEY (project_id, id)
+) WITH (fillfactor = 85);
+CREATE INDEX run_user ON run (project_id, automation_id, user_id);
+CREATE INDEX run_person ON run (project_id, user_id);
+CREATE INDEX run_frozen ON run (project_id, automation_id) WHERE status = 'frozen';
+
+-- What falls due: removed once the broker has the timer; the run's wait_seq makes a repeat harmless.
+CREATE TABLE timer (
+    project_id uuid NOT NULL,
+    run_id     uuid NOT NULL,
+    wait_seq   integer NOT NULL,
+    partition  smallint NOT NULL,
+    due_at     timestamptz NOT NULL,
+    PRIMARY KEY (project_id, run_id)
+);
+CREATE INDEX timer_due ON timer (due_at);
+
+-- The send ledger. due_at is when somebody has to look at the row again: a retry, a lease that ran out, or a
+-- hand-over that never arrived; null once the outcome is known.
+CREATE TABLE message (
+    project_id          uuid NOT NULL,
+    id                  uuid NOT NULL,
+    user_id             uuid NOT NULL,
+    channel             text NOT NULL,
+    lane                text NOT NULL CHECK (lane IN ('direct', 'automation', 'campaign')),
+    status              text NOT NULL,
+    status_reason       text,
+    template_id         uuid,
+    content             jsonb NOT NULL DEFAULT '{}',                       -- {subject, body, title} of a direct message
+    data                jsonb NOT NULL DEFAULT '{}',                       -- what the template sees beside the user
+    automation_id       uuid,
+    run_id              uuid,
+    attempt             integer NOT NULL DEFAULT 0,                        -- claims so far; the fence of settling
+    failures            integer NOT NULL DEFAULT 0,                        -- provider failures that count against the limit
+    ambiguous           integer NOT NULL DEFAULT 0,                        -- calls of which the outcome was never learned
+    due_at              timestamptz,
+    claimed             boolean NOT NULL DEFAULT false,
+    subject             text,                                              -- as rendered
+    provider            text,
+    provider_message_id text,
+    created_at          timestamptz NOT NULL,
+    sent_at             timestamptz,
+    delivered_at        timestamptz,
+    opened_at           timestamptz,
+    clicked_at          timestamptz,
+    failed_at           timestamptz,
+    updated_at          timestamptz NOT NULL,
+    PRIMARY KEY (project_id, id)
+) PARTITION BY RANGE (id);
+CREATE INDEX message_due ON message (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX message_user ON message (project_id, user_id, id);
+
+CREATE TABLE channel (
+    project_id  uuid NOT NULL,
+    channel     text NOT NULL CHECK (channel IN ('email', 'push', 'sms', 'in_app')),
+    settings    jsonb NOT NULL DEFAULT '{}',                               -- what may be shown
+    secrets     bytea,                                                     -- sealed JSON object
+    error       text,                                                      -- the provider's last words about the configuration
+    error_at    timestamptz,
+    updated_at  timestamptz NOT NULL,
+    changed_seq bigint NOT NULL,
+    PRIMARY KEY (project_id, channel)
+);
+
+-- Who reads which part of the ingest stream, and how far it has been applied. The epoch fences a deposed owner.
+CREATE TABLE ingest_partition (
+    partition      smallint PRIMARY KEY,
+    owner          uuid,
+    lease_until    timestamptz,
+    epoch          bigint NOT NULL DEFAULT 0,
+    applied_seq    bigint NOT NULL DEFAULT 0,
+    stream_created timestamptz                                             -- of the stream that the position counts in
+) WITH (fillfactor = 50);
+
+CREATE TABLE worker (
+    id         uuid PRIMARY KEY,
+    kind       text NOT NULL,
+    seen_until timestamptz NOT NULL
+);
+
+-- Messages to the broker, written with what caused them and published after the commit.
+CREATE TABLE outbox (
+    partition  smallint NOT NULL,
+    id         uuid NOT NULL,
+    subject    text NOT NULL,
+    payload    bytea NOT NULL,
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (partition, id)
+);

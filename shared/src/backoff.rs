@@ -1,0 +1,40 @@
+//! Exponential backoff with jitter. Pure: the caller brings the randomness.
+
+use std::time::Duration;
+
+/// How long to wait before trying again, by number of failures so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Backoff {
+    pub first: Duration,
+    pub factor: u32,
+    pub most: Duration,
+}
+
+impl Backoff {
+    /// For connections to our own servers.
+    pub const CONNECT: Self = Self { first: Duration::from_millis(50), factor: 2, most: Duration::from_secs(2) };
+
+    /// The delay after `failures` (1 for the first), between half of it and the whole, as `random` (0 to 1) says.
+    pub fn delay(&self, failures: u32, random: f64) -> Duration {
+        let whole = self
+            .factor
+            .checked_pow(failures.saturating_sub(1))
+            .and_then(|f| self.first.checked_mul(f))
+            .map_or(self.most, |d| d.min(self.most));
+        whole.mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grows_to_the_most_and_stays() {
+        let b = Backoff { first: Duration::from_secs(10), factor: 4, most: Duration::from_secs(1000) };
+        let secs: Vec<u64> = (1..=6).map(|n| b.delay(n, 1.0).as_secs()).collect();
+        assert_eq!(secs, [10, 40, 160, 640, 1000, 1000]);
+        assert_eq!(b.delay(1, 0.0), Duration::from_secs(5));
+        assert_eq!(b.delay(u32::MAX, 1.0), Duration::from_secs(1000));
+    }
+}

@@ -1,0 +1,54 @@
+//! The broker: NATS JetStream, as transport. What lasts is in Postgres.
+
+pub mod consumer;
+pub mod dead_letter;
+pub mod group_commit;
+pub mod publisher;
+pub mod subject;
+pub mod topology;
+
+use std::time::Duration;
+
+use async_nats::jetstream;
+
+pub use publisher::{PublishError, Publisher};
+pub use subject::Names;
+
+use crate::config::BusConfig;
+
+/// A connection to the broker and the names on it.
+#[derive(Clone)]
+pub struct Bus {
+    pub client: async_nats::Client,
+    pub jetstream: jetstream::Context,
+    pub names: Names,
+    pub config: BusConfig,
+}
+
+impl Bus {
+    /// Connects, or fails after 5 s with the address. Once connected it reconnects for ever by itself.
+    pub async fn connect(config: &BusConfig, program: &str) -> anyhow::Result<Self> {
+        let servers: Vec<async_nats::ServerAddr> = config.servers()?;
+        let client = async_nats::ConnectOptions::new()
+            .name(program)
+            .connection_timeout(Duration::from_secs(5))
+            .ping_interval(Duration::from_secs(10))
+            .max_reconnects(None)
+            .reconnect_delay_callback(|tries| Duration::from_millis((50 * tries as u64).min(1_000)))
+            .client_capacity(4_096)
+            .connect(servers)
+            .await
+            .map_err(|e| anyhow::anyhow!("cannot reach NATS at {} (NATS_URL): {e}", config.url_shown()))?;
+        let jetstream = jetstream::context::ContextBuilder::new()
+            .timeout(Duration::from_secs(5))
+            .backpressure_on_inflight(false)
+            .max_ack_inflight(16_384)
+            .build(client.clone());
+        Ok(Self { client, jetstream, names: Names::new(&config.stream_prefix), config: config.clone() })
+    }
+
+    /// Whether the connection stands at this moment; what is published without one would only queue up.
+    pub fn is_connected(&self) -> bool {
+        self.client.connection_state() == async_nats::connection::State::Connected
+    }
+}

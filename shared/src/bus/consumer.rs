@@ -1,0 +1,147 @@
+//! Reading a partition of the ingest stream from a position, without giving up.
+//!
+//! The position is the reader's, not the broker's: the consumer asks for no acknowledgement, and whenever a delivery is
+//! missing (a gap in the consumer's own count), late or refused, it is made anew behind the last message seen.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_nats::jetstream::ErrorCode;
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, ReplayPolicy, pull};
+use bytes::Bytes;
+use futures_util::StreamExt;
+
+use super::Bus;
+use crate::backoff::Backoff;
+
+const EPOCH: &str = "rekindle-epoch";
+const HEARTBEAT: Duration = Duration::from_secs(5);
+const EXPIRES: Duration = Duration::from_secs(30);
+
+/// One message of the partition.
+#[derive(Clone, Debug)]
+pub struct Delivered {
+    /// Its sequence in the stream.
+    pub seq: u64,
+    pub payload: Bytes,
+}
+
+/// Somebody with a newer lease reads the partition.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("partition {0} has a newer reader")]
+pub struct Deposed(pub u16);
+
+/// Reads one partition in order, from behind a sequence.
+pub struct PartitionReader {
+    bus: Bus,
+    partition: u16,
+    epoch: i64,
+    last_seq: u64,
+    delivered: u64,
+    messages: Option<pull::Stream>,
+}
+
+impl PartitionReader {
+    pub fn new(bus: Bus, partition: u16, epoch: i64, after: u64) -> Self {
+        Self { bus, partition, epoch, last_seq: after, delivered: 0, messages: None }
+    }
+
+    /// The next message, awaited for as long as it takes. Cancel-safe.
+    pub async fn next(&mut self) -> Result<Delivered, Deposed> {
+        let mut failures = 0;
+        loop {
+            let Some(messages) = &mut self.messages else {
+                match self.open().await {
+                    Ok(messages) => self.messages = Some(messages),
+                    Err(OpenError::Deposed) => return Err(Deposed(self.partition)),
+                    Err(OpenError::Other(error)) => {
+                        failures += 1;
+                        if failures % 10 == 1 {
+                            tracing::warn!(partition = self.partition, %error, "cannot read the ingest stream; trying again");
+                        }
+                        tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random())).await;
+                    }
+                }
+                continue;
+            };
+            match messages.next().await {
+                Some(Ok(message)) => {
+                    let Ok(info) = message.info() else { continue };
+                    let (seq, delivered) = (info.stream_sequence, info.consumer_sequence);
+                    if delivered != self.delivered + 1 {
+                        tracing::warn!(
+                            partition = self.partition,
+                            "a delivery is missing; reading again from {}",
+                            self.last_seq
+                        );
+                        self.messages = None;
+                        continue;
+                    }
+                    self.delivered = delivered;
+                    if seq <= self.last_seq {
+                        continue;
+                    }
+                    self.last_seq = seq;
+                    return Ok(Delivered { seq, payload: message.message.payload });
+                }
+                Some(Err(error)) => {
+                    tracing::debug!(partition = self.partition, %error, "the pull broke; opening it anew");
+                    self.messages = None;
+                }
+                None => self.messages = None,
+            }
+        }
+    }
+
+    async fn open(&mut self) -> Result<pull::Stream, OpenError> {
+        let names = &self.bus.names;
+        let (stream, name) = (names.ingest_stream(), names.ingest_consumer(self.partition));
+        let existing = self.bus.jetstream.get_consumer_from_stream::<pull::Config, _, _>(&name, &stream).await;
+        if let Ok(consumer) = existing {
+            let epoch = consumer.cached_info().config.metadata.get(EPOCH).and_then(|e| e.parse::<i64>().ok());
+            if epoch.is_some_and(|e| e > self.epoch) {
+                return Err(OpenError::Deposed);
+            }
+        }
+        match self.bus.jetstream.delete_consumer_from_stream(&name, &stream).await {
+            Ok(_) => {}
+            Err(error) if is_not_found(&error) => {}
+            Err(error) => return Err(OpenError::Other(error.to_string())),
+        }
+        let config = pull::Config {
+            durable_name: Some(name),
+            filter_subject: names.ingest(self.partition),
+            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: self.last_seq + 1 },
+            ack_policy: AckPolicy::None,
+            replay_policy: ReplayPolicy::Instant,
+            metadata: HashMap::from([(EPOCH.to_owned(), self.epoch.to_string())]),
+            ..pull::Config::default()
+        };
+        let consumer: PullConsumer =
+            self.bus.jetstream.create_consumer_on_stream(config, &stream).await.map_err(other)?;
+        self.delivered = 0;
+        consumer
+            .stream()
+            .max_messages_per_batch(256)
+            .heartbeat(HEARTBEAT)
+            .expires(EXPIRES)
+            .messages()
+            .await
+            .map_err(other)
+    }
+}
+
+enum OpenError {
+    Deposed,
+    Other(String),
+}
+
+fn other(error: impl std::fmt::Display) -> OpenError {
+    OpenError::Other(error.to_string())
+}
+
+fn is_not_found(error: &async_nats::jetstream::stream::ConsumerError) -> bool {
+    use std::error::Error;
+    let code = error.source().and_then(|s| s.downcast_ref::<async_nats::jetstream::Error>()).map(|e| e.error_code());
+    code == Some(ErrorCode::CONSUMER_NOT_FOUND) || error.to_string().contains("10014")
+}

@@ -1,0 +1,88 @@
+//! Every stream, subject and consumer name, built in one place.
+
+use crate::send::{Channel, Lane};
+
+/// The names under one prefix, so that several installations or tests can share a broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    prefix: String,
+}
+
+impl Names {
+    pub fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+
+    /// What users do, commands and timers.
+    pub fn ingest_stream(&self) -> String {
+        format!("{}INGEST", self.prefix)
+    }
+
+    /// All subjects of the ingest stream.
+    pub fn ingest_all(&self) -> String {
+        format!("{}ingest.>", self.prefix)
+    }
+
+    pub fn ingest(&self, partition: u16) -> String {
+        format!("{}ingest.{partition}", self.prefix)
+    }
+
+    /// Where readiness probes publish: in the same stream, so that a full one is noticed; read by nobody.
+    pub fn ingest_canary(&self) -> String {
+        format!("{}ingest.canary", self.prefix)
+    }
+
+    /// The durable consumer of a partition: stable, so that its lag can be watched from outside.
+    pub fn ingest_consumer(&self, partition: u16) -> String {
+        format!("{}ingest-{partition}", self.prefix)
+    }
+
+    pub fn send_stream(&self) -> String {
+        format!("{}SEND", self.prefix)
+    }
+
+    pub fn send_all(&self) -> String {
+        format!("{}send.>", self.prefix)
+    }
+
+    pub fn send(&self, channel: Channel, lane: Lane) -> String {
+        format!("{}send.{}.{}", self.prefix, channel.slug(), lane.as_str())
+    }
+
+    pub fn send_consumer(&self, channel: Channel, lane: Lane) -> String {
+        format!("{}send-{}-{}", self.prefix, channel.slug(), lane.as_str())
+    }
+
+    /// What could not be applied, with the reason in its headers.
+    pub fn dead_stream(&self) -> String {
+        format!("{}DEAD", self.prefix)
+    }
+
+    pub fn dead_all(&self) -> String {
+        format!("{}dead.>", self.prefix)
+    }
+
+    /// `from` is the stream that the message came by: `ingest` or `send`.
+    pub fn dead(&self, from: &str) -> String {
+        format!("{}dead.{from}", self.prefix)
+    }
+
+    /// A hint that caches should look for changes of a topic now instead of within half a second.
+    pub fn changed(&self, topic: &str) -> String {
+        format!("{}control.changed.{topic}", self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_carry_the_prefix() {
+        let names = Names::new("t1_");
+        assert_eq!(names.ingest(3), "t1_ingest.3");
+        assert_eq!(names.send(Channel::InApp, Lane::Direct), "t1_send.in_app.direct");
+        assert_eq!(names.send_consumer(Channel::Email, Lane::Automation), "t1_send-email-automation");
+        assert_eq!(Names::new("").ingest_stream(), "INGEST");
+    }
+}

@@ -1,0 +1,104 @@
+//! The only place that reads the time of day. Everything else is handed a [`Clock`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use jiff::Timestamp;
+
+/// Product time. In production it follows the database, so that all processes agree; in tests it is set by hand.
+#[derive(Clone, Debug)]
+pub struct Clock(Arc<Source>);
+
+#[derive(Debug)]
+enum Source {
+    /// The machine's clock plus the offset to the database's, in milliseconds.
+    System {
+        offset_ms: AtomicI64,
+    },
+    Manual {
+        now_ms: AtomicI64,
+    },
+}
+
+impl Clock {
+    pub fn system() -> Self {
+        Self(Arc::new(Source::System { offset_ms: AtomicI64::new(0) }))
+    }
+
+    pub fn manual(start: Timestamp) -> Self {
+        Self(Arc::new(Source::Manual { now_ms: AtomicI64::new(start.as_millisecond()) }))
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub fn now_ms(&self) -> i64 {
+        match &*self.0 {
+            Source::System { offset_ms } => machine_now_ms() + offset_ms.load(Ordering::Relaxed),
+            Source::Manual { now_ms } => now_ms.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The present, to the millisecond.
+    pub fn now(&self) -> Timestamp {
+        from_ms(self.now_ms())
+    }
+
+    /// Takes over the database's time, read as `database_now` just now. A manual clock stays as it is.
+    pub fn follow(&self, database_now: Timestamp) {
+        if let Source::System { offset_ms } = &*self.0 {
+            let offset = database_now.as_millisecond() - machine_now_ms();
+            // Below a few milliseconds the difference is the round trip, not the clocks.
+            offset_ms.store(if offset.abs() < 20 { 0 } else { offset }, Ordering::Relaxed);
+        }
+    }
+
+    /// Moves a manual clock on; a system clock cannot be moved.
+    pub fn advance(&self, by: std::time::Duration) {
+        if let Source::Manual { now_ms } = &*self.0 {
+            now_ms.fetch_add(by.as_millis() as i64, Ordering::Relaxed);
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place")]
+fn machine_now_ms() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
+/// A timestamp from milliseconds since the Unix epoch, held within what a timestamp can be.
+pub fn from_ms(ms: i64) -> Timestamp {
+    let (min, max) = (Timestamp::MIN.as_millisecond(), Timestamp::MAX.as_millisecond());
+    Timestamp::from_millisecond(ms.clamp(min, max)).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// RFC 3339 in UTC with milliseconds and `Z`: how every timestamp leaves the API.
+pub fn rfc3339(at: Timestamp) -> String {
+    format!("{at:.3}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_leave_with_milliseconds_and_z() {
+        assert_eq!(rfc3339(from_ms(1_700_000_000_000)), "2023-11-14T22:13:20.000Z");
+        assert_eq!(rfc3339(from_ms(1_700_000_000_007)), "2023-11-14T22:13:20.007Z");
+    }
+
+    #[test]
+    fn a_manual_clock_moves_only_by_hand() {
+        let clock = Clock::manual(from_ms(1_000));
+        clock.follow(from_ms(99_000));
+        assert_eq!(clock.now_ms(), 1_000);
+        clock.advance(std::time::Duration::from_secs(2));
+        assert_eq!(clock.now_ms(), 3_000);
+    }
+
+    #[test]
+    fn a_system_clock_follows_the_database() {
+        let clock = Clock::system();
+        clock.follow(from_ms(clock.now_ms() + 3_600_000));
+        let ahead = clock.now_ms() - machine_now_ms();
+        assert!((3_599_900..=3_600_100).contains(&ahead), "{ahead}");
+    }
+}

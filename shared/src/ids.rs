@@ -1,0 +1,213 @@
+//! Ids: which are derived from what, and which carry time.
+
+use std::error::Error;
+
+use bytes::BytesMut;
+use serde::{Deserialize, Serialize};
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+use uuid::{Uuid, Version};
+use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
+
+/// A project: the tenant, the first thing in every key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ProjectId(pub Uuid);
+
+impl std::fmt::Display for ProjectId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl ToSql for ProjectId {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        self.0.to_sql(ty, out)
+    }
+    fn accepts(ty: &Type) -> bool {
+        <Uuid as ToSql>::accepts(ty)
+    }
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for ProjectId {
+    fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Uuid::from_sql(ty, raw).map(Self)
+    }
+    fn accepts(ty: &Type) -> bool {
+        <Uuid as FromSql<'_>>::accepts(ty)
+    }
+}
+
+/// Who an item is about, as its sender names them. At least one of the two is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UserKey<'a> {
+    External(&'a str),
+    Anonymous(&'a str),
+}
+
+impl<'a> UserKey<'a> {
+    /// The known id wins over the anonymous one; `None` when neither is there.
+    pub fn of(user_id: Option<&'a str>, anonymous_id: Option<&'a str>) -> Option<Self> {
+        user_id.map(Self::External).or(anonymous_id.map(Self::Anonymous))
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::External(id) => format!("user:{id}"),
+            Self::Anonymous(id) => format!("anonymous:{id}"),
+        }
+    }
+
+    /// The internal id, so that it can be answered before the row exists (a UUIDv5 in the project's namespace, RFC 9562).
+    pub fn internal_id(self, project: ProjectId) -> Uuid {
+        Uuid::new_v5(&project.0, self.name().as_bytes())
+    }
+
+    /// The partition of the ingest stream that this person's items take, of `partitions`.
+    pub fn partition(self, project: ProjectId, partitions: u16) -> u16 {
+        let (seed, id) = match self {
+            Self::External(id) => (1, id),
+            Self::Anonymous(id) => (2, id),
+        };
+        let hash = xxh3_64_with_seed(id.as_bytes(), seed ^ project.0.as_u64_pair().1);
+        (hash % u64::from(partitions.max(1))) as u16
+    }
+}
+
+/// How long before its receipt a client's UUIDv7 may have been made to serve as the event's own id.
+pub const CLIENT_ID_PAST_MS: i64 = 30 * 86_400_000;
+/// How far ahead of its receipt it may lie.
+pub const CLIENT_ID_FUTURE_MS: i64 = 86_400_000;
+
+/// An event's row id and, where the client's id could not serve as one, the id derived from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventId {
+    pub row: Uuid,
+    pub derived: Option<Uuid>,
+}
+
+impl EventId {
+    /// The id that the API shows.
+    pub fn public(self) -> Uuid {
+        self.derived.unwrap_or(self.row)
+    }
+
+    /// From the client's id, if it sent one, at the time of receipt.
+    pub fn new(project: ProjectId, client_id: Option<&str>, received_ms: i64, random: [u8; 10]) -> Self {
+        let fresh = || timed(received_ms, random);
+        let Some(client_id) = client_id else { return Self { row: fresh(), derived: None } };
+        match Uuid::try_parse(client_id).ok().filter(|id| usable_as_own(*id, received_ms)) {
+            Some(row) => Self { row, derived: None },
+            None => Self { row: fresh(), derived: Some(derived_event_id(project, client_id)) },
+        }
+    }
+}
+
+fn usable_as_own(id: Uuid, received_ms: i64) -> bool {
+    id.get_version() == Some(Version::SortRand)
+        && id.get_variant() == uuid::Variant::RFC4122
+        && (received_ms - CLIENT_ID_PAST_MS..=received_ms + CLIENT_ID_FUTURE_MS).contains(&time_ms(id))
+}
+
+/// The id of an event whose client sent an id of its own form.
+pub fn derived_event_id(project: ProjectId, client_id: &str) -> Uuid {
+    Uuid::new_v5(&project.0, format!("event:{client_id}").as_bytes())
+}
+
+/// A UUIDv7 of a time (Unix milliseconds) and 80 bits, of which 74 are used (RFC 9562, 5.7).
+pub fn timed(ms: i64, random: [u8; 10]) -> Uuid {
+    uuid::Builder::from_unix_timestamp_millis(ms.max(0) as u64, &random).into_uuid()
+}
+
+/// A UUIDv7 of a time and a hash of what it stands for: the same thing at the same time always gets the same id.
+pub fn timed_for(ms: i64, what: &[&[u8]]) -> Uuid {
+    let mut whole = Vec::with_capacity(64);
+    for part in what {
+        whole.extend_from_slice(&(part.len() as u32).to_be_bytes());
+        whole.extend_from_slice(part);
+    }
+    let hash = xxh3_128(&whole).to_be_bytes();
+    let mut random = [0; 10];
+    random.copy_from_slice(&hash[..10]);
+    timed(ms, random)
+}
+
+/// A new time-ordered id.
+pub fn fresh(now_ms: i64) -> Uuid {
+    timed(now_ms, rand::random())
+}
+
+/// The time within a UUIDv7, in Unix milliseconds.
+pub fn time_ms(id: Uuid) -> i64 {
+    (id.as_u128() >> 80) as i64
+}
+
+/// The smallest id of a time: the bound of a partition.
+pub fn lower_bound(ms: i64) -> Uuid {
+    Uuid::from_u128((ms.max(0) as u128) << 80)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROJECT: ProjectId = ProjectId(Uuid::from_u128(7));
+    const NOW: i64 = 1_790_000_000_000;
+
+    #[test]
+    fn known_and_anonymous_people_of_one_name_are_two() {
+        let (known, anonymous) = (UserKey::External("a"), UserKey::Anonymous("a"));
+        assert_ne!(known.internal_id(PROJECT), anonymous.internal_id(PROJECT));
+        assert_ne!(known.internal_id(PROJECT), known.internal_id(ProjectId(Uuid::from_u128(8))));
+        assert_eq!(known.internal_id(PROJECT), known.internal_id(PROJECT));
+    }
+
+    #[test]
+    fn partitions_are_stable_and_even() {
+        // Pinned: a change would send one person's items to two places.
+        assert_eq!(
+            UserKey::External("user-1").partition(PROJECT, 8),
+            UserKey::External("user-1").partition(PROJECT, 8)
+        );
+        let mut counts = [0; 8];
+        for i in 0..8_000 {
+            counts[usize::from(UserKey::External(&format!("u{i}")).partition(PROJECT, 8))] += 1;
+        }
+        assert!(counts.iter().all(|c| (800..1200).contains(c)), "{counts:?}");
+        assert_eq!(UserKey::External("x").partition(PROJECT, 1), 0);
+    }
+
+    #[test]
+    fn a_recent_uuid_v7_is_the_events_own_id() {
+        let id = timed(NOW - CLIENT_ID_PAST_MS, [9; 10]);
+        let made = EventId::new(PROJECT, Some(&id.to_string()), NOW, [1; 10]);
+        assert_eq!(made, EventId { row: id, derived: None });
+        let shouting = id.to_string().to_uppercase();
+        assert_eq!(EventId::new(PROJECT, Some(&shouting), NOW, [1; 10]).public(), id);
+    }
+
+    #[test]
+    fn any_other_client_id_is_derived() {
+        for client_id in [
+            "order-1".to_owned(),
+            Uuid::from_u128(4).to_string(),
+            timed(NOW - CLIENT_ID_PAST_MS - 1, [9; 10]).to_string(),
+            timed(NOW + CLIENT_ID_FUTURE_MS + 1_000, [9; 10]).to_string(),
+        ] {
+            let first = EventId::new(PROJECT, Some(&client_id), NOW, [1; 10]);
+            let again = EventId::new(PROJECT, Some(&client_id), NOW + 5, [2; 10]);
+            assert_eq!(first.public(), again.public(), "{client_id}");
+            assert_ne!(first.row, again.row);
+            assert_eq!(first.public(), derived_event_id(PROJECT, &client_id));
+        }
+    }
+
+    #[test]
+    fn a_timed_id_holds_its_time_and_sorts_by_it() {
+        let id = timed_for(NOW, &[b"automation", b"trigger"]);
+        assert_eq!((time_ms(id), id.get_version_num()), (NOW, 7));
+        assert_eq!(id, timed_for(NOW, &[b"automation", b"trigger"]));
+        assert_ne!(id, timed_for(NOW, &[b"automationt", b"rigger"]));
+        assert!(lower_bound(NOW) < id && id < lower_bound(NOW + 1));
+    }
+}

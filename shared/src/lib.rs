@@ -1,0 +1,23 @@
+//! What two or more of Rekindle's programs need: ids, configuration, the wire, the broker and the store.
+//!
+//! `bus` and `store` never import each other; everything else is usable by both.
+
+pub mod admin;
+pub mod backoff;
+pub mod bus;
+pub mod clock;
+pub mod config;
+pub mod env;
+pub mod event;
+pub mod failpoint;
+pub mod ids;
+#[cfg(feature = "local")]
+pub mod local;
+pub mod metric_name;
+pub mod outbound;
+pub mod secrets;
+pub mod send;
+pub mod shutdown;
+pub mod store;
+pub mod telemetry;
+// pub mod template;

@@ -1,0 +1,205 @@
+//! The wire of the send stream, and the states of a message.
+
+use bytes::Bytes;
+use prost::Message;
+
+use crate::event::WireError;
+
+/// The version written today.
+pub const VERSION: u32 = 1;
+
+/// One message of the send stream: rows of the ledger to be sent, and direct messages that have no row yet.
+#[derive(Clone, PartialEq, Message)]
+pub struct SendChunk {
+    #[prost(uint32, tag = "1")]
+    pub version: u32,
+    #[prost(message, repeated, tag = "2")]
+    pub refs: Vec<MessageRef>,
+    #[prost(message, repeated, tag = "3")]
+    pub direct: Vec<DirectMessage>,
+}
+
+/// A row of the ledger.
+#[derive(Clone, PartialEq, Message)]
+pub struct MessageRef {
+    /// 16 bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub project_id: Bytes,
+    /// 16 bytes.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub message_id: Bytes,
+}
+
+/// A message accepted by `POST /messages`, whole: worker-delivery writes its row.
+#[derive(Clone, PartialEq, Message)]
+pub struct DirectMessage {
+    /// 16 bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub project_id: Bytes,
+    /// 16 bytes.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub message_id: Bytes,
+    /// 16 bytes: internal ids the message may be for, the first that exists wins (external id, then internal id).
+    #[prost(bytes = "bytes", repeated, tag = "3")]
+    pub user_ids: Vec<Bytes>,
+    /// `EMAIL`, `PUSH`, `IN_APP` or `SMS`.
+    #[prost(string, tag = "4")]
+    pub channel: String,
+    /// JSON object `{subject?, body?, title?}`.
+    #[prost(bytes = "bytes", tag = "5")]
+    pub content: Bytes,
+    /// 16 bytes or none.
+    #[prost(bytes = "bytes", tag = "6")]
+    pub template_id: Bytes,
+    /// JSON object: what the template sees beside the user.
+    #[prost(bytes = "bytes", tag = "7")]
+    pub data: Bytes,
+    /// Unix milliseconds.
+    #[prost(int64, tag = "8")]
+    pub accepted_ms: i64,
+}
+
+impl SendChunk {
+    pub fn of(refs: Vec<MessageRef>) -> Self {
+        Self { version: VERSION, refs, direct: Vec::new() }
+    }
+
+    pub fn decode_checked(payload: Bytes) -> Result<Self, WireError> {
+        let chunk = Self::decode(payload).map_err(|e| WireError::Undecodable(e.to_string()))?;
+        if chunk.version > VERSION { Err(WireError::Newer(chunk.version)) } else { Ok(chunk) }
+    }
+}
+
+/// Which queue a message waits in: direct ones wait behind nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lane {
+    Direct,
+    Automation,
+    Campaign,
+}
+
+impl Lane {
+    pub const ALL: [Self; 3] = [Self::Direct, Self::Automation, Self::Campaign];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Automation => "automation",
+            Self::Campaign => "campaign",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|l| l.as_str() == text)
+    }
+}
+
+/// By what a message reaches a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Channel {
+    Email,
+    Push,
+    InApp,
+    Sms,
+}
+
+impl Channel {
+    pub const ALL: [Self; 4] = [Self::Email, Self::Push, Self::InApp, Self::Sms];
+
+    /// As the API writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Email => "EMAIL",
+            Self::Push => "PUSH",
+            Self::InApp => "IN_APP",
+            Self::Sms => "SMS",
+        }
+    }
+
+    /// As subjects and the channel table write it.
+    pub fn slug(self) -> &'static str {
+        match self {
+            Self::Email => "email",
+            Self::Push => "push",
+            Self::InApp => "in_app",
+            Self::Sms => "sms",
+        }
+    }
+
+    /// In either case, as both forms of the request are accepted.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|c| c.as_str().eq_ignore_ascii_case(text))
+    }
+}
+
+/// How far a message has come. A status never goes backwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeliveryState {
+    Queued,
+    Sent,
+    Delivered,
+    Opened,
+    Clicked,
+    Failed,
+    Bounced,
+    Complained,
+    Suppressed,
+    Cancelled,
+}
+
+impl DeliveryState {
+    pub const ALL: [Self; 10] = [
+        Self::Queued,
+        Self::Sent,
+        Self::Delivered,
+        Self::Opened,
+        Self::Clicked,
+        Self::Failed,
+        Self::Bounced,
+        Self::Complained,
+        Self::Suppressed,
+        Self::Cancelled,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Sent => "sent",
+            Self::Delivered => "delivered",
+            Self::Opened => "opened",
+            Self::Clicked => "clicked",
+            Self::Failed => "failed",
+            Self::Bounced => "bounced",
+            Self::Complained => "complained",
+            Self::Suppressed => "suppressed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| s.as_str() == text)
+    }
+
+    /// Whether no send can follow any more.
+    pub fn is_terminal(self) -> bool {
+        !matches!(self, Self::Queued)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back() {
+        assert!(Channel::ALL.iter().all(|c| Channel::parse(&c.as_str().to_lowercase()) == Some(*c)));
+        assert!(DeliveryState::ALL.iter().all(|s| DeliveryState::parse(s.as_str()) == Some(*s)));
+        assert!(Lane::ALL.iter().all(|l| Lane::parse(l.as_str()) == Some(*l)));
+    }
+
+    #[test]
+    fn a_chunk_of_a_newer_version_is_refused() {
+        let newer = SendChunk { version: VERSION + 1, ..SendChunk::default() }.encode_to_vec();
+        assert!(matches!(SendChunk::decode_checked(newer.into()), Err(WireError::Newer(_))));
+    }
+}

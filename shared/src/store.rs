@@ -1,0 +1,155 @@
+//! Postgres: what lasts. One file a table, with every statement beside the rows it reads and writes.
+
+pub mod accounts;
+pub mod api_keys;
+pub mod changes;
+pub mod channels;
+pub mod migrate;
+pub mod projects;
+pub mod time_partitions;
+
+use std::time::Duration;
+
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Config, NoTls};
+
+use crate::clock::Clock;
+use crate::config::DatabaseConfig;
+
+pub use deadpool_postgres::{GenericClient, Object as Connection, Transaction};
+
+/// How long a request waits for a connection before the database counts as away.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// A failure of the database.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It cannot be reached, or has no connection to spare.
+    #[error("the database cannot be reached: {0}")]
+    Unavailable(String),
+    #[error("{}", described(.0))]
+    Query(#[from] tokio_postgres::Error),
+    /// A row holds what this program cannot read.
+    #[error("unreadable row: {0}")]
+    Corrupt(String),
+}
+
+/// tokio-postgres shows only "db error"; what the server said is in its source.
+fn described(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(db) => format!(
+            "{} ({}){}",
+            db.message(),
+            db.code().code(),
+            db.detail().map(|d| format!(": {d}")).unwrap_or_default()
+        ),
+        None => error.to_string(),
+    }
+}
+
+impl StoreError {
+    /// Whether trying again later may succeed without anything being mended in the data or the program.
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Unavailable(_) => true,
+            Self::Corrupt(_) => false,
+            Self::Query(error) => {
+                error.is_closed()
+                    || match error.code() {
+                        // No answer from the server at all: the connection broke.
+                        None => std::error::Error::source(error).is_some_and(|s| s.is::<std::io::Error>()),
+                        Some(code) => passes_by_itself(code),
+                    }
+            }
+        }
+    }
+
+    /// Whether the database chose this transaction to end a deadlock or a serialization conflict.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Query(e) if e.code().is_some_and(|c| {
+            *c == SqlState::T_R_DEADLOCK_DETECTED || *c == SqlState::T_R_SERIALIZATION_FAILURE || *c == SqlState::LOCK_NOT_AVAILABLE
+        }))
+    }
+}
+
+/// Connection trouble, shutdown and start of the server, full disks and exhausted resources, and timeouts.
+fn passes_by_itself(code: &SqlState) -> bool {
+    let code = code.code();
+    ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)) || code == "25006"
+}
+
+impl From<PoolError> for StoreError {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Backend(error) if error.code().is_some() => Self::Query(error),
+            other => Self::Unavailable(other.to_string()),
+        }
+    }
+}
+
+/// A pool of connections.
+#[derive(Clone)]
+pub struct Store {
+    pool: Pool,
+}
+
+impl Store {
+    /// Makes the pool; connects when the first connection is asked for. Statements run at most 10 s.
+    pub fn new(config: &DatabaseConfig, program: &str) -> anyhow::Result<Self> {
+        Self::with_timeout(config, program, Duration::from_secs(10))
+    }
+
+    /// As [`Store::new`], for work whose statements may run for so long.
+    pub fn with_timeout(config: &DatabaseConfig, program: &str, statement: Duration) -> anyhow::Result<Self> {
+        let bounds = format!(
+            "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = '30s'; SET timezone = 'UTC'",
+            statement.as_millis()
+        );
+        let manager = Manager::from_config(
+            parse_url(&config.url, program)?,
+            NoTls,
+            ManagerConfig { recycling_method: RecyclingMethod::Fast },
+        );
+        let pool = Pool::builder(manager)
+            .max_size(config.pool_size)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(WAIT))
+            .create_timeout(Some(WAIT))
+            .recycle_timeout(Some(WAIT))
+            .post_create(Hook::async_fn(move |client, _| {
+                let bounds = bounds.clone();
+                Box::pin(async move { client.batch_execute(&bounds).await.map_err(HookError::Backend) })
+            }))
+            .build()?;
+        Ok(Self { pool })
+    }
+
+    /// A connection for a few statements.
+    pub async fn connection(&self) -> Result<Connection, StoreError> {
+        Ok(self.pool.get().await?)
+    }
+
+    /// Reads the database's time into the clock.
+    pub async fn synchronize(&self, clock: &Clock) -> Result<(), StoreError> {
+        let row = self.connection().await?.query_one("SELECT clock_timestamp()", &[]).await?;
+        clock.follow(row.try_get(0)?);
+        Ok(())
+    }
+
+    /// Whether a statement runs now.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        self.connection().await?.simple_query("SELECT 1").await?;
+        Ok(())
+    }
+}
+
+fn parse_url(url: &str, program: &str) -> anyhow::Result<Config> {
+    let mut config: Config = url.parse().map_err(|e| anyhow::anyhow!("DATABASE_URL is no Postgres address: {e}"))?;
+    config.application_name(format!("rekindle-{program}"));
+    config.connect_timeout(WAIT);
+    config.keepalives_idle(Duration::from_secs(30));
+    // A server that vanished without a word must be noticed (Linux).
+    config.tcp_user_timeout(Duration::from_secs(15));
+    Ok(config)
+}

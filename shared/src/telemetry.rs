@@ -1,0 +1,31 @@
+//! Logs and metrics of a process.
+
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::env::{Env, EnvError};
+
+/// Starts logging to stderr: `RUST_LOG` (default `info`), `LOG_FORMAT` (`text` or `json`). Called once, first of all.
+pub fn start_logging(env: &Env) -> Result<(), EnvError> {
+    let problem = |name: &str, problem: String, allowed| EnvError { name: name.to_owned(), problem, allowed };
+    let filter = env.text("RUST_LOG", "info,async_nats=warn,tokio_postgres=warn,lettre=warn");
+    let filter = EnvFilter::try_new(&filter)
+        .map_err(|e| problem("RUST_LOG", e.to_string(), "a filter such as info or gateway=debug,info"))?;
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let registry = tracing_subscriber::registry().with(filter);
+    let started = match env.text("LOG_FORMAT", "text").as_str() {
+        "text" => registry.with(layer.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))).try_init(),
+        "json" => registry.with(layer.json().flatten_event(true)).try_init(),
+        other => return Err(problem("LOG_FORMAT", format!("{other:?} is unknown"), "text or json")),
+    };
+    // A second start in one process (tests) keeps the first logger.
+    drop(started);
+    Ok(())
+}
+
+/// Installs the metrics recorder; the handle renders what `/metrics` answers. `None` if one is installed already.
+pub fn start_metrics() -> Option<PrometheusHandle> {
+    PrometheusBuilder::new().install_recorder().ok()
+}
