@@ -4,6 +4,7 @@ pub mod accounts;
 pub mod api_keys;
 pub mod changes;
 pub mod channels;
+pub mod messages;
 pub mod migrate;
 pub mod projects;
 pub mod time_partitions;

@@ -1,0 +1,70 @@
+//! New rows of the ledger. A message that is there already stays as it is, so that every insert may be repeated.
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::ids::ProjectId;
+use crate::send::{Channel, Lane};
+use crate::store::StoreError;
+
+/// A message to be sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewMessage {
+    pub project: ProjectId,
+    /// A UUIDv7: its time chooses the partition.
+    pub id: Uuid,
+    pub user_id: Uuid,
+    pub channel: Channel,
+    pub lane: Lane,
+    /// The template that makes the content, or none where `content` is the message itself.
+    pub template_id: Option<Uuid>,
+    /// Object `{subject?, body?, title?}`; empty beside a template.
+    pub content: Value,
+    /// Object: what the template sees beside the user.
+    pub data: Value,
+    pub automation_id: Option<Uuid>,
+    pub run_id: Option<Uuid>,
+    pub created_at: Timestamp,
+    /// When the scheduler hands the row to delivery if nobody has taken it until then.
+    pub due_at: Timestamp,
+}
+
+/// Inserts messages as `queued`; returns how many were new. One statement, so at home in any transaction.
+pub async fn queued(db: &impl GenericClient, messages: &[NewMessage]) -> Result<u64, StoreError> {
+    if messages.is_empty() {
+        return Ok(0);
+    }
+    fn column<'a, T>(messages: &'a [NewMessage], of: impl Fn(&'a NewMessage) -> T) -> Vec<T> {
+        messages.iter().map(of).collect()
+    }
+    let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, content, data, \
+               automation_id, run_id, due_at, created_at, updated_at) \
+               SELECT p, i, u, c, l, 'queued', t, content, data, a, r, due, created, created \
+               FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::uuid[], $7::jsonb[], \
+               $8::jsonb[], $9::uuid[], $10::uuid[], $11::timestamptz[], $12::timestamptz[]) \
+               AS new (p, i, u, c, l, t, content, data, a, r, due, created) \
+               ON CONFLICT (project_id, id) DO NOTHING";
+    let statement = db.prepare_cached(sql).await?;
+    let inserted = db
+        .execute(
+            &statement,
+            &[
+                &column(messages, |m| m.project),
+                &column(messages, |m| m.id),
+                &column(messages, |m| m.user_id),
+                &column(messages, |m| m.channel.as_str()),
+                &column(messages, |m| m.lane.as_str()),
+                &column(messages, |m| m.template_id),
+                &column(messages, |m| &m.content),
+                &column(messages, |m| &m.data),
+                &column(messages, |m| m.automation_id),
+                &column(messages, |m| m.run_id),
+                &column(messages, |m| m.due_at),
+                &column(messages, |m| m.created_at),
+            ],
+        )
+        .await?;
+    Ok(inserted)
+}
