@@ -3,6 +3,7 @@
 //! `bus` and `store` never import each other; everything else is usable by both.
 
 pub mod admin;
+pub mod automation;
 pub mod backoff;
 pub mod bus;
 pub mod clock;
@@ -20,4 +21,4 @@ pub mod send;
 pub mod shutdown;
 pub mod store;
 pub mod telemetry;
-// pub mod template;
+pub mod template;

@@ -4,10 +4,16 @@ pub mod accounts;
 pub mod api_keys;
 pub mod changes;
 pub mod channels;
+pub mod events;
+pub mod ingest_partitions;
 pub mod messages;
 pub mod migrate;
+pub mod outbox;
 pub mod projects;
+pub mod runs;
 pub mod time_partitions;
+pub mod timers;
+pub mod users;
 
 use std::time::Duration;
 

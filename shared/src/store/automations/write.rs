@@ -1,0 +1,101 @@
+//! Saving automations. Everything here runs in a transaction of the caller's, under the topic's lock.
+
+use deadpool_postgres::Transaction;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::{Automation, COLUMNS, from_row};
+use crate::ids::ProjectId;
+use crate::store::StoreError;
+use crate::store::changes::{self, Topic};
+
+/// As [`super::get`], and locked until the transaction's end, for reading, changing and writing back.
+pub async fn get_for_update(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+) -> Result<Option<Automation>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM automation WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL FOR UPDATE"
+    );
+    tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Writes a new automation and its first version.
+pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Automation) -> Result<(), StoreError> {
+    let seq = changes::next(tx, Topic::Automation).await?;
+    let definition = new.definition.encode();
+    let sql = "INSERT INTO automation (project_id, id, name, trigger_type, trigger_event, active, version, definition, \
+               created_at, updated_at, changed_seq) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+    let trigger = new.definition.trigger_type.as_str();
+    let event = &new.definition.trigger_event;
+    tx.execute(
+        sql,
+        &[
+            &project,
+            &new.id,
+            &new.name,
+            &trigger,
+            event,
+            &new.active,
+            &new.version,
+            &definition,
+            &new.created_at,
+            &new.updated_at,
+            &seq,
+        ],
+    )
+    .await?;
+    insert_version(tx, project, new).await
+}
+
+/// Writes a head that was read by [`get_for_update`] and changed; makes its version if there is none of that number.
+pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Automation) -> Result<(), StoreError> {
+    let seq = changes::next(tx, Topic::Automation).await?;
+    let definition = changed.definition.encode();
+    let sql = "UPDATE automation SET name = $3, trigger_type = $4, trigger_event = $5, active = $6, version = $7, \
+               definition = $8, updated_at = $9, changed_seq = $10 WHERE project_id = $1 AND id = $2";
+    let trigger = changed.definition.trigger_type.as_str();
+    let event = &changed.definition.trigger_event;
+    tx.execute(
+        sql,
+        &[
+            &project,
+            &changed.id,
+            &changed.name,
+            &trigger,
+            event,
+            &changed.active,
+            &changed.version,
+            &definition,
+            &changed.updated_at,
+            &seq,
+        ],
+    )
+    .await?;
+    insert_version(tx, project, changed).await
+}
+
+async fn insert_version(tx: &Transaction<'_>, project: ProjectId, of: &Automation) -> Result<(), StoreError> {
+    let sql = "INSERT INTO automation_version (project_id, automation_id, version, definition, created_at) \
+               VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
+    let definition = of.definition.encode();
+    tx.execute(sql, &[&project, &of.id, &of.version, &definition, &of.updated_at]).await?;
+    Ok(())
+}
+
+/// Deletes an automation and ends its runs under way; false when there is none.
+pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<bool, StoreError> {
+    let seq = changes::next(tx, Topic::Automation).await?;
+    let sql = "UPDATE automation SET active = false, deleted_at = $3, updated_at = $3, changed_seq = $4 \
+               WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL";
+    if tx.execute(sql, &[&project, &id, &now, &seq]).await? == 0 {
+        return Ok(false);
+    }
+    let ended = "WITH ended AS (UPDATE run SET status = 'exited', reason = 'automation_deleted', due_at = NULL, \
+                 updated_at = $3, ended_at = $3 \
+                 WHERE project_id = $1 AND automation_id = $2 AND status IN ('waiting', 'frozen') RETURNING id) \
+                 DELETE FROM timer t USING ended e WHERE t.project_id = $1 AND t.run_id = e.id";
+    tx.execute(ended, &[&project, &id, &now]).await?;
+    Ok(true)
+}

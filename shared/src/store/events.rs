@@ -1,0 +1,3 @@
+//! Events.
+
+pub mod record;

@@ -1,0 +1,109 @@
+//! Who reads which partition of the ingest stream, under which epoch, and how far it has been applied.
+//!
+//! Leases count in the database's own time (`clock_timestamp()`), not in product time: what matters is that all workers
+//! agree, whatever their clocks say.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use uuid::Uuid;
+
+use super::StoreError;
+use crate::clock::from_ms;
+
+/// A partition that this worker owns from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub partition: i16,
+    pub epoch: i64,
+    /// Sequence of the last message applied.
+    pub applied_seq: i64,
+}
+
+/// Makes the rows of all partitions. Positions of an earlier stream are set back to the start of this one.
+pub async fn ensure(db: &impl GenericClient, partitions: u16, stream_created_ms: i64) -> Result<(), StoreError> {
+    let created = from_ms(stream_created_ms);
+    let sql = "INSERT INTO ingest_partition (partition, stream_created) SELECT g, $2 FROM generate_series(0, $1::int - 1) g \
+               ON CONFLICT (partition) DO UPDATE SET stream_created = excluded.stream_created, applied_seq = 0, epoch = ingest_partition.epoch + 1, owner = NULL \
+               WHERE ingest_partition.stream_created IS DISTINCT FROM excluded.stream_created";
+    db.execute(sql, &[&i32::from(partitions), &created]).await?;
+    Ok(())
+}
+
+/// Says that a worker is alive for so long, and returns how many of its kind are.
+pub async fn announce(db: &impl GenericClient, worker: Uuid, kind: &str, ttl_ms: i64) -> Result<i64, StoreError> {
+    let sql = "WITH me AS (INSERT INTO worker (id, kind, seen_until) VALUES ($1, $2, clock_timestamp() + $3 * interval '1 millisecond') \
+               ON CONFLICT (id) DO UPDATE SET seen_until = excluded.seen_until) \
+               SELECT count(*) + 1 FROM worker WHERE kind = $2 AND id <> $1 AND seen_until > clock_timestamp()";
+    let statement = db.prepare_cached(sql).await?;
+    Ok(db.query_one(&statement, &[&worker, &kind, &(ttl_ms as f64)]).await?.try_get(0)?)
+}
+
+/// Takes back what [`announce`] said.
+pub async fn retire(db: &impl GenericClient, worker: Uuid) -> Result<(), StoreError> {
+    db.execute("DELETE FROM worker WHERE id = $1", &[&worker]).await?;
+    Ok(())
+}
+
+/// Prolongs the leases held; returns the partitions that are still this worker's.
+pub async fn renew(
+    db: &impl GenericClient,
+    worker: Uuid,
+    held: &[(i16, i64)],
+    ttl_ms: i64,
+) -> Result<Vec<i16>, StoreError> {
+    let (partitions, epochs): (Vec<i16>, Vec<i64>) = held.iter().copied().unzip();
+    let sql = "UPDATE ingest_partition p SET lease_until = clock_timestamp() + $4 * interval '1 millisecond' \
+               FROM unnest($2::smallint[], $3::bigint[]) AS v(partition, epoch) \
+               WHERE p.partition = v.partition AND p.epoch = v.epoch AND p.owner = $1 RETURNING p.partition";
+    let statement = db.prepare_cached(sql).await?;
+    let rows = db.query(&statement, &[&worker, &partitions, &epochs, &(ttl_ms as f64)]).await?;
+    rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
+}
+
+/// Takes at most so many partitions that nobody holds.
+pub async fn acquire(db: &impl GenericClient, worker: Uuid, most: i64, ttl_ms: i64) -> Result<Vec<Lease>, StoreError> {
+    let sql = "WITH free AS (SELECT partition FROM ingest_partition WHERE owner IS NULL OR lease_until < clock_timestamp() \
+               ORDER BY partition LIMIT $2 FOR UPDATE SKIP LOCKED) \
+               UPDATE ingest_partition p SET owner = $1, epoch = p.epoch + 1, lease_until = clock_timestamp() + $3 * interval '1 millisecond' \
+               FROM free WHERE p.partition = free.partition RETURNING p.partition, p.epoch, p.applied_seq";
+    let statement = db.prepare_cached(sql).await?;
+    let rows = db.query(&statement, &[&worker, &most, &(ttl_ms as f64)]).await?;
+    rows.iter()
+        .map(|r| Ok(Lease { partition: r.try_get(0)?, epoch: r.try_get(1)?, applied_seq: r.try_get(2)? }))
+        .collect()
+}
+
+/// Gives a partition back.
+pub async fn release(db: &impl GenericClient, worker: Uuid, partition: i16, epoch: i64) -> Result<(), StoreError> {
+    let sql = "UPDATE ingest_partition SET owner = NULL, lease_until = NULL WHERE partition = $2 AND epoch = $3 AND owner = $1";
+    db.execute(sql, &[&worker, &partition, &epoch]).await?;
+    Ok(())
+}
+
+/// A step of a position, allowed to the holder of the epoch only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advance {
+    pub partition: i16,
+    pub epoch: i64,
+    pub from: i64,
+    pub to: i64,
+}
+
+/// Moves positions on; returns the partitions that were moved. One that is missing has another owner by now, and the
+/// transaction must not be committed.
+pub async fn advance(tx: &Transaction<'_>, steps: &[Advance]) -> Result<Vec<i16>, StoreError> {
+    let partitions: Vec<i16> = steps.iter().map(|s| s.partition).collect();
+    let epochs: Vec<i64> = steps.iter().map(|s| s.epoch).collect();
+    let from: Vec<i64> = steps.iter().map(|s| s.from).collect();
+    let to: Vec<i64> = steps.iter().map(|s| s.to).collect();
+    let sql = "UPDATE ingest_partition p SET applied_seq = v.t FROM unnest($1::smallint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS v(partition, epoch, f, t) \
+               WHERE p.partition = v.partition AND p.epoch = v.epoch AND p.applied_seq = v.f RETURNING p.partition";
+    let statement = tx.prepare_cached(sql).await?;
+    let rows = tx.query(&statement, &[&partitions, &epochs, &from, &to]).await?;
+    rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
+}
+
+/// How far every partition has been applied, in the order of partitions.
+pub async fn applied(db: &impl GenericClient) -> Result<Vec<i64>, StoreError> {
+    let statement = db.prepare_cached("SELECT applied_seq FROM ingest_partition ORDER BY partition").await?;
+    db.query(&statement, &[]).await?.iter().map(|r| Ok(r.try_get(0)?)).collect()
+}

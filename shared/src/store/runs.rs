@@ -1,0 +1,3 @@
+//! Runs: people's ways through automations.
+
+pub mod record;

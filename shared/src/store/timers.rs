@@ -1,0 +1,3 @@
+//! Timers: what falls due.
+
+pub mod set;

@@ -1,0 +1,37 @@
+//! Setting timers, in the recording transaction.
+
+use deadpool_postgres::Transaction;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::ids::ProjectId;
+use crate::store::StoreError;
+
+/// When a run's wait ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewTimer {
+    pub project: ProjectId,
+    pub run: Uuid,
+    pub wait_seq: i32,
+    /// Of the ingest stream: where the person's own items flow.
+    pub partition: i16,
+    pub due_at: Timestamp,
+}
+
+/// A run has one timer: setting one replaces an earlier one.
+pub async fn set(tx: &Transaction<'_>, timers: &[NewTimer]) -> Result<(), StoreError> {
+    if timers.is_empty() {
+        return Ok(());
+    }
+    let projects: Vec<ProjectId> = timers.iter().map(|t| t.project).collect();
+    let runs: Vec<Uuid> = timers.iter().map(|t| t.run).collect();
+    let waits: Vec<i32> = timers.iter().map(|t| t.wait_seq).collect();
+    let partitions: Vec<i16> = timers.iter().map(|t| t.partition).collect();
+    let due: Vec<Timestamp> = timers.iter().map(|t| t.due_at).collect();
+    let sql = "INSERT INTO timer (project_id, run_id, wait_seq, partition, due_at) \
+               SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::smallint[], $5::timestamptz[]) \
+               ON CONFLICT (project_id, run_id) DO UPDATE SET wait_seq = excluded.wait_seq, partition = excluded.partition, due_at = excluded.due_at";
+    let statement = tx.prepare_cached(sql).await?;
+    tx.execute(&statement, &[&projects, &runs, &waits, &partitions, &due]).await?;
+    Ok(())
+}

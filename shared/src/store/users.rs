@@ -1,0 +1,3 @@
+//! People.
+
+pub mod record;

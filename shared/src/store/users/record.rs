@@ -1,0 +1,160 @@
+//! What the recording transaction does to people.
+
+use std::collections::HashSet;
+
+use deadpool_postgres::Transaction;
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::ids::ProjectId;
+use crate::store::StoreError;
+
+/// A person within a project.
+pub type PersonKey = (ProjectId, Uuid);
+
+/// A person as an item names them, to be made if they are not there yet.
+#[derive(Clone, Debug)]
+pub struct NewPerson {
+    pub key: PersonKey,
+    pub external_id: Option<String>,
+    pub anonymous_id: Option<String>,
+    pub seen: Timestamp,
+}
+
+/// A person's row, as far as recording changes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    pub key: PersonKey,
+    pub external_id: Option<String>,
+    pub anonymous_id: Option<String>,
+    pub email: Option<String>,
+    pub name: Option<String>,
+    pub properties: Map<String, Value>,
+    pub merged_into: Option<Uuid>,
+    pub merged_at: Option<Timestamp>,
+    pub last_seen_at: Timestamp,
+}
+
+fn split(keys: &[PersonKey]) -> (Vec<ProjectId>, Vec<Uuid>) {
+    keys.iter().copied().unzip()
+}
+
+/// Makes the people that are missing; returns those made. The keys must be sorted, so that two transactions never wait
+/// for each other in a circle.
+pub async fn insert_missing(tx: &Transaction<'_>, people: &[NewPerson]) -> Result<HashSet<PersonKey>, StoreError> {
+    if people.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let keys: Vec<PersonKey> = people.iter().map(|p| p.key).collect();
+    let (projects, ids) = split(&keys);
+    let external: Vec<Option<&str>> = people.iter().map(|p| p.external_id.as_deref()).collect();
+    let anonymous: Vec<Option<&str>> = people.iter().map(|p| p.anonymous_id.as_deref()).collect();
+    let seen: Vec<Timestamp> = people.iter().map(|p| p.seen).collect();
+    let sql = "INSERT INTO users (project_id, id, external_id, anonymous_id, created_at, last_seen_at, updated_at) \
+               SELECT p, i, e, a, s, s, s FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::timestamptz[]) AS v(p, i, e, a, s) \
+               ON CONFLICT (project_id, id) DO NOTHING RETURNING project_id, id";
+    let statement = tx.prepare_cached(sql).await?;
+    let rows = tx.query(&statement, &[&projects, &ids, &external, &anonymous, &seen]).await?;
+    rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
+}
+
+/// Locks people until the end of the transaction and reads them. The keys must be sorted.
+pub async fn lock(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Profile>, StoreError> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (projects, ids) = split(keys);
+    let sql = "SELECT u.project_id, u.id, u.external_id, u.anonymous_id, u.email, u.name, u.properties, u.merged_into, u.merged_at, u.last_seen_at \
+               FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u ON u.project_id = v.p AND u.id = v.i \
+               ORDER BY u.project_id, u.id FOR UPDATE OF u";
+    let statement = tx.prepare_cached(sql).await?;
+    tx.query(&statement, &[&projects, &ids]).await?.iter().map(from_row).collect()
+}
+
+fn from_row(row: &Row) -> Result<Profile, StoreError> {
+    let properties: Value = row.try_get(6)?;
+    Ok(Profile {
+        key: (row.try_get(0)?, row.try_get(1)?),
+        external_id: row.try_get(2)?,
+        anonymous_id: row.try_get(3)?,
+        email: row.try_get(4)?,
+        name: row.try_get(5)?,
+        properties: properties.as_object().cloned().unwrap_or_default(),
+        merged_into: row.try_get(7)?,
+        merged_at: row.try_get(8)?,
+        last_seen_at: row.try_get(9)?,
+    })
+}
+
+/// Of these people, those who were merged, and into whom.
+pub async fn merged(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<(PersonKey, Uuid)>, StoreError> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (projects, ids) = split(keys);
+    let sql = "SELECT u.project_id, u.id, u.merged_into FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
+               JOIN users u ON u.project_id = v.p AND u.id = v.i WHERE u.merged_into IS NOT NULL";
+    let statement = tx.prepare_cached(sql).await?;
+    let rows = tx.query(&statement, &[&projects, &ids]).await?;
+    rows.iter().map(|r| Ok(((r.try_get(0)?, r.try_get(1)?), r.try_get(2)?))).collect()
+}
+
+/// Writes locked people back.
+pub async fn update(tx: &Transaction<'_>, profiles: &[&Profile], now: Timestamp) -> Result<(), StoreError> {
+    if profiles.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<PersonKey> = profiles.iter().map(|p| p.key).collect();
+    let (projects, ids) = split(&keys);
+    let anonymous: Vec<Option<&str>> = profiles.iter().map(|p| p.anonymous_id.as_deref()).collect();
+    let emails: Vec<Option<&str>> = profiles.iter().map(|p| p.email.as_deref()).collect();
+    let names: Vec<Option<&str>> = profiles.iter().map(|p| p.name.as_deref()).collect();
+    let properties: Vec<Value> = profiles.iter().map(|p| Value::Object(p.properties.clone())).collect();
+    let into: Vec<Option<Uuid>> = profiles.iter().map(|p| p.merged_into).collect();
+    let merged_at: Vec<Option<Timestamp>> = profiles.iter().map(|p| p.merged_at).collect();
+    let seen: Vec<Timestamp> = profiles.iter().map(|p| p.last_seen_at).collect();
+    let sql = "UPDATE users u SET anonymous_id = v.a, email = v.e, name = v.n, properties = v.j, merged_into = v.m, merged_at = v.t, \
+               last_seen_at = greatest(u.last_seen_at, v.s), updated_at = $10 \
+               FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::jsonb[], $7::uuid[], $8::timestamptz[], $9::timestamptz[]) \
+               AS v(p, i, a, e, n, j, m, t, s) WHERE u.project_id = v.p AND u.id = v.i";
+    let statement = tx.prepare_cached(sql).await?;
+    tx.execute(
+        &statement,
+        &[&projects, &ids, &anonymous, &emails, &names, &properties, &into, &merged_at, &seen, &now],
+    )
+    .await?;
+    Ok(())
+}
+
+/// Notes when people were last seen, at most once a minute each, so that most events write no row. Sorted keys.
+pub async fn touch(tx: &Transaction<'_>, seen: &[(PersonKey, Timestamp)]) -> Result<(), StoreError> {
+    if seen.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<PersonKey> = seen.iter().map(|s| s.0).collect();
+    let (projects, ids) = split(&keys);
+    let times: Vec<Timestamp> = seen.iter().map(|s| s.1).collect();
+    // The rows are locked in order first: an update with a join takes them in any order.
+    let sql = "WITH stale AS (SELECT u.project_id, u.id, v.s FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS v(p, i, s) \
+               JOIN users u ON u.project_id = v.p AND u.id = v.i WHERE u.last_seen_at < v.s - interval '1 minute' \
+               ORDER BY u.project_id, u.id FOR UPDATE OF u) \
+               UPDATE users u SET last_seen_at = greatest(u.last_seen_at, stale.s) FROM stale WHERE u.project_id = stale.project_id AND u.id = stale.id";
+    let statement = tx.prepare_cached(sql).await?;
+    tx.execute(&statement, &[&projects, &ids, &times]).await?;
+    Ok(())
+}
+
+/// Adds to the exact number of people; `lane` keeps two recorders off each other's row.
+pub async fn count(tx: &Transaction<'_>, lane: i16, deltas: &[(ProjectId, i64)]) -> Result<(), StoreError> {
+    if deltas.is_empty() {
+        return Ok(());
+    }
+    let (projects, counts): (Vec<ProjectId>, Vec<i64>) = deltas.iter().copied().unzip();
+    let sql = "INSERT INTO user_count (project_id, lane, count) SELECT p, $3, c FROM unnest($1::uuid[], $2::bigint[]) AS v(p, c) \
+               ON CONFLICT (project_id, lane) DO UPDATE SET count = user_count.count + excluded.count";
+    let statement = tx.prepare_cached(sql).await?;
+    tx.execute(&statement, &[&projects, &counts, &lane]).await?;
+    Ok(())
+}
