@@ -1,0 +1,259 @@
+//! The command line: every command, its flags and the help that goes with it.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use uuid::Uuid;
+
+const EXAMPLES: &str = "\
+Examples:
+  rekindle up                                     start everything under .run, gateway on port 8080
+  RUN_DIR=/srv/rk PORT=9090 rekindle up           a second system beside it
+  REDIS=off rekindle up                           without Redis
+  rekindle status                                 what runs, and whether it is ready
+  rekindle logs --follow gateway                  one process's log as it grows
+  rekindle project create --name \"My shop\"        a project and its id
+  rekindle key create --project <ID> --type secret --name backend
+  rekindle down                                   stop what `up` started; the data stays";
+
+#[derive(Debug, Parser)]
+#[command(name = "rekindle", version, about = "Runs and administers Rekindle.", after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+// `rekindle demo` belongs here too: a variant `Demo(demo::Options)` and its line in `lib.rs`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start everything on this machine: PostgreSQL, NATS, Redis, the four processes and a local mailbox.
+    ///
+    /// Finds the servers or installs them, keeps all data under RUN_DIR, creates a first project with keys and an
+    /// admin, waits until everything is ready and prints how to reach it. Run again, it starts only what is not
+    /// running, and restarts what was built anew since.
+    Up(UpArgs),
+    /// Stop exactly what `up` started in RUN_DIR. The data stays.
+    Down(RunDirArg),
+    /// Show the logs of all processes, or of one.
+    Logs(LogsArgs),
+    /// What is running, since when, and whether it is ready.
+    Status(RunDirArg),
+    /// Bring the database's schema up to date.
+    Migrate(DatabaseArgs),
+    /// Projects: the tenants of an installation.
+    Project {
+        #[command(subcommand)]
+        command: ProjectCommand,
+    },
+    /// API keys of a project.
+    Key {
+        #[command(subcommand)]
+        command: KeyCommand,
+    },
+    /// Find the servers that tests and `up` need, or install them, and say where they are.
+    #[command(hide = true)]
+    Servers(RunDirArg),
+    /// Keep the processes of RUN_DIR running: what `up` starts in the background.
+    #[command(hide = true)]
+    Supervise(RunDirArg),
+    /// Take mail on loopback and keep each as a file.
+    #[command(hide = true)]
+    Mailbox(MailboxArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct RunDirArg {
+    /// Where data, logs, state and credentials are kept.
+    #[arg(long, env = "RUN_DIR", default_value = ".run", value_name = "DIR")]
+    pub run_dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    #[command(flatten)]
+    pub place: RunDirArg,
+    /// The gateway's port. Without it 8080, or the next one that is free.
+    #[arg(long, env = "PORT", default_value = "", hide_default_value = true, value_name = "PORT")]
+    pub port: PortWish,
+    /// Whether to use Redis where it can be had.
+    #[arg(long, env = "REDIS", default_value = "on", value_name = "on|off")]
+    pub redis: RedisWish,
+}
+
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    #[command(flatten)]
+    pub place: RunDirArg,
+    /// Go on showing what is added.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// How many lines of each log to begin with.
+    #[arg(short = 'n', long, default_value_t = 40, value_name = "N")]
+    pub lines: usize,
+    /// One process only, by the name of its log (gateway, worker-automation, postgres, ...).
+    pub name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct MailboxArgs {
+    /// The loopback address to take mail on.
+    #[arg(long)]
+    pub listen: std::net::SocketAddr,
+    /// Where each mail becomes a file.
+    #[arg(long, value_name = "DIR")]
+    pub mail_dir: PathBuf,
+}
+
+/// Which database a command works on.
+#[derive(Debug, Args)]
+pub struct DatabaseArgs {
+    /// The database. Without it the one of the system that runs in RUN_DIR.
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    pub database_url: Option<String>,
+    #[command(flatten)]
+    pub place: RunDirArg,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ProjectCommand {
+    /// Create a project and print its id.
+    #[command(after_help = "Example:\n  rekindle project create --name \"My shop\"")]
+    Create {
+        /// What people call it.
+        #[arg(long, value_parser = name)]
+        name: String,
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum KeyCommand {
+    /// Create a key and print it: this once, for only its hash is kept.
+    #[command(after_help = "Example:\n  rekindle key create --project <ID> --type public --name website")]
+    Create {
+        /// The project's id.
+        #[arg(long, value_name = "ID")]
+        project: Uuid,
+        /// `public` for browsers and apps, `secret` for servers.
+        #[arg(long = "type", value_enum, default_value_t = KeyKind::Secret)]
+        kind: KeyKind,
+        /// What the key is for.
+        #[arg(long, default_value = "", value_parser = label)]
+        name: String,
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+    /// Revoke a key: it stops working on every gateway within a second.
+    #[command(after_help = "Example:\n  rekindle key revoke --project <ID> <KEY-ID>")]
+    Revoke {
+        /// The project's id.
+        #[arg(long, value_name = "ID")]
+        project: Uuid,
+        /// The key's id, as `key create` printed it.
+        #[arg(value_name = "KEY-ID")]
+        key: Uuid,
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KeyKind {
+    Secret,
+    Public,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RedisWish {
+    On,
+    Off,
+}
+
+/// The port that was asked for, if one was. Blank counts as not asked, so that `PORT=` in a makefile does no harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortWish {
+    Any,
+    Exactly(u16),
+}
+
+impl FromStr for PortWish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "" => Ok(Self::Any),
+            digits => match digits.parse::<u16>() {
+                Ok(port) if port > 0 => Ok(Self::Exactly(port)),
+                _ => Err("a port is a number from 1 to 65535".into()),
+            },
+        }
+    }
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let text = label(text)?;
+    if text.is_empty() { Err("a name is needed".into()) } else { Ok(text) }
+}
+
+fn label(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if text.chars().count() > 200 || text.chars().any(char::is_control) {
+        return Err("at most 200 characters, no control characters".into());
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_port_is_any_or_exact() {
+        assert_eq!("".parse(), Ok(PortWish::Any));
+        assert_eq!(" 8080 ".parse(), Ok(PortWish::Exactly(8080)));
+        for bad in ["0", "65536", "http", "-1"] {
+            assert!(bad.parse::<PortWish>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_secret_unless_asked_otherwise() {
+        let id = Uuid::nil();
+        let kind = |line: String| match parse(&line).unwrap().command {
+            Command::Key { command: KeyCommand::Create { kind, .. } } => kind,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(kind(format!("rekindle key create --project {id}")), KeyKind::Secret);
+        assert_eq!(kind(format!("rekindle key create --project {id} --type public")), KeyKind::Public);
+        assert!(parse(&format!("rekindle key create --project {id} --type other")).is_err());
+        assert!(parse("rekindle key create --project not-an-id").is_err());
+    }
+
+    #[test]
+    fn names_are_short_and_printable() {
+        assert_eq!(name(" Shop "), Ok("Shop".into()));
+        assert!(name("  ").is_err() && name("a\nb").is_err() && name(&"x".repeat(201)).is_err());
+        assert_eq!(label(""), Ok(String::new()));
+    }
+
+    #[test]
+    fn up_takes_its_place_and_port_from_flags() {
+        let Command::Up(up) = parse("rekindle up --run-dir /tmp/x --port 9000 --redis off").unwrap().command else {
+            panic!("not up");
+        };
+        assert_eq!(up.place.run_dir, PathBuf::from("/tmp/x"));
+        assert_eq!((up.port, up.redis), (PortWish::Exactly(9000), RedisWish::Off));
+    }
+}

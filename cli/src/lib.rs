@@ -1,0 +1,93 @@
+//! `rekindle`: runs a whole system on one machine, and administers any.
+
+pub mod args;
+mod down;
+mod logs;
+mod mailbox;
+mod operator;
+mod port;
+mod private_file;
+pub mod process_table;
+mod progress;
+mod provision;
+mod readiness;
+mod run_dir;
+mod services;
+mod state;
+mod status;
+mod supervise;
+mod up;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use shared::env::Env;
+
+use args::{Cli, Command, RedisWish, RunDirArg};
+use progress::Progress;
+use run_dir::RunDir;
+pub use up::Credentials;
+
+/// The status of a program that was interrupted by the user.
+const INTERRUPTED: u8 = 130;
+
+/// Runs one command.
+pub async fn run(cli: Cli) -> Result<ExitCode> {
+    match cli.command {
+        Command::Up(args) => {
+            return interruptible(
+                up::run(&args),
+                "`rekindle up` goes on from here, `rekindle down` stops what was started",
+            )
+            .await;
+        }
+        Command::Down(place) => {
+            return interruptible(down::run(&place), "`rekindle down` again stops the rest").await;
+        }
+        Command::Logs(args) => logs::run(&args).await?,
+        Command::Status(place) => {
+            return Ok(if status::run(&place).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::Migrate(args) => operator::migrate(&args).await?,
+        Command::Project { command } => operator::project(&command).await?,
+        Command::Key { command } => operator::key(&command).await?,
+        Command::Servers(place) => servers(&place).await?,
+        Command::Supervise(place) => {
+            shared::telemetry::start_logging(&Env::from_process())?;
+            supervise::run(RunDir::create(&place.run_dir)?).await?;
+        }
+        Command::Mailbox(args) => {
+            shared::telemetry::start_logging(&Env::from_process())?;
+            mailbox::run(&args).await?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every step leaves what it did behind in files at once, so an interruption needs no cleaning up.
+async fn interruptible(work: impl Future<Output = Result<()>>, hint: &str) -> Result<ExitCode> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut interrupt, mut term) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::select! {
+        done = work => done.map(|()| ExitCode::SUCCESS),
+        _ = interrupt.recv() => Ok(interrupted(hint)),
+        _ = term.recv() => Ok(interrupted(hint)),
+    }
+}
+
+fn interrupted(hint: &str) -> ExitCode {
+    eprintln!("\nInterrupted: {hint}.");
+    ExitCode::from(INTERRUPTED)
+}
+
+async fn servers(place: &RunDirArg) -> Result<()> {
+    let dir = RunDir::create(&place.run_dir)?;
+    let progress = Progress::start();
+    let found = up::find_or_install(&dir, RedisWish::On, &progress).await;
+    progress.end();
+    let tools = found?;
+    println!("postgres  {}", tools.postgres.dir.display());
+    println!("nats      {}", tools.nats.path.display());
+    println!("redis     {}", tools.redis.map_or("none: going on without".into(), |r| r.path.display().to_string()));
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! Choosing the gateway's port. Pure.
+
+use anyhow::{Context, Result, bail};
+
+use crate::args::PortWish;
+
+/// The gateway's port where nobody asks for another.
+pub const DEFAULT: u16 = 8080;
+const TRIES: u16 = 200;
+
+/// The gateway's port, and why it is not the expected one, if it is not.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub port: u16,
+    pub note: Option<String>,
+}
+
+/// Chooses the gateway's port. `before` is the one of an earlier start, `free` whether a port can be had (by us: a port
+/// that our own gateway holds counts as free).
+///
+/// Errors when the port was asked for and is taken.
+pub fn choose(wish: PortWish, before: Option<u16>, free: impl Fn(u16) -> bool) -> Result<Choice> {
+    let expected = match wish {
+        PortWish::Exactly(port) if free(port) => return Ok(Choice { port, note: None }),
+        PortWish::Exactly(port) => bail!("port {port} is taken by another program: choose another with PORT=..."),
+        PortWish::Any => before.unwrap_or(DEFAULT),
+    };
+    let candidates = std::iter::once(expected).chain(DEFAULT..DEFAULT + TRIES);
+    let port = candidates.into_iter().find(|p| free(*p)).context("no free port found for the gateway: set PORT=...")?;
+    let note = (port != expected).then(|| format!("port {expected} is taken by another program, so it is {port}"));
+    Ok(Choice { port, note })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_unless_taken() {
+        assert_eq!(choose(PortWish::Any, None, |_| true).unwrap(), Choice { port: 8080, note: None });
+        let next = choose(PortWish::Any, None, |p| p > 8081).unwrap();
+        assert_eq!(next.port, 8082);
+        assert!(next.note.unwrap().contains("8080"));
+    }
+
+    #[test]
+    fn an_earlier_port_is_kept_while_it_is_free() {
+        assert_eq!(choose(PortWish::Any, Some(9000), |_| true).unwrap(), Choice { port: 9000, note: None });
+        assert_eq!(choose(PortWish::Any, Some(9000), |p| p != 9000).unwrap().port, 8080);
+    }
+
+    #[test]
+    fn a_port_asked_for_is_had_or_an_error() {
+        assert_eq!(choose(PortWish::Exactly(1234), Some(9000), |_| true).unwrap().port, 1234);
+        let error = choose(PortWish::Exactly(1234), None, |_| false).unwrap_err().to_string();
+        assert!(error.contains("1234"), "{error}");
+        assert!(choose(PortWish::Any, None, |_| false).is_err());
+    }
+}

@@ -1,0 +1,203 @@
+//! What the database has to hold: schema, projects, keys, the admin, the mailbox as the first project's email channel.
+//! Every step may be repeated.
+
+use anyhow::{Context, Result, bail};
+use argon2::{Argon2, PasswordHasher};
+use serde_json::{Map, Value, json};
+use shared::clock::Clock;
+use shared::config::DatabaseConfig;
+use shared::ids::{self, ProjectId};
+use shared::secrets::MasterKeys;
+use shared::send::Channel;
+use shared::store::accounts::{self, Role};
+use shared::store::api_keys::{self, KeyType, NewKey};
+use shared::store::channels::{self, ChannelSettings};
+use shared::store::projects::{self, ProjectSecrets};
+use shared::store::{Connection, Store, Transaction, migrate};
+use uuid::Uuid;
+
+use crate::state::FirstProject;
+
+/// Where the default set-up's mail comes from.
+const FROM: &str = "hello@rekindle.localhost";
+const MAILBOX_HOST: &str = "127.0.0.1";
+
+/// A database, with what it takes to change it.
+pub struct Provision {
+    config: DatabaseConfig,
+    store: Store,
+    clock: Clock,
+}
+
+impl Provision {
+    pub fn new(database_url: &str) -> Result<Self> {
+        let config = DatabaseConfig { url: database_url.to_owned(), pool_size: 2 };
+        let store = Store::new(&config, "cli")?;
+        Ok(Self { config, store, clock: Clock::system() })
+    }
+
+    /// Brings the schema up to date; returns the names of the migrations that were applied.
+    pub async fn migrate(&self) -> Result<Vec<String>> {
+        let applied = migrate::run(&self.config, &self.clock).await?;
+        Ok(applied.iter().map(|m| format!("{:04} {}", m.version, m.name)).collect())
+    }
+
+    /// A connection to a database whose schema this program knows.
+    async fn connection(&self) -> Result<Connection> {
+        let connection = self.store.connection().await.context("cannot reach Postgres (DATABASE_URL)")?;
+        migrate::check(&connection).await??;
+        Ok(connection)
+    }
+
+    /// Makes the first project with its keys, its admin and its email channel, unless they are there.
+    /// `mail_before` is the mailbox's port that we last wrote into the channel; returns true when `mail_now` is in it.
+    pub async fn first_project(
+        &self,
+        keys: &MasterKeys,
+        first: &FirstProject,
+        mail_before: Option<u16>,
+        mail_now: u16,
+    ) -> Result<bool> {
+        let id = ProjectId(first.id);
+        let now = self.clock.now();
+        let mut connection = self.connection().await?;
+        if projects::get(&connection, id).await?.is_none() {
+            let hash = hash_password(&first.admin_password).await?;
+            let secrets =
+                ProjectSecrets { webhook: first.webhook_secret.clone(), identity: first.identity_secret.clone() };
+            // One transaction: where the project is, everything else of it is too.
+            let tx = connection.transaction().await?;
+            projects::insert(&tx, keys, id, "First project", &secrets, now).await?;
+            let public = (KeyType::Public, first.public_key_id, &first.public_key);
+            let secret = (KeyType::Secret, first.secret_key_id, &first.secret_key);
+            for (key_type, key_id, key) in [public, secret] {
+                api_keys::insert(&tx, id, key_id, key_type, "First key", key, now).await?;
+            }
+            let account = accounts::upsert(&tx, first.admin_id, &first.admin_email, &hash, now).await?;
+            accounts::join(&tx, id, account, Role::Admin, now).await?;
+            point_at_mailbox(&tx, keys, id, &ChannelSettings::default(), mail_now, now).await?;
+            tx.commit().await?;
+            return Ok(true);
+        }
+        // A read without a lock first: a second `up` changes nothing, as a rule.
+        let current = channels::get(&connection, keys, id, Channel::Email).await?.unwrap_or_default();
+        match mail_plan(&current.settings, mail_before, mail_now) {
+            MailPlan::Theirs => Ok(false),
+            MailPlan::Right => Ok(true),
+            MailPlan::Point => {
+                let tx = connection.transaction().await?;
+                let current = channels::get_for_update(&tx, keys, id, Channel::Email).await?.unwrap_or_default();
+                point_at_mailbox(&tx, keys, id, &current, mail_now, now).await?;
+                tx.commit().await?;
+                Ok(true)
+            }
+        }
+    }
+
+    pub async fn create_project(&self, keys: &MasterKeys, name: &str) -> Result<Uuid> {
+        let id = ids::fresh(self.clock.now_ms());
+        let mut connection = self.connection().await?;
+        let tx = connection.transaction().await?;
+        projects::insert(&tx, keys, ProjectId(id), name, &ProjectSecrets::random(), self.clock.now()).await?;
+        tx.commit().await?;
+        Ok(id)
+    }
+
+    pub async fn create_key(&self, project: Uuid, key_type: KeyType, name: &str) -> Result<NewKey> {
+        let mut connection = self.connection().await?;
+        if projects::get(&connection, ProjectId(project)).await?.is_none() {
+            bail!("there is no project {project}: `rekindle project create` makes one");
+        }
+        let new = NewKey { id: ids::fresh(self.clock.now_ms()), key: api_keys::random_key(key_type) };
+        let tx = connection.transaction().await?;
+        api_keys::insert(&tx, ProjectId(project), new.id, key_type, name, &new.key, self.clock.now()).await?;
+        tx.commit().await?;
+        Ok(new)
+    }
+
+    /// Errors when the project has no such key that still works.
+    pub async fn revoke_key(&self, project: Uuid, key: Uuid) -> Result<()> {
+        let mut connection = self.connection().await?;
+        let tx = connection.transaction().await?;
+        if !api_keys::revoke(&tx, ProjectId(project), key, self.clock.now()).await? {
+            bail!("project {project} has no key {key} that still works");
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+}
+
+/// Writes the mailbox into the channel, in the fields of `PUT /channels`; what else is set there stays.
+async fn point_at_mailbox(
+    tx: &Transaction<'_>,
+    keys: &MasterKeys,
+    project: ProjectId,
+    current: &ChannelSettings,
+    port: u16,
+    now: jiff::Timestamp,
+) -> Result<()> {
+    let mut new = current.clone();
+    for (field, value) in [
+        ("emailProvider", json!("SMTP")),
+        ("smtpHost", json!(MAILBOX_HOST)),
+        ("smtpPort", json!(port)),
+        ("smtpSecurity", json!("none")),
+    ] {
+        new.settings.insert(field.into(), value);
+    }
+    new.settings.entry("mailproviderFromEmail").or_insert(json!(FROM));
+    new.settings.entry("emailFromName").or_insert(json!("Rekindle"));
+    channels::put(tx, keys, project, Channel::Email, &new, now).await?;
+    Ok(())
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum MailPlan {
+    /// The channel holds the mailbox's address already.
+    Right,
+    /// It holds an old address of the mailbox.
+    Point,
+    /// Somebody set it otherwise, and so it stays.
+    Theirs,
+}
+
+fn mail_plan(settings: &Map<String, Value>, before: Option<u16>, now: u16) -> MailPlan {
+    let host = settings.get("smtpHost").and_then(Value::as_str);
+    let port = settings.get("smtpPort").and_then(Value::as_u64).and_then(|p| u16::try_from(p).ok());
+    match port {
+        Some(port) if host == Some(MAILBOX_HOST) && port == now => MailPlan::Right,
+        Some(port) if host == Some(MAILBOX_HOST) && Some(port) == before => MailPlan::Point,
+        _ => MailPlan::Theirs,
+    }
+}
+
+async fn hash_password(password: &str) -> Result<String> {
+    let password = password.to_owned();
+    let hash = tokio::task::spawn_blocking(move || {
+        Argon2::default().hash_password(password.as_bytes()).map(|hash| hash.to_string())
+    });
+    hash.await?.map_err(|e| anyhow::anyhow!("cannot hash the admin's password: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_address_is_ever_replaced() {
+        let settings = |host: &str, port: u16| {
+            json!({ "smtpHost": host, "smtpPort": port }).as_object().cloned().unwrap_or_default()
+        };
+        assert_eq!(mail_plan(&settings("127.0.0.1", 5), Some(5), 5), MailPlan::Right);
+        assert_eq!(mail_plan(&settings("127.0.0.1", 5), Some(5), 6), MailPlan::Point);
+        assert_eq!(mail_plan(&settings("127.0.0.1", 5), None, 6), MailPlan::Theirs);
+        assert_eq!(mail_plan(&settings("smtp.example.com", 5), Some(5), 6), MailPlan::Theirs);
+        assert_eq!(mail_plan(&Map::new(), Some(5), 6), MailPlan::Theirs);
+    }
+
+    #[tokio::test]
+    async fn passwords_are_kept_as_argon2id() {
+        let hash = hash_password("correct horse").await.unwrap();
+        assert!(hash.starts_with("$argon2id$"), "{hash}");
+    }
+}

@@ -1,0 +1,66 @@
+//! Asking processes whether they are ready.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// Asks `/readyz` of processes.
+#[derive(Clone)]
+pub struct Asker(reqwest::Client);
+
+impl Asker {
+    pub fn new() -> Result<Self> {
+        // The TLS provider is needed even by a client that only speaks plain HTTP; it is there already in a test.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let client = reqwest::Client::builder()
+            .timeout(Duration::from_secs(3))
+            .no_proxy()
+            .pool_max_idle_per_host(0)
+            .build()
+            .context("cannot make an HTTP client")?;
+        Ok(Self(client))
+    }
+
+    /// `Err` says why not, in a few words.
+    pub async fn is_ready(&self, address: SocketAddr) -> Result<(), String> {
+        let response = match self.0.get(format!("http://{address}/readyz")).send().await {
+            Ok(response) => response,
+            Err(error) if error.is_timeout() => return Err("does not answer".into()),
+            Err(_) => return Err("does not listen yet".into()),
+        };
+        if response.status().is_success() {
+            return Ok(());
+        }
+        let status = response.status();
+        let body = response.text().await.unwrap_or_default();
+        Err(reason(&body).unwrap_or_else(|| format!("answers {status}")))
+    }
+}
+
+/// The reason within a `/readyz` answer: plain text, or the `message` of the API's error shape.
+fn reason(body: &str) -> Option<String> {
+    let json: Option<serde_json::Value> = serde_json::from_str(body).ok();
+    let message = json.as_ref().and_then(|v| v.get("message")).and_then(|m| m.as_str());
+    let text = message.unwrap_or(body).lines().next().unwrap_or_default().trim();
+    (!text.is_empty()).then(|| text.chars().take(200).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_read_from_text_and_json() {
+        assert_eq!(reason("no database\nmore"), Some("no database".into()));
+        assert_eq!(reason(r#"{"error":"Service Unavailable","message":"no broker"}"#), Some("no broker".into()));
+        assert_eq!(reason(" \n"), None);
+    }
+
+    #[tokio::test]
+    async fn nobody_there_is_not_ready() {
+        let port = shared::local::port::free();
+        let asked = Asker::new().unwrap().is_ready(SocketAddr::from(([127, 0, 0, 1], port))).await;
+        assert_eq!(asked, Err("does not listen yet".into()));
+    }
+}

@@ -1,0 +1,120 @@
+//! The directory that one local system lives in, and what lies where in it.
+
+use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// An existing run directory, by its absolute path.
+#[derive(Clone, Debug)]
+pub struct RunDir(PathBuf);
+
+impl RunDir {
+    /// Creates it where it is not there yet.
+    pub fn create(path: &Path) -> Result<Self> {
+        fs::create_dir_all(path).with_context(|| format!("cannot create {} (RUN_DIR)", path.display()))?;
+        let dir = Self::existing(path)?.with_context(|| format!("cannot find {} (RUN_DIR)", path.display()))?;
+        // The directory itself can be passed through, for PostgreSQL may run as another user; these are private.
+        for private in [dir.logs(), dir.pids(), dir.mail()] {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&private)?;
+        }
+        Ok(dir)
+    }
+
+    /// The directory, or `None` when nothing ever ran there.
+    pub fn existing(path: &Path) -> Result<Option<Self>> {
+        match fs::canonicalize(path) {
+            Ok(path) if path.is_dir() => Ok(Some(Self(path))),
+            Ok(path) => bail!("{} is no directory (RUN_DIR)", path.display()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).with_context(|| format!("cannot open {} (RUN_DIR)", path.display())),
+        }
+    }
+
+    /// Holds off other `up` and `down` of this directory for as long as the file lives.
+    pub fn lock(&self) -> Result<File> {
+        let file = File::options().create(true).append(true).open(self.0.join("lock"))?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => {
+                bail!("another `rekindle up` or `down` is at work in {}: wait for it to finish", self.0.display())
+            }
+            Err(TryLockError::Error(e)) => Err(e).context("cannot lock the run directory"),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Programs that were installed for this system only.
+    pub fn bin(&self) -> PathBuf {
+        self.0.join("bin")
+    }
+
+    /// A server's own directory: `postgres`, `nats`, `redis`.
+    pub fn server(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn mail(&self) -> PathBuf {
+        self.0.join("mail")
+    }
+
+    pub fn logs(&self) -> PathBuf {
+        self.0.join("logs")
+    }
+
+    pub fn log(&self, process: &str) -> PathBuf {
+        self.logs().join(format!("{process}.log"))
+    }
+
+    fn pids(&self) -> PathBuf {
+        self.0.join("pids")
+    }
+
+    pub fn pid_file(&self, process: &str) -> PathBuf {
+        self.pids().join(format!("{process}.pid"))
+    }
+
+    pub fn state_file(&self) -> PathBuf {
+        self.0.join("state.json")
+    }
+
+    pub fn master_key_file(&self) -> PathBuf {
+        self.0.join("master.key")
+    }
+
+    pub fn processes_file(&self) -> PathBuf {
+        self.0.join("processes.json")
+    }
+
+    pub fn credentials_file(&self) -> PathBuf {
+        self.0.join("credentials.json")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_works_in_a_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&folder.path().join("run")).unwrap();
+        assert!(dir.path().is_absolute());
+        let held = dir.lock().unwrap();
+        assert!(dir.lock().unwrap_err().to_string().contains("at work"));
+        drop(held);
+        dir.lock().unwrap();
+    }
+
+    #[test]
+    fn what_never_ran_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(RunDir::existing(&folder.path().join("none")).unwrap().is_none());
+        fs::write(folder.path().join("file"), "").unwrap();
+        assert!(RunDir::existing(&folder.path().join("file")).is_err());
+    }
+}

@@ -1,0 +1,165 @@
+//! The processes of a local system: which program, with which environment. Pure but for finding the programs.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::run_dir::RunDir;
+use crate::state::State;
+
+pub const GATEWAY: &str = "gateway";
+pub const MAILBOX: &str = "mailbox";
+pub const SUPERVISOR: &str = "supervisor";
+/// The four programs of the product.
+pub const PROGRAMS: [&str; 4] = [GATEWAY, "worker-automation", "worker-delivery", "scheduler"];
+/// What the processes may reach beside public addresses: the local mailbox.
+const LOOPBACK: &str = "127.0.0.0/8,::1/128";
+
+/// How one process is started. Two that are equal need no restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    pub program: PathBuf,
+    /// Never anything secret: arguments are visible to everybody.
+    pub args: Vec<String>,
+    /// Set over the inherited environment.
+    pub env: BTreeMap<&'static str, String>,
+    /// Which build of the program: changes when it is built anew.
+    pub build: String,
+    /// Where it answers `/readyz`, if it does.
+    pub admin: Option<SocketAddr>,
+}
+
+/// All services of a run directory, by name.
+///
+/// Errors when a program is missing, or the state has no ports yet.
+pub fn of(dir: &RunDir, state: &State, programs: &Path) -> Result<BTreeMap<&'static str, Service>> {
+    let mut services = BTreeMap::new();
+    for name in PROGRAMS {
+        let admin = local(*state.ports.admin.get(name).context("the state has no ports: run `rekindle up`")?);
+        let program = programs.join(name);
+        let build = build_of(&program)?;
+        let mut env = environment(dir, state, std::env::var("OUTBOUND_ALLOW").ok().as_deref());
+        env.insert("ADMIN_ADDR", admin.to_string());
+        if name == GATEWAY {
+            let address = local(state.ports.gateway.context("the state has no port for the gateway")?);
+            env.insert("GATEWAY_ADDR", address.to_string());
+        }
+        services.insert(name, Service { program, args: Vec::new(), env, build, admin: Some(admin) });
+    }
+    let program = programs.join("rekindle");
+    let build = build_of(&program)?;
+    let smtp = local(state.ports.smtp.context("the state has no port for the mailbox")?);
+    let args = ["mailbox".into(), "--listen".into(), smtp.to_string(), "--mail-dir".into(), text(&dir.mail())?];
+    services.insert(MAILBOX, Service { program, args: args.into(), env: BTreeMap::new(), build, admin: None });
+    Ok(services)
+}
+
+/// The address that a state's gateway answers at, without a path.
+pub fn origin(state: &State) -> String {
+    format!("http://{}", local(state.ports.gateway.unwrap_or_default()))
+}
+
+fn environment(dir: &RunDir, state: &State, allow: Option<&str>) -> BTreeMap<&'static str, String> {
+    let allow = allow.map(str::trim).filter(|a| !a.is_empty());
+    BTreeMap::from([
+        ("DATABASE_URL", state.servers.database.clone()),
+        ("NATS_URL", state.servers.nats.clone()),
+        ("REDIS_URL", state.servers.redis.clone()),
+        // Empty, so that one inherited from a shell does not win over the file.
+        ("MASTER_KEY", String::new()),
+        ("MASTER_KEY_FILE", dir.master_key_file().display().to_string()),
+        ("PUBLIC_BASE_URL", origin(state)),
+        ("OUTBOUND_ALLOW", allow.map_or(LOOPBACK.into(), |more| format!("{LOOPBACK},{more}"))),
+    ])
+}
+
+/// The directory with the sibling programs: where this one lies.
+pub fn program_dir() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot tell where this program lies")?;
+    // Linux marks the path of a program that was replaced while it ran.
+    let own = PathBuf::from(own.to_string_lossy().trim_end_matches(" (deleted)"));
+    own.parent().map(Path::to_owned).context("this program lies in no directory")
+}
+
+/// Tells one build of a program from the next, by its size and time.
+pub fn build_of(program: &Path) -> Result<String> {
+    let Ok(file) = std::fs::metadata(program) else {
+        bail!("{} is missing: build it with `make up` or `cargo build --release`", program.display());
+    };
+    let modified = file.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Ok(format!("{}-{}", file.len(), modified.as_nanos()))
+}
+
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+fn text(path: &Path) -> Result<String> {
+    path.to_str().map(str::to_owned).with_context(|| format!("{} is not UTF-8", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn started(folder: &Path) -> (RunDir, State) {
+        let dir = RunDir::create(&folder.join("run")).unwrap();
+        let mut state = State::load_or_create(&dir, 1).unwrap();
+        state.ports.gateway = Some(8080);
+        state.ports.smtp = Some(2525);
+        for (i, name) in PROGRAMS.iter().enumerate() {
+            state.ports.admin.insert((*name).to_owned(), 9000 + i as u16);
+            std::fs::write(folder.join(name), "program").unwrap();
+        }
+        std::fs::write(folder.join("rekindle"), "program").unwrap();
+        state.servers.database = "postgres://rekindle:hush@127.0.0.1:1/rekindle".into();
+        (dir, state)
+    }
+
+    #[test]
+    fn every_process_gets_its_own_port_and_no_secret_as_an_argument() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, state) = started(folder.path());
+        let services = of(&dir, &state, folder.path()).unwrap();
+        assert_eq!(services.len(), 5);
+        let admin: std::collections::BTreeSet<_> = services.values().filter_map(|s| s.admin).collect();
+        assert_eq!(admin.len(), 4);
+        assert_eq!(services[GATEWAY].env["GATEWAY_ADDR"], "127.0.0.1:8080");
+        assert_eq!(services[GATEWAY].env["PUBLIC_BASE_URL"], "http://127.0.0.1:8080");
+        assert!(services.values().all(|s| s.args.iter().all(|a| !a.contains("hush"))));
+    }
+
+    #[test]
+    fn a_new_build_or_another_environment_is_another_service() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, mut state) = started(folder.path());
+        let before = of(&dir, &state, folder.path()).unwrap();
+        assert_eq!(before, of(&dir, &state, folder.path()).unwrap());
+        std::fs::write(folder.path().join("scheduler"), "a new program").unwrap();
+        let after = of(&dir, &state, folder.path()).unwrap();
+        let changed = |b: &BTreeMap<&str, Service>, a: &BTreeMap<&str, Service>| -> Vec<String> {
+            b.iter().filter(|(name, s)| a[*name] != **s).map(|(name, _)| (*name).to_owned()).collect()
+        };
+        assert_eq!(changed(&before, &after), ["scheduler"]);
+        state.servers.redis = "redis://127.0.0.1:1".into();
+        assert_eq!(changed(&after, &of(&dir, &state, folder.path()).unwrap()).len(), 4);
+    }
+
+    #[test]
+    fn what_was_not_built_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, state) = started(folder.path());
+        std::fs::remove_file(folder.path().join("scheduler")).unwrap();
+        assert!(of(&dir, &state, folder.path()).unwrap_err().to_string().contains("scheduler is missing"));
+    }
+
+    #[test]
+    fn loopback_is_always_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, state) = started(folder.path());
+        assert_eq!(environment(&dir, &state, Some(" "))["OUTBOUND_ALLOW"], LOOPBACK);
+        assert_eq!(environment(&dir, &state, Some("10.0.0.0/8"))["OUTBOUND_ALLOW"], format!("{LOOPBACK},10.0.0.0/8"));
+    }
+}

@@ -1,0 +1,104 @@
+//! `rekindle supervise`: starts the processes of a run directory, and again whenever one ends by itself.
+//!
+//! SIGHUP: take in the state and start anew what changed. SIGTERM: stop all and end.
+
+pub mod backoff;
+mod keeper;
+pub mod log_file;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use shared::clock::Clock;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::process_table::{Entry, Published, Status};
+use crate::run_dir::RunDir;
+use crate::services::{self, MAILBOX, Service};
+use crate::state::State;
+use keeper::Keeper;
+
+/// How long a process may take to stop before it is killed.
+pub const GRACE: Duration = Duration::from_secs(20);
+
+pub async fn run(dir: RunDir) -> Result<()> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let programs = services::program_dir()?;
+    let build = services::build_of(&programs.join("rekindle"))?;
+    let mut supervisor = Supervisor {
+        published: Arc::new(Published::new(dir.clone(), build)),
+        dir,
+        clock: Clock::system(),
+        keepers: BTreeMap::new(),
+        services: BTreeMap::new(),
+    };
+    supervisor.take_in(&programs)?;
+    loop {
+        tokio::select! {
+            _ = term.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => {
+                if let Err(error) = supervisor.take_in(&programs) {
+                    tracing::error!("the new state is of no use, all goes on as before: {error:#}");
+                }
+            }
+        }
+    }
+    tracing::info!("stopping all processes");
+    supervisor.stop().await;
+    Ok(())
+}
+
+struct Supervisor {
+    dir: RunDir,
+    clock: Clock,
+    published: Arc<Published>,
+    keepers: BTreeMap<&'static str, Keeper>,
+    services: BTreeMap<&'static str, Service>,
+}
+
+impl Supervisor {
+    /// Reads the state and lets every keeper know what it has to keep running now.
+    fn take_in(&mut self, programs: &std::path::Path) -> Result<()> {
+        let state = State::load(&self.dir)?.context("nothing was ever started here")?;
+        let wanted = services::of(&self.dir, &state, programs)?;
+        let now = self.clock.now();
+        // Marked before the generation is published: whoever sees the generation sees no stale "running".
+        self.published.update(|table| {
+            for (name, service) in &wanted {
+                if self.services.get(name) != Some(service) {
+                    let entry = table.processes.entry((*name).to_owned()).or_insert_with(|| new_entry(now));
+                    *entry = Entry { admin: service.admin, ..new_entry(now) };
+                }
+            }
+            table.generation = state.generation;
+        });
+        for (name, service) in &wanted {
+            if let Some(keeper) = self.keepers.get(name) {
+                keeper.want(service.clone());
+                continue;
+            }
+            let (dir, clock, published) = (self.dir.clone(), self.clock.clone(), self.published.clone());
+            self.keepers.insert(name, Keeper::start(name, service.clone(), dir, clock, published));
+        }
+        self.services = wanted;
+        Ok(())
+    }
+
+    /// The mailbox last, so that mail under way still finds it.
+    async fn stop(mut self) {
+        let mailbox = self.keepers.remove(MAILBOX);
+        futures_util::future::join_all(self.keepers.into_values().map(Keeper::stop)).await;
+        if let Some(mailbox) = mailbox {
+            mailbox.stop().await;
+        }
+    }
+}
+
+fn new_entry(now: jiff::Timestamp) -> Entry {
+    Entry { status: Status::Starting, pid: None, since: now, deaths: 0, last_end: None, last_code: None, admin: None }
+}

@@ -1,0 +1,138 @@
+//! Keeps one process running.
+
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use shared::clock::Clock;
+use shared::local::Process;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::backoff::Deaths;
+use super::{GRACE, log_file};
+use crate::process_table::{Published, Status};
+use crate::run_dir::RunDir;
+use crate::services::Service;
+
+/// The task that keeps one process running; told what to run through a channel, `None` to stop.
+pub struct Keeper {
+    wanted: watch::Sender<Option<Service>>,
+    task: JoinHandle<()>,
+}
+
+impl Keeper {
+    pub fn start(name: &'static str, service: Service, dir: RunDir, clock: Clock, published: Arc<Published>) -> Self {
+        let (wanted, receiver) = watch::channel(Some(service));
+        let keeping = Keeping { name, dir, clock, published };
+        Self { wanted, task: tokio::spawn(keeping.run(receiver)) }
+    }
+
+    /// Runs this from now on. What already runs so goes on; what waits for its next start is started now.
+    pub fn want(&self, service: Service) {
+        let _ = self.wanted.send(Some(service));
+    }
+
+    /// Stops the process and waits for its end.
+    pub async fn stop(self) {
+        let _ = self.wanted.send(None);
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "a keeper broke");
+        }
+    }
+}
+
+struct Keeping {
+    name: &'static str,
+    dir: RunDir,
+    clock: Clock,
+    published: Arc<Published>,
+}
+
+impl Keeping {
+    async fn run(self, mut wanted: watch::Receiver<Option<Service>>) {
+        self.stop_leftover().await;
+        let mut deaths = Deaths::default();
+        loop {
+            let Some(service) = wanted.borrow_and_update().clone() else { break };
+            let began = Instant::now();
+            let status = match self.spawn(&service) {
+                Ok(process) => {
+                    self.note_running(&process);
+                    tokio::select! {
+                        _ = process.gone(Duration::MAX) => process.exit_status(),
+                        () = another_wanted(&mut wanted, &service) => {
+                            tracing::info!(process = self.name, pid = process.pid(), "stopping");
+                            self.published.update_entry(self.name, |e| e.status = Status::Starting);
+                            process.stop(GRACE).await;
+                            deaths = Deaths::default();
+                            continue;
+                        }
+                    }
+                }
+                Err(error) => {
+                    tracing::error!(process = self.name, "cannot be started: {error:#}");
+                    None
+                }
+            };
+            let delay = deaths.next_delay(began.elapsed(), status.and_then(|s| s.code()));
+            self.note_death(status, delay);
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                _ = wanted.changed() => deaths = Deaths::default(),
+            }
+        }
+        let now = self.clock.now();
+        self.published.update_entry(self.name, |e| (e.status, e.pid, e.since) = (Status::Stopped, None, now));
+    }
+
+    /// A process of an earlier supervisor that was killed: two of one kind must not share ports.
+    async fn stop_leftover(&self) {
+        match Process::attach(&self.dir.pid_file(self.name)) {
+            Ok(Some(process)) => {
+                tracing::info!(process = self.name, pid = process.pid(), "stopping what an earlier supervisor left");
+                process.stop(GRACE).await;
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(process = self.name, %error, "cannot read its pid file"),
+        }
+    }
+
+    fn spawn(&self, service: &Service) -> Result<Process> {
+        let log = self.dir.log(self.name);
+        log_file::rotate(&log, log_file::ROTATE_AT)?;
+        let mut command = Command::new(&service.program);
+        command.args(&service.args).envs(&service.env).current_dir(self.dir.path());
+        Ok(Process::spawn(command, &self.dir.pid_file(self.name), &log)?)
+    }
+
+    fn note_running(&self, process: &Process) {
+        tracing::info!(process = self.name, pid = process.pid(), "started");
+        let now = self.clock.now();
+        self.published.update_entry(self.name, |entry| {
+            (entry.status, entry.pid, entry.since) = (Status::Running, Some(process.pid()), now);
+        });
+    }
+
+    fn note_death(&self, status: Option<ExitStatus>, delay: Duration) {
+        let end = status.map_or("could not be started".to_owned(), |s| s.to_string());
+        tracing::warn!(process = self.name, %end, ?delay, "ended by itself, to be started again");
+        let now = self.clock.now();
+        self.published.update_entry(self.name, |entry| {
+            (entry.status, entry.pid, entry.since) = (Status::Waiting, None, now);
+            entry.deaths += 1;
+            entry.last_end = Some(end);
+            entry.last_code = status.and_then(|s| s.code());
+        });
+    }
+}
+
+/// Returns once something else than `running` is wanted.
+async fn another_wanted(wanted: &mut watch::Receiver<Option<Service>>, running: &Service) {
+    loop {
+        if wanted.changed().await.is_err() || wanted.borrow_and_update().as_ref() != Some(running) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Starting the supervisor, or telling the one that runs, and waiting until all its processes are ready.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use shared::local::Process;
+use shared::local::process::Signal;
+
+use crate::process_table::{Entry, ProcessTable, Status};
+use crate::progress::Progress;
+use crate::readiness::Asker;
+use crate::run_dir::RunDir;
+use crate::services::{self, GATEWAY, SUPERVISOR};
+use crate::state::State;
+use crate::supervise::{GRACE, log_file};
+
+/// How long everything together may take to become ready.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// A process that ended so often in a row will not come up by itself.
+const DEATHS: u32 = 4;
+const LOOK: Duration = Duration::from_millis(50);
+/// How long the supervisor may take to stop everything: the processes, then the mailbox.
+pub const STOP: Duration = Duration::from_secs(2 * GRACE.as_secs() + 5);
+
+/// Has a supervisor of this build take in the state.
+pub async fn supervisor(dir: &RunDir, state: &State, programs: &Path) -> Result<()> {
+    let program = programs.join("rekindle");
+    let pid_file = dir.pid_file(SUPERVISOR);
+    let running = Process::attach(&pid_file)?;
+    let table = ProcessTable::load(dir).ok().flatten().unwrap_or_default();
+    match running {
+        Some(process) if table.supervisor == process.pid() && table.build == services::build_of(&program)? => {
+            process.signal(Signal::HUP);
+        }
+        other => {
+            if let Some(process) = other {
+                process.stop(STOP).await;
+            }
+            let log = dir.log(SUPERVISOR);
+            log_file::rotate(&log, log_file::ROTATE_AT)?;
+            let mut command = Command::new(program);
+            command.arg("supervise").env("RUN_DIR", dir.path()).current_dir(dir.path());
+            Process::spawn(command, &pid_file, &log)?;
+        }
+    }
+    taken_in(dir, state.generation).await
+}
+
+/// Waits until the supervisor has taken in the state.
+async fn taken_in(dir: &RunDir, generation: u64) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let running = Process::attach(&dir.pid_file(SUPERVISOR))?;
+        let table = ProcessTable::load(dir).ok().flatten();
+        let current = table
+            .is_some_and(|t| t.generation == generation && running.as_ref().is_some_and(|p| p.pid() == t.supervisor));
+        if current {
+            return Ok(());
+        }
+        if running.is_none() || Instant::now() > deadline {
+            bail!("the supervisor does not start; the end of its log:\n{}", log_end(dir, SUPERVISOR));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Waits until every process runs and says that it is ready.
+pub async fn until_ready(dir: &RunDir, state: &State, progress: &Progress) -> Result<()> {
+    let asker = Asker::new()?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let table = ProcessTable::load(dir)?.unwrap_or_default();
+        let waiting = not_ready(&asker, &table, state).await;
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        if let Some((name, entry)) = hopeless(&table) {
+            let end = entry.last_end.as_deref().unwrap_or("gone");
+            bail!(
+                "{name} does not stay up ({end}); the end of its log:\n{}\nRepeat `up` once that is mended; `rekindle logs {name}` shows more, `rekindle down` stops everything.",
+                log_end(dir, name)
+            );
+        }
+        let list: Vec<String> = waiting.iter().map(|(name, why)| format!("{name} ({why})")).collect();
+        if Instant::now() > deadline {
+            let logs: Vec<String> =
+                waiting.keys().map(|name| format!("the end of the log of {name}:\n{}", log_end(dir, name))).collect();
+            bail!("not ready after {} s: {}\n{}", PATIENCE.as_secs(), list.join(", "), logs.join("\n"));
+        }
+        progress.waiting(&format!("waiting for {}", list.join(", ")));
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Every process that is not ready, and why.
+async fn not_ready(asker: &Asker, table: &ProcessTable, state: &State) -> BTreeMap<String, String> {
+    let asked = table.processes.iter().map(|(name, entry)| async move {
+        let ready = match (entry.status, entry.admin) {
+            (Status::Running, None) => Ok(()),
+            (Status::Running, Some(admin)) => asker.is_ready(admin).await,
+            (Status::Waiting, _) => Err(entry.last_end.clone().unwrap_or_else(|| "ended".into())),
+            _ => Err("starting".into()),
+        };
+        // The gateway is there for its main port.
+        let ready = match (ready, state.ports.gateway) {
+            (Ok(()), Some(port)) if name == GATEWAY => asker.is_ready(([127, 0, 0, 1], port).into()).await,
+            (ready, _) => ready,
+        };
+        ready.err().map(|why| (name.clone(), why))
+    });
+    futures_util::future::join_all(asked).await.into_iter().flatten().collect()
+}
+
+/// A process that waiting will not mend.
+fn hopeless(table: &ProcessTable) -> Option<(&str, &Entry)> {
+    let dead = |e: &Entry| e.status == Status::Waiting && (e.deaths >= DEATHS || matches!(e.last_code, Some(64 | 78)));
+    table.processes.iter().find(|(_, entry)| dead(entry)).map(|(name, entry)| (name.as_str(), entry))
+}
+
+fn log_end(dir: &RunDir, name: &str) -> String {
+    let (lines, _) = log_file::last_lines(&dir.log(name), 5).unwrap_or_default();
+    if lines.is_empty() { "    (empty)".into() } else { format!("    {}", lines.join("\n    ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(status: Status, deaths: u32, last_code: Option<i32>) -> ProcessTable {
+        let entry = Entry {
+            status,
+            pid: None,
+            since: jiff::Timestamp::UNIX_EPOCH,
+            deaths,
+            last_end: None,
+            last_code,
+            admin: None,
+        };
+        ProcessTable { processes: [("gateway".to_owned(), entry)].into(), ..ProcessTable::default() }
+    }
+
+    #[test]
+    fn what_waiting_does_not_mend_is_reported_at_once() {
+        assert!(hopeless(&table(Status::Waiting, 1, Some(64))).is_some());
+        assert!(hopeless(&table(Status::Waiting, 1, Some(78))).is_some());
+        assert!(hopeless(&table(Status::Waiting, 1, Some(1))).is_none());
+        assert!(hopeless(&table(Status::Waiting, DEATHS, Some(1))).is_some());
+        assert!(hopeless(&table(Status::Running, DEATHS, Some(1))).is_none());
+    }
+}

@@ -1,0 +1,108 @@
+//! What `up` leaves behind: the credentials file, and a few lines that say how to begin.
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::private_file;
+use crate::run_dir::RunDir;
+use crate::services;
+use crate::state::State;
+
+/// `credentials.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Credentials {
+    /// Ends in `/api/v1`.
+    pub base_url: String,
+    pub dashboard_url: String,
+    pub project_id: String,
+    pub public_key: String,
+    pub secret_key: String,
+    pub webhook_secret: String,
+    pub admin_email: String,
+    pub admin_password: String,
+    /// Absolute.
+    pub mail_dir: String,
+}
+
+impl Credentials {
+    fn of(dir: &RunDir, state: &State) -> Self {
+        let (origin, first) = (services::origin(state), state.first.clone());
+        Self {
+            base_url: format!("{origin}/api/v1"),
+            dashboard_url: format!("{origin}/"),
+            project_id: first.id.to_string(),
+            public_key: first.public_key,
+            secret_key: first.secret_key,
+            webhook_secret: first.webhook_secret,
+            admin_email: first.admin_email,
+            admin_password: first.admin_password,
+            mail_dir: dir.mail().display().to_string(),
+        }
+    }
+}
+
+pub fn write_credentials(dir: &RunDir, state: &State) -> Result<()> {
+    let text = serde_json::to_vec_pretty(&Credentials::of(dir, state))?;
+    let path = dir.credentials_file();
+    private_file::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+pub fn print(dir: &RunDir, state: &State) {
+    print!("{}", text(&Credentials::of(dir, state), &dir.credentials_file().display().to_string()));
+}
+
+fn text(credentials: &Credentials, file: &str) -> String {
+    let Credentials { base_url, public_key, secret_key, mail_dir, .. } = credentials;
+    format!(
+        "
+Rekindle is up.
+
+  API          {base_url}
+  public key   {public_key}
+  secret key   {secret_key}
+  mail         {mail_dir}
+  all of it    {file}
+
+Send a first event, and read it back:
+
+  curl -sS {base_url}/events -H 'x-api-key: {public_key}' -H 'content-type: application/json' -d '{{\"event\":\"hello\",\"user_id\":\"ada\",\"properties\":{{\"from\":\"curl\"}}}}'
+  curl -sS '{base_url}/events?limit=1' -H 'x-api-key: {secret_key}'
+
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_credentials_have_the_documented_fields() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(folder.path()).unwrap();
+        let mut state = State::load_or_create(&dir, 1).unwrap();
+        state.ports.gateway = Some(8080);
+        write_credentials(&dir, &state).unwrap();
+        let text = std::fs::read_to_string(dir.credentials_file()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let mut names: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            [
+                "adminEmail",
+                "adminPassword",
+                "baseUrl",
+                "dashboardUrl",
+                "mailDir",
+                "projectId",
+                "publicKey",
+                "secretKey",
+                "webhookSecret"
+            ]
+        );
+        assert_eq!(json["baseUrl"], "http://127.0.0.1:8080/api/v1");
+        assert!(std::path::Path::new(json["mailDir"].as_str().unwrap()).is_absolute());
+    }
+}
