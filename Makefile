@@ -1,0 +1,55 @@
+# The one door to Rekindle. `make help` lists what it opens.
+#
+# RUN_DIR (default .run) and PORT (default 8080) choose another place: `make up RUN_DIR=/tmp/two PORT=9090`.
+# The linker is Rust's own choice: on x86_64 Linux that is the bundled lld, so nothing has to be installed for speed.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+RUN_DIR ?= .run
+export CARGO RUN_DIR
+ifdef PORT
+export PORT
+endif
+
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+REKINDLE := $(TARGET_DIR)/release/rekindle
+PROGRAMS := gateway worker-automation worker-delivery scheduler rekindle
+NEXTEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo yes)
+
+.PHONY: help build up down logs status demo check test
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build:
+	$(CARGO) build --release --locked $(addprefix --bin ,$(PROGRAMS))
+
+up: build ## build, start everything on this machine, print address, keys and a first request
+	@$(REKINDLE) up
+
+down: ## stop exactly what `make up` started; the data stays in RUN_DIR
+	@if [ -x $(REKINDLE) ]; then $(REKINDLE) down; else echo "Nothing is built, so nothing is running."; fi
+
+logs: ## follow the logs of all processes
+	@if [ -x $(REKINDLE) ]; then $(REKINDLE) logs --follow; else echo "Nothing is built yet: run 'make up' first."; fi
+
+status: ## what is running, since when, and whether it is ready
+	@if [ -x $(REKINDLE) ]; then $(REKINDLE) status; else echo "Nothing is built yet: run 'make up' first."; fi
+
+demo: build ## replay a shop's day against the running system and balance its books
+	@$(REKINDLE) demo
+
+check: ## the fast part of the tests: format, lints, pure tests
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+ifeq ($(NEXTEST),yes)
+	$(CARGO) nextest run --workspace --lib --bins --locked
+else
+	$(CARGO) test --workspace --lib --bins --locked --quiet
+endif
+
+test: ## all tests, on real servers; installs what it needs and ends with a summary
+	@.ci/test
