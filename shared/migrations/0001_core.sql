@@ -149,6 +149,7 @@ CREATE TABLE automation (
     definition    jsonb NOT NULL,                                          -- trigger, re-entry and steps, as the API shows them
     created_at    timestamptz NOT NULL,
     updated_at    timestamptz NOT NULL,
+    deleted_at    timestamptz,                                             -- the row stays, so that caches see it go
     changed_seq   bigint NOT NULL,
     PRIMARY KEY (project_id, id)
 );

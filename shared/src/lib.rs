@@ -19,6 +19,7 @@ pub mod outbound;
 pub mod secrets;
 pub mod send;
 pub mod shutdown;
+pub mod startup;
 pub mod store;
 pub mod telemetry;
 pub mod template;

@@ -2,6 +2,7 @@
 
 pub mod accounts;
 pub mod api_keys;
+pub mod automations;
 pub mod changes;
 pub mod channels;
 pub mod events;

@@ -10,8 +10,7 @@ use crate::ids::ProjectId;
 use crate::store::StoreError;
 
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Automation>, StoreError> {
-    let sql =
-        format!("SELECT {COLUMNS} FROM automation WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL");
+    let sql = format!("SELECT {COLUMNS} FROM automation WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL");
     db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
@@ -86,8 +85,7 @@ pub async fn version(
     automation: Uuid,
     version: i32,
 ) -> Result<Option<Definition>, StoreError> {
-    let sql =
-        "SELECT definition FROM automation_version WHERE project_id = $1 AND automation_id = $2 AND version = $3";
+    let sql = "SELECT definition FROM automation_version WHERE project_id = $1 AND automation_id = $2 AND version = $3";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &automation, &version]).await?;
     row.map(|row| decoded(automation, row.try_get(0)?)).transpose()
 }

@@ -15,9 +15,8 @@ pub async fn get_for_update(
     project: ProjectId,
     id: Uuid,
 ) -> Result<Option<Automation>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM automation WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL FOR UPDATE"
-    );
+    let sql =
+        format!("SELECT {COLUMNS} FROM automation WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL FOR UPDATE");
     tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
