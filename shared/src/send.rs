@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 use prost::Message;
+use uuid::Uuid;
 
-use crate::event::WireError;
+use crate::event::{WireError, id_bytes};
+use crate::ids::ProjectId;
 
 /// The version written today.
 pub const VERSION: u32 = 1;
@@ -28,6 +30,22 @@ pub struct MessageRef {
     /// 16 bytes.
     #[prost(bytes = "bytes", tag = "2")]
     pub message_id: Bytes,
+    /// The row's `attempt` when it was handed over: 0 for a new one. A row that has gone further on is left alone, so
+    /// that a hand-over that arrives twice or late causes no call of its own.
+    #[prost(uint32, tag = "3")]
+    pub attempt: u32,
+}
+
+impl MessageRef {
+    /// A row that nobody has worked on yet.
+    pub fn new(project: ProjectId, message: Uuid) -> Self {
+        Self::at(project, message, 0)
+    }
+
+    /// A row that was claimed `attempt` times.
+    pub fn at(project: ProjectId, message: Uuid, attempt: u32) -> Self {
+        Self { project_id: id_bytes(project.0), message_id: id_bytes(message), attempt }
+    }
 }
 
 /// A message accepted by `POST /messages`, whole: worker-delivery writes its row.

@@ -1,0 +1,121 @@
+//! Starting a process: it waits for its servers instead of leaving, and says what it waits for.
+
+use std::fmt::Display;
+use std::future::Future;
+
+use crate::backoff::Backoff;
+use crate::bus::topology::{self, IngestStream};
+use crate::bus::{Bus, Names};
+use crate::clock::Clock;
+use crate::config::{BusConfig, DatabaseConfig};
+use crate::env::{EXIT_CONFIG, Env, EnvError};
+use crate::shutdown::Shutdown;
+use crate::store::migrate::{self, EXIT_SCHEMA, SchemaError};
+use crate::store::{Store, StoreError};
+
+/// Why a process does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Config(#[from] EnvError),
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// It was told to stop while it waited.
+    #[error("stopped while starting")]
+    Stopped,
+    #[error("{0:#}")]
+    Other(#[from] anyhow::Error),
+}
+
+impl StartError {
+    /// The status to exit with.
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            Self::Config(_) => EXIT_CONFIG,
+            Self::Schema(_) => EXIT_SCHEMA,
+            Self::Stopped => 0,
+            Self::Other(_) => 1,
+        }
+    }
+}
+
+/// What every process works with.
+#[derive(Clone)]
+pub struct Connected {
+    pub store: Store,
+    pub bus: Bus,
+    pub ingest_stream: IngestStream,
+    /// Follows the database.
+    pub clock: Clock,
+}
+
+/// Reads `DATABASE_*` and `NATS_*`, waits for both servers, checks the schema and makes the streams that are missing.
+pub async fn connect(env: &Env, program: &str, shutdown: &Shutdown) -> Result<Connected, StartError> {
+    let (database, broker) = (DatabaseConfig::from_env(env)?, BusConfig::from_env(env)?);
+    broker.servers()?;
+    let store = Store::new(&database, program)?;
+    let clock = Clock::system();
+    wait_for("the database", shutdown, || async { migrate::check(&store.connection().await?).await }).await??;
+    wait_for("the database's time", shutdown, || store.synchronize(&clock)).await?;
+    let bus = wait_for("the broker", shutdown, || Bus::connect(&broker, program)).await?;
+    let stream = Names::new(&broker.stream_prefix).ingest_stream();
+    let ingest_stream = wait_for(&format!("the stream {stream}"), shutdown, || topology::ensure(&bus)).await?;
+    Ok(Connected { store, bus, ingest_stream, clock })
+}
+
+/// Tries until it succeeds, with a line in the log at the first failure and then now and again.
+pub async fn wait_for<T, E: Display, F: Future<Output = Result<T, E>>>(
+    what: &str,
+    shutdown: &Shutdown,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, StartError> {
+    let mut failures = 0;
+    loop {
+        let tried = tokio::select! {
+            () = shutdown.cancelled() => return Err(StartError::Stopped),
+            tried = attempt() => tried,
+        };
+        let error = match tried {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        failures += 1;
+        if failures % 10 == 1 {
+            tracing::warn!("waiting for {what}: {error:#}");
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => return Err(StartError::Stopped),
+            () = tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random())) => {}
+        }
+    }
+}
+
+/// What `/readyz` asks: the database, and whether the broker is connected.
+pub async fn ready(store: &Store, bus: &Bus) -> Result<(), String> {
+    store.check().await.map_err(|e: StoreError| e.to_string())?;
+    if bus.is_connected() { Ok(()) } else { Err("not connected to the broker".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn waiting_ends_with_success_or_with_the_shutdown() {
+        let shutdown = Shutdown::new();
+        let mut left = 3;
+        let found = wait_for("it", &shutdown, || {
+            left -= 1;
+            let outcome = if left == 0 { Ok(7) } else { Err("not yet") };
+            async move { outcome }
+        });
+        assert_eq!(found.await.unwrap(), 7);
+        let stopping = shutdown.clone();
+        let never = wait_for("it", &shutdown, || {
+            stopping.cancel();
+            async { Err::<(), _>("never") }
+        });
+        let never = never.await;
+        assert!(matches!(never, Err(StartError::Stopped)));
+    }
+}
