@@ -1,0 +1,38 @@
+//! The resources: a file each, and the one table from routes to handlers.
+
+pub mod automations;
+pub mod channels;
+pub mod events;
+pub mod messages;
+pub mod templates;
+pub mod users;
+
+use crate::context::Context;
+use crate::error::ApiError;
+use crate::respond::Reply;
+use crate::router::Route;
+
+/// Hands a request to its handler.
+pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiError> {
+    match route {
+        Route::Track | Route::Batch | Route::Identify => Err(ApiError::no_such("route")),
+        Route::ListEvents => events::list(cx).await,
+        Route::GetEvent(id) => events::get(cx, id).await,
+        Route::ListUsers => users::list(cx).await,
+        Route::GetUser(id) => users::get(cx, id).await,
+        Route::ListTemplates => templates::list(cx).await,
+        Route::CreateTemplate => templates::create(cx).await,
+        Route::GetTemplate(id) => templates::get(cx, id).await,
+        Route::UpdateTemplate(id) => templates::update(cx, id).await,
+        Route::DeleteTemplate(id) => templates::delete(cx, id).await,
+        Route::ListAutomations => automations::list(cx).await,
+        Route::CreateAutomation => automations::create(cx).await,
+        Route::GetAutomation(id) => automations::get(cx, id).await,
+        Route::UpdateAutomation(id) => automations::update(cx, id).await,
+        Route::DeleteAutomation(id) => automations::delete(cx, id).await,
+        Route::GetChannels => channels::get(cx).await,
+        Route::UpdateChannels => channels::update(cx).await,
+        Route::SendMessage => messages::send(cx).await,
+        Route::ListMessages => messages::list(cx).await,
+    }
+}

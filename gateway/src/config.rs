@@ -1,0 +1,71 @@
+//! The gateway's own configuration.
+
+use std::net::SocketAddr;
+
+use shared::env::{Env, EnvError};
+
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    pub addr: SocketAddr,
+    /// How clients reach this installation, without a slash at the end: for links in messages.
+    pub public_base_url: String,
+    pub max_connections: usize,
+    /// How many gateways share a project's limit while Redis is away.
+    pub replicas: u32,
+    /// Without one, each gateway limits on its own.
+    pub redis_url: Option<String>,
+}
+
+impl GatewayConfig {
+    /// `GATEWAY_ADDR` (127.0.0.1:8080), `PUBLIC_BASE_URL` (`http://` and that address), `GATEWAY_MAX_CONNECTIONS` (10000),
+    /// `GATEWAY_REPLICAS` (1), `REDIS_URL` (none).
+    pub fn from_env(env: &Env) -> Result<Self, EnvError> {
+        let default = SocketAddr::from(([127, 0, 0, 1], 8080));
+        let addr = env.parse("GATEWAY_ADDR", default, "an address such as 127.0.0.1:8080")?;
+        let public_base_url = env.text("PUBLIC_BASE_URL", &format!("http://{addr}")).trim_end_matches('/').to_owned();
+        if !(public_base_url.starts_with("http://") || public_base_url.starts_with("https://")) {
+            return Err(EnvError {
+                name: "PUBLIC_BASE_URL".to_owned(),
+                problem: format!("{public_base_url:?} is no such address"),
+                allowed: "an http:// or https:// address",
+            });
+        }
+        Ok(Self {
+            addr,
+            public_base_url,
+            max_connections: env.bounded("GATEWAY_MAX_CONNECTIONS", 10_000, 1..=1_000_000, "1 to 1000000")?,
+            replicas: env.bounded("GATEWAY_REPLICAS", 1, 1..=1_000, "1 to 1000")?,
+            redis_url: env.get("REDIS_URL").map(str::to_owned),
+        })
+    }
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        Self {
+            addr: SocketAddr::from(([127, 0, 0, 1], 0)),
+            public_base_url: "http://127.0.0.1:8080".to_owned(),
+            max_connections: 10_000,
+            replicas: 1,
+            redis_url: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_values_are_refused_by_name() {
+        for (name, value) in [
+            ("GATEWAY_ADDR", "here"),
+            ("PUBLIC_BASE_URL", "ftp://x"),
+            ("GATEWAY_MAX_CONNECTIONS", "0"),
+            ("GATEWAY_REPLICAS", "-1"),
+        ] {
+            assert_eq!(GatewayConfig::from_env(&Env::from_pairs([(name, value)])).unwrap_err().name, name);
+        }
+        assert_eq!(GatewayConfig::from_env(&Env::default()).unwrap().public_base_url, "http://127.0.0.1:8080");
+    }
+}

@@ -1,0 +1,69 @@
+//! What a handler knows of its request.
+
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::{HeaderMap, Uri};
+use hyper::body::Incoming;
+use serde_json::{Map, Value};
+use shared::ids::ProjectId;
+use shared::store::Connection;
+use shared::store::api_keys::KeyType;
+
+use crate::app::App;
+use crate::body::{self, Media};
+use crate::error::ApiError;
+use crate::query::Query;
+
+/// A request that was let in. Its body is still unread.
+pub struct Context<'a> {
+    pub app: &'a App,
+    pub project: ProjectId,
+    pub key_type: KeyType,
+    pub request_id: &'a str,
+    /// When it arrived, in Unix milliseconds.
+    pub received_ms: i64,
+    pub uri: &'a Uri,
+    pub headers: &'a HeaderMap,
+    body: Mutex<Option<Incoming>>,
+}
+
+impl<'a> Context<'a> {
+    pub fn new(
+        app: &'a App,
+        (project, key_type): (ProjectId, KeyType),
+        request_id: &'a str,
+        received_ms: i64,
+        parts: &'a http::request::Parts,
+        body: Incoming,
+    ) -> Self {
+        let (uri, headers) = (&parts.uri, &parts.headers);
+        Self { app, project, key_type, request_id, received_ms, uri, headers, body: Mutex::new(Some(body)) }
+    }
+
+    pub fn query(&self) -> Result<Query, ApiError> {
+        Query::parse(self.uri.query().unwrap_or(""))
+    }
+
+    /// A header's text; none where it is absent, empty or not ASCII.
+    pub fn header(&self, name: &str) -> Option<&'a str> {
+        self.headers.get(name).and_then(|v| v.to_str().ok()).map(str::trim).filter(|v| !v.is_empty())
+    }
+
+    /// A connection to the database, for a few statements.
+    pub async fn database(&self) -> Result<Connection, ApiError> {
+        Ok(self.app.store.connection().await?)
+    }
+
+    /// The body's bytes, decompressed. A body can be read once.
+    pub async fn read_bytes(&self, media: Media, limit: usize) -> Result<Bytes, ApiError> {
+        let body = self.body.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let body = body.ok_or_else(|| ApiError::Internal("the body was read before".to_owned()))?;
+        body::read(body, self.headers, media, limit.min(body::MAX_BYTES)).await
+    }
+
+    /// The body as a JSON object of at most `limit` bytes (and never more than [`body::MAX_BYTES`]).
+    pub async fn read_json(&self, limit: usize) -> Result<Map<String, Value>, ApiError> {
+        body::json_object(&self.read_bytes(Media::Json, limit).await?)
+    }
+}

@@ -1,0 +1,180 @@
+//! The one error of the request path, and what each kind of it answers.
+
+use http::StatusCode;
+use serde::Serialize;
+use shared::bus::PublishError;
+use shared::store::StoreError;
+
+/// One thing that is wrong with the input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Where, for example `steps[1].delay`.
+    pub field: String,
+    /// What is allowed there.
+    pub message: String,
+}
+
+impl Problem {
+    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), message: message.into() }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// Not JSON, not UTF-8, a bad query string, a body that is no object.
+    #[error("{0}")]
+    BadRequest(String),
+    #[error("{0}")]
+    Unauthorized(&'static str),
+    #[error("{0}")]
+    Forbidden(&'static str),
+    /// No such route, or no such resource in this project.
+    #[error("{0}")]
+    NotFound(String),
+    /// Holds the value of `Allow`.
+    #[error("this address does not take the method; it takes {0}")]
+    MethodNotAllowed(String),
+    /// Head or body did not arrive in time.
+    #[error("the body did not arrive within {} s", crate::body::READ_TIMEOUT.as_secs())]
+    Timeout,
+    /// A state that forbids what was asked, with the reason.
+    #[error("{0}")]
+    Conflict(String),
+    #[error("the body is over {} bytes, which is the limit also after decompression", crate::body::MAX_BYTES)]
+    TooLarge,
+    #[error("{0}")]
+    UnsupportedMedia(String),
+    /// Well-formed but invalid.
+    #[error("{}", summary(.0))]
+    Invalid(Vec<Problem>),
+    #[error("this project's limit is {limit} requests a second; wait {retry_after} s")]
+    TooManyRequests { limit: u32, retry_after: u32 },
+    /// Something that the request needs is away and is likely to come back.
+    #[error("{0}; send the request again after the time in Retry-After")]
+    Unavailable(&'static str),
+    /// Our own fault: logged, not told.
+    #[error("the request failed for a reason on the server's side, which has been logged")]
+    Internal(String),
+}
+
+fn summary(problems: &[Problem]) -> String {
+    match problems {
+        [] => "the request is invalid".to_owned(),
+        [one] => format!("{}: {}", one.field, one.message),
+        [first, rest @ ..] => {
+            format!("{}: {} (and {} more, see details)", first.field, first.message, rest.len())
+        }
+    }
+}
+
+impl ApiError {
+    /// A single problem with one field.
+    pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Invalid(vec![Problem::new(field, message)])
+    }
+
+    /// That a resource is not there, for example `template`.
+    pub fn no_such(what: &str) -> Self {
+        Self::NotFound(format!("no such {what} in this project"))
+    }
+
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::BadRequest(_) => StatusCode::BAD_REQUEST,
+            Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
+            Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Timeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Conflict(_) => StatusCode::CONFLICT,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnsupportedMedia(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// The status's reason phrase.
+    pub fn name(&self) -> &'static str {
+        self.status().canonical_reason().unwrap_or("Error")
+    }
+
+    pub fn details(&self) -> &[Problem] {
+        match self {
+            Self::Invalid(problems) => problems,
+            _ => &[],
+        }
+    }
+
+    /// Seconds until it makes sense to try again. Spread out, so that clients do not come back all at once.
+    pub fn retry_after(&self) -> Option<u32> {
+        match self {
+            Self::TooManyRequests { retry_after, .. } => Some(*retry_after),
+            Self::Unavailable(_) => Some(rand::random_range(1..=5)),
+            _ => None,
+        }
+    }
+
+    /// The methods that the address takes.
+    pub fn allow(&self) -> Option<&str> {
+        match self {
+            Self::MethodNotAllowed(allow) => Some(allow),
+            _ => None,
+        }
+    }
+
+    /// Whether the connection must end because the rest of the body is not read.
+    pub fn closes(&self) -> bool {
+        matches!(self, Self::Timeout | Self::TooLarge)
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        if error.is_unavailable() {
+            tracing::warn!(%error, "the database is away");
+            return Self::Unavailable("the database cannot be reached");
+        }
+        Self::Internal(error.to_string())
+    }
+}
+
+impl From<PublishError> for ApiError {
+    fn from(error: PublishError) -> Self {
+        match error {
+            PublishError::Disconnected => Self::Unavailable("the broker cannot be reached"),
+            PublishError::Timeout => Self::Unavailable("the broker did not acknowledge in time"),
+            PublishError::Full => Self::Unavailable("the broker's stream is full"),
+            PublishError::Busy => Self::Unavailable("too many requests wait for the broker"),
+            PublishError::Refused(why) => {
+                tracing::warn!(error = why, "the broker refused a publish");
+                Self::Unavailable("the broker refused the request")
+            }
+            PublishError::TooLarge => Self::Internal("a message larger than the broker takes".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_reason_phrases() {
+        assert_eq!(ApiError::invalid("a", "b").name(), "Unprocessable Entity");
+        assert_eq!(ApiError::TooLarge.name(), "Payload Too Large");
+        assert_eq!(ApiError::Unavailable("x").name(), "Service Unavailable");
+    }
+
+    #[test]
+    fn what_may_pass_says_when_to_come_back() {
+        for _ in 0..20 {
+            assert!((1..=5).contains(&ApiError::Unavailable("x").retry_after().unwrap()));
+        }
+        assert_eq!(ApiError::TooManyRequests { limit: 1, retry_after: 3 }.retry_after(), Some(3));
+        assert_eq!(ApiError::Timeout.retry_after(), None);
+    }
+}

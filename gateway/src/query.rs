@@ -1,0 +1,141 @@
+//! The query string.
+
+use std::ops::RangeInclusive;
+
+use crate::error::ApiError;
+
+/// The parameters of a query string, decoded.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Query(Vec<(String, String)>);
+
+/// Which part of a list is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// From 1.
+    pub page: i64,
+    /// Items a page, 1 to 100.
+    pub limit: i64,
+}
+
+impl Page {
+    pub const DEFAULT_LIMIT: i64 = 20;
+    /// How deep pages go; past it there are cursors.
+    pub const DEEPEST: i64 = 10_000;
+
+    pub fn offset(self) -> i64 {
+        (self.page - 1) * self.limit
+    }
+}
+
+impl Query {
+    pub fn parse(query: &str) -> Result<Self, ApiError> {
+        let bad = |part: &str| ApiError::BadRequest(format!("the query string cannot be decoded at {:?}", short(part)));
+        let mut pairs = Vec::new();
+        for part in query.split('&').filter(|p| !p.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let name = percent_decoded(name, true).ok_or_else(|| bad(part))?;
+            let value = percent_decoded(value, true).ok_or_else(|| bad(part))?;
+            if value.contains('\0') || name.contains('\0') {
+                return Err(bad(part));
+            }
+            pairs.push((name, value));
+        }
+        Ok(Self(pairs))
+    }
+
+    /// The value of a parameter; of the last one where it stands several times; none where it is empty.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())
+    }
+
+    pub fn integer(&self, name: &str, allowed: RangeInclusive<i64>) -> Result<Option<i64>, ApiError> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        match text.parse().ok().filter(|n| allowed.contains(n)) {
+            Some(n) => Ok(Some(n)),
+            None => Err(ApiError::invalid(
+                name,
+                format!("must be a whole number from {} to {}", allowed.start(), allowed.end()),
+            )),
+        }
+    }
+
+    pub fn boolean(&self, name: &str) -> Result<Option<bool>, ApiError> {
+        self.choice(name, &[("true", true), ("false", false)])
+    }
+
+    /// One of a few names.
+    pub fn choice<T: Copy>(&self, name: &str, allowed: &[(&str, T)]) -> Result<Option<T>, ApiError> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        match allowed.iter().find(|(n, _)| *n == text) {
+            Some((_, value)) => Ok(Some(*value)),
+            None => {
+                let names: Vec<_> = allowed.iter().map(|(n, _)| format!("`{n}`")).collect();
+                Err(ApiError::invalid(name, format!("must be one of {}", names.join(", "))))
+            }
+        }
+    }
+
+    /// `page` and `limit`.
+    pub fn page(&self) -> Result<Page, ApiError> {
+        let limit = self.integer("limit", 1..=100)?.unwrap_or(Page::DEFAULT_LIMIT);
+        let page = self.integer("page", 1..=i64::MAX)?.unwrap_or(1);
+        if page.saturating_mul(limit) > Page::DEEPEST {
+            let message = format!("page × limit must be at most {}; go further with `cursor`", Page::DEEPEST);
+            return Err(ApiError::invalid("page", message));
+        }
+        Ok(Page { page, limit })
+    }
+}
+
+/// Undoes percent-encoding (and `+` for a space in query strings); `None` where it is broken or not UTF-8.
+pub fn percent_decoded(text: &str, plus_is_space: bool) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        match first {
+            b'%' => {
+                let [high, low, tail @ ..] = tail else { return None };
+                let digit = |b: &u8| char::from(*b).to_digit(16);
+                out.push((digit(high)? * 16 + digit(low)?) as u8);
+                rest = tail;
+            }
+            b'+' if plus_is_space => out.push(b' '),
+            other => out.push(*other),
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_decoded() {
+        let query = Query::parse("a=1&b=x%20y+z&c=%C3%A9&a=2&d&e=").unwrap();
+        assert_eq!((query.get("a"), query.get("b"), query.get("c")), (Some("2"), Some("x y z"), Some("é")));
+        assert_eq!((query.get("d"), query.get("e"), query.get("f")), (None, None, None));
+    }
+
+    #[test]
+    fn broken_strings_are_bad_requests() {
+        for text in ["a=%", "a=%2", "a=%zz", "a=%ff", "a=%00"] {
+            assert!(matches!(Query::parse(text), Err(ApiError::BadRequest(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn pages_have_bounds() {
+        let page = |text| Query::parse(text).unwrap().page().map_err(|e| e.status().as_u16());
+        assert_eq!(page(""), Ok(Page { page: 1, limit: 20 }));
+        assert_eq!(page("page=3&limit=50").unwrap().offset(), 100);
+        for wrong in ["page=0", "limit=0", "limit=101", "page=x", "page=101&limit=100", "page=9223372036854775807"] {
+            assert_eq!(page(wrong), Err(422), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Every address: one `match` on the method and the segments of the path.
+
+use http::Method;
+
+/// Where the API begins.
+pub const BASE: &str = "/api/v1";
+
+/// What was asked for, with the parameters of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route<'p> {
+    Track,
+    Batch,
+    Identify,
+    ListEvents,
+    GetEvent(&'p str),
+    ListUsers,
+    GetUser(&'p str),
+    ListTemplates,
+    CreateTemplate,
+    GetTemplate(&'p str),
+    UpdateTemplate(&'p str),
+    DeleteTemplate(&'p str),
+    ListAutomations,
+    CreateAutomation,
+    GetAutomation(&'p str),
+    UpdateAutomation(&'p str),
+    DeleteAutomation(&'p str),
+    GetChannels,
+    UpdateChannels,
+    SendMessage,
+    ListMessages,
+}
+
+/// Who may call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A public or a secret key.
+    Public,
+    /// A secret key only.
+    Secret,
+}
+
+impl Route<'_> {
+    pub fn access(self) -> Access {
+        match self {
+            Self::Track | Self::Batch | Self::Identify => Access::Public,
+            Self::ListEvents
+            | Self::GetEvent(_)
+            | Self::ListUsers
+            | Self::GetUser(_)
+            | Self::ListTemplates
+            | Self::CreateTemplate
+            | Self::GetTemplate(_)
+            | Self::UpdateTemplate(_)
+            | Self::DeleteTemplate(_)
+            | Self::ListAutomations
+            | Self::CreateAutomation
+            | Self::GetAutomation(_)
+            | Self::UpdateAutomation(_)
+            | Self::DeleteAutomation(_)
+            | Self::GetChannels
+            | Self::UpdateChannels
+            | Self::SendMessage
+            | Self::ListMessages => Access::Secret,
+        }
+    }
+
+    /// The address with its parameters named: for metrics and logs.
+    pub fn pattern(self) -> &'static str {
+        match self {
+            Self::Track | Self::ListEvents => "/events",
+            Self::Batch => "/events/batch",
+            Self::Identify => "/users/identify",
+            Self::GetEvent(_) => "/events/:id",
+            Self::ListUsers => "/users",
+            Self::GetUser(_) => "/users/:id",
+            Self::ListTemplates | Self::CreateTemplate => "/templates",
+            Self::GetTemplate(_) | Self::UpdateTemplate(_) | Self::DeleteTemplate(_) => "/templates/:id",
+            Self::ListAutomations | Self::CreateAutomation => "/automations",
+            Self::GetAutomation(_) | Self::UpdateAutomation(_) | Self::DeleteAutomation(_) => "/automations/:id",
+            Self::GetChannels | Self::UpdateChannels => "/channels",
+            Self::SendMessage | Self::ListMessages => "/messages",
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// No such address.
+    Path,
+    /// The address takes other methods: the value of `Allow`.
+    Method(String),
+}
+
+/// Finds the route of a path. `HEAD` is answered wherever `GET` is.
+pub fn route<'p>(method: &Method, path: &'p str) -> Result<Route<'p>, Miss> {
+    let segments = Segments::of(path).ok_or(Miss::Path)?;
+    let asked = if method == Method::HEAD { &Method::GET } else { method };
+    find(asked, segments.as_slice()).ok_or_else(|| {
+        let allow = methods(segments.as_slice());
+        if allow.is_empty() { Miss::Path } else { Miss::Method(allow.join(", ")) }
+    })
+}
+
+/// Who may call an address by any of its methods; `None` where there is none. For preflights.
+pub fn access_of(method: &Method, path: &str) -> Option<Access> {
+    route(method, path).ok().map(Route::access)
+}
+
+fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
+    Some(match (method.as_str(), segments) {
+        ("POST", ["events"]) => Route::Track,
+        ("POST", ["events", "batch"]) => Route::Batch,
+        ("POST", ["users", "identify"]) => Route::Identify,
+        ("GET", ["events"]) => Route::ListEvents,
+        ("GET", ["events", id]) if *id != "batch" => Route::GetEvent(id),
+        ("GET", ["users"]) => Route::ListUsers,
+        ("GET", ["users", id]) if *id != "identify" => Route::GetUser(id),
+        ("GET", ["templates"]) => Route::ListTemplates,
+        ("POST", ["templates"]) => Route::CreateTemplate,
+        ("GET", ["templates", id]) => Route::GetTemplate(id),
+        ("PUT", ["templates", id]) => Route::UpdateTemplate(id),
+        ("DELETE", ["templates", id]) => Route::DeleteTemplate(id),
+        ("GET", ["automations"]) => Route::ListAutomations,
+        ("POST", ["automations"]) => Route::CreateAutomation,
+        ("GET", ["automations", id]) => Route::GetAutomation(id),
+        ("PUT", ["automations", id]) => Route::UpdateAutomation(id),
+        ("DELETE", ["automations", id]) => Route::DeleteAutomation(id),
+        ("GET", ["channels"]) => Route::GetChannels,
+        ("PUT", ["channels"]) => Route::UpdateChannels,
+        ("POST", ["messages"]) => Route::SendMessage,
+        ("GET", ["messages"]) => Route::ListMessages,
+        _ => return None,
+    })
+}
+
+/// The methods that an address takes; none where there is no such address.
+pub fn methods(segments: &[&str]) -> Vec<&'static str> {
+    let all = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+    let mut found: Vec<&'static str> = Vec::new();
+    for (method, name) in all.iter().zip(["GET", "POST", "PUT", "PATCH", "DELETE"]) {
+        if find(method, segments).is_some() {
+            found.push(name);
+            if name == "GET" {
+                found.push("HEAD");
+            }
+        }
+    }
+    if !found.is_empty() {
+        found.push("OPTIONS");
+    }
+    found
+}
+
+/// No address has more segments.
+const MOST_SEGMENTS: usize = 4;
+
+/// The segments of a path behind [`BASE`], without an allocation.
+pub struct Segments<'p> {
+    parts: [&'p str; MOST_SEGMENTS],
+    len: usize,
+}
+
+impl<'p> Segments<'p> {
+    /// `None` where no address can be: outside the API, too long, or with an empty segment (one `/` at the end is let pass).
+    pub fn of(path: &'p str) -> Option<Self> {
+        let rest = path.strip_prefix(BASE)?.strip_prefix('/')?;
+        let mut segments = Self { parts: [""; MOST_SEGMENTS], len: 0 };
+        for part in rest.strip_suffix('/').unwrap_or(rest).split('/') {
+            if part.is_empty() || segments.len == MOST_SEGMENTS {
+                return None;
+            }
+            segments.parts[segments.len] = part;
+            segments.len += 1;
+        }
+        Some(segments)
+    }
+
+    pub fn as_slice(&self) -> &[&'p str] {
+        &self.parts[..self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_has_its_route() {
+        let table = [
+            ("POST", "/events", Route::Track),
+            ("POST", "/events/", Route::Track),
+            ("POST", "/events/batch", Route::Batch),
+            ("POST", "/users/identify", Route::Identify),
+            ("GET", "/events", Route::ListEvents),
+            ("HEAD", "/events", Route::ListEvents),
+            ("GET", "/events/e1", Route::GetEvent("e1")),
+            ("GET", "/users", Route::ListUsers),
+            ("GET", "/users/u%2F1", Route::GetUser("u%2F1")),
+            ("GET", "/templates", Route::ListTemplates),
+            ("POST", "/templates", Route::CreateTemplate),
+            ("GET", "/templates/t", Route::GetTemplate("t")),
+            ("PUT", "/templates/t", Route::UpdateTemplate("t")),
+            ("DELETE", "/templates/t", Route::DeleteTemplate("t")),
+            ("GET", "/automations", Route::ListAutomations),
+            ("POST", "/automations", Route::CreateAutomation),
+            ("GET", "/automations/a", Route::GetAutomation("a")),
+            ("PUT", "/automations/a", Route::UpdateAutomation("a")),
+            ("DELETE", "/automations/a", Route::DeleteAutomation("a")),
+            ("GET", "/channels", Route::GetChannels),
+            ("PUT", "/channels", Route::UpdateChannels),
+            ("POST", "/messages", Route::SendMessage),
+            ("GET", "/messages", Route::ListMessages),
+        ];
+        for (method, path, expected) in table {
+            let path = format!("{BASE}{path}");
+            assert_eq!(route(&method.parse().unwrap(), &path), Ok(expected), "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn other_methods_are_told_which_there_are() {
+        for (method, path, allow) in [
+            ("PATCH", "/events", "GET, HEAD, POST, OPTIONS"),
+            ("GET", "/events/batch", "POST, OPTIONS"),
+            ("GET", "/users/identify", "POST, OPTIONS"),
+            ("DELETE", "/channels", "GET, HEAD, PUT, OPTIONS"),
+            ("POST", "/templates/t", "GET, HEAD, PUT, DELETE, OPTIONS"),
+            ("BREW", "/messages", "GET, HEAD, POST, OPTIONS"),
+        ] {
+            let path = format!("{BASE}{path}");
+            let miss = route(&method.parse().unwrap(), &path);
+            assert_eq!(miss, Err(Miss::Method(allow.to_owned())), "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn nothing_else_is_there() {
+        for path in ["", "/", "/events", "/api/v1", "/api/v1/", "/api/v2/events", "/api/v1/nothing", "/api/v1//events"]
+        {
+            assert_eq!(route(&Method::GET, path), Err(Miss::Path), "{path:?}");
+        }
+        assert_eq!(route(&Method::GET, "/api/v1/events/a/b/c/d/e"), Err(Miss::Path));
+    }
+
+    #[test]
+    fn only_ingest_is_open_to_public_keys() {
+        assert_eq!(access_of(&Method::POST, "/api/v1/events"), Some(Access::Public));
+        assert_eq!(access_of(&Method::GET, "/api/v1/events"), Some(Access::Secret));
+        assert_eq!(access_of(&Method::GET, "/api/v1/none"), None);
+    }
+}
