@@ -9,15 +9,17 @@ SHELL := /bin/bash
 
 CARGO ?= cargo
 RUN_DIR ?= .run
-export CARGO RUN_DIR
-ifdef PORT
-export PORT
-endif
+export CARGO
 
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 REKINDLE := $(TARGET_DIR)/release/rekindle
 PROGRAMS := gateway worker-automation worker-delivery scheduler rekindle
-NEXTEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo yes)
+
+# Not for the tests, which make up places of their own.
+up down logs status demo: export RUN_DIR := $(RUN_DIR)
+ifdef PORT
+up: export PORT := $(PORT)
+endif
 
 .PHONY: help build up down logs status demo check test
 
@@ -45,11 +47,9 @@ demo: build ## replay a shop's day against the running system and balance its bo
 check: ## the fast part of the tests: format, lints, pure tests
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-ifeq ($(NEXTEST),yes)
-	$(CARGO) nextest run --workspace --lib --bins --locked
-else
-	$(CARGO) test --workspace --lib --bins --locked --quiet
-endif
+	@if $(CARGO) nextest --version >/dev/null 2>&1; \
+	then $(CARGO) nextest run --workspace --lib --bins --locked; \
+	else $(CARGO) test --workspace --lib --bins --locked --quiet; fi
 
 test: ## all tests, on real servers; installs what it needs and ends with a summary
 	@.ci/test

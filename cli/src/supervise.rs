@@ -5,8 +5,11 @@
 pub mod backoff;
 mod keeper;
 pub mod log_file;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,22 +30,14 @@ pub async fn run(dir: RunDir) -> Result<()> {
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    let programs = services::program_dir()?;
-    let build = services::build_of(&programs.join("rekindle"))?;
-    let mut supervisor = Supervisor {
-        published: Arc::new(Published::new(dir.clone(), build)),
-        dir,
-        clock: Clock::system(),
-        keepers: BTreeMap::new(),
-        services: BTreeMap::new(),
-    };
-    supervisor.take_in(&programs)?;
+    let mut supervisor = Supervisor::new(dir, services::program_dir()?)?;
+    supervisor.take_in()?;
     loop {
         tokio::select! {
             _ = term.recv() => break,
             _ = interrupt.recv() => break,
             _ = hangup.recv() => {
-                if let Err(error) = supervisor.take_in(&programs) {
+                if let Err(error) = supervisor.take_in() {
                     tracing::error!("the new state is of no use, all goes on as before: {error:#}");
                 }
             }
@@ -55,6 +50,8 @@ pub async fn run(dir: RunDir) -> Result<()> {
 
 struct Supervisor {
     dir: RunDir,
+    /// Where the programs lie.
+    programs: PathBuf,
     clock: Clock,
     published: Arc<Published>,
     keepers: BTreeMap<&'static str, Keeper>,
@@ -62,10 +59,17 @@ struct Supervisor {
 }
 
 impl Supervisor {
+    fn new(dir: RunDir, programs: PathBuf) -> Result<Self> {
+        let build = services::build_of(&programs.join("rekindle"))?;
+        let published = Arc::new(Published::new(dir.clone(), build));
+        let (keepers, services) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { dir, programs, clock: Clock::system(), published, keepers, services })
+    }
+
     /// Reads the state and lets every keeper know what it has to keep running now.
-    fn take_in(&mut self, programs: &std::path::Path) -> Result<()> {
+    fn take_in(&mut self) -> Result<()> {
         let state = State::load(&self.dir)?.context("nothing was ever started here")?;
-        let wanted = services::of(&self.dir, &state, programs)?;
+        let wanted = services::of(&self.dir, &state, &self.programs)?;
         let now = self.clock.now();
         // Marked before the generation is published: whoever sees the generation sees no stale "running".
         self.published.update(|table| {

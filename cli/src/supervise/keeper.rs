@@ -43,6 +43,14 @@ impl Keeper {
     }
 }
 
+#[cfg(test)]
+impl Keeper {
+    /// Ends the task and leaves the process running, as a killed supervisor does.
+    pub fn abort(self) {
+        self.task.abort();
+    }
+}
+
 struct Keeping {
     name: &'static str,
     dir: RunDir,
