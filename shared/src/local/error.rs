@@ -36,5 +36,5 @@ pub fn log_tail(log: &Path, lines: usize) -> String {
     let Ok(bytes) = std::fs::read(log) else { return String::new() };
     let text = String::from_utf8_lossy(&bytes);
     let all: Vec<&str> = text.lines().collect();
-    all[all.len().saturating_sub(lines)..].iter().map(|line| format!("  {line}\n")).collect()
+    all[all.len().saturating_sub(lines)..].iter().flat_map(|line| ["  ", line, "\n"]).collect()
 }

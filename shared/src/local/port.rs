@@ -1,11 +1,41 @@
 //! Free ports on loopback.
 
-/// A port of 127.0.0.1 that nobody listens on now, below the range the system hands out to outgoing connections.
+use std::net::{Ipv4Addr, TcpListener};
+
+use rand::RngExt;
+
+/// Below the ranges that systems hand out to outgoing connections (Linux from 32768, macOS from 49152), so that a port
+/// that is remembered is seldom taken by chance.
+const RANGE: std::ops::Range<u16> = 20_000..32_000;
+
+/// A port of 127.0.0.1 that nobody listens on now. Another process may take it before its owner does: whoever starts a
+/// server on it must be ready to ask again.
 pub fn free() -> u16 {
-    todo!()
+    let mut random = rand::rng();
+    let tries = std::iter::repeat_with(|| random.random_range(RANGE)).take(200);
+    tries.into_iter().find(|port| is_free(*port)).unwrap_or_else(any)
 }
 
 /// Whether 127.0.0.1:`port` can be listened on now.
 pub fn is_free(port: u16) -> bool {
-    std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, port)).is_ok()
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+/// The system's choice; 0, which no server can be reached at, only where it has no port at all.
+fn any() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).map_or(0, |address| address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_listened_on_is_not_free() {
+        let port = free();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+        assert!(!is_free(port));
+        drop(listener);
+        assert!(is_free(port));
+    }
 }

@@ -1,8 +1,23 @@
 //! A private PostgreSQL.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
-use super::{LocalError, PgBin, Process};
+use tokio_postgres::NoTls;
+use tokio_postgres::error::SqlState;
+
+use super::process::Signal;
+use super::server_dir::{Readiness, ServerDir};
+use super::{LocalError, PgBin, Process, tools};
+
+mod data_dir;
+mod owner;
+
+const USER: &str = "rekindle";
+/// Recovering from a crash can take this long.
+const START: Duration = Duration::from_mins(2);
+const STOP: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
@@ -12,7 +27,7 @@ pub struct PostgresOptions {
     pub shared_buffers_mb: u32,
     /// False only where losing the data at a power failure is of no account: in tests.
     pub fsync: bool,
-    /// Further lines of `postgresql.conf`: name and value.
+    /// Further settings: name and value as in `postgresql.conf`.
     pub settings: Vec<(String, String)>,
 }
 
@@ -27,39 +42,124 @@ impl PostgresOptions {
     pub fn for_tests() -> Self {
         Self { max_connections: 300, shared_buffers_mb: 64, fsync: false, ..Self::default() }
     }
+
+    fn arguments(&self, port: u16) -> Vec<String> {
+        let set = |name: &str, value: String| format!("{name}={value}");
+        let mut settings = vec![
+            set("listen_addresses", "127.0.0.1".into()),
+            set("port", port.to_string()),
+            set("unix_socket_directories", String::new()),
+            set("max_connections", self.max_connections.to_string()),
+            set("shared_buffers", format!("{}MB", self.shared_buffers_mb)),
+            set("fsync", if self.fsync { "on" } else { "off" }.into()),
+            set("synchronous_commit", "on".into()),
+            set("full_page_writes", if self.fsync { "on" } else { "off" }.into()),
+            set("logging_collector", "off".into()),
+            set("jit", "off".into()),
+            set("timezone", "UTC".into()),
+            set("log_timezone", "UTC".into()),
+        ];
+        settings.extend(self.settings.iter().map(|(name, value)| set(name, value.clone())));
+        settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]).collect()
+    }
 }
 
-/// A running server (or one that ran: see [`PostgresServer::is_running`]).
+/// A server that was running when it was started or attached to.
 #[derive(Clone, Debug)]
 pub struct PostgresServer {
     process: Process,
     port: u16,
     password: String,
+    dir: ServerDir,
     log: PathBuf,
 }
 
 impl PostgresServer {
-    /// Starts the server of `dir`, or takes over the one that runs there; ready for queries when this returns.
+    /// Starts the server of `dir`, or takes over the one that runs there (with the options it was started with);
+    /// it answers queries when this returns.
     pub async fn start(bin: &PgBin, dir: &Path, options: &PostgresOptions) -> Result<Self, LocalError> {
-        let _ = (bin, dir, options);
-        todo!()
+        let dir = ServerDir::at(dir, "PostgreSQL")?;
+        let _lock = dir.lock().await?;
+        if let Some(process) = dir.process()? {
+            let server = Self::of(dir, process)?;
+            server.wait_ready().await?;
+            return Ok(server);
+        }
+        let runs_as = owner::Owner::choose()?;
+        let data = data_dir::prepare(bin, &dir, &runs_as, options.fsync).await?;
+        let bin = matching(bin, &data)?;
+        for last in [false, false, true] {
+            let port = dir.choose_port("port", options.port)?;
+            let mut command = Command::new(bin.dir.join("postgres"));
+            command.arg("-D").arg(&data).args(options.arguments(port)).current_dir(&data);
+            runs_as.lower(&mut command);
+            let process = Process::spawn(command, &dir.pid_file(), &dir.log_file())?;
+            let server = Self::of(dir.clone(), process)?;
+            match server.wait_ready().await {
+                Ok(()) => return Ok(server),
+                // Somebody was faster at that port.
+                Err(_) if !last && !server.is_running() && !super::port::is_free(port) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(dir.error("found no port that stays free"))
     }
 
     /// The server that runs in `dir`, if one does.
     pub fn attach(dir: &Path) -> Result<Option<Self>, LocalError> {
-        let _ = dir;
-        todo!()
+        let dir = ServerDir::at(dir, "PostgreSQL")?;
+        dir.process()?.map(|process| Self::of(dir, process)).transpose()
+    }
+
+    fn of(dir: ServerDir, process: Process) -> Result<Self, LocalError> {
+        let (port, password) = (dir.kept_port("port")?, dir.password()?);
+        let (Some(port), Some(password)) = (port, password) else {
+            return Err(dir.error("runs, but its port or password file is gone; stop it and start again"));
+        };
+        let log = dir.log_file();
+        Ok(Self { process, port, password, dir, log })
+    }
+
+    async fn wait_ready(&self) -> Result<(), LocalError> {
+        let url = self.url("postgres");
+        let answers = async || match tokio_postgres::connect(&url, NoTls).await {
+            Ok((client, connection)) => {
+                let connection = tokio::spawn(connection);
+                let answers = client.simple_query("SELECT 1").await.is_ok();
+                connection.abort();
+                answers
+            }
+            // Full, but well.
+            Err(error) => error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS),
+        };
+        match self.dir.wait_ready(&self.process, START, answers).await {
+            Readiness::Ready => Ok(()),
+            Readiness::Ended => Err(self.dir.error("ended while it started")),
+            Readiness::Late => Err(self.dir.error("runs, but does not answer")),
+        }
     }
 
     /// `postgres://rekindle:…@127.0.0.1:port/database`
     pub fn url(&self, database: &str) -> String {
-        format!("postgres://rekindle:{}@127.0.0.1:{}/{database}", self.password, self.port)
+        format!("postgres://{USER}:{}@127.0.0.1:{}/{database}", self.password, self.port)
     }
 
     /// Creates a database unless it exists; true when it was created.
     pub async fn create_database(&self, name: &str) -> Result<bool, LocalError> {
-        let _ = name;
-        todo!()
+        let failed = |error: tokio_postgres::Error| {
+            let problem = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
+            self.dir.error(format!("could not create the database {name}: {problem}"))
+        };
+        let (client, connection) = tokio_postgres::connect(&self.url("postgres"), NoTls).await.map_err(failed)?;
+        let connection = tokio::spawn(connection);
+        let quoted = name.replace('"', "\"\"");
+        let created = client.batch_execute(&format!("CREATE DATABASE \"{quoted}\"")).await;
+        connection.abort();
+        match created {
+            Ok(()) => Ok(true),
+            Err(error) if error.code() == Some(&SqlState::DUPLICATE_DATABASE) => Ok(false),
+            Err(error) => Err(failed(error)),
+        }
     }
 
     pub fn port(&self) -> u16 {
@@ -70,17 +170,56 @@ impl PostgresServer {
         &self.log
     }
 
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
     pub fn is_running(&self) -> bool {
         self.process.is_running()
     }
 
     /// Fast shutdown: ends the sessions, writes a checkpoint, waits.
     pub async fn stop(&self) -> Result<(), LocalError> {
-        todo!()
+        if self.process.stop_by(Signal::INT, STOP).await {
+            Ok(())
+        } else {
+            Err(self.dir.error("did not stop and was killed; its next start recovers from that"))
+        }
     }
 
     /// Immediate shutdown: as if the machine had crashed, without leaving processes behind.
     pub async fn kill(&self) {
-        todo!()
+        self.process.stop_by(Signal::QUIT, Duration::from_secs(10)).await;
+    }
+}
+
+/// The installation that can read the data: the given one, or another of the data's major version.
+fn matching(bin: &PgBin, data: &Path) -> Result<PgBin, LocalError> {
+    let file = data.join("PG_VERSION");
+    let text = std::fs::read_to_string(&file).map_err(LocalError::io("read", &file))?;
+    let major = text.trim().parse().unwrap_or(bin.version.major);
+    if major == bin.version.major {
+        return Ok(bin.clone());
+    }
+    tools::postgres_of_major(major).ok_or_else(|| {
+        let (data, newer) = (data.display(), bin.version.major);
+        LocalError::Refused(format!(
+            "the data in {data} is of PostgreSQL {major}, but only {newer} is installed; \
+             install {major}, or remove that directory to start anew"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_the_caller_come_last_and_so_win() {
+        let options = PostgresOptions { settings: vec![("jit".into(), "on".into())], ..PostgresOptions::for_tests() };
+        let arguments = options.arguments(5555);
+        assert!(arguments.contains(&"port=5555".into()) && arguments.contains(&"fsync=off".into()));
+        assert_eq!(arguments.last().map(String::as_str), Some("jit=on"));
+        assert_eq!(arguments.iter().filter(|a| *a == "-c").count() * 2, arguments.len());
     }
 }

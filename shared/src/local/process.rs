@@ -1,50 +1,92 @@
 //! A detached process known by its pid file, never mistaken for another that got its pid later.
 
+use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::process::Pid;
 pub use rustix::process::Signal;
 
 use super::LocalError;
 
+mod identity;
+
+/// How often the end of a process is looked for.
+const POLL: Duration = Duration::from_millis(10);
+
 /// A process started by this program or by an earlier one. Dropping it leaves the process running.
 #[derive(Clone, Debug)]
 pub struct Process {
-    pid: rustix::process::Pid,
-    /// When it started, as the system tells it: what tells a process from a later one of the same pid.
-    started: String,
+    pid: Pid,
+    /// What tells it from a later process of the same pid.
+    identity: String,
     /// The handle to reap it by, where this program started it.
-    child: Option<Arc<Mutex<std::process::Child>>>,
+    child: Option<Arc<Mutex<Child>>>,
 }
 
 impl Process {
     /// Starts `command` in a process group of its own, stdin empty, stdout and stderr appended to `log_file`, and
     /// writes `pid_file`.
-    pub fn spawn(command: Command, pid_file: &Path, log_file: &Path) -> Result<Self, LocalError> {
-        let _ = (command, pid_file, log_file);
-        todo!()
+    pub fn spawn(mut command: Command, pid_file: &Path, log_file: &Path) -> Result<Self, LocalError> {
+        let open = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(log_file);
+        let log = open.map_err(LocalError::io("open", log_file))?;
+        let errors = log.try_clone().map_err(LocalError::io("open", log_file))?;
+        command.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
+        let program = Path::new(command.get_program()).to_owned();
+        let child = command.spawn().map_err(LocalError::io("start", &program))?;
+        let pid = Pid::from_child(&child);
+        // Nobody has waited for the child yet, so it can be looked up even when it has ended already.
+        let identity = identity::of(pid).map(|found| found.identity).unwrap_or_default();
+        let process = Self { pid, identity, child: Some(Arc::new(Mutex::new(child))) };
+        if let Err(error) = process.write_pid_file(pid_file) {
+            process.signal(Signal::KILL);
+            return Err(error);
+        }
+        Ok(process)
     }
 
     /// The process that `pid_file` names, if it still runs.
     pub fn attach(pid_file: &Path) -> Result<Option<Self>, LocalError> {
-        let _ = pid_file;
-        todo!()
+        let text = match fs::read_to_string(pid_file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(LocalError::io("read", pid_file)(error)),
+        };
+        let parsed = text.trim_end().split_once(' ');
+        let pid = parsed.and_then(|(pid, _)| pid.parse().ok()).and_then(Pid::from_raw);
+        let (Some(pid), Some((_, identity))) = (pid, parsed) else { return Ok(None) };
+        let process = Self { pid, identity: identity.to_owned(), child: None };
+        Ok(process.is_running().then_some(process))
     }
 
     pub fn pid(&self) -> u32 {
-        todo!()
+        self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
     pub fn is_running(&self) -> bool {
-        todo!()
+        if let Some(child) = &self.child {
+            let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
+            return matches!(child.try_wait(), Ok(None));
+        }
+        identity::of(self.pid).is_some_and(|found| !found.zombie && found.identity == self.identity)
+    }
+
+    /// How it ended; `None` while it runs, and for a process that an earlier program started.
+    pub fn exit_status(&self) -> Option<std::process::ExitStatus> {
+        let mut child = self.child.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        child.try_wait().ok().flatten()
     }
 
     /// Sends a signal; a process that is gone is no error.
     pub fn signal(&self, signal: Signal) {
-        let _ = signal;
-        todo!()
+        if self.is_running() {
+            // It may end between the look and the signal; its pid is not given away that fast.
+            let _ = rustix::process::kill_process(self.pid, signal);
+        }
     }
 
     /// Sends SIGTERM and waits; after `grace` sends SIGKILL and waits. True when it went without being killed.
@@ -54,13 +96,19 @@ impl Process {
 
     /// As [`Process::stop`], with another first signal.
     pub async fn stop_by(&self, signal: Signal, grace: Duration) -> bool {
-        let _ = (signal, grace);
-        todo!()
+        self.signal(signal);
+        self.resume();
+        if self.gone(grace).await {
+            return true;
+        }
+        self.kill().await;
+        false
     }
 
     /// SIGKILL, and waits until it is gone.
     pub async fn kill(&self) {
-        todo!()
+        self.signal(Signal::KILL);
+        self.gone(Duration::MAX).await;
     }
 
     /// SIGSTOP: it keeps its connections and answers nothing.
@@ -75,7 +123,68 @@ impl Process {
 
     /// Waits until it is gone; false when `deadline` passed first.
     pub async fn gone(&self, deadline: Duration) -> bool {
-        let _ = deadline;
-        todo!()
+        let wait = async {
+            while self.is_running() {
+                tokio::time::sleep(POLL).await;
+            }
+        };
+        tokio::time::timeout(deadline, wait).await.is_ok()
+    }
+
+    fn write_pid_file(&self, pid_file: &Path) -> Result<(), LocalError> {
+        let temporary = pid_file.with_extension(format!("{}.tmp", self.pid()));
+        fs::write(&temporary, format!("{} {}\n", self.pid(), self.identity))
+            .and_then(|()| fs::rename(&temporary, pid_file))
+            .map_err(LocalError::io("write", pid_file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sleeper(dir: &Path) -> Process {
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        Process::spawn(command, &dir.join("pid"), &dir.join("log")).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_process_is_found_again_by_its_pid_file_and_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let started = sleeper(dir.path());
+        let attached = Process::attach(&dir.path().join("pid")).unwrap().unwrap();
+        assert_eq!(attached.pid(), started.pid());
+        assert!(started.is_running() && attached.is_running());
+        assert!(attached.stop(Duration::from_secs(5)).await);
+        assert!(!started.is_running());
+        assert!(Process::attach(&dir.path().join("pid")).unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_recycled_pid_is_another_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let process = sleeper(dir.path());
+        fs::write(dir.path().join("pid"), format!("{} an-earlier-start\n", process.pid())).unwrap();
+        assert!(Process::attach(&dir.path().join("pid")).unwrap().is_none());
+        process.kill().await;
+    }
+
+    #[tokio::test]
+    async fn a_suspended_process_is_stopped_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let process = sleeper(dir.path());
+        process.suspend();
+        assert!(process.is_running());
+        assert!(process.stop(Duration::from_secs(5)).await);
+    }
+
+    #[test]
+    fn rubbish_in_a_pid_file_is_no_process() {
+        let dir = tempfile::tempdir().unwrap();
+        for text in ["", "-1 x", "0 x", "abc", "99999999999999 x"] {
+            fs::write(dir.path().join("pid"), text).unwrap();
+            assert!(Process::attach(&dir.path().join("pid")).unwrap().is_none(), "{text:?}");
+        }
     }
 }

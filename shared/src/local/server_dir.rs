@@ -1,1 +1,158 @@
 //! The directory of one server: its lock, its port and password, its pid file and its log.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{LocalError, Process, port};
+
+/// How often a starting server is asked whether it is ready.
+const POLL: Duration = Duration::from_millis(15);
+
+#[derive(Clone, Debug)]
+pub(super) struct ServerDir {
+    pub path: PathBuf,
+    server: &'static str,
+}
+
+/// Held while a server is started; the system lets go of it when the file is closed.
+pub(super) struct DirLock(#[expect(dead_code, reason = "held for its lock")] fs::File);
+
+pub(super) enum Readiness {
+    Ready,
+    /// The process ended.
+    Ended,
+    Late,
+}
+
+impl ServerDir {
+    /// The directory as it is; nothing is created.
+    pub fn at(path: &Path, server: &'static str) -> Result<Self, LocalError> {
+        let path = std::path::absolute(path).map_err(LocalError::io("find", path))?;
+        Ok(Self { path, server })
+    }
+
+    /// Creates the directory and takes its lock, waiting for another who starts the same server.
+    pub async fn lock(&self) -> Result<DirLock, LocalError> {
+        // Passable for the user that PostgreSQL runs as, readable for nobody else.
+        let created = fs::DirBuilder::new().recursive(true).mode(0o711).create(&self.path);
+        created.map_err(LocalError::io("create", &self.path))?;
+        let path = self.path.join("lock");
+        let file = fs::File::create(&path).map_err(LocalError::io("create", &path))?;
+        let locked = tokio::task::spawn_blocking(move || file.lock().map(|()| file)).await;
+        let locked = locked.map_err(std::io::Error::other).and_then(|result| result);
+        locked.map(DirLock).map_err(LocalError::io("lock", &path))
+    }
+
+    pub fn pid_file(&self) -> PathBuf {
+        self.path.join("pid")
+    }
+
+    pub fn log_file(&self) -> PathBuf {
+        self.path.join("server.log")
+    }
+
+    /// The server's process, if it runs.
+    pub fn process(&self) -> Result<Option<Process>, LocalError> {
+        Process::attach(&self.pid_file())
+    }
+
+    pub fn error(&self, problem: impl Into<String>) -> LocalError {
+        LocalError::server(self.server, problem, &self.log_file())
+    }
+
+    /// The password kept in the directory; none before the first start.
+    pub fn password(&self) -> Result<Option<String>, LocalError> {
+        read(&self.path.join("password"))
+    }
+
+    /// The password kept in the directory, made up at the first start.
+    pub fn ensure_password(&self) -> Result<String, LocalError> {
+        if let Some(password) = self.password()? {
+            return Ok(password);
+        }
+        let password = hex::encode(rand::random::<[u8; 16]>());
+        write_private(&self.path.join("password"), &password)?;
+        Ok(password)
+    }
+
+    /// The port kept under `name`; none before the first start.
+    pub fn kept_port(&self, name: &str) -> Result<Option<u16>, LocalError> {
+        Ok(read(&self.path.join(name))?.and_then(|text| text.parse().ok()))
+    }
+
+    /// The fixed port, or the one kept unless somebody else listens there now, or a free one; kept from now on.
+    pub fn choose_port(&self, name: &str, fixed: Option<u16>) -> Result<u16, LocalError> {
+        let wanted = fixed.or(self.kept_port(name)?);
+        let port = match wanted.filter(|port| port::is_free(*port)) {
+            Some(port) => port,
+            None if fixed.is_none() => port::free(),
+            None => {
+                let (server, port) = (self.server, fixed.unwrap_or_default());
+                let problem = format!("{server}: port {port} is taken; stop what listens there or choose another");
+                return Err(LocalError::Refused(problem));
+            }
+        };
+        write_private(&self.path.join(name), &port.to_string())?;
+        Ok(port)
+    }
+
+    /// Asks until the answer is yes, the process has ended or the time is up.
+    pub async fn wait_ready(&self, process: &Process, patience: Duration, ready: impl AsyncFn() -> bool) -> Readiness {
+        let asking = async {
+            loop {
+                // One question may hang, for instance on a port that is listened on by a process that is stopped.
+                if tokio::time::timeout(Duration::from_secs(2), ready()).await.unwrap_or(false) {
+                    return Readiness::Ready;
+                }
+                if !process.is_running() {
+                    return Readiness::Ended;
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        };
+        tokio::time::timeout(patience, asking).await.unwrap_or(Readiness::Late)
+    }
+}
+
+fn read(path: &Path) -> Result<Option<String>, LocalError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(LocalError::io("read", path)(error)),
+    }
+}
+
+/// Writes a whole file that only its owner may read; a reader sees the old text or the new.
+pub(super) fn write_private(path: &Path, text: &str) -> Result<(), LocalError> {
+    let temporary = path.with_added_extension(format!("{:08x}", rand::random::<u32>()));
+    let write = || {
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        writeln!(file, "{text}")?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(LocalError::io("write", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn port_and_password_stay_the_same() {
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = ServerDir::at(&temporary.path().join("a/b"), "x").unwrap();
+        assert_eq!(dir.password().unwrap(), None);
+        let _lock = dir.lock().await.unwrap();
+        let (password, port) = (dir.ensure_password().unwrap(), dir.choose_port("port", None).unwrap());
+        assert_eq!(password.len(), 32);
+        assert_eq!((dir.ensure_password().unwrap(), dir.choose_port("port", None).unwrap()), (password, port));
+
+        let _listener = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
+        assert_ne!(dir.choose_port("port", None).unwrap(), port, "another listens there now");
+        let refused = dir.choose_port("port", Some(port)).unwrap_err().to_string();
+        assert!(refused.contains(&port.to_string()), "{refused}");
+    }
+}

@@ -1,10 +1,21 @@
 //! Finding the servers' programs on this machine.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::{LocalError, Progress, install};
 
-/// A program and its version, e.g. `2.15.1`.
+mod places;
+mod version;
+
+pub use version::Version;
+
+/// The oldest versions that are worked with. NATS before 2.10 cannot be told how often to sync its streams.
+pub const OLDEST_POSTGRES: Version = Version::new(14, 0, 0);
+pub const OLDEST_NATS: Version = Version::new(2, 10, 0);
+pub const OLDEST_REDIS: Version = Version::new(6, 0, 0);
+
+/// A program and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tool {
     pub path: PathBuf,
@@ -18,7 +29,7 @@ pub struct PgBin {
     pub version: Version,
 }
 
-/// What is there. Programs that are too old are left out and listed in `too_old`.
+/// What is there. Programs that are too old are passed over and listed in `too_old`.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     pub postgres: Option<PgBin>,
@@ -35,20 +46,63 @@ pub struct Tools {
     pub redis: Option<Tool>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
-    pub major: u32,
-    pub minor: u32,
-    pub patch: u32,
-}
-
 /// Looks for the three servers; blocking, some milliseconds. `install_dir` is where `install` puts its own.
 pub fn find(install_dir: &Path) -> Found {
-    let _ = install_dir;
-    todo!()
+    let mut found = Found::default();
+    found.postgres = postgres_installations(&mut found.too_old).into_iter().next();
+    let nats = std::iter::once(install_dir.join("nats-server")).chain(places::on_path("nats-server"));
+    found.nats = first_new_enough(nats, OLDEST_NATS, &mut found.too_old);
+    let redis = places::on_path("redis-server").into_iter().chain(places::on_path("valkey-server"));
+    found.redis = first_new_enough(redis, OLDEST_REDIS, &mut found.too_old);
+    found
 }
 
 /// Finds the three servers and installs what is missing; blocking, a minute where it installs.
 pub fn ensure(install_dir: &Path, progress: Progress<'_>) -> Result<Tools, LocalError> {
     install::missing(find(install_dir), install_dir, progress)
+}
+
+/// The installation of one major version: data made by one cannot be read by another.
+pub(super) fn postgres_of_major(major: u32) -> Option<PgBin> {
+    postgres_installations(&mut Vec::new()).into_iter().find(|bin| bin.version.major == major)
+}
+
+/// All usable installations, newest first.
+fn postgres_installations(too_old: &mut Vec<Tool>) -> Vec<PgBin> {
+    let mut all = Vec::new();
+    for dir in places::postgres_dirs() {
+        let (path, initdb) = (dir.join("postgres"), dir.join("initdb"));
+        let Some(version) = version_of(&path).filter(|_| initdb.is_file()) else { continue };
+        if version < OLDEST_POSTGRES {
+            too_old.push(Tool { path, version });
+        } else {
+            all.push(PgBin { dir, version });
+        }
+    }
+    all.sort_by_key(|bin| std::cmp::Reverse(bin.version));
+    all
+}
+
+fn first_new_enough(
+    paths: impl IntoIterator<Item = PathBuf>,
+    oldest: Version,
+    too_old: &mut Vec<Tool>,
+) -> Option<Tool> {
+    for path in paths {
+        match version_of(&path) {
+            Some(version) if version >= oldest => return Some(Tool { path, version }),
+            Some(version) => too_old.push(Tool { path, version }),
+            None => {}
+        }
+    }
+    None
+}
+
+/// What a program answers to `--version`; none where it is not there or does not run.
+pub(super) fn version_of(program: &Path) -> Option<Version> {
+    if !program.is_file() {
+        return None;
+    }
+    let output = Command::new(program).arg("--version").output().ok().filter(|output| output.status.success())?;
+    Version::find_in(&String::from_utf8_lossy(&output.stdout))
 }

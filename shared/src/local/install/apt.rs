@@ -1,0 +1,108 @@
+//! Debian's packages, without starting or keeping any system service.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use super::{LocalError, run};
+
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+const CLUSTER_CONF: &str = "/etc/postgresql-common/createcluster.d/rekindle-install.conf";
+const LOCK: &str = "/var/lock/rekindle-install.lock";
+const MARK: &str = "# Written by rekindle while it installs packages; safe to remove.";
+
+pub(super) struct Apt(OnceLock<()>);
+
+impl Apt {
+    /// On a Debian-like system, as root.
+    pub(super) fn usable() -> Option<Self> {
+        let debian = Path::new("/usr/bin/apt-get").exists() && Path::new("/etc/debian_version").exists();
+        (debian && rustix::process::geteuid().is_root()).then(|| Self(OnceLock::new()))
+    }
+
+    /// Installs packages, with the lists of packages read anew the first time.
+    pub(super) fn install(&self, packages: &[&str]) -> Result<(), LocalError> {
+        let lock = fs::File::create(LOCK).map_err(LocalError::io("create", Path::new(LOCK)))?;
+        lock.lock().map_err(LocalError::io("lock", Path::new(LOCK)))?;
+        let _services = NoServices::hold();
+        if self.0.set(()).is_ok() {
+            // Lists that cannot be read anew may still be good enough for the installation.
+            let _ = run("the lists of packages", &mut apt_get(&["update", "-q"]));
+        }
+        let mut command = apt_get(&["install", "-y", "-q", "--no-install-recommends"]);
+        run("packages", command.args(packages))?;
+        disable_services(packages);
+        Ok(())
+    }
+}
+
+fn apt_get(arguments: &[&str]) -> Command {
+    let mut command = Command::new("apt-get");
+    command.args(["-o", "DPkg::Lock::Timeout=300"]).args(arguments);
+    command.env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C").stdin(std::process::Stdio::null());
+    command
+}
+
+/// Installing enables a package's service for the next boot; nobody has asked for that.
+fn disable_services(packages: &[&str]) {
+    if !Path::new("/run/systemd/system").exists() {
+        return;
+    }
+    for service in packages.iter().filter(|name| matches!(**name, "postgresql" | "redis-server")) {
+        // The packages are in place whatever comes of this.
+        let _ = run("services", Command::new("systemctl").args(["disable", service]));
+    }
+}
+
+/// While it lives, package scripts start no service and create no database cluster.
+struct NoServices(Vec<PathBuf>);
+
+impl NoServices {
+    fn hold() -> Self {
+        // 101 is "forbidden by policy". A policy of the machine's own stays in force.
+        let policy = place(Path::new(POLICY), &format!("#!/bin/sh\n{MARK}\nexit 101\n"), 0o755);
+        let cluster = place(Path::new(CLUSTER_CONF), &format!("{MARK}\ncreate_main_cluster = false\n"), 0o644);
+        Self(policy.into_iter().chain(cluster).collect())
+    }
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        for file in &self.0 {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+/// Writes a file unless one is there; the path is given back when the file is ours to remove, be it from an earlier
+/// installation that was cut short.
+fn place(path: &Path, text: &str, mode: u32) -> Option<PathBuf> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).ok()?;
+    }
+    let written = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+    let ours = match written {
+        Ok(mut file) => file.write_all(text.as_bytes()).is_ok(),
+        Err(_) => fs::read_to_string(path).is_ok_and(|found| found.contains(MARK)),
+    };
+    ours.then(|| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_the_machines_own_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("d/policy");
+        assert_eq!(place(&path, &format!("{MARK}\n"), 0o755), Some(path.clone()));
+        assert_eq!(place(&path, &format!("{MARK}\n"), 0o755), Some(path.clone()), "left by an earlier one");
+        fs::write(&path, "exit 0\n").unwrap();
+        assert_eq!(place(&path, MARK, 0o755), None);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "exit 0\n");
+    }
+}

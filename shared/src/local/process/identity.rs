@@ -1,0 +1,59 @@
+//! When a process started: with its pid, what no other process has.
+
+use std::process::Command;
+
+use rustix::process::Pid;
+
+pub(super) struct Identity {
+    /// Ended, but not yet waited for by its parent.
+    pub zombie: bool,
+    pub identity: String,
+}
+
+/// None when there is no such process.
+pub(super) fn of(pid: Pid) -> Option<Identity> {
+    if cfg!(target_os = "linux") { of_linux(pid) } else { of_ps(pid) }
+}
+
+fn of_linux(pid: Pid) -> Option<Identity> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let (state, ticks) = parse_stat(&stat)?;
+    // The start is counted from the boot, so it takes the boot's own id to tell it for good.
+    Some(Identity { zombie: matches!(state, 'Z' | 'X'), identity: format!("{ticks}@{}", boot.trim()) })
+}
+
+/// State and start time out of `/proc/<pid>/stat`. The name before them is in brackets and may itself hold brackets.
+fn parse_stat(stat: &str) -> Option<(char, u64)> {
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+fn of_ps(pid: Pid) -> Option<Identity> {
+    let pid = pid.as_raw_nonzero().to_string();
+    let output = Command::new("ps").args(["-o", "stat=,lstart=", "-p", &pid]).env("LC_ALL", "C").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (state, started) = text.trim().split_once(' ')?;
+    Some(Identity { zombie: state.starts_with('Z'), identity: started.trim().replace(' ', "_") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_time_is_read_past_a_name_with_brackets() {
+        let stat = "42 (a) b) S 1 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 100 200";
+        assert_eq!(parse_stat(stat), Some(('S', 987_654)));
+        assert_eq!(parse_stat("42 (a"), None);
+    }
+
+    #[test]
+    fn both_ways_know_this_process() {
+        let me = rustix::process::getpid();
+        assert!(of(me).is_some_and(|found| !found.zombie && !found.identity.is_empty()));
+        assert!(of_ps(me).is_none_or(|found| !found.identity.is_empty()));
+    }
+}
