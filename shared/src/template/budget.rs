@@ -1,0 +1,112 @@
+//! What one rendering may cost: bytes written, loop iterations, and work in all.
+
+use std::fmt;
+
+/// Upper bounds of one rendering. `default()` is what the product uses; tests set smaller ones.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bytes of the result, and of any single text made on the way.
+    pub output: usize,
+    /// Loop iterations, counted over all loops.
+    pub iterations: u32,
+    /// Abstract units that stand in for time: 32 per tag or filter, 4 per byte made. The default is roughly a
+    /// fifth of a second; counting units instead of asking a clock makes the same template fail at the same place.
+    pub work: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { output: 1024 * 1024, iterations: 100_000, work: 100_000_000 }
+    }
+}
+
+/// Which bound a rendering ran into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    Output(usize),
+    Iterations(u32),
+    Work,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Output(max) => write!(f, "the rendered text is larger than {max} bytes"),
+            Self::Iterations(max) => write!(f, "the loops run more than {max} times in all"),
+            Self::Work => {
+                f.write_str("rendering takes too long: shorten the loops or the texts that are built in them")
+            }
+        }
+    }
+}
+
+pub(super) const STEP: u64 = 32;
+const PER_BYTE: u64 = 4;
+
+/// What is left of the limits while rendering.
+pub(super) struct Budget {
+    limits: Limits,
+    work: u64,
+    iterations: u32,
+}
+
+impl Budget {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self { limits: *limits, work: limits.work, iterations: limits.iterations }
+    }
+
+    pub(super) fn text_max(&self) -> usize {
+        self.limits.output
+    }
+
+    pub(super) fn spend(&mut self, units: u64) -> Result<(), Limit> {
+        self.work = self.work.checked_sub(units).ok_or(Limit::Work)?;
+        Ok(())
+    }
+
+    pub(super) fn bytes(&mut self, count: usize) -> Result<(), Limit> {
+        self.spend((count as u64).saturating_mul(PER_BYTE))
+    }
+
+    pub(super) fn iteration(&mut self) -> Result<(), Limit> {
+        self.iterations = self.iterations.checked_sub(1).ok_or(Limit::Iterations(self.limits.iterations))?;
+        self.spend(STEP)
+    }
+}
+
+/// A text that refuses to grow past its bound.
+pub(super) struct Buf {
+    text: String,
+    max: usize,
+}
+
+impl Buf {
+    pub(super) fn new(max: usize) -> Self {
+        Self { text: String::new(), max }
+    }
+
+    pub(super) fn with_capacity(capacity: usize, max: usize) -> Self {
+        Self { text: String::with_capacity(capacity.min(max)), max }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, text: &str) -> Result<(), Limit> {
+        if text.len() > self.max - self.text.len() {
+            return Err(Limit::Output(self.max));
+        }
+        self.text.push_str(text);
+        Ok(())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+}

@@ -1,0 +1,78 @@
+//! Escaping for HTML text and quoted attributes, and the collapsing of one-line fields.
+
+use super::budget::{Buf, Limit};
+
+fn entity(byte: u8) -> Option<&'static str> {
+    match byte {
+        b'&' => Some("&amp;"),
+        b'<' => Some("&lt;"),
+        b'>' => Some("&gt;"),
+        b'"' => Some("&quot;"),
+        b'\'' => Some("&#39;"),
+        _ => None,
+    }
+}
+
+/// Writes `text` so that it is inert between tags and inside a quoted attribute.
+pub(super) fn html(text: &str, out: &mut Buf) -> Result<(), Limit> {
+    let mut from = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if let Some(entity) = entity(byte) {
+            out.push(&text[from..at])?;
+            out.push(entity)?;
+            from = at + 1;
+        }
+    }
+    out.push(&text[from..])
+}
+
+/// As `html`, but leaves alone what already is an entity.
+pub(super) fn html_once(text: &str, out: &mut Buf) -> Result<(), Limit> {
+    let mut rest = text;
+    while let Some(at) = rest.find('&') {
+        html(&rest[..at], out)?;
+        let length = entity_length(&rest[at..]);
+        if length == 0 {
+            out.push("&amp;")?;
+            rest = &rest[at + 1..];
+        } else {
+            out.push(&rest[at..at + length])?;
+            rest = &rest[at + length..];
+        }
+    }
+    html(rest, out)
+}
+
+/// Bytes of the entity that `text` (which starts with `&`) begins with; 0 if it begins with none. The longest name
+/// of HTML has 31 letters, which also keeps the look-ahead short.
+fn entity_length(text: &str) -> usize {
+    let Some(end) = text.bytes().take(36).position(|b| b == b';') else { return 0 };
+    let name = &text[1..end];
+    let valid = match name.strip_prefix('#') {
+        Some(number) => match number.strip_prefix(['x', 'X']) {
+            Some(hex) => !hex.is_empty() && hex.bytes().all(|b| b.is_ascii_hexdigit()),
+            None => !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()),
+        },
+        None => !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric()),
+    };
+    if valid { end + 1 } else { 0 }
+}
+
+/// One line out of any text: every run of white space and control characters becomes one space, none at the ends.
+/// A mail header or a push title built from the result cannot carry a line break.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    let mut gap = false;
+    for c in text.chars() {
+        if c.is_control() || c.is_whitespace() {
+            gap = true;
+            continue;
+        }
+        if gap && !line.is_empty() {
+            line.push(' ');
+        }
+        gap = false;
+        line.push(c);
+    }
+    line
+}

@@ -1,0 +1,61 @@
+//! The names that a template uses, gathered while it is parsed.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    slots: HashMap<String, usize>,
+    assigned: HashSet<usize>,
+    loops: Vec<usize>,
+    looped: bool,
+    used: BTreeSet<String>,
+}
+
+impl Names {
+    /// The slot of a name; the same name always has the same one.
+    pub(super) fn slot(&mut self, name: &str) -> usize {
+        if let Some(slot) = self.slots.get(name) {
+            return *slot;
+        }
+        let slot = self.slots.len();
+        self.slots.insert(name.to_owned(), slot);
+        slot
+    }
+
+    pub(super) fn assign(&mut self, slot: usize) {
+        self.assigned.insert(slot);
+    }
+
+    pub(super) fn enter_loop(&mut self, slot: usize) {
+        self.loops.push(slot);
+        self.looped = true;
+    }
+
+    pub(super) fn leave_loop(&mut self) {
+        self.loops.pop();
+    }
+
+    pub(super) fn in_loop(&self) -> bool {
+        !self.loops.is_empty()
+    }
+
+    /// Notes that `path`, whose root has this slot, is read; paths into the template's own variables do not count.
+    pub(super) fn read(&mut self, slot: usize, path: &str) {
+        if !self.assigned.contains(&slot) && !self.loops.contains(&slot) && !self.used.contains(path) {
+            self.used.insert(path.to_owned());
+        }
+    }
+
+    /// Whether any tag keeps a value under a name.
+    pub(super) fn keeps_values(&self) -> bool {
+        self.looped || !self.assigned.is_empty()
+    }
+
+    pub(super) fn slot_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn into_used(self) -> Vec<String> {
+        self.used.into_iter().collect()
+    }
+}
