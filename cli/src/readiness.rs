@@ -1,9 +1,14 @@
 //! Asking processes whether they are ready.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use tokio::net::TcpStream;
+
+use crate::process_table::{Entry, Status};
+use crate::services::{GATEWAY, MAILBOX};
+use crate::state::Ports;
 
 /// Asks `/readyz` of processes.
 #[derive(Clone)]
@@ -35,6 +40,25 @@ impl Asker {
         let status = response.status();
         let body = response.text().await.unwrap_or_default();
         Err(reason(&body).unwrap_or_else(|| format!("answers {status}")))
+    }
+}
+
+/// Whether one process of a system is ready: it runs, and answers where others look for it. `Err` says why not.
+pub async fn of(asker: &Asker, name: &str, entry: &Entry, ports: &Ports) -> Result<(), String> {
+    match entry.status {
+        Status::Running => {}
+        Status::Waiting => return Err(entry.last_end.clone().unwrap_or_else(|| "ended".into())),
+        Status::Starting => return Err("starting".into()),
+        Status::Stopped => return Err("stopped".into()),
+    }
+    if let Some(admin) = entry.admin {
+        asker.is_ready(admin).await?;
+    }
+    let local = |port: Option<u16>| SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or_default()));
+    match name {
+        GATEWAY => asker.is_ready(local(ports.gateway)).await,
+        MAILBOX => TcpStream::connect(local(ports.smtp)).await.map(drop).map_err(|_| "does not listen yet".into()),
+        _ => Ok(()),
     }
 }
 

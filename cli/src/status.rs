@@ -5,9 +5,10 @@ use shared::local::{NatsServer, PostgresServer, Process, RedisServer};
 
 use crate::args::RunDirArg;
 use crate::process_table::{Entry, ProcessTable, Status};
-use crate::readiness::Asker;
+use crate::readiness::{self, Asker};
 use crate::run_dir::RunDir;
 use crate::services::SUPERVISOR;
+use crate::state::State;
 use crate::supervise::log_file;
 use crate::up::{NATS, POSTGRES, REDIS};
 
@@ -63,17 +64,14 @@ fn servers(dir: &RunDir) -> Result<Vec<Row>> {
 
 async fn processes(dir: &RunDir) -> Result<Vec<Row>> {
     let asker = Asker::new()?;
+    let ports = State::load(dir)?.map(|s| s.ports).unwrap_or_default();
     let mut rows = Vec::new();
     for (name, entry) in ProcessTable::load(dir)?.unwrap_or_default().processes {
-        let ready = match (entry.status, entry.admin) {
-            (Status::Running, Some(admin)) => asker.is_ready(admin).await.map_or_else(|why| why, |()| "ready".into()),
-            (Status::Running, None) => "running".into(),
-            (Status::Waiting, _) => {
-                let (lines, _) = log_file::last_lines(&dir.log(&name), 1).unwrap_or_default();
-                why_waiting(&entry, lines.last().map(String::as_str))
-            }
-            (Status::Starting, _) => "starting".into(),
-            (Status::Stopped, _) => "stopped".into(),
+        let ready = if entry.status == Status::Waiting {
+            let (lines, _) = log_file::last_lines(&dir.log(&name), 1).unwrap_or_default();
+            why_waiting(&entry, lines.last().map(String::as_str))
+        } else {
+            readiness::of(&asker, &name, &entry, &ports).await.map_or_else(|why| why, |()| "ready".into())
         };
         let pid = entry.pid.map_or("-".into(), |p| p.to_string());
         rows.push(Row::new(&name, &pid, &format!("{:.0}", entry.since), &ready));

@@ -11,9 +11,9 @@ use shared::local::process::Signal;
 
 use crate::process_table::{Entry, ProcessTable, Status};
 use crate::progress::Progress;
-use crate::readiness::Asker;
+use crate::readiness::{self, Asker};
 use crate::run_dir::RunDir;
-use crate::services::{self, GATEWAY, SUPERVISOR};
+use crate::services::{self, SUPERVISOR};
 use crate::state::State;
 use crate::supervise::{GRACE, log_file};
 
@@ -98,17 +98,7 @@ pub async fn until_ready(dir: &RunDir, state: &State, progress: &Progress) -> Re
 /// Every process that is not ready, and why.
 async fn not_ready(asker: &Asker, table: &ProcessTable, state: &State) -> BTreeMap<String, String> {
     let asked = table.processes.iter().map(|(name, entry)| async move {
-        let ready = match (entry.status, entry.admin) {
-            (Status::Running, None) => Ok(()),
-            (Status::Running, Some(admin)) => asker.is_ready(admin).await,
-            (Status::Waiting, _) => Err(entry.last_end.clone().unwrap_or_else(|| "ended".into())),
-            _ => Err("starting".into()),
-        };
-        // The gateway is there for its main port.
-        let ready = match (ready, state.ports.gateway) {
-            (Ok(()), Some(port)) if name == GATEWAY => asker.is_ready(([127, 0, 0, 1], port).into()).await,
-            (ready, _) => ready,
-        };
+        let ready = readiness::of(asker, name, entry, &state.ports).await;
         ready.err().map(|why| (name.clone(), why))
     });
     futures_util::future::join_all(asked).await.into_iter().flatten().collect()
