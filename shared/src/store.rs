@@ -12,9 +12,11 @@ pub mod migrate;
 pub mod outbox;
 pub mod projects;
 pub mod runs;
+pub mod templates;
 pub mod time_partitions;
 pub mod timers;
 pub mod users;
+pub mod workers;
 
 use std::time::Duration;
 

@@ -1,3 +1,6 @@
 //! The send ledger: one row a message, from its acceptance to its last receipt.
 
+pub mod claim;
+pub mod due;
 pub mod insert;
+pub mod settle;

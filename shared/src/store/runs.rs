@@ -1,3 +1,4 @@
 //! Runs: people's ways through automations.
 
 pub mod record;
+pub mod resume;

@@ -1,3 +1,4 @@
 //! Timers: what falls due.
 
+pub mod due;
 pub mod set;

@@ -1,3 +1,4 @@
 //! People.
 
+pub mod recipient;
 pub mod record;

@@ -1,0 +1,79 @@
+//! Taking messages for sending: by a lease, and under a number that fences whoever held them before.
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::ids::ProjectId;
+use crate::send::{Channel, Lane};
+use crate::store::StoreError;
+
+/// A message that is this process's to send until its lease ends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claimed {
+    pub project: ProjectId,
+    pub id: Uuid,
+    pub user_id: Uuid,
+    pub channel: Channel,
+    pub lane: Lane,
+    pub template_id: Option<Uuid>,
+    /// Object `{subject?, body?, title?, userIds?}`.
+    pub content: Value,
+    /// Object: what the template sees beside the user.
+    pub data: Value,
+    /// This claim's number: nothing may be settled under another.
+    pub attempt: i32,
+    /// Provider failures so far that count against the limit.
+    pub failures: i32,
+    /// Calls so far of which the outcome was never learned.
+    pub ambiguous: i32,
+    pub created_at: Timestamp,
+}
+
+/// Claims those of a project's messages that still stand at the attempt they were handed over with, until `lease`.
+///
+/// The attempt is the whole condition: a row under somebody's lease has moved past the attempt of every hand-over but
+/// one that the scheduler made after it saw that lease run out. Such a row's last call was never settled, which is
+/// counted as ambiguous. A row that is locked just now is another's and is left to them.
+pub async fn claim(
+    db: &impl GenericClient,
+    project: ProjectId,
+    wanted: &[(Uuid, i32)],
+    lease: Timestamp,
+    now: Timestamp,
+) -> Result<Vec<Claimed>, StoreError> {
+    let (ids, attempts): (Vec<Uuid>, Vec<i32>) = wanted.iter().copied().unzip();
+    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
+    // The bounds leave all but a few of the table's partitions out.
+    let sql = "WITH free AS (SELECT m.id FROM unnest($2::uuid[], $3::int[]) AS wanted (id, attempt) \
+               JOIN message m ON m.id = wanted.id AND m.attempt = wanted.attempt \
+               WHERE m.project_id = $1 AND m.id BETWEEN $4 AND $5 AND m.status = 'queued' \
+               ORDER BY m.id FOR UPDATE OF m SKIP LOCKED) \
+               UPDATE message m SET attempt = m.attempt + 1, ambiguous = m.ambiguous + m.claimed::int, claimed = true, \
+               due_at = $6, updated_at = $7 FROM free WHERE m.project_id = $1 AND m.id BETWEEN $4 AND $5 AND m.id = free.id \
+               RETURNING m.project_id, m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt, \
+               m.failures, m.ambiguous, m.created_at";
+    let statement = db.prepare_cached(sql).await?;
+    let rows = db.query(&statement, &[&project, &ids, &attempts, first, last, &lease, &now]).await?;
+    rows.iter().map(from_row).collect()
+}
+
+fn from_row(row: &Row) -> Result<Claimed, StoreError> {
+    let (channel, lane): (&str, &str) = (row.try_get(3)?, row.try_get(4)?);
+    Ok(Claimed {
+        project: row.try_get(0)?,
+        id: row.try_get(1)?,
+        user_id: row.try_get(2)?,
+        channel: Channel::parse(channel).ok_or_else(|| StoreError::Corrupt(format!("channel {channel:?}")))?,
+        lane: Lane::parse(lane).ok_or_else(|| StoreError::Corrupt(format!("lane {lane:?}")))?,
+        template_id: row.try_get(5)?,
+        content: row.try_get(6)?,
+        data: row.try_get(7)?,
+        attempt: row.try_get(8)?,
+        failures: row.try_get(9)?,
+        ambiguous: row.try_get(10)?,
+        created_at: row.try_get(11)?,
+    })
+}

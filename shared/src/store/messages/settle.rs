@@ -1,0 +1,108 @@
+//! What became of claimed messages.
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::ids::ProjectId;
+use crate::send::{Channel, DeliveryState};
+use crate::store::StoreError;
+
+/// How the reason of a message begins that waits until its channel's settings are mended.
+pub const HELD: &str = "channel_misconfigured";
+
+/// The end of one claim: the outcome, or when to try again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settled {
+    pub project: ProjectId,
+    pub id: Uuid,
+    /// The claim's number. A row claimed anew since is left alone.
+    pub attempt: i32,
+    /// [`DeliveryState::Queued`] where the message is to be tried again.
+    pub status: DeliveryState,
+    /// A code, and after a colon the details: `rejected: 550 no such user`.
+    pub reason: Option<String>,
+    /// When it is tried again; none where the outcome is known.
+    pub due_at: Option<Timestamp>,
+    /// To be added to the failures that count against the limit.
+    pub failures: i32,
+    /// To be added to the calls of which the outcome was never learned.
+    pub ambiguous: i32,
+    /// Whom the message turned out to be for, where that is not who the row says.
+    pub user_id: Option<Uuid>,
+    /// As rendered.
+    pub subject: Option<String>,
+    pub provider: Option<&'static str>,
+    pub provider_message_id: Option<String>,
+}
+
+/// Writes the ends of claims of one project's messages; returns the ids of those that were still under their claim.
+pub async fn settle(
+    db: &impl GenericClient,
+    project: ProjectId,
+    settled: &[&Settled],
+    now: Timestamp,
+) -> Result<Vec<Uuid>, StoreError> {
+    let ids: Vec<Uuid> = settled.iter().map(|s| s.id).collect();
+    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
+    let attempts: Vec<i32> = settled.iter().map(|s| s.attempt).collect();
+    let statuses: Vec<&str> = settled.iter().map(|s| s.status.as_str()).collect();
+    let reasons: Vec<Option<&str>> = settled.iter().map(|s| s.reason.as_deref()).collect();
+    let due: Vec<Option<Timestamp>> = settled.iter().map(|s| s.due_at).collect();
+    let failures: Vec<i32> = settled.iter().map(|s| s.failures).collect();
+    let ambiguous: Vec<i32> = settled.iter().map(|s| s.ambiguous).collect();
+    let users: Vec<Option<Uuid>> = settled.iter().map(|s| s.user_id).collect();
+    let subjects: Vec<Option<&str>> = settled.iter().map(|s| s.subject.as_deref()).collect();
+    let providers: Vec<Option<&str>> = settled.iter().map(|s| s.provider).collect();
+    let provider_ids: Vec<Option<&str>> = settled.iter().map(|s| s.provider_message_id.as_deref()).collect();
+    // Locked in the order of ids first: an update with a join takes rows in any order, and two of them would deadlock.
+    let sql = "WITH ends AS (SELECT e.* FROM unnest($2::uuid[], $3::int[], $4::text[], $5::text[], $6::timestamptz[], $7::int[], \
+               $8::int[], $9::uuid[], $10::text[], $11::text[], $12::text[]) \
+               AS e (id, attempt, status, reason, due, failures, ambiguous, user_id, subject, provider, provider_id) \
+               JOIN message m ON m.id = e.id AND m.attempt = e.attempt \
+               WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND m.status = 'queued' ORDER BY m.id FOR UPDATE OF m) \
+               UPDATE message m SET status = e.status, status_reason = e.reason, due_at = e.due, claimed = false, \
+               failures = m.failures + e.failures, ambiguous = m.ambiguous + e.ambiguous, user_id = coalesce(e.user_id, m.user_id), \
+               subject = coalesce(e.subject, m.subject), provider = coalesce(e.provider, m.provider), \
+               provider_message_id = coalesce(e.provider_id, m.provider_message_id), \
+               sent_at = CASE WHEN e.status = 'sent' THEN $15 ELSE m.sent_at END, \
+               failed_at = CASE WHEN e.status = 'failed' THEN $15 ELSE m.failed_at END, updated_at = $15 \
+               FROM ends e WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND m.id = e.id RETURNING m.id";
+    let statement = db.prepare_cached(sql).await?;
+    let rows = db
+        .query(
+            &statement,
+            &[
+                &project,
+                &ids,
+                &attempts,
+                &statuses,
+                &reasons,
+                &due,
+                &failures,
+                &ambiguous,
+                &users,
+                &subjects,
+                &providers,
+                &provider_ids,
+                first,
+                last,
+                &now,
+            ],
+        )
+        .await?;
+    rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
+}
+
+/// Makes the messages that waited for a channel to be mended due at once; returns how many.
+pub async fn release_held(
+    db: &impl GenericClient,
+    project: ProjectId,
+    channel: Channel,
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let sql = "UPDATE message SET due_at = $3 WHERE project_id = $1 AND channel = $2 AND due_at > $3 AND status = 'queued' \
+               AND NOT claimed AND status_reason LIKE $4 || '%'";
+    let statement = db.prepare_cached(sql).await?;
+    Ok(db.execute(&statement, &[&project, &channel.as_str(), &now, &HELD]).await?)
+}

@@ -1,0 +1,3 @@
+//! Templates: what messages are made from.
+
+pub mod source;
