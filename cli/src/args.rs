@@ -13,6 +13,7 @@ Examples:
   REDIS=off rekindle up                           without Redis
   rekindle status                                 what runs, and whether it is ready
   rekindle logs --follow gateway                  one process's log as it grows
+  rekindle demo                                   replay a shop's day and balance its books
   rekindle project create --name \"My shop\"        a project and its id
   rekindle key create --project <ID> --type secret --name backend
   rekindle down                                   stop what `up` started; the data stays";
@@ -24,7 +25,6 @@ pub struct Cli {
     pub command: Command,
 }
 
-// `rekindle demo` belongs here too: a variant `Demo(demo::Options)` and its line in `lib.rs`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start everything on this machine: PostgreSQL, NATS, Redis, the four processes and a local mailbox.
@@ -39,6 +39,8 @@ pub enum Command {
     Logs(LogsArgs),
     /// What is running, since when, and whether it is ready.
     Status(RunDirArg),
+    /// Replay a shop's day against the running system, and balance its books from outside.
+    Demo(crate::demo::Options),
     /// Bring the database's schema up to date.
     Migrate(DatabaseArgs),
     /// Projects: the tenants of an installation.

@@ -1,6 +1,7 @@
 //! `rekindle`: runs a whole system on one machine, and administers any.
 
 pub mod args;
+pub mod demo;
 mod down;
 mod logs;
 mod mailbox;
@@ -47,6 +48,9 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Logs(args) => logs::run(&args).await?,
         Command::Status(place) => {
             return Ok(if status::run(&place).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::Demo(options) => {
+            return Ok(if demo::run(options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Migrate(args) => operator::migrate(&args).await?,
         Command::Project { command } => operator::project(&command).await?,

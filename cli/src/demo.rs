@@ -1,0 +1,213 @@
+//! `rekindle demo`: replays a shop's day against a running system and checks the books from outside.
+
+mod api;
+mod books;
+mod generator;
+mod memory;
+mod pace;
+mod progress;
+mod report;
+mod retry;
+mod send;
+mod setup;
+mod target;
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use shared::clock::Clock;
+use tokio::time::Instant;
+
+use crate::args::RunDirArg;
+use api::Api;
+use books::settle::still_totals;
+use books::{Entries, check};
+use generator::{Day, Recipe};
+use memory::{CartTimes, Memory};
+use report::Books;
+use send::Replay;
+use target::{Known, Target};
+
+const AFTER_HELP: &str = "\
+The day ends now: its events happened within the last 24 hours, and are replayed as fast as the service takes them (or
+at --events-per-second). People come anonymously and sign up later; batches come twice, timestamps run backwards, two
+clients have wrong clocks. Two automations answer: a welcome at sign-up, and a reminder 5 s after checkout_started.
+
+Calls that fail because the service is away (429, 5xx, no answer) are made again with the same ids, for up to 5 minutes
+each. Any other refusal ends the demo.
+
+The run's id is part of every user id, address and event id, so runs do not collide. The same --run-id again sends the
+same day again: all of it must be refused as repeats. A run that was interrupted is continued that way.
+
+Exit status: 0 when the books balance, 1 when they do not or the demo could not be carried out.";
+
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Options {
+    /// Credentials are read there, and the demo remembers its runs under demo/.
+    #[command(flatten)]
+    place: RunDirArg,
+    /// The service's address, instead of the one in credentials.json.
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// A public key, instead of the one in credentials.json.
+    #[arg(long, value_name = "KEY")]
+    public_key: Option<String>,
+    /// A secret key of the same project, instead of the one in credentials.json.
+    #[arg(long, value_name = "KEY")]
+    secret_key: Option<String>,
+    /// Where the local mailbox puts its .eml files, instead of the folder in credentials.json.
+    #[arg(long, value_name = "DIR")]
+    mail_dir: Option<PathBuf>,
+    /// Which day to replay: the same seed is the same day.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many people come; 2,000 make about 50,000 events.
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(20..=9_000))]
+    people: u32,
+    /// The run's name, 3 to 24 of a-z and 0-9. Without it a new one.
+    #[arg(long, value_name = "ID", value_parser = run_id)]
+    run_id: Option<String>,
+    /// Connections to the gateway; one person's requests stay in order on one of them.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    connections: u16,
+    /// No more than so many events a second. Without it as fast as they are taken.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    events_per_second: Option<u32>,
+    /// How long to wait, after the last request, for everything to be stored and sent.
+    #[arg(long, default_value_t = 180, value_name = "SECONDS")]
+    timeout: u64,
+    /// Print the books as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Carries the demo out, and prints the books to standard output. `false`: they do not balance.
+pub async fn run(options: Options) -> anyhow::Result<bool> {
+    // Whoever installed a provider of TLS before is as good.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let clock = Clock::system();
+    let run = options.run_id.clone().unwrap_or_else(|| new_run_id(&clock));
+    let target = options.target()?;
+    let connections = usize::from(options.connections);
+    let api = Api::new(&target.base_url, target.public_key, target.secret_key, connections)?;
+    setup::check_email(&api).await?;
+    setup::prepare(&api, &run).await?;
+    let books = replay_and_check(&options, &run, &clock, &api, target.mail_dir).await;
+    // Whatever came of it, the next run shall not trigger this one's automations; it looks for leftovers itself, too.
+    let rested = setup::finish(&api, &run).await.context("putting the automations to rest");
+    let books = books?;
+    rested?;
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&books)?);
+    } else {
+        print!("{}", books.table());
+    }
+    Ok(books.balanced)
+}
+
+async fn replay_and_check(
+    options: &Options,
+    run: &str,
+    clock: &Clock,
+    api: &Api,
+    mail_dir: PathBuf,
+) -> anyhow::Result<Books> {
+    let (dir, people) = (options.place.run_dir.join("demo"), options.people as usize);
+    let deadline = Duration::from_secs(options.timeout);
+    let remembered = Memory::recall(&dir, run, options.seed, people)?;
+    let start_ms = remembered.as_ref().map_or_else(|| clock.now_ms(), |memory| memory.start_ms);
+    let recipe = Recipe { seed: options.seed, run: run.to_owned(), people, start_ms };
+    let day = Day::generate(&recipe);
+    eprintln!("Run {run}: {people} people, {} events and {} repeats.", day.events(), day.repeats());
+
+    let names: Vec<_> = day.events_by_name().into_keys().collect();
+    let before_replay = still_totals(api, &names, deadline).await?;
+    let before_run = if let Some(memory) = remembered {
+        memory.before
+    } else {
+        let memory = Memory { seed: options.seed, people, start_ms, before: before_replay.clone() };
+        memory.keep(&dir, run)?;
+        memory.before
+    };
+    let carts = CartTimes::open(&dir, run)?;
+
+    let replay = Replay {
+        api,
+        clock,
+        carts: &carts,
+        pace: pace::Pace::new(options.events_per_second),
+        progress: progress::Progress::new("replaying", day.events() + day.repeats()),
+        tally: send::Tally::default(),
+    };
+    let began = Instant::now();
+    replay.run(&day, usize::from(options.connections)).await?;
+    let seconds = began.elapsed().as_secs_f64();
+    let taken = replay.tally.events.load(Ordering::Relaxed);
+    let repeated = replay.tally.repeats.load(Ordering::Relaxed);
+
+    let entries = Entries {
+        day: &day,
+        recipe: &recipe,
+        mail_dir,
+        before_run: &before_run,
+        before_replay: &before_replay,
+        taken,
+        repeated,
+        carts: carts.all(),
+        deadline,
+    };
+    let (lines, timed_out) = check(api, entries).await?;
+    Ok(Books {
+        run: run.to_owned(),
+        seed: options.seed,
+        people,
+        balanced: lines.iter().all(|line| line.ok),
+        timed_out,
+        replay_seconds: seconds,
+        events_per_second: (taken + repeated) as f64 / seconds.max(0.001),
+        retries: api.retries(),
+        lines,
+    })
+}
+
+impl Options {
+    fn target(&self) -> anyhow::Result<Target> {
+        let flags = Known {
+            base_url: self.base_url.clone(),
+            public_key: self.public_key.clone(),
+            secret_key: self.secret_key.clone(),
+            mail_dir: self.mail_dir.clone(),
+        };
+        flags.or_from(&self.place.run_dir)
+    }
+}
+
+/// Part of addresses, ids and file names.
+fn run_id(text: &str) -> Result<String, String> {
+    let fits = (3..=24).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    if fits { Ok(text.to_owned()) } else { Err("3 to 24 of a-z and 0-9".to_owned()) }
+}
+
+/// Ten characters that are new: the time, and four random ones.
+fn new_run_id(clock: &Clock) -> String {
+    format!("d{:x}{:04x}", clock.now_ms() / 1000 % 0x00ff_ffff, rand::random::<u16>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_ids_are_safe_in_addresses_and_file_names() {
+        assert_eq!(run_id("run1"), Ok("run1".to_owned()));
+        for bad in ["", "ab", "Run1", "a/b", "../x", "a b c", &"a".repeat(25)] {
+            assert!(run_id(bad).is_err(), "{bad}");
+        }
+        let new = new_run_id(&Clock::system());
+        assert_eq!(run_id(&new), Ok(new.clone()));
+    }
+}

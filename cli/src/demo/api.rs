@@ -1,0 +1,213 @@
+//! The service as its customers see it: HTTP calls with a timeout each, made again while the service is away.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use reqwest::{Client, RequestBuilder, Url};
+use serde_json::Value;
+
+use super::retry::{Next, Outcome, next};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long one call is made again before the demo gives up: well beyond any restart.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+pub struct Api {
+    http: Client,
+    base: Url,
+    public_key: String,
+    secret_key: String,
+    retries: AtomicU64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    #[error("{call}: {status}: {message}")]
+    Refused { call: String, status: u16, message: String },
+    #[error("{call}: still failing after {} s: {last}", PATIENCE.as_secs())]
+    GaveUp { call: String, last: String },
+    #[error("{call}: the answer is not as specified: {problem}")]
+    Odd { call: String, problem: String },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Key {
+    Public,
+    Secret,
+}
+
+impl Api {
+    pub fn new(base_url: &str, public_key: String, secret_key: String, connections: usize) -> anyhow::Result<Self> {
+        let mut text = base_url.trim_end_matches('/').to_owned();
+        if !text.ends_with("/api/v1") {
+            text.push_str("/api/v1");
+        }
+        let http = Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(CALL_TIMEOUT)
+            .pool_max_idle_per_host(connections)
+            .build()?;
+        let base = Url::parse(&text).map_err(|e| anyhow::anyhow!("base URL {base_url:?}: {e}"))?;
+        anyhow::ensure!(matches!(base.scheme(), "http" | "https"), "base URL {base_url:?}: neither http nor https");
+        Ok(Self { http, base, public_key, secret_key, retries: AtomicU64::new(0) })
+    }
+
+    /// How often any call was made again.
+    pub fn retries(&self) -> u64 {
+        self.retries.load(Ordering::Relaxed)
+    }
+
+    fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.extend(path);
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        url
+    }
+
+    /// `build` is asked for the body and further headers anew for each attempt.
+    pub async fn post(
+        &self,
+        key: Key,
+        path: &[&str],
+        build: impl Fn(RequestBuilder) -> RequestBuilder,
+    ) -> Result<Value, ApiError> {
+        let url = self.url(path, &[]);
+        let call = format!("POST {}", url.path());
+        let key = match key {
+            Key::Public => &self.public_key,
+            Key::Secret => &self.secret_key,
+        };
+        self.until_answered(&call, || {
+            let request = self.http.post(url.clone()).header("x-api-key", key);
+            build(request.header("content-type", "application/json"))
+        })
+        .await
+    }
+
+    pub async fn put(&self, path: &[&str], body: &Value) -> Result<Value, ApiError> {
+        let url = self.url(path, &[]);
+        let call = format!("PUT {}", url.path());
+        self.until_answered(&call, || self.http.put(url.clone()).bearer_auth(&self.secret_key).json(body)).await
+    }
+
+    pub async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Value, ApiError> {
+        let url = self.url(path, query);
+        let call = format!("GET {}", &url.as_str()[url.origin().ascii_serialization().len()..]);
+        self.until_answered(&call, || self.http.get(url.clone()).bearer_auth(&self.secret_key)).await
+    }
+
+    /// `None` where there is no such thing.
+    pub async fn find(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Option<Value>, ApiError> {
+        match self.get(path, query).await {
+            Ok(value) => Ok(Some(value)),
+            Err(ApiError::Refused { status: 404, .. }) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// All items of a list, page by page where the list has pages.
+    pub async fn list(&self, path: &str) -> Result<Vec<Value>, ApiError> {
+        let (mut items, mut cursor) = (Vec::new(), None::<String>);
+        loop {
+            let query = cursor.as_deref().map(|cursor| ("cursor", cursor));
+            let page = self.get(&[path], query.as_slice()).await?;
+            items.extend(page[path].as_array().cloned().unwrap_or_default());
+            match page["nextCursor"].as_str() {
+                Some(next) if cursor.as_deref() != Some(next) => cursor = Some(next.to_owned()),
+                _ => return Ok(items),
+            }
+        }
+    }
+
+    async fn until_answered(&self, call: &str, build: impl Fn() -> RequestBuilder) -> Result<Value, ApiError> {
+        let began = tokio::time::Instant::now();
+        let mut failures = 0;
+        loop {
+            let (outcome, answer) = attempt(build()).await;
+            failures += 1;
+            match next(outcome, failures, rand::random()) {
+                Next::Done => {
+                    return serde_json::from_str(&answer)
+                        .map_err(|e| ApiError::Odd { call: call.to_owned(), problem: e.to_string() });
+                }
+                Next::Stop => {
+                    let Outcome::Answered { status, .. } = outcome else { continue };
+                    return Err(ApiError::Refused { call: call.to_owned(), status, message: reason(&answer) });
+                }
+                Next::Again { .. } if began.elapsed() > PATIENCE => {
+                    return Err(ApiError::GaveUp { call: call.to_owned(), last: reason(&answer) });
+                }
+                Next::Again { after } => {
+                    self.retries.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(after).await;
+                }
+            }
+        }
+    }
+}
+
+/// What came of it, and the body or, without an answer, why there is none.
+async fn attempt(request: RequestBuilder) -> (Outcome, String) {
+    let response = match request.send().await {
+        Ok(response) => response,
+        Err(e) => return (Outcome::NoAnswer, format!("{e:?}")),
+    };
+    let status = response.status().as_u16();
+    let retry_after = response.headers().get("retry-after").and_then(|v| v.to_str().ok()?.trim().parse().ok());
+    match response.text().await {
+        Ok(body) => (Outcome::Answered { status, retry_after }, body),
+        // Cut off in the middle: nobody can say what it would have been.
+        Err(e) => (Outcome::NoAnswer, format!("{e:?}")),
+    }
+}
+
+/// The message of an error in the service's one shape, else the beginning of whatever it is.
+fn reason(answer: &str) -> String {
+    let shape: Option<Value> = serde_json::from_str(answer).ok();
+    match shape.as_ref().and_then(|error| error["message"].as_str()) {
+        Some(message) => {
+            let details = shape.as_ref().map(|error| &error["details"]).filter(|details| !details.is_null());
+            details.map_or_else(|| message.to_owned(), |details| format!("{message} {details}"))
+        }
+        None => answer.chars().take(300).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn api(base: &str) -> Api {
+        // The provider of TLS is the process's; tests may come first.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        Api::new(base, "pk".into(), "sk".into(), 1).unwrap()
+    }
+
+    #[test]
+    fn the_version_prefix_is_added_once() {
+        for base in
+            ["http://localhost:1", "http://localhost:1/", "http://localhost:1/api/v1", "http://localhost:1/api/v1/"]
+        {
+            assert_eq!(api(base).url(&["events", "batch"], &[]).as_str(), "http://localhost:1/api/v1/events/batch");
+        }
+    }
+
+    #[test]
+    fn ids_survive_a_path_and_a_query() {
+        let url = api("http://localhost:1").url(&["users", "zoë/42?a#b%2F"], &[("user", "a+b & c")]);
+        assert_eq!(url.as_str(), "http://localhost:1/api/v1/users/zo%C3%AB%2F42%3Fa%23b%252F?user=a%2Bb+%26+c");
+    }
+
+    #[test]
+    fn an_error_is_told_in_the_services_words() {
+        assert_eq!(reason(r#"{"error":"Conflict","message":"in use","status":409}"#), "in use");
+        assert_eq!(reason("<html>"), "<html>");
+    }
+}

@@ -1,0 +1,68 @@
+//! The books: what was sent against what the service says and what lies in the mailbox, all seen from outside.
+
+pub mod events;
+pub mod mailbox;
+mod mails;
+mod messages;
+pub mod settle;
+mod users;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use events::Totals;
+use mailbox::Mailbox;
+use mails::Ledger;
+use settle::{Goal, settle};
+
+use super::api::Api;
+use super::generator::{Day, Recipe};
+use super::report::Line;
+
+/// What the books are checked against.
+pub struct Entries<'a> {
+    pub day: &'a Day,
+    pub recipe: &'a Recipe,
+    pub mail_dir: PathBuf,
+    /// Events stored by name before the run began, and before this replay of it.
+    pub before_run: &'a Totals,
+    pub before_replay: &'a Totals,
+    /// Events that the service took in this replay: first ones, and deliberate repeats.
+    pub taken: u64,
+    pub repeated: u64,
+    pub carts: HashMap<String, i64>,
+    pub deadline: Duration,
+}
+
+/// All lines, and whether the deadline passed first.
+pub async fn check(api: &Api, entries: Entries<'_>) -> anyhow::Result<(Vec<Line>, bool)> {
+    let (day, recipe) = (entries.day, entries.recipe);
+    let by_name = day.events_by_name();
+    let due = day.due_mails();
+    let ledger = Ledger::new(&due, &recipe.run, recipe.start_ms);
+    let mut mailbox = Mailbox::new(entries.mail_dir);
+    let goal = Goal {
+        names: by_name.keys().copied().collect(),
+        before: entries.before_run,
+        events: day.events(),
+        people: day.findable(),
+        ledger: &ledger,
+        run: &recipe.run,
+    };
+    let (numbers, late) = settle(api, &goal, &mut mailbox, entries.deadline).await?;
+    let stored_before: u64 = events::since(entries.before_replay, entries.before_run).values().sum();
+
+    let mut lines = vec![
+        events::stored(&by_name, &numbers.gained),
+        events::repeats(entries.repeated, entries.taken + entries.repeated, stored_before, numbers.events()),
+        events::by_person(api, day).await?,
+        events::by_client_id(api, day).await?,
+        Line::equal("people signed up or with an address", day.findable(), numbers.people),
+    ];
+    lines.extend(users::sampled(api, day).await?);
+    mailbox.look()?;
+    let ambiguous = messages::ambiguous(api, recipe.start_ms).await?;
+    lines.extend(ledger.tally(mailbox.mails()).lines(&ledger, ambiguous, &entries.carts));
+    Ok((lines, late))
+}

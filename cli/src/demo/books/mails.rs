@@ -1,0 +1,236 @@
+//! Mails due against mails in the mailbox, as the mailbox's files tell it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::mailbox::Mail;
+use crate::demo::generator::expected::{DueMail, MailKind};
+use crate::demo::report::Line;
+use crate::demo::setup::REMINDER_AFTER;
+
+/// What tells one mail from another: the address and the subject, the latter without white space and control characters,
+/// which headers may fold.
+type Mark<'a> = (&'a str, String);
+
+/// Text as compared: with nothing in it that folding, wrapping or mark-up may change.
+fn squeezed(text: &str) -> String {
+    text.chars().filter(|c| !c.is_whitespace() && !c.is_control()).collect()
+}
+
+/// The mails due, sorted for looking up.
+pub struct Ledger<'a> {
+    due: HashMap<Mark<'a>, &'a DueMail>,
+    /// A part of every address of the run.
+    run: &'a str,
+    start_ms: i64,
+}
+
+/// The ledger against a mailbox.
+#[derive(Debug, Default)]
+pub struct Tally<'a> {
+    /// The due mails that came, each with its copies.
+    came: BTreeMap<Mark<'a>, Vec<&'a Mail>>,
+    /// To people of the run, but not due.
+    unexpected: Vec<&'a Mail>,
+    /// Since the run began, to people of no run.
+    strangers: Vec<&'a Mail>,
+}
+
+impl<'a> Ledger<'a> {
+    pub fn new(due: &'a [DueMail], run: &'a str, start_ms: i64) -> Self {
+        let due = due.iter().map(|mail| ((mail.to.as_str(), squeezed(&mail.subject)), mail)).collect();
+        Self { due, run, start_ms }
+    }
+
+    pub fn due(&self) -> u64 {
+        self.due.len() as u64
+    }
+
+    pub fn tally(&self, mails: impl IntoIterator<Item = &'a Mail>) -> Tally<'a> {
+        let mut tally = Tally::default();
+        for mail in mails {
+            let mark = (mail.to.as_str(), squeezed(&mail.subject));
+            if self.due.contains_key(&mark) {
+                tally.came.entry(mark).or_default().push(mail);
+            } else if mail.to.ends_with(&format!("@{}.shop.example", self.run)) {
+                tally.unexpected.push(mail);
+            } else if mail.arrived_ms >= self.start_ms && !mail.to.ends_with(".shop.example") {
+                tally.strangers.push(mail);
+            }
+        }
+        tally
+    }
+}
+
+impl Tally<'_> {
+    /// Due mails that came at least once.
+    pub fn came(&self) -> u64 {
+        self.came.len() as u64
+    }
+
+    /// Copies beyond the first of each.
+    fn copies(&self) -> u64 {
+        self.came.values().map(|copies| copies.len() as u64 - 1).sum()
+    }
+
+    /// `ambiguous`: calls of which the service says that it never learned their outcome, if it says so at all.
+    /// `carts`: when each checkout was first sent.
+    pub fn lines(&self, ledger: &Ledger<'_>, ambiguous: Option<u64>, carts: &HashMap<String, i64>) -> Vec<Line> {
+        let ids: HashSet<&str> = self.came.values().flatten().map(|mail| mail.message_id.as_str()).collect();
+        let mut by_id = Line::equal("mails due = Message-IDs", ledger.due(), ids.len() as u64);
+        if let Some(mail) = self.came.values().flatten().find(|mail| mail.message_id.is_empty()) {
+            by_id.ok = false;
+            by_id = by_id.with_examples([format!("{}: {:?} has no Message-ID", mail.to, mail.subject)]);
+        }
+        let mut lines = vec![
+            self.kind(ledger, "welcome mails due = in the mailbox", MailKind::Welcome),
+            self.kind(ledger, "reminders due = in the mailbox", MailKind::Reminder),
+            by_id,
+            self.second_copies(ambiguous),
+            self.nobody_else(),
+            self.right_words(ledger),
+        ];
+        lines.extend(self.early(ledger, carts));
+        lines
+    }
+
+    fn kind(&self, ledger: &Ledger<'_>, what: &'static str, kind: MailKind) -> Line {
+        let due = ledger.due.iter().filter(|(_, mail)| mail.kind == kind);
+        let (mut all, mut missing) = (0, Vec::new());
+        for (mark, mail) in due {
+            all += 1;
+            if !self.came.contains_key(mark) {
+                missing.push(format!("to {}: {:?} is missing", mail.to, mail.subject));
+            }
+        }
+        missing.sort();
+        Line::equal(what, all, all - missing.len() as u64).with_examples(missing)
+    }
+
+    /// The one place where a copy may arise is a mail server that took it and whose answer was lost; the service counts
+    /// these.
+    fn second_copies(&self, ambiguous: Option<u64>) -> Line {
+        let copies = self.copies();
+        let twice = self.came.values().filter(|copies| copies.len() > 1).map(|copies| {
+            let ids: HashSet<_> = copies.iter().map(|mail| mail.message_id.as_str()).collect();
+            let (mail, times) = (copies[0], copies.len());
+            format!("to {}: {:?} came {times} times, with {} Message-IDs", mail.to, mail.subject, ids.len())
+        });
+        let mut line = Line::equal("second copies", 0, copies).with_examples(twice);
+        line.ok = copies <= ambiguous.unwrap_or(0);
+        match ambiguous {
+            Some(0) => line,
+            Some(n) => line.with_note(format!("{n} sends of unknown outcome, as the service says")),
+            None if copies > 0 => line.with_note("the service does not say how many sends had no known outcome"),
+            None => line,
+        }
+    }
+
+    fn nobody_else(&self) -> Line {
+        let all = self.unexpected.iter().chain(&self.strangers);
+        let examples = all.map(|mail| format!("to {}: {:?} was not due", mail.to, mail.subject));
+        Line::equal("mails that were not due", 0, (self.unexpected.len() + self.strangers.len()) as u64)
+            .with_examples(examples)
+    }
+
+    fn right_words(&self, ledger: &Ledger<'_>) -> Line {
+        let mut wrong = Vec::new();
+        for (mark, copies) in &self.came {
+            let body = squeezed(&copies[0].text);
+            let says = ledger.due.get(mark).map_or(&[][..], |due| &due.says);
+            if let Some(lacking) = says.iter().find(|words| !body.contains(&squeezed(words))) {
+                wrong.push(format!("to {}: {:?} does not say {lacking:?}", copies[0].to, copies[0].subject));
+            }
+        }
+        let count = wrong.len();
+        Line::all_right("mails that say the right name and total", self.came.len(), wrong, count)
+    }
+
+    fn early(&self, ledger: &Ledger<'_>, carts: &HashMap<String, i64>) -> Option<Line> {
+        let (mut judged, mut early, mut soonest) = (0, Vec::new(), i64::MAX);
+        for (mark, copies) in &self.came {
+            let sent = ledger.due.get(mark).and_then(|due| carts.get(due.cart_id.as_ref()?));
+            let (Some(sent), Some(came)) = (sent, copies.iter().map(|mail| mail.arrived_ms).min()) else { continue };
+            judged += 1;
+            soonest = soonest.min(came - sent);
+            if came - sent < REMINDER_AFTER.as_millis() as i64 {
+                early.push(format!("to {}: {:?} came after {} ms", mark.0, copies[0].subject, came - sent));
+            }
+        }
+        let count = early.len();
+        let note = format!("the soonest after {:.1} s", soonest as f64 / 1000.0);
+        (judged > 0).then(|| Line::all_right("reminders not before their 5 s", judged, early, count).with_note(note))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due() -> Vec<DueMail> {
+        let mail = |kind, to: &str, subject: &str, says: &str, cart: Option<&str>| DueMail {
+            kind,
+            to: to.into(),
+            subject: subject.into(),
+            says: vec![says.into()],
+            cart_id: cart.map(str::to_owned),
+        };
+        vec![
+            mail(MailKind::Welcome, "a@r.shop.example", "Welcome, A\r\nB!", "Hello A\r\nB", None),
+            mail(MailKind::Reminder, "a@r.shop.example", "Cart c1", "12.95 EUR", Some("c1")),
+        ]
+    }
+
+    fn mail(to: &str, subject: &str, text: &str, id: &str) -> Mail {
+        Mail { to: to.into(), subject: subject.into(), text: text.into(), message_id: id.into(), arrived_ms: 16_000 }
+    }
+
+    fn whole() -> Vec<Mail> {
+        vec![
+            mail("a@r.shop.example", "Welcome, A B!", "…Hello\nA B…", "1"),
+            mail("a@r.shop.example", "Cart c1", "Total 12.95 EUR", "2"),
+            mail("a@old.shop.example", "Cart c1", "of an earlier run", "3"),
+        ]
+    }
+
+    fn lines(mails: &[Mail], ambiguous: Option<u64>) -> Vec<&'static str> {
+        let due = due();
+        let ledger = Ledger::new(&due, "r", 10_000);
+        let carts = HashMap::from([("c1".to_owned(), 10_500)]);
+        let lines = ledger.tally(mails).lines(&ledger, ambiguous, &carts);
+        lines.into_iter().filter(|line| !line.ok).map(|line| line.what).collect()
+    }
+
+    #[test]
+    fn a_whole_mailbox_balances() {
+        assert_eq!(lines(&whole(), None), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn each_fault_has_its_line() {
+        assert_eq!(lines(&whole()[..1], None), ["reminders due = in the mailbox", "mails due = Message-IDs"]);
+
+        let mut stranger = whole();
+        stranger.push(mail("someone@elsewhere.example", "x", "", "9"));
+        assert_eq!(lines(&stranger, None), ["mails that were not due"]);
+
+        let mut wrong_words = whole();
+        wrong_words[1].text = "Total 0.00 EUR".into();
+        assert_eq!(lines(&wrong_words, None), ["mails that say the right name and total"]);
+
+        let mut early = whole();
+        early[1].arrived_ms = 15_499;
+        assert_eq!(lines(&early, None), ["reminders not before their 5 s"]);
+    }
+
+    #[test]
+    fn second_copies_are_allowed_only_where_an_outcome_was_unknown() {
+        let mut twice = whole();
+        twice.push(twice[1].clone());
+        assert_eq!(lines(&twice, None), ["second copies"]);
+        assert_eq!(lines(&twice, Some(0)), ["second copies"]);
+        assert_eq!(lines(&twice, Some(1)), Vec::<&str>::new());
+        // A copy with an id of its own is another send.
+        twice[3].message_id = "4".into();
+        assert_eq!(lines(&twice, Some(1)), ["mails due = Message-IDs"]);
+    }
+}

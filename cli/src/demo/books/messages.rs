@@ -1,0 +1,53 @@
+//! What the service itself says about sends whose outcome it never learned.
+
+use serde_json::Value;
+
+use crate::demo::api::{Api, ApiError};
+
+/// The sum over the messages made since `start_ms`; `None` where the service does not tell.
+pub async fn ambiguous(api: &Api, start_ms: i64) -> Result<Option<u64>, ApiError> {
+    let (mut sum, mut cursor) = (None, None::<String>);
+    loop {
+        let mut query = vec![("limit", "100")];
+        query.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
+        let page = match api.get(&["messages"], &query).await {
+            Ok(page) => page,
+            Err(ApiError::Refused { status: 404 | 405, .. }) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let messages = page["messages"].as_array().map_or(&[][..], Vec::as_slice);
+        // Newest first: the first older one ends it.
+        let ours: Vec<_> = messages.iter().take_while(|message| created_ms(message) >= start_ms).collect();
+        for told in ours.iter().filter_map(|message| told(message)) {
+            *sum.get_or_insert(0) += told;
+        }
+        match page["nextCursor"].as_str() {
+            Some(next) if ours.len() == messages.len() && cursor.as_deref() != Some(next) => {
+                cursor = Some(next.to_owned());
+            }
+            _ => return Ok(sum),
+        }
+    }
+}
+
+fn told(message: &Value) -> Option<u64> {
+    message["ambiguousAttempts"].as_u64().or_else(|| message["ambiguous"].as_u64())
+}
+
+fn created_ms(message: &Value) -> i64 {
+    let at = message["createdAt"].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
+    at.map_or(i64::MAX, jiff::Timestamp::as_millisecond)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_message_tells_how_often_its_outcome_was_unknown() {
+        assert_eq!(told(&json!({ "ambiguousAttempts": 2 })), Some(2));
+        assert_eq!(told(&json!({ "attempts": 2 })), None);
+        assert_eq!(created_ms(&json!({ "createdAt": "1970-01-01T00:00:01.500Z" })), 1_500);
+    }
+}

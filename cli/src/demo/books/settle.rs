@@ -1,0 +1,98 @@
+//! Waiting until the numbers stand still.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::events::{Totals, since, totals};
+use super::mailbox::Mailbox;
+use super::mails::Ledger;
+use super::users::known;
+use crate::demo::api::{Api, ApiError};
+use crate::demo::progress::Progress;
+
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How long nothing may change after all is there: a reminder that nobody is due would come after its own wait of 5 s.
+const STILL_FOR: Duration = Duration::from_secs(8);
+
+/// What the numbers should become.
+pub struct Goal<'a> {
+    pub names: Vec<&'static str>,
+    pub before: &'a Totals,
+    pub events: u64,
+    pub people: u64,
+    pub ledger: &'a Ledger<'a>,
+    pub run: &'a str,
+}
+
+/// The cheap numbers, at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    pub gained: Totals,
+    pub people: u64,
+    pub due_came: u64,
+    files: usize,
+}
+
+impl Numbers {
+    pub fn events(&self) -> u64 {
+        self.gained.values().sum()
+    }
+}
+
+/// Looks again and again until all is there and nothing has changed for a while, or until `deadline` has passed; the
+/// latter is answered with `true`.
+pub async fn settle(
+    api: &Api,
+    goal: &Goal<'_>,
+    mailbox: &mut Mailbox,
+    deadline: Duration,
+) -> anyhow::Result<(Numbers, bool)> {
+    let progress = Progress::new("settling", goal.events + goal.people + goal.ledger.due());
+    let began = Instant::now();
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    let (mut last, mut changed) = (Numbers::default(), began);
+    loop {
+        looks.tick().await;
+        mailbox.look()?;
+        let gained = since(&totals(api, goal.names.iter().copied()).await?, goal.before);
+        let due_came = goal.ledger.tally(mailbox.mails()).came();
+        let people = known(api, goal.run).await?;
+        let now = Numbers { gained, people, due_came, files: mailbox.mails().count() };
+        let (events, due) = (now.events(), goal.ledger.due());
+        let there = events >= goal.events && people >= goal.people && due_came >= due;
+        if now != last {
+            changed = Instant::now();
+        }
+        let message = format!(
+            "events {events}/{}, people {people}/{}, mails {due_came}/{due}{}",
+            goal.events,
+            goal.people,
+            if there { ", watching for more" } else { "" }
+        );
+        progress.at(events.min(goal.events) + people.min(goal.people) + due_came, message);
+        last = now;
+        let late = began.elapsed() >= deadline;
+        if late || (there && changed.elapsed() >= STILL_FOR) {
+            progress.done();
+            return Ok((last, late));
+        }
+    }
+}
+
+/// The totals before a run begins, once what an earlier run left behind has been stored.
+pub async fn still_totals(api: &Api, names: &[&'static str], deadline: Duration) -> Result<Totals, ApiError> {
+    let began = Instant::now();
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    looks.tick().await;
+    let mut last = totals(api, names.iter().copied()).await?;
+    loop {
+        looks.tick().await;
+        let now = totals(api, names.iter().copied()).await?;
+        if now == last || began.elapsed() >= deadline {
+            return Ok(now);
+        }
+        last = now;
+    }
+}

@@ -1,0 +1,152 @@
+//! What the service must make of the day: counted while it is generated, never read from the service.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::catalog;
+use super::people::{Kind, Person};
+
+#[derive(Clone, Debug)]
+pub struct SentEvent {
+    pub name: &'static str,
+    /// As the client sent it.
+    pub id: String,
+    /// The true time, where the client told one.
+    pub at_ms: Option<i64>,
+    /// Whether the client's id is the event's own, rather than one that an id is derived from.
+    pub own_id: bool,
+}
+
+/// All that is to be known of one person afterwards.
+#[derive(Clone, Debug, Default)]
+pub struct PersonBooks {
+    /// Distinct events, in the order of their happening.
+    pub events: Vec<SentEvent>,
+    /// The last value of each property, but for email and name.
+    pub properties: BTreeMap<String, Value>,
+    pub removed: BTreeSet<String>,
+    /// Cart and total in cents.
+    pub checkouts: Vec<(String, u64)>,
+    pub repeats: u64,
+}
+
+impl PersonBooks {
+    /// Key by key, the last wins, null removes; what was learnt anonymously does not override.
+    pub(super) fn identify(&mut self, known: bool, properties: &Map<String, Value>) {
+        for (key, value) in properties {
+            if key == "email" || key == "name" {
+                if key == "email" && value.as_str().is_some_and(|email| !email.contains('@')) {
+                    self.properties.insert(key.clone(), value.clone());
+                }
+                continue;
+            }
+            if !known && self.properties.contains_key(key) {
+                continue;
+            }
+            if value.is_null() {
+                self.properties.remove(key);
+                self.removed.insert(key.clone());
+            } else {
+                self.removed.remove(key);
+                self.properties.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MailKind {
+    Welcome,
+    Reminder,
+}
+
+/// A mail that must be in the mailbox once.
+#[derive(Clone, Debug)]
+pub struct DueMail {
+    pub kind: MailKind,
+    pub to: String,
+    pub subject: String,
+    /// What the body must hold.
+    pub says: Vec<String>,
+    /// For a reminder.
+    pub cart_id: Option<String>,
+}
+
+/// What the mails' templates say; the placeholders are filled by the service, and here by [`due_mails`].
+pub struct Wording {
+    pub subject: &'static str,
+    pub body: &'static str,
+}
+
+pub const WELCOME: Wording = Wording {
+    subject: "Welcome, {{ name | default: \"there\" }}! 🎉",
+    body: "<html><body><h1>Hello {{ name | default: \"there\" }}</h1><p>Good to have you on the \
+           <b>{{ user.properties.plan | default: \"free\" }}</b> plan — ברוכים הבאים, أهلاً وسهلاً.</p></body></html>",
+};
+
+pub const REMINDER: Wording = Wording {
+    subject: "Your cart {{ properties.cartId }} is waiting, {{ name | default: \"there\" }}",
+    body: "<html><body><p>Hi {{ name | default: \"there\" }},</p><ul>{% for item in properties.items %}<li>\
+           {{ item.quantity }} × {{ item.title }}</li>{% endfor %}</ul><p>Order total: \
+           <b>{{ properties.total }} {{ properties.currency }}</b></p></body></html>",
+};
+
+/// The mails due to one person: a welcome for having signed up, a reminder for every checkout, if mail can reach them.
+pub fn due_mails(person: &Person, books: &PersonBooks) -> Vec<DueMail> {
+    let Some(to) = person.mailbox() else { return Vec::new() };
+    let name = person.name.as_deref().unwrap_or("there");
+    let signed_up = person.kind == Kind::Member && books.events.iter().any(|event| event.name == "signed_up");
+    let welcome = signed_up.then(|| DueMail {
+        kind: MailKind::Welcome,
+        to: to.to_owned(),
+        subject: format!("Welcome, {name}! 🎉"),
+        says: vec![format!("Hello {name}")],
+        cart_id: None,
+    });
+    let reminders = books.checkouts.iter().map(|(cart_id, cents)| DueMail {
+        kind: MailKind::Reminder,
+        to: to.to_owned(),
+        subject: format!("Your cart {cart_id} is waiting, {name}"),
+        says: vec![format!("Hi {name},"), format!("Order total: {} EUR", catalog::printed(*cents))],
+        cart_id: Some(cart_id.clone()),
+    });
+    welcome.into_iter().chain(reminders).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn identified(steps: &[(bool, Value)]) -> PersonBooks {
+        let mut books = PersonBooks::default();
+        for (known, properties) in steps {
+            books.identify(*known, properties.as_object().unwrap());
+        }
+        books
+    }
+
+    #[test]
+    fn the_last_value_wins_and_null_removes() {
+        let books = identified(&[
+            (true, json!({ "plan": "free", "a": 1, "name": "x", "email": "a@b.example" })),
+            (true, json!({ "plan": "pro", "a": null })),
+        ]);
+        assert_eq!(books.properties, BTreeMap::from([("plan".to_owned(), json!("pro"))]));
+        assert_eq!(books.removed, BTreeSet::from(["a".to_owned()]));
+    }
+
+    #[test]
+    fn what_the_known_person_has_is_kept() {
+        let books = identified(&[(true, json!({ "theme": "light" })), (false, json!({ "theme": "dark", "utm": 1 }))]);
+        assert_eq!(books.properties["theme"], json!("light"));
+        assert_eq!(books.properties["utm"], json!(1));
+    }
+
+    #[test]
+    fn an_email_that_is_no_address_stays_a_property() {
+        let books = identified(&[(true, json!({ "email": "nowhere" }))]);
+        assert_eq!(books.properties["email"], json!("nowhere"));
+    }
+}

@@ -1,0 +1,268 @@
+//! From actions to HTTP requests, as the SDKs make them: queues flushed at 20 items or at the end of a visit, phones that
+//! were offline, single calls by other clients, and everything that networks add: repeats and disorder.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::clocks;
+use super::dice::Dice;
+use super::expected::{PersonBooks, SentEvent};
+use super::people::Person;
+use super::sessions::{Action, What};
+
+/// Where a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    Batch { gzip: bool },
+    Event,
+    Identify,
+}
+
+/// A request, but for its `sentAt`, which is of the moment of sending.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub person: usize,
+    pub route: Route,
+    /// For a batch its items with commas between them; otherwise the body.
+    pub json: Arc<str>,
+    pub idempotency_key: Option<String>,
+    pub at_ms: i64,
+    pub skew_ms: i64,
+    pub items: u32,
+    /// How many of the items are events.
+    pub events: u32,
+    /// All of it was sent before.
+    pub repeat: bool,
+    /// The carts whose checkouts it reports for the first time.
+    pub carts: Vec<String>,
+}
+
+const FLUSH_AT: usize = 20;
+const OFFLINE_AT: usize = 100;
+
+struct Queued {
+    json: String,
+    event: bool,
+    /// Nothing follows from it, so that it may change places within its batch.
+    view: bool,
+    cart: Option<String>,
+}
+
+pub(super) struct Sender<'a> {
+    index: usize,
+    person: &'a Person,
+    dice: Dice,
+    ids: Dice,
+    queue: Vec<Queued>,
+    offline: bool,
+    requests: Vec<Request>,
+    books: PersonBooks,
+}
+
+/// A person's requests in the order of their sending, and what must come of them.
+pub fn requests(
+    seed: u64,
+    run: &str,
+    index: usize,
+    person: &Person,
+    actions: &[Action],
+) -> (Vec<Request>, PersonBooks) {
+    let mut dice = Dice::of_person(seed ^ 0x5e4d, index);
+    let offline = dice.chance(8) || person.on_the_train;
+    let ids = Dice::of_run(seed ^ 0x1d5, run, index);
+    let (queue, requests, books) = (Vec::new(), Vec::new(), PersonBooks::default());
+    let mut sender = Sender { index, person, dice, ids, queue, offline, requests, books };
+    for (n, action) in actions.iter().enumerate() {
+        sender.act(action);
+        let full = sender.queue.len() >= if sender.offline { OFFLINE_AT } else { FLUSH_AT };
+        let next_device = actions.get(n + 1).map(|next| next.device);
+        let ends = next_device.is_none_or(|next| next != action.device) || (action.last_of_visit && !sender.offline);
+        if full || ends {
+            sender.flush(action.at_ms);
+        }
+    }
+    (sender.requests, sender.books)
+}
+
+impl Sender<'_> {
+    fn act(&mut self, action: &Action) {
+        match &action.what {
+            What::Track { name, properties } => {
+                let single = self.person.skew_ms == 0 && !self.offline && self.dice.chance(4);
+                if single { self.single(action, name, properties) } else { self.track(action, name, properties, None) }
+            }
+            What::Screen { name, properties } => {
+                let mut item = self.item(action, "screen");
+                item.insert("name".into(), json!(name));
+                item.insert("properties".into(), properties.clone());
+                self.push_event(action, item, "screen_viewed", None);
+            }
+            What::Identify { properties } => {
+                self.books.identify(action.known, properties);
+                self.identify(action, properties);
+            }
+            What::Alias => {
+                let mut item = self.item(action, "alias");
+                item.remove("anonymous_id");
+                item.insert("previous_id".into(), json!(self.person.devices[action.device]));
+                self.push(item, false, false, None);
+            }
+            What::Checkout { cart_id, cart } => {
+                self.books.checkouts.push((cart_id.clone(), cart.total_cents()));
+                self.track(action, "checkout_started", &cart.to_json(cart_id), Some(cart_id.clone()));
+            }
+            What::Order { cart_id, cart } => self.order(action, cart_id, &cart.to_json(cart_id)),
+        }
+    }
+
+    /// What all batch items have. A known device goes on sending its anonymous id, most of the time.
+    fn item(&mut self, action: &Action, kind: &str) -> Map<String, Value> {
+        let mut item = Map::new();
+        item.insert("type".into(), json!(kind));
+        if action.known {
+            item.insert("user_id".into(), json!(self.person.external_id));
+        }
+        if !action.known || self.dice.chance(70) {
+            item.insert("anonymous_id".into(), json!(self.person.devices[action.device]));
+        }
+        item.insert("timestamp".into(), json!(clocks::written(action.at_ms, self.person.skew_ms)));
+        item
+    }
+
+    fn track(&mut self, action: &Action, name: &'static str, properties: &Value, cart: Option<String>) {
+        let mut item = self.item(action, "track");
+        item.insert("event".into(), json!(name));
+        item.insert("properties".into(), properties.clone());
+        self.push_event(action, item, name, cart);
+    }
+
+    fn push_event(&mut self, action: &Action, mut item: Map<String, Value>, name: &'static str, cart: Option<String>) {
+        let id = clocks::event_id(action.at_ms, self.person.skew_ms, &mut self.ids).to_string();
+        let key = if self.dice.chance(10) { "messageId" } else { "id" };
+        item.insert(key.into(), json!(id));
+        self.books.events.push(SentEvent { name, id, at_ms: Some(action.at_ms), own_id: true });
+        let view = matches!(name, "product_viewed" | "page_viewed" | "screen_viewed" | "search");
+        self.push(item, true, view, cart);
+    }
+
+    fn push(&mut self, item: Map<String, Value>, event: bool, view: bool, cart: Option<String>) {
+        self.queue.push(Queued { json: Value::Object(item).to_string(), event, view, cart });
+    }
+
+    fn identify(&mut self, action: &Action, properties: &Map<String, Value>) {
+        let mut item = self.item(action, "identify");
+        // The merge is said here, and nowhere else.
+        item.insert("anonymous_id".into(), json!(self.person.devices[action.device]));
+        item.insert("properties".into(), Value::Object(properties.clone()));
+        if self.offline || self.dice.chance(80) {
+            return self.push(item, false, false, None);
+        }
+        self.flush(action.at_ms);
+        item.remove("type");
+        item.remove("timestamp");
+        self.request(action.at_ms, Route::Identify, &Value::Object(item), 0, None);
+    }
+
+    /// `POST /events`, by clients of either format.
+    fn single(&mut self, action: &Action, name: &'static str, properties: &Value) {
+        self.flush(action.at_ms);
+        let id = clocks::event_id(action.at_ms, self.person.skew_ms, &mut self.ids).to_string();
+        let legacy = self.dice.chance(40);
+        let mut body = json!({ "properties": properties });
+        body[if legacy { "eventName" } else { "event" }] = json!(name);
+        if action.known {
+            body[if legacy { "userId" } else { "user_id" }] = json!(self.person.external_id);
+        } else {
+            body["anonymous_id"] = json!(self.person.devices[action.device]);
+        }
+        let key = match self.dice.below(10) {
+            0..3 => Some(id.clone()),
+            3..5 => {
+                body["messageId"] = json!(id);
+                None
+            }
+            _ => {
+                body["id"] = json!(id);
+                None
+            }
+        };
+        // Its time is not checked: the specification lets only batch items bring one.
+        self.books.events.push(SentEvent { name, id, at_ms: None, own_id: true });
+        self.request(action.at_ms, Route::Event, &body, 1, key);
+        if self.dice.chance(12) {
+            self.repeat_last();
+        }
+    }
+
+    /// The shop's server reports an order under an id of its own form, and does so again when it is not sure.
+    fn order(&mut self, action: &Action, cart_id: &str, properties: &Value) {
+        self.flush(action.at_ms);
+        let id = format!("order {cart_id}");
+        let body = json!({ "eventName": "order_completed", "userId": self.person.external_id, "id": id,
+                           "properties": properties });
+        self.books.events.push(SentEvent { name: "order_completed", id, at_ms: None, own_id: false });
+        self.request(action.at_ms, Route::Event, &body, 1, None);
+        if self.dice.chance(25) {
+            self.repeat_last();
+        }
+    }
+
+    fn request(&mut self, at_ms: i64, route: Route, body: &Value, events: u32, idempotency_key: Option<String>) {
+        self.requests.push(Request {
+            person: self.index,
+            route,
+            json: body.to_string().into(),
+            idempotency_key,
+            at_ms,
+            skew_ms: self.person.skew_ms,
+            items: 1,
+            events,
+            repeat: false,
+            carts: Vec::new(),
+        });
+    }
+
+    fn flush(&mut self, at_ms: i64) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let mut queue = std::mem::take(&mut self.queue);
+        if self.dice.chance(15) {
+            disorder(&mut queue, &mut self.dice);
+        }
+        let items: Vec<&str> = queue.iter().map(|queued| queued.json.as_str()).collect();
+        self.requests.push(Request {
+            person: self.index,
+            route: Route::Batch { gzip: items.len() > 5 && self.dice.chance(30) },
+            json: items.join(",").into(),
+            idempotency_key: None,
+            at_ms,
+            skew_ms: self.person.skew_ms,
+            items: queue.len() as u32,
+            events: queue.iter().filter(|queued| queued.event).count() as u32,
+            repeat: false,
+            carts: queue.into_iter().filter_map(|queued| queued.cart).collect(),
+        });
+        if self.dice.chance(3) {
+            self.repeat_last();
+        }
+    }
+
+    /// As after a lost response: the same once more, before anything else.
+    fn repeat_last(&mut self) {
+        if let Some(last) = self.requests.last() {
+            self.books.repeats += u64::from(last.events);
+            let again = Request { repeat: true, carts: Vec::new(), ..last.clone() };
+            self.requests.push(again);
+        }
+    }
+}
+
+/// Views change places among themselves, so that their timestamps run backwards here and there.
+fn disorder(queue: &mut [Queued], dice: &mut Dice) {
+    let views: Vec<usize> = (0..queue.len()).filter(|n| queue[*n].view).collect();
+    for n in (1..views.len()).rev() {
+        queue.swap(views[n], views[dice.below(n as u64 + 1) as usize]);
+    }
+}

@@ -1,0 +1,124 @@
+//! What a run remembers on disk, so that one that was interrupted or is repeated still balances: when it began, what the
+//! service held before it, and when each checkout was first sent.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Memory {
+    pub seed: u64,
+    pub people: usize,
+    pub start_ms: i64,
+    /// Events stored by name when the run began.
+    pub before: BTreeMap<String, u64>,
+}
+
+fn path(dir: &Path, run: &str, ending: &str) -> PathBuf {
+    dir.join(format!("{run}.{ending}"))
+}
+
+impl Memory {
+    /// `None` for a run that was never begun. A run of another seed or size is refused.
+    pub fn recall(dir: &Path, run: &str, seed: u64, people: usize) -> anyhow::Result<Option<Self>> {
+        let path = path(dir, run, "json");
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
+        };
+        let memory: Self = serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
+        let (was_seed, was_people) = (memory.seed, memory.people);
+        ensure!(
+            was_seed == seed && was_people == people,
+            "run {run} was begun with --seed {was_seed} --people {was_people}: repeat it with these, or take another --run-id"
+        );
+        Ok(Some(memory))
+    }
+
+    pub fn keep(&self, dir: &Path, run: &str) -> anyhow::Result<()> {
+        std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
+        let (path, new) = (path(dir, run, "json"), path(dir, run, "json.new"));
+        std::fs::write(&new, serde_json::to_vec_pretty(self)?).with_context(|| format!("writing {}", new.display()))?;
+        std::fs::rename(&new, &path).with_context(|| format!("writing {}", path.display()))
+    }
+}
+
+/// When each cart's checkout was first sent, in Unix milliseconds.
+pub struct CartTimes(Mutex<Inner>);
+
+struct Inner {
+    file: File,
+    first: HashMap<String, i64>,
+}
+
+impl CartTimes {
+    pub fn open(dir: &Path, run: &str) -> anyhow::Result<Self> {
+        let path = path(dir, run, "carts");
+        let mut first = HashMap::new();
+        if let Ok(file) = File::open(&path) {
+            for line in BufReader::new(file).lines() {
+                let line = line.with_context(|| format!("reading {}", path.display()))?;
+                let Some((cart, ms)) = line.split_once(' ').and_then(|(cart, ms)| Some((cart, ms.parse().ok()?)))
+                else {
+                    continue;
+                };
+                first.entry(cart.to_owned()).or_insert(ms);
+            }
+        }
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let file = file.with_context(|| format!("opening {}", path.display()))?;
+        Ok(Self(Mutex::new(Inner { file, first })))
+    }
+
+    /// Right before the first attempt; later ones change nothing.
+    pub fn note(&self, carts: &[String], now_ms: i64) -> std::io::Result<()> {
+        let Ok(mut inner) = self.0.lock() else { return Ok(()) };
+        for cart in carts {
+            if !inner.first.contains_key(cart) {
+                // In one write, so that a kill leaves whole lines.
+                inner.file.write_all(format!("{cart} {now_ms}\n").as_bytes())?;
+                inner.first.insert(cart.clone(), now_ms);
+            }
+        }
+        Ok(())
+    }
+
+    pub fn all(&self) -> HashMap<String, i64> {
+        self.0.lock().map(|inner| inner.first.clone()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_recalled_and_another_recipe_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = Memory { seed: 1, people: 20, start_ms: 5, before: BTreeMap::from([("search".into(), 7)]) };
+        assert_eq!(Memory::recall(dir.path(), "r", 1, 20).unwrap(), None);
+        memory.keep(dir.path(), "r").unwrap();
+        assert_eq!(Memory::recall(dir.path(), "r", 1, 20).unwrap(), Some(memory));
+        let refused = Memory::recall(dir.path(), "r", 2, 20).unwrap_err().to_string();
+        assert!(refused.contains("--seed 1"), "{refused}");
+    }
+
+    #[test]
+    fn the_first_time_of_a_cart_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let times = CartTimes::open(dir.path(), "r").unwrap();
+        times.note(&["a".into(), "b".into()], 10).unwrap();
+        times.note(&["a".into()], 20).unwrap();
+        drop(times);
+        let again = CartTimes::open(dir.path(), "r").unwrap();
+        again.note(&["b".into(), "c".into()], 30).unwrap();
+        assert_eq!(again.all(), HashMap::from([("a".into(), 10), ("b".into(), 10), ("c".into(), 30)]));
+    }
+}

@@ -1,0 +1,32 @@
+//! How fast the day is replayed.
+
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// Hands out moments for sending, no more events a second than allowed; shared by all connections.
+pub struct Pace {
+    per_event: Option<Duration>,
+    next: Mutex<Instant>,
+}
+
+impl Pace {
+    pub fn new(events_per_second: Option<u32>) -> Self {
+        let per_event = events_per_second.map(|rate| Duration::from_secs(1) / rate.max(1));
+        Self { per_event, next: Mutex::new(Instant::now()) }
+    }
+
+    /// Waits until `events` more may go.
+    pub async fn take(&self, events: u32) {
+        let Some(per_event) = self.per_event else { return };
+        let at = {
+            let mut next = self.next.lock().await;
+            // What was not used while the service was away is not made up for.
+            let at = (*next).max(Instant::now());
+            *next = at + per_event * events;
+            at
+        };
+        tokio::time::sleep_until(at).await;
+    }
+}

@@ -1,0 +1,150 @@
+//! The replay: several connections, one person's requests always in order on one of them.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, ensure};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures_util::future::try_join_all;
+use serde_json::Value;
+use shared::clock::Clock;
+
+use super::api::{Api, Key};
+use super::generator::Day;
+use super::generator::clocks;
+use super::generator::requests::{Request, Route};
+use super::memory::CartTimes;
+use super::pace::Pace;
+use super::progress::Progress;
+
+/// What the service took, by its own answers.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Events sent for the first time in this replay.
+    pub events: AtomicU64,
+    /// Events sent once more on purpose.
+    pub repeats: AtomicU64,
+}
+
+pub struct Replay<'a> {
+    pub api: &'a Api,
+    pub clock: &'a Clock,
+    pub carts: &'a CartTimes,
+    pub pace: Pace,
+    pub progress: Progress,
+    pub tally: Tally,
+}
+
+impl Replay<'_> {
+    /// Ends when all was taken, or with the first request that was refused.
+    pub async fn run(&self, day: &Day, connections: usize) -> anyhow::Result<()> {
+        try_join_all((0..connections).map(|connection| async move {
+            for request in day.requests.iter().filter(|request| request.person % connections == connection) {
+                self.send(request).await?;
+            }
+            anyhow::Ok(())
+        }))
+        .await?;
+        self.progress.done();
+        Ok(())
+    }
+
+    async fn send(&self, request: &Request) -> anyhow::Result<()> {
+        self.pace.take(request.events).await;
+        self.carts.note(&request.carts, self.clock.now_ms()).context("noting the time of a checkout")?;
+        let path: &[&str] = match request.route {
+            Route::Batch { .. } => &["events", "batch"],
+            Route::Event => &["events"],
+            Route::Identify => &["users", "identify"],
+        };
+        let answer = self.api.post(Key::Public, path, |http| {
+            let (body, gzip) = body(request, self.clock.now_ms());
+            let http = if gzip { http.header("content-encoding", "gzip") } else { http };
+            let http = match &request.idempotency_key {
+                Some(key) => http.header("idempotency-key", key),
+                None => http,
+            };
+            http.body(body)
+        });
+        check(request, &answer.await?)?;
+        let count = if request.repeat { &self.tally.repeats } else { &self.tally.events };
+        count.fetch_add(u64::from(request.events), Ordering::Relaxed);
+        self.progress.add(u64::from(request.events));
+        Ok(())
+    }
+}
+
+/// The body of one attempt, and whether it is compressed. A batch says when it was sent, by its client's clock.
+fn body(request: &Request, now_ms: i64) -> (Vec<u8>, bool) {
+    let Route::Batch { gzip } = request.route else { return (request.json.as_bytes().to_vec(), false) };
+    let sent_at = clocks::written(now_ms, request.skew_ms);
+    let plain = format!(r#"{{"batch":[{}],"sentAt":"{sent_at}"}}"#, request.json).into_bytes();
+    if !gzip {
+        return (plain, false);
+    }
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    match encoder.write_all(&plain).and_then(|()| encoder.finish()) {
+        Ok(packed) => (packed, true),
+        // Writing into memory does not fail; if it did, the plain body says the same.
+        Err(_) => (plain, false),
+    }
+}
+
+/// A 202 to a batch must speak of all its items, and find no fault with any.
+fn check(request: &Request, answer: &Value) -> anyhow::Result<()> {
+    if let Route::Batch { .. } = request.route {
+        let took = answer["success"] == Value::Bool(true) && answer["errors"].as_u64() == Some(0);
+        let whole = answer["processed"].as_u64() == Some(u64::from(request.items));
+        ensure!(took && whole, "POST /events/batch took {} of {} items: {answer}", answer["processed"], request.items);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn request(route: Route, json: &str, skew_ms: i64) -> Request {
+        Request {
+            person: 0,
+            route,
+            json: json.into(),
+            idempotency_key: None,
+            at_ms: 0,
+            skew_ms,
+            items: 2,
+            events: 2,
+            repeat: false,
+            carts: vec![],
+        }
+    }
+
+    #[test]
+    fn a_batch_says_when_it_was_sent_by_its_own_clock() {
+        let (plain, gzip) = body(&request(Route::Batch { gzip: false }, "{},{}", 3_600_000), 1_700_000_000_000);
+        let value: Value = serde_json::from_slice(&plain).unwrap();
+        assert_eq!(value, json!({ "batch": [{}, {}], "sentAt": "2023-11-14T23:13:20.000Z" }));
+        assert!(!gzip);
+        let (packed, gzip) = body(&request(Route::Batch { gzip: true }, "{},{}", 3_600_000), 1_700_000_000_000);
+        assert!(gzip);
+        let mut unpacked = Vec::new();
+        std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&packed[..]), &mut unpacked).unwrap();
+        assert_eq!(unpacked, plain);
+    }
+
+    #[test]
+    fn a_batch_that_was_not_taken_whole_ends_the_demo() {
+        let batch = request(Route::Batch { gzip: false }, "{},{}", 0);
+        assert!(check(&batch, &json!({ "success": true, "processed": 2, "errors": 0 })).is_ok());
+        for bad in [
+            json!({ "success": true, "processed": 1, "errors": 0 }),
+            json!({ "success": false, "processed": 1, "errors": 1, "details": [{ "index": 1, "message": "no" }] }),
+            json!({}),
+        ] {
+            assert!(check(&batch, &bad).is_err(), "{bad}");
+        }
+        assert!(check(&request(Route::Event, "{}", 0), &json!({ "id": "x", "status": "accepted" })).is_ok());
+    }
+}

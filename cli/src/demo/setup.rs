@@ -1,0 +1,98 @@
+//! What a shop's people would click together first: two templates and two automations, made anew for each run and put to
+//! rest after it, so that runs do not mix.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+
+use super::api::{Api, Key};
+use super::generator::expected::{REMINDER, WELCOME, Wording};
+
+pub const REMINDER_AFTER: Duration = Duration::from_secs(5);
+
+/// How long a change of automations may take to reach every worker: they look for changes twice a second, and there is
+/// nothing outside by which to see that they did.
+const SPREAD: Duration = Duration::from_secs(2);
+
+fn name_of(what: &str, run: &str) -> String {
+    format!("Demo {what} {run}")
+}
+
+/// Refuses to begin where no mail could ever leave.
+pub async fn check_email(api: &Api) -> anyhow::Result<()> {
+    let channels = api.get(&["channels"], &[]).await.context("asking for the channels")?;
+    ensure!(
+        channels["email"]["configured"] == Value::Bool(true),
+        "the email channel of this project is not configured: `rekindle up` does it, or PUT /channels"
+    );
+    Ok(())
+}
+
+/// Templates and automations of the run, active; those of earlier runs inactive. Answers after the workers know.
+pub async fn prepare(api: &Api, run: &str) -> anyhow::Result<()> {
+    rest(api, |name| !name.ends_with(&format!(" {run}"))).await?;
+    let welcome = template(api, &name_of("welcome", run), &WELCOME).await?;
+    let reminder = template(api, &name_of("reminder", run), &REMINDER).await?;
+    let welcome_steps = json!([{ "type": "SEND_EMAIL", "templateId": welcome }]);
+    let reminder_steps = json!([
+        { "type": "WAIT", "delay": REMINDER_AFTER.as_secs() },
+        { "type": "SEND_EMAIL", "templateId": reminder },
+    ]);
+    automation(api, &name_of("welcome", run), "signed_up", "once", welcome_steps).await?;
+    automation(api, &name_of("reminder", run), "checkout_started", "always", reminder_steps).await?;
+    tokio::time::sleep(SPREAD).await;
+    Ok(())
+}
+
+/// Puts the run's automations to rest.
+pub async fn finish(api: &Api, run: &str) -> anyhow::Result<()> {
+    rest(api, |name| name.ends_with(&format!(" {run}"))).await
+}
+
+async fn rest(api: &Api, which: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+    for automation in api.list("automations").await? {
+        let (Some(id), Some(name)) = (automation["id"].as_str(), automation["name"].as_str()) else { continue };
+        let active = automation["active"] == Value::Bool(true);
+        if active && name.starts_with("Demo ") && which(name) {
+            api.put(&["automations", id], &json!({ "active": false })).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn template(api: &Api, name: &str, wording: &Wording) -> anyhow::Result<String> {
+    if let Some(there) = by_name(api, "templates", name).await? {
+        return id_of(&there);
+    }
+    let body =
+        json!({ "name": name, "channel": "EMAIL", "subject": wording.subject, "body": wording.body, "tags": ["demo"] });
+    create(api, "templates", name, &body).await
+}
+
+async fn automation(api: &Api, name: &str, event: &str, reentry: &str, steps: Value) -> anyhow::Result<()> {
+    if let Some(there) = by_name(api, "automations", name).await? {
+        api.put(&["automations", &id_of(&there)?], &json!({ "active": true })).await?;
+        return Ok(());
+    }
+    let body = json!({ "name": name, "triggerType": "EVENT", "triggerEvent": event, "active": true, "reentry": reentry,
+                       "steps": steps });
+    create(api, "automations", name, &body).await?;
+    Ok(())
+}
+
+/// Creating may have to be tried again, and the first try may have counted: of several with one name the first stays.
+async fn create(api: &Api, list: &str, name: &str, body: &Value) -> anyhow::Result<String> {
+    let id = id_of(&api.post(Key::Secret, &[list], |http| http.json(body)).await?)?;
+    let namesakes = api.list(list).await?.into_iter().filter(|item| item["name"] == *name).count();
+    ensure!(namesakes <= 1, "{namesakes} {list} are called {name:?} after a lost answer: take another --run-id");
+    Ok(id)
+}
+
+async fn by_name(api: &Api, list: &str, name: &str) -> anyhow::Result<Option<Value>> {
+    Ok(api.list(list).await?.into_iter().find(|item| item["name"] == *name))
+}
+
+fn id_of(resource: &Value) -> anyhow::Result<String> {
+    resource["id"].as_str().map(str::to_owned).with_context(|| format!("no id in {resource}"))
+}

@@ -1,0 +1,61 @@
+//! Which system the demo speaks to: what `rekindle up` wrote down, or flags.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::Deserialize;
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target {
+    pub base_url: String,
+    pub public_key: String,
+    pub secret_key: String,
+    pub mail_dir: PathBuf,
+}
+
+/// The part of `credentials.json` that the demo needs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Known {
+    pub base_url: Option<String>,
+    pub public_key: Option<String>,
+    pub secret_key: Option<String>,
+    pub mail_dir: Option<PathBuf>,
+}
+
+impl Known {
+    /// Each flag wins over the file, which may be absent when all four are given.
+    pub fn or_from(self, run_dir: &Path) -> anyhow::Result<Target> {
+        let path = run_dir.join("credentials.json");
+        let written = match std::fs::read(&path) {
+            Ok(json) => serde_json::from_slice(&json).with_context(|| format!("reading {}", path.display()))?,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Known::default(),
+            Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
+        };
+        let lacking = |flag| format!("no {flag} given, and none in {}: is the system up?", path.display());
+        Ok(Target {
+            base_url: self.base_url.or(written.base_url).with_context(|| lacking("--base-url"))?,
+            public_key: self.public_key.or(written.public_key).with_context(|| lacking("--public-key"))?,
+            secret_key: self.secret_key.or(written.secret_key).with_context(|| lacking("--secret-key"))?,
+            mail_dir: self.mail_dir.or(written.mail_dir).with_context(|| lacking("--mail-dir"))?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_win_over_what_was_written_down() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Known::default().or_from(dir.path()).err().unwrap().to_string();
+        assert!(error.contains("--base-url") && error.contains("is the system up?"), "{error}");
+        let json = r#"{"baseUrl":"http://a","publicKey":"pk","secretKey":"sk","mailDir":"/m","adminEmail":"x"}"#;
+        std::fs::write(dir.path().join("credentials.json"), json).unwrap();
+        let flags = Known { base_url: Some("http://b".into()), ..Known::default() };
+        let target = flags.or_from(dir.path()).unwrap();
+        assert_eq!((target.base_url.as_str(), target.public_key.as_str()), ("http://b", "pk"));
+        assert_eq!(target.mail_dir, PathBuf::from("/m"));
+    }
+}
