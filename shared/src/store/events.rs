@@ -1,3 +1,4 @@
 //! Events.
 
+pub mod read;
 pub mod record;

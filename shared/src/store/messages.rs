@@ -3,4 +3,5 @@
 pub mod claim;
 pub mod due;
 pub mod insert;
+pub mod read;
 pub mod settle;

@@ -1,4 +1,5 @@
 //! People.
 
+pub mod read;
 pub mod recipient;
 pub mod record;

@@ -1,0 +1,138 @@
+//! Reading events.
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::ids::{ProjectId, derived_event_id};
+use crate::store::StoreError;
+use crate::store::filter::{Filter, Start, Total, search_condition};
+
+/// A recorded event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// The row's own id.
+    pub id: Uuid,
+    /// The id that the API shows, where it is not the row's own.
+    pub client_id: Option<Uuid>,
+    pub name: String,
+    /// Of the person as named at the time; they may have been merged since.
+    pub user_id: Uuid,
+    /// An object.
+    pub properties: Value,
+    pub timestamp: Timestamp,
+    pub received_at: Timestamp,
+}
+
+impl Event {
+    pub fn public_id(&self) -> Uuid {
+        self.client_id.unwrap_or(self.id)
+    }
+}
+
+const COLUMNS: &str = "id, client_id, name, user_id, properties, ts, received_at";
+
+fn from_row(row: &Row) -> Result<Event, StoreError> {
+    Ok(Event {
+        id: row.try_get(0)?,
+        client_id: row.try_get(1)?,
+        name: row.try_get(2)?,
+        user_id: row.try_get(3)?,
+        properties: row.try_get(4)?,
+        timestamp: row.try_get(5)?,
+        received_at: row.try_get(6)?,
+    })
+}
+
+async fn by_row_id(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Event>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM events WHERE project_id = $1 AND id = $2");
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// By the row's id, the id that the API showed, or the id that its client sent.
+pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Option<Event>, StoreError> {
+    let id = Uuid::try_parse(text).ok();
+    if let Some(id) = id
+        && let Some(event) = by_row_id(db, project, id).await?
+    {
+        return Ok(Some(event));
+    }
+    let derived: Vec<Uuid> = id.into_iter().chain([derived_event_id(project, text)]).collect();
+    let sql = "SELECT event_id FROM client_id WHERE project_id = $1 AND id = ANY($2) AND event_id IS NOT NULL \
+               ORDER BY array_position($2, id) LIMIT 1";
+    match db.query_opt(&db.prepare_cached(sql).await?, &[&project, &derived]).await? {
+        Some(row) => by_row_id(db, project, row.try_get(0)?).await,
+        None => Ok(None),
+    }
+}
+
+/// What a list of events is narrowed to.
+#[derive(Clone, Debug, Default)]
+pub struct EventFilter {
+    /// Any of these names; `Some` of none finds nothing.
+    pub names: Option<Vec<String>>,
+    /// Of these people, under all their internal ids.
+    pub user_ids: Option<Vec<Uuid>>,
+}
+
+impl EventFilter {
+    fn apply<'a>(&'a self, filter: &mut Filter<'a>) {
+        match self.names.as_deref() {
+            None => {}
+            // Plain equality lets the index by name be read in order.
+            Some([name]) => filter.and("name = ?1", &[name]),
+            Some(_) => filter.and("name = ANY(?1)", &[&self.names]),
+        }
+        if self.user_ids.is_some() {
+            filter.and("user_id = ANY(?1)", &[&self.user_ids]);
+        }
+    }
+
+    fn finds_nothing(&self) -> bool {
+        self.names.as_ref().is_some_and(Vec::is_empty) || self.user_ids.as_ref().is_some_and(Vec::is_empty)
+    }
+}
+
+/// Newest first, by the rows' ids. A page may begin behind a row's id.
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    wanted: &EventFilter,
+    start: &Start<Uuid>,
+    limit: i64,
+) -> Result<Vec<Event>, StoreError> {
+    if wanted.finds_nothing() {
+        return Ok(Vec::new());
+    }
+    let mut filter = Filter::of(&project);
+    wanted.apply(&mut filter);
+    if let Start::After(id) = start {
+        filter.and("id < ?1", &[id]);
+    }
+    filter.page(db, (COLUMNS, "events", "id DESC"), &start.offset(), &limit).await?.iter().map(from_row).collect()
+}
+
+/// Exact from the counters unless the list is narrowed to people.
+pub async fn total(db: &impl GenericClient, project: ProjectId, wanted: &EventFilter) -> Result<Total, StoreError> {
+    if wanted.finds_nothing() {
+        return Ok(Total::exact(0));
+    }
+    if wanted.user_ids.is_none() {
+        let sql = "SELECT coalesce(sum(count), 0)::bigint FROM event_count \
+                   WHERE project_id = $1 AND ($2::text[] IS NULL OR name = ANY($2))";
+        let row = db.query_one(&db.prepare_cached(sql).await?, &[&project, &wanted.names]).await?;
+        return Ok(Total::exact(row.try_get(0)?));
+    }
+    let mut filter = Filter::of(&project);
+    wanted.apply(&mut filter);
+    filter.count_capped(db, "events").await
+}
+
+/// The names in use that a search (lower case) finds.
+pub async fn search_names(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Vec<String>, StoreError> {
+    let mut filter = Filter::of(&project);
+    filter.and(&search_condition(&["name"], text), &[&text]);
+    filter.distinct(db, "name", "event_count").await
+}

@@ -1,0 +1,151 @@
+//! The conditions of a list: only those that were asked for stand in the statement, so that each combination has a
+//! plan of its own.
+
+use std::fmt::Write as _;
+
+use deadpool_postgres::GenericClient;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::StoreError;
+use crate::ids::ProjectId;
+
+/// How far totals of filtered lists are counted.
+pub const MOST_COUNTED: i64 = 10_000;
+
+/// How many rows a list has in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Total {
+    pub count: i64,
+    /// Whether there are more than were counted.
+    pub capped: bool,
+}
+
+impl Total {
+    pub fn exact(count: i64) -> Self {
+        Self { count, capped: false }
+    }
+}
+
+/// Where a page begins: behind so many rows, or behind a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start<T> {
+    Offset(i64),
+    After(T),
+}
+
+impl<T> Start<T> {
+    pub(super) fn offset(&self) -> i64 {
+        match self {
+            Self::Offset(rows) => *rows,
+            Self::After(_) => 0,
+        }
+    }
+}
+
+/// Conditions and their parameters; the project's is always the first.
+pub(super) struct Filter<'a> {
+    conditions: String,
+    params: Vec<&'a (dyn ToSql + Sync)>,
+}
+
+impl<'a> Filter<'a> {
+    pub(super) fn of(project: &'a ProjectId) -> Self {
+        Self { conditions: "project_id = $1".to_owned(), params: vec![project] }
+    }
+
+    /// Adds a condition; `?1`, `?2` in it stand for the values.
+    pub(super) fn and(&mut self, condition: &str, values: &[&'a (dyn ToSql + Sync)]) {
+        let mut condition = condition.to_owned();
+        for (i, value) in values.iter().enumerate() {
+            self.params.push(*value);
+            condition = condition.replace(&format!("?{}", i + 1), &format!("${}", self.params.len()));
+        }
+        let _ = write!(self.conditions, " AND {condition}");
+    }
+
+    /// Reads one page.
+    pub(super) async fn page(
+        mut self,
+        db: &impl GenericClient,
+        (columns, table, order): (&str, &str, &str),
+        offset: &'a i64,
+        limit: &'a i64,
+    ) -> Result<Vec<Row>, StoreError> {
+        let at = self.params.len();
+        let sql = format!(
+            "SELECT {columns} FROM {table} WHERE {} ORDER BY {order} OFFSET ${} LIMIT ${}",
+            self.conditions,
+            at + 1,
+            at + 2
+        );
+        self.params.extend([offset as &(dyn ToSql + Sync), limit]);
+        Ok(db.query(&db.prepare_cached(&sql).await?, &self.params).await?)
+    }
+
+    /// Reads the different values of a text column.
+    pub(super) async fn distinct(
+        &self,
+        db: &impl GenericClient,
+        column: &str,
+        table: &str,
+    ) -> Result<Vec<String>, StoreError> {
+        let sql = format!("SELECT DISTINCT {column} FROM {table} WHERE {}", self.conditions);
+        let rows = db.query(&db.prepare_cached(&sql).await?, &self.params).await?;
+        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    }
+
+    /// Counts all.
+    pub(super) async fn count(&self, db: &impl GenericClient, table: &str) -> Result<Total, StoreError> {
+        let sql = format!("SELECT count(*) FROM {table} WHERE {}", self.conditions);
+        let row = db.query_one(&db.prepare_cached(&sql).await?, &self.params).await?;
+        Ok(Total::exact(row.try_get(0)?))
+    }
+
+    /// Counts up to [`MOST_COUNTED`].
+    pub(super) async fn count_capped(&self, db: &impl GenericClient, table: &str) -> Result<Total, StoreError> {
+        let sql = format!(
+            "SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {} LIMIT {}) AS found",
+            self.conditions,
+            MOST_COUNTED + 1
+        );
+        let found: i64 = db.query_one(&db.prepare_cached(&sql).await?, &self.params).await?.try_get(0)?;
+        Ok(Total { count: found.min(MOST_COUNTED), capped: found > MOST_COUNTED })
+    }
+}
+
+/// How columns are searched, `?1` being the lower-case text: from its start for one or two characters, within it from
+/// three on.
+pub(super) fn search_condition(columns: &[&str], text: &str) -> String {
+    let of = |column: &&str| match text.chars().count() {
+        0..=2 => format!("starts_with(lower({column}), ?1)"),
+        _ => format!("strpos(lower({column}), ?1) > 0"),
+    };
+    format!("({})", columns.iter().map(of).collect::<Vec<_>>().join(" OR "))
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn each_condition_gets_its_own_parameter() {
+        let (project, name, ids) = (ProjectId(Uuid::nil()), "n", vec![Uuid::nil()]);
+        let mut filter = Filter::of(&project);
+        filter.and("(name, x) = (?1, ?2) OR name = ?1", &[&name, &name]);
+        filter.and("merged_into IS NULL", &[]);
+        filter.and("user_id = ANY(?1)", &[&ids]);
+        let expected =
+            "project_id = $1 AND (name, x) = ($2, $3) OR name = $2 AND merged_into IS NULL AND user_id = ANY($4)";
+        assert_eq!((filter.conditions.as_str(), filter.params.len()), (expected, 4));
+    }
+
+    #[test]
+    fn short_texts_are_searched_from_the_start() {
+        assert_eq!(search_condition(&["a", "b"], "xy"), "(starts_with(lower(a), ?1) OR starts_with(lower(b), ?1))");
+        assert_eq!(search_condition(&["a"], "xyz"), "(strpos(lower(a), ?1) > 0)");
+        assert_eq!(search_condition(&["a"], "äöü"), "(strpos(lower(a), ?1) > 0)");
+    }
+}

@@ -1,0 +1,140 @@
+//! Reading the ledger.
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::ids::ProjectId;
+use crate::send::{Channel, DeliveryState};
+use crate::store::StoreError;
+use crate::store::filter::{Filter, Start, Total};
+
+/// A message as the API shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    pub id: Uuid,
+    pub status: DeliveryState,
+    pub status_reason: Option<String>,
+    /// Of the person as named at the time; they may have been merged since.
+    pub user_id: Uuid,
+    pub channel: Channel,
+    /// As rendered.
+    pub subject: Option<String>,
+    pub template_id: Option<Uuid>,
+    pub automation_id: Option<Uuid>,
+    pub run_id: Option<Uuid>,
+    pub attempts: i32,
+    /// Provider calls of which the outcome was never learned.
+    pub ambiguous: i32,
+    pub provider: Option<String>,
+    pub provider_message_id: Option<String>,
+    pub created_at: Timestamp,
+    pub sent_at: Option<Timestamp>,
+    pub delivered_at: Option<Timestamp>,
+    pub opened_at: Option<Timestamp>,
+    pub clicked_at: Option<Timestamp>,
+    pub failed_at: Option<Timestamp>,
+}
+
+const COLUMNS: &str = "id, status, status_reason, user_id, channel, subject, template_id, automation_id, run_id, \
+    attempt, ambiguous, provider, provider_message_id, created_at, sent_at, delivered_at, opened_at, clicked_at, failed_at";
+
+fn from_row(row: &Row) -> Result<Message, StoreError> {
+    let (status, channel): (&str, &str) = (row.try_get(1)?, row.try_get(4)?);
+    Ok(Message {
+        id: row.try_get(0)?,
+        status: DeliveryState::parse(status).ok_or_else(|| StoreError::Corrupt(format!("status {status:?}")))?,
+        status_reason: row.try_get(2)?,
+        user_id: row.try_get(3)?,
+        channel: Channel::parse(channel).ok_or_else(|| StoreError::Corrupt(format!("channel {channel:?}")))?,
+        subject: row.try_get(5)?,
+        template_id: row.try_get(6)?,
+        automation_id: row.try_get(7)?,
+        run_id: row.try_get(8)?,
+        attempts: row.try_get(9)?,
+        ambiguous: row.try_get(10)?,
+        provider: row.try_get(11)?,
+        provider_message_id: row.try_get(12)?,
+        created_at: row.try_get(13)?,
+        sent_at: row.try_get(14)?,
+        delivered_at: row.try_get(15)?,
+        opened_at: row.try_get(16)?,
+        clicked_at: row.try_get(17)?,
+        failed_at: row.try_get(18)?,
+    })
+}
+
+pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Message>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM message WHERE project_id = $1 AND id = $2");
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// What a list of messages is narrowed to.
+#[derive(Clone, Debug, Default)]
+pub struct MessageFilter {
+    /// Of these people, under all their internal ids.
+    pub user_ids: Option<Vec<Uuid>>,
+    pub channel: Option<Channel>,
+    pub status: Option<DeliveryState>,
+}
+
+/// The filter's values as the table holds them.
+struct Wanted<'a> {
+    user_ids: Option<&'a Vec<Uuid>>,
+    channel: Option<&'static str>,
+    status: Option<&'static str>,
+}
+
+impl MessageFilter {
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            user_ids: self.user_ids.as_ref(),
+            channel: self.channel.map(Channel::as_str),
+            status: self.status.map(DeliveryState::as_str),
+        }
+    }
+}
+
+impl Wanted<'_> {
+    fn apply<'a>(&'a self, filter: &mut Filter<'a>) {
+        if let Some(ids) = &self.user_ids {
+            filter.and("user_id = ANY(?1)", &[ids]);
+        }
+        if let Some(channel) = &self.channel {
+            filter.and("channel = ?1", &[channel]);
+        }
+        if let Some(status) = &self.status {
+            filter.and("status = ?1", &[status]);
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.user_ids.is_none() && self.channel.is_none() && self.status.is_none()
+    }
+}
+
+/// Newest first. A page may begin behind a message's id.
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    filter: &MessageFilter,
+    start: &Start<Uuid>,
+    limit: i64,
+) -> Result<Vec<Message>, StoreError> {
+    let wanted = filter.wanted();
+    let mut filter = Filter::of(&project);
+    wanted.apply(&mut filter);
+    if let Start::After(id) = start {
+        filter.and("id < ?1", &[id]);
+    }
+    filter.page(db, (COLUMNS, "message", "id DESC"), &start.offset(), &limit).await?.iter().map(from_row).collect()
+}
+
+/// Exact where nothing narrows the list.
+pub async fn total(db: &impl GenericClient, project: ProjectId, filter: &MessageFilter) -> Result<Total, StoreError> {
+    let wanted = filter.wanted();
+    let mut filter = Filter::of(&project);
+    wanted.apply(&mut filter);
+    if wanted.is_open() { filter.count(db, "message").await } else { filter.count_capped(db, "message").await }
+}

@@ -1,0 +1,177 @@
+//! Reading people. Whoever was merged is found as the person that they became.
+
+use std::collections::HashMap;
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::ids::{ProjectId, UserKey};
+use crate::store::StoreError;
+use crate::store::filter::{Filter, Start, Total, search_condition};
+
+/// A person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct User {
+    pub id: Uuid,
+    pub external_id: Option<String>,
+    pub anonymous_id: Option<String>,
+    pub email: Option<String>,
+    pub name: Option<String>,
+    /// An object.
+    pub properties: Value,
+    pub created_at: Timestamp,
+    pub last_seen_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+const COLUMNS: &str = "id, external_id, anonymous_id, email, name, properties, created_at, last_seen_at, updated_at";
+
+fn from_row(row: &Row) -> Result<User, StoreError> {
+    Ok(User {
+        id: row.try_get(0)?,
+        external_id: row.try_get(1)?,
+        anonymous_id: row.try_get(2)?,
+        email: row.try_get(3)?,
+        name: row.try_get(4)?,
+        properties: row.try_get(5)?,
+        created_at: row.try_get(6)?,
+        last_seen_at: row.try_get(7)?,
+        updated_at: row.try_get(8)?,
+    })
+}
+
+/// The internal ids that a text may name, the first that exists being meant: as an external id, then as an internal one.
+pub fn candidates(project: ProjectId, text: &str) -> Vec<Uuid> {
+    let external = UserKey::External(text).internal_id(project);
+    std::iter::once(external).chain(Uuid::try_parse(text).ok()).collect()
+}
+
+/// The ids of merged people point to whom they became; a pointer is followed to its end.
+const PERSON: &str = "WITH RECURSIVE way AS ( \
+    SELECT id AS start, id, merged_into, 0 AS hops FROM users WHERE project_id = $1 AND id = ANY($2) \
+    UNION ALL SELECT w.start, u.id, u.merged_into, w.hops + 1 FROM way w \
+    JOIN users u ON u.project_id = $1 AND u.id = w.merged_into WHERE w.hops < 16)";
+
+/// The person whom an external or internal id leads to.
+pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Option<User>, StoreError> {
+    let Some(id) = find_id(db, project, text).await? else { return Ok(None) };
+    let sql = format!("SELECT {COLUMNS} FROM users WHERE project_id = $1 AND id = $2");
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// As [`find`], the internal id only.
+pub async fn find_id(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Option<Uuid>, StoreError> {
+    let candidates = candidates(project, text);
+    let sql =
+        format!("{PERSON} SELECT id FROM way WHERE merged_into IS NULL ORDER BY array_position($2, start) LIMIT 1");
+    let row = db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &candidates]).await?;
+    row.map_or(Ok(None), |row| Ok(row.try_get(0)?))
+}
+
+/// Every internal id of a person: their own and those that were merged into it.
+pub async fn all_ids(db: &impl GenericClient, project: ProjectId, person: Uuid) -> Result<Vec<Uuid>, StoreError> {
+    // UNION, not UNION ALL: it ends whatever the rows hold.
+    let sql = "WITH RECURSIVE own AS (SELECT $2::uuid AS id \
+               UNION SELECT u.id FROM own o JOIN users u ON u.project_id = $1 AND u.merged_into = o.id) SELECT id FROM own";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &person]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// How a person is shown in other resources.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShownPerson {
+    /// Of the person that they became; none for somebody known only anonymously.
+    pub external_id: Option<String>,
+    /// Of the row asked for itself.
+    pub anonymous_id: Option<String>,
+}
+
+/// How the people of these internal ids are shown. Unknown ids are left out.
+pub async fn shown(
+    db: &impl GenericClient,
+    project: ProjectId,
+    ids: &[Uuid],
+) -> Result<HashMap<Uuid, ShownPerson>, StoreError> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sql = format!(
+        "{PERSON} SELECT w.start, u.external_id, s.anonymous_id FROM way w \
+         JOIN users u ON u.project_id = $1 AND u.id = w.id JOIN users s ON s.project_id = $1 AND s.id = w.start \
+         WHERE w.merged_into IS NULL"
+    );
+    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &ids]).await?;
+    let person =
+        |row: &Row| Ok((row.try_get(0)?, ShownPerson { external_id: row.try_get(1)?, anonymous_id: row.try_get(2)? }));
+    rows.iter().map(person).collect()
+}
+
+/// What a list of people is narrowed to.
+#[derive(Clone, Debug, Default)]
+pub struct UserFilter {
+    /// Lower case; in the email address, the name or the external id.
+    pub search: Option<String>,
+    /// Seen since (true) or not since (false) a time.
+    pub seen_since: Option<(bool, Timestamp)>,
+}
+
+impl UserFilter {
+    fn apply<'a>(&'a self, filter: &mut Filter<'a>) {
+        filter.and("merged_into IS NULL", &[]);
+        if let Some(text) = &self.search {
+            filter.and(&search_condition(&["email", "name", "external_id"], text), &[text]);
+        }
+        if let Some((since, time)) = &self.seen_since {
+            filter.and(if *since { "last_seen_at >= ?1" } else { "last_seen_at < ?1" }, &[time]);
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.search.is_none() && self.seen_since.is_none()
+    }
+}
+
+/// Newest first. A page may begin behind a person's (created_at, id).
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    wanted: &UserFilter,
+    start: &Start<(Timestamp, Uuid)>,
+    limit: i64,
+) -> Result<Vec<User>, StoreError> {
+    let mut filter = Filter::of(&project);
+    wanted.apply(&mut filter);
+    if let Start::After((created_at, id)) = start {
+        filter.and("(created_at, id) < (?1, ?2)", &[created_at, id]);
+    }
+    let order = (COLUMNS, "users", "created_at DESC, id DESC");
+    filter.page(db, order, &start.offset(), &limit).await?.iter().map(from_row).collect()
+}
+
+/// Exact from the counters where nothing narrows the list.
+pub async fn total(db: &impl GenericClient, project: ProjectId, wanted: &UserFilter) -> Result<Total, StoreError> {
+    if wanted.is_open() {
+        let sql = "SELECT coalesce(sum(count), 0)::bigint FROM user_count WHERE project_id = $1";
+        let row = db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?;
+        return Ok(Total::exact(row.try_get(0)?));
+    }
+    let mut filter = Filter::of(&project);
+    wanted.apply(&mut filter);
+    filter.count_capped(db, "users").await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_an_external_id_before_it_is_an_internal_one() {
+        let project = ProjectId(Uuid::from_u128(1));
+        assert_eq!(candidates(project, "u1"), [UserKey::External("u1").internal_id(project)]);
+        let id = Uuid::from_u128(9);
+        assert_eq!(candidates(project, &id.to_string())[1], id);
+    }
+}
