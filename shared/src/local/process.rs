@@ -57,7 +57,7 @@ impl Process {
             Err(error) => return Err(LocalError::io("read", pid_file)(error)),
         };
         let parsed = text.trim_end().split_once(' ');
-        let pid = parsed.and_then(|(pid, _)| pid.parse().ok()).and_then(Pid::from_raw);
+        let pid = parsed.and_then(|(pid, _)| pid.parse().ok()).filter(|pid| *pid > 0).and_then(Pid::from_raw);
         let (Some(pid), Some((_, identity))) = (pid, parsed) else { return Ok(None) };
         let process = Self { pid, identity: identity.to_owned(), child: None };
         Ok(process.is_running().then_some(process))

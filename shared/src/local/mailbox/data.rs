@@ -1,0 +1,111 @@
+//! The mail's bytes out of what follows `DATA`: the end found and doubled dots undone.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    LineStart,
+    Within,
+    Cr,
+    Dot,
+    DotCr,
+}
+
+/// Only CR LF ends a line here. A lone CR or LF is a byte of the mail, so that none can be passed off as its end.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    state: State,
+    max_size: usize,
+    mail: Vec<u8>,
+    too_large: bool,
+}
+
+impl Decoder {
+    pub(super) fn new(max_size: usize) -> Self {
+        Self { state: State::LineStart, max_size, mail: Vec::new(), too_large: false }
+    }
+
+    /// Takes bytes in; gives the number used up to and including the end, or none when the end is still to come.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Option<usize> {
+        bytes.iter().position(|byte| self.byte(*byte)).map(|at| at + 1)
+    }
+
+    /// The mail, or none when it was larger than allowed.
+    pub(super) fn finish(self) -> Option<Vec<u8>> {
+        (!self.too_large).then_some(self.mail)
+    }
+
+    /// True at the end.
+    fn byte(&mut self, byte: u8) -> bool {
+        self.state = match (self.state, byte) {
+            (State::LineStart, b'.') => {
+                self.state = State::Dot;
+                return false;
+            }
+            (State::Dot, b'\r') => {
+                self.state = State::DotCr;
+                return false;
+            }
+            (State::DotCr, b'\n') => return true,
+            (State::Cr, b'\n') => State::LineStart,
+            (_, b'\r') => State::Cr,
+            _ => State::Within,
+        };
+        self.keep(byte);
+        false
+    }
+
+    fn keep(&mut self, byte: u8) {
+        if self.mail.len() < self.max_size {
+            self.mail.push(byte);
+        } else {
+            self.too_large = true;
+            self.mail = Vec::new();
+            self.max_size = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(wire: &[u8]) -> (Option<usize>, Vec<u8>) {
+        let mut decoder = Decoder::new(1000);
+        let end = decoder.push(wire);
+        (end, decoder.finish().unwrap())
+    }
+
+    #[test]
+    fn dots_are_undone_and_the_end_is_found() {
+        let wire = b"a\r\n..b\r\n...\r\n.c\r\n.\r\nQUIT\r\n";
+        assert_eq!(decode(wire), (Some(wire.len() - 6), b"a\r\n.b\r\n..\r\nc\r\n".to_vec()));
+        assert_eq!(decode(b".\r\n"), (Some(3), Vec::new()));
+    }
+
+    #[test]
+    fn a_lone_line_feed_or_return_ends_nothing() {
+        for wire in [&b"a\n.\nb"[..], b"a\n.\r\nb", b"a\r.\r\nb", b"a\r\n.\nb", b"a\r\n."] {
+            assert_eq!(decode(wire).0, None, "{wire:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_come_in_any_pieces() {
+        let wire = b"Subject: x\r\n\r\n..\r\n\r\r\n\0\xff\r\n.\r\n";
+        for cut in 0..wire.len() {
+            let mut decoder = Decoder::new(1000);
+            assert_eq!(decoder.push(&wire[..cut]), None);
+            assert_eq!(decoder.push(&wire[cut..]), Some(wire.len() - cut));
+            assert_eq!(decoder.finish().unwrap(), b"Subject: x\r\n\r\n.\r\n\r\r\n\0\xff\r\n");
+        }
+    }
+
+    #[test]
+    fn too_much_is_read_to_its_end_and_not_kept() {
+        let mut decoder = Decoder::new(4);
+        assert_eq!(decoder.push(b"12345678\r\n.\r\n"), Some(13));
+        assert_eq!(decoder.finish(), None);
+        let mut decoder = Decoder::new(4);
+        assert_eq!(decoder.push(b"12\r\n.\r\n"), Some(7));
+        assert_eq!(decoder.finish().unwrap(), b"12\r\n");
+    }
+}
