@@ -5,6 +5,8 @@ mod ports;
 mod servers;
 mod summary;
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use shared::clock::Clock;
 use shared::secrets::MasterKeys;
@@ -33,22 +35,23 @@ pub async fn run(args: &UpArgs) -> Result<()> {
 }
 
 async fn bring_up(dir: &RunDir, args: &UpArgs, progress: &Progress) -> Result<State> {
-    // Missing programs are found out before anything is started.
+    // What cannot work is found out before anything is started.
     let programs = services::program_dir()?;
     for program in services::PROGRAMS.iter().chain(&["rekindle"]) {
         services::build_of(&programs.join(program))?;
     }
-    let tools = find_or_install(dir, args.redis, progress).await?;
     let mut state = State::load_or_create(dir, Clock::system().now_ms())?;
+    let choice = ports::choose_gateway(dir, &mut state, args.port)?;
+    if let Some(note) = choice.note {
+        progress.warn(&note);
+    }
     state::ensure_master_key(dir)?;
+    let tools = find_or_install(dir, args.redis, progress).await?;
 
     progress.step("starting PostgreSQL, NATS and Redis");
     state.servers = servers::start(dir, &tools, progress).await?;
 
-    let choice = ports::choose_all(dir, &mut state, args.port)?;
-    if let Some(note) = choice.note {
-        progress.warn(&note);
-    }
+    ports::choose_others(dir, &mut state);
     // Remembered before it is first used, here and below: a crash in between must lose nothing.
     let mail_now = state.ports.smtp.context("no port was chosen for the mailbox")?;
     let mail_before = *state.mail_port_in_channel.get_or_insert(mail_now);
@@ -67,10 +70,32 @@ async fn bring_up(dir: &RunDir, args: &UpArgs, progress: &Progress) -> Result<St
     }
 
     progress.step("starting gateway, worker-automation, worker-delivery, scheduler and the mailbox");
-    launch::supervisor(dir, &state, &programs).await?;
-    launch::until_ready(dir, &state, progress).await?;
+    start_processes(dir, args, &mut state, &programs, progress).await?;
     summary::write_credentials(dir, &state)?;
     Ok(state)
+}
+
+/// Starts the processes and waits until they are ready. Where another program took the gateway's port just before the
+/// gateway could, another port is chosen.
+async fn start_processes(
+    dir: &RunDir,
+    args: &UpArgs,
+    state: &mut State,
+    programs: &Path,
+    progress: &Progress,
+) -> Result<()> {
+    loop {
+        launch::supervisor(dir, state, programs).await?;
+        let Err(error) = launch::until_ready(dir, state, progress).await else { return Ok(()) };
+        let before = state.ports.gateway;
+        let choice = ports::choose_gateway(dir, state, args.port)?;
+        if state.ports.gateway == before {
+            return Err(error);
+        }
+        progress.warn(&choice.note.unwrap_or_default());
+        state.generation += 1;
+        state.save(dir)?;
+    }
 }
 
 /// The master keys of a run directory.

@@ -9,19 +9,26 @@ use crate::run_dir::RunDir;
 use crate::services::{GATEWAY, MAILBOX, PROGRAMS};
 use crate::state::State;
 
-/// Chooses all ports into the state.
-pub fn choose_all(dir: &RunDir, state: &mut State, wish: PortWish) -> Result<Choice> {
-    let runs = |process: &str| matches!(Process::attach(&dir.pid_file(process)), Ok(Some(_)));
+/// Chooses the gateway's port into the state.
+pub fn choose_gateway(dir: &RunDir, state: &mut State, wish: PortWish) -> Result<Choice> {
     let before = state.ports.gateway;
-    let gateway_runs = runs(GATEWAY);
-    let choice = port::choose(wish, before, |p| loopback::is_free(p) || (gateway_runs && before == Some(p)))?;
+    let runs = runs(dir, GATEWAY);
+    let choice = port::choose(wish, before, |p| loopback::is_free(p) || (runs && before == Some(p)))?;
     state.ports.gateway = Some(choice.port);
-    state.ports.smtp = Some(keep_or_free(state.ports.smtp, runs(MAILBOX)));
+    Ok(choice)
+}
+
+/// Chooses all other ports into the state.
+pub fn choose_others(dir: &RunDir, state: &mut State) {
+    state.ports.smtp = Some(keep_or_free(state.ports.smtp, runs(dir, MAILBOX)));
     for name in PROGRAMS {
-        let port = keep_or_free(state.ports.admin.get(name).copied(), runs(name));
+        let port = keep_or_free(state.ports.admin.get(name).copied(), runs(dir, name));
         state.ports.admin.insert(name.to_owned(), port);
     }
-    Ok(choice)
+}
+
+fn runs(dir: &RunDir, process: &str) -> bool {
+    matches!(Process::attach(&dir.pid_file(process)), Ok(Some(_)))
 }
 
 fn keep_or_free(before: Option<u16>, held_by_us: bool) -> u16 {
@@ -41,11 +48,13 @@ mod tests {
         let dir = RunDir::create(folder.path()).unwrap();
         let mut state = State::load_or_create(&dir, 1).unwrap();
         let gateway = loopback::free();
-        choose_all(&dir, &mut state, PortWish::Exactly(gateway)).unwrap();
+        choose_gateway(&dir, &mut state, PortWish::Exactly(gateway)).unwrap();
+        choose_others(&dir, &mut state);
         let all: BTreeSet<u16> = state.ports.admin.values().copied().chain(state.ports.smtp).collect();
         assert_eq!(all.len(), 5);
         let before = state.ports.clone();
-        choose_all(&dir, &mut state, PortWish::Any).unwrap();
+        choose_gateway(&dir, &mut state, PortWish::Any).unwrap();
+        choose_others(&dir, &mut state);
         assert_eq!(state.ports, before);
     }
 
@@ -58,9 +67,10 @@ mod tests {
         let taken = held.local_addr().unwrap().port();
         state.ports.smtp = Some(taken);
         state.ports.gateway = Some(taken);
-        let choice = choose_all(&dir, &mut state, PortWish::Any).unwrap();
+        let choice = choose_gateway(&dir, &mut state, PortWish::Any).unwrap();
+        choose_others(&dir, &mut state);
         assert!(choice.note.is_some());
         assert_ne!(state.ports.smtp, Some(taken));
-        assert!(choose_all(&dir, &mut state, PortWish::Exactly(taken)).is_err());
+        assert!(choose_gateway(&dir, &mut state, PortWish::Exactly(taken)).is_err());
     }
 }
