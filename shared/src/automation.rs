@@ -102,6 +102,7 @@ impl Step {
 }
 
 /// A whole number leaves without a fraction, as it came.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
 fn number<S: Serializer>(value: &f64, out: S) -> Result<S::Ok, S::Error> {
     if value.fract() == 0.0 && value.abs() < 1e15 {
         out.serialize_i64(*value as i64)

@@ -44,7 +44,7 @@ impl Env {
     {
         match self.get(name) {
             None => Ok(default),
-            Some(text) => text.parse().map_err(|e| self.error(name, format!("{e}"), allowed)),
+            Some(text) => text.parse().map_err(|e| Self::error(name, format!("{e}"), allowed)),
         }
     }
 
@@ -60,7 +60,7 @@ impl Env {
         T::Err: Display,
     {
         let value = self.parse(name, default, allowed)?;
-        if bounds.contains(&value) { Ok(value) } else { Err(self.error(name, "out of range".into(), allowed)) }
+        if bounds.contains(&value) { Ok(value) } else { Err(Self::error(name, "out of range".into(), allowed)) }
     }
 
     /// A comma-separated list; empty where the variable is absent.
@@ -69,10 +69,10 @@ impl Env {
         T::Err: Display,
     {
         let parts = self.get(name).unwrap_or("").split(',').map(str::trim).filter(|p| !p.is_empty());
-        parts.map(|p| p.parse().map_err(|e| self.error(name, format!("{e}"), allowed))).collect()
+        parts.map(|p| p.parse().map_err(|e| Self::error(name, format!("{e}"), allowed))).collect()
     }
 
-    fn error(&self, name: &str, problem: String, allowed: &'static str) -> EnvError {
+    fn error(name: &str, problem: String, allowed: &'static str) -> EnvError {
         EnvError { name: name.to_owned(), problem, allowed }
     }
 }

@@ -121,8 +121,7 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
     let global = s[0] & 0xe000 == 0x2000;
     let documentation = (s[0] == 0x2001 && s[1] == 0xdb8) || (s[0] == 0x3fff && s[1] < 0x1000);
     let embedded = match s {
-        [0x2002, high, low, ..] => Some((high, low)),
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some((high, low)),
+        [0x2002, high, low, ..] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some((high, low)),
         _ => None,
     };
     if let Some((high, low)) = embedded {

@@ -70,7 +70,9 @@ impl StoreError {
                 error.is_closed()
                     || match error.code() {
                         // No answer from the server at all: the connection broke.
-                        None => std::error::Error::source(error).is_some_and(|s| s.is::<std::io::Error>()),
+                        None => {
+                            std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<std::io::Error>)
+                        }
                         Some(code) => passes_by_itself(code),
                     }
             }

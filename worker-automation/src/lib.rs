@@ -1,1 +1,98 @@
+//! Worker for what users do: reads the ingest stream, records events and people, starts automations and moves them on.
 
+pub mod config;
+pub mod enrol;
+pub mod item;
+pub mod journey;
+pub mod lane;
+pub mod lease;
+pub mod matching;
+pub mod outbox;
+pub mod people;
+pub mod poison;
+pub mod profile;
+pub mod record;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use shared::bus::Publisher;
+use shared::clock::Clock;
+use shared::shutdown::Shutdown;
+use shared::startup::Connected;
+use shared::store::{Store, ingest_partitions};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use config::Config;
+use lane::Lane;
+use lease::Leases;
+use outbox::{Outbox, Owned};
+use record::Recorder;
+
+/// Messages that wait in front of a lane at most; each may hold half a mebibyte.
+const WAITING: usize = 64;
+
+/// What the worker stands on.
+pub struct App {
+    pub config: Config,
+    pub connected: Connected,
+}
+
+/// Works until the shutdown; then finishes what it has begun and gives its partitions back.
+pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
+    let App { config, connected: Connected { store, bus, ingest_stream, clock } } = app;
+    let partitions = ingest_stream.partitions;
+    ingest_partitions::ensure(&store.connection().await?, partitions, ingest_stream.created_ms).await?;
+    let owned = Owned::default();
+    let (handed_over, to_publish) = mpsc::channel(1_024);
+    let outbox = Outbox {
+        store: store.clone(),
+        publisher: Publisher::new(bus.clone()),
+        clock: clock.clone(),
+        owned: owned.clone(),
+    };
+    let outbox = tokio::spawn(outbox.run(to_publish, shutdown.clone()));
+
+    let recorder = Arc::new(Recorder::new(store.clone(), clock.clone(), bus.names.clone()));
+    let mut lanes = JoinSet::new();
+    let mut inputs = Vec::new();
+    for _ in 0..config.lanes {
+        let (input, receiver) = mpsc::channel(WAITING);
+        lanes.spawn(Lane::new(recorder.clone(), bus.clone(), config.clone(), handed_over.clone()).run(receiver));
+        inputs.push(input);
+    }
+    drop(handed_over);
+    let follow = tokio::spawn(follow_database(store.clone(), clock, shutdown.clone()));
+    let leases = Leases::new(store, bus, partitions, config.lease, inputs, owned);
+    let mut leases = tokio::spawn(leases.run(shutdown.clone()));
+
+    // Lanes end when the leases have ended; one that ends before has failed.
+    let failed = tokio::select! {
+        _ = &mut leases => None,
+        ended = lanes.join_next() => ended,
+    };
+    if let Some(ended) = failed {
+        shutdown.cancel();
+        leases.abort();
+        ended.context("a lane panicked")??;
+    }
+    while let Some(ended) = lanes.join_next().await {
+        ended.context("a lane panicked")??;
+    }
+    outbox.await.context("the outbox panicked")?;
+    let _ = follow.await;
+    Ok(())
+}
+
+async fn follow_database(store: Store, clock: Clock, shutdown: Shutdown) {
+    loop {
+        if let Err(error) = store.synchronize(&clock).await {
+            tracing::debug!(%error, "cannot read the database's time");
+        }
+        if shutdown.run_until_cancelled(tokio::time::sleep(Duration::from_secs(10))).await.is_none() {
+            return;
+        }
+    }
+}

@@ -1,1 +1,49 @@
-fn main() {}
+//! `worker-automation`: configuration, telemetry, wiring, work, timed drain.
+
+use shared::admin::{self, Admin};
+use shared::env::Env;
+use shared::shutdown::{self, DRAIN};
+use shared::startup::{self, StartError};
+use shared::telemetry;
+use tokio::net::TcpListener;
+use worker_automation::{App, config::Config, run};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[tokio::main]
+async fn main() {
+    if let Err(error) = start().await {
+        tracing::error!("{error}");
+        std::process::exit(error.exit_code());
+    }
+}
+
+async fn start() -> Result<(), StartError> {
+    let env = Env::from_process();
+    telemetry::start_logging(&env)?;
+    let config = Config::from_env(&env)?;
+    let metrics = telemetry::start_metrics();
+    let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
+    let connected = startup::connect(&env, "worker-automation", &shutdown).await?;
+
+    let listener = TcpListener::bind(config.admin.addr).await.map_err(anyhow::Error::from)?;
+    let (store, bus) = (connected.store.clone(), connected.bus.clone());
+    let ready = move || {
+        let (store, bus) = (store.clone(), bus.clone());
+        async move { startup::ready(&store, &bus).await }
+    };
+    tokio::spawn(admin::serve(listener, Admin::new(metrics, ready), shutdown.clone()));
+
+    tracing::info!(admin = %config.admin.addr, "working");
+    let mut work = tokio::spawn(run(App { config, connected }, shutdown.clone()));
+    tokio::select! {
+        ended = &mut work => return Ok(ended.map_err(anyhow::Error::from)??),
+        () = shutdown.cancelled() => {}
+    }
+    if let Ok(ended) = tokio::time::timeout(DRAIN, work).await {
+        return Ok(ended.map_err(anyhow::Error::from)??);
+    }
+    tracing::warn!("stopped before everything was settled; it is taken up again at the next start");
+    Ok(())
+}

@@ -123,6 +123,8 @@ impl PartitionReader {
         consumer
             .stream()
             .max_messages_per_batch(256)
+            // Messages hold up to half a mebibyte: what waits must not be bounded by their number alone.
+            .max_bytes_per_batch(4 << 20)
             .heartbeat(HEARTBEAT)
             .expires(EXPIRES)
             .messages()
@@ -142,6 +144,9 @@ fn other(error: impl std::fmt::Display) -> OpenError {
 
 fn is_not_found(error: &async_nats::jetstream::stream::ConsumerError) -> bool {
     use std::error::Error;
-    let code = error.source().and_then(|s| s.downcast_ref::<async_nats::jetstream::Error>()).map(|e| e.error_code());
+    let code = error
+        .source()
+        .and_then(|s| s.downcast_ref::<async_nats::jetstream::Error>())
+        .map(async_nats::jetstream::Error::error_code);
     code == Some(ErrorCode::CONSUMER_NOT_FOUND) || error.to_string().contains("10014")
 }

@@ -83,7 +83,7 @@ fn classify(error: &async_nats::jetstream::context::PublishError) -> PublishErro
             let source = std::error::Error::source(error);
             let code = source.and_then(|s| s.downcast_ref::<async_nats::jetstream::Error>()).map(|e| e.error_code().0);
             match code {
-                Some(code) if FULL.contains(&u64::from(code)) => PublishError::Full,
+                Some(code) if FULL.contains(&code) => PublishError::Full,
                 _ => PublishError::Refused(error.to_string()),
             }
         }

@@ -47,7 +47,7 @@ impl Migration {
 /// Brings the database up to date; returns what was applied. Waits for another migration under way.
 pub async fn run(config: &DatabaseConfig, clock: &Clock) -> anyhow::Result<Vec<&'static Migration>> {
     // Another migration, or a long one, may take its time.
-    let store = Store::with_timeout(config, "migrate", Duration::from_secs(6 * 3600))?;
+    let store = Store::with_timeout(config, "migrate", Duration::from_hours(6))?;
     let mut client = store.connection().await.context("cannot reach Postgres (DATABASE_URL)")?;
     client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await?;
     let applied = apply_missing(&mut client).await;

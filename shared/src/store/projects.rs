@@ -83,6 +83,13 @@ pub async fn list(db: &impl GenericClient) -> Result<Vec<Project>, StoreError> {
         .collect()
 }
 
+/// The limits, in requests a second, of projects changed after a sequence.
+pub async fn limits_changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<(ProjectId, u32)>, StoreError> {
+    let statement = db.prepare_cached("SELECT project_id, rate_limit FROM project WHERE changed_seq > $1").await?;
+    let rows = db.query(&statement, &[&seq]).await?;
+    rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get::<_, i32>(1)?.unsigned_abs()))).collect()
+}
+
 pub async fn secrets(
     db: &impl GenericClient,
     keys: &MasterKeys,

@@ -61,7 +61,7 @@ pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Re
     }
     let derived: Vec<Uuid> = id.into_iter().chain([derived_event_id(project, text)]).collect();
     let sql = "SELECT event_id FROM client_id WHERE project_id = $1 AND id = ANY($2) AND event_id IS NOT NULL \
-               ORDER BY array_position($2, id) LIMIT 1";
+               ORDER BY array_position($2::uuid[], id) LIMIT 1";
     match db.query_opt(&db.prepare_cached(sql).await?, &[&project, &derived]).await? {
         Some(row) => by_row_id(db, project, row.try_get(0)?).await,
         None => Ok(None),

@@ -1,0 +1,42 @@
+//! The worker's configuration.
+
+use std::time::Duration;
+
+use shared::config::AdminConfig;
+use shared::env::{Env, EnvError};
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub admin: AdminConfig,
+    /// Transactions under way at a time; each serves its share of this worker's partitions.
+    pub lanes: usize,
+    /// Items in one transaction at most.
+    pub batch_items: usize,
+    /// How long a transaction waits for more after its first item.
+    pub linger: Duration,
+    /// How long a partition stays with a worker that is not heard of.
+    pub lease: Duration,
+}
+
+impl Config {
+    /// `AUTOMATION_LANES` (1), `AUTOMATION_BATCH_ITEMS` (5000), `AUTOMATION_LINGER_MS` (20), `PARTITION_LEASE_MS` (8000).
+    pub fn from_env(env: &Env) -> Result<Self, EnvError> {
+        Ok(Self {
+            admin: AdminConfig::from_env(env, 9102)?,
+            lanes: env.bounded("AUTOMATION_LANES", 1, 1..=64, "1 to 64")?,
+            batch_items: env.bounded("AUTOMATION_BATCH_ITEMS", 5_000, 1..=50_000, "1 to 50000")?,
+            linger: Duration::from_millis(env.bounded(
+                "AUTOMATION_LINGER_MS",
+                20,
+                0..=1_000,
+                "0 to 1000 milliseconds",
+            )?),
+            lease: Duration::from_millis(env.bounded(
+                "PARTITION_LEASE_MS",
+                8_000,
+                500..=120_000,
+                "500 to 120000 milliseconds",
+            )?),
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! Items as the worker handles them: decoded from the wire, with the ids that their names stand for.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use shared::clock::from_ms;
+use shared::event::{self, Body, IngestItem, WireError};
+use shared::ids::{ProjectId, UserKey};
+use uuid::Uuid;
+
+/// A person as an item names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    pub id: Uuid,
+    pub name: String,
+}
+
+/// Who an item is about: by the known id, the anonymous one, or both.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Who {
+    pub known: Option<Named>,
+    pub anonymous: Option<Named>,
+}
+
+impl Who {
+    fn new(project: ProjectId, user_id: Option<String>, anonymous_id: Option<String>) -> Self {
+        let known = user_id.map(|name| Named { id: UserKey::External(&name).internal_id(project), name });
+        let anonymous = anonymous_id.map(|name| Named { id: UserKey::Anonymous(&name).internal_id(project), name });
+        Self { known, anonymous }
+    }
+
+    /// The person that the item counts for, before merges are followed.
+    pub fn id(&self) -> Option<Uuid> {
+        self.known.as_ref().or(self.anonymous.as_ref()).map(|n| n.id)
+    }
+}
+
+/// What an item does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    Track {
+        name: String,
+        properties: String,
+    },
+    /// With both ids, also the merge of the anonymous person into the known one.
+    Identify {
+        patch: Map<String, Value>,
+    },
+    Timer {
+        run: Uuid,
+        wait_seq: i32,
+    },
+}
+
+/// One item.
+#[derive(Clone, Debug)]
+pub struct Item {
+    pub project: ProjectId,
+    /// The row's id.
+    pub id: Uuid,
+    /// By which a repeat is found, where the row's id cannot serve.
+    pub dedupe: Option<Uuid>,
+    pub who: Who,
+    pub received: Timestamp,
+    pub timestamp: Timestamp,
+    pub partition: i16,
+    pub action: Action,
+    /// As it came, for the dead-letter stream.
+    pub wire: IngestItem,
+}
+
+impl Item {
+    /// Ids that do not parse or a body that is not there make an item that can never be applied.
+    pub fn decode(wire: IngestItem, partition: i16) -> Result<Self, WireError> {
+        let project = wire.project()?;
+        let (id, dedupe) = (wire.row_id()?, wire.dedupe()?);
+        let who = Who::new(project, wire.user_id.clone(), wire.anonymous_id.clone());
+        let (action, who) = match wire.body.clone().ok_or(WireError::Missing("body"))? {
+            Body::Track(track) => {
+                let properties =
+                    String::from_utf8(track.properties.into()).map_err(|e| WireError::Undecodable(e.to_string()))?;
+                (Action::Track { name: track.name, properties }, who)
+            }
+            Body::Identify(identify) => (Action::Identify { patch: object(&identify.properties)? }, who),
+            // Whoever was known by the previous id is merged, as by an identify with both.
+            Body::Alias(alias) => {
+                let who = Who::new(project, wire.user_id.clone(), Some(alias.previous_id));
+                (Action::Identify { patch: Map::new() }, who)
+            }
+            Body::Timer(timer) => {
+                let action =
+                    Action::Timer { run: event::uuid("run_id", &timer.run_id)?, wait_seq: timer.wait_seq as i32 };
+                (action, Who::default())
+            }
+        };
+        if who.id().is_none() && !matches!(action, Action::Timer { .. }) {
+            return Err(WireError::Missing("user"));
+        }
+        let (received, timestamp) = (from_ms(wire.received_ms), from_ms(wire.timestamp_ms));
+        Ok(Self { project, id, dedupe, who, received, timestamp, partition, action, wire })
+    }
+}
+
+fn object(bytes: &[u8]) -> Result<Map<String, Value>, WireError> {
+    if bytes.is_empty() {
+        return Ok(Map::new());
+    }
+    serde_json::from_slice(bytes).map_err(|e| WireError::Undecodable(format!("properties: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::event::{Alias, Identify, id_bytes};
+
+    use super::*;
+
+    fn wire(body: Body) -> IngestItem {
+        IngestItem {
+            project_id: id_bytes(Uuid::from_u128(1)),
+            id: id_bytes(Uuid::from_u128(2)),
+            user_id: Some("u".into()),
+            body: Some(body),
+            ..IngestItem::default()
+        }
+    }
+
+    #[test]
+    fn an_alias_is_a_merge_of_the_previous_id() {
+        let item = Item::decode(wire(Body::Alias(Alias { previous_id: "before".into() })), 0).unwrap();
+        assert_eq!(item.action, Action::Identify { patch: Map::new() });
+        let project = ProjectId(Uuid::from_u128(1));
+        assert_eq!(item.who.anonymous.unwrap().id, UserKey::Anonymous("before").internal_id(project));
+    }
+
+    #[test]
+    fn what_cannot_be_applied_says_why() {
+        let broken = wire(Body::Identify(Identify { properties: "[1]".into() }));
+        assert!(matches!(Item::decode(broken, 0), Err(WireError::Undecodable(_))));
+        let nobody = IngestItem { user_id: None, ..wire(Body::Identify(Identify::default())) };
+        assert_eq!(Item::decode(nobody, 0).unwrap_err(), WireError::Missing("user"));
+        let empty = IngestItem { body: None, ..wire(Body::Identify(Identify::default())) };
+        assert_eq!(Item::decode(empty, 0).unwrap_err(), WireError::Missing("body"));
+    }
+}

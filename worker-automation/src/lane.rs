@@ -1,0 +1,191 @@
+//! A lane: collects what its partitions deliver, records it in large transactions, and puts aside what cannot be applied.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::bus::Bus;
+use shared::bus::consumer::Delivered;
+use shared::event::{IngestBatch, WireError};
+use shared::failpoint;
+use shared::metric_name;
+use shared::store::ingest_partitions::{Advance, Lease};
+use shared::store::outbox::OutboxRow;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::config::Config;
+use crate::item::Item;
+use crate::poison;
+use crate::record::{Batch, Recorder};
+
+/// What reaches a lane, in order for each partition.
+pub enum Input {
+    Assigned(Lease),
+    Message {
+        partition: i16,
+        epoch: i64,
+        delivered: Delivered,
+    },
+    /// Everything before it is to be settled; then the partition is given up.
+    Released {
+        partition: i16,
+        epoch: i64,
+        done: oneshot::Sender<()>,
+    },
+}
+
+struct Position {
+    epoch: i64,
+    applied: i64,
+}
+
+pub struct Lane {
+    pub recorder: Arc<Recorder>,
+    pub bus: Bus,
+    pub config: Config,
+    pub outbox: mpsc::Sender<Vec<OutboxRow>>,
+    positions: HashMap<i16, Position>,
+}
+
+/// Collected so far: messages by partition with the last sequence of each.
+#[derive(Default)]
+struct Collected {
+    items: Vec<Item>,
+    last: HashMap<i16, i64>,
+}
+
+impl Lane {
+    pub fn new(recorder: Arc<Recorder>, bus: Bus, config: Config, outbox: mpsc::Sender<Vec<OutboxRow>>) -> Self {
+        Self { recorder, bus, config, outbox, positions: HashMap::new() }
+    }
+
+    /// Runs until nothing can send to it any more. Fails only on messages of a newer version.
+    pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>) -> anyhow::Result<()> {
+        let mut held_over = None;
+        loop {
+            let first = match held_over.take() {
+                Some(input) => input,
+                None => match inputs.recv().await {
+                    Some(input) => input,
+                    None => return Ok(()),
+                },
+            };
+            let mut collected = Collected::default();
+            let deadline = Instant::now() + self.config.linger;
+            let mut next = Some(first);
+            while let Some(input) = next.take() {
+                match input {
+                    Input::Message { partition, epoch, delivered } => {
+                        self.collect(&mut collected, partition, epoch, delivered).await?;
+                    }
+                    other => {
+                        held_over = Some(other);
+                        break;
+                    }
+                }
+                if collected.items.len() >= self.config.batch_items {
+                    break;
+                }
+                next = tokio::time::timeout_at(deadline, inputs.recv()).await.ok().flatten();
+            }
+            self.settle(collected).await;
+            if let Some(input) = held_over.take() {
+                self.reassign(input);
+            }
+        }
+    }
+
+    fn reassign(&mut self, input: Input) {
+        match input {
+            Input::Assigned(lease) => {
+                self.positions.insert(lease.partition, Position { epoch: lease.epoch, applied: lease.applied_seq });
+            }
+            Input::Released { partition, epoch, done } => {
+                if self.positions.get(&partition).is_some_and(|p| p.epoch == epoch) {
+                    self.positions.remove(&partition);
+                }
+                let _ = done.send(());
+            }
+            Input::Message { .. } => {}
+        }
+    }
+
+    async fn collect(
+        &self,
+        collected: &mut Collected,
+        partition: i16,
+        epoch: i64,
+        delivered: Delivered,
+    ) -> anyhow::Result<()> {
+        failpoint::hit("automation.after_read");
+        let position = self.positions.get(&partition);
+        let seq = delivered.seq as i64;
+        if !position.is_some_and(|p| p.epoch == epoch && p.applied < seq) {
+            return Ok(());
+        }
+        match IngestBatch::decode_checked(delivered.payload.clone()) {
+            Ok(batch) => {
+                for wire in batch.items {
+                    match Item::decode(wire.clone(), partition) {
+                        Ok(item) => collected.items.push(item),
+                        Err(error) => poison::bury_item(&self.bus, &wire, &error.to_string()).await,
+                    }
+                }
+            }
+            Err(error @ WireError::Newer(_)) => {
+                anyhow::bail!("the ingest stream holds a message {error}; upgrade worker-automation")
+            }
+            Err(error) => poison::bury_message(&self.bus, seq, delivered.payload, &error.to_string()).await,
+        }
+        collected.last.insert(partition, seq);
+        Ok(())
+    }
+
+    /// Records what was collected, for as long as that takes; what can never be applied is put aside.
+    async fn settle(&mut self, collected: Collected) {
+        let Collected { mut items, mut last } = collected;
+        while !last.is_empty() {
+            last.retain(|partition, _| self.positions.contains_key(partition));
+            items.retain(|item| last.contains_key(&item.partition));
+            let step = |(partition, to): (&i16, &i64)| {
+                let position = self.positions.get(partition)?;
+                Some(Advance { partition: *partition, epoch: position.epoch, from: position.applied, to: *to })
+            };
+            let steps: Vec<Advance> = last.iter().filter_map(step).collect();
+            if steps.is_empty() {
+                return;
+            }
+            let batch = Arc::new(Batch { items: std::mem::take(&mut items), steps });
+            let started = Instant::now();
+            match poison::record_without_poison(&self.recorder, &self.bus, batch.clone()).await {
+                Ok(recorded) => {
+                    for step in &batch.steps {
+                        if let Some(position) = self.positions.get_mut(&step.partition) {
+                            position.applied = step.to;
+                        }
+                    }
+                    metrics::counter!(metric_name::INGEST_APPLIED).increment(batch.items.len() as u64);
+                    metrics::counter!(metric_name::INGEST_REPEATS).increment(recorded.repeats);
+                    metrics::counter!(metric_name::RUNS_STARTED).increment(recorded.runs);
+                    metrics::histogram!(metric_name::INGEST_TRANSACTION_SECONDS)
+                        .record(started.elapsed().as_secs_f64());
+                    if !recorded.outbox.is_empty() {
+                        let _ = self.outbox.send(recorded.outbox).await;
+                    }
+                    return;
+                }
+                Err(deposed) => {
+                    tracing::info!(partitions = ?deposed, "partitions have another owner; their items are left to it");
+                    deposed.iter().for_each(|p| {
+                        self.positions.remove(p);
+                    });
+                    items = Arc::try_unwrap(batch).map_or_else(|b| b.items.clone(), |b| b.items);
+                }
+            }
+        }
+    }
+}
+
+/// How long to wait before the database is asked again.
+pub const RETRY: Duration = Duration::from_millis(250);

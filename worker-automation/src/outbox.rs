@@ -1,0 +1,83 @@
+//! Publishing the outbox: at once after the commit, and every second what was left over.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use shared::bus::Publisher;
+use shared::clock::Clock;
+use shared::failpoint;
+use shared::shutdown::Shutdown;
+use shared::store::outbox::{self, OutboxRow};
+use shared::store::{Store, StoreError};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+/// Left over is what has waited for longer: the publish after its commit failed, or its worker died.
+const LEFT_OVER: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
+
+/// The partitions whose leftovers are this worker's to publish.
+pub type Owned = Arc<Mutex<Vec<i16>>>;
+
+pub struct Outbox {
+    pub store: Store,
+    pub publisher: Publisher,
+    pub clock: Clock,
+    pub owned: Owned,
+}
+
+impl Outbox {
+    /// Runs until the lanes have ended and what they handed over is published, or given up to the next owner.
+    pub async fn run(self, mut handed_over: mpsc::Receiver<Vec<OutboxRow>>, shutdown: Shutdown) {
+        let mut tick = tokio::time::interval(Duration::from_secs(1));
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let rows = tokio::select! {
+                rows = handed_over.recv() => match rows {
+                    Some(rows) => rows,
+                    None => return,
+                },
+                _ = tick.tick(), if !shutdown.is_cancelled() => self.left_over().await,
+            };
+            self.publish(rows).await;
+        }
+    }
+
+    async fn left_over(&self) -> Vec<OutboxRow> {
+        let owned = self.owned.lock().map(|o| o.clone()).unwrap_or_default();
+        let read = async {
+            let before = self.clock.now() - LEFT_OVER;
+            outbox::left_over(&self.store.connection().await?, &owned, before).await
+        };
+        read.await.unwrap_or_else(|error: StoreError| {
+            tracing::debug!(%error, "cannot read the outbox");
+            Vec::new()
+        })
+    }
+
+    async fn publish(&self, rows: Vec<OutboxRow>) {
+        let publishing: FuturesUnordered<_> = rows.into_iter().map(|row| self.publish_one(row)).collect();
+        let done: Vec<(i16, Uuid)> = publishing.filter_map(|key| async move { key }).collect().await;
+        if done.is_empty() {
+            return;
+        }
+        failpoint::hit("automation.after_hand_over");
+        let deleted = async { outbox::delete(&self.store.connection().await?, &done).await };
+        if let Err(error) = deleted.await {
+            // Published again as left over, and refused as a repeat or found settled by delivery.
+            tracing::debug!(%error, "cannot clear the outbox");
+        }
+    }
+
+    async fn publish_one(&self, row: OutboxRow) -> Option<(i16, Uuid)> {
+        let key = (row.partition, row.id);
+        match self.publisher.publish_once(row.subject, &row.id.to_string(), row.payload.into()).await {
+            Ok(_) => Some(key),
+            Err(error) => {
+                tracing::debug!(%error, "cannot publish from the outbox; it is kept");
+                None
+            }
+        }
+    }
+}

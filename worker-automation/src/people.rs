@@ -1,0 +1,157 @@
+//! The people that a batch touches: made, locked and merged within the recording transaction.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use shared::ids::ProjectId;
+use shared::store::users::record::{self, NewPerson, PersonKey, Profile};
+use shared::store::{StoreError, Transaction};
+use uuid::Uuid;
+
+use crate::item::{Item, Named};
+use crate::profile::{self, TooLarge};
+
+/// What a batch knows of its people, and what it has changed of them so far.
+#[derive(Default)]
+pub struct People {
+    /// Those locked until the end of the transaction.
+    locked: HashMap<PersonKey, Profile>,
+    /// Of the others, those who were merged.
+    pointers: HashMap<PersonKey, Uuid>,
+    changed: BTreeSet<PersonKey>,
+    seen: BTreeMap<PersonKey, Timestamp>,
+    merges: Vec<(PersonKey, Uuid)>,
+    counts: BTreeMap<ProjectId, i64>,
+}
+
+impl People {
+    /// Makes those that are missing, and locks those whose row decides something: `locks` says of whom.
+    pub async fn load(
+        tx: &Transaction<'_>,
+        items: &[&Item],
+        locks: impl Fn(&Item) -> bool,
+    ) -> Result<Self, StoreError> {
+        let mut new: BTreeMap<PersonKey, NewPerson> = BTreeMap::new();
+        let mut to_lock = BTreeSet::new();
+        for item in items {
+            let lock = locks(item);
+            for (named, is_known) in named(item, lock) {
+                let key = (item.project, named.id);
+                let name = Some(named.name.clone());
+                let (external_id, anonymous_id) = if is_known { (name, None) } else { (None, name) };
+                let person =
+                    new.entry(key).or_insert(NewPerson { key, external_id, anonymous_id, seen: item.received });
+                person.seen = person.seen.min(item.received);
+                if lock {
+                    to_lock.insert(key);
+                }
+            }
+        }
+        let mut people = Self::default();
+        let rows: Vec<NewPerson> = new.into_values().collect();
+        for (project, _) in record::insert_missing(tx, &rows).await? {
+            *people.counts.entry(project).or_default() += 1;
+        }
+        people.lock(tx, to_lock).await?;
+        let others: Vec<PersonKey> = rows.iter().map(|p| p.key).filter(|k| !people.locked.contains_key(k)).collect();
+        people.pointers = record::merged(tx, &others).await?.into_iter().collect();
+        Ok(people)
+    }
+
+    /// Locks people, and whom they were merged into: an end of its own, for a known person is never merged.
+    async fn lock(&mut self, tx: &Transaction<'_>, wanted: BTreeSet<PersonKey>) -> Result<(), StoreError> {
+        let mut wanted: Vec<PersonKey> = wanted.into_iter().collect();
+        while !wanted.is_empty() {
+            let rows = record::lock(tx, &wanted).await?;
+            let targets: BTreeSet<PersonKey> = rows.iter().filter_map(|p| Some((p.key.0, p.merged_into?))).collect();
+            self.locked.extend(rows.into_iter().map(|p| (p.key, p)));
+            wanted = targets.into_iter().filter(|k| !self.locked.contains_key(k)).collect();
+        }
+        Ok(())
+    }
+
+    /// Whom an id leads to now.
+    pub fn resolve(&self, key: PersonKey) -> PersonKey {
+        let into = match self.locked.get(&key) {
+            Some(profile) => profile.merged_into,
+            None => self.pointers.get(&key).copied(),
+        };
+        (key.0, into.unwrap_or(key.1))
+    }
+
+    /// The person that an item counts for.
+    pub fn of(&self, item: &Item) -> Option<PersonKey> {
+        Some(self.resolve((item.project, item.who.id()?)))
+    }
+
+    /// The locked row of a person.
+    pub fn profile(&self, key: PersonKey) -> Option<&Profile> {
+        self.locked.get(&key)
+    }
+
+    pub fn saw(&mut self, key: PersonKey, at: Timestamp) {
+        self.seen.entry(key).and_modify(|t| *t = (*t).max(at)).or_insert(at);
+    }
+
+    /// Applies an identify: the merge first, then the properties. Whoever it names must be locked.
+    pub fn identify(&mut self, item: &Item, patch: &Map<String, Value>) -> Result<(), TooLarge> {
+        let key = |named: &Named| (item.project, named.id);
+        if let (Some(known), Some(anonymous)) = (item.who.known.as_ref().map(key), item.who.anonymous.as_ref().map(key))
+        {
+            self.merge(anonymous, known, item.received);
+        }
+        let Some(person) = self.of(item) else { return Ok(()) };
+        // Said of the anonymous person before they became the known one, but arriving after: the known one's words win.
+        let said_before_merge = item.who.known.is_none()
+            && item
+                .who
+                .anonymous
+                .as_ref()
+                .and_then(|a| self.locked.get(&key(a))?.merged_at)
+                .is_some_and(|at| item.received < at);
+        let Some(profile) = self.locked.get_mut(&person) else { return Ok(()) };
+        let apply = if said_before_merge { profile::fill } else { profile::patch };
+        apply(profile, patch)?;
+        profile.last_seen_at = profile.last_seen_at.max(item.received);
+        self.changed.insert(person);
+        Ok(())
+    }
+
+    /// An anonymous person becomes a known one, once: whoever was merged stays where they are.
+    fn merge(&mut self, anonymous: PersonKey, known: PersonKey, at: Timestamp) {
+        let Some(mut from) = self.locked.remove(&anonymous) else { return };
+        if from.merged_into.is_none()
+            && from.external_id.is_none()
+            && let Some(into) = self.locked.get_mut(&known)
+        {
+            profile::merge(into, &mut from, at);
+            self.merges.push((anonymous, known.1));
+            *self.counts.entry(known.0).or_default() -= 1;
+            self.changed.extend([anonymous, known]);
+            self.seen.remove(&anonymous);
+        }
+        self.locked.insert(anonymous, from);
+    }
+
+    /// Writes what has changed.
+    pub async fn store(self, tx: &Transaction<'_>, lane: i16, now: Timestamp) -> Result<(), StoreError> {
+        let changed: Vec<&Profile> = self.changed.iter().filter_map(|k| self.locked.get(k)).collect();
+        record::update(tx, &changed, now).await?;
+        let seen: Vec<(PersonKey, Timestamp)> =
+            self.seen.into_iter().filter(|(key, _)| !self.changed.contains(key)).collect();
+        record::touch(tx, &seen).await?;
+        shared::store::runs::record::reassign(tx, &self.merges).await?;
+        let counts: Vec<(ProjectId, i64)> = self.counts.into_iter().filter(|(_, c)| *c != 0).collect();
+        record::count(tx, lane, &counts).await
+    }
+}
+
+/// Whom an item names: an event counts for one person, a profile update may name two.
+fn named(item: &Item, both: bool) -> impl Iterator<Item = (&Named, bool)> {
+    let known = item.who.known.as_ref().map(|n| (n, true));
+    let anonymous = item.who.anonymous.as_ref().map(|n| (n, false));
+    let is_profile = matches!(item.action, crate::item::Action::Identify { .. });
+    let second = if known.is_none() || (both && is_profile) { anonymous } else { None };
+    known.into_iter().chain(second)
+}

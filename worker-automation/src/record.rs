@@ -1,0 +1,235 @@
+//! One recording transaction: what a batch of items does to events, people, runs and messages, and how far that has
+//! brought the partitions. All of it is committed, or nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use prost::Message;
+use shared::bus::Names;
+use shared::clock::Clock;
+use shared::failpoint;
+use shared::ids::{self, ProjectId};
+use shared::send::{Channel, Lane, MessageRef, SendChunk};
+use shared::store::changes::{self, Topic};
+use shared::store::events::record as events;
+use shared::store::ingest_partitions::{self, Advance};
+use shared::store::outbox::{self, OutboxRow};
+use shared::store::{Store, StoreError, Transaction, automations};
+
+use crate::enrol::{Definitions, Journeys, NewEvent};
+use crate::item::{Action, Item};
+use crate::matching::Index;
+use crate::people::People;
+
+/// Messages to delivery in one message of the broker at most.
+const REFS: usize = 500;
+
+/// Items to be recorded, and the positions that they bring their partitions to.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub items: Vec<Item>,
+    pub steps: Vec<Advance>,
+}
+
+/// Whether a transaction is to stand, or only to be tried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Commit,
+    Trial,
+}
+
+/// What was committed.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    pub outbox: Vec<OutboxRow>,
+    pub events: u64,
+    pub repeats: u64,
+    pub runs: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// These partitions have another owner by now; nothing was committed.
+    #[error("partitions {0:?} have another owner")]
+    Deposed(Vec<i16>),
+    /// The item of this index can never be applied; nothing was committed.
+    #[error("item {index}: {reason}")]
+    Refused { index: usize, reason: String },
+}
+
+/// What every transaction needs.
+pub struct Recorder {
+    pub store: Store,
+    pub clock: Clock,
+    pub names: Names,
+    pub index: ArcSwap<Index>,
+    pub definitions: Definitions,
+}
+
+impl Recorder {
+    pub fn new(store: Store, clock: Clock, names: Names) -> Self {
+        let index = ArcSwap::from_pointee(Index::new(-1, Vec::new()));
+        Self { store, clock, names, index, definitions: Definitions::default() }
+    }
+
+    /// Records a batch without the items in `skip`.
+    pub async fn record(&self, batch: &Batch, skip: &HashSet<usize>, mode: Mode) -> Result<Recorded, RecordError> {
+        let mut connection = self.store.connection().await?;
+        let tx = connection.transaction().await.map_err(StoreError::from)?;
+        let recorded = self.apply(&tx, batch, skip).await?;
+        if mode == Mode::Trial {
+            tx.rollback().await.map_err(StoreError::from)?;
+            return Ok(recorded);
+        }
+        let moved = ingest_partitions::advance(&tx, &batch.steps).await?;
+        if moved.len() != batch.steps.len() {
+            let deposed = batch.steps.iter().map(|s| s.partition).filter(|p| !moved.contains(p)).collect();
+            return Err(RecordError::Deposed(deposed));
+        }
+        failpoint::hit("automation.before_commit");
+        tx.commit().await.map_err(StoreError::from)?;
+        failpoint::hit("automation.after_commit");
+        Ok(recorded)
+    }
+
+    async fn apply(&self, tx: &Transaction<'_>, batch: &Batch, skip: &HashSet<usize>) -> Result<Recorded, RecordError> {
+        let index = self.fresh_index(tx).await?;
+        let now = self.clock.now();
+        // Two lanes never hold one partition, so the partition tells their counters apart.
+        let lane = batch.steps.iter().map(|s| s.partition).min().unwrap_or(0);
+        let all: Vec<(usize, &Item)> = batch.items.iter().enumerate().filter(|(i, _)| !skip.contains(i)).collect();
+
+        let fresh = self.without_repeats(tx, &all).await?;
+        let mut recorded = Recorded { repeats: (all.len() - fresh.len()) as u64, ..Recorded::default() };
+        let items: Vec<&Item> = fresh.iter().map(|(_, item)| *item).collect();
+        let decides = |item: &Item| match &item.action {
+            Action::Identify { .. } => true,
+            Action::Track { name, .. } => index.started_by(item.project, name).next().is_some(),
+            Action::Timer { .. } => false,
+        };
+        let mut people = People::load(tx, &items, decides).await?;
+
+        let mut tracked = Vec::new();
+        for (i, item) in &fresh {
+            match &item.action {
+                Action::Identify { patch } => {
+                    let refused =
+                        |e: crate::profile::TooLarge| RecordError::Refused { index: *i, reason: e.to_string() };
+                    people.identify(item, patch).map_err(refused)?;
+                }
+                Action::Track { name, properties } => {
+                    let Some(person) = people.of(item) else { continue };
+                    people.saw(person, item.received);
+                    tracked.push(NewEvent { item, person, name, properties });
+                }
+                Action::Timer { .. } => {}
+            }
+        }
+        failpoint::hit("automation.in_transaction");
+        let new = insert_events(tx, tracked).await?;
+        recorded.repeats += new.repeats;
+        recorded.events = new.events.len() as u64;
+        count(tx, lane, &new.events).await?;
+
+        let mut journeys = Journeys::default();
+        journeys.resume(tx, &index, &self.definitions, &items).await?;
+        journeys.start(tx, &index, &new.events).await?;
+        recorded.runs = journeys.started;
+        people.store(tx, lane, now).await?;
+        let refs = journeys.store(tx, now).await?;
+        recorded.outbox = hand_over(&self.names, lane, now.as_millisecond(), refs);
+        outbox::insert(tx, &recorded.outbox, now).await?;
+        Ok(recorded)
+    }
+
+    /// The automations as they are now: whatever was saved before an event was accepted is seen by that event.
+    async fn fresh_index(&self, tx: &Transaction<'_>) -> Result<Arc<Index>, StoreError> {
+        let current = changes::current(tx, &[Topic::Automation]).await?.first().copied().unwrap_or(0);
+        let known = self.index.load_full();
+        if known.seq == current {
+            return Ok(known);
+        }
+        let index = if known.seq < 0 || known.seq > current {
+            Index::new(current, automations::load_active(tx).await?)
+        } else {
+            known.changed(current, automations::changed_after(tx, known.seq).await?)
+        };
+        let index = Arc::new(index);
+        self.index.store(index.clone());
+        Ok(index)
+    }
+
+    /// Leaves out what was recorded before under the same client id, here or earlier in the batch.
+    async fn without_repeats<'a>(
+        &self,
+        tx: &Transaction<'_>,
+        items: &[(usize, &'a Item)],
+    ) -> Result<Vec<(usize, &'a Item)>, StoreError> {
+        let mut seen = HashSet::new();
+        let first: Vec<_> = items
+            .iter()
+            .filter(|(_, item)| seen.insert((item.project, item.dedupe.unwrap_or(item.id))))
+            .copied()
+            .collect();
+        let to_claim = first.iter().filter_map(|(_, item)| {
+            let is_event = matches!(item.action, Action::Track { .. });
+            Some(events::NewClientId { project: item.project, id: item.dedupe?, event_id: is_event.then_some(item.id) })
+        });
+        let to_claim: Vec<events::NewClientId> = to_claim.collect();
+        let claimed = events::claim_client_ids(tx, &to_claim, self.clock.now()).await?;
+        let is_new = |item: &Item| item.dedupe.is_none_or(|id| claimed.contains(&(item.project, id)));
+        Ok(first.into_iter().filter(|(_, item)| is_new(item)).collect())
+    }
+}
+
+struct Inserted<'a> {
+    events: Vec<NewEvent<'a>>,
+    repeats: u64,
+}
+
+async fn insert_events<'a>(tx: &Transaction<'_>, tracked: Vec<NewEvent<'a>>) -> Result<Inserted<'a>, StoreError> {
+    let rows: Vec<events::NewEvent<'_>> = tracked
+        .iter()
+        .map(|e| events::NewEvent {
+            project: e.item.project,
+            id: e.item.id,
+            client_id: e.item.dedupe,
+            name: e.name,
+            user_id: e.person.1,
+            properties: e.properties,
+            ts: e.item.timestamp,
+            received_at: e.item.received,
+        })
+        .collect();
+    let new = events::insert(tx, &rows).await?;
+    let before = tracked.len();
+    let events: Vec<NewEvent<'a>> =
+        tracked.into_iter().filter(|e| new.contains(&(e.item.project, e.item.id))).collect();
+    Ok(Inserted { repeats: (before - events.len()) as u64, events })
+}
+
+async fn count(tx: &Transaction<'_>, lane: i16, new: &[NewEvent<'_>]) -> Result<(), StoreError> {
+    let mut counts: HashMap<(ProjectId, Date, &str), i64> = HashMap::new();
+    for event in new {
+        let day = event.item.received.to_zoned(TimeZone::UTC).date();
+        *counts.entry((event.item.project, day, event.name)).or_default() += 1;
+    }
+    events::count(tx, lane, &counts).await
+}
+
+/// The messages to delivery, a chunk of the ledger's rows each.
+fn hand_over(names: &Names, partition: i16, now_ms: i64, refs: Vec<MessageRef>) -> Vec<OutboxRow> {
+    let subject = names.send(Channel::Email, Lane::Automation);
+    let chunks = refs.chunks(REFS).map(|chunk| OutboxRow {
+        partition,
+        id: ids::fresh(now_ms),
+        subject: subject.clone(),
+        payload: SendChunk::of(chunk.to_vec()).encode_to_vec(),
+    });
+    chunks.collect()
+}
