@@ -14,6 +14,10 @@ use crate::local::{LocalError, PgBin};
 /// Where data goes that the server's user could not reach in its own directory; only ever used as root.
 const ELSEWHERE: [&str; 2] = ["/var/lib", "/var/tmp"];
 
+/// Begins the name that data is filled under. The process's id follows: where a start was interrupted, its initdb may
+/// still be writing.
+const UNFINISHED: &str = "data.unfinished-";
+
 /// The data directory, initialised and owned by the server's user. It is `data` in the server's directory: there in
 /// truth, or as a link to a place that the user can reach.
 pub(super) async fn prepare(bin: &PgBin, dir: &ServerDir, owner: &Owner, sync: bool) -> Result<PathBuf, LocalError> {
@@ -30,8 +34,8 @@ pub(super) async fn prepare(bin: &PgBin, dir: &ServerDir, owner: &Owner, sync: b
     let home = home(&dir.path, owner)?;
     let password = dir.ensure_password()?;
     // Filled under another name: a first start that was cut short leaves nothing that looks whole.
-    let unfinished = home.join("data.unfinished");
-    let _ = fs::remove_dir_all(&unfinished);
+    remove_unfinished(&home);
+    let unfinished = home.join(format!("{UNFINISHED}{}", std::process::id()));
     fs::create_dir(&unfinished).map_err(LocalError::io("create", &unfinished))?;
     owner.give(&unfinished)?;
     let given = initdb(bin, &home, &unfinished, &password, owner, sync).await;
@@ -46,6 +50,29 @@ pub(super) async fn prepare(bin: &PgBin, dir: &ServerDir, owner: &Owner, sync: b
         std::os::unix::fs::symlink(&filled, &data).map_err(LocalError::io("link", &data))?;
     }
     Ok(filled)
+}
+
+/// What earlier starts left that were cut short; as much as can be removed.
+fn remove_unfinished(home: &Path) {
+    let entries = fs::read_dir(home).into_iter().flatten().flatten();
+    for entry in entries.filter(|e| e.file_name().to_string_lossy().starts_with(UNFINISHED)) {
+        let _ = fs::remove_dir_all(entry.path());
+    }
+}
+
+/// Removes a server's directory, and the one elsewhere that it links to.
+pub(super) fn remove(dir: &Path) -> Result<(), LocalError> {
+    let data = dir.join("data");
+    if fs::read_link(&data).is_ok()
+        && let Ok(target) = data.canonicalize()
+        && let Some(home) = target.parent().filter(|home| Owner::is_ours(home))
+    {
+        fs::remove_dir_all(home).map_err(LocalError::io("remove", home))?;
+    }
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(LocalError::io("remove", dir)(error)),
+        _ => Ok(()),
+    }
 }
 
 /// The server's directory itself, or, where the user cannot enter it, one of its own elsewhere.
@@ -92,7 +119,7 @@ async fn initdb(
     command.arg("--pwfile").arg(&password_file).arg("-D").arg(data);
     command.env("LC_ALL", "C").current_dir(home).stdin(Stdio::null());
     owner.lower(&mut command);
-    let output = tokio::process::Command::from(command).output().await;
+    let output = tokio::process::Command::from(command).kill_on_drop(true).output().await;
     let _ = fs::remove_file(&password_file);
     let output = output.map_err(LocalError::io("start", &bin.dir.join("initdb")))?;
     if output.status.success() {
