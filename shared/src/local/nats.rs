@@ -110,7 +110,7 @@ impl NatsServer {
 
     async fn wait_ready(&self) -> Result<(), LocalError> {
         let (port, monitor_port) = (self.port, self.monitor_port);
-        let ready = async || greets(port).await && jetstream_is_up(monitor_port).await;
+        let ready = || async move { greets(port).await && jetstream_is_up(monitor_port).await };
         match self.dir.wait_ready(&self.process, START, ready).await {
             Readiness::Ready => Ok(()),
             Readiness::Ended => Err(self.dir.error("ended while it started")),

@@ -122,17 +122,7 @@ impl PostgresServer {
 
     async fn wait_ready(&self) -> Result<(), LocalError> {
         let url = self.url("postgres");
-        let answers = async || match tokio_postgres::connect(&url, NoTls).await {
-            Ok((client, connection)) => {
-                let connection = tokio::spawn(connection);
-                let answers = client.simple_query("SELECT 1").await.is_ok();
-                connection.abort();
-                answers
-            }
-            // Full, but well.
-            Err(error) => error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS),
-        };
-        match self.dir.wait_ready(&self.process, START, answers).await {
+        match self.dir.wait_ready(&self.process, START, || answers(&url)).await {
             Readiness::Ready => Ok(()),
             Readiness::Ended => Err(self.dir.error("ended while it started")),
             Readiness::Late => Err(self.dir.error("runs, but does not answer")),
@@ -178,6 +168,14 @@ impl PostgresServer {
         self.process.is_running()
     }
 
+    /// Removes a stopped server's directory, and its data where that lies elsewhere.
+    pub fn remove(dir: &Path) -> Result<(), LocalError> {
+        if let Some(running) = Self::attach(dir).ok().flatten() {
+            return Err(running.dir.error("still runs; stop it before its data is removed"));
+        }
+        data_dir::remove(dir)
+    }
+
     /// Fast shutdown: ends the sessions, writes a checkpoint, waits.
     pub async fn stop(&self) -> Result<(), LocalError> {
         if self.process.stop_by(Signal::INT, STOP).await {
@@ -190,6 +188,19 @@ impl PostgresServer {
     /// Immediate shutdown: as if the machine had crashed, without leaving processes behind.
     pub async fn kill(&self) {
         self.process.stop_by(Signal::QUIT, Duration::from_secs(10)).await;
+    }
+}
+
+async fn answers(url: &str) -> bool {
+    match tokio_postgres::connect(url, NoTls).await {
+        Ok((client, connection)) => {
+            let connection = tokio::spawn(connection);
+            let answers = client.simple_query("SELECT 1").await.is_ok();
+            connection.abort();
+            answers
+        }
+        // Full, but well.
+        Err(error) => error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS),
     }
 }
 

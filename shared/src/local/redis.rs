@@ -18,20 +18,22 @@ pub struct RedisOptions {
     /// A fixed port; otherwise the one remembered in the directory, or a free one.
     pub port: Option<u16>,
     pub max_memory_mb: u32,
+    /// Numbered databases, from 0.
+    pub databases: u32,
 }
 
 impl Default for RedisOptions {
     fn default() -> Self {
-        Self { port: None, max_memory_mb: 256 }
+        Self { port: None, max_memory_mb: 256, databases: 16 }
     }
 }
 
 impl RedisOptions {
     fn config(&self, port: u16, password: &str) -> String {
-        let memory = self.max_memory_mb;
+        let (memory, databases) = (self.max_memory_mb, self.databases);
         format!(
             "bind 127.0.0.1\nport {port}\nprotected-mode yes\nrequirepass {password}\ndaemonize no\nsave \"\"\n\
-             appendonly no\nmaxmemory {memory}mb\nmaxmemory-policy volatile-lru\n"
+             appendonly no\ndatabases {databases}\nmaxmemory {memory}mb\nmaxmemory-policy volatile-lru\n"
         )
     }
 }
@@ -91,7 +93,7 @@ impl RedisServer {
     }
 
     async fn wait_ready(&self) -> Result<(), LocalError> {
-        match self.dir.wait_ready(&self.process, START, async || pongs(self.port, &self.password).await).await {
+        match self.dir.wait_ready(&self.process, START, || pongs(self.port, &self.password)).await {
             Readiness::Ready => Ok(()),
             Readiness::Ended => Err(self.dir.error("ended while it started")),
             Readiness::Late => Err(self.dir.error("runs, but does not answer")),

@@ -100,7 +100,12 @@ impl ServerDir {
     }
 
     /// Asks until the answer is yes, the process has ended or the time is up.
-    pub async fn wait_ready(&self, process: &Process, patience: Duration, ready: impl AsyncFn() -> bool) -> Readiness {
+    pub async fn wait_ready<F: Future<Output = bool>>(
+        &self,
+        process: &Process,
+        patience: Duration,
+        ready: impl Fn() -> F,
+    ) -> Readiness {
         let asking = async {
             loop {
                 // One question may hang, for instance on a port that is listened on by a process that is stopped.

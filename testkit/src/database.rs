@@ -1,0 +1,127 @@
+//! A database for one test, copied from one that has been migrated once.
+
+use anyhow::Context;
+use shared::clock::Clock;
+use shared::config::DatabaseConfig;
+use shared::local::PostgresServer;
+use shared::store::{Store, migrate};
+use tokio_postgres::{Client, NoTls};
+
+use crate::{background, must, place, random_name, servers};
+
+/// A fresh, migrated database; dropped with this value.
+#[derive(Debug)]
+pub struct TestDatabase {
+    server: &'static PostgresServer,
+    name: String,
+    url: String,
+}
+
+impl TestDatabase {
+    /// Panics with the reason when PostgreSQL cannot be had.
+    pub async fn create() -> Self {
+        let server = servers::postgres().await;
+        let template = must("migrating the template database", template(server).await);
+        Self::create_as(server, &format!(" TEMPLATE {template}")).await
+    }
+
+    /// A fresh database with nothing in it.
+    pub async fn create_empty() -> Self {
+        Self::create_as(servers::postgres().await, "").await
+    }
+
+    async fn create_as(server: &'static PostgresServer, suffix: &str) -> Self {
+        let name = format!("test_{}", random_name());
+        let created = run(server, &format!("CREATE DATABASE {name}{suffix}")).await;
+        must("creating a test's database", created);
+        Self { server, url: server.url(&name), name }
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// For a program under test: 8 connections.
+    pub fn config(&self) -> DatabaseConfig {
+        DatabaseConfig { url: self.url.clone(), pool_size: 8 }
+    }
+
+    /// A pool of its own.
+    pub fn store(&self) -> Store {
+        must("a pool of connections", Store::new(&self.config(), "test"))
+    }
+
+    /// A plain connection.
+    pub async fn client(&self) -> Client {
+        must("connecting to a test's database", connect(&self.url).await)
+    }
+}
+
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        let (server, name) = (self.server, std::mem::take(&mut self.name));
+        background::finish(async move {
+            if let Err(error) = run(server, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await {
+                eprintln!("could not drop the test database {name}: {error:#}");
+            }
+        });
+    }
+}
+
+/// The name of the migrated template of this code and this day (partitions are made by the day), made when missing.
+async fn template(server: &PostgresServer) -> anyhow::Result<String> {
+    let clock = Clock::system();
+    let checksums: String = migrate::MIGRATIONS.iter().map(|migration| migration.checksum()).collect();
+    let name = format!("template_{:08x}_{}", fnv(checksums.as_bytes()), clock.now_ms() / 86_400_000);
+    let _lock = place::lock("template").await;
+    let client = connect(&server.url("postgres")).await?;
+    if client.query_opt("SELECT 1 FROM pg_database WHERE datname = $1", &[&name]).await?.is_some() {
+        return Ok(name);
+    }
+    // Made under another name, so that one that was cut short is not taken for whole.
+    let unfinished = format!("unfinished_{name}");
+    client.batch_execute(&format!("DROP DATABASE IF EXISTS {unfinished} WITH (FORCE)")).await?;
+    client.batch_execute(&format!("CREATE DATABASE {unfinished}")).await?;
+    migrate::run(&DatabaseConfig { url: server.url(&unfinished), pool_size: 2 }, &clock).await?;
+    // The migration's connections may take a moment to close, and a database in use can be neither renamed nor copied.
+    let sessions = "SELECT count(*), count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = $1";
+    while client.query_one(sessions, &[&unfinished]).await?.try_get::<_, i64>(0)? > 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    client.batch_execute(&format!("ALTER DATABASE {unfinished} RENAME TO {name}")).await?;
+    Ok(name)
+}
+
+/// Drops every database that an earlier run left, its templates too. Only for a server that nobody uses yet.
+pub(crate) async fn drop_leftovers(server: &PostgresServer) -> anyhow::Result<()> {
+    let client = connect(&server.url("postgres")).await?;
+    let sql = r"SELECT datname FROM pg_database WHERE datname ~ '^(test|template|unfinished_template)_'";
+    for row in client.query(sql, &[]).await? {
+        let name: String = row.try_get(0)?;
+        client.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?;
+    }
+    Ok(())
+}
+
+async fn run(server: &PostgresServer, sql: &str) -> anyhow::Result<()> {
+    connect(&server.url("postgres")).await?.batch_execute(sql).await.map_err(described)
+}
+
+fn described(error: tokio_postgres::Error) -> anyhow::Error {
+    match error.as_db_error() {
+        Some(db) => anyhow::anyhow!("{} ({})", db.message(), db.code().code()),
+        None => error.into(),
+    }
+}
+
+/// The connection closes when its client is dropped.
+pub(crate) async fn connect(url: &str) -> anyhow::Result<Client> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.map_err(described).context("PostgreSQL")?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+/// FNV-1a: enough to tell the templates of a work tree apart.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}

@@ -1,0 +1,49 @@
+//! Waiting for what becomes true.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+const POLL: Duration = Duration::from_millis(20);
+
+/// Probes until the answer is `Ok` and gives it; panics with the last `Err` when the time is up.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let mut asked = 0;
+/// let answer = testkit::eventually(std::time::Duration::from_secs(1), async || {
+///     asked += 1;
+///     if asked < 3 { Err(format!("asked {asked} times")) } else { Ok(asked) }
+/// });
+/// assert_eq!(answer.await, 3);
+/// # });
+/// ```
+#[track_caller]
+pub fn eventually<T, E: Debug>(
+    timeout: Duration,
+    mut probe: impl AsyncFnMut() -> Result<T, E>,
+) -> impl Future<Output = T> {
+    let caller = std::panic::Location::caller();
+    async move {
+        let deadline = tokio::time::Instant::now() + timeout;
+        let mut last = None;
+        loop {
+            match tokio::time::timeout_at(deadline, probe()).await {
+                Ok(Ok(answer)) => return answer,
+                Ok(Err(state)) => last = Some(state),
+                Err(_) => panic!("not within {timeout:?} at {caller}: the probe hung; before that: {last:?}"),
+            }
+            assert!(tokio::time::Instant::now() < deadline, "not within {timeout:?} at {caller}: {last:?}");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+/// As [`eventually`], for a plain condition; `what` is said when it stays false.
+#[track_caller]
+pub fn eventually_true(
+    what: &str,
+    timeout: Duration,
+    mut holds: impl AsyncFnMut() -> bool,
+) -> impl Future<Output = ()> {
+    eventually(timeout, async move || if holds().await { Ok(()) } else { Err(what) })
+}

@@ -1,0 +1,32 @@
+//! Real servers for tests: PostgreSQL, NATS and Redis, shared by all test processes of this work tree, each test in a
+//! database and under a stream prefix of its own; private ones for tests that break them; and a mailbox.
+//!
+//! The shared servers are started by the first test that needs them (what is missing is installed where it may be)
+//! and run until `testkit-servers stop`. A test without its server fails; it is never skipped.
+
+mod background;
+mod database;
+mod eventually;
+mod mailbox;
+mod nats;
+mod place;
+mod private;
+mod redis;
+pub mod servers;
+
+pub use database::TestDatabase;
+pub use eventually::{eventually, eventually_true};
+pub use mailbox::{Mail, TestMailbox};
+pub use nats::TestNats;
+pub use private::{PrivateNats, PrivatePostgres, PrivateRedis};
+pub use redis::TestRedis;
+
+/// What a test can do about a broken test set-up is nothing but end with the reason.
+pub(crate) fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
+    result.unwrap_or_else(|error| panic!("{what}: {error:#}"))
+}
+
+/// Eight random hexadecimal digits: what keeps tests that run at once apart.
+pub(crate) fn random_name() -> String {
+    format!("{:08x}", rand::random::<u32>())
+}

@@ -1,0 +1,59 @@
+//! NATS for one test: the shared server under a prefix of its own.
+
+use async_nats::jetstream;
+use futures_util::TryStreamExt;
+
+use crate::{background, must, random_name, servers};
+
+/// An address and a stream prefix; what was made under the prefix is deleted with this value.
+#[derive(Debug)]
+pub struct TestNats {
+    url: String,
+    prefix: String,
+}
+
+impl TestNats {
+    /// Panics with the reason when NATS cannot be had.
+    pub async fn create() -> Self {
+        Self { url: servers::nats().await.url(), prefix: format!("t{}_", random_name()) }
+    }
+
+    /// For `NATS_URL`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// For `STREAM_PREFIX`: letters, digits and `_`.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub async fn client(&self) -> async_nats::Client {
+        must("connecting to the test NATS", async_nats::connect(&self.url).await)
+    }
+
+    pub async fn jetstream(&self) -> jetstream::Context {
+        jetstream::new(self.client().await)
+    }
+}
+
+impl Drop for TestNats {
+    fn drop(&mut self) {
+        let (url, prefix) = (std::mem::take(&mut self.url), std::mem::take(&mut self.prefix));
+        background::finish(async move {
+            if let Err(error) = delete(&url, &prefix).await {
+                eprintln!("could not delete the streams {prefix}*: {error:#}");
+            }
+        });
+    }
+}
+
+async fn delete(url: &str, prefix: &str) -> anyhow::Result<()> {
+    let jetstream = jetstream::new(async_nats::connect(url).await?);
+    let names: Vec<String> = jetstream.stream_names().try_collect().await?;
+    let bare = |name: &str| name.trim_start_matches("KV_").trim_start_matches("OBJ_").starts_with(prefix);
+    for name in names.iter().filter(|name| bare(name)) {
+        jetstream.delete_stream(name).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! Servers for one test alone, to be stopped, killed, suspended and started again at the same address.
+
+mod nats;
+mod postgres;
+mod redis;
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+pub use nats::PrivateNats;
+pub use postgres::PrivatePostgres;
+pub use redis::PrivateRedis;
+
+use crate::{background, must, place, random_name, servers};
+
+/// The server's directory; with it go the server and its data.
+#[derive(Debug)]
+struct PrivateDir(PathBuf);
+
+impl PrivateDir {
+    fn create(server: &str) -> Self {
+        let path = place::root().join("private").join(format!("{server}-{}", random_name()));
+        // Passable, for PostgreSQL's own user.
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&path);
+        must("a directory for a private server", made);
+        Self(path)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for PrivateDir {
+    fn drop(&mut self) {
+        let path = std::mem::take(&mut self.0);
+        background::finish(async move {
+            if let Err(error) = servers::stop_private(&path).await {
+                eprintln!("could not clear {}: {error}", path.display());
+            }
+        });
+    }
+}

@@ -1,0 +1,68 @@
+//! A private Redis.
+
+use shared::local::{RedisOptions, RedisServer};
+
+use super::PrivateDir;
+use crate::{must, servers};
+
+/// A Redis for one test. Its data does not outlive it.
+#[derive(Debug)]
+pub struct PrivateRedis {
+    server: RedisServer,
+    options: RedisOptions,
+    dir: PrivateDir,
+}
+
+impl PrivateRedis {
+    /// Panics with the reason when it cannot be had.
+    pub async fn start() -> Self {
+        Self::start_with(RedisOptions::default()).await
+    }
+
+    pub async fn start_with(mut options: RedisOptions) -> Self {
+        let dir = PrivateDir::create("redis");
+        let server = launch(&dir, &options).await;
+        // The address stays the same from now on.
+        options.port = Some(server.port());
+        Self { server, options, dir }
+    }
+
+    pub fn url(&self) -> String {
+        self.server.url()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    /// SIGTERM, and waits until it is gone.
+    pub async fn stop(&self) {
+        must("stopping a private Redis", self.server.stop().await);
+    }
+
+    /// SIGKILL, and waits until it is gone.
+    pub async fn kill(&self) {
+        self.server.kill().await;
+    }
+
+    /// Starts it again after [`PrivateRedis::stop`] or [`PrivateRedis::kill`], at the same address and with its data.
+    pub async fn start_again(&mut self) {
+        self.server = launch(&self.dir, &self.options).await;
+    }
+
+    /// SIGSTOP: connections stay open and nothing is answered.
+    pub fn suspend(&self) {
+        self.server.process().suspend();
+    }
+
+    pub fn resume(&self) {
+        self.server.process().resume();
+    }
+}
+
+async fn launch(dir: &PrivateDir, options: &RedisOptions) -> RedisServer {
+    let Some(tool) = &servers::tools().await.redis else {
+        panic!("the tests need Redis 6 or newer: install redis-server")
+    };
+    must("a private Redis", RedisServer::start(tool, dir.path(), options).await)
+}

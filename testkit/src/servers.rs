@@ -1,0 +1,118 @@
+//! The shared servers: started by whoever comes first, found by all others.
+
+use std::path::Path;
+
+use shared::local::tools;
+use shared::local::{
+    LocalError, NatsOptions, NatsServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, Tools,
+};
+use tokio::sync::OnceCell;
+
+use crate::{must, place};
+
+static TOOLS: OnceCell<Tools> = OnceCell::const_new();
+static POSTGRES: OnceCell<PostgresServer> = OnceCell::const_new();
+static NATS: OnceCell<NatsServer> = OnceCell::const_new();
+static REDIS: OnceCell<RedisServer> = OnceCell::const_new();
+
+/// Databases in the shared Redis; each test takes one in turn.
+pub(crate) const REDIS_DATABASES: u32 = 1024;
+
+/// The servers' programs, installed where they were missing.
+pub(crate) async fn tools() -> &'static Tools {
+    TOOLS
+        .get_or_init(|| async {
+            let _lock = place::lock("install").await;
+            let install_dir = place::root().join("bin");
+            let found =
+                tokio::task::spawn_blocking(move || tools::ensure(&install_dir, &|line| eprintln!("testkit: {line}")));
+            must("the test servers", must("looking for the test servers", found.await))
+        })
+        .await
+}
+
+/// The shared PostgreSQL, started unless it runs. Panics with the reason when it cannot be had.
+pub async fn postgres() -> &'static PostgresServer {
+    POSTGRES
+        .get_or_init(|| async {
+            let _lock = place::lock("postgres").await;
+            let dir = place::root().join("postgres");
+            if let Some(running) = must("the test PostgreSQL", PostgresServer::attach(&dir)) {
+                return running;
+            }
+            let bin = &tools().await.postgres;
+            let server =
+                must("the test PostgreSQL", PostgresServer::start(bin, &dir, &PostgresOptions::for_tests()).await);
+            must("clearing the test PostgreSQL", crate::database::drop_leftovers(&server).await);
+            server
+        })
+        .await
+}
+
+/// The shared NATS, started unless it runs. Panics with the reason when it cannot be had.
+pub async fn nats() -> &'static NatsServer {
+    NATS.get_or_init(|| async {
+        let _lock = place::lock("nats").await;
+        let dir = place::root().join("nats");
+        if let Some(running) = must("the test NATS", NatsServer::attach(&dir)) {
+            return running;
+        }
+        let tool = &tools().await.nats;
+        // Nothing runs on it now, so what an earlier run left is rubbish.
+        let _ = std::fs::remove_dir_all(dir.join("data"));
+        // Each test's streams reserve their sizes, however little is in them.
+        let options = NatsOptions { max_file_store: 1 << 50, ..NatsOptions::default() };
+        must("the test NATS", NatsServer::start(tool, &dir, &options).await)
+    })
+    .await
+}
+
+/// The shared Redis, started unless it runs. Panics with the reason when it cannot be had.
+pub async fn redis() -> &'static RedisServer {
+    REDIS
+        .get_or_init(|| async {
+            let _lock = place::lock("redis").await;
+            let dir = place::root().join("redis");
+            if let Some(running) = must("the test Redis", RedisServer::attach(&dir)) {
+                return running;
+            }
+            let Some(tool) = &tools().await.redis else {
+                panic!("the tests need Redis 6 or newer: install redis-server")
+            };
+            let options = RedisOptions { databases: REDIS_DATABASES, ..RedisOptions::default() };
+            must("the test Redis", RedisServer::start(tool, &dir, &options).await)
+        })
+        .await
+}
+
+/// Starts all three.
+pub async fn start() {
+    tokio::join!(postgres(), nats(), redis());
+}
+
+/// Stops the shared servers, and private ones that a killed test left behind.
+pub async fn stop() -> Result<(), LocalError> {
+    let root = place::root();
+    if let Some(server) = RedisServer::attach(&root.join("redis"))? {
+        server.kill().await;
+    }
+    if let Some(server) = NatsServer::attach(&root.join("nats"))? {
+        server.stop().await?;
+    }
+    if let Some(server) = PostgresServer::attach(&root.join("postgres"))? {
+        server.stop().await?;
+    }
+    for entry in std::fs::read_dir(root.join("private")).into_iter().flatten().flatten() {
+        stop_private(&entry.path()).await?;
+    }
+    Ok(())
+}
+
+/// Kills whatever server runs in a private directory and removes the directory.
+pub(crate) async fn stop_private(dir: &Path) -> Result<(), LocalError> {
+    if let Some(process) = shared::local::Process::attach(&dir.join("pid"))? {
+        // To PostgreSQL this is an immediate shutdown of all its processes; the others end as well.
+        process.stop_by(shared::local::process::Signal::QUIT, std::time::Duration::from_secs(5)).await;
+    }
+    PostgresServer::remove(dir)
+}
