@@ -53,9 +53,6 @@ pub enum Command {
         #[command(subcommand)]
         command: KeyCommand,
     },
-    /// Find the servers that tests and `up` need, or install them, and say where they are.
-    #[command(hide = true)]
-    Servers(RunDirArg),
     /// Keep the processes of RUN_DIR running: what `up` starts in the background.
     #[command(hide = true)]
     Supervise(RunDirArg),

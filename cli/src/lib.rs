@@ -24,8 +24,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use shared::env::Env;
 
-use args::{Cli, Command, RedisWish, RunDirArg};
-use progress::Progress;
+use args::{Cli, Command};
 use run_dir::RunDir;
 pub use up::Credentials;
 
@@ -55,7 +54,6 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Migrate(args) => operator::migrate(&args).await?,
         Command::Project { command } => operator::project(&command).await?,
         Command::Key { command } => operator::key(&command).await?,
-        Command::Servers(place) => servers(&place).await?,
         Command::Supervise(place) => {
             shared::telemetry::start_logging(&Env::from_process())?;
             supervise::run(RunDir::create(&place.run_dir)?).await?;
@@ -82,16 +80,4 @@ async fn interruptible(work: impl Future<Output = Result<()>>, hint: &str) -> Re
 fn interrupted(hint: &str) -> ExitCode {
     eprintln!("\nInterrupted: {hint}.");
     ExitCode::from(INTERRUPTED)
-}
-
-async fn servers(place: &RunDirArg) -> Result<()> {
-    let dir = RunDir::create(&place.run_dir)?;
-    let progress = Progress::start();
-    let found = up::find_or_install(&dir, RedisWish::On, &progress).await;
-    progress.end();
-    let tools = found?;
-    println!("postgres  {}", tools.postgres.dir.display());
-    println!("nats      {}", tools.nats.path.display());
-    println!("redis     {}", tools.redis.map_or("none: going on without".into(), |r| r.path.display().to_string()));
-    Ok(())
 }

@@ -19,7 +19,7 @@ use crate::services;
 use crate::state::{self, State};
 
 pub use launch::STOP;
-pub use servers::{NATS, POSTGRES, REDIS, attached_database, find_or_install};
+pub use servers::{NATS, POSTGRES, REDIS, attached_database};
 pub use summary::Credentials;
 
 /// Brings everything up and prints how to reach it. Every step may be repeated after a crash in any other.
@@ -46,7 +46,7 @@ async fn bring_up(dir: &RunDir, args: &UpArgs, progress: &Progress) -> Result<St
         progress.warn(&note);
     }
     state::ensure_master_key(dir)?;
-    let tools = find_or_install(dir, args.redis, progress).await?;
+    let tools = servers::find_or_install(dir, args.redis, progress).await?;
 
     progress.step("starting PostgreSQL, NATS and Redis");
     state.servers = servers::start(dir, &tools, progress).await?;

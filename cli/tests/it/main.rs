@@ -1,0 +1,4 @@
+//! The program `rekindle` against real servers.
+
+mod operator;
+mod program;

@@ -1,0 +1,32 @@
+//! Running `rekindle` as a user does.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// `rekindle` with nothing of this process's own environment that it could take for an instruction.
+pub fn rekindle(run_dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rekindle"));
+    for name in ["DATABASE_URL", "MASTER_KEY", "MASTER_KEY_FILE", "PORT", "REDIS", "OUTBOUND_ALLOW"] {
+        command.env_remove(name);
+    }
+    command.args(args).env("RUN_DIR", run_dir);
+    command
+}
+
+/// Standard output of a command that has to succeed.
+pub fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, said(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Standard error of a command that has to fail.
+pub fn fail(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(!output.status.success(), "{command:?} succeeded: {}", String::from_utf8_lossy(&output.stdout));
+    said(&output)
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
