@@ -1,4 +1,6 @@
 //! The program `rekindle` against real servers.
+#![expect(clippy::unwrap_used, reason = "a test ends where its own set-up fails")]
 
 mod operator;
 mod program;
+mod system;

@@ -1,0 +1,107 @@
+//! A whole system by `up` and `down`, with the programs that lie beside `rekindle` (`cargo build --workspace --bins`).
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use cli::Credentials;
+use cli::process_table::{ProcessTable, Status};
+use testkit::eventually;
+
+use crate::program::{fail, rekindle, succeed};
+
+/// A run directory, brought down and removed at the end whatever happens.
+struct System(tempfile::TempDir);
+
+impl System {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // Where the shared test servers' programs were installed, they need not be fetched again.
+        let installed = PathBuf::from(env!("CARGO_BIN_EXE_rekindle")).join("../../testkit/bin");
+        if let Ok(installed) = installed.canonicalize() {
+            std::os::unix::fs::symlink(installed, folder.path().join("bin")).unwrap();
+        }
+        let passable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(folder.path(), passable).unwrap();
+        Self(folder)
+    }
+
+    fn dir(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn run(&self, args: &[&str]) -> String {
+        succeed(&mut rekindle(self.dir(), args))
+    }
+
+    fn credentials(&self) -> Credentials {
+        serde_json::from_str(&std::fs::read_to_string(self.dir().join("credentials.json")).unwrap()).unwrap()
+    }
+
+    fn table(&self) -> ProcessTable {
+        serde_json::from_str(&std::fs::read_to_string(self.dir().join("processes.json")).unwrap()).unwrap()
+    }
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        let _ = rekindle(self.dir(), &["down"]).output();
+    }
+}
+
+fn pids(table: &ProcessTable) -> Vec<(String, Option<u32>)> {
+    table.processes.iter().map(|(name, entry)| (name.clone(), entry.pid)).collect()
+}
+
+#[tokio::test]
+async fn a_system_comes_up_stays_and_goes_down() {
+    let system = System::new();
+    let printed = system.run(&["up"]);
+    let credentials = system.credentials();
+    assert!(printed.contains(&credentials.public_key) && printed.contains(&credentials.base_url), "{printed}");
+    system.run(&["status"]);
+
+    // A second time everything is there already.
+    let before = pids(&system.table());
+    let began = Instant::now();
+    system.run(&["up"]);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(system.credentials(), credentials);
+    assert_eq!(pids(&system.table()), before);
+
+    // What is killed comes back by itself.
+    let killed = system.table().processes["gateway"].pid.unwrap();
+    succeed(std::process::Command::new("kill").args(["-9", &killed.to_string()]));
+    eventually(Duration::from_secs(20), async || {
+        let table = system.table();
+        let gateway = &table.processes["gateway"];
+        let back = gateway.status == Status::Running && gateway.pid != Some(killed);
+        if back { Ok(()) } else { Err(table) }
+    })
+    .await;
+
+    let log = system.run(&["logs", "gateway"]);
+    assert!(!log.is_empty());
+    assert!(fail(&mut rekindle(system.dir(), &["logs", "nobody"])).contains("gateway"));
+
+    let project = system.run(&["project", "create", "--name", "Another"]);
+    let key = system.run(&["key", "create", "--project", project.trim(), "--name", "backend"]);
+    assert!(key.contains("sk_live_"), "{key}");
+
+    let down = system.run(&["down"]);
+    assert!(down.contains("gateway") && down.contains("postgres"), "{down}");
+    assert!(system.run(&["down"]).contains("Nothing is running"));
+
+    // And a third time with the data and the keys of the first.
+    system.run(&["up"]);
+    assert_eq!(system.credentials(), credentials);
+}
+
+#[test]
+fn a_port_that_is_taken_is_refused_when_it_was_asked_for() {
+    let system = System::new();
+    let held = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = held.local_addr().unwrap().port().to_string();
+    let said = fail(&mut rekindle(system.dir(), &["up", "--port", &port]));
+    assert!(said.contains(&port) && said.contains("taken"), "{said}");
+    assert!(system.run(&["down"]).contains("Nothing is running"));
+}
