@@ -1,21 +1,28 @@
 //! The resources: a file each, and the one table from routes to handlers.
 
 pub mod automations;
+mod changed;
 pub mod channels;
 pub mod events;
 pub mod messages;
+mod paging;
+mod path;
+mod shape;
 pub mod templates;
 pub mod users;
 
 use crate::context::Context;
 use crate::error::ApiError;
+use crate::ingest;
 use crate::respond::Reply;
 use crate::router::Route;
 
 /// Hands a request to its handler.
 pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiError> {
     match route {
-        Route::Track | Route::Batch | Route::Identify => Err(ApiError::no_such("route")),
+        Route::Track => ingest::track(cx).await,
+        Route::Batch => ingest::batch(cx).await,
+        Route::Identify => ingest::identify(cx).await,
         Route::ListEvents => events::list(cx).await,
         Route::GetEvent(id) => events::get(cx, id).await,
         Route::ListUsers => users::list(cx).await,
@@ -34,5 +41,6 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::UpdateChannels => channels::update(cx).await,
         Route::SendMessage => messages::send(cx).await,
         Route::ListMessages => messages::list(cx).await,
+        Route::GetMessage(id) => messages::get(cx, id).await,
     }
 }

@@ -1,8 +1,35 @@
-//! The gateway's own configuration.
+//! The gateway's configuration.
 
 use std::net::SocketAddr;
 
+use shared::config::{AdminConfig, BusConfig, DatabaseConfig};
 use shared::env::{Env, EnvError};
+use shared::outbound::OutboundPolicy;
+use shared::secrets::MasterKeys;
+
+/// The port of `/metrics` where `ADMIN_ADDR` names no other.
+const ADMIN_PORT: u16 = 9100;
+
+/// All that the process reads from its environment.
+pub struct ProcessConfig {
+    pub gateway: GatewayConfig,
+    pub database: DatabaseConfig,
+    pub bus: BusConfig,
+    pub admin: AdminConfig,
+    pub master_keys: MasterKeys,
+}
+
+impl ProcessConfig {
+    pub fn from_env(env: &Env) -> Result<Self, EnvError> {
+        Ok(Self {
+            gateway: GatewayConfig::from_env(env)?,
+            database: DatabaseConfig::from_env(env)?,
+            bus: BusConfig::from_env(env)?,
+            admin: AdminConfig::from_env(env, ADMIN_PORT)?,
+            master_keys: MasterKeys::from_env(env)?,
+        })
+    }
+}
 
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
@@ -14,11 +41,13 @@ pub struct GatewayConfig {
     pub replicas: u32,
     /// Without one, each gateway limits on its own.
     pub redis_url: Option<String>,
+    /// Which addresses a channel may be pointed at.
+    pub outbound: OutboundPolicy,
 }
 
 impl GatewayConfig {
     /// `GATEWAY_ADDR` (127.0.0.1:8080), `PUBLIC_BASE_URL` (`http://` and that address), `GATEWAY_MAX_CONNECTIONS` (10000),
-    /// `GATEWAY_REPLICAS` (1), `REDIS_URL` (none).
+    /// `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `OUTBOUND_ALLOW` (none).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let default = SocketAddr::from(([127, 0, 0, 1], 8080));
         let addr = env.parse("GATEWAY_ADDR", default, "an address such as 127.0.0.1:8080")?;
@@ -36,6 +65,7 @@ impl GatewayConfig {
             max_connections: env.bounded("GATEWAY_MAX_CONNECTIONS", 10_000, 1..=1_000_000, "1 to 1000000")?,
             replicas: env.bounded("GATEWAY_REPLICAS", 1, 1..=1_000, "1 to 1000")?,
             redis_url: env.get("REDIS_URL").map(str::to_owned),
+            outbound: OutboundPolicy::from_env(env)?,
         })
     }
 }
@@ -48,6 +78,7 @@ impl Default for GatewayConfig {
             max_connections: 10_000,
             replicas: 1,
             redis_url: None,
+            outbound: OutboundPolicy::default(),
         }
     }
 }

@@ -29,6 +29,7 @@ pub enum Route<'p> {
     UpdateChannels,
     SendMessage,
     ListMessages,
+    GetMessage(&'p str),
 }
 
 /// Who may call it.
@@ -61,7 +62,8 @@ impl Route<'_> {
             | Self::GetChannels
             | Self::UpdateChannels
             | Self::SendMessage
-            | Self::ListMessages => Access::Secret,
+            | Self::ListMessages
+            | Self::GetMessage(_) => Access::Secret,
         }
     }
 
@@ -80,6 +82,7 @@ impl Route<'_> {
             Self::GetAutomation(_) | Self::UpdateAutomation(_) | Self::DeleteAutomation(_) => "/automations/:id",
             Self::GetChannels | Self::UpdateChannels => "/channels",
             Self::SendMessage | Self::ListMessages => "/messages",
+            Self::GetMessage(_) => "/messages/:id",
         }
     }
 }
@@ -130,6 +133,7 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("PUT", ["channels"]) => Route::UpdateChannels,
         ("POST", ["messages"]) => Route::SendMessage,
         ("GET", ["messages"]) => Route::ListMessages,
+        ("GET", ["messages", id]) => Route::GetMessage(id),
         _ => return None,
     })
 }
@@ -211,6 +215,7 @@ mod tests {
             ("PUT", "/channels", Route::UpdateChannels),
             ("POST", "/messages", Route::SendMessage),
             ("GET", "/messages", Route::ListMessages),
+            ("GET", "/messages/m", Route::GetMessage("m")),
         ];
         for (method, path, expected) in table {
             let path = format!("{BASE}{path}");

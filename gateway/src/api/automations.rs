@@ -1,28 +1,150 @@
+//! Automations.
+
+mod input;
+
+use deadpool_postgres::Transaction;
+use jiff::Timestamp;
+use serde::Serialize;
+use shared::automation::{Definition, Reentry, Step};
+use shared::ids;
+use shared::send::Channel;
+use shared::store::automations::{self, Automation};
+use shared::store::changes::Topic;
+use shared::store::{StoreError, templates};
+use uuid::Uuid;
+
+use super::{changed, paging, path, shape};
+use crate::body;
 use crate::context::Context;
-use crate::error::ApiError;
-use crate::respond::Reply;
+use crate::error::{ApiError, Problem};
+use crate::respond::{Reply, created, deleted, ok};
 
+/// Automations in one answer at most.
+const LIST_MAX: i64 = 1_000;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AutomationView {
+    id: Uuid,
+    name: String,
+    trigger_type: &'static str,
+    trigger_event: Option<String>,
+    active: bool,
+    reentry: Reentry,
+    steps: Vec<Step>,
+    version: i32,
+    #[serde(serialize_with = "shape::time")]
+    created_at: Timestamp,
+    #[serde(serialize_with = "shape::time")]
+    updated_at: Timestamp,
+}
+
+impl From<Automation> for AutomationView {
+    fn from(automation: Automation) -> Self {
+        let Definition { trigger_type, trigger_event, reentry, steps } = automation.definition;
+        Self {
+            id: automation.id,
+            name: automation.name,
+            trigger_type: trigger_type.as_str(),
+            trigger_event,
+            active: automation.active,
+            reentry,
+            steps,
+            version: automation.version,
+            created_at: automation.created_at,
+            updated_at: automation.updated_at,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListView {
+    automations: Vec<AutomationView>,
+    next_cursor: Option<String>,
+}
+
+/// `GET /automations`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let _ = cx;
-    Err(ApiError::no_such("route"))
+    let before = paging::cursor_id(&cx.query()?)?;
+    let db = cx.database().await?;
+    let mut found = automations::list(&db, cx.project, before, LIST_MAX + 1).await?;
+    let next_cursor = paging::cut(&mut found, LIST_MAX, |automation| automation.id.to_string());
+    ok(&ListView { automations: found.into_iter().map(AutomationView::from).collect(), next_cursor })
 }
 
+/// `GET /automations/:id`
+pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "automation")?;
+    let db = cx.database().await?;
+    let automation = automations::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("automation"))?;
+    ok(&AutomationView::from(automation))
+}
+
+/// `POST /automations`
 pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let _ = cx;
-    Err(ApiError::no_such("route"))
+    let body = cx.read_json(body::MAX_BYTES).await?;
+    let now = cx.app.clock.now();
+    let automation = input::new_automation(&body, ids::fresh(now.as_millisecond()), now)?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    check_templates(cx, &tx, &automation.definition).await?;
+    automations::insert(&tx, cx.project, &automation).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    changed::announce(cx, Topic::Automation).await;
+    created(&AutomationView::from(automation))
 }
 
-pub async fn get(cx: &Context<'_>, id: &str) -> Result<Reply, ApiError> {
-    let _ = (cx, id);
-    Err(ApiError::no_such("route"))
+/// `PUT /automations/:id`
+pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "automation")?;
+    let body = cx.read_json(body::MAX_BYTES).await?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let current = automations::get_for_update(&tx, cx.project, id).await?;
+    let current = current.ok_or_else(|| ApiError::no_such("automation"))?;
+    let (was_active, was_version) = (current.active, current.version);
+    let automation = input::changed_automation(&body, current, cx.app.clock.now())?;
+    // A template may have been deleted while the automation was off.
+    if automation.version != was_version || (automation.active && !was_active) {
+        check_templates(cx, &tx, &automation.definition).await?;
+    }
+    automations::update(&tx, cx.project, &automation).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    changed::announce(cx, Topic::Automation).await;
+    ok(&AutomationView::from(automation))
 }
 
-pub async fn update(cx: &Context<'_>, id: &str) -> Result<Reply, ApiError> {
-    let _ = (cx, id);
-    Err(ApiError::no_such("route"))
+/// `DELETE /automations/:id`
+pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "automation")?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    if !automations::delete(&tx, cx.project, id, cx.app.clock.now()).await? {
+        return Err(ApiError::no_such("automation"));
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    changed::announce(cx, Topic::Automation).await;
+    deleted()
 }
 
-pub async fn delete(cx: &Context<'_>, id: &str) -> Result<Reply, ApiError> {
-    let _ = (cx, id);
-    Err(ApiError::no_such("route"))
+/// Every step's template must be there, and of the step's channel; none of them can be deleted before the end of the
+/// transaction.
+async fn check_templates(cx: &Context<'_>, tx: &Transaction<'_>, definition: &Definition) -> Result<(), ApiError> {
+    let ids: Vec<Uuid> = definition.template_ids().collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let channels = templates::channels_of(tx, cx.project, &ids).await?;
+    let mut problems = Vec::new();
+    for (i, step) in definition.steps.iter().enumerate() {
+        let Step::SendEmail { template_id, .. } = step else { continue };
+        let problem = match channels.get(template_id) {
+            Some(Channel::Email) => continue,
+            Some(other) => format!("is a template of channel {}, this step needs one of EMAIL", other.as_str()),
+            None => "no such template in this project".to_owned(),
+        };
+        problems.push(Problem::new(format!("steps[{i}].templateId"), problem));
+    }
+    if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
 }

@@ -1,13 +1,143 @@
+//! The configuration of the channels. Secrets come in and never go out.
+
+mod input;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use shared::send::Channel;
+use shared::store::StoreError;
+use shared::store::changes::Topic;
+use shared::store::channels::{self, ChannelSettings};
+
+use super::changed;
+use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
-use crate::respond::Reply;
+use crate::respond::{Reply, ok};
 
+/// `GET /channels`
 pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let _ = cx;
-    Err(ApiError::no_such("route"))
+    let db = cx.database().await?;
+    let mut shown = Map::new();
+    for channel in Channel::ALL {
+        let settings = channels::get(&db, &cx.app.master_keys, cx.project, channel).await?.unwrap_or_default();
+        let (name, mut view) = match channel {
+            Channel::Email => ("email", email_view(&settings)),
+            Channel::Push => ("push", push_view(&settings)),
+            Channel::Sms => ("sms", sms_view(&settings)),
+            Channel::InApp => ("inApp", json!({ "configured": true })),
+        };
+        if let (Some(error), Some(view)) = (settings.error, view.as_object_mut()) {
+            view.insert("error".to_owned(), error.into());
+        }
+        shown.insert(name.to_owned(), view);
+    }
+    ok(&shown)
 }
 
+fn email_view(of: &ChannelSettings) -> Value {
+    let from = of.text("mailproviderFromEmail");
+    let complete = match of.text("emailProvider") {
+        Some("SMTP") => of.text("smtpHost").is_some(),
+        Some("MAILPROVIDER") => of.secret("mailproviderApiKey").is_some(),
+        _ => false,
+    };
+    json!({
+        "provider": of.text("emailProvider"),
+        "configured": complete && from.is_some(),
+        "fromEmail": from,
+        "fromName": of.text("emailFromName"),
+        "smtpHost": of.text("smtpHost"),
+        "smtpPort": of.settings.get("smtpPort"),
+        "smtpUsername": of.text("smtpUsername"),
+        "smtpSecurity": of.text("smtpSecurity"),
+    })
+}
+
+fn push_view(of: &ChannelSettings) -> Value {
+    let ios = of.text("iosPushKeyId").is_some()
+        && of.text("iosPushTeamId").is_some()
+        && of.text("iosPushBundleId").is_some()
+        && of.secret("iosPushPrivateKey").is_some();
+    let provider = of.text("pushProviderAppId").is_some() && of.secret("pushProviderRestKey").is_some();
+    json!({
+        "configured": ios || provider || of.secret("pushGatewayServerKey").is_some(),
+        "iosPushKeyId": of.text("iosPushKeyId"),
+        "iosPushTeamId": of.text("iosPushTeamId"),
+        "iosPushBundleId": of.text("iosPushBundleId"),
+        "iosPushEnvironment": of.text("iosPushEnvironment"),
+        "pushProviderAppId": of.text("pushProviderAppId"),
+    })
+}
+
+fn sms_view(of: &ChannelSettings) -> Value {
+    let (account, from) = (of.text("smsAccountId"), of.text("smsFromNumber"));
+    json!({
+        "configured": account.is_some() && from.is_some() && of.secret("smsAuthToken").is_some(),
+        "accountId": account,
+        "fromNumber": from,
+    })
+}
+
+/// `PUT /channels`
 pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let _ = cx;
-    Err(ApiError::no_such("route"))
+    let body = cx.read_json(body::MAX_BYTES).await?;
+    let changes = input::changes(&body, &cx.app.config.outbound)?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let mut by_channel: BTreeMap<Channel, Vec<input::Change>> = BTreeMap::new();
+    for change in changes {
+        by_channel.entry(change.channel).or_default().push(change);
+    }
+    for (channel, changes) in by_channel {
+        let current = channels::get_for_update(&tx, &cx.app.master_keys, cx.project, channel).await?;
+        let mut settings = current.unwrap_or_default();
+        input::apply(&mut settings, changes);
+        channels::put(&tx, &cx.app.master_keys, cx.project, channel, &settings, cx.app.clock.now()).await?;
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    changed::announce(cx, Topic::Channel).await;
+    ok(&json!({ "updated": true }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(shown: Value, secrets: &[&str]) -> ChannelSettings {
+        ChannelSettings {
+            settings: shown.as_object().cloned().unwrap(),
+            secrets: secrets.iter().map(|name| ((*name).to_owned(), "hunter2".to_owned())).collect(),
+            ..ChannelSettings::default()
+        }
+    }
+
+    #[test]
+    fn a_channel_is_configured_when_it_could_send() {
+        let smtp = json!({"emailProvider": "SMTP", "smtpHost": "h", "mailproviderFromEmail": "a@b.c"});
+        for (shown, secrets, configured) in [
+            (json!({}), &[][..], false),
+            (smtp.clone(), &[], true),
+            (json!({"emailProvider": "SMTP", "smtpHost": "h"}), &[], false),
+            (json!({"emailProvider": "MAILPROVIDER", "mailproviderFromEmail": "a@b.c"}), &[], false),
+            (json!({"emailProvider": "MAILPROVIDER", "mailproviderFromEmail": "a@b.c"}), &["mailproviderApiKey"], true),
+        ] {
+            assert_eq!(email_view(&settings(shown.clone(), secrets))["configured"], configured, "{shown}");
+        }
+        assert_eq!(push_view(&settings(json!({}), &["pushGatewayServerKey"]))["configured"], true);
+        assert_eq!(push_view(&settings(json!({"iosPushKeyId": "k"}), &["iosPushPrivateKey"]))["configured"], false);
+        let sms = json!({"smsAccountId": "a", "smsFromNumber": "+1"});
+        assert_eq!(sms_view(&settings(sms.clone(), &["smsAuthToken"]))["configured"], true);
+        assert_eq!(sms_view(&settings(sms, &[]))["configured"], false);
+    }
+
+    #[test]
+    fn no_secret_is_shown() {
+        let all = ["smtpPassword", "mailproviderApiKey", "pushGatewayServerKey", "iosPushPrivateKey", "smsAuthToken"];
+        let of = settings(json!({}), &all);
+        for view in [email_view(&of), push_view(&of), sms_view(&of)] {
+            assert!(!view.to_string().contains("hunter2"));
+        }
+    }
 }

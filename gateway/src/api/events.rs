@@ -1,13 +1,126 @@
+//! Recorded events.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use shared::store::Connection;
+use shared::store::events::read::{self, Event, EventFilter};
+use shared::store::users::read::{self as people, ShownPerson};
+use uuid::Uuid;
+
+use super::{paging, path, shape};
 use crate::context::Context;
 use crate::error::ApiError;
-use crate::respond::Reply;
+use crate::query::Query;
+use crate::respond::{Reply, ok};
 
-pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let _ = cx;
-    Err(ApiError::no_such("route"))
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EventView {
+    id: Uuid,
+    event_name: String,
+    user_id: Option<String>,
+    anonymous_id: Option<String>,
+    properties: Value,
+    #[serde(serialize_with = "shape::time")]
+    timestamp: Timestamp,
+    #[serde(serialize_with = "shape::time")]
+    received_at: Timestamp,
 }
 
-pub async fn get(cx: &Context<'_>, id: &str) -> Result<Reply, ApiError> {
-    let _ = (cx, id);
-    Err(ApiError::no_such("route"))
+impl EventView {
+    fn new(event: Event, people: &HashMap<Uuid, ShownPerson>) -> Self {
+        let person = people.get(&event.user_id).cloned().unwrap_or_default();
+        Self {
+            id: event.public_id(),
+            event_name: event.name,
+            user_id: person.external_id,
+            anonymous_id: person.anonymous_id,
+            properties: event.properties,
+            timestamp: event.timestamp,
+            received_at: event.received_at,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListView {
+    events: Vec<EventView>,
+    pagination: Pagination,
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Pagination {
+    page: i64,
+    limit: i64,
+    #[serde(flatten)]
+    total: paging::TotalView,
+    total_pages: i64,
+    next_cursor: Option<String>,
+}
+
+/// `GET /events`
+pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let query = cx.query()?;
+    let page = query.page()?;
+    let start = paging::start_by_id(&query, page)?;
+    let search = paging::search(&query)?;
+    let db = cx.database().await?;
+    let filter = filter(cx, &db, &query, search).await?;
+    let mut events = read::list(&db, cx.project, &filter, &start, page.limit + 1).await?;
+    let next_cursor = paging::cut(&mut events, page.limit, |event| event.id.to_string());
+    let total = read::total(&db, cx.project, &filter).await?;
+    let ids: Vec<Uuid> = events.iter().map(|event| event.user_id).collect();
+    let people = people::shown(&db, cx.project, &ids).await?;
+    ok(&ListView {
+        events: events.into_iter().map(|event| EventView::new(event, &people)).collect(),
+        pagination: Pagination {
+            page: page.page,
+            limit: page.limit,
+            total_pages: (total.count + page.limit - 1) / page.limit,
+            total: total.into(),
+            next_cursor: next_cursor.clone(),
+        },
+        next_cursor,
+    })
+}
+
+/// A search is made into the names it finds, which are few, and a person into all their ids.
+async fn filter(
+    cx: &Context<'_>,
+    db: &Connection,
+    query: &Query,
+    search: Option<String>,
+) -> Result<EventFilter, ApiError> {
+    let exact = query.get("event");
+    let names = match search {
+        None => exact.map(|name| vec![name.to_owned()]),
+        Some(search) => {
+            let mut found = read::search_names(db, cx.project, &search).await?;
+            found.retain(|name| exact.is_none_or(|exact| exact == name));
+            Some(found)
+        }
+    };
+    let user_ids = match query.get("user") {
+        None => None,
+        Some(user) => match people::find_id(db, cx.project, user).await? {
+            Some(person) => Some(people::all_ids(db, cx.project, person).await?),
+            None => Some(Vec::new()),
+        },
+    };
+    Ok(EventFilter { names, user_ids })
+}
+
+/// `GET /events/:id`
+pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::text(segment, "event")?;
+    let db = cx.database().await?;
+    let event = read::find(&db, cx.project, &id).await?.ok_or_else(|| ApiError::no_such("event"))?;
+    let people = people::shown(&db, cx.project, &[event.user_id]).await?;
+    ok(&EventView::new(event, &people))
 }

@@ -1,13 +1,141 @@
+//! Messages: sending one directly, and reading the ledger.
+
+mod input;
+mod send;
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use shared::send::{Channel, DeliveryState};
+use shared::store::messages::read::{self, Message, MessageFilter};
+use shared::store::users::read::{self as people, ShownPerson};
+use uuid::Uuid;
+
+use super::{paging, path, shape};
 use crate::context::Context;
 use crate::error::ApiError;
-use crate::respond::Reply;
+use crate::query::Query;
+use crate::respond::{Reply, ok};
 
-pub async fn send(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let _ = cx;
-    Err(ApiError::no_such("route"))
+pub use send::send;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MessageView {
+    id: Uuid,
+    status: &'static str,
+    status_reason: Option<String>,
+    user_id: Option<String>,
+    anonymous_id: Option<String>,
+    channel: &'static str,
+    subject: Option<String>,
+    template_id: Option<Uuid>,
+    automation_id: Option<Uuid>,
+    run_id: Option<Uuid>,
+    attempts: i32,
+    ambiguous_attempts: i32,
+    provider: Option<String>,
+    provider_message_id: Option<String>,
+    #[serde(serialize_with = "shape::time")]
+    created_at: Timestamp,
+    #[serde(serialize_with = "shape::maybe_time")]
+    sent_at: Option<Timestamp>,
+    #[serde(serialize_with = "shape::maybe_time")]
+    delivered_at: Option<Timestamp>,
+    #[serde(serialize_with = "shape::maybe_time")]
+    opened_at: Option<Timestamp>,
+    #[serde(serialize_with = "shape::maybe_time")]
+    clicked_at: Option<Timestamp>,
+    #[serde(serialize_with = "shape::maybe_time")]
+    failed_at: Option<Timestamp>,
 }
 
+impl MessageView {
+    fn new(message: Message, people: &HashMap<Uuid, ShownPerson>) -> Self {
+        let person = people.get(&message.user_id).cloned().unwrap_or_default();
+        Self {
+            id: message.id,
+            status: message.status.as_str(),
+            status_reason: message.status_reason,
+            user_id: person.external_id,
+            anonymous_id: person.anonymous_id,
+            channel: message.channel.as_str(),
+            subject: message.subject,
+            template_id: message.template_id,
+            automation_id: message.automation_id,
+            run_id: message.run_id,
+            attempts: message.attempts,
+            ambiguous_attempts: message.ambiguous,
+            provider: message.provider,
+            provider_message_id: message.provider_message_id,
+            created_at: message.created_at,
+            sent_at: message.sent_at,
+            delivered_at: message.delivered_at,
+            opened_at: message.opened_at,
+            clicked_at: message.clicked_at,
+            failed_at: message.failed_at,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListView {
+    messages: Vec<MessageView>,
+    #[serde(flatten)]
+    total: paging::TotalView,
+    page: i64,
+    limit: i64,
+    next_cursor: Option<String>,
+}
+
+/// `GET /messages`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let _ = cx;
-    Err(ApiError::no_such("route"))
+    let query = cx.query()?;
+    let page = query.page()?;
+    let start = paging::start_by_id(&query, page)?;
+    let mut filter =
+        MessageFilter { user_ids: None, channel: channel(&query)?, status: query.choice("status", &statuses())? };
+    let db = cx.database().await?;
+    if let Some(user) = query.get("userId").or(query.get("user_id")) {
+        filter.user_ids = match people::find_id(&db, cx.project, user).await? {
+            Some(person) => Some(people::all_ids(&db, cx.project, person).await?),
+            None => Some(people::candidates(cx.project, user)),
+        };
+    }
+    let mut messages = read::list(&db, cx.project, &filter, &start, page.limit + 1).await?;
+    let next_cursor = paging::cut(&mut messages, page.limit, |message| message.id.to_string());
+    let total = read::total(&db, cx.project, &filter).await?;
+    let ids: Vec<Uuid> = messages.iter().map(|message| message.user_id).collect();
+    let people = people::shown(&db, cx.project, &ids).await?;
+    ok(&ListView {
+        messages: messages.into_iter().map(|message| MessageView::new(message, &people)).collect(),
+        total: total.into(),
+        page: page.page,
+        limit: page.limit,
+        next_cursor,
+    })
+}
+
+/// In either case, as when sending.
+fn channel(query: &Query) -> Result<Option<Channel>, ApiError> {
+    let Some(text) = query.get("channel") else { return Ok(None) };
+    match Channel::parse(text) {
+        Some(channel) => Ok(Some(channel)),
+        None => Err(ApiError::invalid("channel", input::channels_allowed())),
+    }
+}
+
+fn statuses() -> [(&'static str, DeliveryState); 10] {
+    DeliveryState::ALL.map(|status| (status.as_str(), status))
+}
+
+/// `GET /messages/:id`
+pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "message")?;
+    let db = cx.database().await?;
+    let message = read::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("message"))?;
+    let people = people::shown(&db, cx.project, &[message.user_id]).await?;
+    ok(&MessageView::new(message, &people))
 }

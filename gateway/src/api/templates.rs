@@ -1,28 +1,131 @@
+//! Message templates.
+
+mod input;
+
+use deadpool_postgres::Transaction;
+use jiff::Timestamp;
+use serde::Serialize;
+use shared::ids;
+use shared::store::changes::Topic;
+use shared::store::templates::{self, StoredTemplate, TemplateFilter};
+use shared::store::{StoreError, automations};
+use uuid::Uuid;
+
+use super::{changed, paging, path, shape};
+use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
-use crate::respond::Reply;
+use crate::respond::{Reply, created, deleted, ok};
 
+pub use input::CHANNELS;
+pub(in crate::api) use input::{SUBJECT, parses};
+
+/// Templates in one answer at most.
+const LIST_MAX: i64 = 1_000;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TemplateView {
+    id: Uuid,
+    name: String,
+    channel: &'static str,
+    subject: String,
+    body: String,
+    tags: Vec<String>,
+    ai: bool,
+    version: i32,
+    #[serde(serialize_with = "shape::time")]
+    created_at: Timestamp,
+    #[serde(serialize_with = "shape::time")]
+    updated_at: Timestamp,
+}
+
+impl From<StoredTemplate> for TemplateView {
+    fn from(template: StoredTemplate) -> Self {
+        Self {
+            id: template.id,
+            name: template.name,
+            channel: template.channel.as_str(),
+            subject: template.subject,
+            body: template.body,
+            tags: template.tags,
+            ai: template.ai,
+            version: template.version,
+            created_at: template.created_at,
+            updated_at: template.updated_at,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListView {
+    templates: Vec<TemplateView>,
+    next_cursor: Option<String>,
+}
+
+/// `GET /templates`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let _ = cx;
-    Err(ApiError::no_such("route"))
+    let query = cx.query()?;
+    let filter = TemplateFilter { channel: query.choice("channel", CHANNELS)?, ai: query.boolean("ai")? };
+    let before = paging::cursor_id(&query)?;
+    let db = cx.database().await?;
+    let mut found = templates::list(&db, cx.project, filter, before, LIST_MAX + 1).await?;
+    let next_cursor = paging::cut(&mut found, LIST_MAX, |template| template.id.to_string());
+    ok(&ListView { templates: found.into_iter().map(TemplateView::from).collect(), next_cursor })
 }
 
+/// `GET /templates/:id`
+pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "template")?;
+    let db = cx.database().await?;
+    let template = templates::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("template"))?;
+    ok(&TemplateView::from(template))
+}
+
+/// `POST /templates`
 pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let _ = cx;
-    Err(ApiError::no_such("route"))
+    let body = cx.read_json(body::MAX_BYTES).await?;
+    let now = cx.app.clock.now();
+    let template = input::new_template(&body, ids::fresh(now.as_millisecond()), now)?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    templates::insert(&tx, cx.project, &template).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    changed::announce(cx, Topic::Template).await;
+    created(&TemplateView::from(template))
 }
 
-pub async fn get(cx: &Context<'_>, id: &str) -> Result<Reply, ApiError> {
-    let _ = (cx, id);
-    Err(ApiError::no_such("route"))
+/// `PUT /templates/:id`
+pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "template")?;
+    let body = cx.read_json(body::MAX_BYTES).await?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let current = locked(cx, &tx, id).await?;
+    let template = input::changed_template(&body, current, cx.app.clock.now())?;
+    templates::update(&tx, cx.project, &template).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    changed::announce(cx, Topic::Template).await;
+    ok(&TemplateView::from(template))
 }
 
-pub async fn update(cx: &Context<'_>, id: &str) -> Result<Reply, ApiError> {
-    let _ = (cx, id);
-    Err(ApiError::no_such("route"))
+/// `DELETE /templates/:id`
+pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "template")?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    locked(cx, &tx, id).await?;
+    if let Some((automation, name)) = automations::uses_template(&tx, cx.project, id).await? {
+        let reason = format!("the active automation {name:?} ({automation}) sends this template; switch it off first");
+        return Err(ApiError::Conflict(reason));
+    }
+    templates::delete(&tx, cx.project, id).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    changed::announce(cx, Topic::Template).await;
+    deleted()
 }
 
-pub async fn delete(cx: &Context<'_>, id: &str) -> Result<Reply, ApiError> {
-    let _ = (cx, id);
-    Err(ApiError::no_such("route"))
+async fn locked(cx: &Context<'_>, tx: &Transaction<'_>, id: Uuid) -> Result<StoredTemplate, ApiError> {
+    templates::get_for_update(tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("template"))
 }

@@ -1,13 +1,88 @@
+//! People.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use serde_json::Value;
+use shared::store::users::read::{self, User, UserFilter};
+use uuid::Uuid;
+
+use super::{paging, path, shape};
 use crate::context::Context;
 use crate::error::ApiError;
-use crate::respond::Reply;
+use crate::respond::{Reply, ok};
 
-pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let _ = cx;
-    Err(ApiError::no_such("route"))
+/// Who was seen within this time is active.
+const ACTIVE: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UserView {
+    id: Uuid,
+    external_id: Option<String>,
+    anonymous_id: Option<String>,
+    email: Option<String>,
+    name: Option<String>,
+    properties: Value,
+    #[serde(serialize_with = "shape::time")]
+    created_at: Timestamp,
+    #[serde(serialize_with = "shape::time")]
+    last_seen_at: Timestamp,
+    #[serde(serialize_with = "shape::time")]
+    updated_at: Timestamp,
 }
 
-pub async fn get(cx: &Context<'_>, id: &str) -> Result<Reply, ApiError> {
-    let _ = (cx, id);
-    Err(ApiError::no_such("route"))
+impl From<User> for UserView {
+    fn from(user: User) -> Self {
+        Self {
+            id: user.id,
+            external_id: user.external_id,
+            anonymous_id: user.anonymous_id,
+            email: user.email,
+            name: user.name,
+            properties: user.properties,
+            created_at: user.created_at,
+            last_seen_at: user.last_seen_at,
+            updated_at: user.updated_at,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListView {
+    users: Vec<UserView>,
+    #[serde(flatten)]
+    total: paging::TotalView,
+    page: i64,
+    limit: i64,
+    next_cursor: Option<String>,
+}
+
+/// `GET /users`
+pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let query = cx.query()?;
+    let page = query.page()?;
+    let start = paging::start_by_time(&query, page)?;
+    let active = query.choice("filter", &[("active", true), ("inactive", false)])?;
+    let since = cx.app.clock.now() - ACTIVE;
+    let filter = UserFilter { search: paging::search(&query)?, seen_since: active.map(|active| (active, since)) };
+    let db = cx.database().await?;
+    let mut users = read::list(&db, cx.project, &filter, &start, page.limit + 1).await?;
+    let next_cursor = paging::cut(&mut users, page.limit, |user| paging::time_cursor(user.created_at, user.id));
+    let total = read::total(&db, cx.project, &filter).await?;
+    ok(&ListView {
+        users: users.into_iter().map(UserView::from).collect(),
+        total: total.into(),
+        page: page.page,
+        limit: page.limit,
+        next_cursor,
+    })
+}
+
+/// `GET /users/:id`
+pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::text(segment, "user")?;
+    let db = cx.database().await?;
+    let user = read::find(&db, cx.project, &id).await?.ok_or_else(|| ApiError::no_such("user"))?;
+    ok(&UserView::from(user))
 }

@@ -65,8 +65,9 @@ pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Re
 /// As [`find`], the internal id only.
 pub async fn find_id(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Option<Uuid>, StoreError> {
     let candidates = candidates(project, text);
-    let sql =
-        format!("{PERSON} SELECT id FROM way WHERE merged_into IS NULL ORDER BY array_position($2::uuid[], start) LIMIT 1");
+    let sql = format!(
+        "{PERSON} SELECT id FROM way WHERE merged_into IS NULL ORDER BY array_position($2::uuid[], start) LIMIT 1"
+    );
     let row = db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &candidates]).await?;
     row.map_or(Ok(None), |row| Ok(row.try_get(0)?))
 }

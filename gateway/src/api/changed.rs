@@ -1,0 +1,13 @@
+//! Telling the other processes that a cached resource was changed, so that they look now and not within half a second.
+
+use shared::store::changes::Topic;
+
+use crate::context::Context;
+
+/// Only a hint: the change sequence in the database is what counts.
+pub async fn announce(cx: &Context<'_>, topic: Topic) {
+    let bus = &cx.app.bus;
+    if bus.is_connected() {
+        let _ = bus.client.publish(bus.names.changed(topic.as_str()), bytes::Bytes::new()).await;
+    }
+}

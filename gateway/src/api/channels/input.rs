@@ -1,0 +1,212 @@
+//! What may be written into the channels' configuration: one table of fields.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde_json::{Map, Value};
+use shared::outbound::OutboundPolicy;
+use shared::send::Channel;
+use shared::store::channels::ChannelSettings;
+
+use crate::error::ApiError;
+use crate::fields::{Element, Fields, Text};
+
+/// What a field may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// One line of at most so many characters.
+    Line(usize),
+    /// Any text of at most so many characters.
+    Text(usize),
+    Email,
+    Host,
+    Port,
+    OneOf(&'static [&'static str]),
+    /// Exactly ten letters and digits.
+    TenCharacters,
+    PrivateKey,
+    PhoneNumber,
+}
+
+struct Field {
+    name: &'static str,
+    channel: Channel,
+    secret: bool,
+    kind: Kind,
+}
+
+const fn shown(name: &'static str, channel: Channel, kind: Kind) -> Field {
+    Field { name, channel, secret: false, kind }
+}
+
+const fn secret(name: &'static str, channel: Channel, kind: Kind) -> Field {
+    Field { name, channel, secret: true, kind }
+}
+
+const FIELDS: &[Field] = &[
+    shown("emailProvider", Channel::Email, Kind::OneOf(&["MAILPROVIDER", "SMTP"])),
+    secret("mailproviderApiKey", Channel::Email, Kind::Line(1_000)),
+    shown("mailproviderFromEmail", Channel::Email, Kind::Email),
+    shown("emailFromName", Channel::Email, Kind::Line(200)),
+    shown("smtpHost", Channel::Email, Kind::Host),
+    shown("smtpPort", Channel::Email, Kind::Port),
+    shown("smtpUsername", Channel::Email, Kind::Line(320)),
+    secret("smtpPassword", Channel::Email, Kind::Line(1_000)),
+    shown("smtpSecurity", Channel::Email, Kind::OneOf(&["none", "starttls", "tls"])),
+    // A server key, or the JSON of a service account.
+    secret("pushGatewayServerKey", Channel::Push, Kind::Text(10_000)),
+    shown("iosPushKeyId", Channel::Push, Kind::TenCharacters),
+    shown("iosPushTeamId", Channel::Push, Kind::TenCharacters),
+    secret("iosPushPrivateKey", Channel::Push, Kind::PrivateKey),
+    shown("iosPushBundleId", Channel::Push, Kind::Line(255)),
+    shown("iosPushEnvironment", Channel::Push, Kind::OneOf(&["production", "sandbox"])),
+    shown("pushProviderAppId", Channel::Push, Kind::Line(200)),
+    secret("pushProviderRestKey", Channel::Push, Kind::Line(1_000)),
+    shown("smsAccountId", Channel::Sms, Kind::Line(200)),
+    secret("smsAuthToken", Channel::Sms, Kind::Line(1_000)),
+    shown("smsFromNumber", Channel::Sms, Kind::PhoneNumber),
+];
+
+/// Of the API, but not in this version: to store them and do nothing would be a false promise.
+const LATER: &[&str] = &["emailFallback", "quietHours", "frequencyCap"];
+/// What the configuration's own answer shows.
+const READ_ONLY: &[&str] = &["email", "push", "sms", "inApp"];
+
+/// One field's new value.
+#[derive(Debug, PartialEq)]
+pub struct Change {
+    pub channel: Channel,
+    name: &'static str,
+    secret: bool,
+    /// None clears the field.
+    value: Option<Value>,
+}
+
+/// The fields that were sent, checked.
+pub fn changes(body: &Map<String, Value>, outbound: &OutboundPolicy) -> Result<Vec<Change>, ApiError> {
+    let mut fields = Fields::of(body);
+    fields.read_only(READ_ONLY);
+    let mut changes = Vec::new();
+    for Field { name, channel, secret, kind } in FIELDS {
+        let Some(element) = fields.element(name) else { continue };
+        let clears = element.value().is_null() || element.value() == "";
+        let value = if clears { None } else { checked(&element, *kind, outbound) };
+        changes.push(Change { channel: *channel, name, secret: *secret, value });
+    }
+    for name in LATER {
+        if fields.element(name).is_some_and(|e| !e.value().is_null() && e.value() != "") {
+            fields.problem(name, "is not available in this version yet");
+        }
+    }
+    fields.finish()?;
+    Ok(changes)
+}
+
+/// Writes changes into a channel's settings.
+pub fn apply(settings: &mut ChannelSettings, changes: Vec<Change>) {
+    for Change { name, secret, value, .. } in changes {
+        match (secret, value) {
+            (false, Some(value)) => {
+                settings.settings.insert(name.to_owned(), value);
+            }
+            (true, Some(value)) => {
+                settings.secrets.insert(name.to_owned(), value.as_str().unwrap_or_default().to_owned());
+            }
+            (false, None) => {
+                settings.settings.remove(name);
+            }
+            (true, None) => {
+                settings.secrets.remove(name);
+            }
+        }
+    }
+}
+
+/// The value as it is stored; none and a problem where it is not allowed.
+fn checked(element: &Element<'_>, kind: Kind, outbound: &OutboundPolicy) -> Option<Value> {
+    if kind == Kind::Port {
+        return element.integer(1..=65_535).map(Value::from);
+    }
+    let text = match kind {
+        Kind::Line(most) => element.text(&Text::line(most))?,
+        Kind::Text(most) => element.text(&Text::any(most))?,
+        Kind::PrivateKey => element.text(&Text::any(10_000))?,
+        _ => element.text(&Text::line(320))?.trim(),
+    };
+    let refusal = match kind {
+        Kind::Line(_) | Kind::Text(_) | Kind::Port => None,
+        Kind::Email => (!is_address(text)).then(|| "must be an email address such as news@example.com".to_owned()),
+        Kind::Host => host_refusal(text, outbound),
+        Kind::OneOf(names) => (!names.contains(&text)).then(|| format!("must be one of {}", names.join(", "))),
+        Kind::TenCharacters => (text.len() != 10 || !text.bytes().all(|b| b.is_ascii_alphanumeric()))
+            .then(|| "must be exactly 10 letters and digits".to_owned()),
+        Kind::PrivateKey => (!is_pem_key(text)).then(|| "must be the text of a private key file (PEM)".to_owned()),
+        Kind::PhoneNumber => (!is_sender(text)).then(|| {
+            "must be a number such as +15551234567, or a sender name of at most 11 letters and digits".to_owned()
+        }),
+    };
+    match refusal {
+        Some(why) => {
+            element.problem(why);
+            None
+        }
+        None => Some(text.into()),
+    }
+}
+
+/// Whether a text is an address that mail can come from: one `@`, a plain local part and a domain of labels.
+fn is_address(text: &str) -> bool {
+    let Some((local, domain)) = text.rsplit_once('@') else { return false };
+    let plain = |c: char| c.is_alphanumeric() || "!#$%&'*+-/=?^_`{|}~.".contains(c);
+    let dots_are_inside = |s: &str| !s.starts_with('.') && !s.ends_with('.') && !s.contains("..");
+    (1..=64).contains(&local.len())
+        && local.chars().all(plain)
+        && dots_are_inside(local)
+        && (1..=255).contains(&domain.len())
+        && domain.split('.').all(is_label)
+}
+
+/// A label of a domain name; letters of any script, for internationalized names.
+fn is_label(label: &str) -> bool {
+    (1..=63).contains(&label.len())
+        && label.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_')
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+/// Why a host is refused. Names are resolved and vetted again at every send; this only spares the wait.
+fn host_refusal(host: &str, outbound: &OutboundPolicy) -> Option<String> {
+    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    let lower = host.trim_end_matches('.').to_ascii_lowercase();
+    let address = match bare.parse::<IpAddr>() {
+        Ok(address) => Some(address),
+        Err(_) if lower == "localhost" || lower.ends_with(".localhost") => Some(Ipv4Addr::LOCALHOST.into()),
+        Err(_) => None,
+    };
+    match address {
+        Some(address) if outbound.allows(address) => None,
+        Some(_) => Some("is an address that may not be called (OUTBOUND_ALLOW exempts ranges)".to_owned()),
+        None if lower.len() <= 253 && lower.split('.').all(is_label) => None,
+        None => Some("must be a host name such as smtp.example.com, or an IP address".to_owned()),
+    }
+}
+
+fn is_pem_key(text: &str) -> bool {
+    let text = text.trim();
+    let begins = text.strip_prefix("-----BEGIN ").and_then(|rest| rest.split_once("-----"));
+    let Some((label, rest)) = begins else { return false };
+    let Some(inner) = rest.trim_end().strip_suffix(&format!("-----END {label}-----")) else { return false };
+    label.ends_with("PRIVATE KEY")
+        && !inner.trim().is_empty()
+        && inner.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=\r\n \t".contains(&b))
+}
+
+/// A number in international form, a short code, or an alphanumeric sender.
+fn is_sender(text: &str) -> bool {
+    let digits = text.strip_prefix('+').unwrap_or(text);
+    let number = (3..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+    let named = text.len() <= 11 && text.chars().all(|c| c.is_ascii_alphanumeric() || c == ' ');
+    number || named
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! What may be sent directly.
+
+use serde_json::{Map, Value, json};
+use shared::send::Channel;
+use uuid::Uuid;
+
+use crate::api::templates::{SUBJECT, parses};
+use crate::error::ApiError;
+use crate::fields::{Fields, Text};
+
+const USER: Text = Text::line(200);
+const BODY: Text = Text::any(CONTENT_MAX);
+/// Bytes of content and data as JSON at most: the message must fit into one of the broker's.
+const CONTENT_MAX: usize = 500_000;
+
+const READ_ONLY: &[&str] = &[
+    "id",
+    "status",
+    "statusReason",
+    "anonymousId",
+    "automationId",
+    "runId",
+    "attempts",
+    "ambiguousAttempts",
+    "provider",
+    "providerMessageId",
+    "createdAt",
+    "sentAt",
+    "deliveredAt",
+    "openedAt",
+    "clickedAt",
+    "failedAt",
+];
+
+/// A message as posted.
+#[derive(Debug, PartialEq)]
+pub struct DirectInput {
+    /// An external or internal id.
+    pub user: String,
+    pub channel: Channel,
+    /// Object `{subject, body}`; empty beside a template. Both are templates themselves.
+    pub content: Value,
+    pub template_id: Option<Uuid>,
+    /// Object: what the template sees beside the user.
+    pub data: Value,
+}
+
+pub fn channels_allowed() -> String {
+    format!("must be one of {}, in either case", Channel::ALL.map(Channel::as_str).join(", "))
+}
+
+/// Checks a message. Whether the template exists is not known here.
+pub fn direct(body: &Map<String, Value>) -> Result<DirectInput, ApiError> {
+    let mut fields = Fields::of(body);
+    fields.read_only(READ_ONLY);
+    let user = user(&mut fields);
+    let channel = channel(&mut fields);
+    let template_id = template_id(&mut fields);
+    let content = content(&mut fields, template_id.is_some());
+    let data = fields.element("data").filter(|d| !d.value().is_null());
+    if let Some(element) = data.as_ref().filter(|d| !d.value().is_object()) {
+        element.problem("must be an object");
+    }
+    let data = data.map_or_else(|| json!({}), |d| d.value().clone());
+    if content.to_string().len() + data.to_string().len() > CONTENT_MAX {
+        fields.problem("body", format!("content and data must have at most {CONTENT_MAX} bytes together"));
+    }
+    fields.finish()?;
+    Ok(DirectInput { user, channel, content, template_id: template_id.flatten(), data })
+}
+
+/// `userId`, or `user_id`.
+fn user(fields: &mut Fields<'_>) -> String {
+    let (camel, snake) = (fields.text("userId", &USER), fields.text("user_id", &USER));
+    let named =
+        (fields.has("userId") && !fields.is_null("userId")) || (fields.has("user_id") && !fields.is_null("user_id"));
+    match (camel, snake) {
+        (Some(one), Some(other)) if one != other => fields.problem("user_id", "says another user than userId"),
+        (None, None) if !named => fields.problem("userId", "is required"),
+        _ => {}
+    }
+    camel.or(snake).unwrap_or_default().to_owned()
+}
+
+fn channel(fields: &mut Fields<'_>) -> Channel {
+    let sent = fields.element("channel").filter(|c| !c.value().is_null());
+    match sent.as_ref().map(|c| c.value().as_str().and_then(Channel::parse)) {
+        None => fields.problem("channel", "is required"),
+        Some(None) => fields.problem("channel", channels_allowed()),
+        Some(Some(Channel::Email)) => {}
+        Some(Some(other)) => {
+            fields.problem(
+                "channel",
+                format!("{} is not available in this version yet; available: EMAIL", other.as_str()),
+            );
+        }
+    }
+    Channel::Email
+}
+
+/// None where there is no such field; an empty one where it cannot be an id.
+fn template_id(fields: &mut Fields<'_>) -> Option<Option<Uuid>> {
+    let text = fields.text("templateId", &Text::any(100))?;
+    let id = Uuid::try_parse(text).ok();
+    if id.is_none() {
+        fields.problem("templateId", "no such template in this project");
+    }
+    Some(id)
+}
+
+/// `subject` and `body`, or `content` with `title` and `body`; neither beside a template.
+fn content(fields: &mut Fields<'_>, has_template: bool) -> Value {
+    let (mut subject, mut body) = (fields.text("subject", &SUBJECT), fields.text("body", &BODY));
+    let (flat, nested) = ((sent(fields, "subject"), sent(fields, "body")), sent(fields, "content"));
+    if has_template {
+        for (name, _) in [("subject", flat.0), ("body", flat.1), ("content", nested)].into_iter().filter(|f| f.1) {
+            fields.problem(name, "cannot be given beside templateId");
+        }
+        // Looked into all the same, so that its fields are known.
+        fields.object("content");
+        return json!({});
+    }
+    if nested && (flat.0 || flat.1) {
+        fields.problem("content", "cannot be given beside subject and body");
+    }
+    match fields.object("content") {
+        Some(mut inner) => {
+            subject = Some(inner.required_text("title", &SUBJECT));
+            body = Some(inner.required_text("body", &BODY));
+            parses(&inner, "title", subject.unwrap_or_default());
+            parses(&inner, "body", body.unwrap_or_default());
+            inner.done();
+        }
+        None if nested => {}
+        None => {
+            for (name, there, text) in [("subject", flat.0, subject), ("body", flat.1, body)] {
+                if !there {
+                    fields.problem(name, "is required, or a templateId");
+                }
+                parses(fields, name, text.unwrap_or_default());
+            }
+        }
+    }
+    json!({ "subject": subject.unwrap_or_default(), "body": body.unwrap_or_default() })
+}
+
+fn sent(fields: &mut Fields<'_>, name: &'static str) -> bool {
+    fields.has(name) && !fields.is_null(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(value: &Value) -> Result<DirectInput, Vec<String>> {
+        direct(value.as_object().unwrap()).map_err(|e| e.details().iter().map(|p| p.field.clone()).collect())
+    }
+
+    #[test]
+    fn both_forms_say_the_same() {
+        let flat = json!({"userId": "u1", "channel": "EMAIL", "subject": "Hi", "body": "B {{ user.name }}"});
+        let nested =
+            json!({"user_id": "u1", "channel": "email", "content": {"title": "Hi", "body": "B {{ user.name }}"}});
+        assert_eq!(parsed(&flat).unwrap(), parsed(&nested).unwrap());
+        assert_eq!(parsed(&flat).unwrap().content, json!({"subject": "Hi", "body": "B {{ user.name }}"}));
+    }
+
+    #[test]
+    fn a_template_brings_the_content() {
+        let id = Uuid::from_u128(7);
+        let input = parsed(&json!({"userId": "u1", "channel": "EMAIL", "templateId": id, "data": {"a": 1}})).unwrap();
+        assert_eq!((input.template_id, input.content, input.data), (Some(id), json!({}), json!({"a": 1})));
+    }
+
+    #[test]
+    fn wrong_fields_are_named() {
+        let id = Uuid::from_u128(7);
+        for (value, fields) in [
+            (json!({}), &["userId", "channel", "subject", "body"][..]),
+            (json!({"userId": ""}), &["userId"]),
+            (json!({"userId": 5}), &["userId"]),
+            (json!({"userId": "a", "user_id": "b"}), &["user_id"]),
+            (json!({"channel": "push"}), &["channel"]),
+            (json!({"channel": "fax"}), &["channel"]),
+            (json!({"subject": "a\r\nBcc: x@y.z"}), &["subject"]),
+            (json!({"subject": "{{"}), &["subject"]),
+            (json!({"body": "{% if %}"}), &["body"]),
+            (json!({"body": "b".repeat(CONTENT_MAX)}), &["body"]),
+            (json!({"templateId": "x"}), &["templateId", "subject", "body"]),
+            (json!({"templateId": id}), &["subject", "body"]),
+            (json!({"content": {"title": "a", "body": "b"}}), &["content"]),
+            (json!({"subject": null, "body": null, "content": {"title": "a"}}), &["content.body"]),
+            (
+                json!({"subject": null, "body": null, "content": {"title": "{{", "body": "", "x": 1}}),
+                &["content.title", "content.x"],
+            ),
+            (json!({"data": []}), &["data"]),
+            (json!({"bodyy": ""}), &["bodyy"]),
+        ] {
+            let mut whole = match value.as_object().unwrap() {
+                empty if empty.is_empty() => Map::new(),
+                _ => json!({"userId": "a", "channel": "EMAIL", "subject": "s", "body": "b"})
+                    .as_object()
+                    .cloned()
+                    .unwrap(),
+            };
+            whole.extend(value.as_object().cloned().unwrap());
+            assert_eq!(parsed(&Value::Object(whole)).unwrap_err(), fields, "{value:.100}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! `POST /messages`: straight into the lane that waits behind nothing.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message as _;
+use serde::Serialize;
+use shared::event::id_bytes;
+use shared::ids;
+use shared::send::{Channel, DirectMessage, Lane, SendChunk, VERSION};
+use shared::store::messages::read::{self, Message};
+use shared::store::users::read as people;
+use shared::store::{client_ids, templates};
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use super::input::{self, DirectInput};
+use crate::body;
+use crate::context::Context;
+use crate::error::ApiError;
+use crate::ingest::applied::Wait;
+use crate::respond::{Reply, accepted};
+
+/// How often a waiting request looks for the outcome.
+const POLL: Duration = Duration::from_millis(50);
+const KEY_MAX: usize = 200;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SentView {
+    id: Uuid,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status_reason: Option<String>,
+}
+
+impl SentView {
+    fn queued(id: Uuid) -> Self {
+        Self { id, status: "queued", status_reason: None }
+    }
+
+    fn of(message: Message) -> Self {
+        Self { id: message.id, status: message.status.as_str(), status_reason: message.status_reason }
+    }
+}
+
+/// `POST /messages`
+pub async fn send(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let started = Instant::now();
+    let key = idempotency_key(cx)?;
+    let wait = Wait::asked(cx)?.seconds();
+    let input = input::direct(&cx.read_json(body::MAX_BYTES).await?)?;
+    check_template(cx, &input).await?;
+    let id = message_id(cx, key).await?;
+    publish(cx, id, &input).await?;
+    let Some(seconds) = wait else { return accepted(&SentView::queued(id)) };
+    let outcome = outcome(cx, id, started + Duration::from_secs(seconds)).await;
+    Ok(accepted(&outcome)?.with("preference-applied", format!("wait={seconds}")))
+}
+
+fn idempotency_key<'a>(cx: &Context<'a>) -> Result<Option<&'a str>, ApiError> {
+    match cx.header("idempotency-key") {
+        Some(key) if key.len() > KEY_MAX => {
+            Err(ApiError::invalid("Idempotency-Key", format!("must have at most {KEY_MAX} characters")))
+        }
+        key => Ok(key),
+    }
+}
+
+async fn check_template(cx: &Context<'_>, input: &DirectInput) -> Result<(), ApiError> {
+    let Some(id) = input.template_id else { return Ok(()) };
+    let problem = match templates::get(&cx.database().await?, cx.project, id).await? {
+        Some(template) if template.channel == input.channel => return Ok(()),
+        Some(other) => format!("is a template of channel {}", other.channel.as_str()),
+        None => "no such template in this project".to_owned(),
+    };
+    Err(ApiError::invalid("templateId", problem))
+}
+
+/// A new id, or the one that the key got at its first use. The ledger's ids hold their time, so that one cannot be
+/// derived from a key alone; who was first is settled in the database.
+async fn message_id(cx: &Context<'_>, key: Option<&str>) -> Result<Uuid, ApiError> {
+    let fresh = ids::fresh(cx.received_ms);
+    let Some(key) = key else { return Ok(fresh) };
+    let key = client_ids::message_key(cx.project, key);
+    let now = shared::clock::from_ms(cx.received_ms);
+    Ok(client_ids::message_of(&cx.database().await?, cx.project, key, fresh, now).await?)
+}
+
+/// Returns once the broker has the message. A repeat is harmless: the row of its id is written once.
+async fn publish(cx: &Context<'_>, id: Uuid, input: &DirectInput) -> Result<(), ApiError> {
+    let direct = DirectMessage {
+        project_id: id_bytes(cx.project.0),
+        message_id: id_bytes(id),
+        user_ids: people::candidates(cx.project, &input.user).into_iter().map(id_bytes).collect(),
+        channel: input.channel.as_str().to_owned(),
+        content: input.content.to_string().into(),
+        template_id: input.template_id.map(id_bytes).unwrap_or_default(),
+        data: input.data.to_string().into(),
+        accepted_ms: ids::time_ms(id),
+    };
+    let chunk = SendChunk { version: VERSION, refs: Vec::new(), direct: vec![direct] };
+    let subject = cx.app.bus.names.send(Channel::Email, Lane::Direct);
+    cx.app.publisher.publish(subject, Bytes::from(chunk.encode_to_vec())).await?;
+    Ok(())
+}
+
+/// Waits for the outcome. The message is queued already: a database that is away only means that it is not known.
+async fn outcome(cx: &Context<'_>, id: Uuid, until: Instant) -> SentView {
+    let mut seen = SentView::queued(id);
+    loop {
+        if let Ok(db) = cx.database().await
+            && let Ok(Some(message)) = read::get(&db, cx.project, id).await
+        {
+            let known = message.status.is_terminal();
+            seen = SentView::of(message);
+            if known {
+                return seen;
+            }
+        }
+        if Instant::now() + POLL >= until {
+            return seen;
+        }
+        sleep(POLL).await;
+    }
+}

@@ -1,0 +1,165 @@
+//! What may be saved as a template.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use shared::send::Channel;
+use shared::store::templates::StoredTemplate;
+use shared::template::Template;
+use uuid::Uuid;
+
+use crate::error::ApiError;
+use crate::fields::{Fields, Text};
+
+pub const CHANNELS: &[(&str, Channel)] =
+    &[("EMAIL", Channel::Email), ("PUSH", Channel::Push), ("IN_APP", Channel::InApp), ("SMS", Channel::Sms)];
+
+const NAME: Text = Text::line(200);
+pub(in crate::api) const SUBJECT: Text = Text::maybe_line(1_000);
+/// In characters; the template language bounds the bytes at the same number.
+const BODY: Text = Text::any(1024 * 1024);
+const TAG: Text = Text::line(100);
+const TAGS_MAX: usize = 50;
+
+const READ_ONLY: &[&str] = &["id", "version", "createdAt", "updatedAt"];
+
+/// A template as posted. `name`, `channel` and `body` are required.
+pub fn new_template(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<StoredTemplate, ApiError> {
+    let mut fields = Fields::of(body);
+    fields.read_only(READ_ONLY);
+    let template = StoredTemplate {
+        id,
+        name: fields.required_text("name", &NAME).to_owned(),
+        channel: fields.required_choice("channel", CHANNELS).unwrap_or(Channel::Email),
+        subject: fields.text("subject", &SUBJECT).unwrap_or_default().to_owned(),
+        body: fields.required_text("body", &BODY).to_owned(),
+        tags: tags(&mut fields).unwrap_or_default(),
+        ai: fields.boolean("ai").unwrap_or(false),
+        version: 1,
+        created_at: now,
+        updated_at: now,
+    };
+    parses(&fields, "subject", &template.subject);
+    parses(&fields, "body", &template.body);
+    fields.finish()?;
+    Ok(template)
+}
+
+/// A template with the fields that were sent. A change of subject or body makes the next version.
+pub fn changed_template(
+    body: &Map<String, Value>,
+    current: StoredTemplate,
+    now: Timestamp,
+) -> Result<StoredTemplate, ApiError> {
+    let mut fields = Fields::of(body);
+    fields.read_only(READ_ONLY);
+    let mut template = current.clone();
+    if let Some(name) = fields.text("name", &NAME) {
+        name.clone_into(&mut template.name);
+    }
+    if fields.choice("channel", CHANNELS).is_some_and(|channel| channel != current.channel) {
+        fields.problem("channel", "cannot be changed; make another template");
+    }
+    if let Some(subject) = fields.text("subject", &SUBJECT) {
+        parses(&fields, "subject", subject);
+        subject.clone_into(&mut template.subject);
+    }
+    if let Some(body) = fields.text("body", &BODY) {
+        parses(&fields, "body", body);
+        body.clone_into(&mut template.body);
+    }
+    if let Some(tags) = tags(&mut fields) {
+        template.tags = tags;
+    }
+    if let Some(ai) = fields.boolean("ai") {
+        template.ai = ai;
+    }
+    fields.finish()?;
+    if template.subject != current.subject || template.body != current.body {
+        template.version += 1;
+    }
+    template.updated_at = now;
+    Ok(template)
+}
+
+fn tags(fields: &mut Fields<'_>) -> Option<Vec<String>> {
+    let tags = fields.array("tags", 0..=TAGS_MAX)?;
+    Some(tags.iter().filter_map(|tag| tag.text(&TAG)).map(str::to_owned).collect())
+}
+
+/// Reports a source that is no template, with line and column.
+pub(in crate::api) fn parses(fields: &Fields<'_>, name: &str, source: &str) {
+    if let Err(error) = Template::parse(source) {
+        fields.problem(name, error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn object(value: Value) -> Map<String, Value> {
+        value.as_object().cloned().unwrap()
+    }
+
+    fn new(value: Value) -> Result<StoredTemplate, Vec<String>> {
+        new_template(&object(value), Uuid::nil(), NOW).map_err(|e| named(&e))
+    }
+
+    fn named(error: &ApiError) -> Vec<String> {
+        error.details().iter().map(|p| p.field.clone()).collect()
+    }
+
+    #[test]
+    fn a_template_needs_a_name_a_channel_and_a_body() {
+        let template = new(json!({"name": "Welcome", "channel": "EMAIL", "body": "Hi {{ user.name }}"})).unwrap();
+        assert_eq!((template.version, template.ai, template.subject.as_str()), (1, false, ""));
+        assert_eq!(new(json!({})).unwrap_err(), ["name", "channel", "body"]);
+    }
+
+    #[test]
+    fn wrong_fields_are_all_named() {
+        for (value, field) in [
+            (json!({"name": "a\r\nb"}), "name"),
+            (json!({"name": "n".repeat(201)}), "name"),
+            (json!({"channel": "email"}), "channel"),
+            (json!({"subject": 5}), "subject"),
+            (json!({"subject": "a\nb"}), "subject"),
+            (json!({"subject": "{{ a"}), "subject"),
+            (json!({"body": "x".repeat(1024 * 1024 + 1)}), "body"),
+            (json!({"tags": ["ok", ""]}), "tags[1]"),
+            (json!({"tags": "a"}), "tags"),
+            (json!({"ai": "yes"}), "ai"),
+            (json!({"boddy": "x"}), "boddy"),
+        ] {
+            let mut whole = object(json!({"name": "n", "channel": "SMS", "body": "b"}));
+            whole.extend(object(value));
+            assert_eq!(new(Value::Object(whole)).unwrap_err(), [field]);
+        }
+    }
+
+    #[test]
+    fn a_body_that_does_not_parse_is_told_where() {
+        let body = json!({"name": "n", "channel": "EMAIL", "body": "line one\n  {% if a %}"});
+        let error = new_template(&object(body), Uuid::nil(), NOW).unwrap_err();
+        let problem = &error.details()[0];
+        assert_eq!(problem.field, "body");
+        assert!(problem.message.starts_with("line 2, column "), "{}", problem.message);
+    }
+
+    #[test]
+    fn only_a_change_of_content_makes_a_version() {
+        let first = new(json!({"name": "n", "channel": "PUSH", "subject": "s", "body": "b"})).unwrap();
+        let change = |value| changed_template(&object(value), first.clone(), NOW);
+        assert_eq!(change(json!({"name": "m", "tags": ["t"], "body": "b"})).unwrap().version, 1);
+        assert_eq!(change(json!({"subject": "other"})).unwrap().version, 2);
+        assert_eq!(change(json!({"body": "{{"})).map_err(|e| named(&e)).unwrap_err(), ["body"]);
+        assert_eq!(change(json!({"channel": "SMS"})).map_err(|e| named(&e)).unwrap_err(), ["channel"]);
+        // What was read can be sent back.
+        let read = json!({"id": "x", "version": 9, "createdAt": "", "updatedAt": "", "channel": "PUSH", "body": "b"});
+        assert_eq!(change(read).unwrap().version, 1);
+    }
+}
