@@ -29,7 +29,12 @@ impl Bus {
     /// Connects, or fails after 5 s with the address. Once connected it reconnects for ever by itself.
     pub async fn connect(config: &BusConfig, program: &str) -> anyhow::Result<Self> {
         let servers: Vec<async_nats::ServerAddr> = config.servers()?;
-        let client = async_nats::ConnectOptions::new()
+        let mut options = async_nats::ConnectOptions::new();
+        // The client does not take them from the address by itself.
+        if let Some((user, password)) = servers.iter().find_map(|server| server.username().zip(server.password())) {
+            options = options.user_and_password(user.to_owned(), password.to_owned());
+        }
+        let client = options
             .name(program)
             .connection_timeout(Duration::from_secs(5))
             .ping_interval(Duration::from_secs(10))

@@ -71,7 +71,7 @@ impl Drop for TestDatabase {
 /// The name of the migrated template of this code and this day (partitions are made by the day), made when missing.
 async fn template(server: &PostgresServer) -> anyhow::Result<String> {
     let clock = Clock::system();
-    let checksums: String = migrate::MIGRATIONS.iter().map(|migration| migration.checksum()).collect();
+    let checksums: String = migrate::MIGRATIONS.iter().map(migrate::Migration::checksum).collect();
     let name = format!("template_{:08x}_{}", fnv(checksums.as_bytes()), clock.now_ms() / 86_400_000);
     let _lock = place::lock("template").await;
     let client = connect(&server.url("postgres")).await?;

@@ -27,10 +27,12 @@ pub fn eventually<T, E: Debug>(
         let deadline = tokio::time::Instant::now() + timeout;
         let mut last = None;
         loop {
-            match tokio::time::timeout_at(deadline, probe()).await {
-                Ok(Ok(answer)) => return answer,
-                Ok(Err(state)) => last = Some(state),
-                Err(_) => panic!("not within {timeout:?} at {caller}: the probe hung; before that: {last:?}"),
+            let Ok(answer) = tokio::time::timeout_at(deadline, probe()).await else {
+                panic!("not within {timeout:?} at {caller}: the probe hung; before that: {last:?}");
+            };
+            match answer {
+                Ok(answer) => return answer,
+                Err(state) => last = Some(state),
             }
             assert!(tokio::time::Instant::now() < deadline, "not within {timeout:?} at {caller}: {last:?}");
             tokio::time::sleep(POLL).await;

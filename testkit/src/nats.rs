@@ -29,7 +29,7 @@ impl TestNats {
     }
 
     pub async fn client(&self) -> async_nats::Client {
-        must("connecting to the test NATS", async_nats::connect(&self.url).await)
+        must("connecting to the test NATS", connect(&self.url).await)
     }
 
     pub async fn jetstream(&self) -> jetstream::Context {
@@ -48,8 +48,16 @@ impl Drop for TestNats {
     }
 }
 
+/// With the user and password of the address, which the client does not take from it by itself.
+pub(crate) async fn connect(url: &str) -> anyhow::Result<async_nats::Client> {
+    let address: async_nats::ServerAddr = url.parse()?;
+    let (user, password) = address.username().zip(address.password()).unwrap_or_default();
+    let options = async_nats::ConnectOptions::with_user_and_password(user.to_owned(), password.to_owned());
+    Ok(options.connect(address.clone()).await?)
+}
+
 async fn delete(url: &str, prefix: &str) -> anyhow::Result<()> {
-    let jetstream = jetstream::new(async_nats::connect(url).await?);
+    let jetstream = jetstream::new(connect(url).await?);
     let names: Vec<String> = jetstream.stream_names().try_collect().await?;
     let bare = |name: &str| name.trim_start_matches("KV_").trim_start_matches("OBJ_").starts_with(prefix);
     for name in names.iter().filter(|name| bare(name)) {

@@ -31,6 +31,10 @@ impl PrivateNats {
         self.server.url()
     }
 
+    pub async fn client(&self) -> async_nats::Client {
+        must("connecting to a private NATS", crate::nats::connect(&self.url()).await)
+    }
+
     pub fn monitor_url(&self) -> String {
         self.server.monitor_url()
     }

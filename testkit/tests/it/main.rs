@@ -1,0 +1,9 @@
+//! The testkit and `shared::local` on real servers.
+
+#![allow(clippy::unwrap_used, reason = "a test ends with what it did not expect")]
+
+mod database;
+mod mailbox;
+mod nats;
+mod postgres;
+mod redis;

@@ -1,0 +1,71 @@
+use std::time::Duration;
+
+use async_nats::jetstream::{self, stream::Config};
+use shared::bus::Bus;
+use shared::config::BusConfig;
+use shared::env::Env;
+use testkit::{PrivateNats, TestNats, eventually};
+
+fn stream(name: &str) -> Config {
+    Config { name: name.to_owned(), subjects: vec![format!("{name}.>")], max_bytes: 1 << 30, ..Config::default() }
+}
+
+#[tokio::test]
+async fn streams_of_a_test_go_with_it_and_others_stay() {
+    let (one, two) = (TestNats::create().await, TestNats::create().await);
+    assert!(one.prefix().chars().all(|c| c.is_ascii_alphanumeric() || c == '_'));
+    let jetstream = two.jetstream().await;
+    let (first, second) = (format!("{}a", one.prefix()), format!("{}a", two.prefix()));
+    jetstream.create_stream(stream(&first)).await.unwrap();
+    jetstream.create_stream(stream(&second)).await.unwrap();
+    drop(one);
+    assert!(jetstream.get_stream(&first).await.is_err());
+    jetstream.get_stream(&second).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_killed_private_server_comes_back_with_what_it_acknowledged() {
+    let mut server = PrivateNats::start().await;
+    let url = server.url();
+    let jetstream = jetstream::new(server.client().await);
+    jetstream.create_stream(stream("S")).await.unwrap();
+    for n in 0..50 {
+        jetstream.publish("S.x", format!("{n}").into()).await.unwrap().await.unwrap();
+    }
+    server.kill().await;
+    server.start_again().await;
+    assert_eq!(server.url(), url);
+    let messages = eventually(Duration::from_secs(20), async || {
+        jetstream.get_stream("S").await.map(|stream| stream.cached_info().state.messages).map_err(|e| e.to_string())
+    });
+    assert_eq!(messages.await, 50);
+}
+
+#[tokio::test]
+async fn a_suspended_server_answers_again_when_resumed() {
+    let server = PrivateNats::start().await;
+    let client = server.client().await;
+    client.flush().await.unwrap();
+    server.suspend();
+    assert!(
+        tokio::time::timeout(Duration::from_millis(300), jetstream::new(client.clone()).query_account()).await.is_err()
+    );
+    server.resume();
+    eventually(Duration::from_secs(10), async || jetstream::new(client.clone()).query_account().await).await;
+}
+
+#[tokio::test]
+async fn the_products_own_client_takes_the_password_from_the_address() {
+    let nats = TestNats::create().await;
+    let pairs = [("NATS_URL", nats.url()), ("STREAM_PREFIX", nats.prefix())];
+    let config = BusConfig::from_env(&Env::from_pairs(pairs)).unwrap();
+    let bus = Bus::connect(&config, "test").await.unwrap();
+    shared::bus::topology::ensure(&bus).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_without_password_is_refused() {
+    let server = PrivateNats::start().await;
+    assert!(async_nats::connect(format!("127.0.0.1:{}", server.port())).await.is_err());
+    server.stop().await;
+}
