@@ -1,1 +1,97 @@
+//! Delivery: takes messages off the send stream, claims their rows, renders, sends and settles them.
+//!
+//! A send moves through types: `Claimed` (with what it needs: `Loaded`) → `Rendered` → `Outcome` → `Settled`.
 
+mod address;
+mod attempt;
+pub mod channels;
+mod claim;
+pub mod config;
+mod consume;
+mod handle;
+mod intake;
+mod permits;
+pub mod provider;
+pub mod render;
+pub mod settle;
+mod templates;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::bus::Bus;
+use shared::clock::Clock;
+use shared::send::Lane;
+use shared::shutdown::{DRAIN, Shutdown, drained};
+use shared::startup::Connected;
+use shared::store::Store;
+use tokio_util::task::TaskTracker;
+
+use channels::Channels;
+use config::DeliveryConfig;
+use permits::Permits;
+use settle::Settler;
+use templates::Templates;
+
+/// The port of `/healthz`, `/readyz` and `/metrics`.
+pub const ADMIN_PORT: u16 = 9103;
+const SYNCHRONIZE: Duration = Duration::from_secs(10);
+
+/// What all of it shares.
+pub struct App {
+    pub config: DeliveryConfig,
+    pub store: Store,
+    pub bus: Bus,
+    pub clock: Clock,
+    pub channels: Channels,
+    pub shutdown: Shutdown,
+    templates: Templates,
+    permits: Permits,
+    settler: Settler,
+    /// Work that must end before the process does.
+    tasks: TaskTracker,
+}
+
+impl App {
+    pub fn new(config: DeliveryConfig, connected: Connected, channels: Channels, shutdown: Shutdown) -> Arc<Self> {
+        let Connected { store, bus, clock, .. } = connected;
+        let settler = Settler::start(store.clone(), clock.clone());
+        Arc::new(Self {
+            templates: Templates::default(),
+            permits: Permits::new(config.concurrency),
+            tasks: TaskTracker::new(),
+            config,
+            store,
+            bus,
+            clock,
+            channels,
+            shutdown,
+            settler,
+        })
+    }
+}
+
+/// Delivers until the shutdown, then finishes what is under way; false when that took too long.
+pub async fn run(app: Arc<App>) -> bool {
+    for channel in app.config.channels.clone() {
+        for lane in Lane::ALL {
+            app.tasks.spawn(consume::consume(app.clone(), channel, lane));
+        }
+    }
+    app.tasks.spawn(channels::watch(app.clone()));
+    app.tasks.spawn(follow_clock(app.clone()));
+    app.shutdown.cancelled().await;
+    drained(&app.tasks, DRAIN).await
+}
+
+async fn follow_clock(app: Arc<App>) {
+    loop {
+        tokio::select! {
+            () = app.shutdown.cancelled() => return,
+            () = tokio::time::sleep(SYNCHRONIZE) => {}
+        }
+        if let Err(error) = app.store.synchronize(&app.clock).await {
+            tracing::debug!(%error, "cannot read the database's time");
+        }
+    }
+}

@@ -29,6 +29,8 @@ pub struct Claimed {
     pub failures: i32,
     /// Calls so far of which the outcome was never learned.
     pub ambiguous: i32,
+    /// The claim before this one was never settled; its call, if there was one, is counted in `ambiguous`.
+    pub lapsed: bool,
     pub created_at: Timestamp,
 }
 
@@ -47,14 +49,14 @@ pub async fn claim(
     let (ids, attempts): (Vec<Uuid>, Vec<i32>) = wanted.iter().copied().unzip();
     let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
     // The bounds leave all but a few of the table's partitions out.
-    let sql = "WITH free AS (SELECT m.id FROM unnest($2::uuid[], $3::int[]) AS wanted (id, attempt) \
+    let sql = "WITH free AS (SELECT m.id, m.claimed FROM unnest($2::uuid[], $3::int[]) AS wanted (id, attempt) \
                JOIN message m ON m.id = wanted.id AND m.attempt = wanted.attempt \
                WHERE m.project_id = $1 AND m.id BETWEEN $4 AND $5 AND m.status = 'queued' \
                ORDER BY m.id FOR UPDATE OF m SKIP LOCKED) \
                UPDATE message m SET attempt = m.attempt + 1, ambiguous = m.ambiguous + m.claimed::int, claimed = true, \
                due_at = $6, updated_at = $7 FROM free WHERE m.project_id = $1 AND m.id BETWEEN $4 AND $5 AND m.id = free.id \
                RETURNING m.project_id, m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt, \
-               m.failures, m.ambiguous, m.created_at";
+               m.failures, m.ambiguous, free.claimed, m.created_at";
     let statement = db.prepare_cached(sql).await?;
     let rows = db.query(&statement, &[&project, &ids, &attempts, first, last, &lease, &now]).await?;
     rows.iter().map(from_row).collect()
@@ -74,6 +76,7 @@ fn from_row(row: &Row) -> Result<Claimed, StoreError> {
         attempt: row.try_get(8)?,
         failures: row.try_get(9)?,
         ambiguous: row.try_get(10)?,
-        created_at: row.try_get(11)?,
+        lapsed: row.try_get(11)?,
+        created_at: row.try_get(12)?,
     })
 }

@@ -1,0 +1,73 @@
+//! Claiming a slice of messages together with all that is needed to send them, in one transaction, so that nothing is
+//! claimed that could not be tried.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use shared::ids::ProjectId;
+use shared::send::Channel;
+use shared::store::StoreError;
+use shared::store::messages::claim::{Claimed, claim};
+use shared::store::users::recipient::{self, Recipient};
+use uuid::Uuid;
+
+use crate::App;
+use crate::channels::Sender;
+use crate::templates::Found;
+
+/// How long a claim lasts: three times as long as a call may take.
+pub const LEASE: Duration = Duration::from_secs(90);
+
+/// A claimed message and what it needs.
+pub struct Loaded {
+    pub message: Claimed,
+    /// None: there is no such person.
+    pub recipient: Option<Recipient>,
+    /// None where the message brings its own content, or its template is gone.
+    pub template: Option<Found>,
+    pub sender: Arc<Sender>,
+}
+
+/// Claims what is still to be sent of a project's messages; committed on return.
+pub async fn claim_slice(app: &App, project: ProjectId, wanted: &[(Uuid, i32)]) -> Result<Vec<Loaded>, StoreError> {
+    let mut db = app.store.connection().await?;
+    let tx = db.transaction().await?;
+    let now = app.clock.now();
+    let claimed = claim(&tx, project, wanted, now.checked_add(LEASE).unwrap_or(now), now).await?;
+    if claimed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut users: Vec<Uuid> = claimed.iter().flat_map(candidates).collect();
+    users.sort_unstable();
+    users.dedup();
+    let people = recipient::load(&tx, project, &users).await?;
+    let mut templates: Vec<Uuid> = claimed.iter().filter_map(|m| m.template_id).collect();
+    templates.sort_unstable();
+    templates.dedup();
+    let templates = app.templates.load(&tx, project, &templates).await?;
+    let mut senders: HashMap<Channel, Arc<Sender>> = HashMap::new();
+    for message in &claimed {
+        if !senders.contains_key(&message.channel) {
+            let sender = app.channels.get(&tx, &app.config, project, message.channel).await?;
+            senders.insert(message.channel, sender);
+        }
+    }
+    tx.commit().await?;
+    let load = |message: Claimed| {
+        let sender = senders.get(&message.channel)?.clone();
+        let recipient = candidates(&message).find_map(|id| people.get(&id)).cloned();
+        let template = message.template_id.and_then(|id| templates.get(&id)).cloned();
+        Some(Loaded { message, recipient, template, sender })
+    };
+    Ok(claimed.into_iter().filter_map(load).collect())
+}
+
+/// The ids that a message may be for: the row's own, and those that a direct message still had to choose from when it
+/// came in before its user.
+fn candidates(message: &Claimed) -> impl Iterator<Item = Uuid> {
+    let others = message.content.get("userIds").and_then(Value::as_array).into_iter().flatten();
+    let others: Vec<Uuid> = others.filter_map(|id| Uuid::try_parse(id.as_str()?).ok()).collect();
+    std::iter::once(message.user_id).chain(others)
+}

@@ -1,0 +1,73 @@
+//! The configuration of delivery.
+
+use shared::env::{Env, EnvError};
+use shared::outbound::OutboundPolicy;
+use shared::secrets::MasterKeys;
+use shared::send::Channel;
+
+/// The channels that this program can serve.
+pub const SERVED: [Channel; 1] = [Channel::Email];
+
+#[derive(Clone)]
+pub struct DeliveryConfig {
+    /// Whose queues this process reads.
+    pub channels: Vec<Channel>,
+    /// Provider calls under way at a time; a quarter of them is kept for direct messages.
+    pub concurrency: usize,
+    /// How often a direct or automation message is sent again after a call whose outcome was never learned.
+    pub unknown_retries: i32,
+    pub outbound: OutboundPolicy,
+    pub master_keys: MasterKeys,
+}
+
+impl DeliveryConfig {
+    /// `DELIVERY_CHANNELS` (all), `DELIVERY_CONCURRENCY` (32), `DELIVERY_UNKNOWN_RETRIES` (1), `OUTBOUND_ALLOW`,
+    /// `MASTER_KEY` or `MASTER_KEY_FILE`.
+    pub fn from_env(env: &Env) -> Result<Self, EnvError> {
+        Ok(Self {
+            channels: channels(env)?,
+            concurrency: env.bounded("DELIVERY_CONCURRENCY", 32, 2..=1_024, "2 to 1024")?,
+            unknown_retries: env.bounded("DELIVERY_UNKNOWN_RETRIES", 1, 0..=10, "0 to 10")?,
+            outbound: OutboundPolicy::from_env(env)?,
+            master_keys: MasterKeys::from_env(env)?,
+        })
+    }
+}
+
+fn channels(env: &Env) -> Result<Vec<Channel>, EnvError> {
+    const NAME: &str = "DELIVERY_CHANNELS";
+    const ALLOWED: &str = "a list of: email";
+    let mut channels = Vec::new();
+    for name in env.list::<String>(NAME, ALLOWED)? {
+        let served = Channel::parse(&name).filter(|c| SERVED.contains(c));
+        let problem = || EnvError { name: NAME.to_owned(), problem: format!("{name:?} is none"), allowed: ALLOWED };
+        channels.push(served.ok_or_else(problem)?);
+    }
+    Ok(if channels.is_empty() { SERVED.to_vec() } else { channels })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: (&str, &str) = ("MASTER_KEY", "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f");
+
+    #[test]
+    fn defaults_work_on_one_machine() {
+        let config = DeliveryConfig::from_env(&Env::from_pairs([KEY])).unwrap();
+        assert_eq!((config.channels, config.concurrency, config.unknown_retries), (vec![Channel::Email], 32, 1));
+    }
+
+    #[test]
+    fn wrong_values_are_refused_by_name() {
+        for (name, value) in [
+            ("DELIVERY_CHANNELS", "email,pigeon"),
+            ("DELIVERY_CONCURRENCY", "1"),
+            ("DELIVERY_UNKNOWN_RETRIES", "-1"),
+            ("OUTBOUND_ALLOW", "here"),
+        ] {
+            let error = DeliveryConfig::from_env(&Env::from_pairs([KEY, (name, value)])).err().unwrap();
+            assert_eq!(error.name, name);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Reading one lane of one channel from the send stream, without ever giving up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::{AckKind, Message};
+use futures_util::{FutureExt, StreamExt};
+use shared::backoff::Backoff;
+use shared::send::{Channel, Lane};
+use tokio::sync::Semaphore;
+
+use crate::App;
+use crate::handle::handle;
+
+const HEARTBEAT: Duration = Duration::from_secs(5);
+const EXPIRES: Duration = Duration::from_secs(30);
+const ACK_WAIT: Duration = Duration::from_secs(30);
+const MAX_ACK_PENDING: i64 = 1_024;
+
+/// How much of a lane is worked on at a time: messages taken together, and such groups. Direct messages are one each,
+/// the others hold up to 500 rows.
+fn bounds(lane: Lane) -> (usize, usize) {
+    match lane {
+        Lane::Direct => (64, 16),
+        Lane::Automation => (16, 8),
+        Lane::Campaign => (1, 8),
+    }
+}
+
+/// Reads until the shutdown; what was read and not begun goes back.
+pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
+    let (group, groups) = bounds(lane);
+    let slots = Arc::new(Semaphore::new(groups));
+    let mut failures = 0;
+    while !app.shutdown.is_cancelled() {
+        let mut messages = match open(&app, channel, lane, group).await {
+            Ok(messages) => messages,
+            Err(error) => {
+                failures += 1;
+                if failures % 10 == 1 {
+                    tracing::warn!(channel = channel.slug(), lane = lane.as_str(), %error, "cannot read the send stream; trying again");
+                }
+                tokio::select! {
+                    () = app.shutdown.cancelled() => return,
+                    () = tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random())) => continue,
+                }
+            }
+        };
+        failures = 0;
+        // Ends when the pull breaks; then it is made anew.
+        while let Some(batch) = next_group(&app, &mut messages, group).await {
+            let Ok(slot) = slots.clone().acquire_owned().await else { return };
+            let app = app.clone();
+            app.tasks.clone().spawn(async move {
+                handle(app, lane, batch).await;
+                drop(slot);
+            });
+        }
+        give_back(&mut messages).await;
+    }
+}
+
+async fn open(app: &App, channel: Channel, lane: Lane, group: usize) -> Result<pull::Stream, String> {
+    let names = &app.bus.names;
+    let config = pull::Config {
+        durable_name: Some(names.send_consumer(channel, lane)),
+        filter_subject: names.send(channel, lane),
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: ACK_WAIT,
+        // An outage is no fault of a message's.
+        max_deliver: -1,
+        max_ack_pending: MAX_ACK_PENDING,
+        ..pull::Config::default()
+    };
+    let made = app.bus.jetstream.create_consumer_on_stream(config, names.send_stream()).await;
+    let consumer: PullConsumer = made.map_err(|e| e.to_string())?;
+    let stream = consumer.stream().max_messages_per_batch(group).heartbeat(HEARTBEAT).expires(EXPIRES);
+    stream.messages().await.map_err(|e| e.to_string())
+}
+
+/// The next message and what came with it; `None` when the pull broke or the shutdown began.
+async fn next_group(app: &App, messages: &mut pull::Stream, most: usize) -> Option<Vec<Message>> {
+    let first = tokio::select! {
+        biased;
+        () = app.shutdown.cancelled() => return None,
+        first = messages.next() => first?,
+    };
+    let first = first.inspect_err(|error| tracing::debug!(%error, "the pull broke; opening it anew")).ok()?;
+    let mut group = vec![first];
+    while group.len() < most
+        && let Some(Some(Ok(message))) = messages.next().now_or_never()
+    {
+        group.push(message);
+    }
+    Some(group)
+}
+
+async fn give_back(messages: &mut pull::Stream) {
+    while let Some(Some(Ok(message))) = messages.next().now_or_never() {
+        let _ = message.ack_with(AckKind::Nak(None)).await;
+    }
+}

@@ -1,0 +1,222 @@
+//! What arrives on the send stream: decoded, and direct messages given their rows.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message as _;
+use serde_json::{Value, json};
+use shared::clock::from_ms;
+use shared::event::{WireError, uuid};
+use shared::ids::ProjectId;
+use shared::send::{Channel, DirectMessage, Lane, MessageRef, SendChunk};
+use shared::store::StoreError;
+use shared::store::messages::insert::{NewMessage, queued};
+use shared::store::users::recipient;
+use uuid::Uuid;
+
+use crate::App;
+
+/// When the scheduler looks after a direct message whose hand-over was lost.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// Rows to be worked on: by project, each with the attempt it was handed over at.
+pub type Wanted = BTreeMap<ProjectId, BTreeMap<Uuid, i32>>;
+
+/// What cannot be worked on, and why.
+pub struct Refused {
+    pub payload: Bytes,
+    pub reason: String,
+}
+
+/// One message of the stream, read.
+#[derive(Default)]
+pub struct Intake {
+    pub wanted: Wanted,
+    pub direct: Vec<(Candidate, DirectMessage)>,
+    pub refused: Vec<Refused>,
+}
+
+/// A direct message, checked; its user is still to be found.
+#[derive(Clone)]
+pub struct Candidate {
+    row: NewMessage,
+    users: Vec<Uuid>,
+}
+
+impl Intake {
+    /// Reads one payload. What is wrong in it costs nothing else in it.
+    pub fn read(&mut self, payload: Bytes) {
+        let chunk = match SendChunk::decode_checked(payload.clone()) {
+            Ok(chunk) => chunk,
+            Err(error) => return self.refused.push(Refused { payload, reason: error.to_string() }),
+        };
+        for hand_over in chunk.refs {
+            match read_ref(&hand_over) {
+                Ok((project, id, attempt)) => {
+                    self.wanted.entry(project).or_default().insert(id, attempt);
+                }
+                Err(error) => {
+                    let payload = SendChunk::of(vec![hand_over]).encode_to_vec().into();
+                    self.refused.push(Refused { payload, reason: error.to_string() });
+                }
+            }
+        }
+        for direct in chunk.direct {
+            match read_direct(&direct) {
+                Ok(candidate) => self.direct.push((candidate, direct)),
+                Err(reason) => self.refuse_direct(direct, reason),
+            }
+        }
+    }
+
+    fn refuse_direct(&mut self, direct: DirectMessage, reason: String) {
+        let chunk = SendChunk { direct: vec![direct], ..SendChunk::of(Vec::new()) };
+        self.refused.push(Refused { payload: chunk.encode_to_vec().into(), reason });
+    }
+
+    /// Gives the direct messages their rows, so that from here on they are as safe as any.
+    pub async fn record_direct(&mut self, app: &App) -> Result<(), StoreError> {
+        if self.direct.is_empty() {
+            return Ok(());
+        }
+        let db = app.store.connection().await?;
+        let mut by_project: BTreeMap<ProjectId, Vec<Uuid>> = BTreeMap::new();
+        for (candidate, _) in &self.direct {
+            by_project.entry(candidate.row.project).or_default().extend(&candidate.users);
+        }
+        let mut people: HashMap<(ProjectId, Uuid), Uuid> = HashMap::new();
+        for (project, ids) in by_project {
+            let found = recipient::load(&db, project, &ids).await?;
+            people.extend(found.into_iter().map(|(asked, person)| ((project, asked), person.id)));
+        }
+        let direct = std::mem::take(&mut self.direct);
+        let resolved = |c: &Candidate| c.clone().resolved(|id| people.get(&(c.row.project, id)).copied());
+        let rows: Vec<NewMessage> = direct.iter().map(|(candidate, _)| resolved(candidate)).collect();
+        match queued(&db, &rows).await {
+            Ok(_) => rows.iter().for_each(|row| self.want(row)),
+            Err(error) if error.is_unavailable() || error.is_conflict() => return Err(error),
+            // One of them is refused for good: each on its own finds out which.
+            Err(_) => {
+                for (row, (_, direct)) in rows.into_iter().zip(direct) {
+                    match queued(&db, std::slice::from_ref(&row)).await {
+                        Ok(_) => self.want(&row),
+                        Err(error) if error.is_unavailable() || error.is_conflict() => return Err(error),
+                        Err(error) => self.refuse_direct(direct, error.to_string()),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn want(&mut self, row: &NewMessage) {
+        self.wanted.entry(row.project).or_default().insert(row.id, 0);
+    }
+}
+
+impl Candidate {
+    /// The row, for the first of the ids that leads to somebody; while none does, the row keeps them all.
+    fn resolved(self, lookup: impl Fn(Uuid) -> Option<Uuid>) -> NewMessage {
+        let mut row = self.row;
+        match self.users.iter().find_map(|id| lookup(*id)) {
+            Some(user) => row.user_id = user,
+            None if self.users.len() > 1 => {
+                if let Some(content) = row.content.as_object_mut() {
+                    content.insert("userIds".to_owned(), json!(self.users));
+                }
+            }
+            None => {}
+        }
+        row
+    }
+}
+
+fn read_ref(hand_over: &MessageRef) -> Result<(ProjectId, Uuid, i32), WireError> {
+    let project = ProjectId(uuid("project_id", &hand_over.project_id)?);
+    Ok((project, uuid("message_id", &hand_over.message_id)?, i32::try_from(hand_over.attempt).unwrap_or(i32::MAX)))
+}
+
+fn read_direct(direct: &DirectMessage) -> Result<Candidate, String> {
+    let wire = |e: WireError| e.to_string();
+    let users: Result<Vec<Uuid>, WireError> = direct.user_ids.iter().map(|id| uuid("user_ids", id)).collect();
+    let users = users.map_err(wire)?;
+    let template_id = match direct.template_id.as_ref() {
+        [] => None,
+        id => Some(uuid("template_id", id).map_err(wire)?),
+    };
+    let created_at = from_ms(direct.accepted_ms);
+    Ok(Candidate {
+        row: NewMessage {
+            project: ProjectId(uuid("project_id", &direct.project_id).map_err(wire)?),
+            id: uuid("message_id", &direct.message_id).map_err(wire)?,
+            user_id: *users.first().ok_or("a direct message without a user")?,
+            channel: Channel::parse(&direct.channel).ok_or_else(|| format!("channel {:?}", direct.channel))?,
+            lane: Lane::Direct,
+            template_id,
+            content: object("content", &direct.content)?,
+            data: object("data", &direct.data)?,
+            automation_id: None,
+            run_id: None,
+            created_at,
+            due_at: created_at.checked_add(SWEEP).unwrap_or(created_at),
+        },
+        users,
+    })
+}
+
+fn object(field: &str, json: &[u8]) -> Result<Value, String> {
+    if json.is_empty() {
+        return Ok(json!({}));
+    }
+    match serde_json::from_slice(json) {
+        Ok(object @ Value::Object(_)) => Ok(object),
+        Ok(_) => Err(format!("{field} is no object")),
+        Err(error) => Err(format!("{field}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::event::id_bytes;
+
+    use super::*;
+
+    fn direct(content: &'static [u8]) -> DirectMessage {
+        DirectMessage {
+            project_id: id_bytes(Uuid::from_u128(1)),
+            message_id: id_bytes(Uuid::from_u128(2)),
+            user_ids: vec![id_bytes(Uuid::from_u128(3)), id_bytes(Uuid::from_u128(4))],
+            channel: "email".to_owned(),
+            content: Bytes::from_static(content),
+            accepted_ms: 1_000,
+            ..DirectMessage::default()
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_chunk_costs_nothing_else_in_it() {
+        let bad_ref = MessageRef { project_id: Bytes::from_static(b"x"), ..MessageRef::default() };
+        let good_ref = MessageRef::at(ProjectId(Uuid::from_u128(1)), Uuid::from_u128(9), 3);
+        let chunk = SendChunk {
+            direct: vec![direct(b"{}"), direct(b"[]"), direct(b"{"), DirectMessage::default()],
+            ..SendChunk::of(vec![bad_ref, good_ref])
+        };
+        let mut intake = Intake::default();
+        intake.read(chunk.encode_to_vec().into());
+        intake.read(Bytes::from_static(b"\xff\xff"));
+        assert_eq!(intake.wanted[&ProjectId(Uuid::from_u128(1))], BTreeMap::from([(Uuid::from_u128(9), 3)]));
+        assert_eq!((intake.direct.len(), intake.refused.len()), (1, 5));
+    }
+
+    #[test]
+    fn the_first_id_that_leads_to_somebody_wins() {
+        let candidate = read_direct(&direct(br#"{"subject":"s"}"#)).unwrap();
+        let found = candidate.clone().resolved(|id| (id == Uuid::from_u128(4)).then_some(Uuid::from_u128(5)));
+        assert_eq!((found.user_id, found.content), (Uuid::from_u128(5), json!({ "subject": "s" })));
+        let nobody = candidate.resolved(|_| None);
+        assert_eq!(nobody.user_id, Uuid::from_u128(3));
+        assert_eq!(nobody.content["userIds"], json!([Uuid::from_u128(3), Uuid::from_u128(4)]));
+        assert_eq!(nobody.due_at, from_ms(61_000));
+    }
+}

@@ -1,0 +1,167 @@
+//! The mail server of one project's settings: a pool of sessions, and each send bounded in time as a whole.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use lettre::Message;
+use lettre::message::MultiPart;
+use shared::outbound::OutboundPolicy;
+use tokio::time::Instant;
+
+use super::config::SmtpConfig;
+use super::error::{Failure, Progress, Step, outcome};
+use super::session::{Envelope, Session};
+use crate::provider::{Email, Outcome};
+
+/// For a whole send, from finding the server to its last answer.
+const SEND: Duration = Duration::from_secs(30);
+/// Servers close what is idle for a minute or so.
+const IDLE: Duration = Duration::from_secs(20);
+const KEPT: usize = 32;
+
+struct Idle {
+    session: Session,
+    since: Instant,
+}
+
+pub struct Client {
+    config: SmtpConfig,
+    policy: OutboundPolicy,
+    idle: Mutex<Vec<Idle>>,
+}
+
+impl Client {
+    pub fn new(config: SmtpConfig, policy: OutboundPolicy) -> Self {
+        Self { config, policy, idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Sends a mail. Never longer than half a minute.
+    pub async fn send(&self, email: &Email) -> Outcome {
+        let envelope = match self.envelope(email) {
+            Ok(envelope) => envelope,
+            Err(why) => return Outcome::Rejected(why),
+        };
+        let progress = Progress::default();
+        let sent = tokio::time::timeout(SEND, self.converse(&envelope, &progress)).await;
+        match sent.unwrap_or(Err(Failure::Timeout)) {
+            Ok(words) => Outcome::Accepted(provider_id(&words).unwrap_or_else(|| self.message_id(email))),
+            Err(failure) => outcome(progress.step(), failure),
+        }
+    }
+
+    async fn converse(&self, envelope: &Envelope, progress: &Progress) -> Result<String, Failure> {
+        if let Some(mut session) = self.idle_session() {
+            match session.hand_over(envelope, progress).await {
+                // The server hung up while the session was idle: nothing was said yet, so a new one says it.
+                Err(Failure::Broken(_) | Failure::Reply(421, _)) if progress.step() == Step::Sender => {}
+                Err(failure) => return Err(failure),
+                Ok(words) => {
+                    self.keep(session);
+                    return Ok(words);
+                }
+            }
+        }
+        progress.at(Step::Connect);
+        let found = self.policy.resolve(&self.config.host, self.config.port).await;
+        let ip = found.map_err(|e| Failure::Host(e.to_string()))?;
+        let mut session = Session::open(&self.config, ip, progress).await?;
+        let words = session.hand_over(envelope, progress).await?;
+        self.keep(session);
+        Ok(words)
+    }
+
+    fn idle_session(&self) -> Option<Session> {
+        let mut idle = self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        idle.retain(|i| i.since.elapsed() < IDLE);
+        idle.pop().map(|i| i.session)
+    }
+
+    fn keep(&self, session: Session) {
+        let mut idle = self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if idle.len() < KEPT {
+            idle.push(Idle { session, since: Instant::now() });
+        }
+    }
+
+    /// Lets go of sessions that have been idle for long.
+    pub fn reap(&self) {
+        let mut idle = self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        idle.retain(|i| i.since.elapsed() < IDLE);
+    }
+
+    fn message_id(&self, email: &Email) -> String {
+        format!("<{}@{}>", email.id, self.config.from.email.domain())
+    }
+
+    fn envelope(&self, email: &Email) -> Result<Envelope, String> {
+        let since_epoch = Duration::from_millis(email.date.as_millisecond().max(0).unsigned_abs());
+        let mail = Message::builder()
+            .message_id(Some(self.message_id(email)))
+            .date(std::time::UNIX_EPOCH + since_epoch)
+            .from(self.config.from.clone())
+            .to(email.to.clone())
+            .subject(email.subject.clone())
+            .multipart(MultiPart::alternative_plain_html(email.text.clone(), email.html.clone()))
+            .map_err(|e| e.to_string())?;
+        let (from, to) = (self.config.from.email.clone(), email.to.email.clone());
+        Ok(Envelope { from, to, mail: mail.formatted() })
+    }
+}
+
+/// The id in an answer such as `2.0.0 Ok: queued as 4F2A1`.
+fn provider_id(words: &str) -> Option<String> {
+    let (_, rest) = words.split_once("queued as ")?;
+    let id: String = rest.chars().take_while(|c| !c.is_whitespace() && !c.is_control()).take(100).collect();
+    (!id.is_empty()).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::config::Security;
+    use super::*;
+
+    fn client() -> Client {
+        let from = "The Shop <shop@mail.example.com>".parse().unwrap();
+        let config =
+            SmtpConfig { host: "127.0.0.1".into(), port: 9, security: Security::None, credentials: None, from };
+        Client::new(config, OutboundPolicy::default())
+    }
+
+    fn email(subject: &str) -> Email {
+        Email {
+            id: uuid::Uuid::from_u128(7),
+            to: "Ann <ann@example.com>".parse().unwrap(),
+            subject: subject.to_owned(),
+            html: "<p>Grüße 👋</p>".to_owned(),
+            text: "Grüße 👋".to_owned(),
+            date: shared::clock::from_ms(1_700_000_000_000),
+        }
+    }
+
+    #[test]
+    fn a_mail_says_the_same_at_every_attempt() {
+        let mail = client().envelope(&email("Hello")).unwrap().mail;
+        assert!(mail.is_ascii());
+        let text = String::from_utf8(mail).unwrap();
+        assert!(text.contains("Message-ID: <00000000-0000-0000-0000-000000000007@mail.example.com>\r\n"), "{text}");
+        assert!(text.contains("Date: Tue, 14 Nov 2023 22:13:20 +0000\r\n"), "{text}");
+        assert!(text.contains("multipart/alternative"), "{text}");
+    }
+
+    #[test]
+    fn a_subject_adds_no_header() {
+        let text = String::from_utf8(client().envelope(&email("Hi\r\nBcc: x@example.com")).unwrap().mail).unwrap();
+        assert!(!text.lines().any(|l| l.starts_with("Bcc")), "{text}");
+    }
+
+    #[tokio::test]
+    async fn an_inner_address_is_refused_before_it_is_called() {
+        assert!(matches!(client().send(&email("x")).await, Outcome::Misconfigured(why) if why.contains("127.0.0.1")));
+    }
+
+    #[test]
+    fn the_servers_id_is_found_in_its_answer() {
+        assert_eq!(provider_id("2.0.0 Ok: queued as 4F2A1").as_deref(), Some("4F2A1"));
+        assert_eq!(provider_id("OK"), None);
+    }
+}

@@ -1,0 +1,157 @@
+//! What a failure means, by what it was and by how far the conversation had come.
+
+use std::error::Error as _;
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::provider::Outcome;
+
+/// How far a conversation has come. Up to the final dot nothing was handed over; from then on nobody can know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// Finding the server, connecting, greeting, upgrading to TLS.
+    Connect,
+    Authenticate,
+    /// `MAIL FROM`.
+    Sender,
+    /// `RCPT TO` and `DATA`.
+    Recipient,
+    /// The text of the mail.
+    Body,
+    /// The line that ends it, and the answer to it.
+    Dot,
+}
+
+impl Step {
+    const ALL: [Self; 6] = [Self::Connect, Self::Authenticate, Self::Sender, Self::Recipient, Self::Body, Self::Dot];
+}
+
+/// The step as seen from outside the conversation, for when it is cut off by the clock.
+#[derive(Debug, Default)]
+pub struct Progress(AtomicU8);
+
+impl Progress {
+    pub fn at(&self, step: Step) {
+        self.0.store(step as u8, Ordering::Relaxed);
+    }
+
+    pub fn step(&self) -> Step {
+        let reached = self.0.load(Ordering::Relaxed);
+        Step::ALL.into_iter().find(|s| *s as u8 == reached).unwrap_or(Step::Dot)
+    }
+}
+
+/// What went wrong, apart from when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The server said no: code and words.
+    Reply(u16, String),
+    /// The certificate or the TLS handshake.
+    Tls(String),
+    /// The server cannot do what the settings or the mail ask for.
+    Unable(String),
+    /// The host has no address, or one that may not be called.
+    Host(String),
+    /// The connection: refused, broken, or speaking no SMTP.
+    Broken(String),
+    Timeout,
+}
+
+impl From<&lettre::transport::smtp::Error> for Failure {
+    fn from(error: &lettre::transport::smtp::Error) -> Self {
+        let words = || error.source().map_or_else(|| error.to_string(), ToString::to_string);
+        if let Some(code) = error.status() {
+            let code = u16::from(code);
+            return Self::Reply(code, format!("{code} {}", words()));
+        }
+        if error.is_tls() || speaks_of_tls(error) {
+            return Self::Tls(words());
+        }
+        if error.is_client() { Self::Unable(words()) } else { Self::Broken(words()) }
+    }
+}
+
+/// A failed handshake comes as an I/O error with the TLS library's own inside.
+fn speaks_of_tls(error: &lettre::transport::smtp::Error) -> bool {
+    let mut source = error.source();
+    while let Some(error) = source {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if error.is::<rustls::Error>() || inner.is_some_and(|e| e.is::<rustls::Error>()) {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// The server wants other credentials, or any at all (RFC 4954).
+fn is_about_credentials(code: u16) -> bool {
+    matches!(code, 530 | 534 | 535 | 538)
+}
+
+/// What to make of a failure at a step.
+pub fn outcome(step: Step, failure: Failure) -> Outcome {
+    let retry = |why: String| Outcome::Retry { after: None, why };
+    match (failure, step) {
+        (Failure::Reply(400..=499, words), _) => retry(words),
+        (Failure::Reply(code, words), _) if is_about_credentials(code) => Outcome::Misconfigured(words),
+        (Failure::Reply(_, words), Step::Connect | Step::Authenticate | Step::Sender) => Outcome::Misconfigured(words),
+        (Failure::Reply(_, words), Step::Recipient | Step::Body | Step::Dot) => Outcome::Rejected(words),
+        (Failure::Host(why), _) => Outcome::Misconfigured(why),
+        (Failure::Tls(why) | Failure::Unable(why), Step::Connect | Step::Authenticate) => Outcome::Misconfigured(why),
+        // The mail asks for what the server cannot do: an address or a text in Unicode.
+        (Failure::Unable(why), Step::Sender | Step::Recipient | Step::Body) => Outcome::Rejected(why),
+        (Failure::Tls(why) | Failure::Unable(why) | Failure::Broken(why), Step::Dot) => Outcome::Ambiguous(why),
+        (Failure::Timeout, Step::Dot) => Outcome::Ambiguous("no answer in time".to_owned()),
+        (Failure::Tls(why) | Failure::Broken(why), _) => retry(why),
+        (Failure::Timeout, _) => retry("no answer in time".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(outcome: &Outcome) -> char {
+        match outcome {
+            Outcome::Accepted(_) => 'a',
+            Outcome::Retry { .. } => 'r',
+            Outcome::Rejected(_) => 'x',
+            Outcome::Misconfigured(_) => 'm',
+            Outcome::Ambiguous(_) => '?',
+            Outcome::Gone(_) => 'g',
+        }
+    }
+
+    #[test]
+    fn every_failure_at_every_step() {
+        let reply = |code| Failure::Reply(code, String::new());
+        // By step: connect, authenticate, sender, recipient, body, dot.
+        for (failure, kinds) in [
+            (reply(421), "rrrrrr"),
+            (reply(454), "rrrrrr"),
+            (reply(530), "mmmmmm"),
+            (reply(535), "mmmmmm"),
+            (reply(550), "mmmxxx"),
+            (reply(554), "mmmxxx"),
+            (Failure::Tls(String::new()), "mmrrr?"),
+            (Failure::Unable(String::new()), "mmxxx?"),
+            (Failure::Host(String::new()), "mmmmmm"),
+            (Failure::Broken(String::new()), "rrrrr?"),
+            (Failure::Timeout, "rrrrr?"),
+        ] {
+            let found: String = Step::ALL.iter().map(|step| kind(&outcome(*step, failure.clone()))).collect();
+            assert_eq!(found, kinds, "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn progress_is_seen_from_outside() {
+        let progress = Progress::default();
+        assert_eq!(progress.step(), Step::Connect);
+        for step in Step::ALL {
+            progress.at(step);
+            assert_eq!(progress.step(), step);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! From a claimed message, its template and its recipient to a mail. Pure.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use shared::clock::rfc3339;
+use shared::send::Channel;
+use shared::store::messages::claim::Claimed;
+use shared::store::users::recipient::Recipient;
+use shared::template::{Escape, Limits, ParseError, RenderError, Scope, Template, one_line};
+
+/// Columns of the text part.
+const WIDTH: usize = 78;
+/// Bytes of HTML up to which the text part is laid out; what is larger gets a text part that only says so.
+const LAID_OUT: usize = 256 * 1024;
+
+/// Subject and body of a template, ready to be rendered.
+#[derive(Debug)]
+pub struct Compiled {
+    pub version: i32,
+    subject: Template,
+    body: Template,
+}
+
+impl Compiled {
+    pub fn new(version: i32, subject: &str, body: &str) -> Result<Self, ParseError> {
+        Ok(Self { version, subject: Template::parse(subject)?, body: Template::parse(body)? })
+    }
+}
+
+/// The content of a mail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rendered {
+    /// One line.
+    pub subject: String,
+    pub html: String,
+    pub text: String,
+}
+
+/// A part that could not be rendered: what happened, with line and column.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{part}: {error}")]
+pub struct Unrenderable {
+    pub part: &'static str,
+    pub error: RenderError,
+}
+
+/// Renders a template for a recipient.
+pub fn from_template(
+    template: &Compiled,
+    message: &Claimed,
+    recipient: &Recipient,
+    now: Timestamp,
+) -> Result<Rendered, Unrenderable> {
+    let user = user_data(recipient);
+    let about = json!({
+        "id": message.id,
+        "channel": Channel::Email.as_str(),
+        "createdAt": rfc3339(message.created_at),
+    });
+    let mut scope = Scope::new(now).with_fallback(&user);
+    // What came with the message goes before the user's own names, but cannot pose as the user.
+    for (name, value) in message.data.as_object().into_iter().flatten() {
+        scope = scope.with(name, value);
+    }
+    let scope = scope.with("user", &user).with("message", &about);
+    let limits = Limits::default();
+    let failed = |part| move |error| Unrenderable { part, error };
+    let subject = template.subject.render_line(&scope, &limits).map_err(failed("subject"))?;
+    let body = template.body.render(&scope, Escape::Html, &limits).map_err(failed("body"))?;
+    let html = if has_markup(&body) { body } else { with_line_breaks(&body) };
+    let text = text_of(&html);
+    Ok(Rendered { subject, html, text })
+}
+
+/// A direct message's own content, which is sent as it came.
+pub fn from_content(content: &Value) -> Rendered {
+    let field = |name: &str| content.get(name).and_then(Value::as_str).unwrap_or("");
+    let (subject, body) = (one_line(field("subject")), field("body"));
+    if has_markup(body) {
+        Rendered { subject, html: body.to_owned(), text: text_of(body) }
+    } else {
+        Rendered { subject, html: with_line_breaks(&escaped(body)), text: body.to_owned() }
+    }
+}
+
+/// The person as a template sees them: the fields of the API's user.
+fn user_data(recipient: &Recipient) -> Value {
+    json!({
+        "id": recipient.id,
+        "externalId": recipient.external_id,
+        "anonymousId": recipient.anonymous_id,
+        "email": recipient.email,
+        "name": recipient.name,
+        "createdAt": rfc3339(recipient.created_at),
+        "properties": recipient.properties,
+    })
+}
+
+/// Whether a text has tags; one without is plain text.
+fn has_markup(text: &str) -> bool {
+    let mut rest = text;
+    while let Some(at) = rest.find('<') {
+        rest = &rest[at + 1..];
+        if rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '!') {
+            return true;
+        }
+    }
+    false
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+fn with_line_breaks(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\n', "<br>\n")
+}
+
+fn text_of(html: &str) -> String {
+    if html.len() > LAID_OUT {
+        return "This message can only be shown as HTML.\n".to_owned();
+    }
+    html2text::from_read(html.as_bytes(), WIDTH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::ids::ProjectId;
+    use shared::send::Lane;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn message(data: Value) -> Claimed {
+        Claimed {
+            project: ProjectId(Uuid::from_u128(1)),
+            id: Uuid::from_u128(2),
+            user_id: Uuid::from_u128(3),
+            channel: Channel::Email,
+            lane: Lane::Automation,
+            template_id: None,
+            content: json!({}),
+            data,
+            attempt: 1,
+            failures: 0,
+            ambiguous: 0,
+            lapsed: false,
+            created_at: shared::clock::from_ms(1_700_000_000_000),
+        }
+    }
+
+    fn ann() -> Recipient {
+        Recipient {
+            id: Uuid::from_u128(3),
+            external_id: Some("u1".into()),
+            anonymous_id: None,
+            email: Some("ann@example.com".into()),
+            name: Some("Ann <b>".into()),
+            properties: json!({ "plan": "pro", "total": 3 }),
+            created_at: shared::clock::from_ms(1_700_000_000_000),
+        }
+    }
+
+    fn render(subject: &str, body: &str, data: Value) -> Rendered {
+        let template = Compiled::new(1, subject, body).unwrap();
+        from_template(&template, &message(data), &ann(), shared::clock::from_ms(0)).unwrap()
+    }
+
+    #[test]
+    fn templates_see_the_user_and_the_trigger() {
+        let data = json!({ "event": { "name": "paid" }, "properties": { "total": 9 } });
+        let mail = render(
+            "{{ name }}, {{ plan }}",
+            "<p>{{ user.properties.plan }} {{ event.name }} {{ properties.total }} {{ total }} {{ nothing }}</p>",
+            data,
+        );
+        assert_eq!(mail.subject, "Ann <b>, pro");
+        assert_eq!(mail.html, "<p>pro paid 9 3 </p>");
+        assert_eq!(mail.text.trim(), "pro paid 9 3");
+    }
+
+    #[test]
+    fn data_cannot_pose_as_the_user() {
+        let mail = render("{{ user.email }} {{ plan }}", "x", json!({ "user": { "email": "x" }, "plan": "free" }));
+        assert_eq!(mail.subject, "ann@example.com free");
+    }
+
+    #[test]
+    fn values_are_escaped_in_html_and_harmless_in_the_subject() {
+        let mail = render("Hi {{ x }}", "<i>{{ name }}</i>", json!({ "x": "a\r\nBcc: b@c.d" }));
+        assert_eq!(mail.subject, "Hi a Bcc: b@c.d");
+        assert_eq!(mail.html, "<i>Ann &lt;b&gt;</i>");
+        assert_eq!(mail.text.trim(), "Ann <b>");
+    }
+
+    #[test]
+    fn a_text_without_tags_keeps_its_lines() {
+        let mail = render("", "Hi {{ name }},\n\nbye", json!({}));
+        assert_eq!(mail.html, "Hi Ann &lt;b&gt;,<br>\n<br>\nbye");
+        assert_eq!(mail.text.trim_end(), "Hi Ann <b>,\n\nbye");
+    }
+
+    #[test]
+    fn direct_content_is_sent_as_it_came() {
+        let plain = from_content(&json!({ "subject": "a\nb", "body": "1 < 2 & {{ name }}\nx" }));
+        assert_eq!(plain.subject, "a b");
+        assert_eq!(plain.html, "1 &lt; 2 &amp; {{ name }}<br>\nx");
+        assert_eq!(plain.text, "1 < 2 & {{ name }}\nx");
+        let html = from_content(&json!({ "subject": "a", "body": "<b>x</b>" }));
+        assert_eq!((html.html.as_str(), html.text.trim()), ("<b>x</b>", "**x**"));
+        assert_eq!(
+            from_content(&json!({})),
+            Rendered { subject: String::new(), html: String::new(), text: String::new() }
+        );
+    }
+
+    #[test]
+    fn an_endless_template_fails_with_its_line() {
+        let loops = "x\n{% for i in (1..100000) %}{% for j in (1..100000) %}y{% endfor %}{% endfor %}";
+        let template = Compiled::new(1, "", loops).unwrap();
+        let error = from_template(&template, &message(json!({})), &ann(), shared::clock::from_ms(0)).unwrap_err();
+        assert!(error.to_string().starts_with("body: line 2"), "{error}");
+    }
+
+    #[test]
+    fn deeply_nested_and_large_html_is_survived() {
+        for html in ["<div>".repeat(20_000), "<table><tr><td>".repeat(300), "<b>x</b>".repeat(100_000)] {
+            let _ = from_content(&json!({ "subject": "", "body": html }));
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Compiled templates, each in the version of the moment.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use deadpool_postgres::GenericClient;
+use quick_cache::sync::Cache;
+use shared::ids::ProjectId;
+use shared::store::StoreError;
+use shared::store::templates::source;
+use shared::template::ParseError;
+use uuid::Uuid;
+
+use crate::render::Compiled;
+
+/// Templates kept compiled.
+const KEPT: usize = 512;
+
+/// A template, or why it is none.
+pub type Found = Result<Arc<Compiled>, ParseError>;
+
+pub struct Templates(Cache<(ProjectId, Uuid), Arc<Compiled>>);
+
+impl Default for Templates {
+    fn default() -> Self {
+        Self(Cache::new(KEPT))
+    }
+}
+
+impl Templates {
+    /// The templates of these ids; deleted ones are missing. Only texts that are new here are read.
+    pub async fn load(
+        &self,
+        db: &impl GenericClient,
+        project: ProjectId,
+        ids: &[Uuid],
+    ) -> Result<HashMap<Uuid, Found>, StoreError> {
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let known: HashMap<Uuid, Arc<Compiled>> =
+            ids.iter().filter_map(|id| Some((*id, self.0.get(&(project, *id))?))).collect();
+        let wanted: Vec<(Uuid, i32)> = ids.iter().map(|id| (*id, known.get(id).map_or(0, |c| c.version))).collect();
+        let mut found = HashMap::with_capacity(ids.len());
+        for template in source::newest(db, project, &wanted).await? {
+            let compiled = match (&template.text, known.get(&template.id)) {
+                (Some((subject, body)), _) => Compiled::new(template.version, subject, body).map(Arc::new),
+                (None, Some(known)) => Ok(known.clone()),
+                (None, None) => continue,
+            };
+            if let Ok(compiled) = &compiled {
+                self.0.insert((project, template.id), compiled.clone());
+            }
+            found.insert(template.id, compiled);
+        }
+        Ok(found)
+    }
+}
