@@ -1,0 +1,269 @@
+//! A project, workers, and ways to publish and to look.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use prost::Message;
+use serde_json::{Value, json};
+use shared::bus::{Bus, Publisher, topology};
+use shared::clock::{Clock, from_ms};
+use shared::config::BusConfig;
+use shared::env::Env;
+use shared::event::{Body, Identify, IngestBatch, IngestItem, Track, VERSION, id_bytes};
+use shared::ids::{self, ProjectId};
+use shared::send::SendChunk;
+use shared::shutdown::Shutdown;
+use shared::startup::Connected;
+use shared::store::{Store, ingest_partitions};
+use testkit::{TestDatabase, TestNats};
+use tokio::runtime::Runtime;
+use uuid::Uuid;
+use worker_automation::config::Config;
+use worker_automation::{App, run};
+
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// A worker in a runtime of its own, so that it can die without a word.
+pub struct Worker {
+    runtime: Option<Runtime>,
+    shutdown: Shutdown,
+}
+
+impl Worker {
+    /// As by kill -9: no task gets to run again, nothing is given back.
+    pub fn die(mut self) {
+        self.runtime.take().expect("alive").shutdown_background();
+    }
+
+    fn stop(mut self) {
+        self.shutdown.cancel();
+        self.runtime.take().expect("alive").shutdown_timeout(Duration::from_secs(10));
+    }
+}
+
+pub struct Fixture {
+    pub project: ProjectId,
+    pub store: Store,
+    pub bus: Bus,
+    pub clock: Clock,
+    pub stream_created_ms: i64,
+    worker: Option<Worker>,
+    received: AtomicI64,
+    client: tokio_postgres::Client,
+    database: TestDatabase,
+    _nats: TestNats,
+    env: Env,
+}
+
+impl Fixture {
+    pub async fn start() -> Self {
+        let mut fixture = Self::without_worker().await;
+        fixture.worker = Some(fixture.start_worker().await);
+        fixture
+    }
+
+    pub async fn without_worker() -> Self {
+        let (database, nats) = (TestDatabase::create().await, TestNats::create().await);
+        let env = Env::from_pairs([
+            ("DATABASE_URL", database.url()),
+            ("NATS_URL", nats.url()),
+            ("STREAM_PREFIX", nats.prefix()),
+            ("INGEST_MAX_BYTES", "67108864"),
+            ("SEND_MAX_BYTES", "67108864"),
+            ("DEAD_MAX_BYTES", "67108864"),
+            ("PARTITION_LEASE_MS", "2000"),
+        ]);
+        let bus = Bus::connect(&BusConfig::from_env(&env).unwrap(), "test").await.unwrap();
+        let stream = topology::ensure(&bus).await.unwrap();
+        let store = database.store();
+        ingest_partitions::ensure(&store.connection().await.unwrap(), stream.partitions, stream.created_ms)
+            .await
+            .unwrap();
+        let clock = Clock::system();
+        Self {
+            project: ProjectId(Uuid::from_u128(42)),
+            received: AtomicI64::new(clock.now_ms()),
+            client: database.client().await,
+            stream_created_ms: stream.created_ms,
+            worker: None,
+            _nats: nats,
+            store,
+            bus,
+            clock,
+            database,
+            env,
+        }
+    }
+
+    pub async fn start_worker(&self) -> Worker {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let (env, shutdown, store) = (self.env.clone(), Shutdown::new(), self.database.store());
+        let stop = shutdown.clone();
+        runtime.spawn(async move {
+            let bus = Bus::connect(&BusConfig::from_env(&env).unwrap(), "worker").await.unwrap();
+            let ingest_stream = topology::ensure(&bus).await.unwrap();
+            let connected = Connected { store, bus, ingest_stream, clock: Clock::system() };
+            run(App { config: Config::from_env(&env).unwrap(), connected }, stop).await.unwrap();
+        });
+        Worker { runtime: Some(runtime), shutdown }
+    }
+
+    pub async fn stop(mut self) {
+        if let Some(worker) = self.worker.take() {
+            tokio::task::spawn_blocking(|| worker.stop()).await.unwrap();
+        }
+    }
+
+    /// A new time of receipt, later than every one before.
+    pub fn now_ms(&self) -> i64 {
+        self.received.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Publishes items, each to its person's partition, in order.
+    pub async fn publish(&self, items: Vec<IngestItem>) {
+        let mut parts: std::collections::BTreeMap<u16, Vec<IngestItem>> = std::collections::BTreeMap::new();
+        for item in items {
+            let partition = item.user_key().unwrap().partition(self.project, 8);
+            parts.entry(partition).or_default().push(item);
+        }
+        for (partition, items) in parts {
+            self.publish_to(partition, items).await;
+        }
+    }
+
+    pub async fn publish_to(&self, partition: u16, items: Vec<IngestItem>) {
+        self.publish_raw(partition, IngestBatch { version: VERSION, items }.encode_to_vec()).await;
+    }
+
+    pub async fn publish_raw(&self, partition: u16, payload: Vec<u8>) {
+        Publisher::new(self.bus.clone()).publish(self.bus.names.ingest(partition), payload.into()).await.unwrap();
+    }
+
+    /// Waits until everything published so far has been applied.
+    pub async fn applied(&self) {
+        let mut stream = self.bus.jetstream.get_stream(self.bus.names.ingest_stream()).await.unwrap();
+        let last = stream.info().await.unwrap().state.last_sequence as i64;
+        let sql = "SELECT coalesce(max(applied_seq), 0) FROM ingest_partition";
+        testkit::eventually(WITHIN, async || {
+            let applied = self.number(sql).await;
+            if applied >= last { Ok(()) } else { Err(format!("{applied} of {last}")) }
+        })
+        .await;
+        // The newest message is applied; of the other partitions, each one's own newest must be too.
+        for partition in 0..8_u16 {
+            let subject = self.bus.names.ingest(partition);
+            let Ok(newest) = stream.get_last_raw_message_by_subject(&subject).await else { continue };
+            let sql = format!("SELECT applied_seq FROM ingest_partition WHERE partition = {partition}");
+            testkit::eventually(WITHIN, async || {
+                let applied = self.number(&sql).await;
+                if applied >= newest.sequence as i64 { Ok(()) } else { Err(applied) }
+            })
+            .await;
+        }
+    }
+
+    pub async fn number(&self, sql: &str) -> i64 {
+        self.client
+            .query_one(sql, &[])
+            .await
+            .unwrap_or_else(|e| panic!("{sql}: {e:?}"))
+            .get::<_, Option<i64>>(0)
+            .unwrap_or(0)
+    }
+
+    pub async fn text(&self, sql: &str) -> Option<String> {
+        self.client.query_opt(sql, &[]).await.unwrap_or_else(|e| panic!("{sql}: {e:?}")).and_then(|r| r.get(0))
+    }
+
+    pub async fn execute(&self, sql: &str) {
+        self.client.batch_execute(sql).await.unwrap();
+    }
+
+    pub async fn eventually(&self, what: &str, sql: &str, expected: i64) {
+        testkit::eventually(WITHIN, async || {
+            let found = self.number(sql).await;
+            if found == expected { Ok(()) } else { Err(format!("{what}: {found}")) }
+        })
+        .await;
+    }
+
+    /// The reasons in the dead-letter stream.
+    pub async fn dead_letters(&self) -> Vec<String> {
+        let mut stream = self.bus.jetstream.get_stream(self.bus.names.dead_stream()).await.unwrap();
+        let state = stream.info().await.unwrap().state.clone();
+        let mut reasons = Vec::new();
+        for seq in state.first_sequence..=state.last_sequence {
+            let message = stream.get_raw_message(seq).await.unwrap();
+            reasons.push(message.headers.get(shared::bus::dead_letter::REASON).unwrap().to_string());
+        }
+        reasons
+    }
+
+    /// The next messages to delivery.
+    pub async fn sent(&self, messages: usize) -> Vec<SendChunk> {
+        let config = pull::Config { ack_policy: AckPolicy::Explicit, ..pull::Config::default() };
+        let consumer: PullConsumer =
+            self.bus.jetstream.create_consumer_on_stream(config, self.bus.names.send_stream()).await.unwrap();
+        let stream = consumer.messages().await.unwrap().take(messages);
+        let read = stream.map(|m| SendChunk::decode_checked(m.unwrap().message.payload).unwrap()).collect();
+        tokio::time::timeout(WITHIN, read).await.expect("messages to delivery")
+    }
+
+    /// Saves an active automation started by an event.
+    pub async fn automation(&self, event: &str, reentry: &str, steps: &[Value]) -> Uuid {
+        let id = ids::fresh(self.clock.now_ms());
+        let definition = json!({"triggerType": "EVENT", "triggerEvent": event, "reentry": reentry, "steps": steps});
+        self.execute(&format!(
+            "BEGIN; UPDATE change SET seq = seq + 1 WHERE topic = 'automation'; \
+             INSERT INTO automation (project_id, id, name, trigger_type, trigger_event, active, definition, created_at, updated_at, changed_seq) \
+             SELECT '{p}', '{id}', '{event}', 'EVENT', '{event}', true, '{definition}', now(), now(), seq FROM change WHERE topic = 'automation'; \
+             INSERT INTO automation_version (project_id, automation_id, version, definition, created_at) VALUES ('{p}', '{id}', 1, '{definition}', now()); COMMIT",
+            p = self.project
+        ))
+        .await;
+        id
+    }
+
+    pub async fn deactivate(&self, id: Uuid) {
+        self.execute(&format!(
+            "BEGIN; UPDATE change SET seq = seq + 1 WHERE topic = 'automation'; \
+             UPDATE automation SET active = false, changed_seq = (SELECT seq FROM change WHERE topic = 'automation') WHERE id = '{id}'; COMMIT"
+        ))
+        .await;
+    }
+
+    fn item(&self, user: Option<&str>, anonymous: Option<&str>, body: Body) -> IngestItem {
+        let received_ms = self.now_ms();
+        IngestItem {
+            project_id: id_bytes(self.project.0),
+            id: id_bytes(ids::fresh(self.clock.now_ms())),
+            received_ms,
+            timestamp_ms: from_ms(received_ms).as_millisecond(),
+            user_id: user.map(str::to_owned),
+            anonymous_id: anonymous.map(str::to_owned),
+            body: Some(body),
+            ..IngestItem::default()
+        }
+    }
+
+    /// An event whose properties are any text.
+    pub fn raw_track(&self, user: &str, name: &str, properties: &str) -> IngestItem {
+        let properties = Bytes::copy_from_slice(properties.as_bytes());
+        self.item(Some(user), None, Body::Track(Track { name: name.to_owned(), properties }))
+    }
+}
+
+pub fn track(f: &Fixture, user: &str, name: &str, properties: Value) -> IngestItem {
+    f.raw_track(user, name, &properties.to_string())
+}
+
+pub fn anonymous_track(f: &Fixture, anonymous: &str, name: &str) -> IngestItem {
+    IngestItem { user_id: None, anonymous_id: Some(anonymous.to_owned()), ..track(f, "", name, json!({})) }
+}
+
+pub fn identify(f: &Fixture, user: Option<&str>, anonymous: Option<&str>, properties: Value) -> IngestItem {
+    f.item(user, anonymous, Body::Identify(Identify { properties: properties.to_string().into() }))
+}

@@ -1,0 +1,7 @@
+//! worker-automation against real servers.
+
+mod fixture;
+mod journeys;
+mod ownership;
+mod people;
+mod recording;

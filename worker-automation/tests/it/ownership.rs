@@ -1,0 +1,87 @@
+//! Who may move a partition on: workers share, a dead one is replaced, a deposed one cannot commit.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use shared::store::ingest_partitions::{self, Advance};
+use uuid::Uuid;
+use worker_automation::record::{Batch, Mode, RecordError, Recorder};
+
+use crate::fixture::{Fixture, identify};
+
+#[tokio::test]
+async fn two_workers_share_and_one_takes_over_from_a_dead_one_in_order() {
+    let f = Fixture::start().await;
+    let second = f.start_worker().await;
+    f.eventually(
+        "two owners hold four partitions each",
+        "SELECT count(*) FROM (SELECT owner FROM ingest_partition GROUP BY owner HAVING count(*) = 4) o",
+        2,
+    )
+    .await;
+    let update = |n: i64| identify(&f, Some("u1"), None, json!({"n": n, (format!("k{}", n % 7)): n}));
+    for n in 0..500 {
+        f.publish(vec![update(n)]).await;
+    }
+    // No word to anybody: its leases have to run out.
+    let died = Instant::now();
+    second.die();
+    for n in 500..1_000 {
+        f.publish(vec![update(n)]).await;
+    }
+    f.eventually(
+        "one owner holds all",
+        "SELECT count(DISTINCT owner) FROM ingest_partition WHERE lease_until > clock_timestamp()",
+        1,
+    )
+    .await;
+    f.applied().await;
+    assert!(died.elapsed() < Duration::from_secs(15), "{:?}", died.elapsed());
+    assert_eq!(f.number("SELECT (properties->>'n')::bigint FROM users").await, 999);
+    for k in 0..7 {
+        let last = (0..1_000).rev().find(|n| n % 7 == k).unwrap();
+        assert_eq!(f.number(&format!("SELECT (properties->>'k{k}')::bigint FROM users")).await, last);
+    }
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn a_deposed_owners_commit_fails_and_leaves_nothing() {
+    let f = Fixture::without_worker().await;
+    let db = f.store.connection().await.unwrap();
+    let (old, new) = (Uuid::from_u128(1), Uuid::from_u128(2));
+    let lease = ingest_partitions::acquire(&db, old, 1, 60_000).await.unwrap()[0];
+    let recorder = Recorder::new(f.store.clone(), f.clock.clone(), f.bus.names.clone());
+    let batch = |epoch| Batch {
+        items: vec![
+            worker_automation::item::Item::decode(identify(&f, Some("u1"), None, json!({"a": 1})), lease.partition)
+                .unwrap(),
+        ],
+        steps: vec![Advance { partition: lease.partition, epoch, from: 0, to: 9 }],
+    };
+    f.execute("UPDATE ingest_partition SET lease_until = clock_timestamp() - interval '1 second'").await;
+    let newer = ingest_partitions::acquire(&db, new, 1, 60_000).await.unwrap()[0];
+    assert_eq!((newer.partition, newer.epoch), (lease.partition, lease.epoch + 1));
+    let outcome = recorder.record(&batch(lease.epoch), &HashSet::new(), Mode::Commit).await;
+    assert!(matches!(outcome, Err(RecordError::Deposed(p)) if p == [lease.partition]));
+    assert_eq!(f.number("SELECT count(*) FROM users").await, 0);
+    recorder.record(&batch(newer.epoch), &HashSet::new(), Mode::Commit).await.unwrap();
+    // The same position twice is refused as well.
+    let again = recorder.record(&batch(newer.epoch), &HashSet::new(), Mode::Commit).await;
+    assert!(matches!(again, Err(RecordError::Deposed(_))));
+    assert!(ingest_partitions::renew(&db, old, &[(lease.partition, lease.epoch)], 60_000).await.unwrap().is_empty());
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn positions_of_an_earlier_stream_are_set_back() {
+    let f = Fixture::without_worker().await;
+    let db = f.store.connection().await.unwrap();
+    f.execute("UPDATE ingest_partition SET applied_seq = 77").await;
+    ingest_partitions::ensure(&db, 8, f.stream_created_ms).await.unwrap();
+    assert_eq!(f.number("SELECT min(applied_seq) FROM ingest_partition").await, 77);
+    ingest_partitions::ensure(&db, 8, f.stream_created_ms + 1).await.unwrap();
+    assert_eq!(f.number("SELECT max(applied_seq) FROM ingest_partition").await, 0);
+    f.stop().await;
+}

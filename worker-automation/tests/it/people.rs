@@ -1,0 +1,71 @@
+//! People: made by what refers to them, merged once, and the known one's words win.
+
+use serde_json::json;
+use shared::event::{Alias, Body, IngestItem};
+use shared::ids::UserKey;
+
+use crate::fixture::{Fixture, anonymous_track, identify, track};
+
+#[tokio::test]
+async fn an_anonymous_person_becomes_the_known_one() {
+    let f = Fixture::start().await;
+    f.publish(vec![
+        anonymous_track(&f, "a1", "viewed"),
+        identify(&f, None, Some("a1"), json!({"source": "ad", "plan": "none"})),
+        identify(&f, Some("u1"), None, json!({"plan": "pro", "email": "u1@example.com", "name": "Ünal"})),
+    ])
+    .await;
+    f.applied().await;
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM user_count").await, 2);
+    f.publish(vec![identify(&f, Some("u1"), Some("a1"), json!({"seen": 1}))]).await;
+    f.publish(vec![identify(&f, Some("u1"), Some("a1"), json!({}))]).await;
+    // Whoever was merged stays where they are.
+    f.publish(vec![identify(&f, Some("u2"), Some("a1"), json!({"other": true}))]).await;
+    // And what the anonymous id does from now on is the known person's.
+    f.publish(vec![anonymous_track(&f, "a1", "viewed_later"), identify(&f, None, Some("a1"), json!({"late": 1}))])
+        .await;
+    f.applied().await;
+    let u1 = UserKey::External("u1").internal_id(f.project);
+    let properties = f.text(&format!("SELECT properties::text FROM users WHERE id = '{u1}'")).await.unwrap();
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&properties).unwrap(),
+        json!({"plan": "pro", "source": "ad", "email": "u1@example.com", "name": "Ünal", "seen": 1, "late": 1})
+    );
+    assert_eq!(f.number(&format!("SELECT count(*) FROM users WHERE merged_into = '{u1}'")).await, 1);
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM user_count").await, 2);
+    assert_eq!(f.number("SELECT count(*) FROM users WHERE merged_into IS NULL").await, 2);
+    assert_eq!(
+        f.number(&format!("SELECT count(*) FROM events WHERE user_id = '{u1}' AND name = 'viewed_later'")).await,
+        1
+    );
+    assert_eq!(f.text(&format!("SELECT anonymous_id FROM users WHERE id = '{u1}'")).await.as_deref(), Some("a1"));
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn an_alias_merges_the_previous_id() {
+    let f = Fixture::start().await;
+    let alias =
+        IngestItem { body: Some(Body::Alias(Alias { previous_id: "a1".into() })), ..track(&f, "u1", "x", json!({})) };
+    f.publish(vec![anonymous_track(&f, "a1", "viewed"), alias]).await;
+    f.applied().await;
+    assert_eq!(f.number("SELECT count(*) FROM users WHERE merged_into IS NOT NULL").await, 1);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_said_before_a_merge_but_applied_after_it_only_fills_gaps() {
+    let f = Fixture::start().await;
+    let early = identify(&f, None, Some("a1"), json!({"plan": "none", "source": "ad"}));
+    let mut merge = identify(&f, Some("u1"), Some("a1"), json!({"plan": "pro"}));
+    merge.received_ms += 1_000;
+    f.publish(vec![merge]).await;
+    f.applied().await;
+    f.publish(vec![early]).await;
+    f.applied().await;
+    let u1 = UserKey::External("u1").internal_id(f.project);
+    let of_u1 = |key: &str| format!("SELECT properties->>'{key}' FROM users WHERE id = '{u1}'");
+    assert_eq!(f.text(&of_u1("plan")).await.as_deref(), Some("pro"));
+    assert_eq!(f.text(&of_u1("source")).await.as_deref(), Some("ad"));
+    f.stop().await;
+}

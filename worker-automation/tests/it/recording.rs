@@ -1,0 +1,77 @@
+//! Events: recorded once, counted exactly, and poison put aside.
+
+use serde_json::json;
+use shared::ids::{self, derived_event_id};
+
+use crate::fixture::{Fixture, identify, track};
+
+#[tokio::test]
+async fn an_event_is_recorded_once_however_often_it_is_sent() {
+    let f = Fixture::start().await;
+    let own = track(&f, "u1", "bought", json!({"total": 9.5}));
+    let mut derived = track(&f, "u1", "bought", json!({}));
+    derived.dedupe_id = shared::event::id_bytes(derived_event_id(f.project, "order-1"));
+    let mut again = derived.clone();
+    again.id = shared::event::id_bytes(ids::fresh(f.now_ms()));
+    // Within one message, in the next one, and both at once.
+    f.publish(vec![own.clone(), own.clone(), derived.clone(), again.clone()]).await;
+    f.publish(vec![own, derived]).await;
+    f.applied().await;
+    assert_eq!(f.number("SELECT count(*) FROM events").await, 2);
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM event_count WHERE name = 'bought'").await, 2);
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM user_count").await, 1);
+    assert_eq!(f.number("SELECT count(*) FROM client_id WHERE event_id IS NOT NULL").await, 1);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn a_repeated_profile_update_does_not_bring_back_an_older_value() {
+    let f = Fixture::start().await;
+    let mut first = identify(&f, Some("u1"), None, json!({"plan": "a"}));
+    first.dedupe_id = first.id.clone();
+    let mut second = identify(&f, Some("u1"), None, json!({"plan": "b"}));
+    second.dedupe_id = second.id.clone();
+    f.publish(vec![first.clone(), second, first.clone()]).await;
+    f.publish(vec![first]).await;
+    f.applied().await;
+    assert_eq!(f.text("SELECT properties->>'plan' FROM users").await.as_deref(), Some("b"));
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn poison_is_put_aside_with_its_reason_and_the_rest_is_recorded() {
+    let f = Fixture::start().await;
+    let mut items: Vec<_> = (0..20).map(|i| track(&f, &format!("u{i}"), "ok", json!({"i": i}))).collect();
+    // What the gateway would never let through, so that the database itself refuses it.
+    items.insert(7, f.raw_track("u7", "bad", r#"{"a": "\u0000"}"#));
+    items.insert(13, f.raw_track("u13", "bad", "{not json"));
+    // And what outgrows its limit only where it is applied.
+    let much =
+        |from: usize| json!((from..from + 200).map(|i| (format!("k{i}"), json!(i))).collect::<serde_json::Map<_, _>>());
+    items.push(identify(&f, Some("u1"), None, much(0)));
+    items.push(identify(&f, Some("u1"), None, much(200)));
+    f.publish(items).await;
+    f.applied().await;
+    assert_eq!(f.number("SELECT count(*) FROM events WHERE name = 'ok'").await, 20);
+    assert_eq!(f.number("SELECT count(*) FROM events WHERE name = 'bad'").await, 0);
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM event_count").await, 20);
+    assert_eq!(f.dead_letters().await.len(), 3);
+    assert!(
+        f.dead_letters()
+            .await
+            .iter()
+            .any(|reason| reason.contains("400 properties") || reason.contains("properties in"))
+    );
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn an_undecodable_message_is_put_aside_whole() {
+    let f = Fixture::start().await;
+    f.publish_raw(0, b"\xff\xff\xff not protobuf".to_vec()).await;
+    f.publish(vec![track(&f, "u1", "after", json!({}))]).await;
+    f.applied().await;
+    assert_eq!(f.number("SELECT count(*) FROM events").await, 1);
+    assert_eq!(f.dead_letters().await.len(), 1);
+    f.stop().await;
+}
