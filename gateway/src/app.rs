@@ -1,16 +1,22 @@
 //! What all requests share.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use shared::bus::group_commit::GroupCommit;
 use shared::bus::topology::IngestStream;
 use shared::bus::{Bus, Publisher};
 use shared::clock::Clock;
 use shared::secrets::MasterKeys;
+use shared::shutdown::Shutdown;
 use shared::store::Store;
 use tokio_util::task::TaskTracker;
 
+use crate::auth::{self, KeyCache};
 use crate::config::GatewayConfig;
+use crate::health::Readiness;
+use crate::ingest::applied::Applied;
+use crate::rate_limit::RateLimits;
 
 /// The parts that an [`App`] is put together from.
 pub struct Parts {
@@ -31,17 +37,36 @@ pub struct App {
     pub ingest_stream: IngestStream,
     pub clock: Clock,
     pub master_keys: MasterKeys,
-    /// Work that must end before the process does.
-    pub tasks: TaskTracker,
+    pub keys: KeyCache,
+    pub limits: RateLimits,
+    pub readiness: Readiness,
+    /// Positions up to which the ingest stream has been applied, for those who wait for them.
+    pub applied: Applied,
+    /// No longer ready: requests are only being finished.
+    pub draining: AtomicBool,
 }
 
 impl App {
-    /// Puts it together and starts its background tasks.
-    pub fn start(parts: Parts) -> Arc<Self> {
+    /// Puts it together and starts its background tasks, which end with the shutdown.
+    pub fn start(parts: Parts, shutdown: &Shutdown) -> anyhow::Result<Arc<Self>> {
         let Parts { config, store, bus, ingest_stream, clock, master_keys } = parts;
-        let tasks = TaskTracker::new();
         let publisher = Publisher::new(bus.clone());
-        let ingest = GroupCommit::start(&publisher, &bus.names, ingest_stream.partitions, &tasks);
-        Arc::new(Self { config, store, bus, publisher, ingest, ingest_stream, clock, master_keys, tasks })
+        let app = Arc::new(Self {
+            ingest: GroupCommit::start(&publisher, &bus.names, ingest_stream.partitions, &TaskTracker::new()),
+            limits: RateLimits::start(&config, shutdown)?,
+            keys: KeyCache::default(),
+            readiness: Readiness::default(),
+            applied: Applied::new(ingest_stream.partitions),
+            draining: AtomicBool::new(false),
+            config,
+            store,
+            bus,
+            publisher,
+            ingest_stream,
+            clock,
+            master_keys,
+        });
+        tokio::spawn(auth::watch(app.clone(), shutdown.clone()));
+        Ok(app)
     }
 }

@@ -2,13 +2,24 @@
 
 pub mod api;
 pub mod app;
+pub mod auth;
 pub mod body;
 pub mod config;
 pub mod context;
+pub mod cors;
+pub mod dispatch;
 pub mod error;
 pub mod fields;
+pub mod health;
+pub mod ingest;
+pub mod measure;
 pub mod query;
+pub mod rate_limit;
+pub mod request_id;
 pub mod respond;
 pub mod router;
+pub mod server;
+pub mod start;
 
 pub use app::App;
+pub use server::serve;

@@ -1,1 +1,56 @@
-fn main() {}
+//! The gateway's process: configuration, connections, serving, and a drain with a deadline.
+
+use shared::admin::{self, Admin};
+use shared::env::{EXIT_CONFIG, Env, EnvError};
+use shared::shutdown::{self, Shutdown};
+use tokio::net::TcpListener;
+
+use gateway::config::ProcessConfig;
+use gateway::start::{self, StartError};
+use gateway::{health, serve};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[tokio::main]
+async fn main() {
+    let env = Env::from_process();
+    let config = shared::telemetry::start_logging(&env).and_then(|()| ProcessConfig::from_env(&env));
+    match config {
+        Ok(config) => {
+            if let Err(error) = run(config).await {
+                tracing::error!("{error:#}");
+                std::process::exit(error.downcast_ref::<StartError>().map_or(1, StartError::exit_status));
+            }
+        }
+        Err(error) => refuse(&error),
+    }
+}
+
+fn refuse(error: &EnvError) -> ! {
+    eprintln!("gateway: {error}");
+    std::process::exit(EXIT_CONFIG)
+}
+
+async fn run(config: ProcessConfig) -> anyhow::Result<()> {
+    let metrics = shared::telemetry::start_metrics();
+    let shutdown = shutdown::on_signal()?;
+    let Some(app) = start::app(&config, &shutdown).await? else { return Ok(()) };
+
+    let for_probes = app.clone();
+    let admin = Admin::new(metrics, move || {
+        let app = for_probes.clone();
+        async move { health::ready(&app).await.map_err(str::to_owned) }
+    });
+    tokio::spawn(admin::serve(start::listen(config.admin.addr, "ADMIN_ADDR").await?, admin, Shutdown::new()));
+
+    let listener: TcpListener = start::listen(config.gateway.addr, "GATEWAY_ADDR").await?;
+    tracing::info!("serving on {}", listener.local_addr()?);
+    let serving = tokio::spawn(serve(listener, app, shutdown.clone()));
+    shutdown.cancelled().await;
+    match tokio::time::timeout(shutdown::DRAIN, serving).await {
+        Ok(_) => tracing::info!("every request is answered"),
+        Err(_) => tracing::warn!("some requests were not answered within {} s", shutdown::DRAIN.as_secs()),
+    }
+    Ok(())
+}

@@ -3,6 +3,7 @@
 pub const HTTP_REQUESTS: &str = "rekindle_http_requests_total";
 pub const HTTP_SECONDS: &str = "rekindle_http_request_seconds";
 pub const EVENTS_ACCEPTED: &str = "rekindle_events_accepted_total";
+pub const PUBLISH_ERRORS: &str = "rekindle_publish_errors_total";
 pub const RATE_LIMITED: &str = "rekindle_rate_limited_total";
 pub const INGEST_APPLIED: &str = "rekindle_ingest_items_applied_total";
 pub const INGEST_REPEATS: &str = "rekindle_ingest_repeats_total";

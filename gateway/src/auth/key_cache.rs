@@ -1,0 +1,138 @@
+//! Keys seen before, so that an ordinary request asks nothing of the database.
+//!
+//! A key is good for as long as the database was asked within the hour for what has changed ([`super::watch`]), so that
+//! known keys go on working while the database is away. Keys that do not exist are remembered shortly, so that whoever
+//! keeps sending one costs the database little; both caches are bounded.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use quick_cache::sync::Cache;
+use shared::ids::ProjectId;
+use shared::store::api_keys::{self, ActiveKey, KeyHash};
+use shared::store::{Store, StoreError};
+use tokio::sync::Semaphore;
+
+/// How long a key works without the database having confirmed it.
+const UNCONFIRMED: Duration = Duration::from_secs(3600);
+/// How long a key that does not exist is remembered.
+const ABSENT: Duration = Duration::from_secs(5);
+const CAPACITY: usize = 100_000;
+/// Look-ups in the database at a time: made-up keys must not take all its connections.
+const LOOKUPS: usize = 4;
+/// How long a look-up waits for its turn.
+const TURN: Duration = Duration::from_millis(1_500);
+
+#[derive(Clone)]
+struct Known {
+    key: Arc<ActiveKey>,
+    loaded: Instant,
+}
+
+pub struct KeyCache {
+    known: Cache<KeyHash, Known>,
+    absent: Cache<KeyHash, Instant>,
+    started: Instant,
+    /// When the database last said what had changed, in milliseconds after `started`.
+    confirmed_ms: AtomicU64,
+    /// Counts what the watch has forgotten, so that a look-up that began before it is not kept after it.
+    forgotten: AtomicU64,
+    turns: Semaphore,
+}
+
+impl Default for KeyCache {
+    fn default() -> Self {
+        Self {
+            known: Cache::new(CAPACITY),
+            absent: Cache::new(CAPACITY / 10),
+            started: Instant::now(),
+            confirmed_ms: AtomicU64::new(0),
+            forgotten: AtomicU64::new(0),
+            turns: Semaphore::new(LOOKUPS),
+        }
+    }
+}
+
+impl KeyCache {
+    /// The key under a hash, `None` if there is no such key that works; an error if that cannot be told now.
+    pub async fn find(&self, store: &Store, hash: &KeyHash) -> Result<Option<Arc<ActiveKey>>, StoreError> {
+        if let Some(known) = self.known.get(hash) {
+            if self.is_good(&known) {
+                return Ok(Some(known.key));
+            }
+            self.known.remove_if(hash, |k| !self.is_good(k));
+        }
+        if self.is_absent(hash) {
+            return Ok(None);
+        }
+        self.load(store, hash).await
+    }
+
+    /// Asks the database; many who ask for one key wait for one answer.
+    async fn load(&self, store: &Store, hash: &KeyHash) -> Result<Option<Arc<ActiveKey>>, StoreError> {
+        let guard = match self.known.get_value_or_guard_async(hash).await {
+            Ok(known) => return Ok(Some(known.key)),
+            Err(guard) => guard,
+        };
+        // Whoever held the guard before may have found that there is none.
+        if self.is_absent(hash) {
+            return Ok(None);
+        }
+        let busy = || StoreError::Unavailable("too many keys are being looked up".to_owned());
+        let turn = tokio::time::timeout(TURN, self.turns.acquire()).await.map_err(|_| busy())?.map_err(|_| busy())?;
+        let before = self.forgotten.load(Ordering::SeqCst);
+        let found = api_keys::find_active(&store.connection().await?, hash).await?;
+        drop(turn);
+        let Some(key) = found.map(Arc::new) else {
+            self.absent.insert(*hash, Instant::now());
+            return Ok(None);
+        };
+        let _ = guard.insert(Known { key: key.clone(), loaded: Instant::now() });
+        if self.forgotten.load(Ordering::SeqCst) != before {
+            self.known.remove(hash);
+        }
+        Ok(Some(key))
+    }
+
+    fn is_good(&self, known: &Known) -> bool {
+        let confirmed = self.started + Duration::from_millis(self.confirmed_ms.load(Ordering::Relaxed));
+        confirmed.max(known.loaded).elapsed() < UNCONFIRMED
+    }
+
+    fn is_absent(&self, hash: &KeyHash) -> bool {
+        self.absent.get(hash).is_some_and(|since| since.elapsed() < ABSENT)
+    }
+
+    /// What is left after this was confirmed by the database just now.
+    pub fn confirm(&self) {
+        self.confirmed_ms.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Forgets keys that were made or ended.
+    pub fn forget(&self, hashes: &[KeyHash]) {
+        self.forgotten.fetch_add(1, Ordering::SeqCst);
+        for hash in hashes {
+            self.known.remove(hash);
+            self.absent.remove(hash);
+        }
+    }
+
+    /// Forgets everything.
+    pub fn forget_all(&self) {
+        self.forgotten.fetch_add(1, Ordering::SeqCst);
+        self.known.clear();
+        self.absent.clear();
+    }
+
+    /// Takes over a project's new limit.
+    pub fn set_limit(&self, project: ProjectId, rate_limit: u32) {
+        self.forgotten.fetch_add(1, Ordering::SeqCst);
+        let of_project: Vec<_> = self.known.iter().filter(|(_, k)| k.key.project == project).collect();
+        for (hash, known) in of_project {
+            let key = Arc::new(ActiveKey { rate_limit, ..(*known.key).clone() });
+            // Only in place of what is still there: a key forgotten meanwhile stays forgotten.
+            let _ = self.known.replace(hash, Known { key, loaded: known.loaded }, true);
+        }
+    }
+}

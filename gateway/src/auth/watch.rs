@@ -1,0 +1,80 @@
+//! Following what happens to keys elsewhere: every half second, or sooner when a message says so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use shared::shutdown::Shutdown;
+use shared::store::changes::{self, Topic};
+use shared::store::{StoreError, api_keys, projects};
+
+use crate::app::App;
+
+const EVERY: Duration = Duration::from_millis(500);
+const TOPICS: [Topic; 2] = [Topic::ApiKey, Topic::Project];
+
+/// How far the changes were followed.
+#[derive(Clone, Copy)]
+struct Position {
+    keys: i64,
+    projects: i64,
+}
+
+/// Keeps the cache of keys true until the shutdown.
+pub async fn watch(app: Arc<App>, shutdown: Shutdown) {
+    let mut position = None;
+    let mut lost = false;
+    let mut hints = app.bus.client.subscribe(app.bus.names.changed(Topic::ApiKey.as_str())).await.ok();
+    loop {
+        match tokio::time::timeout(Duration::from_secs(5), follow(&app, position)).await {
+            Ok(Ok(reached)) => {
+                position = Some(reached);
+                if std::mem::take(&mut lost) {
+                    tracing::info!("changes of keys are followed again");
+                }
+            }
+            Ok(Err(error)) if !lost => {
+                lost = true;
+                tracing::warn!(%error, "changes of keys cannot be followed; known keys go on working for an hour");
+            }
+            Ok(Err(_)) | Err(_) => {}
+        }
+        let hint = async {
+            match &mut hints {
+                Some(hints) => drop(hints.next().await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(EVERY) => {}
+            () = hint => {}
+        }
+    }
+}
+
+async fn follow(app: &App, position: Option<Position>) -> Result<Position, StoreError> {
+    let db = app.store.connection().await?;
+    let current = changes::current(&db, &TOPICS).await?;
+    let [keys, projects] = current[..] else {
+        return Err(StoreError::Corrupt("topics are missing".to_owned()));
+    };
+    let reached = Position { keys, projects };
+    let known = position.filter(|p| p.keys <= keys && p.projects <= projects);
+    let Some(position) = known else {
+        // What was loaded before the first look, or before a backup was restored, may differ from what is there now.
+        app.keys.forget_all();
+        app.keys.confirm();
+        return Ok(reached);
+    };
+    if keys != position.keys {
+        app.keys.forget(&api_keys::changed_after(&db, position.keys).await?);
+    }
+    if projects != position.projects {
+        for (project, limit) in projects::limits_changed_after(&db, position.projects).await? {
+            app.keys.set_limit(project, limit);
+        }
+    }
+    app.keys.confirm();
+    Ok(reached)
+}

@@ -1,0 +1,100 @@
+//! The way of a request: id, route, key, limit, handler, answer.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{HeaderValue, Method, Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+
+use crate::app::App;
+use crate::context::Context;
+use crate::error::ApiError;
+use crate::respond::{self, Reply};
+use crate::router::{self, Access, Miss, Route};
+use crate::{api, auth, cors, health, measure, request_id};
+
+pub type Body = Full<Bytes>;
+
+/// Answers a request, whatever it is.
+pub async fn answer(app: &App, request: Request<Incoming>) -> Response<Body> {
+    let started = Instant::now();
+    let (parts, body) = request.into_parts();
+    let id = request_id::of(&parts.headers);
+    let request_id = id.to_str().unwrap_or("");
+    let found = router::route(&parts.method, parts.uri.path());
+    let outcome = AssertUnwindSafe(reply(app, &parts, body, request_id, &found)).catch_unwind().await;
+    let mut reply = match outcome {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(error)) => respond::error(&error, request_id),
+        Err(_) => respond::error(&ApiError::Internal("the handler panicked".to_owned()), request_id),
+    };
+    if is_open(&found, &parts.method, parts.uri.path()) {
+        cors::allow(&mut reply.headers);
+    }
+    measure::request(found.as_ref().ok().copied(), reply.status, started.elapsed());
+    reply.headers.insert("x-request-id", id);
+    reply.into()
+}
+
+/// Whether browsers of any origin may read the answer: what public keys may call, errors about it included.
+fn is_open(found: &Result<Route<'_>, Miss>, method: &Method, path: &str) -> bool {
+    match found {
+        Ok(route) => route.access() == Access::Public,
+        Err(_) => *method == Method::OPTIONS && cors::is_open(path),
+    }
+}
+
+async fn reply(
+    app: &App,
+    parts: &http::request::Parts,
+    body: Incoming,
+    request_id: &str,
+    found: &Result<Route<'_>, Miss>,
+) -> Result<Reply, ApiError> {
+    let received_ms = app.clock.now_ms();
+    let route = match found {
+        Ok(route) => *route,
+        Err(miss) => return elsewhere(app, parts, miss).await,
+    };
+    let key = auth::authenticate(app, &parts.headers).await?;
+    auth::authorize(key.key_type, route.access())?;
+    let allowance = app.limits.take(key.project, key.rate_limit).await;
+    let context = Context::new(app, (key.project, key.key_type), request_id, received_ms, parts, body);
+    let mut reply = match allowance.granted {
+        Ok(()) => api::handle(&context, route).await.unwrap_or_else(|error| respond::error(&error, request_id)),
+        Err(retry_after) => {
+            metrics::counter!(shared::metric_name::RATE_LIMITED).increment(1);
+            respond::error(&ApiError::TooManyRequests { limit: allowance.limit, retry_after }, request_id)
+        }
+    };
+    for (name, value) in [
+        ("ratelimit-limit", allowance.limit),
+        ("ratelimit-remaining", allowance.remaining),
+        ("ratelimit-reset", allowance.reset),
+    ] {
+        reply.headers.insert(name, HeaderValue::from(value));
+    }
+    Ok(reply)
+}
+
+/// What has no route: probes, preflights and mistakes.
+async fn elsewhere(app: &App, parts: &http::request::Parts, miss: &Miss) -> Result<Reply, ApiError> {
+    let path = parts.uri.path();
+    if path == "/healthz" || path == "/readyz" {
+        if parts.method != Method::GET && parts.method != Method::HEAD {
+            return Err(ApiError::MethodNotAllowed("GET, HEAD".to_owned()));
+        }
+        return health::answer(app, path).await;
+    }
+    match miss {
+        Miss::Method(allow) if parts.method == Method::OPTIONS => Ok(cors::preflight(path, allow)),
+        Miss::Method(allow) => Err(ApiError::MethodNotAllowed(allow.clone())),
+        Miss::Path => Err(ApiError::NotFound(format!(
+            "there is no such address; the API is below {}, see /openapi.json",
+            router::BASE
+        ))),
+    }
+}

@@ -1,0 +1,62 @@
+//! Which id an item gets, and by which one its repeats are found.
+
+use bytes::Bytes;
+use shared::event::id_bytes;
+use shared::ids::{EventId, ProjectId, derived_event_id};
+use uuid::Uuid;
+
+/// The ids of an item.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ItemIds {
+    pub row: Uuid,
+    /// What the answer shows.
+    pub public: Uuid,
+    /// As on the wire: 16 bytes or none.
+    pub dedupe: Bytes,
+}
+
+/// The ids of an event.
+pub fn of_event(project: ProjectId, client_id: Option<&str>, received_ms: i64) -> ItemIds {
+    let id = EventId::new(project, client_id, received_ms, rand::random());
+    ItemIds { row: id.row, public: id.public(), dedupe: id.derived.map(id_bytes).unwrap_or_default() }
+}
+
+/// The ids of what leaves no event behind: its repeats are always found by a derived id, apart from those of events, so
+/// that one `Idempotency-Key` may serve an event and a profile update.
+pub fn of_update(project: ProjectId, client_id: Option<&str>, received_ms: i64) -> ItemIds {
+    let row = EventId::new(project, None, received_ms, rand::random()).row;
+    let dedupe = client_id.map(|id| derived_event_id(project, &format!("update:{id}")));
+    ItemIds { row, public: row, dedupe: dedupe.map(id_bytes).unwrap_or_default() }
+}
+
+/// The client id of an item of a batch that has none of its own, from the request's `Idempotency-Key`.
+pub fn of_batch(idempotency_key: &str, index: usize) -> String {
+    format!("{idempotency_key}:{index}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROJECT: ProjectId = ProjectId(Uuid::from_u128(7));
+    const NOW: i64 = 1_790_000_000_000;
+
+    #[test]
+    fn repeats_share_the_id_that_they_are_found_by() {
+        let (first, again) = (of_event(PROJECT, Some("a"), NOW), of_event(PROJECT, Some("a"), NOW + 9));
+        assert_eq!((&first.dedupe, first.public), (&again.dedupe, again.public));
+        assert_ne!(first.row, again.row);
+        let (first, again) = (of_update(PROJECT, Some("a"), NOW), of_update(PROJECT, Some("a"), NOW + 9));
+        assert_eq!(first.dedupe, again.dedupe);
+        assert_ne!(first.dedupe, of_event(PROJECT, Some("a"), NOW).dedupe);
+    }
+
+    #[test]
+    fn without_a_clients_id_nothing_repeats() {
+        assert!(of_event(PROJECT, None, NOW).dedupe.is_empty());
+        assert!(of_update(PROJECT, None, NOW).dedupe.is_empty());
+        let own = shared::ids::fresh(NOW).to_string();
+        let ids = of_event(PROJECT, Some(&own), NOW);
+        assert_eq!((ids.row.to_string(), ids.dedupe.len()), (own, 0));
+    }
+}

@@ -1,0 +1,271 @@
+//! The shape of an item as it arrives: every field as raw JSON, under both styles of names.
+
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::{MAX_ITEMS, unreadable};
+use crate::error::ApiError;
+
+type Raw<'a> = Option<&'a RawValue>;
+
+/// An item, or the body of a single one. Where a field stands twice, the last one counts.
+#[derive(Clone, Debug, Default)]
+pub struct Item<'a> {
+    pub kind: Raw<'a>,
+    /// Client's id.
+    pub id: Raw<'a>,
+    pub event: Raw<'a>,
+    /// Of a screen.
+    pub name: Raw<'a>,
+    pub user_id: Raw<'a>,
+    pub anonymous_id: Raw<'a>,
+    pub previous_id: Raw<'a>,
+    pub properties: Raw<'a>,
+    pub timestamp: Raw<'a>,
+    pub sent_at: Raw<'a>,
+}
+
+impl<'a> Item<'a> {
+    /// The body of a request for one item.
+    pub fn single(text: &'a str) -> Result<Self, ApiError> {
+        serde_json::from_str(text).map_err(|e| whole_body(text, &e))
+    }
+}
+
+/// A body that cannot be read is told apart: JSON of another shape, or no JSON.
+fn whole_body(text: &str, error: &serde_json::Error) -> ApiError {
+    match serde_json::from_str::<IgnoredAny>(text) {
+        Ok(_) if !text.trim_start().starts_with('{') => {
+            ApiError::BadRequest("the body must be a JSON object".to_owned())
+        }
+        _ => unreadable(error),
+    }
+}
+
+/// Defines the names of fields and a deserializer that takes each as raw JSON.
+macro_rules! fields {
+    ($name:ident { $($field:ident: $($text:literal)|+),+ $(,)? }) => {
+        enum $name { $($field,)+ Other }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Names;
+                impl Visitor<'_> for Names {
+                    type Value = $name;
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str("a field's name")
+                    }
+                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$name, E> {
+                        Ok(match text { $($($text)|+ => $name::$field,)+ _ => $name::Other })
+                    }
+                }
+                deserializer.deserialize_identifier(Names)
+            }
+        }
+    };
+}
+
+fields!(ItemField {
+    Kind: "type",
+    Id: "id" | "messageId" | "message_id",
+    Event: "event" | "eventName" | "event_name",
+    Name: "name",
+    UserId: "user_id" | "userId",
+    AnonymousId: "anonymous_id" | "anonymousId",
+    PreviousId: "previous_id" | "previousId",
+    Properties: "properties",
+    Timestamp: "timestamp",
+    SentAt: "sentAt" | "sent_at",
+});
+
+impl<'de: 'a, 'a> Deserialize<'de> for Item<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items<'a>(std::marker::PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for Items<'a> {
+            type Value = Item<'a>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Item<'a>, A::Error> {
+                let mut item = Item::default();
+                while let Some(field) = map.next_key()? {
+                    let place = match field {
+                        ItemField::Kind => &mut item.kind,
+                        ItemField::Id => &mut item.id,
+                        ItemField::Event => &mut item.event,
+                        ItemField::Name => &mut item.name,
+                        ItemField::UserId => &mut item.user_id,
+                        ItemField::AnonymousId => &mut item.anonymous_id,
+                        ItemField::PreviousId => &mut item.previous_id,
+                        ItemField::Properties => &mut item.properties,
+                        ItemField::Timestamp => &mut item.timestamp,
+                        ItemField::SentAt => &mut item.sent_at,
+                        ItemField::Other => {
+                            map.next_value::<IgnoredAny>()?;
+                            continue;
+                        }
+                    };
+                    // `null` says nothing, and must not hide what an alias said.
+                    let raw: &'de RawValue = map.next_value()?;
+                    if raw.get() != "null" {
+                        *place = Some(raw);
+                    }
+                }
+                Ok(item)
+            }
+        }
+        deserializer.deserialize_map(Items(std::marker::PhantomData))
+    }
+}
+
+/// The body of a batch: an item that cannot be read is its own error, which costs the others nothing.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    pub items: Vec<Result<Item<'a>, String>>,
+    pub sent_at: Raw<'a>,
+}
+
+fields!(BatchField { Batch: "batch", SentAt: "sentAt" | "sent_at" });
+
+/// A batch whose elements are read as `T`; no more than [`MAX_ITEMS`] of them are kept.
+struct Outer<'a, T> {
+    elements: Option<Elements<T>>,
+    sent_at: Raw<'a>,
+}
+
+struct Elements<T> {
+    kept: Vec<T>,
+    total: usize,
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Elements<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for All<T> {
+            type Value = Elements<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Elements<T>, A::Error> {
+                let mut kept = Vec::with_capacity(20);
+                while kept.len() < MAX_ITEMS {
+                    match seq.next_element()? {
+                        Some(element) => kept.push(element),
+                        None => return Ok(Elements { total: kept.len(), kept }),
+                    }
+                }
+                let mut total = kept.len();
+                while seq.next_element::<IgnoredAny>()?.is_some() {
+                    total += 1;
+                }
+                Ok(Elements { kept, total })
+            }
+        }
+        deserializer.deserialize_seq(All(std::marker::PhantomData))
+    }
+}
+
+impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Outer<'a, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Outers<'a, T>(std::marker::PhantomData<(&'a (), T)>);
+        impl<'de: 'a, 'a, T: Deserialize<'de>> Visitor<'de> for Outers<'a, T> {
+            type Value = Outer<'a, T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Outer<'a, T>, A::Error> {
+                let mut outer = Outer { elements: None, sent_at: None };
+                while let Some(field) = map.next_key()? {
+                    match field {
+                        BatchField::Batch => outer.elements = Some(map.next_value()?),
+                        BatchField::SentAt => {
+                            outer.sent_at = Some(map.next_value::<&'de RawValue>()?).filter(|r| r.get() != "null");
+                        }
+                        BatchField::Other => drop(map.next_value::<IgnoredAny>()?),
+                    }
+                }
+                Ok(outer)
+            }
+        }
+        deserializer.deserialize_map(Outers(std::marker::PhantomData))
+    }
+}
+
+impl<'a> Batch<'a> {
+    pub fn parse(text: &'a str) -> Result<Self, ApiError> {
+        // Nearly always all items are objects; only where that fails is the body read again, element by element.
+        if let Ok(outer) = serde_json::from_str::<Outer<'a, Item<'a>>>(text) {
+            return Self::of(outer, Ok);
+        }
+        let outer: Outer<'a, &'a RawValue> = serde_json::from_str(text).map_err(|e| not_a_batch(text, &e))?;
+        Self::of(outer, |raw| {
+            serde_json::from_str(raw.get()).map_err(|e| {
+                if raw.get().starts_with('{') { format!("cannot be read: {e}") } else { "must be an object".to_owned() }
+            })
+        })
+    }
+
+    fn of<T>(outer: Outer<'a, T>, read: impl FnMut(T) -> Result<Item<'a>, String>) -> Result<Self, ApiError> {
+        let Some(elements) = outer.elements else { return Err(ApiError::invalid("batch", "is required")) };
+        if elements.total > MAX_ITEMS {
+            let message = format!("has {} items, and {MAX_ITEMS} is the most; nothing was taken", elements.total);
+            return Err(ApiError::invalid("batch", message));
+        }
+        Ok(Self { items: elements.kept.into_iter().map(read).collect(), sent_at: outer.sent_at })
+    }
+}
+
+fn not_a_batch(text: &str, error: &serde_json::Error) -> ApiError {
+    if error.is_data() && text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok() {
+        return ApiError::invalid("batch", format!("must be an array of at most {MAX_ITEMS} items"));
+    }
+    whole_body(text, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_styles_of_names_are_read_and_the_last_one_counts() {
+        let item =
+            Item::single(r#"{"eventName":"a","userId":"u","anonymous_id":null,"event":"b","x":[1e999]}"#).unwrap();
+        assert_eq!((item.event.unwrap().get(), item.user_id.unwrap().get()), (r#""b""#, r#""u""#));
+        assert!(item.anonymous_id.is_none());
+    }
+
+    #[test]
+    fn bodies_of_another_shape() {
+        for (text, status) in
+            [("", 400), ("nope", 400), ("[]", 400), ("\"x\"", 400), ("{\"event\":}", 400), ("{} x", 400)]
+        {
+            assert_eq!(Item::single(text).unwrap_err().status().as_u16(), status, "{text}");
+            assert_eq!(Batch::parse(text).unwrap_err().status().as_u16(), status, "{text}");
+        }
+        for text in ["{}", r#"{"batch":1}"#, r#"{"batch":{}}"#, r#"{"batch":null}"#, r#"{"batch":"[]"}"#] {
+            assert_eq!(Batch::parse(text).unwrap_err().status().as_u16(), 422, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unreadable_item_costs_its_neighbours_nothing() {
+        let batch =
+            Batch::parse(r#"{"sentAt":"s","batch":[{"type":"track"},7,1e999,null,[],{"\ud800":1},{"event":"e"}]}"#);
+        let batch = batch.unwrap();
+        let good: Vec<bool> = batch.items.iter().map(Result::is_ok).collect();
+        assert_eq!(good, [true, false, false, false, false, false, true]);
+        assert_eq!(batch.sent_at.unwrap().get(), "\"s\"");
+    }
+
+    #[test]
+    fn one_item_too_many_refuses_all() {
+        let of =
+            |n: usize| Batch::parse(&format!(r#"{{"batch":[{}]}}"#, vec!["{}"; n].join(","))).map(|b| b.items.len());
+        assert_eq!(of(MAX_ITEMS).unwrap(), MAX_ITEMS);
+        assert_eq!(of(0).unwrap(), 0);
+        let error = of(MAX_ITEMS + 1).unwrap_err();
+        assert_eq!((error.status().as_u16(), error.details()[0].field.as_str()), (422, "batch"));
+    }
+}

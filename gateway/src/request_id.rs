@@ -1,0 +1,41 @@
+//! The id that a request is found by in answers and logs.
+
+use http::{HeaderMap, HeaderValue};
+
+/// The caller's `X-Request-Id` where it is 1 to 64 of `[A-Za-z0-9._-]`, else a new one.
+pub fn of(headers: &HeaderMap) -> HeaderValue {
+    match headers.get("x-request-id") {
+        Some(id) if is_fit(id.as_bytes()) => id.clone(),
+        _ => fresh(),
+    }
+}
+
+fn is_fit(id: &[u8]) -> bool {
+    (1..=64).contains(&id.len()) && id.iter().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(b))
+}
+
+fn fresh() -> HeaderValue {
+    let mut text = [0; 32];
+    // The length fits, so that neither can fail.
+    let _ = hex::encode_to_slice(rand::random::<[u8; 16]>(), &mut text);
+    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("none"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fit_id_is_kept_and_any_other_replaced() {
+        let answered = |id: &str| {
+            let headers = HeaderMap::from_iter([("x-request-id".parse().unwrap(), HeaderValue::from_str(id).unwrap())]);
+            of(&headers).to_str().unwrap().to_owned()
+        };
+        assert_eq!(answered("a.B_9-"), "a.B_9-");
+        for unfit in ["", "a b", "a/b", &"x".repeat(65)] {
+            let made = answered(unfit);
+            assert!(made != unfit && made.len() == 32, "{unfit:?} gave {made:?}");
+        }
+        assert_ne!(of(&HeaderMap::new()), of(&HeaderMap::new()));
+    }
+}
