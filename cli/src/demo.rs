@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use shared::clock::Clock;
 use tokio::time::Instant;
@@ -126,13 +126,15 @@ async fn replay_and_check(
 
     let names: Vec<_> = day.events_by_name().into_keys().collect();
     let before_replay = still_totals(api, &names, deadline).await?;
-    let before_run = if let Some(memory) = remembered {
-        memory.before
-    } else {
-        let memory = Memory { seed: options.seed, people, start_ms, before: before_replay.clone() };
-        memory.keep(&dir, run)?;
-        memory.before
+    let mut memory = match remembered {
+        Some(memory) => memory,
+        None => Memory { seed: options.seed, people, start_ms, before: before_replay.clone(), gained: None },
     };
+    if let Some(other) = memory.overtaken_by(&dir, run) {
+        bail!("run {run} never settled, and run {other} was begun since: their books cannot be told apart");
+    }
+    memory.keep(&dir, run)?;
+    let before_run = memory.without(&before_replay);
     let carts = CartTimes::open(&dir, run)?;
 
     let replay = Replay {
@@ -160,13 +162,18 @@ async fn replay_and_check(
         carts: carts.all(),
         deadline,
     };
-    let (lines, timed_out) = check(api, entries).await?;
+    let checked = check(api, entries).await?;
+    if !checked.timed_out {
+        memory.gained = Some(checked.gained);
+        memory.keep(&dir, run)?;
+    }
+    let lines = checked.lines;
     Ok(Books {
         run: run.to_owned(),
         seed: options.seed,
         people,
         balanced: lines.iter().all(|line| line.ok),
-        timed_out,
+        timed_out: checked.timed_out,
         replay_seconds: seconds,
         events_per_second: (taken + repeated) as f64 / seconds.max(0.001),
         retries: api.retries(),

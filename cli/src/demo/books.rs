@@ -35,8 +35,16 @@ pub struct Entries<'a> {
     pub deadline: Duration,
 }
 
-/// All lines, and whether the deadline passed first.
-pub async fn check(api: &Api, entries: Entries<'_>) -> anyhow::Result<(Vec<Line>, bool)> {
+/// All lines, and what they rest on.
+pub struct Checked {
+    pub lines: Vec<Line>,
+    /// Events by name that the run added.
+    pub gained: Totals,
+    /// The deadline passed before everything had settled.
+    pub timed_out: bool,
+}
+
+pub async fn check(api: &Api, entries: Entries<'_>) -> anyhow::Result<Checked> {
     let (day, recipe) = (entries.day, entries.recipe);
     let by_name = day.events_by_name();
     let due = day.due_mails();
@@ -50,7 +58,7 @@ pub async fn check(api: &Api, entries: Entries<'_>) -> anyhow::Result<(Vec<Line>
         ledger: &ledger,
         run: &recipe.run,
     };
-    let (numbers, late) = settle(api, &goal, &mut mailbox, entries.deadline).await?;
+    let (numbers, timed_out) = settle(api, &goal, &mut mailbox, entries.deadline).await?;
     let stored_before: u64 = events::since(entries.before_replay, entries.before_run).values().sum();
 
     let mut lines = vec![
@@ -64,5 +72,5 @@ pub async fn check(api: &Api, entries: Entries<'_>) -> anyhow::Result<(Vec<Line>
     mailbox.look()?;
     let ambiguous = messages::ambiguous(api, recipe.start_ms).await?;
     lines.extend(ledger.tally(mailbox.mails()).lines(&ledger, ambiguous, &entries.carts));
-    Ok((lines, late))
+    Ok(Checked { lines, gained: numbers.gained, timed_out })
 }

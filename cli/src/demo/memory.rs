@@ -18,6 +18,9 @@ pub struct Memory {
     pub start_ms: i64,
     /// Events stored by name when the run began.
     pub before: BTreeMap<String, u64>,
+    /// What the run added by name, once all of it had settled: other runs may follow from then on.
+    #[serde(default)]
+    pub gained: Option<BTreeMap<String, u64>>,
 }
 
 fn path(dir: &Path, run: &str, ending: &str) -> PathBuf {
@@ -40,6 +43,26 @@ impl Memory {
             "run {run} was begun with --seed {was_seed} --people {was_people}: repeat it with these, or take another --run-id"
         );
         Ok(Some(memory))
+    }
+
+    /// What the service would hold had this run never been, where it holds `now`.
+    pub fn without(&self, now: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+        let Some(gained) = &self.gained else { return self.before.clone() };
+        let rest =
+            |(name, n): (&String, &u64)| (name.clone(), n.saturating_sub(gained.get(name).copied().unwrap_or(0)));
+        now.iter().map(rest).collect()
+    }
+
+    /// The name of a run that was begun after this one, if this one never settled: what each of them added can then not
+    /// be told apart.
+    pub fn overtaken_by(&self, dir: &Path, run: &str) -> Option<String> {
+        let others = std::fs::read_dir(dir).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let others = others.filter_map(|file| file.strip_suffix(".json").map(str::to_owned));
+        let mut others = others.filter(|other| other != run && self.gained.is_none());
+        others.find(|other| {
+            let text = std::fs::read(path(dir, other, "json")).unwrap_or_default();
+            serde_json::from_slice::<Self>(&text).is_ok_and(|other| other.start_ms >= self.start_ms)
+        })
     }
 
     pub fn keep(&self, dir: &Path, run: &str) -> anyhow::Result<()> {
@@ -102,12 +125,27 @@ mod tests {
     #[test]
     fn a_run_is_recalled_and_another_recipe_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let memory = Memory { seed: 1, people: 20, start_ms: 5, before: BTreeMap::from([("search".into(), 7)]) };
+        let memory =
+            Memory { seed: 1, people: 20, start_ms: 5, before: BTreeMap::from([("search".into(), 7)]), gained: None };
         assert_eq!(Memory::recall(dir.path(), "r", 1, 20).unwrap(), None);
         memory.keep(dir.path(), "r").unwrap();
         assert_eq!(Memory::recall(dir.path(), "r", 1, 20).unwrap(), Some(memory));
         let refused = Memory::recall(dir.path(), "r", 2, 20).unwrap_err().to_string();
         assert!(refused.contains("--seed 1"), "{refused}");
+    }
+
+    #[test]
+    fn a_settled_run_is_repeated_after_others_and_an_unsettled_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let totals = |n| BTreeMap::from([("search".to_owned(), n)]);
+        let unsettled = Memory { seed: 1, people: 20, start_ms: 5, before: totals(7), gained: None };
+        unsettled.keep(dir.path(), "a").unwrap();
+        assert_eq!(unsettled.overtaken_by(dir.path(), "a"), None);
+        let later = Memory { start_ms: 6, gained: Some(totals(10)), ..unsettled.clone() };
+        later.keep(dir.path(), "b").unwrap();
+        assert_eq!(unsettled.overtaken_by(dir.path(), "a"), Some("b".into()));
+        assert_eq!(later.overtaken_by(dir.path(), "b"), None);
+        assert_eq!((unsettled.without(&totals(30)), later.without(&totals(30))), (totals(7), totals(20)));
     }
 
     #[test]
