@@ -1,4 +1,5 @@
 //! worker-automation against real servers.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod fixture;
 mod journeys;
