@@ -61,7 +61,7 @@ pub struct Fixture {
 impl Fixture {
     pub async fn start() -> Self {
         let mut fixture = Self::without_worker().await;
-        fixture.worker = Some(fixture.start_worker().await);
+        fixture.worker = Some(fixture.start_worker());
         fixture
     }
 
@@ -98,7 +98,7 @@ impl Fixture {
         }
     }
 
-    pub async fn start_worker(&self) -> Worker {
+    pub fn start_worker(&self) -> Worker {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (env, shutdown, store) = (self.env.clone(), Shutdown::new(), self.database.store());
         let stop = shutdown.clone();

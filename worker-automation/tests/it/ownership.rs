@@ -13,7 +13,7 @@ use crate::fixture::{Fixture, identify};
 #[tokio::test]
 async fn two_workers_share_and_one_takes_over_from_a_dead_one_in_order() {
     let f = Fixture::start().await;
-    let second = f.start_worker().await;
+    let second = f.start_worker();
     f.eventually(
         "two owners hold four partitions each",
         "SELECT count(*) FROM (SELECT owner FROM ingest_partition GROUP BY owner HAVING count(*) = 4) o",
