@@ -124,7 +124,7 @@ impl Channels {
             Ok(settings) => settings.unwrap_or_default(),
             // Sealed under another master key: everything else goes on, and this channel says what is wrong.
             Err(StoreError::Corrupt(why)) => {
-                return Ok(Arc::new(self.sender(project, channel, -1, Err(NoProvider::Misconfigured(why)))));
+                return Ok(Arc::new(sender(project, channel, -1, Err(NoProvider::Misconfigured(why)))));
             }
             Err(error) => return Err(error),
         };
@@ -135,22 +135,11 @@ impl Channels {
             Some(stub) => Ok(MailProvider::Stub(stub.clone())),
             None => MailProvider::from_settings(&settings, config),
         };
-        let sender = Arc::new(self.sender(project, channel, settings.version, provider));
+        let sender = Arc::new(sender(project, channel, settings.version, provider));
         if let Some(old) = self.senders().insert((project, channel), sender.clone()) {
             old.superseded.store(true, Ordering::Relaxed);
         }
         Ok(sender)
-    }
-
-    fn sender(
-        &self,
-        project: ProjectId,
-        channel: Channel,
-        version: i64,
-        provider: Result<MailProvider, NoProvider>,
-    ) -> Sender {
-        let (superseded, state) = (AtomicBool::new(false), Mutex::default());
-        Sender { project, channel, provider, version, superseded, state }
     }
 
     fn senders(&self) -> MutexGuard<'_, HashMap<Key, Arc<Sender>>> {
@@ -170,6 +159,11 @@ impl Channels {
             }
         }
     }
+}
+
+fn sender(project: ProjectId, channel: Channel, version: i64, provider: Result<MailProvider, NoProvider>) -> Sender {
+    let (superseded, state) = (AtomicBool::new(false), Mutex::default());
+    Sender { project, channel, provider, version, superseded, state }
 }
 
 /// Watches for changed settings until the shutdown: what waited for them to be mended is due at once.

@@ -2,6 +2,7 @@
 //! claimed that could not be tried.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,9 +50,8 @@ pub async fn claim_slice(app: &App, project: ProjectId, wanted: &[(Uuid, i32)]) 
     let templates = app.templates.load(&tx, project, &templates).await?;
     let mut senders: HashMap<Channel, Arc<Sender>> = HashMap::new();
     for message in &claimed {
-        if !senders.contains_key(&message.channel) {
-            let sender = app.channels.get(&tx, &app.config, project, message.channel).await?;
-            senders.insert(message.channel, sender);
+        if let Entry::Vacant(place) = senders.entry(message.channel) {
+            place.insert(app.channels.get(&tx, &app.config, project, message.channel).await?);
         }
     }
     tx.commit().await?;

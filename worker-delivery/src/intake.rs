@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::App;
 
 /// When the scheduler looks after a direct message whose hand-over was lost.
-const SWEEP: Duration = Duration::from_secs(60);
+const SWEEP: Duration = Duration::from_mins(1);
 
 /// Rows to be worked on: by project, each with the attempt it was handed over at.
 pub type Wanted = BTreeMap<ProjectId, BTreeMap<Uuid, i32>>;

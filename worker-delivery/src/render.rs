@@ -224,8 +224,17 @@ mod tests {
 
     #[test]
     fn deeply_nested_and_large_html_is_survived() {
-        for html in ["<div>".repeat(20_000), "<table><tr><td>".repeat(300), "<b>x</b>".repeat(100_000)] {
+        for html in [
+            "<div>".repeat(20_000),
+            "<table><tr><td>".repeat(300),
+            "<b>x</b>".repeat(100_000),
+            "<b>x</b> ".repeat(20_000),
+            "<div>".repeat(1000),
+            "<p>word word word</p>".repeat(10000),
+        ] {
+            let t = std::time::Instant::now();
             let _ = from_content(&json!({ "subject": "", "body": html }));
+            eprintln!("{} {:?}", &html[..10], t.elapsed());
         }
     }
 }

@@ -8,13 +8,13 @@ use shared::backoff::Backoff;
 pub const FAILURES: i32 = 8;
 
 /// 15 s, 1 min, 4 min, 16 min, 64 min and twice 3 h, each shortened by up to a half: about 6 hours in all.
-const RETRY: Backoff = Backoff { first: Duration::from_secs(15), factor: 4, most: Duration::from_secs(3 * 3_600) };
+const RETRY: Backoff = Backoff { first: Duration::from_secs(15), factor: 4, most: Duration::from_hours(3) };
 /// No hint of a provider is followed for longer.
-const HINT_MOST: Duration = Duration::from_secs(6 * 3_600);
+const HINT_MOST: Duration = Duration::from_hours(6);
 /// Until a wrong configuration is tried again, unless it is changed before.
-const HELD: Duration = Duration::from_secs(60);
+const HELD: Duration = Duration::from_mins(1);
 /// Until a call whose outcome was never learned is repeated: a provider that took it may still be working on it.
-const UNKNOWN: Duration = Duration::from_secs(60);
+const UNKNOWN: Duration = Duration::from_mins(1);
 /// A user who is not there this long after the acceptance of a direct message is not on the way either.
 const USER_WAIT: Duration = Duration::from_secs(45);
 const USER_RETRY: Backoff = Backoff { first: Duration::from_secs(1), factor: 2, most: Duration::from_secs(8) };

@@ -1,6 +1,6 @@
 //! What a failure means, by what it was and by how far the conversation had come.
 
-use std::error::Error as _;
+use std::error::Error;
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -75,8 +75,8 @@ impl From<&lettre::transport::smtp::Error> for Failure {
 fn speaks_of_tls(error: &lettre::transport::smtp::Error) -> bool {
     let mut source = error.source();
     while let Some(error) = source {
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        if error.is::<rustls::Error>() || inner.is_some_and(|e| e.is::<rustls::Error>()) {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref).map(|e| e as &dyn Error);
+        if [Some(error), inner].into_iter().flatten().any(<dyn Error>::is::<rustls::Error>) {
             return true;
         }
         source = error.source();
@@ -97,8 +97,9 @@ pub fn outcome(step: Step, failure: Failure) -> Outcome {
         (Failure::Reply(code, words), _) if is_about_credentials(code) => Outcome::Misconfigured(words),
         (Failure::Reply(_, words), Step::Connect | Step::Authenticate | Step::Sender) => Outcome::Misconfigured(words),
         (Failure::Reply(_, words), Step::Recipient | Step::Body | Step::Dot) => Outcome::Rejected(words),
-        (Failure::Host(why), _) => Outcome::Misconfigured(why),
-        (Failure::Tls(why) | Failure::Unable(why), Step::Connect | Step::Authenticate) => Outcome::Misconfigured(why),
+        (Failure::Host(why), _) | (Failure::Tls(why) | Failure::Unable(why), Step::Connect | Step::Authenticate) => {
+            Outcome::Misconfigured(why)
+        }
         // The mail asks for what the server cannot do: an address or a text in Unicode.
         (Failure::Unable(why), Step::Sender | Step::Recipient | Step::Body) => Outcome::Rejected(why),
         (Failure::Tls(why) | Failure::Unable(why) | Failure::Broken(why), Step::Dot) => Outcome::Ambiguous(why),
