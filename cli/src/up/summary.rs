@@ -66,7 +66,7 @@ Rekindle is up.
 
 Send a first event, and read it back:
 
-  curl -sS {base_url}/events -H 'x-api-key: {public_key}' -H 'content-type: application/json' -d '{{\"event\":\"hello\",\"user_id\":\"ada\",\"properties\":{{\"from\":\"curl\"}}}}'
+  curl -sS {base_url}/events -H 'x-api-key: {public_key}' -H 'content-type: application/json' -H 'prefer: wait=5' -d '{{\"event\":\"hello\",\"user_id\":\"ada\",\"properties\":{{\"from\":\"curl\"}}}}'
   curl -sS '{base_url}/events?limit=1' -H 'x-api-key: {secret_key}'
 
 "

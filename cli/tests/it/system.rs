@@ -1,6 +1,6 @@
 //! A whole system by `up` and `down`, with the programs that lie beside `rekindle` (`cargo build --workspace --bins`).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cli::Credentials;
@@ -16,7 +16,7 @@ impl System {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         // Where the shared test servers' programs were installed, they need not be fetched again.
-        let installed = PathBuf::from(env!("CARGO_BIN_EXE_rekindle")).join("../../testkit/bin");
+        let installed = Path::new(env!("CARGO_BIN_EXE_rekindle")).with_file_name("../testkit/bin");
         if let Ok(installed) = installed.canonicalize() {
             std::os::unix::fs::symlink(installed, folder.path().join("bin")).unwrap();
         }
@@ -59,6 +59,13 @@ async fn a_system_comes_up_stays_and_goes_down() {
     let credentials = system.credentials();
     assert!(printed.contains(&credentials.public_key) && printed.contains(&credentials.base_url), "{printed}");
     system.run(&["status"]);
+
+    // The commands that were printed work as they are.
+    let commands: Vec<&str> = printed.lines().map(str::trim).filter(|l| l.starts_with("curl ")).collect();
+    assert_eq!(commands.len(), 2, "{printed}");
+    let answers = commands.iter().map(|c| succeed(std::process::Command::new("sh").args(["-c", c])));
+    let answers: Vec<String> = answers.collect();
+    assert!(answers[0].contains("accepted") && answers[1].contains("hello"), "{answers:?}");
 
     // A second time everything is there already.
     let before = pids(&system.table());
