@@ -10,8 +10,10 @@ use shared::template::{Escape, Limits, ParseError, RenderError, Scope, Template,
 
 /// Columns of the text part.
 const WIDTH: usize = 78;
-/// Bytes of HTML up to which the text part is laid out; what is larger gets a text part that only says so.
+/// Bytes of HTML, and elements within each other, up to which the text part is laid out; beyond, laying out takes
+/// seconds, and the text part only says where the content is.
 const LAID_OUT: usize = 256 * 1024;
+const NESTED: usize = 1_000;
 
 /// Subject and body of a template, ready to be rendered.
 #[derive(Debug)]
@@ -108,6 +110,25 @@ fn has_markup(text: &str) -> bool {
     false
 }
 
+/// How many elements lie within each other at most; roughly, for elements that need no end count as open.
+fn nesting(html: &str) -> usize {
+    let (mut depth, mut most) = (0_usize, 0);
+    for tag in html.split('<').skip(1) {
+        if tag.starts_with('/') {
+            depth = depth.saturating_sub(1);
+        } else if tag.starts_with(|c: char| c.is_ascii_alphabetic()) && !is_empty_element(tag) {
+            depth += 1;
+            most = most.max(depth);
+        }
+    }
+    most
+}
+
+fn is_empty_element(tag: &str) -> bool {
+    let name: String = tag.chars().take_while(char::is_ascii_alphanumeric).take(8).collect();
+    matches!(name.to_ascii_lowercase().as_str(), "br" | "img" | "hr" | "meta" | "link" | "input" | "wbr" | "col")
+}
+
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -117,7 +138,7 @@ fn with_line_breaks(text: &str) -> String {
 }
 
 fn text_of(html: &str) -> String {
-    if html.len() > LAID_OUT {
+    if html.len() > LAID_OUT || nesting(html) > NESTED {
         return "This message can only be shown as HTML.\n".to_owned();
     }
     html2text::from_read(html.as_bytes(), WIDTH).unwrap_or_default()
@@ -224,17 +245,9 @@ mod tests {
 
     #[test]
     fn deeply_nested_and_large_html_is_survived() {
-        for html in [
-            "<div>".repeat(20_000),
-            "<table><tr><td>".repeat(300),
-            "<b>x</b>".repeat(100_000),
-            "<b>x</b> ".repeat(20_000),
-            "<div>".repeat(1000),
-            "<p>word word word</p>".repeat(10000),
-        ] {
-            let t = std::time::Instant::now();
-            let _ = from_content(&json!({ "subject": "", "body": html }));
-            eprintln!("{} {:?}", &html[..10], t.elapsed());
+        for html in ["<div>".repeat(20_000), "<table><tr><td>".repeat(300), "<b>x</b> ".repeat(20_000)] {
+            let mail = from_content(&json!({ "subject": "", "body": html }));
+            assert_eq!(mail.html, html);
         }
     }
 }
