@@ -39,7 +39,7 @@ logs: ## follow the logs of all processes
 	@if [ -x $(REKINDLE) ]; then $(REKINDLE) logs --follow; else echo "Nothing is built yet: run 'make up' first."; fi
 
 status: ## what is running, since when, and whether it is ready
-	@if [ -x $(REKINDLE) ]; then $(REKINDLE) status; else echo "Nothing is built yet: run 'make up' first."; fi
+	@if [ -x $(REKINDLE) ]; then $(REKINDLE) status || true; else echo "Nothing is built yet: run 'make up' first."; fi
 
 demo: build ## replay a shop's day against the running system and balance its books
 	@$(REKINDLE) demo
