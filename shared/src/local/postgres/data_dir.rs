@@ -32,6 +32,15 @@ pub(super) async fn prepare(bin: &PgBin, dir: &ServerDir, owner: &Owner, sync: b
         );
     }
     let home = home(&dir.path, owner)?;
+    let filled = home.join("data");
+    if home != dir.path && filled.exists() {
+        if password.is_some() && filled.join("PG_VERSION").is_file() {
+            // Only the link is missing.
+            return link(&filled, &data);
+        }
+        // Left by a directory of the same name that has been removed, and its password with it.
+        fs::remove_dir_all(&filled).map_err(LocalError::io("remove", &filled))?;
+    }
     let password = dir.ensure_password()?;
     // Filled under another name: a first start that was cut short leaves nothing that looks whole.
     remove_unfinished(&home);
@@ -43,13 +52,8 @@ pub(super) async fn prepare(bin: &PgBin, dir: &ServerDir, owner: &Owner, sync: b
         let _ = fs::remove_dir_all(&unfinished);
         return Err(LocalError::Refused(format!("PostgreSQL's initdb failed: {problem}")));
     }
-    let filled = home.join("data");
     fs::rename(&unfinished, &filled).map_err(LocalError::io("move into place", &filled))?;
-    if home != dir.path {
-        let _ = fs::remove_file(&data);
-        std::os::unix::fs::symlink(&filled, &data).map_err(LocalError::io("link", &data))?;
-    }
-    Ok(filled)
+    if home == dir.path { Ok(filled) } else { link(&filled, &data) }
 }
 
 /// What earlier starts left that were cut short; as much as can be removed.
@@ -58,6 +62,12 @@ fn remove_unfinished(home: &Path) {
     for entry in entries.filter(|e| e.file_name().to_string_lossy().starts_with(UNFINISHED)) {
         let _ = fs::remove_dir_all(entry.path());
     }
+}
+
+fn link(filled: &Path, data: &Path) -> Result<PathBuf, LocalError> {
+    let _ = fs::remove_file(data);
+    std::os::unix::fs::symlink(filled, data).map_err(LocalError::io("link", data))?;
+    Ok(filled.to_owned())
 }
 
 /// Removes a server's directory, and the one elsewhere that it links to.
@@ -90,8 +100,7 @@ fn home(dir: &Path, owner: &Owner) -> Result<PathBuf, LocalError> {
             let problem = format!("{} belongs to somebody else; choose another place for the data", home.display());
             return Err(LocalError::Refused(problem));
         }
-        // Left by a directory of the same name that has been removed, and its password with it.
-        fs::remove_dir_all(&home).map_err(LocalError::io("remove", &home))?;
+        return Ok(home);
     }
     fs::DirBuilder::new().create(&home).map_err(LocalError::io("create", &home))?;
     fs::set_permissions(&home, std::os::unix::fs::PermissionsExt::from_mode(0o711))
