@@ -93,6 +93,11 @@ impl RunDir {
     pub fn credentials_file(&self) -> PathBuf {
         self.0.join("credentials.json")
     }
+
+    /// The same for a shell.
+    pub fn env_file(&self) -> PathBuf {
+        self.0.join("env")
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What `up` leaves behind: the credentials file, and a few lines that say how to begin.
+//! What `up` leaves behind: the credentials, as JSON and for a shell, and a few lines that say how to begin.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -42,17 +42,34 @@ impl Credentials {
     }
 }
 
+/// Writes `credentials.json`, and `env` for `. .run/env`.
 pub fn write_credentials(dir: &RunDir, state: &State) -> Result<()> {
-    let text = serde_json::to_vec_pretty(&Credentials::of(dir, state))?;
-    let path = dir.credentials_file();
-    private_file::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))
+    let credentials = Credentials::of(dir, state);
+    let json = serde_json::to_vec_pretty(&credentials)?;
+    for (path, content) in [(dir.credentials_file(), json), (dir.env_file(), shell(&credentials).into_bytes())] {
+        private_file::write(&path, &content).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// What the first requests need, as variables of a POSIX shell.
+fn shell(credentials: &Credentials) -> String {
+    let variables = [
+        ("REKINDLE_URL", &credentials.base_url),
+        ("REKINDLE_PROJECT_ID", &credentials.project_id),
+        ("REKINDLE_PUBLIC_KEY", &credentials.public_key),
+        ("REKINDLE_SECRET_KEY", &credentials.secret_key),
+        ("REKINDLE_MAIL_DIR", &credentials.mail_dir),
+    ];
+    variables.iter().map(|(name, value)| format!("export {name}='{}'\n", value.replace('\'', "'\\''"))).collect()
 }
 
 pub fn print(dir: &RunDir, state: &State) {
-    print!("{}", text(&Credentials::of(dir, state), &dir.credentials_file().display().to_string()));
+    let (file, env) = (dir.credentials_file().display().to_string(), dir.env_file().display().to_string());
+    print!("{}", text(&Credentials::of(dir, state), &file, &env));
 }
 
-fn text(credentials: &Credentials, file: &str) -> String {
+fn text(credentials: &Credentials, file: &str, env: &str) -> String {
     let Credentials { base_url, public_key, secret_key, mail_dir, .. } = credentials;
     format!(
         "
@@ -62,7 +79,7 @@ Rekindle is up.
   public key   {public_key}
   secret key   {secret_key}
   mail         {mail_dir}
-  all of it    {file}
+  all of it    {file}, and for a shell: . {env}
 
 Send a first event, and read it back:
 
@@ -76,6 +93,19 @@ Send a first event, and read it back:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shell_reads_any_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&folder.path().join("it's $HOME")).unwrap();
+        let mut state = State::load_or_create(&dir, 1).unwrap();
+        state.ports.gateway = Some(8080);
+        write_credentials(&dir, &state).unwrap();
+        let read = r#". "$1/env" && printf '%s %s' "$REKINDLE_URL" "$REKINDLE_MAIL_DIR""#;
+        let output = std::process::Command::new("sh").args(["-c", read, "sh"]).arg(dir.path()).output().unwrap();
+        let expected = format!("http://127.0.0.1:8080/api/v1 {}", dir.mail().display());
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    }
 
     #[test]
     fn the_credentials_have_the_documented_fields() {
