@@ -16,13 +16,12 @@ pub async fn ambiguous(api: &Api, start_ms: i64) -> Result<Option<u64>, ApiError
             Err(e) => return Err(e),
         };
         let messages = page["messages"].as_array().map_or(&[][..], Vec::as_slice);
-        // Newest first: the first older one ends it.
-        let ours: Vec<_> = messages.iter().take_while(|message| created_ms(message) >= start_ms).collect();
-        for told in ours.iter().filter_map(|message| told(message)) {
+        // Their order is by id, whose time need not be that of their making: so all of them are looked at.
+        for told in messages.iter().filter(|message| created_ms(message) >= start_ms).filter_map(told) {
             *sum.get_or_insert(0) += told;
         }
         match page["nextCursor"].as_str() {
-            Some(next) if ours.len() == messages.len() && cursor.as_deref() != Some(next) => {
+            Some(next) if cursor.as_deref() != Some(next) => {
                 cursor = Some(next.to_owned());
             }
             _ => return Ok(sum),

@@ -155,6 +155,8 @@ impl Sender<'_> {
         // The merge is said here, and nowhere else.
         item.insert("anonymous_id".into(), json!(self.person.devices[action.device]));
         item.insert("properties".into(), Value::Object(properties.clone()));
+        let id = clocks::event_id(action.at_ms, self.person.skew_ms, &mut self.ids).to_string();
+        item.insert("id".into(), json!(id));
         if self.offline || self.dice.chance(80) {
             return self.push(item, false, false, None);
         }

@@ -15,7 +15,11 @@ fn items(request: &Request) -> Vec<Value> {
     serde_json::from_str(&array).unwrap()
 }
 
+/// The id of what counts as an event.
 fn client_id(request: &Request, item: &Value) -> Option<String> {
+    if request.route == Route::Identify || item["type"] == "identify" {
+        return None;
+    }
     let own = item.get("id").or(item.get("messageId")).and_then(Value::as_str);
     own.map(str::to_owned).or(request.idempotency_key.clone())
 }
