@@ -27,7 +27,8 @@ use books::settle::still_totals;
 use books::{Entries, check};
 use generator::{Day, Recipe};
 use memory::{CartTimes, Memory};
-use report::Books;
+pub use pace::Hurry;
+pub use report::{Books, Line};
 use send::Replay;
 use target::{Known, Target};
 
@@ -83,10 +84,24 @@ pub struct Options {
     /// Print the books as JSON.
     #[arg(long)]
     json: bool,
+    /// For programs that hold the day back until something else is done.
+    #[arg(skip)]
+    pub hurry: Hurry,
 }
 
 /// Carries the demo out, and prints the books to standard output. `false`: they do not balance.
 pub async fn run(options: Options) -> anyhow::Result<bool> {
+    let books = carry_out(&options).await?;
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&books)?);
+    } else {
+        print!("{}", books.table());
+    }
+    Ok(books.balanced)
+}
+
+/// Carries the demo out.
+pub async fn carry_out(options: &Options) -> anyhow::Result<Books> {
     // Whoever installed a provider of TLS before is as good.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let clock = Clock::system();
@@ -96,17 +111,12 @@ pub async fn run(options: Options) -> anyhow::Result<bool> {
     let api = Api::new(&target.base_url, target.public_key, target.secret_key, connections)?;
     setup::check_email(&api).await?;
     setup::prepare(&api, &run).await?;
-    let books = replay_and_check(&options, &run, &clock, &api, target.mail_dir).await;
+    let books = replay_and_check(options, &run, &clock, &api, target.mail_dir).await;
     // Whatever came of it, the next run shall not trigger this one's automations; it looks for leftovers itself, too.
     let rested = setup::finish(&api, &run).await.context("putting the automations to rest");
     let books = books?;
     rested?;
-    if options.json {
-        println!("{}", serde_json::to_string_pretty(&books)?);
-    } else {
-        print!("{}", books.table());
-    }
-    Ok(books.balanced)
+    Ok(books)
 }
 
 async fn replay_and_check(
@@ -141,7 +151,7 @@ async fn replay_and_check(
         api,
         clock,
         carts: &carts,
-        pace: pace::Pace::new(options.events_per_second),
+        pace: pace::Pace::new(options.events_per_second, options.hurry.clone()),
         progress: progress::Progress::new("replaying", day.events() + day.repeats()),
         tally: send::Tally::default(),
     };

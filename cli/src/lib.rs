@@ -10,7 +10,7 @@ mod port;
 mod private_file;
 pub mod process_table;
 mod progress;
-mod provision;
+pub mod provision;
 mod readiness;
 mod run_dir;
 mod services;

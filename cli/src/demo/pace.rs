@@ -1,25 +1,34 @@
 //! How fast the day is replayed.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+/// Once it is true, what is left of the day is sent as fast as it is taken.
+pub type Hurry = Arc<AtomicBool>;
+
 /// Hands out moments for sending, no more events a second than allowed; shared by all connections.
 pub struct Pace {
     per_event: Option<Duration>,
     next: Mutex<Instant>,
+    hurry: Hurry,
 }
 
 impl Pace {
-    pub fn new(events_per_second: Option<u32>) -> Self {
+    pub fn new(events_per_second: Option<u32>, hurry: Hurry) -> Self {
         let per_event = events_per_second.map(|rate| Duration::from_secs(1) / rate.max(1));
-        Self { per_event, next: Mutex::new(Instant::now()) }
+        Self { per_event, next: Mutex::new(Instant::now()), hurry }
     }
 
     /// Waits until `events` more may go.
     pub async fn take(&self, events: u32) {
         let Some(per_event) = self.per_event else { return };
+        if self.hurry.load(Ordering::Relaxed) {
+            return;
+        }
         let at = {
             let mut next = self.next.lock().await;
             // What was not used while the service was away is not made up for.
