@@ -61,7 +61,8 @@ fn shell(credentials: &Credentials) -> String {
         ("REKINDLE_SECRET_KEY", &credentials.secret_key),
         ("REKINDLE_MAIL_DIR", &credentials.mail_dir),
     ];
-    variables.iter().map(|(name, value)| format!("export {name}='{}'\n", value.replace('\'', "'\\''"))).collect()
+    let line = |(name, value): (&str, &String)| format!("export {name}='{}'\n", value.replace('\'', "'\\''"));
+    variables.map(line).concat()
 }
 
 pub fn print(dir: &RunDir, state: &State) {
