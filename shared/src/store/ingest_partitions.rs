@@ -107,3 +107,10 @@ pub async fn applied(db: &impl GenericClient) -> Result<Vec<i64>, StoreError> {
     let statement = db.prepare_cached("SELECT applied_seq FROM ingest_partition ORDER BY partition").await?;
     db.query(&statement, &[]).await?.iter().map(|r| Ok(r.try_get(0)?)).collect()
 }
+
+/// How far the partitions of the stream that was made at this time (Unix milliseconds) have been applied.
+pub async fn positions(db: &impl GenericClient, stream_created_ms: i64) -> Result<Vec<(i16, i64)>, StoreError> {
+    let sql = "SELECT partition, applied_seq FROM ingest_partition WHERE stream_created = $1 ORDER BY partition";
+    let rows = db.query(sql, &[&from_ms(stream_created_ms)]).await?;
+    rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
+}

@@ -1,0 +1,66 @@
+//! What is done now and again.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::shutdown::Shutdown;
+use shared::store::{time_partitions, workers};
+
+use crate::App;
+use crate::purge::purge;
+use crate::tick::TickError;
+
+type Work = fn(Arc<App>) -> Pin<Box<dyn Future<Output = Result<(), TickError>> + Send>>;
+
+/// A task with its period. It is done at the start, too.
+pub struct Chore {
+    what: &'static str,
+    every: Duration,
+    work: Work,
+}
+
+pub const CHORES: [Chore; 4] = [
+    Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
+    Chore { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
+    Chore { what: "the ingest stream", every: Duration::from_mins(1), work: |app| Box::pin(purge(app)) },
+    Chore { what: "the clock", every: Duration::from_secs(10), work: |app| Box::pin(synchronize(app)) },
+];
+
+/// Until a chore that failed is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Does a chore until the shutdown.
+pub async fn repeat(chore: Chore, app: Arc<App>, shutdown: Shutdown) {
+    loop {
+        let pause = match (chore.work)(app.clone()).await {
+            Ok(()) => chore.every,
+            Err(error) => {
+                tracing::warn!(what = chore.what, %error, "cannot keep house; trying again");
+                RETRY.min(chore.every)
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+async fn make_partitions(app: Arc<App>) -> Result<(), TickError> {
+    let made = time_partitions::ensure(&app.store.connection().await?, app.clock.now_ms()).await?;
+    if made > 0 {
+        tracing::info!(made, "made time partitions");
+    }
+    Ok(())
+}
+
+async fn forget_workers(app: Arc<App>) -> Result<(), TickError> {
+    workers::forget_stale(&app.store.connection().await?).await?;
+    Ok(())
+}
+
+async fn synchronize(app: Arc<App>) -> Result<(), TickError> {
+    Ok(app.store.synchronize(&app.clock).await?)
+}

@@ -1,0 +1,80 @@
+//! Making room in the ingest stream: only what has been applied goes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{DeliverPolicy, PullConsumer, pull};
+use async_nats::jetstream::stream::{Info, Stream};
+use shared::store::ingest_partitions;
+
+use crate::App;
+use crate::tick::TickError;
+
+/// Removes from the ingest stream what has been applied: what is older than is kept for a restored database, and when
+/// the stream is well filled, all of it. And always the readiness probes, which nobody reads.
+pub async fn purge(app: Arc<App>) -> Result<(), TickError> {
+    let names = &app.bus.names;
+    let mut stream = app.bus.jetstream.get_stream(names.ingest_stream()).await.map_err(broker)?;
+    stream.purge().keep(1).filter(names.ingest_canary()).await.map_err(broker)?;
+    let info = stream.info().await.map_err(broker)?.clone();
+    let Some(last) = last_to_go(&app, &stream, &info).await? else { return Ok(()) };
+    let created_ms = (info.created.unix_timestamp_nanos() / 1_000_000) as i64;
+    let positions = ingest_partitions::positions(&app.store.connection().await?, created_ms).await?;
+    let mut removed = 0;
+    // Each partition on its own: one that is idle would hold all the others back.
+    for (partition, applied) in positions {
+        let (Ok(partition), Ok(applied)) = (u16::try_from(partition), u64::try_from(applied)) else { continue };
+        // Up to the sequence, and without it.
+        let purge = stream.purge().sequence(applied.min(last).saturating_add(1)).filter(names.ingest(partition));
+        removed += purge.await.map_err(broker)?.purged;
+    }
+    if removed > 0 {
+        tracing::info!(removed, "removed applied messages from the ingest stream");
+    }
+    Ok(())
+}
+
+/// The last sequence that may go if it was applied; `None` when there is no need.
+async fn last_to_go(app: &App, stream: &Stream, info: &Info) -> Result<Option<u64>, TickError> {
+    let most = u64::try_from(info.config.max_bytes).unwrap_or(0);
+    if info.state.messages == 0 {
+        return Ok(None);
+    }
+    if is_full(info.state.bytes, most, app.config.purge_above_percent) {
+        return Ok(Some(info.state.last_sequence));
+    }
+    let first_ms = (info.state.first_timestamp.unix_timestamp_nanos() / 1_000_000) as i64;
+    let age = Duration::from_millis((app.clock.now_ms() - first_ms).max(0).unsigned_abs());
+    let Some(too_old) = age.checked_sub(app.config.keep_ingest).filter(|d| !d.is_zero()) else { return Ok(None) };
+    // A consumer that starts at a time knows the sequence of that time.
+    let config = pull::Config {
+        deliver_policy: DeliverPolicy::ByStartTime { start_time: info.state.first_timestamp + too_old },
+        inactive_threshold: Duration::from_secs(5),
+        ..pull::Config::default()
+    };
+    let consumer: PullConsumer = stream.create_consumer(config).await.map_err(broker)?;
+    let found = consumer.cached_info();
+    stream.delete_consumer(&found.name).await.map_err(broker)?;
+    Ok(Some(found.delivered.stream_sequence))
+}
+
+fn broker(error: impl std::fmt::Display) -> TickError {
+    TickError::Broker(error.to_string())
+}
+
+/// Whether so many percent of a stream's bytes are taken; one without a bound is never full.
+fn is_full(bytes: u64, most: u64, percent: u64) -> bool {
+    most > 0 && u128::from(bytes) * 100 >= u128::from(most) * u128::from(percent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_is_a_share_of_the_bound() {
+        assert!(is_full(70, 100, 70) && !is_full(69, 100, 70));
+        assert!(!is_full(u64::MAX, 0, 70));
+        assert!(is_full(u64::MAX, u64::MAX, 100));
+    }
+}

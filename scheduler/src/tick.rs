@@ -1,0 +1,95 @@
+//! Looking again and again.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::backoff::Backoff;
+use shared::bus::PublishError;
+use shared::shutdown::Shutdown;
+use shared::store::StoreError;
+
+use crate::App;
+
+/// Why a tick came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum TickError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    #[error("{0}")]
+    Broker(String),
+}
+
+/// What one look found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    Nothing,
+    Some,
+    /// As much as one look takes: there is more.
+    More,
+}
+
+impl Found {
+    /// From how much was taken, and how much may be.
+    pub fn of(taken: usize, most: usize) -> Self {
+        match taken {
+            0 => Self::Nothing,
+            n if n < most => Self::Some,
+            _ => Self::More,
+        }
+    }
+
+    pub fn and(self, other: Self) -> Self {
+        if self as u8 >= other as u8 { self } else { other }
+    }
+
+    fn pause(self, app: &App) -> Duration {
+        match self {
+            Self::Nothing => app.config.idle,
+            Self::Some => app.config.busy,
+            Self::More => Duration::ZERO,
+        }
+    }
+}
+
+/// Ticks until the shutdown. A tick that fails is tried again, with a line in the log at first and then now and again.
+pub async fn repeat<F: Future<Output = Result<Found, TickError>>>(
+    what: &'static str,
+    app: Arc<App>,
+    shutdown: Shutdown,
+    tick: impl Fn(Arc<App>) -> F,
+) {
+    let mut failures = 0;
+    while !shutdown.is_cancelled() {
+        let pause = match tick(app.clone()).await {
+            Ok(found) => {
+                failures = 0;
+                found.pause(&app)
+            }
+            Err(error) => {
+                failures += 1;
+                if failures % 20 == 1 {
+                    tracing::warn!(what, %error, "cannot hand over what is due; trying again");
+                }
+                Backoff::CONNECT.delay(failures, rand::random())
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_look_means_that_there_is_more() {
+        assert_eq!([Found::of(0, 5), Found::of(4, 5), Found::of(5, 5)], [Found::Nothing, Found::Some, Found::More]);
+        assert_eq!(Found::Nothing.and(Found::More).and(Found::Some), Found::More);
+    }
+}
