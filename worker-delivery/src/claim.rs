@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 use shared::ids::ProjectId;
@@ -17,9 +16,6 @@ use uuid::Uuid;
 use crate::App;
 use crate::channels::Sender;
 use crate::templates::Found;
-
-/// How long a claim lasts: three times as long as a call may take.
-pub const LEASE: Duration = Duration::from_secs(90);
 
 /// A claimed message and what it needs.
 pub struct Loaded {
@@ -36,7 +32,7 @@ pub async fn claim_slice(app: &App, project: ProjectId, wanted: &[(Uuid, i32)]) 
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await?;
     let now = app.clock.now();
-    let claimed = claim(&tx, project, wanted, now.checked_add(LEASE).unwrap_or(now), now).await?;
+    let claimed = claim(&tx, project, wanted, now.checked_add(app.config.lease).unwrap_or(now), now).await?;
     if claimed.is_empty() {
         return Ok(Vec::new());
     }

@@ -1,5 +1,7 @@
 //! The configuration of delivery.
 
+use std::time::Duration;
+
 use shared::env::{Env, EnvError};
 use shared::outbound::OutboundPolicy;
 use shared::secrets::MasterKeys;
@@ -16,18 +18,26 @@ pub struct DeliveryConfig {
     pub concurrency: usize,
     /// How often a direct or automation message is sent again after a call whose outcome was never learned.
     pub unknown_retries: i32,
+    /// How long a claim lasts. Longer than a call may take (30 s), or a slow call is taken for a lost one.
+    pub lease: Duration,
     pub outbound: OutboundPolicy,
     pub master_keys: MasterKeys,
 }
 
 impl DeliveryConfig {
-    /// `DELIVERY_CHANNELS` (all), `DELIVERY_CONCURRENCY` (32), `DELIVERY_UNKNOWN_RETRIES` (1), `OUTBOUND_ALLOW`,
-    /// `MASTER_KEY` or `MASTER_KEY_FILE`.
+    /// `DELIVERY_CHANNELS` (all), `DELIVERY_CONCURRENCY` (32), `DELIVERY_UNKNOWN_RETRIES` (1), `DELIVERY_LEASE_MS` (90000),
+    /// `OUTBOUND_ALLOW`, `MASTER_KEY` or `MASTER_KEY_FILE`.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         Ok(Self {
             channels: channels(env)?,
             concurrency: env.bounded("DELIVERY_CONCURRENCY", 32, 2..=1_024, "2 to 1024")?,
             unknown_retries: env.bounded("DELIVERY_UNKNOWN_RETRIES", 1, 0..=10, "0 to 10")?,
+            lease: Duration::from_millis(env.bounded(
+                "DELIVERY_LEASE_MS",
+                90_000,
+                1_000..=600_000,
+                "1000 to 600000 milliseconds",
+            )?),
             outbound: OutboundPolicy::from_env(env)?,
             master_keys: MasterKeys::from_env(env)?,
         })
@@ -56,6 +66,7 @@ mod tests {
     fn defaults_work_on_one_machine() {
         let config = DeliveryConfig::from_env(&Env::from_pairs([KEY])).unwrap();
         assert_eq!((config.channels, config.concurrency, config.unknown_retries), (vec![Channel::Email], 32, 1));
+        assert_eq!(config.lease, Duration::from_secs(90));
     }
 
     #[test]
@@ -64,6 +75,7 @@ mod tests {
             ("DELIVERY_CHANNELS", "email,pigeon"),
             ("DELIVERY_CONCURRENCY", "1"),
             ("DELIVERY_UNKNOWN_RETRIES", "-1"),
+            ("DELIVERY_LEASE_MS", "999"),
             ("OUTBOUND_ALLOW", "here"),
         ] {
             let error = DeliveryConfig::from_env(&Env::from_pairs([KEY, (name, value)])).err().unwrap();
