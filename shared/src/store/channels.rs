@@ -127,7 +127,7 @@ pub async fn set_error(
     error: Option<&str>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let sql = "UPDATE channel SET error = $4, error_at = CASE WHEN $4::text IS NULL THEN NULL ELSE $5 END \
+    let sql = "UPDATE channel SET error = $4, error_at = CASE WHEN $4::text IS NULL THEN NULL ELSE $5::timestamptz END \
                WHERE project_id = $1 AND channel = $2 AND changed_seq = $3 AND error IS DISTINCT FROM $4";
     db.execute(sql, &[&project, &channel.slug(), &version, &error, &now]).await?;
     Ok(())
