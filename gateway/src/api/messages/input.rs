@@ -56,7 +56,7 @@ pub fn direct(body: &Map<String, Value>) -> Result<DirectInput, ApiError> {
     let user = user(&mut fields);
     let channel = channel(&mut fields);
     let template_id = template_id(&mut fields);
-    let content = content(&mut fields, template_id.is_some());
+    let content = content(&mut fields);
     let data = fields.element("data").filter(|d| !d.value().is_null());
     if let Some(element) = data.as_ref().filter(|d| !d.value().is_object()) {
         element.problem("must be an object");
@@ -66,7 +66,7 @@ pub fn direct(body: &Map<String, Value>) -> Result<DirectInput, ApiError> {
         fields.problem("body", format!("content and data must have at most {CONTENT_MAX} bytes together"));
     }
     fields.finish()?;
-    Ok(DirectInput { user, channel, content, template_id: template_id.flatten(), data })
+    Ok(DirectInput { user, channel, content, template_id, data })
 }
 
 /// `userId`, or `user_id`.
@@ -98,21 +98,20 @@ fn channel(fields: &mut Fields<'_>) -> Channel {
     Channel::Email
 }
 
-/// None where there is no such field; an empty one where it cannot be an id.
-fn template_id(fields: &mut Fields<'_>) -> Option<Option<Uuid>> {
+fn template_id(fields: &mut Fields<'_>) -> Option<Uuid> {
     let text = fields.text("templateId", &Text::any(100))?;
     let id = Uuid::try_parse(text).ok();
     if id.is_none() {
         fields.problem("templateId", "no such template in this project");
     }
-    Some(id)
+    id
 }
 
 /// `subject` and `body`, or `content` with `title` and `body`; neither beside a template.
-fn content(fields: &mut Fields<'_>, has_template: bool) -> Value {
+fn content(fields: &mut Fields<'_>) -> Value {
     let (mut subject, mut body) = (fields.text("subject", &SUBJECT), fields.text("body", &BODY));
     let (flat, nested) = ((sent(fields, "subject"), sent(fields, "body")), sent(fields, "content"));
-    if has_template {
+    if sent(fields, "templateId") {
         for (name, _) in [("subject", flat.0), ("body", flat.1), ("content", nested)].into_iter().filter(|f| f.1) {
             fields.problem(name, "cannot be given beside templateId");
         }

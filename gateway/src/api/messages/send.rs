@@ -59,12 +59,12 @@ pub async fn send(cx: &Context<'_>) -> Result<Reply, ApiError> {
 }
 
 fn idempotency_key<'a>(cx: &Context<'a>) -> Result<Option<&'a str>, ApiError> {
-    match cx.header("idempotency-key") {
-        Some(key) if key.len() > KEY_MAX => {
-            Err(ApiError::invalid("Idempotency-Key", format!("must have at most {KEY_MAX} characters")))
-        }
-        key => Ok(key),
+    let key = cx.header("idempotency-key");
+    let unusable = key.is_none() && cx.headers.contains_key("idempotency-key");
+    if unusable || key.is_some_and(|key| key.len() > KEY_MAX) {
+        return Err(ApiError::invalid("Idempotency-Key", format!("must have 1 to {KEY_MAX} ASCII characters")));
     }
+    Ok(key)
 }
 
 async fn check_template(cx: &Context<'_>, input: &DirectInput) -> Result<(), ApiError> {

@@ -1,0 +1,154 @@
+//! `/automations`
+
+use serde_json::{Value, json};
+use shared::automation::Step;
+use shared::store::automations::{self, AutomationChange};
+use shared::store::changes::{self, Topic};
+use uuid::Uuid;
+
+use crate::fixture::{Gateway, texts};
+use crate::setup::Tenant;
+
+async fn template(gateway: &Gateway, project: &Tenant, channel: &str) -> String {
+    let new = json!({"name": "n", "channel": channel, "body": "b"});
+    gateway.post(project, "/templates", &new).await.expect(201)["id"].as_str().unwrap().to_owned()
+}
+
+fn automation(steps: Value) -> Value {
+    json!({"name": "Reminder", "triggerType": "EVENT", "triggerEvent": "checkout_started", "steps": steps})
+}
+
+#[tokio::test]
+async fn an_automation_is_made_read_changed_and_deleted() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let template = template(&gateway, &project, "EMAIL").await;
+    let steps = json!([
+        {"type": "WAIT", "delay": 259_200, "name": "three days"},
+        {"type": "SEND_EMAIL", "templateId": template},
+    ]);
+    let made = gateway.post(&project, "/automations", &automation(steps.clone())).await.expect(201);
+    let expected = json!({
+        "id": made["id"], "name": "Reminder", "triggerType": "EVENT", "triggerEvent": "checkout_started",
+        "active": false, "reentry": "after_exit", "steps": steps, "version": 1,
+        "createdAt": made["createdAt"], "updatedAt": made["updatedAt"],
+    });
+    assert_eq!(made, expected);
+    let path = format!("/automations/{}", made["id"].as_str().unwrap());
+    assert_eq!(gateway.get(&project, &path).await.expect(200), made);
+
+    let switched = gateway.put(&project, &path, &json!({"name": "Later", "active": true})).await.expect(200);
+    assert_eq!((&switched["version"], &switched["active"], &switched["steps"]), (&json!(1), &json!(true), &steps));
+    let edited = gateway.put(&project, &path, &json!({"steps": [{"type": "WAIT", "delay": 0.5}]})).await.expect(200);
+    assert_eq!((&edited["version"], &edited["name"]), (&json!(2), &json!("Later")));
+    assert_eq!(gateway.put(&project, &path, &edited).await.expect(200)["version"], 2);
+    assert_eq!(gateway.get(&project, "/automations").await.expect(200)["automations"][0]["version"], 2);
+
+    assert_eq!(gateway.delete(&project, &path).await.expect(200), json!({"deleted": true}));
+    assert_eq!(gateway.get(&project, &path).await.status, 404);
+    assert_eq!(gateway.delete(&project, &path).await.status, 404);
+    assert_eq!(gateway.get(&project, "/automations").await.expect(200)["automations"], json!([]));
+}
+
+#[tokio::test]
+async fn workers_see_versions_and_changes() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let db = gateway.app.store.connection().await.unwrap();
+    let before = changes::current(&db, &[Topic::Automation]).await.unwrap()[0];
+    let wait = |delay: u32| json!([{"type": "WAIT", "delay": delay}]);
+    let mut new = automation(wait(1));
+    new["active"] = json!(true);
+    let made = gateway.post(&project, "/automations", &new).await.expect(201);
+    let id: Uuid = made["id"].as_str().unwrap().parse().unwrap();
+    let path = format!("/automations/{id}");
+    gateway.put(&project, &path, &json!({"steps": wait(2)})).await.expect(200);
+
+    let active = automations::load_active(&db).await.unwrap();
+    assert_eq!(active.len(), 1);
+    assert_eq!((active[0].project, active[0].id, active[0].version), (project.id, id, 2));
+    for (version, delay) in [(1, 1.0), (2, 2.0)] {
+        let definition = automations::version(&db, project.id, id, version).await.unwrap().unwrap();
+        assert_eq!(definition.steps, [Step::Wait { delay, name: None }]);
+    }
+    let changed = automations::changed_after(&db, before).await.unwrap();
+    assert_eq!(changed, [AutomationChange::Active(active[0].clone())]);
+    assert!(automations::is_active(&db, project.id, id).await.unwrap());
+
+    let seen = changes::current(&db, &[Topic::Automation]).await.unwrap()[0];
+    gateway.delete(&project, &path).await.expect(200);
+    let changed = automations::changed_after(&db, seen).await.unwrap();
+    assert_eq!(changed, [AutomationChange::Inactive { project: project.id, id }]);
+    assert!(!automations::is_active(&db, project.id, id).await.unwrap());
+    // Runs under way keep what they started with.
+    assert!(automations::version(&db, project.id, id, 1).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn deleting_ends_the_runs_that_wait() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let made = gateway.post(&project, "/automations", &automation(json!([]))).await.expect(201);
+    let id: Uuid = made["id"].as_str().unwrap().parse().unwrap();
+    let other = Uuid::from_u128(99);
+    for (run, automation, status) in
+        [(1_u128, id, "waiting"), (2, id, "frozen"), (3, id, "completed"), (4, other, "waiting")]
+    {
+        let run = Uuid::from_u128(run);
+        let sql = "INSERT INTO run (project_id, id, automation_id, version, user_id, status, position, partition, context, \
+                   started_at, updated_at) VALUES ($1, $2, $3, 1, $2, $4, '0', 0, '{}', now(), now())";
+        gateway.sql.execute(sql, &[&project.id, &run, &automation, &status]).await.unwrap();
+        let sql = "INSERT INTO timer (project_id, run_id, wait_seq, partition, due_at) VALUES ($1, $2, 1, 0, now())";
+        gateway.sql.execute(sql, &[&project.id, &run]).await.unwrap();
+    }
+    gateway.delete(&project, &format!("/automations/{id}")).await.expect(200);
+    let runs = gateway.sql.query("SELECT status, reason FROM run ORDER BY id", &[]).await.unwrap();
+    let runs: Vec<(String, Option<String>)> = runs.iter().map(|r| (r.get(0), r.get(1))).collect();
+    let exited = ("exited".to_owned(), Some("automation_deleted".to_owned()));
+    let expected = [exited.clone(), exited, ("completed".to_owned(), None), ("waiting".to_owned(), None)];
+    assert_eq!(runs, expected);
+    let timers = gateway.sql.query("SELECT run_id FROM timer ORDER BY run_id", &[]).await.unwrap();
+    let timers: Vec<Uuid> = timers.iter().map(|r| r.get(0)).collect();
+    assert_eq!(timers, [Uuid::from_u128(3), Uuid::from_u128(4)]);
+}
+
+#[tokio::test]
+async fn templates_must_be_there_and_of_the_channel() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let (good, push) = (template(&gateway, &project, "EMAIL").await, template(&gateway, &project, "PUSH").await);
+    let foreign = template(&gateway, &other, "EMAIL").await;
+    let send = |id: &str| json!({"type": "SEND_EMAIL", "templateId": id});
+    let missing = Uuid::from_u128(1).to_string();
+    let steps = json!([send(&good), send(&push), send(&foreign), send(&missing)]);
+    let answer = gateway.post(&project, "/automations", &automation(steps)).await;
+    let expected = vec!["steps[1].templateId", "steps[2].templateId", "steps[3].templateId"];
+    assert_eq!((answer.status, answer.fields()), (422, expected));
+    let details = answer.body["details"].as_array().unwrap();
+    assert_eq!(details[1]["message"], details[2]["message"], "a foreign one looks like none");
+
+    let made = gateway.post(&project, "/automations", &automation(json!([send(&good)]))).await.expect(201);
+    let path = format!("/automations/{}", made["id"].as_str().unwrap());
+    let answer = gateway.put(&project, &path, &json!({"steps": [send(&push)]})).await;
+    assert_eq!((answer.status, answer.fields()), (422, vec!["steps[0].templateId"]));
+    assert_eq!(gateway.get(&project, &path).await.expect(200), made, "nothing was changed");
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_named() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let answer = gateway.post(&project, "/automations", &json!({"name": "n", "goal": {}, "x": 1})).await;
+    let mut fields = answer.fields();
+    fields.sort_unstable();
+    assert_eq!((answer.status, fields), (422, vec!["goal", "triggerEvent", "triggerType", "x"]));
+    let made = gateway.post(&project, "/automations", &automation(json!([]))).await.expect(201);
+    let path = format!("/automations/{}", made["id"].as_str().unwrap());
+    for path in [path.as_str(), "/automations/x"] {
+        assert_eq!(gateway.get(&other, path).await.status, 404);
+        assert_eq!(gateway.put(&other, path, &json!({"name": "m"})).await.status, 404);
+        assert_eq!(gateway.delete(&other, path).await.status, 404);
+    }
+    let body = gateway.get(&project, "/automations").await.expect(200);
+    assert_eq!(texts(&body["automations"], "name"), ["Reminder"]);
+}

@@ -1,0 +1,161 @@
+//! `GET /events`
+
+use serde_json::{Value, json};
+use shared::ids::{self, derived_event_id};
+
+use crate::fixture::{Gateway, texts};
+use crate::people::Rows;
+
+#[tokio::test]
+async fn an_event_is_shown_under_every_id_that_it_has() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let rows = Rows { gateway: &gateway, project: project.id };
+    let user = rows.user("u1", None, None, 0).await;
+    let own = rows.event(user, "signed_up", 10).await;
+    let shown = gateway.get(&project, &format!("/events/{own}")).await.expect(200);
+    let expected = json!({
+        "id": own, "eventName": "signed_up", "userId": "u1", "anonymousId": null, "properties": {"n": 1},
+        "timestamp": "2026-09-21T14:13:20.250Z", "receivedAt": shown["receivedAt"],
+    });
+    assert_eq!(shown, expected);
+
+    // A client's id of another form: text, and a UUID that cannot be a row's own.
+    let old = "0f8fad5b-d9cb-469f-a165-70867728950e";
+    for client_id in ["order 1/ä", old] {
+        let (row, derived) = (ids::fresh(gateway.app.clock.now_ms()), derived_event_id(project.id, client_id));
+        rows.event_with_id(row, Some(derived), user, "ordered").await;
+        let encoded = client_id.replace(' ', "%20").replace('/', "%2F").replace('ä', "%C3%A4");
+        for id in [row.to_string(), derived.to_string(), encoded] {
+            let shown = gateway.get(&project, &format!("/events/{id}")).await.expect(200);
+            assert_eq!(shown["id"], json!(derived), "{id}");
+            assert_eq!(gateway.get(&other, &format!("/events/{id}")).await.status, 404);
+        }
+    }
+    assert_eq!(gateway.get(&project, "/events/unknown").await.status, 404);
+    assert_eq!(gateway.get(&project, "/events/%ff").await.status, 404);
+    let public = gateway.send("GET", "/events", &project.public, &[], "").await;
+    assert_eq!(public.status, 403);
+}
+
+#[tokio::test]
+async fn lists_are_newest_first_narrowed_and_counted() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let rows = Rows { gateway: &gateway, project: project.id };
+    let (one, two) = (rows.user("u1", None, None, 0).await, rows.user("u2", None, None, 0).await);
+    for (age, user, name) in [(50, one, "Cart_Opened"), (40, two, "cart_closed"), (30, one, "paid"), (20, two, "paid")]
+    {
+        rows.event(user, name, age).await;
+    }
+    for (query, names, total) in [
+        ("", &["paid", "paid", "cart_closed", "Cart_Opened"][..], 4),
+        ("event=paid", &["paid", "paid"], 2),
+        ("event=PAID", &[], 0),
+        ("user=u1", &["paid", "Cart_Opened"], 2),
+        ("user=u1&event=paid", &["paid"], 1),
+        ("user=nobody", &[], 0),
+        ("search=ART_", &["cart_closed", "Cart_Opened"], 2),
+        ("search=ca", &["cart_closed", "Cart_Opened"], 2),
+        ("search=ar", &[], 0),
+        ("search=%25", &[], 0),
+        ("search=cart&user=u2", &["cart_closed"], 1),
+        ("search=cart&event=paid", &[], 0),
+    ] {
+        let body = gateway.get(&project, &format!("/events?{query}")).await.expect(200);
+        assert_eq!(texts(&body["events"], "eventName"), names, "{query}");
+        let pages = i64::from(total > 0);
+        let expected = json!({"page": 1, "limit": 20, "total": total, "totalPages": pages, "nextCursor": null});
+        assert_eq!(body["pagination"], expected, "{query}");
+    }
+    assert_eq!(gateway.get(&other, "/events?user=u1").await.expect(200)["events"], json!([]));
+}
+
+#[tokio::test]
+async fn a_merged_person_is_one() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let rows = Rows { gateway: &gateway, project: project.id };
+    let known = rows.user("u1", None, None, 0).await;
+    let before = rows.visitor("a1", Some(known)).await;
+    let stranger = rows.visitor("a2", None).await;
+    rows.event(before, "looked", 30).await;
+    rows.event(known, "bought", 20).await;
+    rows.event(stranger, "left", 10).await;
+    for user in ["u1".to_owned(), known.to_string(), before.to_string()] {
+        let body = gateway.get(&project, &format!("/events?user={user}")).await.expect(200);
+        assert_eq!(texts(&body["events"], "eventName"), ["bought", "looked"], "{user}");
+        assert_eq!(texts(&body["events"], "userId"), ["u1", "u1"]);
+        assert_eq!(texts(&body["events"], "anonymousId"), ["", "a1"]);
+    }
+    let body = gateway.get(&project, "/events?event=left").await.expect(200);
+    assert_eq!((&body["events"][0]["userId"], &body["events"][0]["anonymousId"]), (&Value::Null, &json!("a2")));
+}
+
+#[tokio::test]
+async fn an_external_id_wins_over_an_internal_one() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let rows = Rows { gateway: &gateway, project: project.id };
+    let first = rows.user("u1", None, None, 0).await;
+    // Somebody whose external id is the internal id of another.
+    let second = rows.user(&first.to_string(), None, None, 0).await;
+    rows.event(first, "of the first", 20).await;
+    rows.event(second, "of the second", 10).await;
+    let body = gateway.get(&project, &format!("/events?user={first}")).await.expect(200);
+    assert_eq!(texts(&body["events"], "eventName"), ["of the second"]);
+    assert_eq!(gateway.get(&project, &format!("/users/{first}")).await.expect(200)["id"], json!(second));
+}
+
+#[tokio::test]
+async fn pages_and_cursors_meet_without_gap_or_repeat() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let rows = Rows { gateway: &gateway, project: project.id };
+    let user = rows.user("u1", None, None, 0).await;
+    for i in 0..7 {
+        rows.event(user, &format!("e{i}"), 100 - i).await;
+    }
+    let by_cursor = gateway.pages(&project, "/events?limit=3", "events", "eventName").await;
+    assert_eq!(by_cursor, [vec!["e6", "e5", "e4"], vec!["e3", "e2", "e1"], vec!["e0"]]);
+    let second = gateway.get(&project, "/events?limit=3&page=2").await.expect(200);
+    assert_eq!(texts(&second["events"], "eventName"), by_cursor[1]);
+    assert_eq!(second["pagination"]["totalPages"], 3);
+    // What arrives meanwhile shifts pages, but not cursors.
+    let first = gateway.get(&project, "/events?limit=3").await.expect(200);
+    rows.event(user, "new", 0).await;
+    let next = first["nextCursor"].as_str().unwrap();
+    let second = gateway.get(&project, &format!("/events?limit=3&cursor={next}")).await.expect(200);
+    assert_eq!(texts(&second["events"], "eventName"), by_cursor[1]);
+    assert_eq!(gateway.get(&project, "/events?limit=3&page=9").await.expect(200)["events"], json!([]));
+    for (query, field) in [
+        ("limit=0", "limit"),
+        ("limit=101", "limit"),
+        ("page=0", "page"),
+        ("page=101&limit=100", "page"),
+        ("cursor=x", "cursor"),
+    ] {
+        let answer = gateway.get(&project, &format!("/events?{query}")).await;
+        assert_eq!((answer.status, answer.fields()), (422, vec![field]), "{query}");
+    }
+    assert_eq!(gateway.get(&project, "/events?page=%zz").await.status, 400);
+}
+
+#[tokio::test]
+async fn totals_of_a_person_are_exact_up_to_ten_thousand() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let rows = Rows { gateway: &gateway, project: project.id };
+    let user = rows.user("u1", None, None, 0).await;
+    rows.bulk(user, "tick", 10_000).await;
+    let pagination = gateway.get(&project, "/events?user=u1").await.expect(200)["pagination"].clone();
+    assert_eq!((&pagination["total"], &pagination["totalIsCapped"]), (&json!(10_000), &Value::Null));
+    rows.bulk(user, "tick", 1).await;
+    let pagination = gateway.get(&project, "/events?user=u1").await.expect(200)["pagination"].clone();
+    assert_eq!((&pagination["total"], &pagination["totalIsCapped"]), (&json!(10_000), &json!(true)));
+    let deepest = gateway.get(&project, "/events?user=u1&limit=100&page=100").await.expect(200);
+    assert_eq!(deepest["events"].as_array().unwrap().len(), 100);
+    let next = deepest["nextCursor"].as_str().unwrap();
+    let last = gateway.get(&project, &format!("/events?user=u1&limit=100&cursor={next}")).await.expect(200);
+    assert_eq!((last["events"].as_array().unwrap().len(), &last["nextCursor"]), (1, &Value::Null));
+}

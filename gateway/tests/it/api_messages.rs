@@ -1,0 +1,206 @@
+//! `/messages`
+
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::consumer::pull;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use shared::event::uuid;
+use shared::ids;
+use shared::send::{Channel, DirectMessage, Lane, SendChunk};
+use shared::store::users::read::candidates;
+use uuid::Uuid;
+
+use crate::fixture::{Gateway, texts};
+use crate::people::Rows;
+use crate::setup::Tenant;
+
+/// What the direct lane holds; each message is taken out once.
+async fn queued(gateway: &Gateway) -> Vec<DirectMessage> {
+    let stream = gateway.bus.jetstream.get_stream(gateway.bus.names.send_stream()).await.unwrap();
+    let filter_subject = gateway.bus.names.send(Channel::Email, Lane::Direct);
+    let config = pull::Config { durable_name: Some("test".to_owned()), filter_subject, ..pull::Config::default() };
+    let consumer = stream.get_or_create_consumer("test", config).await.unwrap();
+    let mut messages = consumer.fetch().max_messages(100).messages().await.unwrap();
+    let mut found = Vec::new();
+    while let Some(message) = messages.next().await {
+        let message = message.unwrap();
+        found.extend(SendChunk::decode_checked(message.payload.clone()).unwrap().direct);
+        message.double_ack().await.unwrap();
+    }
+    found
+}
+
+fn mail(user: &str) -> Value {
+    json!({"userId": user, "channel": "EMAIL", "subject": "Hi", "body": "<p>{{ user.name }}</p>"})
+}
+
+async fn send_with(gateway: &Gateway, project: &Tenant, header: (&str, &str), body: &Value) -> (u16, Value) {
+    let answer = gateway.send("POST", "/messages", &project.secret, &[header], body.to_string()).await;
+    (answer.status, answer.body)
+}
+
+/// A row as worker-delivery writes it.
+async fn row(gateway: &Gateway, project: &Tenant, id: Uuid, user: Uuid, status: &str, channel: &str) {
+    let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, status_reason, subject, attempt, ambiguous, \
+               provider, created_at, sent_at, updated_at) \
+               VALUES ($1, $2, $3, $5, 'direct', $4, 'why', 'Hi', 2, 1, 'smtp', now(), now(), now())";
+    gateway.sql.execute(sql, &[&project.id, &id, &user, &status, &channel]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_message_is_in_the_stream_when_it_is_accepted() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let body = gateway.post(&project, "/messages", &mail("u1")).await.expect(202);
+    assert_eq!(body, json!({"id": body["id"], "status": "queued"}));
+    let internal = Uuid::from_u128(5).to_string();
+    let nested =
+        json!({"user_id": internal, "channel": "email", "content": {"title": "T", "body": "B"}, "data": {"a": 1}});
+    gateway.post(&project, "/messages", &nested).await.expect(202);
+
+    let messages = queued(&gateway).await;
+    assert_eq!(messages.len(), 2);
+    let first = &messages[0];
+    let id = uuid("id", &first.message_id).unwrap();
+    assert_eq!((json!(id), uuid("project", &first.project_id).unwrap()), (body["id"].clone(), project.id.0));
+    assert_eq!((id.get_version_num(), ids::time_ms(id)), (7, first.accepted_ms));
+    let content: Value = serde_json::from_slice(&first.content).unwrap();
+    assert_eq!(content, json!({"subject": "Hi", "body": "<p>{{ user.name }}</p>"}));
+    let users: Vec<Uuid> = messages[1].user_ids.iter().map(|u| uuid("user", u).unwrap()).collect();
+    assert_eq!(users, candidates(project.id, &internal));
+    assert_eq!((&messages[1].data[..], messages[1].channel.as_str()), (&b"{\"a\":1}"[..], "EMAIL"));
+}
+
+#[tokio::test]
+async fn a_repeat_under_the_same_key_is_the_same_message() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let key = ("idempotency-key", "reset-1");
+    let (status, first) = send_with(&gateway, &project, key, &mail("u1")).await;
+    assert_eq!(status, 202);
+    assert_eq!(send_with(&gateway, &project, key, &mail("u1")).await.1["id"], first["id"]);
+    assert_ne!(send_with(&gateway, &other, key, &mail("u1")).await.1["id"], first["id"]);
+    assert_ne!(send_with(&gateway, &project, ("idempotency-key", "reset-2"), &mail("u1")).await.1["id"], first["id"]);
+    let long = "k".repeat(201);
+    let (status, body) = send_with(&gateway, &project, ("idempotency-key", &long), &mail("u1")).await;
+    assert_eq!((status, &body["details"][0]["field"]), (422, &json!("Idempotency-Key")));
+}
+
+#[tokio::test]
+async fn a_template_must_be_there_and_of_the_channel() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let mut made = Vec::new();
+    for (owner, channel) in [(&project, "EMAIL"), (&project, "PUSH"), (&other, "EMAIL")] {
+        let new = json!({"name": "n", "channel": channel, "body": "b"});
+        made.push(gateway.post(owner, "/templates", &new).await.expect(201)["id"].clone());
+    }
+    let with = |id: &Value| json!({"userId": "u1", "channel": "EMAIL", "templateId": id});
+    gateway.post(&project, "/messages", &with(&made[0])).await.expect(202);
+    for id in [&made[1], &made[2], &json!(Uuid::from_u128(1)), &json!("x")] {
+        let answer = gateway.post(&project, "/messages", &with(id)).await;
+        assert_eq!(answer.status, 422, "{id}");
+        assert!(answer.fields().contains(&"templateId"), "{}", answer.body);
+    }
+    let messages = queued(&gateway).await;
+    assert_eq!(messages.len(), 1);
+    assert_eq!(
+        (json!(uuid("t", &messages[0].template_id).unwrap()), &messages[0].content[..]),
+        (made[0].clone(), &b"{}"[..])
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_sent_is_refused() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    for (field, value) in [
+        ("channel", json!("push")),
+        ("channel", json!("FAX")),
+        ("subject", json!("a\r\nBcc: x@y.z")),
+        ("body", json!("{% if %}")),
+        ("userId", json!("")),
+        ("to", json!("a@b.c")),
+    ] {
+        let mut body = mail("u1");
+        body[field] = value;
+        let answer = gateway.post(&project, "/messages", &body).await;
+        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+    }
+    assert!(queued(&gateway).await.is_empty());
+}
+
+#[tokio::test]
+async fn waiting_answers_with_the_outcome_or_when_time_is_up() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let started = Instant::now();
+    let (status, body) = send_with(&gateway, &project, ("prefer", "wait=1"), &mail("u1")).await;
+    assert_eq!((status, &body["status"]), (202, &json!("queued")));
+    assert!((Duration::from_millis(900)..Duration::from_secs(5)).contains(&started.elapsed()));
+
+    let waiting = async { send_with(&gateway, &project, ("prefer", "wait=10"), &mail("u1")).await };
+    let settling = async {
+        let id = testkit::eventually(Duration::from_secs(10), async || {
+            let messages = queued(&gateway).await;
+            messages.last().map(|m| uuid("id", &m.message_id).unwrap()).filter(|id| json!(id) != body["id"]).ok_or(())
+        });
+        row(&gateway, &project, id.await, Uuid::from_u128(1), "failed", "EMAIL").await;
+    };
+    let ((status, outcome), ()) = tokio::join!(waiting, settling);
+    assert_eq!((status, &outcome["status"], &outcome["statusReason"]), (202, &json!("failed"), &json!("why")));
+}
+
+#[tokio::test]
+async fn the_ledger_is_listed() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let rows = Rows { gateway: &gateway, project: project.id };
+    let known = rows.user("u1", None, None, 0).await;
+    let merged = rows.visitor("a1", Some(known)).await;
+    let second = rows.user("u2", None, None, 0).await;
+    let now = gateway.app.clock.now_ms();
+    let made: Vec<Uuid> = (0..4).map(|i| ids::fresh(now + i)).collect();
+    row(&gateway, &project, made[0], merged, "sent", "EMAIL").await;
+    row(&gateway, &project, made[1], known, "failed", "EMAIL").await;
+    row(&gateway, &project, made[2], second, "sent", "PUSH").await;
+    row(&gateway, &project, made[3], Uuid::from_u128(3), "failed", "EMAIL").await;
+    for (query, expected) in [
+        ("", &[3, 2, 1, 0][..]),
+        ("userId=u1", &[1, 0]),
+        ("userId=nobody", &[]),
+        ("channel=email", &[3, 1, 0]),
+        ("channel=PUSH", &[2]),
+        ("status=sent", &[2, 0]),
+        ("userId=u1&status=sent", &[0]),
+    ] {
+        let body = gateway.get(&project, &format!("/messages?{query}")).await.expect(200);
+        let expected: Vec<String> = expected.iter().map(|i| made[*i].to_string()).collect();
+        assert_eq!(
+            (texts(&body["messages"], "id"), &body["total"]),
+            (expected.clone(), &json!(expected.len())),
+            "{query}"
+        );
+    }
+    let pages = gateway.pages(&project, "/messages?limit=3", "messages", "id").await;
+    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [3, 1]);
+
+    let path = format!("/messages/{}", made[0]);
+    let shown = gateway.get(&project, &path).await.expect(200);
+    let expected = json!({
+        "id": made[0], "status": "sent", "statusReason": "why", "userId": "u1", "anonymousId": "a1", "channel": "EMAIL",
+        "subject": "Hi", "templateId": null, "automationId": null, "runId": null, "attempts": 2, "ambiguousAttempts": 1,
+        "provider": "smtp", "providerMessageId": null, "createdAt": shown["createdAt"], "sentAt": shown["sentAt"],
+        "deliveredAt": null, "openedAt": null, "clickedAt": null, "failedAt": null,
+    });
+    assert_eq!(shown, expected);
+    assert!(shown["sentAt"].as_str().unwrap().ends_with('Z'));
+    for path in [path.as_str(), "/messages/x"] {
+        assert_eq!(gateway.get(&other, path).await.status, 404);
+    }
+    for (query, field) in [("channel=fax", "channel"), ("status=gone", "status"), ("page=0", "page")] {
+        let answer = gateway.get(&project, &format!("/messages?{query}")).await;
+        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+    }
+}

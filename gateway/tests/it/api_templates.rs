@@ -1,0 +1,124 @@
+//! `/templates`
+
+use serde_json::json;
+
+use crate::fixture::{Gateway, texts};
+
+#[tokio::test]
+async fn a_template_is_made_read_changed_and_deleted() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let new = json!({
+        "name": "Welcome", "channel": "EMAIL", "subject": "Hi {{ user.name }}", "body": "<p>{{ plan }}</p>",
+        "tags": ["onboarding"], "ai": true,
+    });
+    let made = gateway.post(&project, "/templates", &new).await.expect(201);
+    for (field, value) in new.as_object().unwrap() {
+        assert_eq!(&made[field], value, "{field}");
+    }
+    assert_eq!(made["version"], 1);
+    assert!(made["createdAt"].as_str().unwrap().ends_with('Z'));
+    let path = format!("/templates/{}", made["id"].as_str().unwrap());
+    assert_eq!(gateway.get(&project, &path).await.expect(200), made);
+
+    let renamed = gateway.put(&project, &path, &json!({"name": "Hello"})).await.expect(200);
+    assert_eq!(
+        (&renamed["name"], &renamed["version"], &renamed["subject"]),
+        (&json!("Hello"), &json!(1), &new["subject"])
+    );
+    let edited = gateway.put(&project, &path, &json!({"subject": "Hello"})).await.expect(200);
+    assert_eq!((&edited["version"], &edited["body"]), (&json!(2), &new["body"]));
+    // What was read can be sent back.
+    let same = gateway.put(&project, &path, &edited).await.expect(200);
+    assert_eq!(same["version"], 2);
+
+    assert_eq!(gateway.delete(&project, &path).await.expect(200), json!({"deleted": true}));
+    assert_eq!(gateway.get(&project, &path).await.status, 404);
+    assert_eq!(gateway.delete(&project, &path).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_template_that_does_not_parse_is_refused_with_its_place() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let broken = json!({"name": "n", "channel": "EMAIL", "subject": "{{ a", "body": "one\n{% if x %}"});
+    let answer = gateway.post(&project, "/templates", &broken).await;
+    assert_eq!((answer.status, answer.fields()), (422, vec!["subject", "body"]), "{}", answer.body);
+    assert!(answer.body["details"][1]["message"].as_str().unwrap().starts_with("line 2"), "{}", answer.body);
+    assert_eq!(gateway.get(&project, "/templates").await.expect(200)["templates"], json!([]));
+}
+
+#[tokio::test]
+async fn lists_are_newest_first_and_narrowed() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    for (name, channel, ai) in [("a", "EMAIL", false), ("b", "PUSH", true), ("c", "EMAIL", true)] {
+        let new = json!({"name": name, "channel": channel, "body": "b", "ai": ai});
+        gateway.post(&project, "/templates", &new).await.expect(201);
+    }
+    for (query, names) in [
+        ("", &["c", "b", "a"][..]),
+        ("?channel=EMAIL", &["c", "a"]),
+        ("?ai=true", &["c", "b"]),
+        ("?ai=false", &["a"]),
+        ("?channel=EMAIL&ai=true", &["c"]),
+        ("?channel=SMS", &[]),
+    ] {
+        let body = gateway.get(&project, &format!("/templates{query}")).await.expect(200);
+        assert_eq!(
+            (texts(&body["templates"], "name"), &body["nextCursor"]),
+            (names.iter().map(ToString::to_string).collect(), &json!(null)),
+            "{query}"
+        );
+    }
+    for (query, field) in [("?channel=FAX", "channel"), ("?ai=yes", "ai"), ("?cursor=x", "cursor")] {
+        let answer = gateway.get(&project, &format!("/templates{query}")).await;
+        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+    }
+}
+
+#[tokio::test]
+async fn anothers_template_looks_like_none() {
+    let gateway = Gateway::start().await;
+    let (owner, other) = (gateway.project().await, gateway.project().await);
+    let new = json!({"name": "n", "channel": "EMAIL", "body": "b"});
+    let made = gateway.post(&owner, "/templates", &new).await.expect(201);
+    let path = format!("/templates/{}", made["id"].as_str().unwrap());
+    let missing = "/templates/00000000-0000-7000-8000-000000000000";
+    let message = gateway.get(&other, missing).await.body["message"].clone();
+    for path in [path.as_str(), missing, "/templates/not-an-id"] {
+        for answer in [
+            gateway.get(&other, path).await,
+            gateway.put(&other, path, &json!({"name": "mine"})).await,
+            gateway.delete(&other, path).await,
+        ] {
+            assert_eq!((answer.status, &answer.body["message"]), (404, &message), "{path}");
+        }
+    }
+    assert_eq!(gateway.get(&other, "/templates").await.expect(200)["templates"], json!([]));
+    assert_eq!(gateway.get(&owner, &path).await.expect(200)["name"], "n");
+    let public = gateway.send("GET", "/templates", &owner.public, &[], "").await;
+    assert_eq!(public.status, 403);
+}
+
+#[tokio::test]
+async fn a_template_in_use_stays() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let new = json!({"name": "n", "channel": "EMAIL", "body": "b"});
+    let id = gateway.post(&project, "/templates", &new).await.expect(201)["id"].as_str().unwrap().to_owned();
+    let steps = json!([{"type": "WAIT", "delay": 1}, {"type": "SEND_EMAIL", "templateId": id}]);
+    let automation =
+        json!({"name": "Welcome", "triggerType": "EVENT", "triggerEvent": "e", "active": true, "steps": steps});
+    let automation = gateway.post(&project, "/automations", &automation).await.expect(201);
+    let refused = gateway.delete(&project, &format!("/templates/{id}")).await;
+    assert_eq!(refused.status, 409);
+    assert!(refused.body["message"].as_str().unwrap().contains("Welcome"), "{}", refused.body);
+
+    let path = format!("/automations/{}", automation["id"].as_str().unwrap());
+    gateway.put(&project, &path, &json!({"active": false})).await.expect(200);
+    gateway.delete(&project, &format!("/templates/{id}")).await.expect(200);
+    // It cannot be switched on again without its template.
+    let refused = gateway.put(&project, &path, &json!({"active": true})).await;
+    assert_eq!((refused.status, refused.fields()), (422, vec!["steps[1].templateId"]));
+}

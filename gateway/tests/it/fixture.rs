@@ -1,0 +1,118 @@
+//! A served gateway and projects in it, and a client that speaks JSON.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gateway::App;
+use gateway::config::GatewayConfig;
+use serde_json::Value;
+use shared::bus::Bus;
+use shared::env::Env;
+use testkit::{TestDatabase, TestNats};
+
+use crate::http::Call;
+use crate::setup::{self, MB, Tenant, bus_config};
+
+pub struct Gateway {
+    pub app: Arc<App>,
+    pub sql: tokio_postgres::Client,
+    pub bus: Bus,
+    served: setup::Gateway,
+    _database: TestDatabase,
+    _nats: TestNats,
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub body: Value,
+}
+
+impl Answer {
+    /// The names in `details`.
+    pub fn fields(&self) -> Vec<&str> {
+        let details = self.body["details"].as_array().into_iter().flatten();
+        details.filter_map(|detail| detail["field"].as_str()).collect()
+    }
+
+    /// The body of an answer with this status.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.body);
+        self.body
+    }
+}
+
+impl Gateway {
+    pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// With environment variables.
+    pub async fn start_with(variables: &[(&str, &str)]) -> Self {
+        let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
+        let config = GatewayConfig::from_env(&Env::from_pairs(variables.iter().copied())).unwrap();
+        let bus = bus_config(nats.url(), nats.prefix(), 16 * MB);
+        let served = setup::Gateway::start(&database.config(), &bus, config).await;
+        let (app, bus) = (served.app.clone(), served.app.bus.clone());
+        Self { app, sql: database.client().await, bus, served, _database: database, _nats: nats }
+    }
+
+    /// A new project with a public and a secret key.
+    pub async fn project(&self) -> Tenant {
+        setup::tenant(&self.app.store, 100_000).await
+    }
+
+    /// Sends a request with a key; the path is one below `/api/v1`.
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        key: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        let call = self.served.call(method, path, key);
+        let call = headers.iter().fold(call, |call: Call, (name, value)| call.header(name, value));
+        let answer = call.send(body).await;
+        Answer { status: answer.status, body: answer.json() }
+    }
+
+    /// With a project's secret key.
+    pub async fn get(&self, project: &Tenant, path: &str) -> Answer {
+        self.send("GET", path, &project.secret, &[], "").await
+    }
+
+    pub async fn post(&self, project: &Tenant, path: &str, body: &Value) -> Answer {
+        self.send("POST", path, &project.secret, &[("content-type", "application/json")], body.to_string()).await
+    }
+
+    pub async fn put(&self, project: &Tenant, path: &str, body: &Value) -> Answer {
+        self.send("PUT", path, &project.secret, &[("content-type", "application/json")], body.to_string()).await
+    }
+
+    pub async fn delete(&self, project: &Tenant, path: &str) -> Answer {
+        self.send("DELETE", path, &project.secret, &[], "").await
+    }
+
+    /// Reads a list to its end by cursor; returns the items' `field`, page by page.
+    pub async fn pages(&self, project: &Tenant, path: &str, list: &str, field: &str) -> Vec<Vec<String>> {
+        let mut pages = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let joiner = if path.contains('?') { '&' } else { '?' };
+            let suffix = cursor.map(|c| format!("{joiner}cursor={c}")).unwrap_or_default();
+            let body = self.get(project, &format!("{path}{suffix}")).await.expect(200);
+            pages.push(texts(&body[list], field));
+            match body["nextCursor"].as_str() {
+                Some(next) => cursor = Some(next.to_owned()),
+                None => return pages,
+            }
+        }
+    }
+}
+
+/// A field of every item of a list.
+pub fn texts(list: &Value, field: &str) -> Vec<String> {
+    list.as_array().unwrap().iter().map(|item| item[field].as_str().unwrap_or("").to_owned()).collect()
+}

@@ -1,0 +1,79 @@
+//! Rows as the workers write them.
+
+use shared::ids::{self, ProjectId, UserKey};
+use uuid::Uuid;
+
+use crate::fixture::Gateway;
+
+/// Writes people and events.
+pub struct Rows<'g> {
+    pub gateway: &'g Gateway,
+    pub project: ProjectId,
+}
+
+impl Rows<'_> {
+    pub fn known(&self, id: &str) -> Uuid {
+        UserKey::External(id).internal_id(self.project)
+    }
+
+    pub fn anonymous(&self, id: &str) -> Uuid {
+        UserKey::Anonymous(id).internal_id(self.project)
+    }
+
+    /// A known person, created and last seen so many seconds ago.
+    pub async fn user(&self, id: &str, email: Option<&str>, name: Option<&str>, age_secs: i64) -> Uuid {
+        let sql = "INSERT INTO users (project_id, id, external_id, email, name, properties, created_at, last_seen_at, updated_at) \
+                   SELECT $1, $2, $3, $4, $5, '{\"plan\": \"pro\"}', t, t, t FROM (SELECT now() - $6::bigint * interval '1 second' AS t) AS t";
+        let internal = self.known(id);
+        self.gateway.sql.execute(sql, &[&self.project, &internal, &id, &email, &name, &age_secs]).await.unwrap();
+        self.counted("user_count", 1).await;
+        internal
+    }
+
+    /// A person without a known id; merged into one if that is given.
+    pub async fn visitor(&self, id: &str, into: Option<Uuid>) -> Uuid {
+        let sql = "INSERT INTO users (project_id, id, anonymous_id, merged_into, merged_at, created_at, last_seen_at, updated_at) \
+                   VALUES ($1, $2, $3, $4, CASE WHEN $4::uuid IS NOT NULL THEN now() END, now(), now(), now())";
+        let internal = self.anonymous(id);
+        self.gateway.sql.execute(sql, &[&self.project, &internal, &id, &into]).await.unwrap();
+        self.counted("user_count", i64::from(into.is_none())).await;
+        internal
+    }
+
+    async fn counted(&self, table: &str, by: i64) {
+        let sql = format!(
+            "INSERT INTO {table} (project_id, lane, count) VALUES ($1, 0, $2) \
+             ON CONFLICT (project_id, lane) DO UPDATE SET count = {table}.count + excluded.count"
+        );
+        self.gateway.sql.execute(&sql, &[&self.project, &by]).await.unwrap();
+    }
+
+    /// An event of so many milliseconds ago; returns its row's id.
+    pub async fn event(&self, user: Uuid, name: &str, age_ms: i64) -> Uuid {
+        let id = ids::fresh(self.gateway.app.clock.now_ms() - age_ms);
+        self.event_with_id(id, None, user, name).await;
+        id
+    }
+
+    pub async fn event_with_id(&self, id: Uuid, client_id: Option<Uuid>, user: Uuid, name: &str) {
+        let sql = "INSERT INTO events (project_id, id, client_id, name, user_id, properties, ts, received_at) \
+                   VALUES ($1, $2, $3, $4, $5, '{\"n\": 1}', to_timestamp(1790000000.25), now())";
+        self.gateway.sql.execute(sql, &[&self.project, &id, &client_id, &name, &user]).await.unwrap();
+        if let Some(client_id) = client_id {
+            let sql = "INSERT INTO client_id (project_id, id, event_id, created_at) VALUES ($1, $2, $3, now())";
+            self.gateway.sql.execute(sql, &[&self.project, &client_id, &id]).await.unwrap();
+        }
+        let sql = "INSERT INTO event_count (project_id, day, name, lane, count) VALUES ($1, current_date, $2, 0, 1) \
+                   ON CONFLICT (project_id, day, name, lane) DO UPDATE SET count = event_count.count + 1";
+        self.gateway.sql.execute(sql, &[&self.project, &name]).await.unwrap();
+    }
+
+    /// Many events at once, without their counters.
+    pub async fn bulk(&self, user: Uuid, name: &str, count: i64) {
+        let base = self.gateway.app.clock.now_ms() - count - 1_000;
+        let ids: Vec<Uuid> = (0..count).map(|i| ids::fresh(base + i)).collect();
+        let sql = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
+                   SELECT $1, i, $3, $4, '{}', now(), now() FROM unnest($2::uuid[]) AS i";
+        self.gateway.sql.execute(sql, &[&self.project, &ids, &name, &user]).await.unwrap();
+    }
+}
