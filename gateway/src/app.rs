@@ -48,12 +48,12 @@ pub struct App {
 
 impl App {
     /// Puts it together and starts its background tasks, which end with the shutdown.
-    pub fn start(parts: Parts, shutdown: &Shutdown) -> anyhow::Result<Arc<Self>> {
+    pub async fn start(parts: Parts, shutdown: &Shutdown) -> anyhow::Result<Arc<Self>> {
         let Parts { config, store, bus, ingest_stream, clock, master_keys } = parts;
         let publisher = Publisher::new(bus.clone());
         let app = Arc::new(Self {
             ingest: GroupCommit::start(&publisher, &bus.names, ingest_stream.partitions, &TaskTracker::new()),
-            limits: RateLimits::start(&config, shutdown)?,
+            limits: RateLimits::start(&config, &bus.config.stream_prefix, shutdown)?,
             keys: KeyCache::default(),
             readiness: Readiness::default(),
             applied: Applied::new(ingest_stream.partitions),
@@ -66,7 +66,8 @@ impl App {
             clock,
             master_keys,
         });
-        tokio::spawn(auth::watch(app.clone(), shutdown.clone()));
+        let position = auth::begin(&app).await;
+        tokio::spawn(auth::watch(app.clone(), position, shutdown.clone()));
         Ok(app)
     }
 }

@@ -5,7 +5,7 @@ mod key_cache;
 mod watch;
 
 pub use key_cache::KeyCache;
-pub use watch::watch;
+pub use watch::{begin, watch};
 
 use std::sync::Arc;
 

@@ -1,17 +1,26 @@
 //! How many requests a project may make: a quota a second with a burst of twice that, shared by all gateways.
+//!
+//! Tokens are leased from Redis in twentieths of a second's quota and spent in process, so that a request costs a few
+//! nanoseconds and all gateways together let in at most a lease or two each too many. Without Redis every gateway keeps
+//! its own share.
 
 mod local;
+mod project;
+mod redis;
 
+use std::convert::Infallible;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use quick_cache::sync::Cache;
 use shared::ids::ProjectId;
 use shared::shutdown::Shutdown;
 
 use crate::config::GatewayConfig;
-use local::Local;
+use project::Project;
+use redis::Redis;
 
 /// What a request was told about its project's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,23 +54,40 @@ const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 /// Every project's limit.
 pub struct RateLimits {
     replicas: u32,
-    projects: Cache<ProjectId, Arc<Local>>,
+    redis: Option<Arc<Redis>>,
+    projects: Cache<ProjectId, Arc<Project>>,
 }
 
-impl RateLimits {
-    pub fn start(config: &GatewayConfig, _shutdown: &Shutdown) -> anyhow::Result<Self> {
-        Ok(Self { replicas: config.replicas, projects: Cache::new(10_000) })
-    }
+/// Projects whose state is kept; one that is forgotten begins with what Redis knows, or anew.
+const CAPACITY: usize = 100_000;
 
-    pub async fn take(&self, project: ProjectId, limit: u32) -> Allowance {
-        let local = match self.projects.get(&project) {
-            Some(local) if local.limit == limit => local,
-            _ => {
-                let local = Arc::new(Local::new(limit, self.replicas));
-                self.projects.insert(project, local.clone());
-                local
+impl RateLimits {
+    /// `prefix` keeps installations apart that share a Redis.
+    pub fn start(config: &GatewayConfig, prefix: &str, shutdown: &Shutdown) -> anyhow::Result<Self> {
+        let redis = match &config.redis_url {
+            Some(url) => Some(Redis::start(url, prefix, shutdown.clone()).context("REDIS_URL is no Redis address")?),
+            None => {
+                tracing::warn!("no Redis (REDIS_URL): each gateway limits requests on its own");
+                None
             }
         };
-        local.take()
+        Ok(Self { replicas: config.replicas, redis, projects: Cache::new(CAPACITY) })
+    }
+
+    /// Whether limits are shared with the other gateways at this moment.
+    pub fn are_shared(&self) -> bool {
+        self.redis.as_ref().is_some_and(|r| r.is_up())
+    }
+
+    /// Counts a request of a project with `limit` requests a second.
+    pub async fn take(&self, project: ProjectId, limit: u32) -> Allowance {
+        let limit = limit.max(1);
+        let new = || Ok::<_, Infallible>(Arc::new(Project::new(project, limit, self.replicas)));
+        let Ok(mut state) = self.projects.get_or_insert_with(&project, new);
+        if state.limit != limit {
+            state = Arc::new(Project::new(project, limit, self.replicas));
+            self.projects.insert(project, state.clone());
+        }
+        state.take(self.redis.as_ref()).await
     }
 }

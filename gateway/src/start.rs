@@ -20,7 +20,7 @@ use crate::config::ProcessConfig;
 /// How long to wait before trying again.
 const AGAIN: Duration = Duration::from_secs(2);
 /// How often the clock is set by the database's.
-const SYNCHRONIZE: Duration = Duration::from_secs(60);
+const SYNCHRONIZE: Duration = Duration::from_mins(1);
 
 /// What trying again does not mend.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +51,7 @@ async fn connect(config: &ProcessConfig, clock: Clock, shutdown: &Shutdown) -> a
     let (bus, ingest_stream) = broker(&config.bus).await?;
     let (gateway, master_keys) = (config.gateway.clone(), config.master_keys.clone());
     tokio::spawn(synchronize(store.clone(), clock.clone()));
-    App::start(Parts { config: gateway, store, bus, ingest_stream, clock, master_keys }, shutdown)
+    App::start(Parts { config: gateway, store, bus, ingest_stream, clock, master_keys }, shutdown).await
 }
 
 async fn database(config: &DatabaseConfig, clock: &Clock) -> anyhow::Result<Store> {

@@ -15,7 +15,7 @@ use shared::store::{Store, StoreError};
 use tokio::sync::Semaphore;
 
 /// How long a key works without the database having confirmed it.
-const UNCONFIRMED: Duration = Duration::from_secs(3600);
+const UNCONFIRMED: Duration = Duration::from_hours(1);
 /// How long a key that does not exist is remembered.
 const ABSENT: Duration = Duration::from_secs(5);
 const CAPACITY: usize = 100_000;

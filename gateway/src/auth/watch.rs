@@ -15,14 +15,18 @@ const TOPICS: [Topic; 2] = [Topic::ApiKey, Topic::Project];
 
 /// How far the changes were followed.
 #[derive(Clone, Copy)]
-struct Position {
+pub struct Position {
     keys: i64,
     projects: i64,
 }
 
+/// Where to follow from, before any key is looked up; `None` if the database cannot tell.
+pub async fn begin(app: &App) -> Option<Position> {
+    follow(app, None).await.ok()
+}
+
 /// Keeps the cache of keys true until the shutdown.
-pub async fn watch(app: Arc<App>, shutdown: Shutdown) {
-    let mut position = None;
+pub async fn watch(app: Arc<App>, mut position: Option<Position>, shutdown: Shutdown) {
     let mut lost = false;
     let mut hints = app.bus.client.subscribe(app.bus.names.changed(Topic::ApiKey.as_str())).await.ok();
     loop {

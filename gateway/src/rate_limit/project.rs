@@ -1,0 +1,112 @@
+//! One project's limit in this gateway: tokens leased from Redis, spent in process; its own governor without Redis.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use shared::ids::ProjectId;
+use tokio::sync::Mutex;
+
+use super::Allowance;
+use super::local::Local;
+use super::redis::{Lease, Redis};
+
+pub struct Project {
+    id: ProjectId,
+    pub limit: u32,
+    local: Local,
+    /// Leased and not yet spent.
+    tokens: AtomicI64,
+    /// What was left in Redis when last asked.
+    left: AtomicU32,
+    /// Until when Redis has said that there is nothing.
+    nothing_until: ArcSwapOption<Instant>,
+    /// Held by the one who asks for all while there are no tokens.
+    asking: Mutex<()>,
+    refilling: AtomicBool,
+}
+
+impl Project {
+    pub fn new(id: ProjectId, limit: u32, replicas: u32) -> Self {
+        Self {
+            id,
+            limit,
+            local: Local::new(limit, replicas),
+            tokens: AtomicI64::new(0),
+            left: AtomicU32::new(0),
+            nothing_until: ArcSwapOption::empty(),
+            asking: Mutex::new(()),
+            refilling: AtomicBool::new(false),
+        }
+    }
+
+    /// Tokens taken at a time: a twentieth of a second's.
+    fn lease_size(&self) -> u32 {
+        (self.limit / 20).max(1)
+    }
+
+    pub async fn take(self: &Arc<Self>, redis: Option<&Arc<Redis>>) -> Allowance {
+        let Some(redis) = redis.filter(|r| r.is_up()) else { return self.local.take() };
+        if let Some(allowance) = self.spend(redis) {
+            return allowance;
+        }
+        // Nothing left to spend: ask now, one for all who wait.
+        let _turn = self.asking.lock().await;
+        if let Some(allowance) = self.spend(redis) {
+            return allowance;
+        }
+        if !redis.is_up() {
+            return self.local.take();
+        }
+        match redis.lease(self.id, self.limit, self.lease_size()).await {
+            None => self.local.take(),
+            Some(lease) if lease.taken == 0 => {
+                self.nothing_until.store(Some(Arc::new(Instant::now() + lease.wait)));
+                Allowance::denied(self.limit, lease.wait)
+            }
+            Some(lease) => {
+                self.add(Lease { taken: lease.taken - 1, ..lease });
+                self.allowance()
+            }
+        }
+    }
+
+    /// Spends a token, or says without asking that there is none; `None` when Redis must be asked.
+    fn spend(self: &Arc<Self>, redis: &Arc<Redis>) -> Option<Allowance> {
+        let spent = self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |t| (t > 0).then_some(t - 1));
+        if let Ok(before) = spent {
+            if (before - 1) * 2 <= i64::from(self.lease_size()) {
+                self.refill(redis);
+            }
+            return Some(self.allowance());
+        }
+        let until = self.nothing_until.load_full()?;
+        let wait = until.saturating_duration_since(Instant::now());
+        (wait > Duration::ZERO).then(|| Allowance::denied(self.limit, wait))
+    }
+
+    /// Gets the next tokens before the last ones are spent.
+    fn refill(self: &Arc<Self>, redis: &Arc<Redis>) {
+        if self.refilling.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (project, redis) = (self.clone(), redis.clone());
+        tokio::spawn(async move {
+            if let Some(lease) = redis.lease(project.id, project.limit, project.lease_size()).await {
+                project.add(lease);
+            }
+            project.refilling.store(false, Ordering::Relaxed);
+        });
+    }
+
+    fn add(&self, lease: Lease) {
+        self.left.store(lease.left, Ordering::Relaxed);
+        self.tokens.fetch_add(i64::from(lease.taken), Ordering::Relaxed);
+    }
+
+    fn allowance(&self) -> Allowance {
+        let tokens = self.tokens.load(Ordering::Relaxed).max(0) as u32;
+        Allowance::granted(self.limit, self.left.load(Ordering::Relaxed).saturating_add(tokens))
+    }
+}

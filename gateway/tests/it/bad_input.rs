@@ -1,0 +1,99 @@
+//! Bad input: a clear error in the one shape, other items unharmed, nothing half taken.
+
+use std::io::Write;
+
+use serde_json::json;
+
+use crate::setup::{Fixture, fixture};
+
+async fn refused(f: &Fixture, path: &str, body: impl Into<bytes::Bytes>, status: u16) -> String {
+    f.gateway.post(path, &f.tenant.secret, body).await.error(status)
+}
+
+fn event(properties: &str) -> String {
+    format!(r#"{{"event":"e","user_id":"u","properties":{properties}}}"#)
+}
+
+#[tokio::test]
+async fn bodies_that_nobody_can_read() {
+    let f = fixture().await;
+    for path in ["/events", "/events/batch", "/users/identify"] {
+        for body in [&b""[..], b"nope", b"{", b"[]", b"\"x\"", b"7", b"{\"event\":\"\xff\"}", b"\xef\xbb\xbf{}"] {
+            refused(&f, path, body, 400).await;
+        }
+    }
+    assert!(f.gateway.stored().await.is_empty());
+}
+
+#[tokio::test]
+async fn events_that_cannot_be_kept() {
+    let f = fixture().await;
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(11), "}".repeat(11));
+    let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(33_000));
+    let properties =
+        [r#"{"a":"\u0000"}"#, r#"{"a":"\ud800"}"#, r#"{"a":1e999}"#, r#"{"a":1e130000}"#, "[]", "7", &deep, &long];
+    for text in properties {
+        let message = refused(&f, "/events", event(text), 422).await;
+        assert!(message.starts_with("properties: "), "{message}");
+        let batch = format!(r#"{{"batch":[{{"type":"track","event":"e","user_id":"u","properties":{text}}}]}}"#);
+        let answer = f.gateway.post("/events/batch", &f.tenant.secret, batch).await;
+        assert_eq!((answer.status, &answer.json()["errors"]), (202, &json!(1)), "{answer:?}");
+    }
+    for body in [
+        json!({"event": "e"}),
+        json!({"user_id": "u"}),
+        json!({"event": "e", "user_id": ""}),
+        json!({"event": "e", "user_id": 7}),
+        json!({"event": "e\r\nx", "user_id": "u"}),
+        json!({"event": "e\u{0}", "user_id": "u"}),
+        json!({"event": "x".repeat(201), "user_id": "u"}),
+        json!({"event": "e", "user_id": "u", "timestamp": "yesterday"}),
+        json!({"event": "e", "user_id": "u", "sentAt": 5}),
+    ] {
+        let answer = f.gateway.post("/events", &f.tenant.secret, body.to_string()).await;
+        answer.error(422);
+        assert!(!answer.json()["details"].as_array().unwrap().is_empty(), "{answer:?}");
+    }
+    let key = f.gateway.call("POST", "/events", &f.tenant.secret).header("idempotency-key", &"k".repeat(201));
+    key.send(event("{}")).await.error(422);
+    assert!(f.gateway.stored().await.is_empty());
+}
+
+#[tokio::test]
+async fn one_item_too_many_takes_nothing() {
+    let f = fixture().await;
+    let item = json!({"type": "track", "event": "e", "user_id": "u"});
+    refused(&f, "/events/batch", json!({"batch": vec![item.clone(); 101]}).to_string(), 422).await;
+    assert!(f.gateway.stored().await.is_empty());
+    let answer = f.gateway.post("/events/batch", &f.tenant.secret, json!({"batch": vec![item; 100]}).to_string()).await;
+    assert_eq!((answer.status, &answer.json()["processed"]), (202, &json!(100)));
+    for body in [r"{}", r#"{"batch":{}}"#, r#"{"batch":"x"}"#, r#"{"batch":[],"sentAt":"x"}"#] {
+        refused(&f, "/events/batch", body, 422).await;
+    }
+}
+
+fn zipped(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[tokio::test]
+async fn bodies_too_large_and_of_other_kinds() {
+    let f = fixture().await;
+    let large = event(&format!(r#"{{"a":"{}"}}"#, "x".repeat(5 << 20)));
+    refused(&f, "/events", large.clone(), 413).await;
+    let send = async |headers: &[(&str, &str)], body: Vec<u8>| {
+        let call = f.gateway.call("POST", "/events", &f.tenant.secret);
+        headers.iter().fold(call, |c, (n, v)| c.header(n, v)).send(body).await
+    };
+    send(&[("content-encoding", "gzip")], zipped(large.as_bytes())).await.error(413);
+    send(&[("content-encoding", "gzip")], zipped(&vec![b' '; 300 << 20])).await.error(413);
+    send(&[("content-encoding", "gzip")], b"not gzip".to_vec()).await.error(400);
+    send(&[("content-encoding", "br")], b"{}".to_vec()).await.error(415);
+    send(&[("content-type", "application/xml")], b"<a/>".to_vec()).await.error(415);
+    let good = event("{}");
+    assert_eq!(send(&[("content-encoding", "gzip")], zipped(good.as_bytes())).await.status, 202);
+    assert_eq!(send(&[("content-type", "text/plain;charset=UTF-8")], good.clone().into_bytes()).await.status, 202);
+    assert_eq!(send(&[], good.into_bytes()).await.status, 202);
+}

@@ -1,0 +1,128 @@
+//! What is accepted, what is answered, and what stands in the stream.
+
+use serde_json::{Value, json};
+use shared::event::Body;
+use shared::ids::{UserKey, fresh};
+
+use crate::setup::fixture;
+
+#[tokio::test]
+async fn an_event_is_answered_in_both_forms_and_stands_in_the_stream() {
+    let f = fixture().await;
+    let body = r#"{"event":"signed_up","user_id":"u1","anonymous_id":"a1","properties":{"plan":"pro", "n":1e2}}"#;
+    let answer = f.gateway.post("/events", &f.tenant.public, body).await;
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let json = answer.json();
+    let id = json["id"].as_str().unwrap();
+    assert_eq!((json["status"].as_str(), json["event"]["id"].as_str()), (Some("accepted"), Some(id)));
+    assert_eq!(json["event"]["eventName"], "signed_up");
+    assert_eq!((&json["event"]["userId"], &json["event"]["anonymousId"]), (&json!("u1"), &json!("a1")));
+    assert_eq!(json["event"]["properties"], json!({"plan": "pro", "n": 100.0}));
+    assert!(json["event"]["timestamp"].as_str().unwrap().ends_with('Z'));
+
+    let legacy = r#"{"eventName":"b","userId":"u2"}"#;
+    assert_eq!(f.gateway.post("/events", &f.tenant.secret, legacy).await.json()["event"]["userId"], "u2");
+
+    let mut items = f.gateway.stored().await;
+    items.sort_by_key(|i| i.row_id().unwrap());
+    assert_eq!(items.len(), 2);
+    assert_eq!(items[0].row_id().unwrap().to_string(), id);
+    assert_eq!(items[0].project().unwrap(), f.tenant.id);
+    let Some(Body::Track(track)) = &items[0].body else { panic!("{:?}", items[0]) };
+    assert_eq!(&track.properties[..], br#"{"plan":"pro", "n":1e2}"#);
+}
+
+#[tokio::test]
+async fn a_clients_id_is_answered_the_same_every_time() {
+    let f = fixture().await;
+    let own = fresh(f.gateway.app.clock.now_ms()).to_string();
+    let ids = async |body: Value, key: Option<&str>| {
+        let mut ids = Vec::new();
+        for _ in 0..2 {
+            let call = f.gateway.call("POST", "/events", &f.tenant.public);
+            let call = if let Some(key) = key { call.header("idempotency-key", key) } else { call };
+            ids.push(call.send(body.to_string()).await.json()["id"].as_str().unwrap().to_owned());
+        }
+        ids
+    };
+    let event = json!({"event": "e", "user_id": "u"});
+    let with = |name: &str, id: &str| json!({"event": "e", "user_id": "u", name: id});
+    assert_eq!(ids(with("id", &own), None).await, [own.clone(), own.clone()]);
+    let named = ids(with("messageId", "order-7"), None).await;
+    assert_eq!(named[0], named[1]);
+    let keyed = ids(event.clone(), Some("order-7")).await;
+    assert_eq!(keyed, named);
+    let none = ids(event, None).await;
+    assert_ne!(none[0], none[1]);
+}
+
+#[tokio::test]
+async fn identify_answers_with_the_internal_id_before_the_row_exists() {
+    let f = fixture().await;
+    let body = r#"{"user_id":"u1","anonymous_id":"a1","properties":{"email":"a@example.com"}}"#;
+    let answer = f.gateway.post("/users/identify", &f.tenant.public, body).await;
+    let id = UserKey::External("u1").internal_id(f.tenant.id).to_string();
+    let expected = json!({"success": true, "user": {"id": id, "externalId": "u1", "anonymousId": "a1"}});
+    assert_eq!((answer.status, answer.json()), (202, expected));
+    let answer = f.gateway.post("/users/identify", &f.tenant.public, r#"{"anonymousId":"a1"}"#).await;
+    assert_eq!(answer.json()["user"]["externalId"], Value::Null);
+    assert!(matches!(f.gateway.stored().await[0].body, Some(Body::Identify(_))));
+}
+
+#[tokio::test]
+async fn each_item_of_a_batch_is_judged_alone() {
+    let f = fixture().await;
+    let body = json!({"batch": [
+        {"type": "identify", "user_id": "u", "anonymous_id": "a", "properties": {"name": "Zoë"}},
+        {"type": "track", "event": "e1", "user_id": "u", "timestamp": "2026-01-31T08:15:30+02:00"},
+        {"type": "page", "user_id": "u"},
+        {"type": "track", "event": "", "user_id": "u"},
+        17,
+        {"type": "screen", "name": "Home", "anonymous_id": "a"},
+        {"type": "alias", "user_id": "u", "previous_id": "v"},
+    ]});
+    let answer = f.gateway.post("/events/batch", &f.tenant.public, body.to_string()).await;
+    let json = answer.json();
+    assert_eq!((answer.status, &json["success"]), (202, &json!(false)), "{answer:?}");
+    assert_eq!((&json["processed"], &json["errors"]), (&json!(4), &json!(3)));
+    let bad: Vec<_> = json["details"].as_array().unwrap().iter().map(|d| d["index"].as_u64().unwrap()).collect();
+    assert_eq!(bad, [2, 3, 4]);
+    assert_eq!(f.gateway.stored().await.len(), 4);
+
+    let bad = f.gateway.post("/events/batch", &f.tenant.public, r#"{"batch":[{"type":"x"}]}"#).await;
+    assert_eq!((bad.status, &bad.json()["processed"]), (202, &json!(0)));
+    let empty = f.gateway.post("/events/batch", &f.tenant.public, r#"{"batch":[]}"#).await;
+    assert_eq!(empty.json(), json!({"success": true, "processed": 0, "errors": 0}));
+    assert_eq!(f.gateway.stored().await.len(), 4);
+}
+
+#[tokio::test]
+async fn a_large_batch_of_one_person_keeps_its_order() {
+    let f = fixture().await;
+    let item =
+        |n| json!({"type": "track", "event": format!("e{n}"), "user_id": "u", "properties": {"x": "y".repeat(30_000)}});
+    let body = json!({"batch": (0..100).map(item).collect::<Vec<_>>()}).to_string();
+    let answer = f.gateway.post("/events/batch", &f.tenant.public, body).await;
+    assert_eq!((answer.status, &answer.json()["processed"]), (202, &json!(100)));
+    let names = f.gateway.stored().await.into_iter().map(|item| match item.body {
+        Some(Body::Track(track)) => track.name,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(names.collect::<Vec<_>>(), (0..100).map(|n| format!("e{n}")).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_wrong_clock_is_corrected() {
+    let f = fixture().await;
+    let now = f.gateway.app.clock.now_ms();
+    let text = |ms: i64| shared::clock::rfc3339(shared::clock::from_ms(ms));
+    let (an_hour, ahead) = (3_600_000, now + 3_600_000);
+    let body = json!({"sentAt": text(ahead), "batch": [
+        {"type": "track", "event": "e", "user_id": "u", "timestamp": text(ahead - 60_000)},
+        {"type": "track", "event": "e", "user_id": "u", "timestamp": text(now + 100 * an_hour)},
+    ]});
+    assert_eq!(f.gateway.post("/events/batch", &f.tenant.public, body.to_string()).await.status, 202);
+    let items = f.gateway.stored().await;
+    assert!((items[0].timestamp_ms - (now - 60_000)).abs() < 10_000, "{items:?}");
+    assert_eq!(items[1].timestamp_ms, items[1].received_ms);
+}

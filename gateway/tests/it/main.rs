@@ -1,0 +1,21 @@
+//! The gateway against real servers: PostgreSQL, NATS and Redis.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it does not find what it expects")]
+
+mod api_automations;
+mod api_channels;
+mod api_events;
+mod api_messages;
+mod api_templates;
+mod api_users;
+mod auth;
+mod bad_input;
+mod fixture;
+mod http;
+mod ingest;
+mod limits;
+mod outage;
+mod people;
+mod prefer;
+mod server;
+mod setup;

@@ -1,0 +1,114 @@
+//! Servers away and back: what is refused says when to come back, and nothing needs a restart.
+
+use std::time::Instant;
+
+use gateway::config::GatewayConfig;
+use shared::config::DatabaseConfig;
+use shared::store::Store;
+use shared::store::api_keys::{self, KeyType};
+use shared::store::migrate;
+use testkit::{PrivateNats, PrivatePostgres, TestDatabase, TestNats, eventually};
+
+use crate::http::{Answer, Call};
+use crate::setup::{Gateway, MB, bus_config, fixture_with, secs, tenant};
+
+const EVENT: &str = r#"{"event":"e","user_id":"u"}"#;
+
+/// A refusal that arrived within 2 s and says when to come back.
+fn come_back(answer: &Answer, since: Instant) {
+    let took = since.elapsed();
+    answer.error(503);
+    assert!(took < secs(2), "{took:?}");
+    let after: u32 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=5).contains(&after), "{after}");
+}
+
+async fn is_accepted(gateway: &Gateway, key: &str) -> Result<(), u16> {
+    match gateway.post("/events", key, EVENT).await.status {
+        202 => Ok(()),
+        other => Err(other),
+    }
+}
+
+#[tokio::test]
+async fn without_the_broker_nothing_is_accepted_and_all_goes_on_when_it_is_back() {
+    let mut nats = PrivateNats::start().await;
+    let database = TestDatabase::create().await;
+    let tenant = tenant(&database.store(), 100_000).await;
+    let bus = bus_config(&nats.url(), "", 64 * MB);
+    let gateway = Gateway::start(&database.config(), &bus, GatewayConfig::default()).await;
+    assert_eq!(is_accepted(&gateway, &tenant.public).await, Ok(()));
+
+    nats.stop().await;
+    for _ in 0..3 {
+        let since = Instant::now();
+        come_back(&gateway.post("/events", &tenant.public, EVENT).await, since);
+    }
+    eventually(secs(3), async || match Call::new(gateway.addr, "GET", "/readyz").send("").await.status {
+        503 => Ok(()),
+        other => Err(other),
+    })
+    .await;
+
+    nats.start_again().await;
+    eventually(secs(5), async || is_accepted(&gateway, &tenant.public).await).await;
+
+    // Stopped in its tracks: connected, but silent.
+    nats.suspend();
+    eventually(secs(5), async || {
+        let since = Instant::now();
+        let answer = gateway.post("/events", &tenant.public, EVENT).await;
+        if answer.status == 202 {
+            return Err("the signal has not arrived yet");
+        }
+        come_back(&answer, since);
+        Ok(())
+    })
+    .await;
+    nats.resume();
+    eventually(secs(5), async || is_accepted(&gateway, &tenant.public).await).await;
+}
+
+#[tokio::test]
+async fn a_full_stream_refuses_instead_of_dropping() {
+    let f = fixture_with(MB, 100_000).await;
+    let event = format!(r#"{{"event":"e","user_id":"u","properties":{{"x":"{}"}}}}"#, "y".repeat(30_000));
+    let mut accepted = 0;
+    let refusal = loop {
+        let since = Instant::now();
+        let answer = f.gateway.post("/events", &f.tenant.public, event.clone()).await;
+        match answer.status {
+            202 => accepted += 1,
+            _ => break (answer, since),
+        }
+        assert!(accepted < 100);
+    };
+    come_back(&refusal.0, refusal.1);
+    assert!(refusal.0.text.contains("full"), "{refusal:?}");
+    assert_eq!(f.gateway.stored().await.len(), accepted);
+}
+
+#[tokio::test]
+async fn without_the_database_known_keys_go_on_and_unknown_ones_are_not_told_that_they_are_wrong() {
+    let mut postgres = PrivatePostgres::start().await;
+    let nats = TestNats::create().await;
+    let config = DatabaseConfig { url: postgres.url(), pool_size: 4 };
+    migrate::run(&config, &shared::clock::Clock::system()).await.unwrap();
+    let tenant = tenant(&Store::new(&config, "test").unwrap(), 100_000).await;
+    let gateway =
+        Gateway::start(&config, &bus_config(nats.url(), nats.prefix(), 64 * MB), GatewayConfig::default()).await;
+    assert_eq!(is_accepted(&gateway, &tenant.public).await, Ok(()));
+
+    postgres.stop().await;
+    for _ in 0..5 {
+        assert_eq!(is_accepted(&gateway, &tenant.public).await, Ok(()));
+    }
+    for key in [tenant.secret.clone(), api_keys::random_key(KeyType::Public)] {
+        let answer = gateway.post("/events", &key, EVENT).await;
+        answer.error(503);
+        assert!(answer.header("retry-after").is_some());
+    }
+
+    postgres.start_again().await;
+    eventually(secs(5), async || is_accepted(&gateway, &tenant.secret).await).await;
+}

@@ -1,0 +1,114 @@
+//! The server itself: addresses, headers, slow clients, the end.
+
+use std::time::Instant;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::http::Call;
+use crate::setup::{fixture, secs};
+
+const EVENT: &str = r#"{"event":"e","user_id":"u"}"#;
+
+#[tokio::test]
+async fn mistakes_are_answered_in_the_one_shape() {
+    let f = fixture().await;
+    let call = |method: &str, path: &str| Call::new(f.gateway.addr, method, path);
+    call("GET", "/").send("").await.error(404);
+    call("GET", "/api/v1/nothing").send("").await.error(404);
+    call("GET", "/api/v2/events").send("").await.error(404);
+    let answer = call("PATCH", "/api/v1/events").send("").await;
+    answer.error(405);
+    assert_eq!(answer.header("allow"), Some("GET, HEAD, POST, OPTIONS"));
+    assert_eq!(call("POST", "/healthz").send("").await.header("allow"), Some("GET, HEAD"));
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(call("GET", path).send("").await.status, 200, "{path}");
+        let head = call("HEAD", path).send("").await;
+        assert_eq!((head.status, head.text.as_str()), (200, ""), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn every_answer_bears_a_request_id() {
+    let f = fixture().await;
+    let call = |id: &str| Call::new(f.gateway.addr, "GET", "/api/v1/nothing").header("x-request-id", id);
+    assert_eq!(call("my.id-1").send("").await.header("x-request-id"), Some("my.id-1"));
+    let replaced = call("not fit").send("").await;
+    assert_eq!(replaced.header("x-request-id").unwrap().len(), 32);
+}
+
+#[tokio::test]
+async fn browsers_may_call_what_is_open_to_public_keys() {
+    let f = fixture().await;
+    let preflight = |path: &str| {
+        Call::new(f.gateway.addr, "OPTIONS", &format!("/api/v1{path}"))
+            .header("origin", "https://shop.example")
+            .header("access-control-request-method", "POST")
+    };
+    let open = preflight("/events/batch").send("").await;
+    assert_eq!(open.status, 204);
+    assert_eq!(open.header("access-control-allow-origin"), Some("*"));
+    assert_eq!(open.header("access-control-allow-methods"), Some("POST"));
+    assert_eq!(open.header("access-control-max-age"), Some("86400"));
+    assert_eq!(
+        open.header("access-control-allow-headers"),
+        Some("x-api-key, authorization, content-type, content-encoding, idempotency-key")
+    );
+    let closed = preflight("/templates").send("").await;
+    assert_eq!((closed.status, closed.header("access-control-allow-origin")), (204, None));
+
+    let answer = f.gateway.post("/events", &f.tenant.public, EVENT).await;
+    assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+    assert!(answer.header("access-control-expose-headers").unwrap().contains("Retry-After"));
+    let refused = f.gateway.post("/events", "wrong", EVENT).await;
+    assert_eq!(refused.header("access-control-allow-origin"), Some("*"));
+    let listed = f.gateway.call("GET", "/events", &f.tenant.secret).send("").await;
+    assert_eq!(listed.header("access-control-allow-origin"), None);
+}
+
+/// Sends a part of a request, and returns what comes back until the connection ends, and after how long.
+async fn cut_off(f: &crate::setup::Fixture, text: String) -> (String, std::time::Duration) {
+    let mut stream = TcpStream::connect(f.gateway.addr).await.unwrap();
+    let since = Instant::now();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    tokio::time::timeout(secs(20), stream.read_to_string(&mut answer)).await.expect("stays open").unwrap();
+    (answer, since.elapsed())
+}
+
+#[tokio::test]
+async fn slow_clients_are_cut_off() {
+    let f = fixture().await;
+    let head = format!("POST /api/v1/events HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\n", f.tenant.public);
+    let (body, part) =
+        tokio::join!(cut_off(&f, format!("{head}content-length: 100\r\n\r\n{{\"event\"")), cut_off(&f, head.clone()));
+    assert!(body.0.starts_with("HTTP/1.1 408 ") && body.0.contains("\"status\":408"), "{}", body.0);
+    for took in [body.1, part.1] {
+        assert!(took >= secs(9) && took < secs(13), "{took:?}");
+    }
+}
+
+#[tokio::test]
+async fn requests_under_way_are_finished_at_the_end() {
+    let mut f = fixture().await;
+    let mut stream = TcpStream::connect(f.gateway.addr).await.unwrap();
+    let head = format!(
+        "POST /api/v1/events HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\ncontent-length: {}\r\n\r\n",
+        f.tenant.public,
+        EVENT.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&EVENT.as_bytes()[..5]).await.unwrap();
+    // A whole other request, so that the first one has surely been taken up.
+    assert_eq!(f.gateway.post("/events", &f.tenant.public, EVENT).await.status, 202);
+
+    f.gateway.shutdown.cancel();
+    testkit::eventually_true("no longer accepts", secs(5), async || TcpStream::connect(f.gateway.addr).await.is_err())
+        .await;
+    assert!(!f.gateway.serving.is_finished());
+    stream.write_all(&EVENT.as_bytes()[5..]).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    tokio::time::timeout(secs(5), &mut f.gateway.serving).await.expect("drained").unwrap();
+}
