@@ -170,14 +170,15 @@ fn sender(project: ProjectId, channel: Channel, version: i64, provider: Result<M
 pub async fn watch(app: Arc<App>) {
     let mut seen = None;
     loop {
-        tokio::select! {
-            () = app.shutdown.cancelled() => return,
-            () = tokio::time::sleep(POLL) => {}
-        }
-        app.channels.reap();
+        // The first look comes before anything was sent with settings that may have changed since.
         match look(&app, seen).await {
             Ok(newest) => seen = Some(newest),
             Err(error) => tracing::debug!(%error, "cannot look for changed channels"),
+        }
+        app.channels.reap();
+        tokio::select! {
+            () = app.shutdown.cancelled() => return,
+            () = tokio::time::sleep(POLL) => {}
         }
     }
 }

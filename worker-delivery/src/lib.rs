@@ -73,12 +73,12 @@ impl App {
 
 /// Delivers until the shutdown, then finishes what is under way; false when that took too long.
 pub async fn run(app: Arc<App>) -> bool {
+    app.tasks.spawn(channels::watch(app.clone()));
     for channel in app.config.channels.clone() {
         for lane in Lane::ALL {
             app.tasks.spawn(consume::consume(app.clone(), channel, lane));
         }
     }
-    app.tasks.spawn(channels::watch(app.clone()));
     app.tasks.spawn(follow_clock(app.clone()));
     app.shutdown.cancelled().await;
     drained(&app.tasks, DRAIN).await

@@ -1,0 +1,79 @@
+//! Messages of `POST /messages`, which have no row yet.
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use serde_json::json;
+use shared::ids::UserKey;
+use shared::send::Lane;
+use testkit::eventually;
+use uuid::Uuid;
+
+use crate::place::{Place, SOON};
+
+#[tokio::test]
+async fn a_direct_message_gets_its_row_and_is_sent_once() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    // By the external id that leads to nobody, and the internal one that is Ann's.
+    let (id, message) = place.direct(&[Uuid::from_u128(5), ann], &json!({ "subject": "Code", "body": "1 < 2\n42" }));
+    place.send_direct(vec![message.clone()]).await;
+    place.send_direct(vec![message.clone(), message]).await;
+    let mails = mailbox.wait_for(1, SOON).await;
+    place.drained().await;
+    assert_eq!(mailbox.mails().len(), 1);
+    assert_eq!(mails[0].header("Subject").as_deref(), Some("Code"));
+    let row = place.settled(id, 1).await;
+    assert_eq!((row.status.as_str(), row.user_id, row.attempt), ("sent", ann, 1));
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_direct_message_waits_for_a_user_who_is_on_the_way() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let late = UserKey::External("late").internal_id(place.project);
+    let (id, message) = place.direct(&[Uuid::from_u128(5), late], &json!({ "subject": "Hi", "body": "x" }));
+    let (lost, mut never) = place.direct(&[Uuid::from_u128(6)], &json!({ "subject": "Hi", "body": "x" }));
+    never.accepted_ms -= 46_000;
+    place.send_direct(vec![message, never]).await;
+    let row = place.settled(id, 1).await;
+    assert_eq!((row.status.as_str(), row.reason.as_deref()), ("queued", Some("user_not_found")));
+    assert!(place.due_in(&row).unwrap() <= 2, "{row:?}");
+    let row = place.settled(lost, 1).await;
+    assert_eq!((row.status.as_str(), row.reason.as_deref()), ("failed", Some("user_not_found")));
+    assert_eq!(place.user("late", Some("late@example.com"), None).await, late);
+    place.bring_forward(id).await;
+    assert_eq!(mailbox.wait_for(1, SOON).await[0].delivered_to(), ["late@example.com"]);
+    let row = place.settled(id, 2).await;
+    assert_eq!((row.status.as_str(), row.user_id, row.failures), ("sent", late, 0));
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_put_aside_and_the_rest_goes_on() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let (_, good) = place.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
+    let (_, mut not_json) = place.direct(&[ann], &json!({}));
+    not_json.content = Bytes::from_static(b"{");
+    // The database takes no such text, though it is JSON.
+    let (_, unstorable) = place.direct(&[ann], &json!({ "subject": "a\0b", "body": "x" }));
+    place.publish(Lane::Direct, Bytes::from_static(b"\xff\xffnothing")).await;
+    place.send_direct(vec![not_json, unstorable, good]).await;
+    mailbox.wait_for(1, SOON).await;
+    place.drained().await;
+    let dead = async || {
+        let mut stream =
+            place.bus.jetstream.get_stream(place.bus.names.dead_stream()).await.map_err(|e| e.to_string())?;
+        let count = stream.info().await.map_err(|e| e.to_string())?.state.messages;
+        if count == 3 { Ok(stream) } else { Err(format!("{count} put aside")) }
+    };
+    let stream = eventually(SOON, dead).await;
+    let mut reasons = Vec::new();
+    for seq in 1..=3 {
+        let message = stream.get_raw_message(seq).await.unwrap();
+        reasons.push(message.headers.get("Rekindle-Reason").unwrap().to_string());
+    }
+    assert!(reasons.iter().any(|r| r.starts_with("content:")), "{reasons:?}");
+    assert!(stream.consumers().try_collect::<Vec<_>>().await.unwrap().is_empty());
+    place.stop().await;
+}

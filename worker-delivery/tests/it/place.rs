@@ -1,0 +1,289 @@
+//! A project with a mail server, and delivery at work on it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use prost::Message as _;
+use serde_json::{Value, json};
+use shared::bus::{Bus, Publisher, topology};
+use shared::clock::{Clock, from_ms};
+use shared::config::{BusConfig, DatabaseConfig};
+use shared::env::Env;
+use shared::event::id_bytes;
+use shared::ids::{self, ProjectId};
+use shared::secrets::MasterKeys;
+use shared::send::{Channel, DirectMessage, Lane, MessageRef, SendChunk};
+use shared::shutdown::Shutdown;
+use shared::startup::Connected;
+use shared::store::Store;
+use shared::store::channels::{self, ChannelSettings};
+use shared::store::messages::due;
+use shared::store::messages::insert::{NewMessage, queued};
+use shared::store::projects::{self, ProjectSecrets};
+use testkit::{TestDatabase, TestMailbox, TestNats, eventually};
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+use worker_delivery::channels::Channels;
+use worker_delivery::config::DeliveryConfig;
+use worker_delivery::provider::stub::Stub;
+use worker_delivery::{App, run};
+
+pub const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+pub const SOON: Duration = Duration::from_secs(20);
+
+pub struct Place {
+    pub store: Store,
+    pub bus: Bus,
+    pub project: ProjectId,
+    pub keys: MasterKeys,
+    pub clock: Clock,
+    running: Vec<(Shutdown, JoinHandle<bool>)>,
+    _nats: TestNats,
+    _database: Option<TestDatabase>,
+}
+
+/// A row of the ledger, as far as the tests ask for it.
+#[derive(Debug)]
+pub struct Row {
+    pub status: String,
+    pub reason: Option<String>,
+    pub attempt: i32,
+    pub failures: i32,
+    pub ambiguous: i32,
+    pub claimed: bool,
+    pub due_at: Option<Timestamp>,
+    pub subject: Option<String>,
+    pub provider: Option<String>,
+    pub user_id: Uuid,
+}
+
+impl Place {
+    /// Without a running delivery yet, and without settings for mail.
+    pub async fn new() -> Self {
+        let database = TestDatabase::create().await;
+        Self::on(database.config(), Some(database)).await
+    }
+
+    pub async fn on(config: DatabaseConfig, database: Option<TestDatabase>) -> Self {
+        let nats = TestNats::create().await;
+        let pairs = [("NATS_URL", nats.url()), ("STREAM_PREFIX", nats.prefix()), ("SEND_MAX_BYTES", "16777216")];
+        let more = [("INGEST_MAX_BYTES", "16777216"), ("DEAD_MAX_BYTES", "16777216")];
+        let broker = BusConfig::from_env(&Env::from_pairs(pairs.into_iter().chain(more))).unwrap();
+        let bus = Bus::connect(&broker, "test").await.unwrap();
+        topology::ensure(&bus).await.unwrap();
+        let (store, clock) = (Store::new(&config, "test").unwrap(), Clock::system());
+        let keys = MasterKeys::parse(KEY).unwrap();
+        let project = ProjectId(ids::fresh(clock.now_ms()));
+        let mut db = store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        projects::insert(&tx, &keys, project, "Shop", &ProjectSecrets::random(), clock.now()).await.unwrap();
+        tx.commit().await.unwrap();
+        Self { store, bus, project, keys, clock, running: Vec::new(), _nats: nats, _database: database }
+    }
+
+    /// With a mailbox and a running delivery.
+    pub async fn with_mailbox() -> (Self, TestMailbox) {
+        let mailbox = TestMailbox::start().await;
+        let mut place = Self::new().await;
+        place.configure(mailbox.port(), json!({}), None).await;
+        place.run().await;
+        (place, mailbox)
+    }
+
+    /// Points the project's mail at a port of this machine.
+    pub async fn configure(&self, port: u16, more: Value, password: Option<&str>) {
+        let mut settings = json!({
+            "emailProvider": "SMTP", "smtpHost": "127.0.0.1", "smtpPort": port, "smtpSecurity": "none",
+            "mailproviderFromEmail": "shop@example.com", "emailFromName": "Shop",
+        });
+        settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let new = ChannelSettings {
+            settings: settings.as_object().unwrap().clone(),
+            secrets: password.map(|p| ("smtpPassword".to_owned(), p.to_owned())).into_iter().collect(),
+            ..ChannelSettings::default()
+        };
+        let mut db = self.store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        channels::put(&tx, &self.keys, self.project, Channel::Email, &new, self.clock.now()).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    pub async fn run(&mut self) {
+        self.run_with(Channels::default(), self.store.clone()).await;
+    }
+
+    pub async fn run_with_stub(&mut self, stub: Stub) {
+        self.run_with(Channels::with_stub(stub), self.store.clone()).await;
+    }
+
+    /// One more worker.
+    pub async fn run_with(&mut self, channels: Channels, store: Store) {
+        let ingest_stream = topology::ensure(&self.bus).await.unwrap();
+        let env = Env::from_pairs([("MASTER_KEY", KEY), ("OUTBOUND_ALLOW", "127.0.0.0/8")]);
+        let config = DeliveryConfig::from_env(&env).unwrap();
+        let connected = Connected { store, bus: self.bus.clone(), ingest_stream, clock: self.clock.clone() };
+        let shutdown = Shutdown::new();
+        let app: Arc<App> = App::new(config, connected, channels, shutdown.clone());
+        self.running.push((shutdown, tokio::spawn(run(app))));
+    }
+
+    /// Stops every worker; all must drain.
+    pub async fn stop(&mut self) {
+        for (shutdown, task) in self.running.drain(..) {
+            shutdown.cancel();
+            assert!(task.await.unwrap(), "not drained in time");
+        }
+    }
+
+    pub async fn user(&self, external_id: &str, email: Option<&str>, name: Option<&str>) -> Uuid {
+        let id = ids::UserKey::External(external_id).internal_id(self.project);
+        self.person(id, email, name, None).await;
+        id
+    }
+
+    pub async fn person(&self, id: Uuid, email: Option<&str>, name: Option<&str>, merged_into: Option<Uuid>) {
+        let sql = "INSERT INTO users (project_id, id, external_id, email, name, properties, merged_into, created_at, last_seen_at, updated_at) \
+                   VALUES ($1, $2, 'x', $3, $4, '{\"plan\": \"pro\"}', $5, now(), now(), now())";
+        let db = self.store.connection().await.unwrap();
+        db.execute(sql, &[&self.project, &id, &email, &name, &merged_into]).await.unwrap();
+    }
+
+    pub async fn template(&self, subject: &str, body: &str) -> Uuid {
+        let id = ids::fresh(self.clock.now_ms());
+        let sql = "INSERT INTO template (project_id, id, name, channel, subject, body, created_at, updated_at, changed_seq) \
+                   VALUES ($1, $2, 't', 'EMAIL', $3, $4, now(), now(), 1)";
+        let db = self.store.connection().await.unwrap();
+        db.execute(sql, &[&self.project, &id, &subject, &body]).await.unwrap();
+        id
+    }
+
+    /// A message of an automation.
+    pub fn message(&self, user_id: Uuid) -> NewMessage {
+        let now = self.clock.now();
+        NewMessage {
+            project: self.project,
+            id: ids::fresh(now.as_millisecond()),
+            user_id,
+            channel: Channel::Email,
+            lane: Lane::Automation,
+            template_id: None,
+            content: json!({ "subject": "Hello", "body": "<p>Hello</p>" }),
+            data: json!({}),
+            automation_id: None,
+            run_id: None,
+            created_at: now,
+            due_at: now.checked_add(Duration::from_mins(1)).unwrap(),
+        }
+    }
+
+    pub async fn insert(&self, messages: &[NewMessage]) {
+        queued(&self.store.connection().await.unwrap(), messages).await.unwrap();
+    }
+
+    /// Writes the rows and hands them over.
+    pub async fn queue(&self, messages: &[NewMessage]) {
+        self.insert(messages).await;
+        self.hand_over(&messages.iter().map(|m| (m.id, 0)).collect::<Vec<_>>()).await;
+    }
+
+    pub async fn hand_over(&self, rows: &[(Uuid, u32)]) {
+        let refs = rows.iter().map(|(id, attempt)| MessageRef::at(self.project, *id, *attempt)).collect();
+        self.publish(Lane::Automation, SendChunk::of(refs).encode_to_vec().into()).await;
+    }
+
+    /// What the scheduler does: hands over what is due.
+    pub async fn sweep(&self) -> usize {
+        let db = self.store.connection().await.unwrap();
+        let due = due::take(&db, self.project, self.clock.now(), 100).await.unwrap();
+        let rows: Vec<(Uuid, u32)> = due.iter().map(|m| (m.id, m.attempt.unsigned_abs())).collect();
+        if !rows.is_empty() {
+            self.hand_over(&rows).await;
+        }
+        rows.len()
+    }
+
+    /// Makes a waiting row due, and hands it over.
+    pub async fn bring_forward(&self, id: Uuid) {
+        let sql = "UPDATE message SET due_at = $3 WHERE project_id = $1 AND id = $2 AND status = 'queued'";
+        let now = from_ms(self.clock.now_ms() - 1);
+        self.store.connection().await.unwrap().execute(sql, &[&self.project, &id, &now]).await.unwrap();
+        assert_eq!(self.sweep().await, 1);
+    }
+
+    pub fn direct(&self, users: &[Uuid], content: &Value) -> (Uuid, DirectMessage) {
+        let now = self.clock.now_ms();
+        let id = ids::fresh(now);
+        let message = DirectMessage {
+            project_id: id_bytes(self.project.0),
+            message_id: id_bytes(id),
+            user_ids: users.iter().map(|u| id_bytes(*u)).collect(),
+            channel: "EMAIL".to_owned(),
+            content: content.to_string().into(),
+            accepted_ms: now,
+            ..DirectMessage::default()
+        };
+        (id, message)
+    }
+
+    pub async fn send_direct(&self, messages: Vec<DirectMessage>) {
+        let chunk = SendChunk { direct: messages, ..SendChunk::of(Vec::new()) };
+        self.publish(Lane::Direct, chunk.encode_to_vec().into()).await;
+    }
+
+    pub async fn publish(&self, lane: Lane, payload: Bytes) {
+        let subject = self.bus.names.send(Channel::Email, lane);
+        Publisher::new(self.bus.clone()).publish(subject, payload).await.unwrap();
+    }
+
+    pub async fn row(&self, id: Uuid) -> Option<Row> {
+        let sql = "SELECT status, status_reason, attempt, failures, ambiguous, claimed, due_at, subject, provider, user_id \
+                   FROM message WHERE project_id = $1 AND id = $2";
+        let row = self.store.connection().await.unwrap().query_opt(sql, &[&self.project, &id]).await.unwrap()?;
+        Some(Row {
+            status: row.get(0),
+            reason: row.get(1),
+            attempt: row.get(2),
+            failures: row.get(3),
+            ambiguous: row.get(4),
+            claimed: row.get(5),
+            due_at: row.get(6),
+            subject: row.get(7),
+            provider: row.get(8),
+            user_id: row.get(9),
+        })
+    }
+
+    /// Waits until the message's claim has ended (after so many attempts) and gives the row.
+    pub async fn settled(&self, id: Uuid, attempts: i32) -> Row {
+        eventually(SOON, async || match self.row(id).await {
+            Some(row) if row.attempt >= attempts && !row.claimed => Ok(row),
+            other => Err(other),
+        })
+        .await
+    }
+
+    /// Waits until nothing is left in the send stream.
+    pub async fn drained(&self) {
+        eventually(SOON, async || {
+            let mut stream =
+                self.bus.jetstream.get_stream(self.bus.names.send_stream()).await.map_err(|e| e.to_string())?;
+            match stream.info().await.map_err(|e| e.to_string())?.state.messages {
+                0 => Ok(()),
+                left => Err(format!("{left} messages left in the stream")),
+            }
+        })
+        .await;
+    }
+
+    /// Seconds from now until the row is looked at again.
+    pub fn due_in(&self, row: &Row) -> Option<i64> {
+        row.due_at.map(|d| (d.as_millisecond() - self.clock.now_ms()) / 1_000)
+    }
+
+    pub async fn channel_error(&self) -> Option<String> {
+        let db = self.store.connection().await.unwrap();
+        channels::get(&db, &self.keys, self.project, Channel::Email).await.unwrap().unwrap().error
+    }
+}

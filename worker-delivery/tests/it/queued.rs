@@ -1,0 +1,138 @@
+//! Messages that have a row: each is sent once.
+
+use mail_parser::MessageParser;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::place::{Place, SOON};
+
+#[tokio::test]
+async fn a_due_mail_arrives_once_however_often_it_is_handed_over() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let ann = place.user("ann", Some("ann@example.com"), Some("Ann Ämter")).await;
+    let template = place.template("Hi {{ name }}", "<p>Plan: {{ user.properties.plan }} {{ event.name }}</p>").await;
+    let mut message = place.message(ann);
+    (message.template_id, message.content) = (Some(template), json!({}));
+    message.data = json!({ "event": { "name": "signed <up>" } });
+    place.queue(&[message.clone()]).await;
+    let mails = mailbox.wait_for(1, SOON).await;
+    for _ in 0..3 {
+        place.hand_over(&[(message.id, 0), (message.id, 0)]).await;
+    }
+    place.drained().await;
+    assert_eq!(mailbox.mails().len(), 1);
+
+    let mail = MessageParser::default().parse(&mails[0].raw).unwrap();
+    assert_eq!(mail.subject(), Some("Hi Ann Ämter"));
+    assert_eq!(mail.message_id(), Some(format!("{}@example.com", message.id).as_str()));
+    assert_eq!(mail.to().unwrap().first().unwrap().name(), Some("Ann Ämter"));
+    assert_eq!(mail.from().unwrap().first().unwrap().name(), Some("Shop"));
+    assert_eq!(mail.body_html(0).unwrap().trim(), "<p>Plan: pro signed &lt;up&gt;</p>");
+    assert_eq!(mail.body_text(0).unwrap().trim(), "Plan: pro signed <up>");
+    let row = place.settled(message.id, 1).await;
+    assert_eq!((row.status.as_str(), row.reason, row.attempt, row.due_at), ("sent", None, 1, None));
+    assert_eq!((row.subject.as_deref(), row.provider.as_deref()), (Some("Hi Ann Ämter"), Some("smtp")));
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn two_workers_send_each_of_many_once() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    place.run().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let messages: Vec<_> = (0..300).map(|_| place.message(ann)).collect();
+    place.queue(&messages).await;
+    // A second hand-over of all, in other portions, while the first is worked on.
+    for part in messages.chunks(7) {
+        place.hand_over(&part.iter().map(|m| (m.id, 0)).collect::<Vec<_>>()).await;
+    }
+    mailbox.wait_for(300, SOON).await;
+    place.drained().await;
+    let mut ids: Vec<_> = mailbox.mails().iter().filter_map(|m| m.header("Message-ID")).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!((mailbox.mails().len(), ids.len()), (300, 300));
+    for message in &messages {
+        assert_eq!(place.row(message.id).await.unwrap().status, "sent");
+    }
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_name_with_line_breaks_breaks_neither_mail_nor_worker() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let eve = place.user("eve", Some("eve@example.com"), Some("Eve\r\nBcc: all@example.com\r\n\r\n<b>")).await;
+    let template = place.template("Hi {{ name }}", "<p>{{ name }}</p>").await;
+    let mut message = place.message(eve);
+    message.template_id = Some(template);
+    place.queue(&[message]).await;
+    let mails = mailbox.wait_for(1, SOON).await;
+    assert_eq!(mails[0].delivered_to(), ["eve@example.com"]);
+    let mail = MessageParser::default().parse(&mails[0].raw).unwrap();
+    assert!(mail.bcc().is_none());
+    assert_eq!(mail.subject(), Some("Hi Eve Bcc: all@example.com <b>"));
+    assert_eq!(mail.to().unwrap().first().unwrap().name(), Some("Eve Bcc: all@example.com <b>"));
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_sent_says_why() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let nowhere = place.user("nowhere", None, None).await;
+    let wrong = place.user("wrong", Some("not an address"), None).await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let endless =
+        place.template("x", "a\n{% for i in (1..100000) %}{% for j in (1..100000) %}y{% endfor %}{% endfor %}").await;
+    let mut deleted = place.message(ann);
+    deleted.template_id = Some(Uuid::from_u128(1));
+    let mut unrenderable = place.message(ann);
+    unrenderable.template_id = Some(endless);
+    let messages =
+        [place.message(nowhere), place.message(wrong), place.message(Uuid::from_u128(2)), deleted, unrenderable];
+    place.queue(&messages).await;
+    for (message, status, reason) in [
+        (&messages[0], "suppressed", "no_address"),
+        (&messages[1], "failed", "invalid_address"),
+        (&messages[2], "failed", "user_not_found"),
+        (&messages[3], "failed", "template_not_found"),
+        (&messages[4], "failed", "render_failed: body: line 2, column"),
+    ] {
+        let row = place.settled(message.id, 1).await;
+        assert_eq!(row.status, status, "{row:?}");
+        assert!(row.reason.as_deref().unwrap().starts_with(reason), "{row:?}");
+        assert_eq!(row.due_at, None);
+    }
+    place.drained().await;
+    assert_eq!(mailbox.mails().len(), 0);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_message_for_somebody_who_was_merged_goes_to_whom_they_became() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let anonymous = Uuid::from_u128(77);
+    place.person(anonymous, Some("old@example.com"), None, Some(ann)).await;
+    let message = place.message(anonymous);
+    place.queue(&[message.clone()]).await;
+    assert_eq!(mailbox.wait_for(1, SOON).await[0].delivered_to(), ["ann@example.com"]);
+    assert_eq!(place.settled(message.id, 1).await.user_id, ann);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_changed_template_is_sent_in_its_newest_version() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let template = place.template("one", "x").await;
+    for (n, subject) in ["one", "two"].into_iter().enumerate() {
+        let sql = "UPDATE template SET subject = $3, version = version + 1 WHERE project_id = $1 AND id = $2";
+        let db = place.store.connection().await.unwrap();
+        db.execute(sql, &[&place.project, &template, &subject]).await.unwrap();
+        let mut message = place.message(ann);
+        message.template_id = Some(template);
+        place.queue(&[message]).await;
+        assert_eq!(mailbox.wait_for(n + 1, SOON).await[n].header("Subject").as_deref(), Some(subject));
+    }
+    place.stop().await;
+}

@@ -1,0 +1,84 @@
+//! Channels whose settings are missing or wrong.
+
+use serde_json::json;
+use testkit::{TestMailbox, eventually_true};
+
+use crate::place::{Place, SOON};
+
+#[tokio::test]
+async fn with_a_wrong_password_the_channel_shows_the_error_and_the_message_goes_out_once_it_is_mended() {
+    let mailbox = TestMailbox::start_with_auth("shop", "right").await;
+    let mut place = Place::new().await;
+    place.configure(mailbox.port(), json!({ "smtpUsername": "shop" }), Some("wrong")).await;
+    place.run().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let message = place.message(ann);
+    place.queue(&[message.clone()]).await;
+    let row = place.settled(message.id, 1).await;
+    assert_eq!((row.status.as_str(), row.failures), ("queued", 0));
+    assert!(row.reason.as_deref().unwrap().starts_with("channel_misconfigured: 535"), "{row:?}");
+    assert!(place.due_in(&row).unwrap() > 50, "{row:?}");
+    let error = place.channel_error().await.unwrap();
+    assert!(error.starts_with("535"), "{error}");
+    place.configure(mailbox.port(), json!({ "smtpUsername": "shop" }), Some("right")).await;
+    assert_eq!(place.channel_error().await, None);
+    eventually_true("the message is due again", SOON, async || place.sweep().await == 1).await;
+    mailbox.wait_for(1, SOON).await;
+    assert_eq!(place.settled(message.id, 2).await.status, "sent");
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn wrong_settings_hold_messages_and_are_cleared_by_success() {
+    let mailbox = TestMailbox::start().await;
+    let mut place = Place::new().await;
+    place.run().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    for (more, words) in [
+        (json!({ "smtpHost": "no-such-host.invalid" }), "cannot be resolved"),
+        (json!({ "smtpHost": "10.0.0.1" }), "may not be called"),
+        (json!({ "smtpSecurity": "starttls" }), "STARTTLS"),
+        (json!({ "smtpSecurity": "tls" }), ""),
+        (json!({ "mailproviderFromEmail": "" }), "mailproviderFromEmail"),
+    ] {
+        place.configure(mailbox.port(), more.clone(), None).await;
+        let message = place.message(ann);
+        place.queue(&[message.clone()]).await;
+        let row = place.settled(message.id, 1).await;
+        assert!(
+            row.status == "queued" && row.reason.as_deref().unwrap().starts_with("channel_misconfigured"),
+            "{row:?}"
+        );
+        let error = place.channel_error().await.unwrap();
+        assert!(error.contains(words), "{more}: {error}");
+    }
+    // Shown by somebody else, and untrue by now: the first success takes it away.
+    place.configure(mailbox.port(), json!({}), None).await;
+    let sql = "UPDATE channel SET error = 'old', error_at = now() WHERE project_id = $1 AND channel = 'email'";
+    place.store.connection().await.unwrap().execute(sql, &[&place.project]).await.unwrap();
+    eventually_true("all are due again", SOON, async || {
+        place.sweep().await;
+        mailbox.mails().len() == 5
+    })
+    .await;
+    eventually_true("the error is gone", SOON, async || place.channel_error().await.is_none()).await;
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn without_settings_a_message_fails_and_the_next_one_after_they_are_made_does_not() {
+    let mailbox = TestMailbox::start().await;
+    let mut place = Place::new().await;
+    place.run().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let first = place.message(ann);
+    place.queue(&[first.clone()]).await;
+    let row = place.settled(first.id, 1).await;
+    assert_eq!((row.status.as_str(), row.reason.as_deref()), ("failed", Some("channel_not_configured")));
+    place.configure(mailbox.port(), json!({}), None).await;
+    let second = place.message(ann);
+    place.queue(&[second.clone()]).await;
+    mailbox.wait_for(1, SOON).await;
+    assert_eq!(place.settled(second.id, 1).await.status, "sent");
+    place.stop().await;
+}
