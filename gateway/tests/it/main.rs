@@ -14,6 +14,7 @@ mod fixture;
 mod http;
 mod ingest;
 mod limits;
+mod openapi;
 mod outage;
 mod people;
 mod prefer;
