@@ -14,7 +14,7 @@ async fn a_refusal_for_now_is_retried_as_a_row() {
     let (mut place, mailbox) = Place::with_mailbox().await;
     let ann = place.user("ann", Some("ann+defer451@example.com"), None).await;
     let message = place.message(ann);
-    place.queue(&[message.clone()]).await;
+    place.queue(std::slice::from_ref(&message)).await;
     let row = place.settled(message.id, 1).await;
     assert_eq!((row.status.as_str(), row.failures, row.ambiguous), ("queued", 1, 0));
     assert!(row.reason.as_deref().unwrap().starts_with("retrying: 451"), "{row:?}");
@@ -38,7 +38,7 @@ async fn a_refusal_for_good_fails_with_the_providers_words() {
     let (mut place, mailbox) = Place::with_mailbox().await;
     let ann = place.user("ann", Some("ann+reject550@example.com"), None).await;
     let message = place.message(ann);
-    place.queue(&[message.clone()]).await;
+    place.queue(std::slice::from_ref(&message)).await;
     let row = place.settled(message.id, 1).await;
     assert_eq!((row.status.as_str(), row.due_at), ("failed", None));
     assert!(row.reason.as_deref().unwrap().starts_with("rejected: 550"), "{row:?}");
@@ -52,7 +52,7 @@ async fn a_provider_that_took_the_mail_and_never_answered_is_asked_once_more() {
     let (mut place, mailbox) = Place::with_mailbox().await;
     let ann = place.user("ann", Some("ann+unanswered@example.com"), None).await;
     let message = place.message(ann);
-    place.queue(&[message.clone()]).await;
+    place.queue(std::slice::from_ref(&message)).await;
     let row = place.settled(message.id, 1).await;
     assert_eq!((row.status.as_str(), row.failures, row.ambiguous), ("queued", 0, 1));
     assert!(row.reason.as_deref().unwrap().starts_with("outcome_unknown"), "{row:?}");
@@ -128,7 +128,7 @@ async fn after_eight_failures_a_message_is_given_up() {
         .await;
     let mut message = place.message(ann);
     message.content = json!({ "subject": "a", "body": "b" });
-    place.queue(&[message.clone()]).await;
+    place.queue(std::slice::from_ref(&message)).await;
     for attempt in 1..8 {
         assert_eq!(place.settled(message.id, attempt).await.status, "queued");
         place.bring_forward(message.id).await;

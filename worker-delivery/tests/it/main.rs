@@ -1,5 +1,7 @@
 //! Delivery against real servers.
 
+#![allow(clippy::unwrap_used, reason = "a test ends with what it found")]
+
 mod direct;
 mod faults;
 mod outage;

@@ -14,7 +14,7 @@ async fn a_due_mail_arrives_once_however_often_it_is_handed_over() {
     let mut message = place.message(ann);
     (message.template_id, message.content) = (Some(template), json!({}));
     message.data = json!({ "event": { "name": "signed <up>" } });
-    place.queue(&[message.clone()]).await;
+    place.queue(std::slice::from_ref(&message)).await;
     let mails = mailbox.wait_for(1, SOON).await;
     for _ in 0..3 {
         place.hand_over(&[(message.id, 0), (message.id, 0)]).await;
@@ -114,7 +114,7 @@ async fn a_message_for_somebody_who_was_merged_goes_to_whom_they_became() {
     let anonymous = Uuid::from_u128(77);
     place.person(anonymous, Some("old@example.com"), None, Some(ann)).await;
     let message = place.message(anonymous);
-    place.queue(&[message.clone()]).await;
+    place.queue(std::slice::from_ref(&message)).await;
     assert_eq!(mailbox.wait_for(1, SOON).await[0].delivered_to(), ["ann@example.com"]);
     assert_eq!(place.settled(message.id, 1).await.user_id, ann);
     place.stop().await;

@@ -13,7 +13,7 @@ async fn with_a_wrong_password_the_channel_shows_the_error_and_the_message_goes_
     place.run().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     let message = place.message(ann);
-    place.queue(&[message.clone()]).await;
+    place.queue(std::slice::from_ref(&message)).await;
     let row = place.settled(message.id, 1).await;
     assert_eq!((row.status.as_str(), row.failures), ("queued", 0));
     assert!(row.reason.as_deref().unwrap().starts_with("channel_misconfigured: 535"), "{row:?}");
@@ -43,7 +43,7 @@ async fn wrong_settings_hold_messages_and_are_cleared_by_success() {
     ] {
         place.configure(mailbox.port(), more.clone(), None).await;
         let message = place.message(ann);
-        place.queue(&[message.clone()]).await;
+        place.queue(std::slice::from_ref(&message)).await;
         let row = place.settled(message.id, 1).await;
         assert!(
             row.status == "queued" && row.reason.as_deref().unwrap().starts_with("channel_misconfigured"),
@@ -72,12 +72,12 @@ async fn without_settings_a_message_fails_and_the_next_one_after_they_are_made_d
     place.run().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     let first = place.message(ann);
-    place.queue(&[first.clone()]).await;
+    place.queue(std::slice::from_ref(&first)).await;
     let row = place.settled(first.id, 1).await;
     assert_eq!((row.status.as_str(), row.reason.as_deref()), ("failed", Some("channel_not_configured")));
     place.configure(mailbox.port(), json!({}), None).await;
     let second = place.message(ann);
-    place.queue(&[second.clone()]).await;
+    place.queue(std::slice::from_ref(&second)).await;
     mailbox.wait_for(1, SOON).await;
     assert_eq!(place.settled(second.id, 1).await.status, "sent");
     place.stop().await;

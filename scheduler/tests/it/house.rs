@@ -1,0 +1,89 @@
+//! Housekeeping.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use scheduler::purge::purge;
+use shared::bus::{Publisher, topology};
+use shared::clock::{Clock, from_ms};
+use shared::store::ingest_partitions;
+use testkit::eventually_true;
+
+use crate::place::{Place, SOON};
+
+#[tokio::test]
+async fn partitions_are_made_and_workers_that_are_gone_are_forgotten() {
+    let mut place = Place::new().await;
+    let db = place.store.connection().await.unwrap();
+    let newest = "SELECT max(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = 'message'::regclass \
+                  AND inhrelid::regclass::text !~ 'before'";
+    let name: String = db.query_one(newest, &[]).await.unwrap().get(0);
+    db.batch_execute(&format!("DROP TABLE {name}")).await.unwrap();
+    let sql = "INSERT INTO worker (id, kind, seen_until) VALUES (gen_random_uuid(), 'w', now() - interval '1 hour'), \
+               (gen_random_uuid(), 'w', now() - interval '1 minute')";
+    db.execute(sql, &[]).await.unwrap();
+    drop(db);
+    place.run().await;
+    place.eventually_none("SELECT count(*) FROM worker WHERE seen_until < now() - interval '30 minutes'").await;
+    place.eventually_none(&format!("SELECT 1 - count(*) FROM pg_class WHERE relname = '{name}'")).await;
+    assert_eq!(place.count("SELECT count(*) FROM worker").await, 1);
+    place.stop().await;
+}
+
+/// Publishes into two partitions in turns, then notes how far the first has been applied; the second is not at all.
+async fn fill(place: &Place, messages: u64, bytes: usize, applied: u64) {
+    let publisher = Publisher::new(place.bus.clone());
+    for n in 0..messages {
+        let subject = place.bus.names.ingest((n % 2) as u16);
+        publisher.publish(subject, Bytes::from(vec![0; bytes])).await.unwrap();
+    }
+    publisher.publish(place.bus.names.ingest_canary(), Bytes::new()).await.unwrap();
+    publisher.publish(place.bus.names.ingest_canary(), Bytes::new()).await.unwrap();
+    let stream = topology::ensure(&place.bus).await.unwrap();
+    let db = place.store.connection().await.unwrap();
+    ingest_partitions::ensure(&db, stream.partitions, stream.created_ms).await.unwrap();
+    let sql = "UPDATE ingest_partition SET applied_seq = $1 WHERE partition = 0";
+    db.execute(sql, &[&(applied as i64)]).await.unwrap();
+}
+
+async fn left(place: &Place, filter: &str) -> usize {
+    place.payloads(&place.bus.names.ingest_stream(), filter).await.len()
+}
+
+#[tokio::test]
+async fn only_what_was_applied_is_removed_and_only_when_there_is_need() {
+    let place = Place::new().await;
+    let names = place.bus.names.clone();
+    // 20 messages of 20 kB: well under 70 % of a mebibyte.
+    fill(&place, 20, 20_000, 11).await;
+    purge(place.app().await).await.unwrap();
+    assert_eq!((left(&place, &names.ingest(0)).await, left(&place, &names.ingest_canary()).await), (10, 1));
+    // 40 are above. Of the first partition, the sequences 1, 3, .. 11 were applied.
+    fill(&place, 20, 20_000, 11).await;
+    purge(place.app().await).await.unwrap();
+    assert_eq!((left(&place, &names.ingest(0)).await, left(&place, &names.ingest(1)).await), (14, 20));
+}
+
+#[tokio::test]
+async fn what_is_old_goes_and_what_is_young_stays_for_a_restored_database() {
+    let mut place = Place::with([("INGEST_KEEP_HOURS", "1")]).await;
+    let names = place.bus.names.clone();
+    let left = async |place: &Place| (left(place, &names.ingest(0)).await, left(place, &names.ingest(1)).await);
+    fill(&place, 5, 10, 100).await;
+    let mut stream = place.bus.jetstream.get_stream(names.ingest_stream()).await.unwrap();
+    let time = |message: async_nats::jetstream::message::StreamMessage| message.time.unix_timestamp_nanos() / 1_000_000;
+    let before = time(stream.get_raw_message(7).await.unwrap());
+    eventually_true("the next millisecond", SOON, async || i128::from(place.clock.now_ms()) > before + 1).await;
+    fill(&place, 5, 10, 100).await;
+    let after = time(stream.get_raw_message(8).await.unwrap());
+    purge(place.app().await).await.unwrap();
+    assert_eq!(left(&place).await, (6, 4));
+    // An hour is over since the first few, not since the rest; and of the second partition nothing was applied.
+    place.clock = Clock::manual(from_ms(after as i64 - 1 + 3_600_000));
+    purge(place.app().await).await.unwrap();
+    assert_eq!(left(&place).await, (3, 4));
+    place.clock.advance(Duration::from_mins(1));
+    purge(place.app().await).await.unwrap();
+    assert_eq!(left(&place).await, (0, 4));
+    assert_eq!(stream.info().await.unwrap().state.consumer_count, 0);
+}

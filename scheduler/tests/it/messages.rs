@@ -1,0 +1,96 @@
+//! Messages that somebody has to look at again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::json;
+use shared::clock::from_ms;
+use shared::ids;
+use shared::send::{Channel, Lane, SendChunk};
+use shared::store::messages::insert::{NewMessage, queued};
+use testkit::eventually;
+use uuid::Uuid;
+
+use crate::place::{Place, SOON};
+
+fn message(place: &Place, lane: Lane, due_in_ms: i64) -> NewMessage {
+    let now = place.clock.now_ms();
+    NewMessage {
+        project: place.project,
+        id: ids::fresh(now),
+        user_id: Uuid::from_u128(1),
+        channel: Channel::Email,
+        lane,
+        template_id: None,
+        content: json!({}),
+        data: json!({}),
+        automation_id: None,
+        run_id: None,
+        created_at: from_ms(now),
+        due_at: from_ms(now + due_in_ms),
+    }
+}
+
+/// What was handed over: by subject and id, the attempts named.
+async fn handed_over(place: &Place) -> BTreeMap<(String, Uuid), Vec<u32>> {
+    let names = &place.bus.names;
+    let mut found: BTreeMap<_, Vec<u32>> = BTreeMap::new();
+    for (subject, payload) in place.payloads(&names.send_stream(), &names.send_all()).await {
+        let chunk = SendChunk::decode_checked(payload).unwrap();
+        assert!(chunk.refs.len() <= 500);
+        for hand_over in chunk.refs {
+            let id = Uuid::from_slice(&hand_over.message_id).unwrap();
+            found.entry((subject.clone(), id)).or_default().push(hand_over.attempt);
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn what_is_due_is_handed_over_once_a_minute_and_the_rest_is_left_alone() {
+    let mut place = Place::new().await;
+    let mut messages: Vec<NewMessage> = (0..1_200).map(|_| message(&place, Lane::Campaign, -1)).collect();
+    messages.push(message(&place, Lane::Direct, -1));
+    messages.push(message(&place, Lane::Automation, -1));
+    messages.push(message(&place, Lane::Automation, 60_000));
+    messages.push(message(&place, Lane::Automation, -1));
+    let db = place.store.connection().await.unwrap();
+    queued(&db, &messages).await.unwrap();
+    let (retry, settled) = (messages[1_201].id, messages[1_203].id);
+    // Under a lease that ran out, and one that is done with.
+    let lapsed = "UPDATE message SET attempt = 3, claimed = true WHERE id = $1";
+    db.execute(lapsed, &[&retry]).await.unwrap();
+    db.execute("UPDATE message SET status = 'sent' WHERE id = $1", &[&settled]).await.unwrap();
+    drop(db);
+    place.run().await;
+    place.run().await;
+    let found = eventually(SOON, async || {
+        let found = handed_over(&place).await;
+        if found.len() >= 1_202 { Ok(found) } else { Err(found.len()) }
+    })
+    .await;
+    assert_eq!(found.len(), 1_202);
+    let names = &place.bus.names;
+    let of = |lane, id| found.get(&(names.send(Channel::Email, lane), id)).cloned();
+    assert!(messages[..1_200].iter().all(|m| of(Lane::Campaign, m.id) == Some(vec![0])));
+    assert_eq!(of(Lane::Direct, messages[1_200].id), Some(vec![0]));
+    assert_eq!(of(Lane::Automation, retry), Some(vec![3]));
+    // Due again in a minute, and the lapsed lease is still to be seen.
+    let sql = "SELECT count(*) FROM message WHERE status = 'queued' AND due_at < now() + interval '50 seconds'";
+    assert_eq!(place.count(sql).await, 0);
+    assert_eq!(place.count("SELECT count(*) FROM message WHERE claimed AND attempt = 3").await, 1);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn what_nobody_has_worked_on_for_long_is_handed_over_less_often() {
+    let place = Place::new().await;
+    let mut old = message(&place, Lane::Campaign, -1);
+    old.created_at = old.created_at.checked_sub(Duration::from_mins(10)).unwrap();
+    let db = place.store.connection().await.unwrap();
+    queued(&db, &[old]).await.unwrap();
+    let due = shared::store::messages::due::take(&db, place.project, place.clock.now(), 10).await.unwrap();
+    assert_eq!(due.len(), 1);
+    let sql = "SELECT count(*) FROM message WHERE due_at > now() + interval '9 minutes'";
+    assert_eq!(place.count(sql).await, 1);
+}

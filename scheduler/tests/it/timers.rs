@@ -1,0 +1,80 @@
+//! Waits that end.
+
+use std::collections::BTreeMap;
+
+use shared::event::{Body, IngestBatch};
+use shared::ids::{self, ProjectId};
+use uuid::Uuid;
+
+use crate::place::Place;
+
+/// How often each run's timer was published, and all in their own partition.
+async fn fired(place: &Place) -> BTreeMap<u128, usize> {
+    let names = &place.bus.names;
+    let mut runs = BTreeMap::new();
+    for (subject, payload) in place.payloads(&names.ingest_stream(), &names.ingest_all()).await {
+        for item in IngestBatch::decode_checked(payload).unwrap().items {
+            let Some(Body::Timer(timer)) = &item.body else { panic!("{item:?}") };
+            let run = Uuid::from_slice(&timer.run_id).unwrap().as_u128();
+            assert_eq!(subject, names.ingest((run % 8) as u16));
+            assert_eq!((timer.wait_seq, item.user_id.is_none()), (1, true));
+            *runs.entry(run).or_default() += 1;
+        }
+    }
+    runs
+}
+
+#[tokio::test]
+async fn two_schedulers_fire_every_timer_once() {
+    let mut place = Place::new().await;
+    let other = ProjectId(ids::fresh(place.clock.now_ms()));
+    place.timers(place.project, 0..5_000, -1).await;
+    place.timers(other, 10_000..10_100, -1).await;
+    place.timers(place.project, 20_000..20_010, 3_600_000).await;
+    place.run().await;
+    place.run().await;
+    place.eventually_none("SELECT count(*) FROM timer WHERE run_id < '00000000-0000-0000-0000-000000004e20'").await;
+    place.stop().await;
+    let runs = fired(&place).await;
+    let expected: Vec<u128> = (0..5_000).chain(10_000..10_100).collect();
+    assert_eq!(runs.keys().copied().collect::<Vec<_>>(), expected);
+    // Each scheduler takes what the other has not: nothing was slow enough to be taken again.
+    assert!(runs.values().all(|n| *n == 1));
+    assert_eq!(place.count("SELECT count(*) FROM timer").await, 10);
+}
+
+#[tokio::test]
+async fn a_timer_set_for_later_fires_then() {
+    let mut place = Place::new().await;
+    place.run().await;
+    let due = place.clock.now_ms() + 700;
+    place.timers(place.project, 0..1, 700).await;
+    place.eventually_none("SELECT count(*) FROM timer").await;
+    assert!(place.clock.now_ms() >= due);
+    assert_eq!(fired(&place).await, BTreeMap::from([(0, 1)]));
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_timer_taken_by_a_scheduler_that_died_fires_again() {
+    use shared::store::timers::due;
+    let place = Place::new().await;
+    place.timers(place.project, 0..3, -1).await;
+    let db = place.store.connection().await.unwrap();
+    let now = place.clock.now();
+    let soon = now.checked_add(std::time::Duration::from_millis(300)).unwrap();
+    let taken = due::take(&db, place.project, now, soon, 10).await.unwrap();
+    assert_eq!(taken.len(), 3);
+    assert!(due::take(&db, place.project, now, soon, 10).await.unwrap().is_empty());
+    // A wait that began anew since then is not the one that was published.
+    place.timers(place.project, [2], 60_000).await;
+    db.execute("UPDATE timer SET wait_seq = 2 WHERE run_id = $1", &[&Uuid::from_u128(2)]).await.unwrap();
+    assert_eq!(due::delete(&db, place.project, &taken[2..]).await.unwrap(), 0);
+    assert_eq!(due::delete(&db, place.project, &taken[..1]).await.unwrap(), 1);
+    drop(db);
+    let mut place = place;
+    place.run().await;
+    place.eventually_none("SELECT count(*) FROM timer WHERE wait_seq = 1").await;
+    assert_eq!(fired(&place).await, BTreeMap::from([(1, 1)]));
+    place.stop().await;
+}
