@@ -153,11 +153,12 @@ async fn replay_and_check(
         carts: &carts,
         pace: pace::Pace::new(options.events_per_second, options.hurry.clone()),
         progress: progress::Progress::new("replaying", day.events() + day.repeats()),
-        tally: send::Tally::default(),
+        tally: send::Tally::new(people),
     };
     let began = Instant::now();
     replay.run(&day, usize::from(options.connections)).await?;
     let seconds = began.elapsed().as_secs_f64();
+    let slowest_ms = replay.tally.slowest_ms.iter().map(|ms| ms.load(Ordering::Relaxed)).collect();
     let taken = replay.tally.events.load(Ordering::Relaxed);
     let repeated = replay.tally.repeats.load(Ordering::Relaxed);
 
@@ -169,6 +170,7 @@ async fn replay_and_check(
         before_replay: &before_replay,
         taken,
         repeated,
+        slowest_ms,
         carts: carts.all(),
         deadline,
     };

@@ -31,6 +31,8 @@ pub struct Entries<'a> {
     /// Events that the service took in this replay: first ones, and deliberate repeats.
     pub taken: u64,
     pub repeated: u64,
+    /// How long the slowest answer to each person took.
+    pub slowest_ms: Vec<u64>,
     pub carts: HashMap<String, i64>,
     pub deadline: Duration,
 }
@@ -68,7 +70,7 @@ pub async fn check(api: &Api, entries: Entries<'_>) -> anyhow::Result<Checked> {
         events::by_client_id(api, day).await?,
         Line::equal("people signed up or with an address", day.findable(), numbers.people),
     ];
-    lines.extend(users::sampled(api, day).await?);
+    lines.extend(users::sampled(api, day, &entries.slowest_ms).await?);
     mailbox.look()?;
     let ambiguous = messages::ambiguous(api, recipe.start_ms).await?;
     lines.extend(ledger.tally(mailbox.mails()).lines(&ledger, ambiguous, &entries.carts));

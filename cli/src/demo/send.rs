@@ -9,6 +9,7 @@ use flate2::write::GzEncoder;
 use futures_util::future::try_join_all;
 use serde_json::Value;
 use shared::clock::Clock;
+use tokio::time::Instant;
 
 use super::api::{Api, Key};
 use super::generator::Day;
@@ -19,12 +20,21 @@ use super::pace::Pace;
 use super::progress::Progress;
 
 /// What the service took, by its own answers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Tally {
     /// Events sent for the first time in this replay.
     pub events: AtomicU64,
     /// Events sent once more on purpose.
     pub repeats: AtomicU64,
+    /// For each person, how long the slowest answer took, in milliseconds: so late may an earlier attempt have been read.
+    pub slowest_ms: Vec<AtomicU64>,
+}
+
+impl Tally {
+    pub fn new(people: usize) -> Self {
+        let slowest_ms = (0..people).map(|_| AtomicU64::new(0)).collect();
+        Self { events: AtomicU64::new(0), repeats: AtomicU64::new(0), slowest_ms }
+    }
 }
 
 pub struct Replay<'a> {
@@ -58,6 +68,7 @@ impl Replay<'_> {
             Route::Event => &["events"],
             Route::Identify => &["users", "identify"],
         };
+        let began = Instant::now();
         let answer = self.api.post(Key::Public, path, |http| {
             let (body, gzip) = body(request, self.clock.now_ms());
             let http = if gzip { http.header("content-encoding", "gzip") } else { http };
@@ -68,6 +79,8 @@ impl Replay<'_> {
             http.body(body)
         });
         check(request, &answer.await?)?;
+        let took = began.elapsed().as_millis() as u64;
+        self.tally.slowest_ms[request.person].fetch_max(took, Ordering::Relaxed);
         let count = if request.repeat { &self.tally.repeats } else { &self.tally.events };
         count.fetch_add(u64::from(request.events), Ordering::Relaxed);
         self.progress.add(u64::from(request.events));

@@ -65,12 +65,10 @@ pub async fn settle(
         if now != last {
             changed = Instant::now();
         }
-        let message = format!(
-            "events {events}/{}, people {people}/{}, mails {due_came}/{due}{}",
-            goal.events,
-            goal.people,
-            if there { ", watching for more" } else { "" }
-        );
+        let open = [("events", events, goal.events), ("people", people, goal.people), ("mails", due_came, due)];
+        let open = open.iter().filter(|(_, now, wanted)| now < wanted);
+        let message: Vec<_> = open.map(|(what, now, wanted)| format!("{what} {now}/{wanted}")).collect();
+        let message = if there { "watching for more".to_owned() } else { message.join(", ") };
         progress.at(events.min(goal.events) + people.min(goal.people) + due_came, message);
         last = now;
         let late = began.elapsed() >= deadline;

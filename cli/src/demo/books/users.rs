@@ -28,7 +28,7 @@ fn sample(day: &Day) -> Vec<usize> {
 }
 
 /// Profiles, histories and clocks of the sampled members.
-pub async fn sampled(api: &Api, day: &Day) -> Result<Vec<Line>, ApiError> {
+pub async fn sampled(api: &Api, day: &Day, slowest_ms: &[u64]) -> Result<Vec<Line>, ApiError> {
     let sample = sample(day);
     let (mut profiles, mut histories, mut clocks_off) = (Sorted::default(), Sorted::default(), Sorted::default());
     let mut wrong_clocks = 0;
@@ -40,7 +40,7 @@ pub async fn sampled(api: &Api, day: &Day) -> Result<Vec<Line>, ApiError> {
             |user| profile_differences(person, books, &user),
         ));
         let found = history(api, &person.external_id).await?;
-        let (ids, times) = compare_history(day, *index, &found);
+        let (ids, times) = compare_history(day, *index, &found, slowest_ms[*index]);
         histories.add(ids);
         clocks_off.add(times);
         wrong_clocks += usize::from(clocks::skew_ms(*index) != 0);
