@@ -1,0 +1,99 @@
+//! The HTTP API as a client sees it: every answer as it came, nothing tried again.
+
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::Value;
+use testkit::eventually;
+
+/// A client with both of a project's keys.
+#[derive(Clone, Debug)]
+pub struct Api {
+    http: reqwest::Client,
+    base: String,
+    pub public_key: String,
+    pub secret_key: String,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub retry_after: Option<u64>,
+    /// Null where the body is no JSON.
+    pub json: Value,
+    pub took: Duration,
+}
+
+impl Answer {
+    /// The body of an answer of this status; panics with the answer otherwise.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.json);
+        self.json
+    }
+}
+
+impl Api {
+    /// `origin`: without a path.
+    pub fn new(origin: &str, public_key: &str, secret_key: &str) -> Self {
+        // Somebody in this process may have chosen the same one before.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build();
+        let (public_key, secret_key) = (public_key.to_owned(), secret_key.to_owned());
+        Self { http: http.expect("an HTTP client"), base: format!("{origin}/api/v1"), public_key, secret_key }
+    }
+
+    /// With a key of choice. `Err` when there was no answer at all.
+    pub async fn call(&self, method: Method, path: &str, key: &str, body: Option<&Value>) -> Result<Answer, String> {
+        let began = Instant::now();
+        let mut request = self.http.request(method, format!("{}{path}", self.base)).header("x-api-key", key);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await.map_err(|error| format!("{error:?}"))?;
+        let status = response.status().as_u16();
+        let retry_after = response.headers().get("retry-after").and_then(|v| v.to_str().ok()?.parse().ok());
+        let text = response.text().await.map_err(|error| format!("{error:?}"))?;
+        let json = serde_json::from_str(&text).unwrap_or_default();
+        Ok(Answer { status, retry_after, json, took: began.elapsed() })
+    }
+
+    /// With the public key, as browsers and apps do.
+    pub async fn track(&self, path: &str, body: &Value) -> Answer {
+        answered(self.call(Method::POST, path, &self.public_key, Some(body)).await)
+    }
+
+    /// With the secret key, as are all below.
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        answered(self.call(Method::POST, path, &self.secret_key, Some(body)).await)
+    }
+
+    pub async fn put(&self, path: &str, body: &Value) -> Answer {
+        answered(self.call(Method::PUT, path, &self.secret_key, Some(body)).await)
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        answered(self.call(Method::GET, path, &self.secret_key, None).await)
+    }
+
+    /// Creates something and answers with its id.
+    pub async fn create(&self, path: &str, body: &Value) -> String {
+        let created = self.post(path, body).await.expect(201);
+        created["id"].as_str().unwrap_or_else(|| panic!("no id in {created}")).to_owned()
+    }
+
+    /// Asks until the answer holds what is wanted; panics with the last answer when the time is up.
+    pub async fn until(&self, path: &str, within: Duration, wanted: impl Fn(&Value) -> bool) -> Value {
+        let probe = async || {
+            let answer = self.get(path).await;
+            if answer.status == 200 && wanted(&answer.json) { Ok(answer.json) } else { Err(answer) }
+        };
+        eventually(within, probe).await
+    }
+}
+
+#[track_caller]
+fn answered(outcome: Result<Answer, String>) -> Answer {
+    outcome.unwrap_or_else(|error| panic!("no answer: {error}"))
+}

@@ -1,0 +1,99 @@
+//! Whether anything is still under way, and what the ledger says: asked of the database and the broker themselves.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use shared::bus::Names;
+use testkit::eventually;
+use tokio_postgres::{Client, NoTls};
+use uuid::Uuid;
+
+use crate::System;
+
+/// What waits somewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Rows that the broker was not given yet.
+    pub outbox: i64,
+    /// Timers that fell due, and runs that wait past their time.
+    pub timers_past_due: i64,
+    pub runs_past_due: i64,
+    /// Messages that are neither sent nor given up.
+    pub messages_queued: i64,
+    /// Messages of the send stream that delivery has not acknowledged.
+    pub send_stream: u64,
+}
+
+/// A row of the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerRow {
+    pub id: Uuid,
+    pub status: String,
+    pub reason: Option<String>,
+    /// Calls of which the outcome was never learned.
+    pub ambiguous: u32,
+}
+
+/// A plain connection to the system's database.
+pub async fn database(system: &System) -> Client {
+    let connected = tokio_postgres::connect(&system.postgres.url(), NoTls).await;
+    let (client, connection) = connected.unwrap_or_else(|error| panic!("PostgreSQL: {error}"));
+    tokio::spawn(connection);
+    client
+}
+
+pub async fn backlog(system: &System, db: &Client) -> Backlog {
+    let sql = "SELECT (SELECT count(*) FROM outbox), (SELECT count(*) FROM timer WHERE due_at <= now()), \
+               (SELECT count(*) FROM run WHERE status = 'waiting' AND due_at <= now()), \
+               (SELECT count(*) FROM message WHERE status = 'queued')";
+    let row = db.query_one(sql, &[]).await.expect("the backlog");
+    Backlog {
+        outbox: row.get(0),
+        timers_past_due: row.get(1),
+        runs_past_due: row.get(2),
+        messages_queued: row.get(3),
+        send_stream: stream_messages(system, &Names::new("").send_stream()).await,
+    }
+}
+
+/// Waits until nothing is under way; panics with what still is when the time is up.
+pub async fn until_drained(system: &System, db: &Client, within: Duration) {
+    let probe = async || {
+        let backlog = backlog(system, db).await;
+        if backlog == Backlog::default() { Ok(()) } else { Err(backlog) }
+    };
+    eventually(within, probe).await;
+}
+
+/// Items that were put aside because they can never be applied.
+pub async fn dead_letters(system: &System) -> u64 {
+    stream_messages(system, &Names::new("").dead_stream()).await
+}
+
+/// How many messages a stream holds.
+async fn stream_messages(system: &System, stream: &str) -> u64 {
+    let url = format!("{}/jsz?streams=true", system.nats.monitor_url());
+    let told: Value = reqwest::get(url).await.expect("NATS's monitor").json().await.expect("JSON");
+    let streams = told["account_details"][0]["stream_detail"].as_array().cloned().unwrap_or_default();
+    let found = streams.iter().find(|one| one["name"] == *stream);
+    found.and_then(|one| one["state"]["messages"].as_u64()).unwrap_or_else(|| panic!("no stream {stream} in {told}"))
+}
+
+pub async fn ledger(db: &Client) -> Vec<LedgerRow> {
+    let rows = db.query("SELECT id, status, status_reason, ambiguous FROM message", &[]).await.expect("the ledger");
+    rows.iter()
+        .map(|row| LedgerRow {
+            id: row.get(0),
+            status: row.get(1),
+            reason: row.get(2),
+            ambiguous: row.get::<_, i32>(3).unsigned_abs(),
+        })
+        .collect()
+}
+
+/// Events as stored: how many rows, and how many distinct ids.
+pub async fn events(db: &Client) -> (i64, i64) {
+    let row = db.query_one("SELECT count(*), count(DISTINCT (project_id, id)) FROM events", &[]).await;
+    let row = row.expect("the events");
+    (row.get(0), row.get(1))
+}

@@ -1,0 +1,153 @@
+//! One program of the product as a process under the test's control.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use shared::local::port;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+/// From a start to `/readyz`, on a machine that does other things.
+const READY: Duration = Duration::from_secs(30);
+/// From SIGTERM to the end: a little more than the programs give themselves.
+const STOP: Duration = Duration::from_secs(30);
+
+/// Environment variables over the inherited ones.
+pub type Env = BTreeMap<String, String>;
+
+/// A program, running or not. It is killed with this value.
+#[derive(Debug)]
+pub struct Program {
+    name: &'static str,
+    path: PathBuf,
+    env: Env,
+    admin: SocketAddr,
+    log: PathBuf,
+    child: Option<Child>,
+}
+
+impl Program {
+    /// Not started yet. Its log will be `<dir>/<name>.log`.
+    ///
+    /// Panics when it was not built.
+    pub fn new(name: &'static str, dir: &Path, mut env: Env) -> Self {
+        let path = program_dir().join(name);
+        assert!(
+            path.is_file(),
+            "{} is missing: the tests of whole systems need the programs, so run `cargo build --workspace --bins` first \
+             (`make test` does)",
+            path.display()
+        );
+        let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, port::free()));
+        env.insert("ADMIN_ADDR".into(), admin.to_string());
+        Self { name, path, env, admin, log: dir.join(format!("{name}.log")), child: None }
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Sets a variable for all later starts.
+    pub fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.env.insert(name.into(), value.into());
+    }
+
+    /// Starts it; it is not ready yet.
+    pub fn launch(&mut self) {
+        self.launch_with(&[]);
+    }
+
+    /// Starts it with more variables than usual.
+    pub fn launch_with(&mut self, more: &[(&str, &str)]) {
+        assert!(self.child.is_none(), "{} runs already", self.name);
+        let open = std::fs::OpenOptions::new().create(true).append(true).open(&self.log);
+        let log = open.expect("a log file");
+        let errors = log.try_clone().expect("a log file");
+        let mut command = Command::new(&self.path);
+        command.envs(&self.env).envs(more.iter().copied()).stdin(Stdio::null()).stdout(log).stderr(errors);
+        // In the test's own process group: whoever ends a hanging test ends them, too.
+        let child = command.kill_on_drop(true).spawn();
+        self.child = Some(child.unwrap_or_else(|error| panic!("cannot start {}: {error}", self.path.display())));
+    }
+
+    /// Starts it and waits until it is ready.
+    pub async fn start(&mut self) {
+        self.launch();
+        self.ready().await;
+    }
+
+    /// Waits until it says that it is ready; panics when it ends instead.
+    pub async fn ready(&mut self) {
+        let deadline = tokio::time::Instant::now() + READY;
+        while !is_ready(self.admin).await {
+            if let Some(status) = self.has_ended() {
+                panic!("{} ended while it started ({status}); the end of its log:\n{}", self.name, self.log_end());
+            }
+            let late = tokio::time::Instant::now() >= deadline;
+            assert!(!late, "{} is not ready; the end of its log:\n{}", self.name, self.log_end());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// How it ended, if it did.
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut()?.try_wait().expect("the state of a child")
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&mut self) -> ExitStatus {
+        let mut child = self.child.take().unwrap_or_else(|| panic!("{} does not run", self.name));
+        child.wait().await.expect("the end of a child")
+    }
+
+    /// SIGKILL, and waits until it is gone.
+    pub async fn kill(&mut self) {
+        let child = self.child.as_mut().unwrap_or_else(|| panic!("{} does not run", self.name));
+        // It may have ended just now.
+        let _ = child.start_kill();
+        self.ended().await;
+    }
+
+    /// SIGTERM, and waits until it has drained; panics when it does not end by itself, or not well.
+    pub async fn stop(&mut self) {
+        let id = self.child.as_ref().and_then(Child::id).unwrap_or_else(|| panic!("{} does not run", self.name));
+        let told = Command::new("kill").arg(id.to_string()).status().await;
+        assert!(told.is_ok_and(|status| status.success()), "cannot signal {}", self.name);
+        let status = tokio::time::timeout(STOP, self.ended()).await;
+        let status = status.unwrap_or_else(|_| panic!("{} does not stop:\n{}", self.name, self.log_end()));
+        assert!(status.success(), "{} stopped with {status}:\n{}", self.name, self.log_end());
+    }
+
+    pub fn log_end(&self) -> String {
+        const LINES: usize = 40;
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LINES)..].join("\n")
+    }
+}
+
+async fn is_ready(admin: SocketAddr) -> bool {
+    let ask = async {
+        let mut stream = TcpStream::connect(admin).await.ok()?;
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.ok()?;
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.ok()?;
+        Some(&head == b"HTTP/1.1 200")
+    };
+    tokio::time::timeout(Duration::from_secs(3), ask).await.ok().flatten().unwrap_or(false)
+}
+
+/// `target/<profile>`: the test's own executable lies in its `deps`.
+fn program_dir() -> PathBuf {
+    let own = std::env::current_exe().expect("the path of this test");
+    let dir = own.parent().expect("the directory of this test");
+    if dir.ends_with("deps") { dir.join("..") } else { dir.to_owned() }
+}

@@ -1,0 +1,128 @@
+//! Programs under fire: killed at one failpoint after another, and started again at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+
+use crate::Program;
+
+/// From a start to the kill: by then the failpoint must have been reached so often.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The failpoints in the programs' sources, by the program's part of their names (`gateway.before_publish`).
+///
+/// Panics when the sources cannot be read.
+pub fn failpoints() -> BTreeMap<String, BTreeSet<String>> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for part in ["shared", "gateway", "worker-automation", "worker-delivery", "scheduler"] {
+        let mut dirs = vec![workspace.join(part).join("src")];
+        while let Some(dir) = dirs.pop() {
+            for entry in std::fs::read_dir(&dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display())) {
+                let path = entry.expect("a directory's entry").path();
+                if path.is_dir() {
+                    dirs.push(path);
+                } else if path.extension().is_some_and(|e| e == "rs") {
+                    let text = std::fs::read_to_string(&path).expect("a source");
+                    for name in text.split("failpoint::hit(\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+                        let program = name.split('.').next().unwrap_or_default();
+                        found.entry(program.to_owned()).or_default().insert(name.to_owned());
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+/// One kill to come: at the n-th hit of a failpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Strike {
+    pub failpoint: String,
+    pub hit: u32,
+}
+
+/// Every failpoint `times` times, in a random order, each at the first to `latest`-th hit.
+pub fn plan<'a>(failpoints: impl IntoIterator<Item = &'a String>, times: u32, latest: u32, seed: u64) -> Vec<Strike> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut plan = Vec::new();
+    for failpoint in failpoints {
+        for _ in 0..times {
+            plan.push(Strike { failpoint: failpoint.clone(), hit: rand::RngExt::random_range(&mut random, 1..=latest) });
+        }
+    }
+    plan.shuffle(&mut random);
+    plan
+}
+
+/// Kills a running program at each of the plan's points, one after the other, and leaves it running and ready.
+///
+/// Panics when a kill does not come, or is not in the failpoints' log.
+pub async fn under_fire(program: &mut Program, plan: &[Strike], log: &Path) {
+    program.kill().await;
+    for strike in plan {
+        let Strike { failpoint, hit } = strike;
+        let before = hits(log).get(failpoint).copied().unwrap_or(0);
+        let armed = format!("{failpoint}={hit}");
+        let began = Instant::now();
+        program.launch_with(&[("FAILPOINTS", &armed), ("FAILPOINT_LOG", &log.to_string_lossy())]);
+        let Ok(status) = tokio::time::timeout(PATIENCE, program.ended()).await else {
+            panic!("{} did not reach {armed} within {PATIENCE:?}:\n{}", program.name(), program.log_end());
+        };
+        assert_eq!(status.signal(), Some(9), "{} at {armed}: {status}\n{}", program.name(), program.log_end());
+        let after = hits(log).get(failpoint).copied().unwrap_or(0);
+        assert_eq!(after, before + 1, "{} died, but not at {armed}:\n{}", program.name(), program.log_end());
+        eprintln!("{:>20} killed at {armed} after {:.1} s", program.name(), began.elapsed().as_secs_f64());
+    }
+    program.start().await;
+}
+
+/// How often each failpoint was hit, by its log.
+pub fn hits(log: &Path) -> BTreeMap<String, u32> {
+    let mut hits = BTreeMap::new();
+    for line in std::fs::read_to_string(log).unwrap_or_default().lines() {
+        if let Some((name, _pid)) = line.split_once(' ') {
+            *hits.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+    hits
+}
+
+/// The kills as a table.
+pub fn table(log: &Path) -> String {
+    let mut table = String::from("\n   failpoint                     kills\n");
+    for (name, count) in hits(log) {
+        let _ = writeln!(table, "   {name:28}  {count:>5}");
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plan_is_of_its_seed_and_whole() {
+        let names = ["a".to_owned(), "b".to_owned()];
+        let one = plan(&names, 5, 3, 7);
+        assert_eq!(one, plan(&names, 5, 3, 7));
+        assert_ne!(one, plan(&names, 5, 3, 8));
+        assert_eq!(one.iter().filter(|s| s.failpoint == "a").count(), 5);
+        assert!(one.len() == 10 && one.iter().all(|s| (1..=3).contains(&s.hit)));
+    }
+
+    #[test]
+    fn every_program_has_failpoints() {
+        let found = failpoints();
+        for program in ["gateway", "automation", "delivery", "scheduler"] {
+            assert!(found.get(program).is_some_and(|names| names.len() >= 2), "{program}: {found:?}");
+        }
+        assert_eq!(found.len(), 4, "{found:?}");
+    }
+}

@@ -1,0 +1,185 @@
+//! A whole system: three servers of its own, the four programs, a project with keys, and a mailbox that its email channel
+//! points to.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cli::provision::Provision;
+use serde_json::json;
+use shared::local::{PostgresOptions, port};
+use shared::secrets::MasterKeys;
+use shared::store::api_keys::KeyType;
+use tempfile::TempDir;
+use testkit::{PrivateNats, PrivatePostgres, PrivateRedis, TestMailbox};
+use uuid::Uuid;
+
+use crate::program::{Env, Program};
+use crate::{Api, mails};
+
+/// Fixed, so that a channel's secrets can be read by whoever looks into a database that a failed test left.
+const MASTER_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+/// What differs from test to test.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Environment variables of all programs.
+    pub env: Vec<(&'static str, String)>,
+    /// User and password that the mailbox asks for; the channel is set up with them.
+    pub mail_login: Option<(&'static str, &'static str)>,
+}
+
+impl Options {
+    #[must_use]
+    pub fn env(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.env.push((name, value.to_string()));
+        self
+    }
+}
+
+/// Everything runs and is ready when this exists; all of it goes with this value.
+#[derive(Debug)]
+pub struct System {
+    // The programs go first, while their servers still run.
+    pub gateway: Program,
+    pub automation: Program,
+    pub delivery: Program,
+    pub scheduler: Program,
+    pub postgres: PrivatePostgres,
+    pub nats: PrivateNats,
+    pub redis: PrivateRedis,
+    pub mailbox: TestMailbox,
+    pub api: Api,
+    pub project: Uuid,
+    /// Of the gateway, without a path.
+    pub origin: String,
+    env: Env,
+    dir: Option<TempDir>,
+}
+
+impl System {
+    pub async fn start() -> Self {
+        Self::start_with(Options::default()).await
+    }
+
+    /// Panics with the reason when anything does not come up.
+    pub async fn start_with(options: Options) -> Self {
+        let small = PostgresOptions { max_connections: 120, shared_buffers_mb: 32, ..PostgresOptions::for_tests() };
+        let mailbox = async {
+            match options.mail_login {
+                Some((user, password)) => TestMailbox::start_with_auth(user, password).await,
+                None => TestMailbox::start().await,
+            }
+        };
+        let (postgres, nats, redis, mailbox) =
+            tokio::join!(PrivatePostgres::start_with(small), PrivateNats::start(), PrivateRedis::start(), mailbox);
+        let (project, public_key, secret_key) =
+            provision(&postgres.url()).await.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
+
+        let dir = tempfile::Builder::new().prefix("rekindle-e2e-").tempdir().expect("a directory for logs");
+        let gateway_port = port::free();
+        let origin = format!("http://127.0.0.1:{gateway_port}");
+        let mut env: Env = [
+            ("DATABASE_URL", postgres.url()),
+            ("DATABASE_POOL_SIZE", "10".to_owned()),
+            ("NATS_URL", nats.url()),
+            ("REDIS_URL", redis.url()),
+            ("STREAM_PREFIX", String::new()),
+            ("MASTER_KEY", MASTER_KEY.to_owned()),
+            ("GATEWAY_ADDR", format!("127.0.0.1:{gateway_port}")),
+            ("PUBLIC_BASE_URL", origin.clone()),
+            ("OUTBOUND_ALLOW", "127.0.0.0/8".to_owned()),
+            ("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "info".to_owned())),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        env.extend(options.env.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        let program = |name| Program::new(name, dir.path(), env.clone());
+        let mut system = Self {
+            gateway: program("gateway"),
+            automation: program("worker-automation"),
+            delivery: program("worker-delivery"),
+            scheduler: program("scheduler"),
+            api: Api::new(&origin, &public_key, &secret_key),
+            postgres,
+            nats,
+            redis,
+            mailbox,
+            project,
+            origin,
+            env,
+            dir: Some(dir),
+        };
+        system.start_programs().await;
+        system.point_channel_at_mailbox(options.mail_login).await;
+        system
+    }
+
+    /// Starts the four programs and waits until they are ready.
+    pub async fn start_programs(&mut self) {
+        let Self { gateway, automation, delivery, scheduler, .. } = self;
+        tokio::join!(gateway.start(), automation.start(), delivery.start(), scheduler.start());
+    }
+
+    /// Stops the four programs in order.
+    pub async fn stop_programs(&mut self) {
+        let Self { gateway, automation, delivery, scheduler, .. } = self;
+        tokio::join!(gateway.stop(), automation.stop(), delivery.stop(), scheduler.stop());
+    }
+
+    /// One more of a program, not started; `log` names its log.
+    pub fn another(&self, program: &'static str, log: &str) -> Program {
+        let dir = self.dir().join(log);
+        std::fs::create_dir_all(&dir).expect("a directory for logs");
+        Program::new(program, &dir, self.env.clone())
+    }
+
+    async fn point_channel_at_mailbox(&self, login: Option<(&str, &str)>) {
+        let mut channel = json!({
+            "emailProvider": "SMTP", "smtpHost": "127.0.0.1", "smtpPort": self.mailbox.port(), "smtpSecurity": "none",
+            "mailproviderFromEmail": "shop@rekindle.localhost", "emailFromName": "The Shop",
+        });
+        if let Some((user, password)) = login {
+            channel["smtpUsername"] = json!(user);
+            channel["smtpPassword"] = json!(password);
+        }
+        self.api.put("/channels", &channel).await.expect(200);
+    }
+
+    /// Where the logs are, and what tests put beside them.
+    pub fn dir(&self) -> &Path {
+        self.dir.as_ref().expect("it is only taken at the end").path()
+    }
+
+    /// Waits for a mail to this address; panics when the time is up.
+    pub async fn mail_to(&self, address: &str, within: Duration) -> testkit::Mail {
+        let probe = async || mails::to(&self.mailbox, address).into_iter().next().ok_or_else(|| format!("to {address}"));
+        testkit::eventually(within, probe).await
+    }
+
+    fn programs(&self) -> [&Program; 4] {
+        [&self.gateway, &self.automation, &self.delivery, &self.scheduler]
+    }
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for program in self.programs() {
+                eprintln!("\n--- the end of the log of {}:\n{}", program.name(), program.log_end());
+            }
+            let kept: Option<PathBuf> = self.dir.take().map(TempDir::keep);
+            eprintln!("\nThe logs are kept in {}", kept.unwrap_or_default().display());
+        }
+    }
+}
+
+/// The schema, and a project: its id, a public key and a secret one.
+async fn provision(database_url: &str) -> anyhow::Result<(Uuid, String, String)> {
+    let provision = Provision::new(database_url)?;
+    provision.migrate().await?;
+    let keys = MasterKeys::parse(MASTER_KEY).expect("64 hexadecimal digits");
+    let project = provision.create_project(&keys, "The Shop").await?;
+    let public = provision.create_key(project, KeyType::Public, "website").await?;
+    let secret = provision.create_key(project, KeyType::Secret, "backend").await?;
+    Ok((project, public.key, secret.key))
+}

@@ -1,0 +1,116 @@
+//! A shop's day while every program is killed between the steps of each of its hops, again and again: the books balance.
+//!
+//! `E2E_SEED` chooses when the kills come and what the day is like, `E2E_KILLS` how often each failpoint strikes (5).
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use clap::Parser;
+use cli::args::{Cli, Command};
+use cli::demo;
+use e2e::storm::{self, Strike, under_fire};
+use e2e::{Options, System, drained, mails};
+use testkit::eventually_true;
+
+/// Enough people for the day to outlast the kills; once these are over, the rest of it is sent as fast as it goes.
+const PEOPLE: u32 = 700;
+const EVENTS_PER_SECOND: u32 = 70;
+/// What a scheduler took and died over is taken again after a minute.
+const DRAIN: Duration = Duration::from_secs(120);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_books_balance_after_kills_at_every_failpoint() {
+    let seed: u64 = number("E2E_SEED").unwrap_or_else(|| rand::random::<u32>().into());
+    let kills = u32::try_from(number("E2E_KILLS").unwrap_or(5)).expect("E2E_KILLS");
+    println!("E2E_SEED={seed}");
+    // Short leases, so that what the dead held is soon taken over. More repeats than usual of calls whose outcome was
+    // never learned: here, unlike anywhere else, one message may well be under way in several kills.
+    let options = Options::default()
+        .env("PARTITION_LEASE_MS", 1_500)
+        .env("DELIVERY_LEASE_MS", 5_000)
+        .env("DELIVERY_UNKNOWN_RETRIES", 10);
+    let mut system = System::start_with(options).await;
+    let db = drained::database(&system).await;
+    let log = system.dir().join("failpoints.log");
+    let day = day_of(&system, seed);
+    let hurry = day.hurry.clone();
+    let points = storm::failpoints();
+    let plan = |program: &str, latest| storm::plan(&points[program], kills, latest, seed);
+    let plans = [plan("gateway", 15), plan("automation", 8), plan("delivery", 5), plan("scheduler", 3)];
+
+    let fire = async {
+        eventually_true("the day has begun", Duration::from_secs(60), async || drained::events(&db).await.0 > 0).await;
+        all_under_fire(&mut system, &plans, &log).await;
+        hurry.store(true, Ordering::Relaxed);
+        Ok(())
+    };
+    let (books, ()) = tokio::try_join!(demo::carry_out(&day), fire).expect("the day");
+
+    println!("{}{}", storm::table(&log), books.table());
+    assert!(books.balanced, "seed {seed}");
+    drained::until_drained(&system, &db, DRAIN).await;
+    let hits = storm::hits(&log);
+    for name in points.values().flatten() {
+        assert_eq!(hits.get(name).copied().unwrap_or(0), kills, "{name} was not hit as planned");
+    }
+    let (rows, distinct) = drained::events(&db).await;
+    assert_eq!(rows, distinct);
+    assert_eq!(drained::dead_letters(&system).await, 0, "nothing was put aside");
+    mails_are_in_the_ledger(&system, &db).await;
+}
+
+/// A second copy only where the ledger says that a call's outcome was never learned; no mail without a row.
+async fn mails_are_in_the_ledger(system: &System, db: &tokio_postgres::Client) {
+    let (mut copies, ledger) = (mails::copies(&system.mailbox), drained::ledger(db).await);
+    let (mut second, mut ambiguous) = (0, 0);
+    for row in &ledger {
+        let came = copies.remove(&row.id).unwrap_or(0);
+        match row.status.as_str() {
+            "sent" => assert!((1..=row.ambiguous + 1).contains(&came), "{came} copies of {row:?}"),
+            // Nowhere to send it to.
+            "suppressed" => assert_eq!((came, row.reason.as_deref()), (0, Some("no_address")), "{row:?}"),
+            _ => panic!("{row:?}"),
+        }
+        second += came.saturating_sub(1);
+        ambiguous += row.ambiguous;
+    }
+    assert!(copies.is_empty(), "mails that the ledger does not know: {copies:?}");
+    println!("{} messages, {ambiguous} calls of unknown outcome, {second} second copies", ledger.len());
+}
+
+async fn all_under_fire(system: &mut System, plans: &[Vec<Strike>; 4], log: &Path) {
+    let System { gateway, automation, delivery, scheduler, .. } = system;
+    tokio::join!(
+        under_fire(gateway, &plans[0], log),
+        under_fire(automation, &plans[1], log),
+        under_fire(delivery, &plans[2], log),
+        under_fire(scheduler, &plans[3], log),
+    );
+}
+
+/// The demo as an operator starts it.
+fn day_of(system: &System, seed: u64) -> demo::Options {
+    let (seed, people, rate) = (seed.to_string(), PEOPLE.to_string(), EVENTS_PER_SECOND.to_string());
+    let line = [
+        ["rekindle", "demo"],
+        ["--run-dir", &system.dir().to_string_lossy()],
+        ["--base-url", &system.origin],
+        ["--public-key", &system.api.public_key],
+        ["--secret-key", &system.api.secret_key],
+        ["--mail-dir", &system.mailbox.dir().to_string_lossy()],
+        ["--seed", &seed],
+        ["--people", &people],
+        ["--events-per-second", &rate],
+        ["--timeout", "180"],
+    ];
+    match Cli::try_parse_from(line.into_iter().flatten()).expect("the demo's options").command {
+        Command::Demo(options) => options,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok().filter(|text| !text.trim().is_empty())?;
+    Some(text.trim().parse().unwrap_or_else(|_| panic!("{variable}={text}: not a number")))
+}
