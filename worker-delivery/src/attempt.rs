@@ -26,7 +26,7 @@ async fn guarded(message: &Claimed, work: impl Future<Output = Settled> + Send +
     match tokio::spawn(work).await {
         Ok(settled) => settled,
         Err(error) => {
-            tracing::error!(project = %message.project, message = %message.id, "a message could not be worked on: {error}");
+            tracing::error!(project = %message.project, message_id = %message.id, "a message could not be worked on: {error}");
             failed(message, "internal_error: the message could not be worked on")
         }
     }
@@ -35,7 +35,7 @@ async fn guarded(message: &Claimed, work: impl Future<Output = Settled> + Send +
 async fn run(app: Arc<App>, loaded: Loaded) -> Settled {
     let Loaded { message, recipient, template, sender } = &loaded;
     if message.lapsed {
-        tracing::warn!(project = %message.project, message = %message.id, "its last call was never settled");
+        tracing::warn!(project = %message.project, message_id = %message.id, "its last call was never settled");
         metrics::counter!(MESSAGES_AMBIGUOUS).increment(1);
     }
     let at = circumstances(&app, false);

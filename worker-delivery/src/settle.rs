@@ -95,7 +95,7 @@ async fn write_once(store: &Store, clock: &Clock, project: ProjectId, settled: &
     let written = settle(&db, project, settled, clock.now()).await?;
     for one in settled {
         if !written.contains(&one.id) {
-            tracing::warn!(%project, message = %one.id, attempt = one.attempt, "settled by another claim meanwhile");
+            tracing::warn!(%project, message_id = %one.id, attempt = one.attempt, "settled by another claim meanwhile");
             continue;
         }
         metrics::counter!(MESSAGES_SETTLED, "status" => one.status.as_str()).increment(1);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends with what it found")]
 
+mod crash;
 mod direct;
 mod faults;
 mod outage;

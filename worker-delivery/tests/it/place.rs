@@ -39,6 +39,8 @@ pub struct Place {
     pub project: ProjectId,
     pub keys: MasterKeys,
     pub clock: Clock,
+    /// For a worker in a process of its own.
+    pub env: Vec<(&'static str, String)>,
     running: Vec<(Shutdown, JoinHandle<bool>)>,
     _nats: TestNats,
     _database: Option<TestDatabase>,
@@ -80,7 +82,15 @@ impl Place {
         let tx = db.transaction().await.unwrap();
         projects::insert(&tx, &keys, project, "Shop", &ProjectSecrets::random(), clock.now()).await.unwrap();
         tx.commit().await.unwrap();
-        Self { store, bus, project, keys, clock, running: Vec::new(), _nats: nats, _database: database }
+        let env = vec![
+            ("DATABASE_URL", config.url.clone()),
+            ("NATS_URL", nats.url().to_owned()),
+            ("STREAM_PREFIX", nats.prefix().to_owned()),
+            ("MASTER_KEY", KEY.to_owned()),
+            ("OUTBOUND_ALLOW", "127.0.0.0/8".to_owned()),
+            ("ADMIN_ADDR", "127.0.0.1:0".to_owned()),
+        ];
+        Self { store, bus, project, keys, clock, env, running: Vec::new(), _nats: nats, _database: database }
     }
 
     /// With a mailbox and a running delivery.

@@ -1,0 +1,90 @@
+//! The process is killed between the steps of a delivery, and another goes on.
+
+use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
+
+use serde_json::json;
+use testkit::{TestMailbox, eventually};
+use tokio::process::{Child, Command};
+
+use crate::place::{Place, SOON};
+
+const MESSAGES: usize = 60;
+
+fn start(place: &Place, more: &[(&str, &str)]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_worker-delivery"));
+    command.env_clear().envs(place.env.iter().cloned()).envs(more.iter().copied()).kill_on_drop(true);
+    command.spawn().unwrap()
+}
+
+/// Kills a worker at the second hit of a failpoint; what it left is then delivered by another. Every message arrives,
+/// and no more of them twice than are counted as ambiguous.
+async fn survive(failpoint: &str) {
+    let mailbox = TestMailbox::start().await;
+    let place = Place::new().await;
+    place.configure(mailbox.port(), json!({}), None).await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let messages: Vec<_> = (0..MESSAGES).map(|_| place.message(ann)).collect();
+    place.insert(&messages).await;
+    for part in messages.chunks(MESSAGES / 3) {
+        place.hand_over(&part.iter().map(|m| (m.id, 0)).collect::<Vec<_>>()).await;
+    }
+    let log = mailbox.dir().join("hits");
+    let armed = format!("{failpoint}=2");
+    let mut doomed = start(&place, &[("FAILPOINTS", &armed), ("FAILPOINT_LOG", log.to_str().unwrap())]);
+    // Later hand-overs, so that there is a second group of messages to receive and to acknowledge.
+    let again = async {
+        loop {
+            place.hand_over(&messages.iter().map(|m| (m.id, 0)).collect::<Vec<_>>()).await;
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        }
+    };
+    let ended = tokio::select! {
+        ended = tokio::time::timeout(SOON, doomed.wait()) => ended.unwrap().unwrap(),
+        () = again => unreachable!("it hands over for ever"),
+    };
+    assert_eq!(ended.signal(), Some(9), "{failpoint}: {ended}");
+    assert!(std::fs::read_to_string(&log).unwrap().starts_with(failpoint));
+
+    let _successor = start(&place, &[]);
+    let db = place.store.connection().await.unwrap();
+    // The time until leases run out and hand-overs are made again is over.
+    let lapse = "UPDATE message SET due_at = now() WHERE project_id = $1 AND status = 'queued'";
+    db.execute(lapse, &[&place.project]).await.unwrap();
+    let left = "SELECT count(*) FROM message WHERE project_id = $1 AND status <> 'sent'";
+    eventually(SOON, async || {
+        place.sweep().await;
+        match db.query_one(left, &[&place.project]).await.unwrap().get::<_, i64>(0) {
+            0 => Ok(()),
+            left => Err(format!("{failpoint}: {left} not sent")),
+        }
+    })
+    .await;
+    let sql = "SELECT coalesce(sum(ambiguous), 0)::bigint FROM message WHERE project_id = $1";
+    let ambiguous: i64 = db.query_one(sql, &[&place.project]).await.unwrap().get(0);
+    let mails = mailbox.mails();
+    let ids: BTreeSet<String> = mails.iter().filter_map(|m| m.header("Message-ID")).collect();
+    assert_eq!(ids.len(), MESSAGES, "{failpoint}");
+    let repeats = mails.len() - ids.len();
+    assert!(repeats <= ambiguous as usize, "{failpoint}: {repeats} repeats, {ambiguous} counted");
+}
+
+#[tokio::test]
+async fn killed_after_receiving() {
+    survive("delivery.after_receive").await;
+}
+
+#[tokio::test]
+async fn killed_after_claiming() {
+    survive("delivery.after_claim").await;
+}
+
+#[tokio::test]
+async fn killed_after_sending() {
+    survive("delivery.after_send").await;
+}
+
+#[tokio::test]
+async fn killed_after_settling() {
+    survive("delivery.after_settle").await;
+}
