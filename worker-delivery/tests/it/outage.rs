@@ -1,10 +1,10 @@
-//! The database goes away and comes back.
+//! The database or the broker goes away and comes back.
 
 use serde_json::json;
 use shared::clock::Clock;
 use shared::config::DatabaseConfig;
 use shared::store::migrate;
-use testkit::{PrivatePostgres, TestMailbox};
+use testkit::{PrivateNats, PrivatePostgres, TestDatabase, TestMailbox, eventually_true};
 
 use crate::place::{Place, SOON};
 
@@ -45,5 +45,28 @@ async fn with_the_database_away_nothing_is_lost_or_repeated() {
         let row = place.settled(id, 1).await;
         assert_eq!((row.status.as_str(), row.attempt, row.ambiguous), ("sent", 1, 0));
     }
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn reading_goes_on_when_the_broker_is_back() {
+    let mut nats = PrivateNats::start().await;
+    let database = TestDatabase::create().await;
+    let mailbox = TestMailbox::start().await;
+    let mut place = Place::at(database.config(), Some(database), &nats.url(), "", None).await;
+    place.configure(mailbox.port(), json!({}), None).await;
+    place.run().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    for round in 1..=3 {
+        let message = place.message(ann);
+        place.queue(std::slice::from_ref(&message)).await;
+        mailbox.wait_for(round, SOON).await;
+        assert_eq!(place.settled(message.id, 1).await.status, "sent");
+        place.drained().await;
+        nats.kill().await;
+        nats.start_again().await;
+        eventually_true("the connection is back", SOON, async || place.bus.is_connected()).await;
+    }
+    assert_eq!(mailbox.mails().len(), 3);
     place.stop().await;
 }

@@ -42,7 +42,7 @@ pub struct Place {
     /// For a worker in a process of its own.
     pub env: Vec<(&'static str, String)>,
     running: Vec<(Shutdown, JoinHandle<bool>)>,
-    _nats: TestNats,
+    _nats: Option<TestNats>,
     _database: Option<TestDatabase>,
 }
 
@@ -70,7 +70,18 @@ impl Place {
 
     pub async fn on(config: DatabaseConfig, database: Option<TestDatabase>) -> Self {
         let nats = TestNats::create().await;
-        let pairs = [("NATS_URL", nats.url()), ("STREAM_PREFIX", nats.prefix()), ("SEND_MAX_BYTES", "16777216")];
+        let (url, prefix) = (nats.url().to_owned(), nats.prefix().to_owned());
+        Self::at(config, database, &url, &prefix, Some(nats)).await
+    }
+
+    pub async fn at(
+        config: DatabaseConfig,
+        database: Option<TestDatabase>,
+        nats_url: &str,
+        prefix: &str,
+        nats: Option<TestNats>,
+    ) -> Self {
+        let pairs = [("NATS_URL", nats_url), ("STREAM_PREFIX", prefix), ("SEND_MAX_BYTES", "16777216")];
         let more = [("INGEST_MAX_BYTES", "16777216"), ("DEAD_MAX_BYTES", "16777216")];
         let broker = BusConfig::from_env(&Env::from_pairs(pairs.into_iter().chain(more))).unwrap();
         let bus = Bus::connect(&broker, "test").await.unwrap();
@@ -84,8 +95,8 @@ impl Place {
         tx.commit().await.unwrap();
         let env = vec![
             ("DATABASE_URL", config.url.clone()),
-            ("NATS_URL", nats.url().to_owned()),
-            ("STREAM_PREFIX", nats.prefix().to_owned()),
+            ("NATS_URL", nats_url.to_owned()),
+            ("STREAM_PREFIX", prefix.to_owned()),
             ("MASTER_KEY", KEY.to_owned()),
             ("OUTBOUND_ALLOW", "127.0.0.0/8".to_owned()),
             ("ADMIN_ADDR", "127.0.0.1:0".to_owned()),
