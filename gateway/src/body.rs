@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use http_body_util::BodyExt;
 use hyper::body::Body;
 use serde_json::{Map, Value};
@@ -24,23 +24,57 @@ pub enum Media {
     JsonOrText,
 }
 
+/// What is read of a body that nobody wants, so that its sender gets to read the answer.
+const MAX_DISCARDED: usize = 16 * 1024 * 1024;
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Reads on without keeping anything: a connection that is closed while its client still writes loses the answer.
+pub async fn discard<B: Body<Data = Bytes> + Unpin>(mut body: B, headers: &HeaderMap) {
+    // Who waits to be told whether to go on is answered at once instead.
+    if body.is_end_stream() || headers.contains_key(EXPECT) {
+        return;
+    }
+    let reading = async {
+        let mut discarded = 0;
+        while discarded <= MAX_DISCARDED
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            discarded += frame.data_ref().map_or(0, Bytes::len);
+        }
+    };
+    let _ = tokio::time::timeout(DISCARD_TIMEOUT, reading).await;
+}
+
 /// The bytes of a body, decompressed. `limit` is at most [`MAX_BYTES`].
-pub async fn read<B>(body: B, headers: &HeaderMap, media: Media, limit: usize) -> Result<Bytes, ApiError>
+pub async fn read<B>(mut body: B, headers: &HeaderMap, media: Media, limit: usize) -> Result<Bytes, ApiError>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    check_media(headers, media)?;
-    let gzip = is_gzip(headers)?;
+    let gzip = match check_media(headers, media).and_then(|()| is_gzip(headers)) {
+        Ok(gzip) => gzip,
+        Err(error) => {
+            discard(body, headers).await;
+            return Err(error);
+        }
+    };
     let announced = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<usize>().ok());
     if announced.is_some_and(|length| length > limit) {
+        discard(body, headers).await;
         return Err(ApiError::TooLarge);
     }
-    let bytes = tokio::time::timeout(READ_TIMEOUT, collect(body, limit)).await.map_err(|_| ApiError::Timeout)??;
+    let collected = tokio::time::timeout(READ_TIMEOUT, collect(&mut body, limit)).await;
+    let bytes = match collected.map_err(|_| ApiError::Timeout)? {
+        Err(ApiError::TooLarge) => {
+            discard(body, headers).await;
+            return Err(ApiError::TooLarge);
+        }
+        collected => collected?,
+    };
     if gzip { unzip(&bytes, limit) } else { Ok(bytes) }
 }
 
-async fn collect<B>(mut body: B, limit: usize) -> Result<Bytes, ApiError>
+async fn collect<B>(body: &mut B, limit: usize) -> Result<Bytes, ApiError>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,

@@ -15,6 +15,19 @@ use crate::body::{self, Media};
 use crate::error::ApiError;
 use crate::query::Query;
 
+/// A body that was not read yet, or is no longer there.
+pub struct Unread(Mutex<Option<Incoming>>);
+
+impl Unread {
+    pub fn new(body: Incoming) -> Self {
+        Self(Mutex::new(Some(body)))
+    }
+
+    pub fn take(&self) -> Option<Incoming> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 /// A request that was let in. Its body is still unread.
 pub struct Context<'a> {
     pub app: &'a App,
@@ -25,7 +38,7 @@ pub struct Context<'a> {
     pub received_ms: i64,
     pub uri: &'a Uri,
     pub headers: &'a HeaderMap,
-    body: Mutex<Option<Incoming>>,
+    body: &'a Unread,
 }
 
 impl<'a> Context<'a> {
@@ -35,10 +48,10 @@ impl<'a> Context<'a> {
         request_id: &'a str,
         received_ms: i64,
         parts: &'a http::request::Parts,
-        body: Incoming,
+        body: &'a Unread,
     ) -> Self {
         let (uri, headers) = (&parts.uri, &parts.headers);
-        Self { app, project, key_type, request_id, received_ms, uri, headers, body: Mutex::new(Some(body)) }
+        Self { app, project, key_type, request_id, received_ms, uri, headers, body }
     }
 
     pub fn query(&self) -> Result<Query, ApiError> {
@@ -57,8 +70,7 @@ impl<'a> Context<'a> {
 
     /// The body's bytes, decompressed. A body can be read once.
     pub async fn read_bytes(&self, media: Media, limit: usize) -> Result<Bytes, ApiError> {
-        let body = self.body.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let body = body.ok_or_else(|| ApiError::Internal("the body was read before".to_owned()))?;
+        let body = self.body.take().ok_or_else(|| ApiError::Internal("the body was read before".to_owned()))?;
         body::read(body, self.headers, media, limit.min(body::MAX_BYTES)).await
     }
 

@@ -1,7 +1,7 @@
 //! The way of a request: id, route, key, limit, handler, answer.
 
 use std::panic::AssertUnwindSafe;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -10,27 +10,34 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 use crate::app::App;
-use crate::context::Context;
+use crate::context::{Context, Unread};
 use crate::error::ApiError;
 use crate::respond::{self, Reply};
 use crate::router::{self, Access, Miss, Route};
-use crate::{api, auth, cors, health, measure, request_id};
+use crate::{api, auth, body, cors, health, measure, request_id};
 
 pub type Body = Full<Bytes>;
+
+/// Longer than a body and a statement may take together.
+const HANDLER_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Answers a request, whatever it is.
 pub async fn answer(app: &App, request: Request<Incoming>) -> Response<Body> {
     let started = Instant::now();
     let (parts, body) = request.into_parts();
+    let body = Unread::new(body);
     let id = request_id::of(&parts.headers);
     let request_id = id.to_str().unwrap_or("");
     let found = router::route(&parts.method, parts.uri.path());
-    let outcome = AssertUnwindSafe(reply(app, &parts, body, request_id, &found)).catch_unwind().await;
+    let outcome = AssertUnwindSafe(reply(app, &parts, &body, request_id, &found)).catch_unwind().await;
     let mut reply = match outcome {
         Ok(Ok(reply)) => reply,
         Ok(Err(error)) => respond::error(&error, request_id),
         Err(_) => respond::error(&ApiError::Internal("the handler panicked".to_owned()), request_id),
     };
+    if let Some(unwanted) = body.take() {
+        body::discard(unwanted, &parts.headers).await;
+    }
     if is_open(&found, &parts.method, parts.uri.path()) {
         cors::allow(&mut reply.headers);
     }
@@ -50,7 +57,7 @@ fn is_open(found: &Result<Route<'_>, Miss>, method: &Method, path: &str) -> bool
 async fn reply(
     app: &App,
     parts: &http::request::Parts,
-    body: Incoming,
+    body: &Unread,
     request_id: &str,
     found: &Result<Route<'_>, Miss>,
 ) -> Result<Reply, ApiError> {
@@ -64,7 +71,7 @@ async fn reply(
     let allowance = app.limits.take(key.project, key.rate_limit).await;
     let context = Context::new(app, (key.project, key.key_type), request_id, received_ms, parts, body);
     let mut reply = match allowance.granted {
-        Ok(()) => api::handle(&context, route).await.unwrap_or_else(|error| respond::error(&error, request_id)),
+        Ok(()) => handled(&context, route).await.unwrap_or_else(|error| respond::error(&error, request_id)),
         Err(retry_after) => {
             metrics::counter!(shared::metric_name::RATE_LIMITED).increment(1);
             respond::error(&ApiError::TooManyRequests { limit: allowance.limit, retry_after }, request_id)
@@ -78,6 +85,16 @@ async fn reply(
         reply.headers.insert(name, HeaderValue::from(value));
     }
     Ok(reply)
+}
+
+/// Ingest keeps its own times; what asks the database is given up when that falls silent.
+async fn handled(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiError> {
+    match route.access() {
+        Access::Public => api::handle(cx, route).await,
+        Access::Secret => tokio::time::timeout(HANDLER_TIMEOUT, api::handle(cx, route))
+            .await
+            .unwrap_or(Err(ApiError::Unavailable("the database does not answer in time"))),
+    }
 }
 
 /// What has no route: probes, preflights and mistakes.

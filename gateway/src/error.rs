@@ -97,11 +97,6 @@ impl ApiError {
         }
     }
 
-    /// The status's reason phrase.
-    pub fn name(&self) -> &'static str {
-        self.status().canonical_reason().unwrap_or("Error")
-    }
-
     pub fn details(&self) -> &[Problem] {
         match self {
             Self::Invalid(problems) => problems,
@@ -161,13 +156,6 @@ impl From<PublishError> for ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_reason_phrases() {
-        assert_eq!(ApiError::invalid("a", "b").name(), "Unprocessable Entity");
-        assert_eq!(ApiError::TooLarge.name(), "Payload Too Large");
-        assert_eq!(ApiError::Unavailable("x").name(), "Service Unavailable");
-    }
 
     #[test]
     fn what_may_pass_says_when_to_come_back() {

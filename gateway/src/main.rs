@@ -3,7 +3,6 @@
 use shared::admin::{self, Admin};
 use shared::env::{EXIT_CONFIG, Env, EnvError};
 use shared::shutdown::{self, Shutdown};
-use tokio::net::TcpListener;
 
 use gateway::config::ProcessConfig;
 use gateway::start::{self, StartError};
@@ -42,10 +41,10 @@ async fn run(config: ProcessConfig) -> anyhow::Result<()> {
         let app = for_probes.clone();
         async move { health::ready(&app).await.map_err(str::to_owned) }
     });
-    tokio::spawn(admin::serve(start::listen(config.admin.addr, "ADMIN_ADDR").await?, admin, Shutdown::new()));
-
-    let listener: TcpListener = start::listen(config.gateway.addr, "GATEWAY_ADDR").await?;
-    tracing::info!("serving on {}", listener.local_addr()?);
+    let admin_listener = start::listen(config.admin.addr, "ADMIN_ADDR").await?;
+    let listener = start::listen(config.gateway.addr, "GATEWAY_ADDR").await?;
+    tracing::info!("serving on {}, metrics on {}", listener.local_addr()?, admin_listener.local_addr()?);
+    tokio::spawn(admin::serve(admin_listener, admin, Shutdown::new()));
     let serving = tokio::spawn(serve(listener, app, shutdown.clone()));
     shutdown.cancelled().await;
     match tokio::time::timeout(shutdown::DRAIN, serving).await {

@@ -14,7 +14,8 @@ fn is_fit(id: &[u8]) -> bool {
     (1..=64).contains(&id.len()) && id.iter().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(b))
 }
 
-fn fresh() -> HeaderValue {
+/// A new one: 32 hexadecimal digits.
+pub fn fresh() -> HeaderValue {
     let mut text = [0; 32];
     // The length fits, so that neither can fail.
     let _ = hex::encode_to_slice(rand::random::<[u8; 16]>(), &mut text);

@@ -60,30 +60,27 @@ pub fn deleted() -> Result<Reply, ApiError> {
 #[serde(rename_all = "camelCase")]
 struct ErrorBody<'a> {
     error: &'a str,
-    message: String,
+    message: &'a str,
     status: u16,
     request_id: &'a str,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     details: &'a [Problem],
 }
 
-/// The reply of an error, in the one shape.
+/// The body of an error, in the one shape.
+pub fn error_body(status: StatusCode, message: &str, request_id: &str, details: &[Problem]) -> Vec<u8> {
+    let error = status.canonical_reason().unwrap_or("Error");
+    let body = ErrorBody { error, message, status: status.as_u16(), request_id, details };
+    serde_json::to_vec(&body).unwrap_or_default()
+}
+
+/// The reply of an error.
 pub fn error(error: &ApiError, request_id: &str) -> Reply {
     if let ApiError::Internal(cause) = error {
         tracing::error!(request_id, cause, "a request failed");
     }
-    let body = ErrorBody {
-        error: error.name(),
-        message: error.to_string(),
-        status: error.status().as_u16(),
-        request_id,
-        details: error.details(),
-    };
-    let mut reply = Reply {
-        status: error.status(),
-        headers: HeaderMap::new(),
-        body: serde_json::to_vec(&body).unwrap_or_default().into(),
-    };
+    let body = error_body(error.status(), &error.to_string(), request_id, error.details());
+    let mut reply = Reply { status: error.status(), headers: HeaderMap::new(), body: body.into() };
     if let Some(seconds) = error.retry_after() {
         reply.headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }

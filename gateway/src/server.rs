@@ -1,5 +1,7 @@
 //! Connections: accepted up to a number, bounded in time, and let finish at the end.
 
+mod wire;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,9 +17,12 @@ use tokio::sync::Semaphore;
 
 use crate::app::App;
 use crate::dispatch;
+use wire::{Phase, Wire};
 
-/// How long a request's head may take to arrive, and how long a connection may stay idle.
+/// How long a request's head may take to arrive.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may stay idle between requests: longer than load balancers keep theirs.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 const MAX_HEADERS: usize = 100;
 /// Bytes of a request's head, and of a body read at once.
 const READ_BUFFER: usize = 64 * 1024;
@@ -59,15 +64,22 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, shutdown: Shutdown) {
 
 async fn connection(stream: TcpStream, app: Arc<App>, watcher: Watcher) -> hyper::Result<()> {
     let _ = stream.set_nodelay(true);
+    let phase = Phase::default();
+    let wire = Wire::new(stream, phase.clone(), HEAD_TIMEOUT);
     let service = service_fn(move |request| {
-        let app = app.clone();
-        async move { Ok::<_, Infallible>(dispatch::answer(&app, request).await) }
+        let (app, phase) = (app.clone(), phase.clone());
+        phase.busy();
+        async move {
+            let response = dispatch::answer(&app, request).await;
+            phase.idle();
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
+        .header_read_timeout(IDLE_TIMEOUT)
         .max_headers(MAX_HEADERS)
         .max_buf_size(READ_BUFFER)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(wire), service);
     watcher.watch(connection).await
 }

@@ -5,11 +5,11 @@ use http::header::AUTHORIZATION;
 
 /// The key of `x-api-key`, else of `Authorization: Bearer`. The scheme is compared without regard to case.
 pub fn key(headers: &HeaderMap) -> Option<&str> {
-    if let Some(value) = headers.get("x-api-key") {
-        return value.to_str().ok().map(str::trim).filter(|k| !k.is_empty());
-    }
-    let (scheme, key) = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then_some(key.trim()).filter(|k| !k.is_empty())
+    let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::trim).filter(|v| !v.is_empty());
+    text("x-api-key").or_else(|| {
+        let (scheme, key) = text(AUTHORIZATION.as_str())?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
+    })
 }
 
 #[cfg(test)]

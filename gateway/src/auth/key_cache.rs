@@ -23,6 +23,8 @@ const CAPACITY: usize = 100_000;
 const LOOKUPS: usize = 4;
 /// How long a look-up waits for its turn.
 const TURN: Duration = Duration::from_millis(1_500);
+/// How long it takes at most.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Clone)]
 struct Known {
@@ -79,10 +81,12 @@ impl KeyCache {
         if self.is_absent(hash) {
             return Ok(None);
         }
+        let silent = || StoreError::Unavailable("no answer in time".to_owned());
         let busy = || StoreError::Unavailable("too many keys are being looked up".to_owned());
         let turn = tokio::time::timeout(TURN, self.turns.acquire()).await.map_err(|_| busy())?.map_err(|_| busy())?;
         let before = self.forgotten.load(Ordering::SeqCst);
-        let found = api_keys::find_active(&store.connection().await?, hash).await?;
+        let asked = async { api_keys::find_active(&store.connection().await?, hash).await };
+        let found = tokio::time::timeout(LOOKUP_TIMEOUT, asked).await.unwrap_or_else(|_| Err(silent()))?;
         drop(turn);
         let Some(key) = found.map(Arc::new) else {
             self.absent.insert(*hash, Instant::now());

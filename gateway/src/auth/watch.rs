@@ -11,6 +11,8 @@ use shared::store::{StoreError, api_keys, projects};
 use crate::app::App;
 
 const EVERY: Duration = Duration::from_millis(500);
+const AFTER_HINT: Duration = Duration::from_millis(10);
+const TIMEOUT: Duration = Duration::from_secs(5);
 const TOPICS: [Topic; 2] = [Topic::ApiKey, Topic::Project];
 
 /// How far the changes were followed.
@@ -30,29 +32,36 @@ pub async fn watch(app: Arc<App>, mut position: Option<Position>, shutdown: Shut
     let mut lost = false;
     let mut hints = app.bus.client.subscribe(app.bus.names.changed(Topic::ApiKey.as_str())).await.ok();
     loop {
-        match tokio::time::timeout(Duration::from_secs(5), follow(&app, position)).await {
-            Ok(Ok(reached)) => {
+        let followed = tokio::time::timeout(TIMEOUT, follow(&app, position)).await;
+        match followed.unwrap_or_else(|_| Err(StoreError::Unavailable("no answer in time".to_owned()))) {
+            Ok(reached) => {
                 position = Some(reached);
                 if std::mem::take(&mut lost) {
                     tracing::info!("changes of keys are followed again");
                 }
             }
-            Ok(Err(error)) if !lost => {
-                lost = true;
-                tracing::warn!(%error, "changes of keys cannot be followed; known keys go on working for an hour");
+            Err(error) => {
+                if !std::mem::replace(&mut lost, true) {
+                    tracing::warn!(%error, "changes of keys cannot be followed; known keys go on working for an hour");
+                }
             }
-            Ok(Err(_)) | Err(_) => {}
         }
-        let hint = async {
+        let hinted = async {
             match &mut hints {
-                Some(hints) => drop(hints.next().await),
+                Some(hints) => hints.next().await.is_some(),
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             () = shutdown.cancelled() => return,
             () = tokio::time::sleep(EVERY) => {}
-            () = hint => {}
+            alive = hinted => {
+                if !alive {
+                    hints = None;
+                }
+                // Many hints at once are one.
+                tokio::time::sleep(AFTER_HINT).await;
+            }
         }
     }
 }

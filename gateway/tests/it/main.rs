@@ -18,5 +18,6 @@ mod openapi;
 mod outage;
 mod people;
 mod prefer;
+mod process;
 mod server;
 mod setup;

@@ -77,6 +77,22 @@ async fn cut_off(f: &crate::setup::Fixture, text: String) -> (String, std::time:
 }
 
 #[tokio::test]
+async fn a_refusal_is_heard_by_who_sends_the_whole_body_first() {
+    let f = fixture().await;
+    for (key, expected) in [(f.tenant.public.as_str(), "413"), ("wrong", "401")] {
+        let length = 6 << 20;
+        let head =
+            format!("POST /api/v1/events HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\ncontent-length: {length}\r\n\r\n");
+        let mut stream = TcpStream::connect(f.gateway.addr).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&vec![b' '; length]).await.unwrap();
+        let mut answer = vec![0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(String::from_utf8(answer).unwrap(), format!("HTTP/1.1 {expected}"));
+    }
+}
+
+#[tokio::test]
 async fn slow_clients_are_cut_off() {
     let f = fixture().await;
     let head = format!("POST /api/v1/events HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\n", f.tenant.public);
@@ -85,6 +101,45 @@ async fn slow_clients_are_cut_off() {
     assert!(body.0.starts_with("HTTP/1.1 408 ") && body.0.contains("\"status\":408"), "{}", body.0);
     for took in [body.1, part.1] {
         assert!(took >= secs(9) && took < secs(13), "{took:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_answered_in_the_one_shape() {
+    let f = fixture().await;
+    let many = "h: x\r\n".repeat(150);
+    for (text, status) in [
+        ("GARBAGE\r\n\r\n".to_owned(), 400),
+        ("GET /api/v1/events HTTP/1.1\r\nbad header\r\n\r\n".to_owned(), 400),
+        (format!("GET / HTTP/1.1\r\n{many}\r\n"), 431),
+        (format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(70_000)), 414),
+    ] {
+        let (answer, _) = cut_off(&f, text.clone()).await;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
+        let body: serde_json::Value = serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {answer}"));
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert_eq!(body["status"], status);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_serves_many_requests_and_may_pause() {
+    let f = fixture().await;
+    let mut stream = TcpStream::connect(f.gateway.addr).await.unwrap();
+    let request = format!(
+        "POST /api/v1/events HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\ncontent-length: {}\r\n\r\n{EVENT}",
+        f.tenant.public,
+        EVENT.len()
+    );
+    let mut answer = vec![0; 4096];
+    for round in 0..3 {
+        if round == 2 {
+            // Longer than a head may take.
+            tokio::time::sleep(secs(11)).await;
+        }
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let read = stream.read(&mut answer).await.unwrap();
+        assert!(answer[..read].starts_with(b"HTTP/1.1 202 "), "{round}");
     }
 }
 

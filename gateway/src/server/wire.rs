@@ -1,0 +1,195 @@
+//! A connection's bytes, watched from below HTTP.
+//!
+//! It does two things that the HTTP library leaves out. The time for a request's head runs from its first byte, so that
+//! a connection between two requests may stay idle for longer. And what could not be read as HTTP at all is answered in
+//! the same shape as every other error.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+use crate::{request_id, respond};
+
+/// Where a connection stands.
+#[derive(Clone, Default)]
+pub struct Phase(Arc<AtomicU8>);
+
+/// A head is awaited or arriving.
+const HEAD: u8 = 0;
+/// A request is being answered.
+const BUSY: u8 = 1;
+/// Between two requests.
+const IDLE: u8 = 2;
+
+impl Phase {
+    pub fn busy(&self) {
+        self.0.store(BUSY, Ordering::Relaxed);
+    }
+
+    pub fn idle(&self) {
+        self.0.store(IDLE, Ordering::Relaxed);
+    }
+
+    fn is(&self, phase: u8) -> bool {
+        self.0.load(Ordering::Relaxed) == phase
+    }
+}
+
+pub struct Wire<S> {
+    stream: S,
+    phase: Phase,
+    head_timeout: Duration,
+    deadline: Option<Pin<Box<Sleep>>>,
+    /// Our own words, written in place of the library's, and how far.
+    instead: Option<(Vec<u8>, usize)>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+    pub fn new(stream: S, phase: Phase, head_timeout: Duration) -> Self {
+        Self { stream, phase, head_timeout, deadline: None, instead: None }
+    }
+
+    /// Takes what the library says by itself; true when our own words go out in its place.
+    fn replaces(&mut self, start: &[u8]) -> bool {
+        if !self.phase.is(HEAD) || self.instead.is_some() {
+            return false;
+        }
+        let Some(answer) = unreadable(start) else { return false };
+        self.instead = Some((answer, 0));
+        true
+    }
+
+    fn poll_instead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some((bytes, written)) = &mut self.instead {
+            if *written == bytes.len() {
+                break;
+            }
+            match ready!(Pin::new(&mut self.stream).poll_write(cx, &bytes[*written..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                n => *written += n,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The answer in place of one that the library gave by itself: those have an empty body, and no request id as all of
+/// ours have.
+fn unreadable(start: &[u8]) -> Option<Vec<u8>> {
+    let head = std::str::from_utf8(start).ok()?;
+    let code = head.strip_prefix("HTTP/1.1 4")?.get(..2)?;
+    if head.contains("x-request-id") || !head.contains("content-length: 0") {
+        return None;
+    }
+    let status = StatusCode::from_bytes(format!("4{code}").as_bytes()).ok()?;
+    let message = match status {
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "the request's headers are too many or too large",
+        StatusCode::URI_TOO_LONG => "the address is too long",
+        _ => "the request cannot be read as HTTP/1.1",
+    };
+    let id = request_id::fresh();
+    let id = id.to_str().ok()?;
+    let body = respond::error_body(status, message, id, &[]);
+    let mut answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json; charset=utf-8\r\nx-request-id: {id}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    answer.extend_from_slice(&body);
+    Some(answer)
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let before = buf.filled().len();
+        match Pin::new(&mut this.stream).poll_read(cx, buf) {
+            Poll::Pending if this.phase.is(HEAD) => {
+                let timeout = this.head_timeout;
+                let deadline = this.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+                ready!(deadline.as_mut().poll(cx));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            Poll::Pending => {
+                this.deadline = None;
+                Poll::Pending
+            }
+            Poll::Ready(outcome) => {
+                if this.phase.is(IDLE) && buf.filled().len() > before {
+                    this.phase.0.store(HEAD, Ordering::Relaxed);
+                    this.deadline = None;
+                }
+                Poll::Ready(outcome)
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if self.replaces(buf) {
+            return Poll::Ready(Ok(buf.len()));
+        }
+        ready!(self.poll_instead(cx))?;
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let Some(first) = bufs.first()
+            && self.replaces(first)
+        {
+            return Poll::Ready(Ok(bufs.iter().map(|b| b.len()).sum()));
+        }
+        ready!(self.poll_instead(cx))?;
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_instead(cx))?;
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_instead(cx))?;
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_librarys_own_answers_are_replaced() {
+        let automatic = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\ndate: x\r\n\r\n";
+        let answer = String::from_utf8(unreadable(automatic).unwrap()).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{head}");
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!((&body["error"], &body["status"]), (&"Bad Request".into(), &400.into()));
+        for ours in [
+            &b"HTTP/1.1 400 Bad Request\r\nx-request-id: 1\r\ncontent-length: 0\r\n\r\n"[..],
+            b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+            b"HTTP/1.1 404 Not Found\r\ncontent-length: 7\r\n\r\n",
+            b"{\"a\":1}",
+            b"\xff",
+        ] {
+            assert!(unreadable(ours).is_none(), "{}", String::from_utf8_lossy(ours));
+        }
+    }
+}

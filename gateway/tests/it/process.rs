@@ -1,0 +1,103 @@
+//! The process as a whole: what stops its start, what it waits for, and its end.
+
+use std::process::Stdio;
+
+use testkit::{PrivateNats, TestDatabase, TestNats};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, Command};
+
+use crate::http::Call;
+use crate::setup::{secs, tenant};
+
+struct Process {
+    child: Child,
+    log: Lines<BufReader<ChildStderr>>,
+    seen: String,
+}
+
+impl Process {
+    fn start(env: &[(&str, &str)]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_gateway"))
+            .env_clear()
+            .env("MASTER_KEY", "42".repeat(32))
+            .env("GATEWAY_ADDR", "127.0.0.1:0")
+            .env("ADMIN_ADDR", "127.0.0.1:0")
+            .envs(env.iter().copied())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap()).lines();
+        Self { child, log, seen: String::new() }
+    }
+
+    /// Reads the log up to a line that holds a text, and returns the line.
+    async fn says(&mut self, text: &str) -> String {
+        let found = async {
+            while let Some(line) = self.log.next_line().await.unwrap() {
+                self.seen.push_str(&line);
+                self.seen.push('\n');
+                if line.contains(text) {
+                    return line;
+                }
+            }
+            panic!("ended without saying {text:?}:\n{}", self.seen)
+        };
+        tokio::time::timeout(secs(20), found).await.unwrap_or_else(|_| panic!("does not say {text:?}"))
+    }
+
+    async fn exit_status(mut self) -> i32 {
+        let status = tokio::time::timeout(secs(20), self.child.wait()).await.expect("does not end").unwrap();
+        status.code().unwrap_or_else(|| panic!("{status}"))
+    }
+}
+
+/// The addresses of a line such as `serving on A, metrics on B`.
+fn addresses(line: &str) -> Vec<std::net::SocketAddr> {
+    line.split([' ', ',']).filter_map(|word| word.parse().ok()).collect()
+}
+
+#[tokio::test]
+async fn a_wrong_configuration_is_named() {
+    let mut process = Process::start(&[("GATEWAY_MAX_CONNECTIONS", "many")]);
+    let line = process.says("GATEWAY_MAX_CONNECTIONS").await;
+    assert!(line.contains("allowed: 1 to 1000000"), "{line}");
+    assert_eq!(process.exit_status().await, 64);
+}
+
+#[tokio::test]
+async fn a_schema_that_it_does_not_know_is_refused() {
+    let (database, nats) = tokio::join!(TestDatabase::create_empty(), TestNats::create());
+    let mut process = Process::start(&[("DATABASE_URL", database.url()), ("NATS_URL", nats.url())]);
+    process.says("rekindle migrate").await;
+    assert_eq!(process.exit_status().await, 78);
+}
+
+#[tokio::test]
+async fn it_waits_for_its_servers_serves_and_ends_in_order() {
+    let (database, mut nats) = tokio::join!(TestDatabase::create(), PrivateNats::start());
+    let tenant = tenant(&database.store(), 1_000).await;
+    nats.stop().await;
+    let mut process = Process::start(&[("DATABASE_URL", database.url()), ("NATS_URL", &nats.url())]);
+    process.says("waiting for the broker").await;
+    nats.start_again().await;
+    let serving = process.says("serving on").await;
+    let [main, admin] = addresses(&serving)[..] else { panic!("{serving}") };
+
+    let call = Call::new(main, "POST", "/api/v1/events").header("x-api-key", &tenant.public);
+    assert_eq!(call.send(r#"{"event":"e","user_id":"u"}"#).await.status, 202);
+    for addr in [main, admin] {
+        assert_eq!(Call::new(addr, "GET", "/readyz").send("").await.status, 200);
+    }
+    let metrics = Call::new(admin, "GET", "/metrics").send("").await.text;
+    for expected in
+        [r#"rekindle_http_requests_total{route="/events",status="2xx"} 1"#, "rekindle_events_accepted_total 1"]
+    {
+        assert!(metrics.contains(expected), "{expected} is not in\n{metrics}");
+    }
+
+    let pid = process.child.id().unwrap().to_string();
+    Command::new("kill").args(["-TERM", &pid]).status().await.unwrap();
+    process.says("every request is answered").await;
+    assert_eq!(process.exit_status().await, 0);
+}
