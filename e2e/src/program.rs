@@ -116,11 +116,25 @@ impl Program {
         self.ended().await;
     }
 
+    /// SIGSTOP: it keeps its connections and does nothing.
+    pub async fn suspend(&self) {
+        self.signal("STOP").await;
+    }
+
+    /// SIGCONT.
+    pub async fn resume(&self) {
+        self.signal("CONT").await;
+    }
+
+    async fn signal(&self, signal: &str) {
+        let id = self.child.as_ref().and_then(Child::id).unwrap_or_else(|| panic!("{} does not run", self.name));
+        let told = Command::new("kill").args(["-s", signal, &id.to_string()]).status().await;
+        assert!(told.is_ok_and(|status| status.success()), "cannot signal {}", self.name);
+    }
+
     /// SIGTERM, and waits until it has drained; panics when it does not end by itself, or not well.
     pub async fn stop(&mut self) {
-        let id = self.child.as_ref().and_then(Child::id).unwrap_or_else(|| panic!("{} does not run", self.name));
-        let told = Command::new("kill").arg(id.to_string()).status().await;
-        assert!(told.is_ok_and(|status| status.success()), "cannot signal {}", self.name);
+        self.signal("TERM").await;
         let status = tokio::time::timeout(STOP, self.ended()).await;
         let status = status.unwrap_or_else(|_| panic!("{} does not stop:\n{}", self.name, self.log_end()));
         assert!(status.success(), "{} stopped with {status}:\n{}", self.name, self.log_end());

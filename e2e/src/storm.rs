@@ -54,7 +54,10 @@ pub fn plan<'a>(failpoints: impl IntoIterator<Item = &'a String>, times: u32, la
     let mut plan = Vec::new();
     for failpoint in failpoints {
         for _ in 0..times {
-            plan.push(Strike { failpoint: failpoint.clone(), hit: rand::RngExt::random_range(&mut random, 1..=latest) });
+            plan.push(Strike {
+                failpoint: failpoint.clone(),
+                hit: rand::RngExt::random_range(&mut random, 1..=latest),
+            });
         }
     }
     plan.shuffle(&mut random);

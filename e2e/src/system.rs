@@ -11,6 +11,7 @@ use shared::secrets::MasterKeys;
 use shared::store::api_keys::KeyType;
 use tempfile::TempDir;
 use testkit::{PrivateNats, PrivatePostgres, PrivateRedis, TestMailbox};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
 use crate::program::{Env, Program};
@@ -18,6 +19,9 @@ use crate::{Api, mails};
 
 /// Fixed, so that a channel's secrets can be read by whoever looks into a database that a failed test left.
 const MASTER_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+/// One system at a time in one test process, so that promises about seconds are measured on the product alone.
+static TURN: Semaphore = Semaphore::const_new(1);
 
 /// What differs from test to test.
 #[derive(Debug, Default)]
@@ -54,6 +58,7 @@ pub struct System {
     pub origin: String,
     env: Env,
     dir: Option<TempDir>,
+    _turn: SemaphorePermit<'static>,
 }
 
 impl System {
@@ -63,6 +68,7 @@ impl System {
 
     /// Panics with the reason when anything does not come up.
     pub async fn start_with(options: Options) -> Self {
+        let turn = TURN.acquire().await.expect("it is never closed");
         let small = PostgresOptions { max_connections: 120, shared_buffers_mb: 32, ..PostgresOptions::for_tests() };
         let mailbox = async {
             match options.mail_login {
@@ -108,6 +114,7 @@ impl System {
             origin,
             env,
             dir: Some(dir),
+            _turn: turn,
         };
         system.start_programs().await;
         system.point_channel_at_mailbox(options.mail_login).await;
@@ -152,7 +159,8 @@ impl System {
 
     /// Waits for a mail to this address; panics when the time is up.
     pub async fn mail_to(&self, address: &str, within: Duration) -> testkit::Mail {
-        let probe = async || mails::to(&self.mailbox, address).into_iter().next().ok_or_else(|| format!("to {address}"));
+        let probe =
+            async || mails::to(&self.mailbox, address).into_iter().next().ok_or_else(|| format!("to {address}"));
         testkit::eventually(within, probe).await
     }
 

@@ -129,7 +129,8 @@ async fn what_was_done_anonymously_belongs_to_the_person() {
         .track("/events", &json!({ "event": "page_viewed", "anonymous_id": "a-9", "id": before, "properties": {} }))
         .await
         .expect(202);
-    let known = json!({ "user_id": "grace", "anonymous_id": "a-9", "properties": { "name": "Grace\r\nBcc: x@y.example" } });
+    let known =
+        json!({ "user_id": "grace", "anonymous_id": "a-9", "properties": { "name": "Grace\r\nBcc: x@y.example" } });
     system.api.track("/users/identify", &known).await.expect(202);
     let theirs = |page: &Value| page["pagination"]["total"] == 1 && page["events"][0]["id"] == json!(before);
     system.api.until("/events?user=grace", Duration::from_secs(5), theirs).await;

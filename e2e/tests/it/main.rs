@@ -2,6 +2,7 @@
 
 mod crash;
 mod line;
+mod mail;
 mod outages;
 mod shop;
 mod workers;

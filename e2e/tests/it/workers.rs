@@ -1,1 +1,105 @@
-//! (empty)
+//! Two recording workers: they share the partitions, and neither a death nor a pause of one costs order or counts.
+
+use std::time::{Duration, Instant};
+
+use e2e::{Api, Options, System, drained};
+use serde_json::json;
+use testkit::eventually;
+use tokio_postgres::Client;
+
+use crate::shop::event_id;
+
+const USERS: usize = 6;
+const UPDATES: usize = 1_000;
+const BATCH: usize = 20;
+/// From a worker's death until its partitions are read again, and all is applied.
+const TAKEN_OVER: Duration = Duration::from_secs(15);
+
+/// Sends `UPDATES` numbered updates of one user, each with an event, in their order.
+async fn updates(api: &Api, user: usize, pause: Duration) {
+    for first in (1..=UPDATES).step_by(BATCH) {
+        let items: Vec<_> = (first..first + BATCH)
+            .flat_map(|n| {
+                let user = format!("u{user}");
+                [
+                    json!({ "type": "identify", "user_id": user, "properties": { "n": n } }),
+                    json!({ "type": "track", "event": "counted", "user_id": user, "id": event_id(), "properties": { "n": n } }),
+                ]
+            })
+            .collect();
+        api.track("/events/batch", &json!({ "batch": items })).await.expect(202);
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Waits until so many workers hold partitions, all eight together.
+async fn owners(db: &Client, count: i64, within: Duration) {
+    let sql = "SELECT count(DISTINCT owner), count(owner) FROM ingest_partition WHERE lease_until > now()";
+    let probe = async || {
+        let row = db.query_one(sql, &[]).await.expect("the partitions");
+        let found: (i64, i64) = (row.get(0), row.get(1));
+        if found == (count, 8) { Ok(()) } else { Err(found) }
+    };
+    eventually(within, probe).await;
+}
+
+/// Every user's last update won, and every event was counted once.
+async fn all_applied(system: &System, within: Duration) {
+    let path = "/events?event=counted&limit=1";
+    let all = USERS * UPDATES;
+    system.api.until(path, within, |page| page["pagination"]["total"] == all).await;
+    for user in 0..USERS {
+        let user = system.api.get(&format!("/users/u{user}")).await.expect(200);
+        assert_eq!(user["properties"]["n"], UPDATES, "{user}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_is_killed_is_replaced_in_time_and_order_is_kept() {
+    // With the leases as they are by default.
+    let mut system = System::start().await;
+    let db = drained::database(&system).await;
+    let mut second = system.another("worker-automation", "second");
+    second.start().await;
+    owners(&db, 2, Duration::from_secs(20)).await;
+
+    let api = system.api.clone();
+    let sending = futures_util::future::join_all((0..USERS).map(|user| updates(&api, user, Duration::from_millis(30))));
+    let killing = async {
+        system
+            .api
+            .until("/events?event=counted&limit=1", Duration::from_secs(10), |p| p["pagination"]["total"] != 0)
+            .await;
+        system.automation.kill().await;
+        Instant::now()
+    };
+    let (_, killed) = tokio::join!(sending, killing);
+    all_applied(&system, TAKEN_OVER).await;
+    println!("all applied {:?} after the kill", killed.elapsed());
+    assert!(killed.elapsed() < TAKEN_OVER, "{:?} after the kill", killed.elapsed());
+    owners(&db, 1, Duration::from_secs(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_was_paused_for_longer_than_its_lease_changes_nothing() {
+    let system = System::start_with(Options::default().env("PARTITION_LEASE_MS", 1_000)).await;
+    let db = drained::database(&system).await;
+    let mut second = system.another("worker-automation", "second");
+    second.start().await;
+    owners(&db, 2, Duration::from_secs(10)).await;
+
+    let api = system.api.clone();
+    let sending = futures_util::future::join_all((0..USERS).map(|user| updates(&api, user, Duration::from_millis(80))));
+    let pausing = async {
+        for (paused, _) in [(&system.automation, 0), (&second, 1)] {
+            // In the middle of whatever it does; when it wakes up, others own what it holds.
+            paused.suspend().await;
+            owners(&db, 1, Duration::from_secs(10)).await;
+            paused.resume().await;
+            owners(&db, 2, Duration::from_secs(10)).await;
+        }
+    };
+    tokio::join!(sending, pausing);
+    all_applied(&system, TAKEN_OVER).await;
+    assert_eq!(drained::dead_letters(&system).await, 0);
+}
