@@ -77,7 +77,9 @@ pub fn from_template(
 /// A direct message's own content, which is sent as it came.
 pub fn from_content(content: &Value) -> Rendered {
     let field = |name: &str| content.get(name).and_then(Value::as_str).unwrap_or("");
-    let (subject, body) = (one_line(field("subject")), field("body"));
+    // Either form of the request is taken for any channel: a title serves as the subject.
+    let subject = Some(field("subject")).filter(|s| !s.is_empty()).unwrap_or(field("title"));
+    let (subject, body) = (one_line(subject), field("body"));
     if has_markup(body) {
         Rendered { subject, html: body.to_owned(), text: text_of(body) }
     } else {
@@ -229,6 +231,7 @@ mod tests {
         assert_eq!(plain.text, "1 < 2 & {{ name }}\nx");
         let html = from_content(&json!({ "subject": "a", "body": "<b>x</b>" }));
         assert_eq!((html.html.as_str(), html.text.trim()), ("<b>x</b>", "**x**"));
+        assert_eq!(from_content(&json!({ "title": "t", "body": "" })).subject, "t");
         assert_eq!(
             from_content(&json!({})),
             Rendered { subject: String::new(), html: String::new(), text: String::new() }

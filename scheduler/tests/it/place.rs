@@ -30,7 +30,7 @@ pub struct Place {
     pub clock: Clock,
     env: Env,
     running: Vec<(Shutdown, JoinHandle<bool>)>,
-    _nats: TestNats,
+    _nats: Option<TestNats>,
     _database: TestDatabase,
 }
 
@@ -40,15 +40,21 @@ impl Place {
     }
 
     pub async fn with<const N: usize>(more: [(&str, &str); N]) -> Self {
-        let (database, nats) = (TestDatabase::create().await, TestNats::create().await);
+        let nats = TestNats::create().await;
+        let (url, prefix) = (nats.url().to_owned(), nats.prefix().to_owned());
+        Self::at(&url, &prefix, Some(nats), &more).await
+    }
+
+    pub async fn at(nats_url: &str, prefix: &str, nats: Option<TestNats>, more: &[(&str, &str)]) -> Self {
+        let database = TestDatabase::create().await;
         let pairs = [
-            ("NATS_URL", nats.url()),
-            ("STREAM_PREFIX", nats.prefix()),
+            ("NATS_URL", nats_url),
+            ("STREAM_PREFIX", prefix),
             ("INGEST_MAX_BYTES", "1048576"),
             ("SEND_MAX_BYTES", "16777216"),
             ("DEAD_MAX_BYTES", "16777216"),
         ];
-        let env = Env::from_pairs(pairs.into_iter().chain(more));
+        let env = Env::from_pairs(pairs.into_iter().chain(more.iter().copied()));
         let bus = Bus::connect(&BusConfig::from_env(&env).unwrap(), "test").await.unwrap();
         topology::ensure(&bus).await.unwrap();
         let (store, clock) = (database.store(), Clock::system());

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use shared::event::{Body, IngestBatch};
 use shared::ids::{self, ProjectId};
+use testkit::PrivateNats;
 use uuid::Uuid;
 
 use crate::place::Place;
@@ -76,5 +77,20 @@ async fn a_timer_taken_by_a_scheduler_that_died_fires_again() {
     place.run().await;
     place.eventually_none("SELECT count(*) FROM timer WHERE wait_seq = 1").await;
     assert_eq!(fired(&place).await, BTreeMap::from([(1, 1)]));
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn with_the_broker_away_timers_wait_and_fire_when_it_is_back() {
+    let mut nats = PrivateNats::start().await;
+    let mut place = Place::at(&nats.url(), "", None, &[("SCHEDULER_TICK_MS", "20")]).await;
+    place.run().await;
+    place.timers(place.project, 0..10, -1).await;
+    place.eventually_none("SELECT count(*) FROM timer").await;
+    nats.kill().await;
+    place.timers(place.project, 10..20, -1).await;
+    nats.start_again().await;
+    place.eventually_none("SELECT count(*) FROM timer").await;
+    assert_eq!(fired(&place).await.len(), 20);
     place.stop().await;
 }
