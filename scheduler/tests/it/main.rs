@@ -6,4 +6,5 @@ mod frozen;
 mod house;
 mod messages;
 mod place;
+mod start;
 mod timers;
