@@ -55,7 +55,11 @@ fn grouped(
             groups.len() - 1
         });
         let parts = &mut groups[at].1;
-        let full = |part: &EncodedItems| part.bytes.len() + EncodedItems::cost(item) + HEAD_BYTES > MESSAGE_BYTES;
+        // No item comes near half a message, so that most need no measuring.
+        let full = |part: &EncodedItems| {
+            let used = part.bytes.len() + HEAD_BYTES;
+            used > MESSAGE_BYTES / 2 && used + EncodedItems::cost(item) > MESSAGE_BYTES
+        };
         if parts.last().is_some_and(full) {
             parts.push(EncodedItems::default());
         }
