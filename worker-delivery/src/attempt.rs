@@ -53,13 +53,14 @@ async fn run(app: Arc<App>, loaded: Loaded) -> Settled {
         Err(NoMailbox::Invalid) => return failed(message, "invalid_address"),
     };
     let rendered = match (message.template_id, template) {
-        (None, _) => render::from_content(&message.content),
+        (None, _) => render::from_content(message, person, at.now),
         (Some(_), None) => return failed(message, "template_not_found"),
         (Some(_), Some(Err(error))) => return failed(message, &format!("render_failed: {error}")),
-        (Some(_), Some(Ok(template))) => match render::from_template(template, message, person, at.now) {
-            Ok(rendered) => rendered,
-            Err(error) => return failed(message, &format!("render_failed: {error}")),
-        },
+        (Some(_), Some(Ok(template))) => render::from_template(template, message, person, at.now),
+    };
+    let rendered = match rendered {
+        Ok(rendered) => rendered,
+        Err(error) => return failed(message, &format!("render_failed: {error}")),
     };
     if sender.provider.as_ref().err() == Some(&NoProvider::NotConfigured) {
         return Settled { user_id, ..failed(message, "channel_not_configured") };

@@ -53,6 +53,40 @@ pub fn from_template(
     recipient: &Recipient,
     now: Timestamp,
 ) -> Result<Rendered, Unrenderable> {
+    let (subject, body) = evaluated(template, message, recipient, now, Escape::Html)?;
+    let html = if has_markup(&body) { body } else { with_line_breaks(&body) };
+    let text = text_of(&html);
+    Ok(Rendered { subject, html, text })
+}
+
+/// Renders a direct message's own content. A body without tags is plain text. What does not parse (the gateway refuses
+/// such content) is sent as it came.
+pub fn from_content(message: &Claimed, recipient: &Recipient, now: Timestamp) -> Result<Rendered, Unrenderable> {
+    let field = |name: &str| message.content.get(name).and_then(Value::as_str).unwrap_or("");
+    // Either form of the request is taken for any channel: a title serves as the subject.
+    let subject = Some(field("subject")).filter(|s| !s.is_empty()).unwrap_or(field("title"));
+    let body = field("body");
+    let markup = has_markup(body);
+    let escape = if markup { Escape::Html } else { Escape::None };
+    let (subject, body) = match Compiled::new(0, subject, body) {
+        Ok(template) => evaluated(&template, message, recipient, now, escape)?,
+        Err(_) => (one_line(subject), body.to_owned()),
+    };
+    Ok(if markup {
+        Rendered { subject, text: text_of(&body), html: body }
+    } else {
+        Rendered { subject, html: with_line_breaks(&escaped(&body)), text: body }
+    })
+}
+
+/// Subject and body with everything filled in.
+fn evaluated(
+    template: &Compiled,
+    message: &Claimed,
+    recipient: &Recipient,
+    now: Timestamp,
+    escape: Escape,
+) -> Result<(String, String), Unrenderable> {
     let user = user_data(recipient);
     let about = json!({
         "id": message.id,
@@ -68,23 +102,8 @@ pub fn from_template(
     let limits = Limits::default();
     let failed = |part| move |error| Unrenderable { part, error };
     let subject = template.subject.render_line(&scope, &limits).map_err(failed("subject"))?;
-    let body = template.body.render(&scope, Escape::Html, &limits).map_err(failed("body"))?;
-    let html = if has_markup(&body) { body } else { with_line_breaks(&body) };
-    let text = text_of(&html);
-    Ok(Rendered { subject, html, text })
-}
-
-/// A direct message's own content, which is sent as it came.
-pub fn from_content(content: &Value) -> Rendered {
-    let field = |name: &str| content.get(name).and_then(Value::as_str).unwrap_or("");
-    // Either form of the request is taken for any channel: a title serves as the subject.
-    let subject = Some(field("subject")).filter(|s| !s.is_empty()).unwrap_or(field("title"));
-    let (subject, body) = (one_line(subject), field("body"));
-    if has_markup(body) {
-        Rendered { subject, html: body.to_owned(), text: text_of(body) }
-    } else {
-        Rendered { subject, html: with_line_breaks(&escaped(body)), text: body.to_owned() }
-    }
+    let body = template.body.render(&scope, escape, &limits).map_err(failed("body"))?;
+    Ok((subject, body))
 }
 
 /// The person as a template sees them: the fields of the API's user.
@@ -184,6 +203,11 @@ mod tests {
         }
     }
 
+    fn direct(content: Value) -> Rendered {
+        let message = Claimed { content, lane: Lane::Direct, ..message(json!({ "code": 7 })) };
+        from_content(&message, &ann(), shared::clock::from_ms(0)).unwrap()
+    }
+
     fn render(subject: &str, body: &str, data: Value) -> Rendered {
         let template = Compiled::new(1, subject, body).unwrap();
         from_template(&template, &message(data), &ann(), shared::clock::from_ms(0)).unwrap()
@@ -224,18 +248,16 @@ mod tests {
     }
 
     #[test]
-    fn direct_content_is_sent_as_it_came() {
-        let plain = from_content(&json!({ "subject": "a\nb", "body": "1 < 2 & {{ name }}\nx" }));
-        assert_eq!(plain.subject, "a b");
-        assert_eq!(plain.html, "1 &lt; 2 &amp; {{ name }}<br>\nx");
-        assert_eq!(plain.text, "1 < 2 & {{ name }}\nx");
-        let html = from_content(&json!({ "subject": "a", "body": "<b>x</b>" }));
-        assert_eq!((html.html.as_str(), html.text.trim()), ("<b>x</b>", "**x**"));
-        assert_eq!(from_content(&json!({ "title": "t", "body": "" })).subject, "t");
-        assert_eq!(
-            from_content(&json!({})),
-            Rendered { subject: String::new(), html: String::new(), text: String::new() }
-        );
+    fn direct_content_is_rendered_for_its_recipient() {
+        let plain = direct(json!({ "subject": "a\n{{ code }}", "body": "1 < 2 & {{ name }}\nx" }));
+        assert_eq!(plain.subject, "a 7");
+        assert_eq!(plain.html, "1 &lt; 2 &amp; Ann &lt;b&gt;<br>\nx");
+        assert_eq!(plain.text, "1 < 2 & Ann <b>\nx");
+        let html = direct(json!({ "subject": "a", "body": "<b>{{ name }}</b>" }));
+        assert_eq!(html.html, "<b>Ann &lt;b&gt;</b>");
+        assert_eq!(direct(json!({ "title": "t", "body": "" })).subject, "t");
+        assert_eq!(direct(json!({ "body": "{{ broken" })).text, "{{ broken");
+        assert_eq!(direct(json!({})), Rendered { subject: String::new(), html: String::new(), text: String::new() });
     }
 
     #[test]
@@ -249,7 +271,7 @@ mod tests {
     #[test]
     fn deeply_nested_and_large_html_is_survived() {
         for html in ["<div>".repeat(20_000), "<table><tr><td>".repeat(300), "<b>x</b> ".repeat(20_000)] {
-            let mail = from_content(&json!({ "subject": "", "body": html }));
+            let mail = direct(json!({ "subject": "", "body": html }));
             assert_eq!(mail.html, html);
         }
     }
