@@ -13,9 +13,12 @@ use e2e::storm::{self, Strike, under_fire};
 use e2e::{Options, System, drained, mails};
 use testkit::eventually_true;
 
-/// Enough people for the day to outlast the kills; once these are over, the rest of it is sent as fast as it goes.
-const PEOPLE: u32 = 700;
+/// Enough people, for each kill of one failpoint, for the day to outlast the kills; once these are over, the rest of it is
+/// sent as fast as it goes.
+const PEOPLE: u32 = 140;
 const EVENTS_PER_SECOND: u32 = 70;
+/// Calls of delivery under way at a time.
+const CONCURRENCY: u32 = 32;
 /// What a scheduler took and died over is taken again after a minute.
 const DRAIN: Duration = Duration::from_mins(2);
 
@@ -29,11 +32,12 @@ async fn the_books_balance_after_kills_at_every_failpoint() {
     let options = Options::default()
         .env("PARTITION_LEASE_MS", 1_500)
         .env("DELIVERY_LEASE_MS", 5_000)
-        .env("DELIVERY_UNKNOWN_RETRIES", 10);
+        .env("DELIVERY_UNKNOWN_RETRIES", 10)
+        .env("DELIVERY_CONCURRENCY", CONCURRENCY);
     let mut system = System::start_with(options).await;
     let db = drained::database(&system).await;
     let log = system.dir().join("failpoints.log");
-    let day = day_of(&system, seed);
+    let day = day_of(&system, seed, (PEOPLE * kills).min(9_000));
     let hurry = day.hurry.clone();
     let points = storm::failpoints();
     let plan = |program: &str, latest| storm::plan(&points[program], kills, latest, seed);
@@ -58,11 +62,14 @@ async fn the_books_balance_after_kills_at_every_failpoint() {
     let (rows, distinct) = drained::events(&db, "%").await;
     assert_eq!(rows, distinct);
     assert_eq!(drained::dead_letters(&system).await, 0, "nothing was put aside");
-    mails_are_in_the_ledger(&system, &db).await;
+    let ambiguous = mails_are_in_the_ledger(&system, &db).await;
+    let deaths: u32 = points["delivery"].iter().filter_map(|name| hits.get(name)).sum();
+    assert!(ambiguous <= deaths * CONCURRENCY, "{ambiguous} calls of unknown outcome after {deaths} deaths");
 }
 
-/// A second copy only where the ledger says that a call's outcome was never learned; no mail without a row.
-async fn mails_are_in_the_ledger(system: &System, db: &tokio_postgres::Client) {
+/// A second copy only where the ledger says that a call's outcome was never learned; no mail without a row. Returns how
+/// many such calls there were.
+async fn mails_are_in_the_ledger(system: &System, db: &tokio_postgres::Client) -> u32 {
     let (mut copies, ledger) = (mails::copies(&system.mailbox), drained::ledger(db).await);
     let (mut second, mut ambiguous) = (0, 0);
     for row in &ledger {
@@ -78,6 +85,7 @@ async fn mails_are_in_the_ledger(system: &System, db: &tokio_postgres::Client) {
     }
     assert!(copies.is_empty(), "mails that the ledger does not know: {copies:?}");
     println!("{} messages, {ambiguous} calls of unknown outcome, {second} second copies", ledger.len());
+    ambiguous
 }
 
 async fn all_under_fire(system: &mut System, plans: &[Vec<Strike>; 4], log: &Path) {
@@ -91,8 +99,8 @@ async fn all_under_fire(system: &mut System, plans: &[Vec<Strike>; 4], log: &Pat
 }
 
 /// The demo as an operator starts it.
-fn day_of(system: &System, seed: u64) -> demo::Options {
-    let (seed, people, rate) = (seed.to_string(), PEOPLE.to_string(), EVENTS_PER_SECOND.to_string());
+fn day_of(system: &System, seed: u64, people: u32) -> demo::Options {
+    let (seed, people, rate) = (seed.to_string(), people.to_string(), EVENTS_PER_SECOND.to_string());
     let line = [
         ["rekindle", "demo"],
         ["--run-dir", &system.dir().to_string_lossy()],
