@@ -42,7 +42,7 @@ impl Program {
              (`make test` does)",
             path.display()
         );
-        let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, port::free()));
+        let admin = own_address();
         env.insert("ADMIN_ADDR".into(), admin.to_string());
         Self { name, path, env, admin, log: dir.join(format!("{name}.log")), child: None }
     }
@@ -87,9 +87,13 @@ impl Program {
     /// Waits until it says that it is ready; panics when it ends instead.
     pub async fn ready(&mut self) {
         let deadline = tokio::time::Instant::now() + READY;
-        while !is_ready(self.admin).await {
+        loop {
+            let ready = is_ready(self.admin).await;
             if let Some(status) = self.has_ended() {
                 panic!("{} ended while it started ({status}); the end of its log:\n{}", self.name, self.log_end());
+            }
+            if ready {
+                return;
             }
             let late = tokio::time::Instant::now() >= deadline;
             assert!(!late, "{} is not ready; the end of its log:\n{}", self.name, self.log_end());
@@ -157,6 +161,15 @@ async fn is_ready(admin: SocketAddr) -> bool {
         Some(&head == b"HTTP/1.1 200")
     };
     tokio::time::timeout(Duration::from_secs(3), ask).await.ok().flatten().unwrap_or(false)
+}
+
+/// An address that no other process has, nor takes while its owner is being started again: on Linux, of the 16 million of
+/// loopback one at random; elsewhere there is only one, with a port that is free now.
+pub(crate) fn own_address() -> SocketAddr {
+    let [a, b, c]: [u8; 3] = rand::random();
+    let own = Ipv4Addr::new(127, a.max(1), b, c.clamp(1, 254));
+    let usable = std::net::TcpListener::bind((own, 0)).is_ok();
+    SocketAddr::from((if usable { own } else { Ipv4Addr::LOCALHOST }, port::free()))
 }
 
 /// `target/<profile>`: the test's own executable lies in its `deps`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cli::provision::Provision;
 use serde_json::json;
-use shared::local::{PostgresOptions, port};
+use shared::local::PostgresOptions;
 use shared::secrets::MasterKeys;
 use shared::store::api_keys::KeyType;
 use tempfile::TempDir;
@@ -14,7 +14,7 @@ use testkit::{PrivateNats, PrivatePostgres, PrivateRedis, TestMailbox};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
-use crate::program::{Env, Program};
+use crate::program::{Env, Program, own_address};
 use crate::{Api, mails};
 
 /// Fixed, so that a channel's secrets can be read by whoever looks into a database that a failed test left.
@@ -82,8 +82,8 @@ impl System {
             provision(&postgres.url()).await.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
 
         let dir = tempfile::Builder::new().prefix("rekindle-e2e-").tempdir().expect("a directory for logs");
-        let gateway_port = port::free();
-        let origin = format!("http://127.0.0.1:{gateway_port}");
+        let address = own_address();
+        let origin = format!("http://{address}");
         let mut env: Env = [
             ("DATABASE_URL", postgres.url()),
             ("DATABASE_POOL_SIZE", "10".to_owned()),
@@ -91,7 +91,7 @@ impl System {
             ("REDIS_URL", redis.url()),
             ("STREAM_PREFIX", String::new()),
             ("MASTER_KEY", MASTER_KEY.to_owned()),
-            ("GATEWAY_ADDR", format!("127.0.0.1:{gateway_port}")),
+            ("GATEWAY_ADDR", address.to_string()),
             ("PUBLIC_BASE_URL", origin.clone()),
             ("OUTBOUND_ALLOW", "127.0.0.0/8".to_owned()),
             ("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "info".to_owned())),
