@@ -79,6 +79,24 @@ impl StoreError {
         }
     }
 
+    /// Whether it lies in the values themselves, so that the same ones will fail again: they are out of range or
+    /// malformed (class 22), or break a rule of their table (class 23). A row that no partition takes is not at fault.
+    pub fn is_of_data(&self) -> bool {
+        match self {
+            Self::Unavailable(_) => false,
+            Self::Corrupt(_) => true,
+            Self::Query(error) => error.as_db_error().is_some_and(|db| {
+                let missing_partition = *db.code() == SqlState::CHECK_VIOLATION && db.constraint().is_none();
+                (db.code().code().starts_with("22") || db.code().code().starts_with("23")) && !missing_partition
+            }),
+        }
+    }
+
+    /// Whether a statement ran into its time limit.
+    pub fn is_too_slow(&self) -> bool {
+        matches!(self, Self::Query(e) if e.code() == Some(&SqlState::QUERY_CANCELED))
+    }
+
     /// Whether the database chose this transaction to end a deadlock or a serialization conflict.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Query(e) if e.code().is_some_and(|c| {
@@ -95,10 +113,11 @@ fn passes_by_itself(code: &SqlState) -> bool {
 
 impl From<PoolError> for StoreError {
     fn from(error: PoolError) -> Self {
-        match error {
-            PoolError::Backend(error) if error.code().is_some() => Self::Query(error),
-            other => Self::Unavailable(other.to_string()),
-        }
+        // Whatever keeps a connection from being made (a password, a missing database) is no fault of what it was for.
+        Self::Unavailable(match error {
+            PoolError::Backend(error) => described(&error),
+            other => other.to_string(),
+        })
     }
 }
 
