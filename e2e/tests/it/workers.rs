@@ -15,14 +15,16 @@ const BATCH: usize = 20;
 /// From a worker's death until its partitions are read again, and all is applied.
 const TAKEN_OVER: Duration = Duration::from_secs(15);
 
-/// Sends `UPDATES` numbered updates of one user, each with an event, in their order.
+/// Sends `UPDATES` numbered updates of one user, each with an event, in their order. Each takes away what the one before it
+/// left, so that one that was applied out of its turn, or once more, leaves something behind for ever.
 async fn updates(api: &Api, user: usize, pause: Duration) {
     for first in (1..=UPDATES).step_by(BATCH) {
         let items: Vec<_> = (first..first + BATCH)
             .flat_map(|n| {
                 let user = format!("u{user}");
                 [
-                    json!({ "type": "identify", "user_id": user, "properties": { "n": n } }),
+                    json!({ "type": "identify", "user_id": user,
+                            "properties": { "n": n, format!("t{n}"): true, format!("t{}", n - 1): null } }),
                     json!({ "type": "track", "event": "counted", "user_id": user, "id": event_id(), "properties": { "n": n } }),
                 ]
             })
@@ -50,7 +52,7 @@ async fn all_applied(system: &System, within: Duration) {
     system.api.until(path, within, |page| page["pagination"]["total"] == all).await;
     for user in 0..USERS {
         let user = system.api.get(&format!("/users/u{user}")).await.expect(200);
-        assert_eq!(user["properties"]["n"], UPDATES, "{user}");
+        assert_eq!(user["properties"], json!({ "n": UPDATES, format!("t{UPDATES}"): true }), "{user}");
     }
 }
 
@@ -89,9 +91,9 @@ async fn a_worker_that_was_paused_for_longer_than_its_lease_changes_nothing() {
     owners(&db, 2, Duration::from_secs(10)).await;
 
     let api = system.api.clone();
-    let sending = futures_util::future::join_all((0..USERS).map(|user| updates(&api, user, Duration::from_millis(80))));
+    let sending = futures_util::future::join_all((0..USERS).map(|user| updates(&api, user, Duration::from_millis(120))));
     let pausing = async {
-        for (paused, _) in [(&system.automation, 0), (&second, 1)] {
+        for paused in [&system.automation, &second, &system.automation, &second] {
             // In the middle of whatever it does; when it wakes up, others own what it holds.
             paused.suspend().await;
             owners(&db, 1, Duration::from_secs(10)).await;
