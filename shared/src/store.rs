@@ -135,8 +135,9 @@ impl Store {
 
     /// As [`Store::new`], for work whose statements may run for so long.
     pub fn with_timeout(config: &DatabaseConfig, program: &str, statement: Duration) -> anyhow::Result<Self> {
+        // A process that hangs within a transaction holds up whoever takes its place no longer than that.
         let bounds = format!(
-            "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = '30s'; SET timezone = 'UTC'",
+            "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = '5s'; SET timezone = 'UTC'",
             statement.as_millis()
         );
         let manager = Manager::from_config(
