@@ -49,9 +49,12 @@ pub async fn repeat(chore: Chore, app: Arc<App>, shutdown: Shutdown) {
 }
 
 async fn make_partitions(app: Arc<App>) -> Result<(), TickError> {
-    let made = time_partitions::ensure(&app.store.connection().await?, app.clock.now_ms()).await?;
-    if made > 0 {
-        tracing::info!(made, "made time partitions");
+    let ensured = time_partitions::ensure(&mut app.store.connection().await?, app.clock.now_ms()).await?;
+    if ensured.made > 0 {
+        tracing::info!(made = ensured.made, "made time partitions");
+    }
+    if ensured.put_off {
+        tracing::warn!("a table is locked, so making its partitions is put off; there are enough for days");
     }
     Ok(())
 }

@@ -53,7 +53,7 @@ pub async fn run(config: &DatabaseConfig, clock: &Clock) -> anyhow::Result<Vec<&
     let applied = apply_missing(&mut client).await;
     client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await?;
     let applied = applied?;
-    super::time_partitions::ensure(&client, clock.now_ms()).await?;
+    super::time_partitions::ensure(&mut client, clock.now_ms()).await?;
     Ok(applied)
 }
 

@@ -1,16 +1,21 @@
 //! The partitions of the big tables: ranges of ids, which are ranges of time.
 
-use deadpool_postgres::GenericClient;
+use deadpool_postgres::{GenericClient, Transaction};
+use tokio_postgres::error::SqlState;
 
-use super::StoreError;
+use super::{Connection, StoreError};
 use crate::clock::{from_ms, rfc3339};
 use crate::ids;
 
 const DAY_MS: i64 = 86_400_000;
 /// Days made ahead, so that a scheduler away for days is not missed.
 const AHEAD: i64 = 14;
+/// What must be there ahead before the rest may wait for another time.
+const NEEDED_MS: i64 = 2 * DAY_MS;
 /// Days back for which there is one partition: no event's id lies further back.
 const BACK: i64 = 31;
+/// A key of Postgres's advisory locks: "rkparts" in ASCII.
+const LOCK: i64 = 0x72_6b70_6172_7473;
 const TABLES: [&str; 2] = ["events", "message"];
 
 /// One partition to be made.
@@ -42,31 +47,73 @@ fn date(ms: i64) -> String {
     rfc3339(from_ms(ms))[..10].replace('-', "")
 }
 
-/// Makes the partitions that are missing; returns how many. Safe to run in several processes at once.
-pub async fn ensure(db: &impl GenericClient, now_ms: i64) -> Result<usize, StoreError> {
-    let mut made = 0;
+/// What [`ensure`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ensured {
+    pub made: usize,
+    /// Others held locks for too long, so that some are still to be made. What is there suffices for two days at
+    /// least: some other time is soon enough.
+    pub put_off: bool,
+}
+
+/// Makes the partitions that are missing. Safe to run in several processes at once; neither waits for those who read and
+/// write, nor makes them wait. Fails with a conflict where locks were not to be had and partitions are needed soon.
+pub async fn ensure(db: &mut Connection, now_ms: i64) -> Result<Ensured, StoreError> {
+    let mut ensured = Ensured { made: 0, put_off: false };
     for table in TABLES {
         let end = newest_end(db, table).await?;
         for range in missing(table, now_ms, end) {
-            let (from, to) = (ids::lower_bound(range.from_ms), ids::lower_bound(range.to_ms));
-            // The names and bounds are made here, of digits and letters only: DDL takes no parameters.
-            let sql = format!(
-                "CREATE TABLE IF NOT EXISTS {} PARTITION OF {table} FOR VALUES FROM ('{from}') TO ('{to}')",
-                range.name
-            );
-            match db.batch_execute(&sql).await {
-                Ok(()) => made += 1,
-                Err(error) if was_made_meanwhile(&error) => {}
-                Err(error) => return Err(error.into()),
+            match make(db, table, &range).await {
+                Ok(made) => ensured.made += usize::from(made),
+                Err(error) if error.is_conflict() && range.from_ms >= now_ms + NEEDED_MS => {
+                    ensured.put_off = true;
+                    // In order: the next look begins at the newest one's end, and must not leave a gap.
+                    break;
+                }
+                Err(error) if is_taken(&error) => {
+                    tracing::error!(table, name = range.name, %error, "a time partition cannot be made");
+                }
+                Err(error) => return Err(error),
             }
         }
     }
-    Ok(made)
+    Ok(ensured)
 }
 
-/// Another process made the same one: seen as an overlap, or as a name taken.
-fn was_made_meanwhile(error: &tokio_postgres::Error) -> bool {
-    error.code().is_some_and(|c| ["42P07", "42P17", "23505"].contains(&c.code()))
+/// Makes one partition, unless it is there already.
+///
+/// It is made on its own and then attached, because that locks the table against other changes of its shape only;
+/// `PARTITION OF` would wait for everyone who reads it, a backup for example, with everyone else waiting behind.
+/// Attaching reads the new table, which is empty, so it needs no `CHECK` that would spare that.
+async fn make(db: &mut Connection, table: &str, range: &Range) -> Result<bool, StoreError> {
+    // The names and bounds are made here, of digits and letters only: DDL takes no parameters.
+    let bounds = format!("FROM ('{}') TO ('{}')", ids::lower_bound(range.from_ms), ids::lower_bound(range.to_ms));
+    let tx = db.transaction().await?;
+    tx.batch_execute(&format!("SET LOCAL lock_timeout = '1s'; SELECT pg_advisory_xact_lock({LOCK})")).await?;
+    if is_there(&tx, table, &bounds).await? {
+        return Ok(false);
+    }
+    let name = &range.name;
+    let sql = format!(
+        "CREATE TABLE {name} (LIKE {table} INCLUDING ALL); \
+         ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES {bounds}"
+    );
+    tx.batch_execute(&sql).await?;
+    tx.commit().await?;
+    Ok(true)
+}
+
+/// Whether there is a partition of just these bounds: another process made it meanwhile.
+async fn is_there(tx: &Transaction<'_>, table: &str, bounds: &str) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
+               WHERE i.inhparent = $1::text::regclass AND pg_get_expr(c.relpartbound, c.oid) = 'FOR VALUES ' || $2)";
+    Ok(tx.query_one(sql, &[&table, &bounds]).await?.try_get(0)?)
+}
+
+/// Another partition covers a part of the range, or another table has the name: nothing that passes by itself.
+fn is_taken(error: &StoreError) -> bool {
+    let taken = [SqlState::INVALID_OBJECT_DEFINITION, SqlState::DUPLICATE_TABLE];
+    matches!(error, StoreError::Query(e) if e.code().is_some_and(|code| taken.contains(code)))
 }
 
 /// The end of the newest partition, in Unix milliseconds.

@@ -5,5 +5,6 @@
 mod database;
 mod mailbox;
 mod nats;
+mod partitions;
 mod postgres;
 mod redis;
