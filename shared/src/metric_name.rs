@@ -9,6 +9,7 @@ pub const INGEST_APPLIED: &str = "rekindle_ingest_items_applied_total";
 pub const INGEST_REPEATS: &str = "rekindle_ingest_repeats_total";
 pub const INGEST_TRANSACTION_SECONDS: &str = "rekindle_ingest_transaction_seconds";
 pub const PARTITIONS_OWNED: &str = "rekindle_partitions_owned";
+pub const PROFILES_TOO_LARGE: &str = "rekindle_profiles_too_large_total";
 pub const DEAD_LETTERS: &str = "rekindle_dead_letters_total";
 pub const RUNS_STARTED: &str = "rekindle_runs_started_total";
 pub const TIMERS_FIRED: &str = "rekindle_timers_fired_total";

@@ -80,6 +80,7 @@ impl Journeys {
         index: &Index,
         definitions: &Definitions,
         items: &[&Item],
+        now: Timestamp,
     ) -> Result<(), StoreError> {
         let timer = |item: &Item| match item.action {
             Action::Timer { run, wait_seq } => Some(((item.project, run), wait_seq)),
@@ -117,7 +118,15 @@ impl Journeys {
             let run = self.advance(&definition, run, state, input, item.received);
             self.runs.insert(key, run);
         }
-        Ok(())
+        self.put_runs(tx, now).await
+    }
+
+    /// Writes runs, so that what starts next finds those that have just ended.
+    async fn put_runs(&mut self, tx: &Transaction<'_>, now: Timestamp) -> Result<(), StoreError> {
+        let runs = std::mem::take(&mut self.runs);
+        let mut rows: Vec<&RunRow> = runs.values().collect();
+        rows.sort_unstable_by_key(|r| (r.project, r.id));
+        runs::put(tx, &rows, now).await
     }
 
     fn advance(&mut self, definition: &Definition, run: RunRow, state: State, input: Input, now: Timestamp) -> RunRow {
@@ -152,9 +161,7 @@ impl Journeys {
 
     /// Writes runs, timers and messages; returns the messages to be handed to delivery.
     pub async fn store(mut self, tx: &Transaction<'_>, now: Timestamp) -> Result<Vec<MessageRef>, StoreError> {
-        let mut rows: Vec<&RunRow> = self.runs.values().collect();
-        rows.sort_unstable_by_key(|r| (r.project, r.id));
-        runs::put(tx, &rows, now).await?;
+        self.put_runs(tx, now).await?;
         // A run may have been set two timers in one batch: the later wait counts.
         let mut last: HashMap<(ProjectId, Uuid), NewTimer> = HashMap::new();
         self.timers.drain(..).for_each(|t| {

@@ -63,6 +63,8 @@ pub struct Item {
     pub received: Timestamp,
     pub timestamp: Timestamp,
     pub partition: i16,
+    /// Of the message that it came in.
+    pub seq: i64,
     pub action: Action,
     /// As it came, for the dead-letter stream.
     pub wire: IngestItem,
@@ -70,7 +72,7 @@ pub struct Item {
 
 impl Item {
     /// Ids that do not parse or a body that is not there make an item that can never be applied.
-    pub fn decode(wire: IngestItem, partition: i16) -> Result<Self, WireError> {
+    pub fn decode(wire: IngestItem, partition: i16, seq: i64) -> Result<Self, WireError> {
         let project = wire.project()?;
         let (id, dedupe) = (wire.row_id()?, wire.dedupe()?);
         let who = Who::new(project, wire.user_id.clone(), wire.anonymous_id.clone());
@@ -96,7 +98,7 @@ impl Item {
             return Err(WireError::Missing("user"));
         }
         let (received, timestamp) = (from_ms(wire.received_ms), from_ms(wire.timestamp_ms));
-        Ok(Self { project, id, dedupe, who, received, timestamp, partition, action, wire })
+        Ok(Self { project, id, dedupe, who, received, timestamp, partition, seq, action, wire })
     }
 }
 
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn an_alias_is_a_merge_of_the_previous_id() {
-        let item = Item::decode(wire(Body::Alias(Alias { previous_id: "before".into() })), 0).unwrap();
+        let item = Item::decode(wire(Body::Alias(Alias { previous_id: "before".into() })), 0, 1).unwrap();
         assert_eq!(item.action, Action::Identify { patch: Map::new() });
         let project = ProjectId(Uuid::from_u128(1));
         assert_eq!(item.who.anonymous.unwrap().id, UserKey::Anonymous("before").internal_id(project));
@@ -134,10 +136,10 @@ mod tests {
     #[test]
     fn what_cannot_be_applied_says_why() {
         let broken = wire(Body::Identify(Identify { properties: "[1]".into() }));
-        assert!(matches!(Item::decode(broken, 0), Err(WireError::Undecodable(_))));
+        assert!(matches!(Item::decode(broken, 0, 1), Err(WireError::Undecodable(_))));
         let nobody = IngestItem { user_id: None, ..wire(Body::Identify(Identify::default())) };
-        assert_eq!(Item::decode(nobody, 0).unwrap_err(), WireError::Missing("user"));
+        assert_eq!(Item::decode(nobody, 0, 1).unwrap_err(), WireError::Missing("user"));
         let empty = IngestItem { body: None, ..wire(Body::Identify(Identify::default())) };
-        assert_eq!(Item::decode(empty, 0).unwrap_err(), WireError::Missing("body"));
+        assert_eq!(Item::decode(empty, 0, 1).unwrap_err(), WireError::Missing("body"));
     }
 }

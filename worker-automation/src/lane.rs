@@ -9,7 +9,8 @@ use shared::bus::consumer::Delivered;
 use shared::event::{IngestBatch, WireError};
 use shared::failpoint;
 use shared::metric_name;
-use shared::store::ingest_partitions::{Advance, Lease};
+use shared::store::StoreError;
+use shared::store::ingest_partitions::{self, Advance, Lease};
 use shared::store::outbox::OutboxRow;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -18,6 +19,9 @@ use crate::config::Config;
 use crate::item::Item;
 use crate::poison;
 use crate::record::{Batch, Recorder};
+
+/// Bytes of messages in one transaction at most; as rows they take several times as much memory.
+const BATCH_BYTES: usize = 16 << 20;
 
 /// What reaches a lane, in order for each partition.
 pub enum Input {
@@ -53,6 +57,7 @@ pub struct Lane {
 struct Collected {
     items: Vec<Item>,
     last: HashMap<i16, i64>,
+    bytes: usize,
 }
 
 impl Lane {
@@ -84,7 +89,7 @@ impl Lane {
                         break;
                     }
                 }
-                if collected.items.len() >= self.config.batch_items {
+                if collected.items.len() >= self.config.batch_items || collected.bytes >= BATCH_BYTES {
                     break;
                 }
                 next = tokio::time::timeout_at(deadline, inputs.recv()).await.ok().flatten();
@@ -124,10 +129,11 @@ impl Lane {
         if !position.is_some_and(|p| p.epoch == epoch && p.applied < seq) {
             return Ok(());
         }
+        collected.bytes += delivered.payload.len();
         match IngestBatch::decode_checked(delivered.payload.clone()) {
             Ok(batch) => {
                 for wire in batch.items {
-                    match Item::decode(wire.clone(), partition) {
+                    match Item::decode(wire.clone(), partition, seq) {
                         Ok(item) => collected.items.push(item),
                         Err(error) => poison::bury_item(&self.bus, &wire, &error.to_string()).await,
                     }
@@ -144,12 +150,14 @@ impl Lane {
 
     /// Records what was collected, for as long as that takes; what can never be applied is put aside.
     async fn settle(&mut self, collected: Collected) {
-        let Collected { mut items, mut last } = collected;
-        while !last.is_empty() {
-            last.retain(|partition, _| self.positions.contains_key(partition));
-            items.retain(|item| last.contains_key(&item.partition));
+        let Collected { mut items, mut last, .. } = collected;
+        loop {
+            // What an earlier attempt recorded, and what is another worker's by now, is left out.
+            let positions = &self.positions;
+            last.retain(|partition, to| positions.get(partition).is_some_and(|p| p.applied < *to));
+            items.retain(|item| positions.get(&item.partition).is_some_and(|p| p.applied < item.seq));
             let step = |(partition, to): (&i16, &i64)| {
-                let position = self.positions.get(partition)?;
+                let position = positions.get(partition)?;
                 Some(Advance { partition: *partition, epoch: position.epoch, from: position.applied, to: *to })
             };
             let steps: Vec<Advance> = last.iter().filter_map(step).collect();
@@ -175,13 +183,37 @@ impl Lane {
                     }
                     return;
                 }
-                Err(deposed) => {
-                    tracing::info!(partitions = ?deposed, "partitions have another owner; their items are left to it");
-                    deposed.iter().for_each(|p| {
-                        self.positions.remove(p);
-                    });
+                Err(elsewhere) => {
+                    self.look_again(&elsewhere).await;
                     items = Arc::try_unwrap(batch).map_or_else(|b| b.items.clone(), |b| b.items);
                 }
+            }
+        }
+    }
+
+    /// Partitions were not where they were thought to be: either somebody else has them by now, or a commit went through
+    /// and only its answer was lost. The database knows.
+    async fn look_again(&mut self, partitions: &[i16]) {
+        let rows = loop {
+            let read = async { ingest_partitions::current(&self.recorder.store.connection().await?, partitions).await };
+            match read.await {
+                Ok(rows) => break rows,
+                Err(error) => {
+                    let error: StoreError = error;
+                    tracing::debug!(%error, "cannot read the positions; trying again");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        };
+        for partition in partitions {
+            let row = rows.iter().find(|r| r.partition == *partition);
+            match (self.positions.get_mut(partition), row) {
+                (Some(position), Some(row)) if position.epoch == row.epoch => position.applied = row.applied_seq,
+                (Some(_), _) => {
+                    tracing::info!(partition, "the partition has another owner; its items are left to it");
+                    self.positions.remove(partition);
+                }
+                (None, _) => {}
             }
         }
     }

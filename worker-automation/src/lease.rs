@@ -10,7 +10,7 @@ use shared::shutdown::Shutdown;
 use shared::store::ingest_partitions::{self as leases, Lease};
 use shared::store::{Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use uuid::Uuid;
 
 use crate::lane::Input;
@@ -34,12 +34,18 @@ pub struct Leases {
     lanes: Vec<mpsc::Sender<Input>>,
     owned: Owned,
     held: HashMap<i16, Held>,
+    /// Given up, but renewed until the lane has settled what it has of them.
+    releasing: HashMap<i16, i64>,
+    settling: JoinSet<(i16, i64)>,
 }
 
 /// How many partitions a worker may hold where `workers` share them.
 fn fair_share(partitions: u16, workers: i64) -> usize {
     usize::from(partitions).div_ceil(workers.max(1) as usize)
 }
+
+/// How long a lane may take to settle what it has of a partition that is given up.
+const SETTLE: Duration = Duration::from_secs(10);
 
 impl Leases {
     pub fn new(
@@ -50,16 +56,9 @@ impl Leases {
         lanes: Vec<mpsc::Sender<Input>>,
         owned: Owned,
     ) -> Self {
-        Self {
-            store,
-            bus,
-            worker: Uuid::from_bytes(rand::random()),
-            partitions,
-            ttl,
-            lanes,
-            owned,
-            held: HashMap::new(),
-        }
+        let worker = Uuid::from_bytes(rand::random());
+        let (held, releasing, settling) = (HashMap::new(), HashMap::new(), JoinSet::new());
+        Self { store, bus, worker, partitions, ttl, lanes, owned, held, releasing, settling }
     }
 
     /// Runs until the shutdown, then gives everything back.
@@ -67,13 +66,23 @@ impl Leases {
         // A lease survives two rounds that fail.
         let mut round = tokio::time::interval(self.ttl / 4);
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        while shutdown.run_until_cancelled(round.tick()).await.is_some() {
-            if let Err(error) = self.round().await {
-                tracing::warn!(%error, "cannot renew leases; going on with those held");
+        while !shutdown.is_cancelled() {
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                _ = round.tick() => {
+                    if let Err(error) = self.round().await {
+                        tracing::warn!(%error, "cannot renew leases; going on with those held");
+                    }
+                }
+                Some(settled) = self.settling.join_next() => self.settled(settled.ok()).await,
             }
         }
-        let held: Vec<i16> = self.held.keys().copied().collect();
-        self.release(held).await;
+        for partition in self.held.keys().copied().collect::<Vec<_>>() {
+            self.release(partition).await;
+        }
+        while let Some(settled) = self.settling.join_next().await {
+            self.settled(settled.ok()).await;
+        }
         if let Ok(connection) = self.store.connection().await {
             let _ = leases::retire(&connection, self.worker).await;
         }
@@ -83,47 +92,47 @@ impl Leases {
         let connection = self.store.connection().await?;
         let ttl_ms = self.ttl.as_millis() as i64;
         let workers = leases::announce(&connection, self.worker, KIND, ttl_ms).await?;
-        let held: Vec<(i16, i64)> = self.held.iter().map(|(p, h)| (*p, h.epoch)).collect();
-        let still = leases::renew(&connection, self.worker, &held, ttl_ms).await?;
-        for (partition, _) in held.iter().filter(|(p, _)| !still.contains(p)) {
+        let releasing = self.releasing.iter().map(|(p, epoch)| (*p, *epoch));
+        let kept: Vec<(i16, i64)> = self.held.iter().map(|(p, h)| (*p, h.epoch)).chain(releasing).collect();
+        let still = leases::renew(&connection, self.worker, &kept, ttl_ms).await?;
+        let lost: Vec<i16> = self.held.keys().copied().filter(|p| !still.contains(p)).collect();
+        for partition in lost {
             tracing::warn!(partition, "lost a partition to another worker");
-            self.drop_reader(*partition).await;
+            self.drop_reader(partition).await;
+        }
+        // A reader ends when it meets a newer one, or by a fault: either way nobody reads here any more.
+        let ended: Vec<i16> = self.held.iter().filter(|(_, h)| h.reader.is_finished()).map(|(p, _)| *p).collect();
+        for partition in ended {
+            tracing::warn!(partition, "a partition's reader ended; giving it back");
+            self.release(partition).await;
         }
         let share = fair_share(self.partitions, workers);
-        if self.held.len() > share {
-            let mut surplus: Vec<i16> = self.held.keys().copied().collect();
-            surplus.sort_unstable();
-            self.release(surplus.split_off(share)).await;
-        } else if self.held.len() < share {
-            let most = (share - self.held.len()) as i64;
-            for lease in leases::acquire(&connection, self.worker, most, ttl_ms).await? {
-                self.start(lease).await;
+        let mut surplus: Vec<i16> = self.held.keys().copied().collect();
+        surplus.sort_unstable();
+        for partition in surplus.into_iter().skip(share) {
+            self.release(partition).await;
+        }
+        let most = share.saturating_sub(self.held.len() + self.releasing.len());
+        if most > 0 {
+            for lease in leases::acquire(&connection, self.worker, most as i64, ttl_ms).await? {
+                self.start(lease);
             }
         }
         self.publish_owned();
         Ok(())
     }
 
-    async fn start(&mut self, lease: Lease) {
-        tracing::info!(
-            partition = lease.partition,
-            epoch = lease.epoch,
-            applied = lease.applied_seq,
-            "took a partition"
-        );
-        let lane = self.lanes[lease.partition.unsigned_abs() as usize % self.lanes.len()].clone();
-        if lane.send(Input::Assigned(lease)).await.is_err() {
-            return;
-        }
+    fn lane(&self, partition: i16) -> mpsc::Sender<Input> {
+        self.lanes[usize::from(partition.unsigned_abs()) % self.lanes.len()].clone()
+    }
+
+    fn start(&mut self, lease: Lease) {
+        let Lease { partition, epoch, applied_seq } = lease;
+        tracing::info!(partition, epoch, applied = applied_seq, "took a partition");
         let stop = Shutdown::new();
-        let reader = PartitionReader::new(
-            self.bus.clone(),
-            lease.partition.unsigned_abs(),
-            lease.epoch,
-            lease.applied_seq as u64,
-        );
-        let reader = tokio::spawn(read(reader, lease, lane, stop.clone()));
-        self.held.insert(lease.partition, Held { epoch: lease.epoch, stop, reader });
+        let reader = PartitionReader::new(self.bus.clone(), partition.unsigned_abs(), epoch, applied_seq as u64);
+        let reader = tokio::spawn(read(reader, lease, self.lane(partition), stop.clone()));
+        self.held.insert(partition, Held { epoch, stop, reader });
     }
 
     async fn drop_reader(&mut self, partition: i16) -> Option<i64> {
@@ -133,28 +142,36 @@ impl Leases {
         Some(held.epoch)
     }
 
-    /// Stops reading, lets the lane settle what it has, and only then frees the lease.
-    async fn release(&mut self, partitions: Vec<i16>) {
-        let mut settling = Vec::new();
-        for partition in partitions {
-            let Some(epoch) = self.drop_reader(partition).await else { continue };
-            let (done, settled) = oneshot::channel();
-            let lane = &self.lanes[partition.unsigned_abs() as usize % self.lanes.len()];
-            if lane.send(Input::Released { partition, epoch, done }).await.is_ok() {
-                settling.push((partition, epoch, settled));
+    /// Stops reading and lets the lane settle what it has; the lease is freed after that, in [`Leases::settled`].
+    async fn release(&mut self, partition: i16) {
+        let Some(epoch) = self.drop_reader(partition).await else { return };
+        self.releasing.insert(partition, epoch);
+        let lane = self.lane(partition);
+        self.settling.spawn(async move {
+            let settle = async {
+                let (done, settled) = oneshot::channel();
+                if lane.send(Input::Released { partition, epoch, done }).await.is_ok() {
+                    let _ = settled.await;
+                }
+            };
+            // The lane may be waiting for a database that is away. What it commits later is fenced.
+            if tokio::time::timeout(SETTLE, settle).await.is_err() {
+                tracing::warn!(partition, "did not settle in time; given back all the same");
             }
-        }
+            (partition, epoch)
+        });
+    }
+
+    async fn settled(&mut self, settled: Option<(i16, i64)>) {
+        let Some((partition, epoch)) = settled else { return };
+        self.releasing.remove(&partition);
         self.publish_owned();
-        for (partition, epoch, settled) in settling {
-            // The lane may be waiting for a database that is away; then the lease runs out by itself.
-            if tokio::time::timeout(Duration::from_secs(10), settled).await.is_err() {
-                tracing::warn!(partition, "did not settle in time; the lease will run out");
-                continue;
-            }
-            let freed = async { leases::release(&self.store.connection().await?, self.worker, partition, epoch).await };
-            match freed.await {
-                Ok(()) => tracing::info!(partition, "gave a partition back"),
-                Err(error) => tracing::warn!(partition, %error, "cannot give a partition back; the lease will run out"),
+        let freed = async { leases::release(&self.store.connection().await?, self.worker, partition, epoch).await };
+        match freed.await {
+            Ok(()) => tracing::info!(partition, "gave a partition back"),
+            Err(error) => {
+                let error: StoreError = error;
+                tracing::warn!(partition, %error, "cannot give a partition back; the lease will run out");
             }
         }
     }
@@ -167,10 +184,13 @@ impl Leases {
     }
 }
 
-/// Brings what the reader delivers to the lane, until stopped or deposed.
+/// Brings what the reader delivers to the lane, behind word of the lease, until stopped or deposed.
 async fn read(mut reader: PartitionReader, lease: Lease, lane: mpsc::Sender<Input>, stop: Shutdown) {
     let (partition, epoch) = (lease.partition, lease.epoch);
     let forward = async {
+        if lane.send(Input::Assigned(lease)).await.is_err() {
+            return;
+        }
         while let Ok(delivered) = reader.next().await {
             if lane.send(Input::Message { partition, epoch, delivered }).await.is_err() {
                 return;

@@ -94,7 +94,8 @@ impl People {
         self.seen.entry(key).and_modify(|t| *t = (*t).max(at)).or_insert(at);
     }
 
-    /// Applies an identify: the merge first, then the properties. Whoever it names must be locked.
+    /// Applies an identify: the merge first, then the properties. Whoever it names must be locked. Where the profile would
+    /// grow too large, the merge stands and the properties stay as they were.
     pub fn identify(&mut self, item: &Item, patch: &Map<String, Value>) -> Result<(), TooLarge> {
         let key = |named: &Named| (item.project, named.id);
         if let (Some(known), Some(anonymous)) = (item.who.known.as_ref().map(key), item.who.anonymous.as_ref().map(key))
@@ -112,10 +113,10 @@ impl People {
                 .is_some_and(|at| item.received < at);
         let Some(profile) = self.locked.get_mut(&person) else { return Ok(()) };
         let apply = if said_before_merge { profile::fill } else { profile::patch };
-        apply(profile, patch)?;
+        let applied = apply(profile, patch);
         profile.last_seen_at = profile.last_seen_at.max(item.received);
         self.changed.insert(person);
-        Ok(())
+        applied
     }
 
     /// An anonymous person becomes a known one, once: whoever was merged stays where they are.
@@ -134,6 +135,11 @@ impl People {
         self.locked.insert(anonymous, from);
     }
 
+    /// The runs of those who were merged go on as those of whom they became; before runs are read or written.
+    pub async fn reassign_runs(&self, tx: &Transaction<'_>) -> Result<(), StoreError> {
+        shared::store::runs::record::reassign(tx, &self.merges).await
+    }
+
     /// Writes what has changed.
     pub async fn store(self, tx: &Transaction<'_>, lane: i16, now: Timestamp) -> Result<(), StoreError> {
         let changed: Vec<&Profile> = self.changed.iter().filter_map(|k| self.locked.get(k)).collect();
@@ -141,7 +147,6 @@ impl People {
         let seen: Vec<(PersonKey, Timestamp)> =
             self.seen.into_iter().filter(|(key, _)| !self.changed.contains(key)).collect();
         record::touch(tx, &seen).await?;
-        shared::store::runs::record::reassign(tx, &self.merges).await?;
         let counts: Vec<(ProjectId, i64)> = self.counts.into_iter().filter(|(_, c)| *c != 0).collect();
         record::count(tx, lane, &counts).await
     }

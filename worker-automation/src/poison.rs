@@ -1,4 +1,7 @@
 //! What can never be applied: found by halving, put into the dead-letter stream with its reason, and left out.
+//!
+//! Only what lies in the values counts, and panics that come again. Every other fault is the system's: it is waited out,
+//! loudly, and costs no item.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,13 +21,14 @@ enum Failure {
     Deposed(Vec<i16>),
     /// Trying again is all there is to do.
     Passing(String),
-    /// One item, known by its index, will fail again.
-    Item(usize, String),
+    /// It takes too long; smaller ones may not.
+    TooSlow(String),
     /// Something within the batch will fail again.
-    Batch(String),
+    Data(String),
 }
 
-/// Records a batch; waits for the database where it is away. `Err` holds the partitions that have another owner.
+/// Records a batch; waits for the database where it is away. `Err` holds the partitions that did not stand where the batch
+/// begins: they have another owner by now, or an earlier attempt went through and its answer was lost.
 pub async fn record_without_poison(
     recorder: &Arc<Recorder>,
     bus: &Bus,
@@ -33,32 +37,45 @@ pub async fn record_without_poison(
     let mut skip: HashSet<usize> = HashSet::new();
     let mut failures = 0_u32;
     loop {
-        match attempt(recorder, &batch, skip.clone(), Mode::Commit).await {
+        let outcome = attempt(recorder, &batch, skip.clone(), Mode::Commit).await;
+        let (why, smaller) = match outcome {
             Ok(recorded) => return Ok(recorded),
             Err(Failure::Deposed(partitions)) => return Err(partitions),
-            Err(Failure::Passing(why)) => {
-                failures += 1;
-                if failures % 20 == 1 {
-                    tracing::warn!(why, failures, "cannot record; trying again");
-                }
-                tokio::time::sleep(RETRY.mul_f64(0.5 + rand::random::<f64>() / 2.0)).await;
-            }
-            Err(Failure::Item(index, reason)) => {
-                put_aside(bus, &batch, &mut skip, &[index], &reason).await;
-            }
-            Err(Failure::Batch(reason)) => {
+            Err(Failure::Passing(why)) => (why, false),
+            Err(Failure::TooSlow(why)) => (why, true),
+            Err(Failure::Data(why)) => {
                 let culprits = find(recorder, &batch, &skip).await;
-                let left: Vec<usize> = (0..batch.items.len()).filter(|i| !skip.contains(i)).collect();
-                // Each item alone goes through, together they do not: then none of this batch can be trusted.
-                let culprits = if culprits.is_empty() { left } else { culprits };
-                if culprits.is_empty() {
-                    tracing::error!(reason, "an empty batch cannot be recorded; trying again");
-                    tokio::time::sleep(RETRY * 4).await;
+                for (index, reason) in &culprits {
+                    if skip.insert(*index)
+                        && let Some(item) = batch.items.get(*index)
+                    {
+                        bury_item(bus, &item.wire, reason).await;
+                    }
                 }
-                put_aside(bus, &batch, &mut skip, &culprits, &reason).await;
+                if !culprits.is_empty() {
+                    continue;
+                }
+                // Each item alone goes through, together they do not.
+                (why, true)
             }
+        };
+        failures += 1;
+        if failures % 20 == 1 {
+            tracing::warn!(why, failures, "cannot record; trying again");
         }
+        if smaller && let Some((first, second)) = without(&batch, &skip).halves() {
+            let first = Box::pin(record_without_poison(recorder, bus, Arc::new(first))).await?;
+            let second = Box::pin(record_without_poison(recorder, bus, Arc::new(second))).await?;
+            return Ok(first.and(second));
+        }
+        tokio::time::sleep(RETRY.mul_f64(0.5 + rand::random::<f64>() / 2.0)).await;
     }
+}
+
+/// The batch without what was put aside.
+fn without(batch: &Batch, skip: &HashSet<usize>) -> Batch {
+    let items = batch.items.iter().enumerate().filter(|(i, _)| !skip.contains(i)).map(|(_, item)| item.clone());
+    Batch { items: items.collect(), steps: batch.steps.clone() }
 }
 
 /// One transaction in a task of its own, so that a panic in it is a failure like any other.
@@ -72,15 +89,20 @@ async fn attempt(
     match tokio::spawn(async move { recorder.record(&batch, &skip, mode).await }).await {
         Ok(Ok(recorded)) => Ok(recorded),
         Ok(Err(RecordError::Deposed(partitions))) => Err(Failure::Deposed(partitions)),
-        Ok(Err(RecordError::Refused { index, reason })) => Err(Failure::Item(index, reason)),
-        Ok(Err(RecordError::Store(error))) if passes(&error) => Err(Failure::Passing(error.to_string())),
-        Ok(Err(RecordError::Store(error))) => Err(Failure::Batch(error.to_string())),
-        Err(panic) => Err(Failure::Batch(format!("panic: {}", panic_text(panic)))),
+        Ok(Err(RecordError::Store(error))) => Err(classify(&error)),
+        Err(panic) => Err(Failure::Data(format!("panic: {}", panic_text(panic)))),
     }
 }
 
-fn passes(error: &StoreError) -> bool {
-    error.is_unavailable() || error.is_conflict()
+fn classify(error: &StoreError) -> Failure {
+    let why = error.to_string();
+    if error.is_of_data() {
+        Failure::Data(why)
+    } else if error.is_too_slow() {
+        Failure::TooSlow(why)
+    } else {
+        Failure::Passing(why)
+    }
 }
 
 fn panic_text(error: tokio::task::JoinError) -> String {
@@ -93,12 +115,12 @@ fn panic_text(error: tokio::task::JoinError) -> String {
     }
 }
 
-/// The items that fail by themselves, found by halving with transactions that are rolled back.
-async fn find(recorder: &Arc<Recorder>, batch: &Arc<Batch>, skip: &HashSet<usize>) -> Vec<usize> {
+/// The items that fail by themselves, and why, found by halving with transactions that are rolled back.
+async fn find(recorder: &Arc<Recorder>, batch: &Arc<Batch>, skip: &HashSet<usize>) -> Vec<(usize, String)> {
     let candidates: Vec<usize> = (0..batch.items.len()).filter(|i| !skip.contains(i)).collect();
     let mut culprits = Vec::new();
-    let mut halves = vec![candidates];
-    while let Some(part) = halves.pop() {
+    let mut parts = vec![candidates];
+    while let Some(part) = parts.pop() {
         if part.is_empty() {
             continue;
         }
@@ -106,33 +128,21 @@ async fn find(recorder: &Arc<Recorder>, batch: &Arc<Batch>, skip: &HashSet<usize
         let others: HashSet<usize> = (0..batch.items.len()).filter(|i| !wanted.contains(i)).collect();
         match attempt(recorder, batch, others, Mode::Trial).await {
             Ok(_) | Err(Failure::Deposed(_)) => {}
-            Err(Failure::Item(index, _)) => {
-                culprits.push(index);
-                halves.push(part.into_iter().filter(|i| *i != index).collect());
-            }
+            Err(Failure::Data(why)) if part.len() == 1 => culprits.extend(part.into_iter().map(|i| (i, why.clone()))),
             Err(Failure::Passing(_)) => {
                 tokio::time::sleep(RETRY).await;
-                halves.push(part);
+                parts.push(part);
             }
-            Err(Failure::Batch(_)) if part.len() == 1 => culprits.extend(part),
-            Err(Failure::Batch(_)) => {
+            // One item that is too slow by itself is not at fault.
+            Err(Failure::TooSlow(_)) if part.len() == 1 => {}
+            Err(Failure::Data(_) | Failure::TooSlow(_)) => {
                 let (left, right) = part.split_at(part.len() / 2);
-                halves.push(right.to_vec());
-                halves.push(left.to_vec());
+                parts.push(right.to_vec());
+                parts.push(left.to_vec());
             }
         }
     }
     culprits
-}
-
-async fn put_aside(bus: &Bus, batch: &Batch, skip: &mut HashSet<usize>, indexes: &[usize], reason: &str) {
-    for index in indexes {
-        if let Some(item) = batch.items.get(*index)
-            && skip.insert(*index)
-        {
-            bury_item(bus, &item.wire, reason).await;
-        }
-    }
 }
 
 /// Puts one item into the dead-letter stream, as a message of its own that could be published again.

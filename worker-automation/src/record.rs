@@ -12,6 +12,7 @@ use shared::bus::Names;
 use shared::clock::Clock;
 use shared::failpoint;
 use shared::ids::{self, ProjectId};
+use shared::metric_name;
 use shared::send::{Channel, Lane, MessageRef, SendChunk};
 use shared::store::changes::{self, Topic};
 use shared::store::events::record as events;
@@ -34,6 +35,32 @@ pub struct Batch {
     pub steps: Vec<Advance>,
 }
 
+impl Batch {
+    /// Two batches that do the same one after the other, cut between messages; `None` where there is but one.
+    pub fn halves(&self) -> Option<(Self, Self)> {
+        let mut messages: Vec<(i16, i64)> = self.items.iter().map(|i| (i.partition, i.seq)).collect();
+        messages.dedup();
+        if messages.len() < 2 {
+            return None;
+        }
+        // A partition's messages stand in order, so what is taken of each is what comes first.
+        let first: HashSet<(i16, i64)> = messages[..messages.len() / 2].iter().copied().collect();
+        let reached = |p: i16| first.iter().filter(|(partition, _)| *partition == p).map(|(_, seq)| *seq).max();
+        let (mut before, mut after) = (Self::default(), Self::default());
+        for step in &self.steps {
+            let middle = reached(step.partition);
+            before.steps.extend(middle.map(|to| Advance { to, ..*step }));
+            let rest = Advance { from: middle.unwrap_or(step.from), ..*step };
+            after.steps.extend((rest.from < rest.to).then_some(rest));
+        }
+        for item in &self.items {
+            let half = if first.contains(&(item.partition, item.seq)) { &mut before } else { &mut after };
+            half.items.push(item.clone());
+        }
+        Some((before, after))
+    }
+}
+
 /// Whether a transaction is to stand, or only to be tried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -50,16 +77,27 @@ pub struct Recorded {
     pub runs: u64,
 }
 
+impl Recorded {
+    /// What was committed in two transactions.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.outbox.extend(other.outbox);
+        Self {
+            events: self.events + other.events,
+            repeats: self.repeats + other.repeats,
+            runs: self.runs + other.runs,
+            outbox: self.outbox,
+        }
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// These partitions have another owner by now; nothing was committed.
-    #[error("partitions {0:?} have another owner")]
+    /// These partitions do not stand where the batch begins; nothing was committed.
+    #[error("partitions {0:?} do not stand where the batch begins")]
     Deposed(Vec<i16>),
-    /// The item of this index can never be applied; nothing was committed.
-    #[error("item {index}: {reason}")]
-    Refused { index: usize, reason: String },
 }
 
 /// What every transaction needs.
@@ -115,12 +153,13 @@ impl Recorder {
         let mut people = People::load(tx, &items, decides).await?;
 
         let mut tracked = Vec::new();
-        for (i, item) in &fresh {
+        for item in &items {
             match &item.action {
                 Action::Identify { patch } => {
-                    let refused =
-                        |e: crate::profile::TooLarge| RecordError::Refused { index: *i, reason: e.to_string() };
-                    people.identify(item, patch).map_err(refused)?;
+                    if let Err(too_large) = people.identify(item, patch) {
+                        tracing::warn!(project = %item.project, item = %item.id, "{too_large}; it stays as it was");
+                        metrics::counter!(metric_name::PROFILES_TOO_LARGE).increment(1);
+                    }
                 }
                 Action::Track { name, properties } => {
                     let Some(person) = people.of(item) else { continue };
@@ -130,18 +169,21 @@ impl Recorder {
                 Action::Timer { .. } => {}
             }
         }
+        // A merge later in the batch tells whose the earlier events are.
+        tracked.iter_mut().for_each(|event: &mut NewEvent<'_>| event.person = people.resolve(event.person));
         failpoint::hit("automation.in_transaction");
         let new = insert_events(tx, tracked).await?;
         recorded.repeats += new.repeats;
         recorded.events = new.events.len() as u64;
         count(tx, lane, &new.events).await?;
 
+        people.reassign_runs(tx).await?;
         let mut journeys = Journeys::default();
-        journeys.resume(tx, &index, &self.definitions, &items).await?;
+        journeys.resume(tx, &index, &self.definitions, &items, now).await?;
         journeys.start(tx, &index, &new.events).await?;
         recorded.runs = journeys.started;
-        people.store(tx, lane, now).await?;
         let refs = journeys.store(tx, now).await?;
+        people.store(tx, lane, now).await?;
         recorded.outbox = hand_over(&self.names, lane, now.as_millisecond(), refs);
         outbox::insert(tx, &recorded.outbox, now).await?;
         Ok(recorded)
@@ -232,4 +274,38 @@ fn hand_over(names: &Names, partition: i16, now_ms: i64, refs: Vec<MessageRef>) 
         payload: SendChunk::of(chunk.to_vec()).encode_to_vec(),
     });
     chunks.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::event::{Body, IngestItem, Track, id_bytes};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn item(partition: i16, seq: i64) -> Item {
+        let wire = IngestItem {
+            project_id: id_bytes(Uuid::from_u128(1)),
+            id: id_bytes(Uuid::from_u128(2)),
+            user_id: Some("u".into()),
+            body: Some(Body::Track(Track::default())),
+            ..IngestItem::default()
+        };
+        Item::decode(wire, partition, seq).unwrap()
+    }
+
+    fn step(partition: i16, from: i64, to: i64) -> Advance {
+        Advance { partition, epoch: 7, from, to }
+    }
+
+    #[test]
+    fn halves_do_the_same_one_after_the_other() {
+        let items = [(1, 4), (1, 4), (2, 5), (1, 6), (2, 7)].map(|(p, s)| item(p, s)).to_vec();
+        let batch = Batch { items, steps: vec![step(1, 3, 6), step(2, 0, 9), step(3, 1, 2)] };
+        let (first, second) = batch.halves().unwrap();
+        assert_eq!(first.steps, [step(1, 3, 4), step(2, 0, 5)]);
+        assert_eq!(second.steps, [step(1, 4, 6), step(2, 5, 9), step(3, 1, 2)]);
+        assert_eq!((first.items.len(), second.items.len()), (3, 2));
+        assert!(Batch { items: vec![item(1, 4), item(1, 4)], steps: vec![step(1, 3, 4)] }.halves().is_none());
+    }
 }

@@ -40,7 +40,9 @@ pub async fn ensure(bus: &Bus) -> anyhow::Result<IngestStream> {
     let mut ingest = get_or_create(bus, Config { metadata, ..ingest }).await?;
     let send = base(names.send_stream(), names.send_all(), config.send_max_bytes);
     get_or_create(bus, Config { retention: RetentionPolicy::WorkQueue, ..send }).await?;
-    get_or_create(bus, base(names.dead_stream(), names.dead_all(), config.dead_max_bytes)).await?;
+    // A full dead-letter stream drops its oldest: what cannot be applied must never hold up what can.
+    let dead = base(names.dead_stream(), names.dead_all(), config.dead_max_bytes);
+    get_or_create(bus, Config { discard: DiscardPolicy::Old, ..dead }).await?;
 
     let info = ingest.info().await.context("reading the ingest stream's state")?;
     let partitions = info.config.metadata.get(PARTITIONS).and_then(|p| p.parse::<u16>().ok());

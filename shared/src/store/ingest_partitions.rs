@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::StoreError;
 use crate::clock::from_ms;
 
-/// A partition that this worker owns from now on.
+/// Under which epoch a partition is owned, and how far it has been applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub partition: i16,
@@ -51,19 +51,23 @@ pub async fn renew(
     ttl_ms: i64,
 ) -> Result<Vec<i16>, StoreError> {
     let (partitions, epochs): (Vec<i16>, Vec<i64>) = held.iter().copied().unzip();
-    let sql = "UPDATE ingest_partition p SET lease_until = clock_timestamp() + $4 * interval '1 millisecond' \
-               FROM unnest($2::smallint[], $3::bigint[]) AS v(partition, epoch) \
-               WHERE p.partition = v.partition AND p.epoch = v.epoch AND p.owner = $1 RETURNING p.partition";
+    // Locked in order first: an update with a join takes rows in any order, and two of them would deadlock.
+    let sql = "WITH mine AS (SELECT p.partition FROM unnest($2::smallint[], $3::bigint[]) AS v(partition, epoch) \
+               JOIN ingest_partition p ON p.partition = v.partition AND p.epoch = v.epoch WHERE p.owner = $1 \
+               ORDER BY p.partition FOR UPDATE OF p) \
+               UPDATE ingest_partition p SET lease_until = clock_timestamp() + $4 * interval '1 millisecond' \
+               FROM mine WHERE p.partition = mine.partition RETURNING p.partition";
     let statement = db.prepare_cached(sql).await?;
     let rows = db.query(&statement, &[&worker, &partitions, &epochs, &(ttl_ms as f64)]).await?;
     rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
 }
 
-/// Takes at most so many partitions that nobody holds.
+/// Takes at most so many partitions that nobody holds. Epochs grow with the time, so that a database restored from a
+/// backup hands out none that was in use before.
 pub async fn acquire(db: &impl GenericClient, worker: Uuid, most: i64, ttl_ms: i64) -> Result<Vec<Lease>, StoreError> {
     let sql = "WITH free AS (SELECT partition FROM ingest_partition WHERE owner IS NULL OR lease_until < clock_timestamp() \
                ORDER BY partition LIMIT $2 FOR UPDATE SKIP LOCKED) \
-               UPDATE ingest_partition p SET owner = $1, epoch = p.epoch + 1, lease_until = clock_timestamp() + $3 * interval '1 millisecond' \
+               UPDATE ingest_partition p SET owner = $1, epoch = greatest(p.epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint), lease_until = clock_timestamp() + $3 * interval '1 millisecond' \
                FROM free WHERE p.partition = free.partition RETURNING p.partition, p.epoch, p.applied_seq";
     let statement = db.prepare_cached(sql).await?;
     let rows = db.query(&statement, &[&worker, &most, &(ttl_ms as f64)]).await?;
@@ -95,11 +99,22 @@ pub async fn advance(tx: &Transaction<'_>, steps: &[Advance]) -> Result<Vec<i16>
     let epochs: Vec<i64> = steps.iter().map(|s| s.epoch).collect();
     let from: Vec<i64> = steps.iter().map(|s| s.from).collect();
     let to: Vec<i64> = steps.iter().map(|s| s.to).collect();
-    let sql = "UPDATE ingest_partition p SET applied_seq = v.t FROM unnest($1::smallint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS v(partition, epoch, f, t) \
-               WHERE p.partition = v.partition AND p.epoch = v.epoch AND p.applied_seq = v.f RETURNING p.partition";
+    let sql = "WITH mine AS (SELECT p.partition, v.t FROM unnest($1::smallint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS v(partition, epoch, f, t) \
+               JOIN ingest_partition p ON p.partition = v.partition AND p.epoch = v.epoch AND p.applied_seq = v.f \
+               ORDER BY p.partition FOR UPDATE OF p) \
+               UPDATE ingest_partition p SET applied_seq = mine.t FROM mine WHERE p.partition = mine.partition RETURNING p.partition";
     let statement = tx.prepare_cached(sql).await?;
     let rows = tx.query(&statement, &[&partitions, &epochs, &from, &to]).await?;
     rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
+}
+
+/// The epoch and position of partitions as they stand now.
+pub async fn current(db: &impl GenericClient, partitions: &[i16]) -> Result<Vec<Lease>, StoreError> {
+    let sql = "SELECT partition, epoch, applied_seq FROM ingest_partition WHERE partition = ANY($1)";
+    let rows = db.query(sql, &[&partitions]).await?;
+    rows.iter()
+        .map(|r| Ok(Lease { partition: r.try_get(0)?, epoch: r.try_get(1)?, applied_seq: r.try_get(2)? }))
+        .collect()
 }
 
 /// How far every partition has been applied, in the order of partitions.

@@ -38,6 +38,10 @@ impl Worker {
         self.runtime.take().expect("alive").shutdown_background();
     }
 
+    pub async fn stop_now(self) {
+        tokio::task::spawn_blocking(|| self.stop()).await.unwrap();
+    }
+
     fn stop(mut self) {
         self.shutdown.cancel();
         self.runtime.take().expect("alive").shutdown_timeout(Duration::from_secs(10));
@@ -113,7 +117,7 @@ impl Fixture {
 
     pub async fn stop(mut self) {
         if let Some(worker) = self.worker.take() {
-            tokio::task::spawn_blocking(|| worker.stop()).await.unwrap();
+            worker.stop_now().await;
         }
     }
 
@@ -195,7 +199,8 @@ impl Fixture {
         let mut stream = self.bus.jetstream.get_stream(self.bus.names.dead_stream()).await.unwrap();
         let state = stream.info().await.unwrap().state.clone();
         let mut reasons = Vec::new();
-        for seq in state.first_sequence..=state.last_sequence {
+        let first = if state.messages == 0 { state.last_sequence + 1 } else { state.first_sequence };
+        for seq in first..=state.last_sequence {
             let message = stream.get_raw_message(seq).await.unwrap();
             reasons.push(message.headers.get(shared::bus::dead_letter::REASON).unwrap().to_string());
         }

@@ -5,7 +5,7 @@ use shared::event::{Body, IngestItem, Timer, id_bytes};
 use shared::send::SendChunk;
 use uuid::Uuid;
 
-use crate::fixture::{Fixture, track};
+use crate::fixture::{Fixture, anonymous_track, identify, track};
 
 #[tokio::test]
 async fn an_event_starts_a_run_whose_mail_is_handed_to_delivery() {
@@ -104,5 +104,47 @@ async fn a_wait_that_ends_while_the_automation_is_inactive_freezes_the_run() {
     f.publish_to(3, vec![IngestItem { user_id: None, body, ..track(&f, "u1", "", json!({})) }]).await;
     f.applied().await;
     assert_eq!(f.number("SELECT count(*) FROM run WHERE status = 'frozen'").await, 1);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_becomes_known_within_a_batch_comes_in_once() {
+    let f = Fixture::start().await;
+    f.automation("signed_up", "once", &[json!({"type": "WAIT", "delay": 3600})]).await;
+    f.automation("viewed", "once", &[json!({"type": "WAIT", "delay": 3600})]).await;
+    // Of this one the anonymous person had a run before.
+    f.publish(vec![anonymous_track(&f, "a1", "viewed")]).await;
+    f.applied().await;
+    f.publish_to(
+        5,
+        vec![
+            anonymous_track(&f, "a1", "signed_up"),
+            identify(&f, Some("u1"), Some("a1"), json!({})),
+            track(&f, "u1", "signed_up", json!({})),
+            track(&f, "u1", "viewed", json!({})),
+        ],
+    )
+    .await;
+    f.applied().await;
+    assert_eq!(f.number("SELECT count(*) FROM run").await, 2);
+    let known = "SELECT count(*) FROM run r JOIN users u ON u.id = r.user_id AND u.external_id = 'u1'";
+    assert_eq!(f.number(known).await, 2);
+    assert_eq!(f.number("SELECT count(*) FROM events e JOIN users u ON u.id = e.user_id AND u.external_id = 'u1' WHERE e.name = 'signed_up'").await, 2);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_that_ends_within_a_batch_lets_the_next_one_in() {
+    let f = Fixture::start().await;
+    f.automation("e", "after_exit", &[json!({"type": "WAIT", "delay": 1})]).await;
+    f.publish(vec![track(&f, "u1", "e", json!({}))]).await;
+    f.applied().await;
+    let run: Uuid = f.text("SELECT run_id::text FROM timer").await.unwrap().parse().unwrap();
+    let body = Some(Body::Timer(Timer { run_id: id_bytes(run), wait_seq: 1 }));
+    let timer = IngestItem { user_id: None, body, ..track(&f, "u1", "", json!({})) };
+    f.publish_to(1, vec![timer, track(&f, "u1", "e", json!({}))]).await;
+    f.applied().await;
+    assert_eq!(f.number("SELECT count(*) FROM run WHERE status = 'completed'").await, 1);
+    assert_eq!(f.number("SELECT count(*) FROM run WHERE status = 'waiting'").await, 1);
     f.stop().await;
 }
