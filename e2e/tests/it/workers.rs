@@ -84,24 +84,29 @@ async fn a_worker_that_is_killed_is_replaced_in_time_and_order_is_kept() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_was_paused_for_longer_than_its_lease_changes_nothing() {
-    let system = System::start_with(Options::default().env("PARTITION_LEASE_MS", 1_000)).await;
+    let system = System::start_with(Options::default().env("PARTITION_LEASE_MS", 500)).await;
     let db = drained::database(&system).await;
     let mut second = system.another("worker-automation", "second");
     second.start().await;
     owners(&db, 2, Duration::from_secs(10)).await;
 
     let api = system.api.clone();
-    let sending = futures_util::future::join_all((0..USERS).map(|user| updates(&api, user, Duration::from_millis(120))));
+    let sending =
+        futures_util::future::join_all((0..USERS).map(|user| updates(&api, user, Duration::from_millis(160))));
     let pausing = async {
-        for paused in [&system.automation, &second, &system.automation, &second] {
-            // In the middle of whatever it does; when it wakes up, others own what it holds.
+        for paused in [&system.automation, &second].repeat(4) {
+            // In the middle of whatever it does; when it wakes up, the other owns what it holds.
             paused.suspend().await;
-            owners(&db, 1, Duration::from_secs(10)).await;
+            owners(&db, 1, TAKEN_OVER).await;
             paused.resume().await;
             owners(&db, 2, Duration::from_secs(10)).await;
         }
     };
-    tokio::join!(sending, pausing);
+    let (_, paused) = tokio::join!(sending, async {
+        pausing.await;
+        Instant::now()
+    });
+    println!("the last pause ended {:?} ago", paused.elapsed());
     all_applied(&system, TAKEN_OVER).await;
     assert_eq!(drained::dead_letters(&system).await, 0);
 }
