@@ -84,6 +84,7 @@ CREATE TABLE events (
     client_id   uuid,                                                      -- derived from a client id that is no usable UUIDv7
     name        text NOT NULL,
     user_id     uuid NOT NULL,
+    anonymous_id text,                                                     -- as sent
     properties  jsonb NOT NULL,
     ts          timestamptz NOT NULL,                                      -- when it happened, corrected for the client's clock
     received_at timestamptz NOT NULL,
@@ -196,7 +197,8 @@ CREATE TABLE timer (
     due_at     timestamptz NOT NULL,
     PRIMARY KEY (project_id, run_id)
 );
-CREATE INDEX timer_due ON timer (due_at);
+CREATE INDEX timer_due ON timer (due_at, project_id);                      -- which projects have something due
+CREATE INDEX timer_project_due ON timer (project_id, due_at);              -- and what
 
 -- The send ledger. due_at is when somebody has to look at the row again: a retry, a lease that ran out, or a
 -- hand-over that never arrived; null once the outcome is known.
@@ -230,7 +232,10 @@ CREATE TABLE message (
     updated_at          timestamptz NOT NULL,
     PRIMARY KEY (project_id, id)
 ) PARTITION BY RANGE (id);
-CREATE INDEX message_due ON message (due_at) WHERE due_at IS NOT NULL;
+-- Which projects have something due, and what. Both hold both columns: were the first smaller, it would be taken for
+-- the second's work, and all that others have due be read on the way.
+CREATE INDEX message_due ON message (due_at, project_id) WHERE due_at IS NOT NULL;
+CREATE INDEX message_project_due ON message (project_id, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX message_user ON message (project_id, user_id, id);
 
 CREATE TABLE channel (

@@ -1,6 +1,7 @@
 //! Ids: which are derived from what, and which carry time.
 
 use std::error::Error;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::BytesMut;
 use serde::{Deserialize, Serialize};
@@ -93,8 +94,8 @@ impl EventId {
     }
 
     /// From the client's id, if it sent one, at the time of receipt.
-    pub fn new(project: ProjectId, client_id: Option<&str>, received_ms: i64, random: [u8; 10]) -> Self {
-        let fresh = || timed(received_ms, random);
+    pub fn new(project: ProjectId, client_id: Option<&str>, received_ms: i64) -> Self {
+        let fresh = || fresh(received_ms);
         let Some(client_id) = client_id else { return Self { row: fresh(), derived: None } };
         match Uuid::try_parse(client_id).ok().filter(|id| usable_as_own(*id, received_ms)) {
             Some(row) => Self { row, derived: None },
@@ -112,6 +113,11 @@ fn usable_as_own(id: Uuid, received_ms: i64) -> bool {
 /// The id of an event whose client sent an id of its own form.
 pub fn derived_event_id(project: ProjectId, client_id: &str) -> Uuid {
     Uuid::new_v5(&project.0, format!("event:{client_id}").as_bytes())
+}
+
+/// By which the repeats of a profile update are found: apart from events, so that one client id may serve both.
+pub fn derived_update_id(project: ProjectId, client_id: &str) -> Uuid {
+    Uuid::new_v5(&project.0, format!("update:{client_id}").as_bytes())
 }
 
 /// A UUIDv7 of a time (Unix milliseconds) and 80 bits, of which 74 are used (RFC 9562, 5.7).
@@ -132,9 +138,19 @@ pub fn timed_for(ms: i64, what: &[&[u8]]) -> Uuid {
     timed(ms, random)
 }
 
-/// A new time-ordered id.
+/// A new time-ordered id. Those that one process makes sort in the order in which it makes them, also within a
+/// millisecond (RFC 9562, 6.2: a counter in place of the time's fraction, which runs into the next millisecond when it
+/// is used up).
 pub fn fresh(now_ms: i64) -> Uuid {
-    timed(now_ms, rand::random())
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let now = (now_ms.max(0) as u64) << 12;
+    // A clock that was set back starts over, rather than freeze the time of all ids.
+    let next = |last: u64| if now + (1 << 16) < last { now } else { now.max(last + 1) };
+    let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last))).unwrap_or_default();
+    let ticket = next(last);
+    let mut random: [u8; 10] = rand::random();
+    [random[0], random[1]] = ((ticket & 0xfff) as u16).to_be_bytes();
+    timed((ticket >> 12) as i64, random)
 }
 
 /// The time within a UUIDv7, in Unix milliseconds.
@@ -180,10 +196,10 @@ mod tests {
     #[test]
     fn a_recent_uuid_v7_is_the_events_own_id() {
         let id = timed(NOW - CLIENT_ID_PAST_MS, [9; 10]);
-        let made = EventId::new(PROJECT, Some(&id.to_string()), NOW, [1; 10]);
+        let made = EventId::new(PROJECT, Some(&id.to_string()), NOW);
         assert_eq!(made, EventId { row: id, derived: None });
         let shouting = id.to_string().to_uppercase();
-        assert_eq!(EventId::new(PROJECT, Some(&shouting), NOW, [1; 10]).public(), id);
+        assert_eq!(EventId::new(PROJECT, Some(&shouting), NOW).public(), id);
     }
 
     #[test]
@@ -194,12 +210,20 @@ mod tests {
             timed(NOW - CLIENT_ID_PAST_MS - 1, [9; 10]).to_string(),
             timed(NOW + CLIENT_ID_FUTURE_MS + 1_000, [9; 10]).to_string(),
         ] {
-            let first = EventId::new(PROJECT, Some(&client_id), NOW, [1; 10]);
-            let again = EventId::new(PROJECT, Some(&client_id), NOW + 5, [2; 10]);
+            let first = EventId::new(PROJECT, Some(&client_id), NOW);
+            let again = EventId::new(PROJECT, Some(&client_id), NOW + 5);
             assert_eq!(first.public(), again.public(), "{client_id}");
             assert_ne!(first.row, again.row);
             assert_eq!(first.public(), derived_event_id(PROJECT, &client_id));
         }
+    }
+
+    #[test]
+    fn fresh_ids_sort_in_the_order_of_their_making() {
+        let made: Vec<Uuid> = (0..10_000).map(|i| fresh(NOW + i / 9_000)).collect();
+        assert!(made.windows(2).all(|w| w[0] < w[1]));
+        assert!(made.iter().all(|id| id.get_version_num() == 7 && (NOW..NOW + 5).contains(&time_ms(*id))));
+        assert_eq!(time_ms(fresh(NOW - 3_600_000)), NOW - 3_600_000);
     }
 
     #[test]

@@ -29,8 +29,8 @@ impl Who {
     }
 
     /// The person that the item counts for, before merges are followed.
-    pub fn id(&self) -> Option<Uuid> {
-        self.known.as_ref().or(self.anonymous.as_ref()).map(|n| n.id)
+    pub fn named(&self) -> Option<&Named> {
+        self.known.as_ref().or(self.anonymous.as_ref())
     }
 }
 
@@ -94,7 +94,7 @@ impl Item {
                 (action, Who::default())
             }
         };
-        if who.id().is_none() && !matches!(action, Action::Timer { .. }) {
+        if who.named().is_none() && !matches!(action, Action::Timer { .. }) {
             return Err(WireError::Missing("user"));
         }
         let (received, timestamp) = (from_ms(wire.received_ms), from_ms(wire.timestamp_ms));

@@ -164,6 +164,8 @@ impl Lane {
             if steps.is_empty() {
                 return;
             }
+            // Of people known by two ids the items come by two partitions; the stream knows their order.
+            items.sort_by_key(|item| item.seq);
             let batch = Arc::new(Batch { items: std::mem::take(&mut items), steps });
             let started = Instant::now();
             match poison::record_without_poison(&self.recorder, &self.bus, batch.clone()).await {

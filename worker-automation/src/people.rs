@@ -19,6 +19,8 @@ pub struct People {
     locked: HashMap<PersonKey, Profile>,
     /// Of the others, those who were merged.
     pointers: HashMap<PersonKey, Uuid>,
+    /// People that items name by their internal id.
+    internal: HashMap<PersonKey, Uuid>,
     changed: BTreeSet<PersonKey>,
     seen: BTreeMap<PersonKey, Timestamp>,
     merges: Vec<(PersonKey, Uuid)>,
@@ -32,12 +34,13 @@ impl People {
         items: &[&Item],
         locks: impl Fn(&Item) -> bool,
     ) -> Result<Self, StoreError> {
+        let mut people = Self { internal: named_internally(tx, items).await?, ..Self::default() };
         let mut new: BTreeMap<PersonKey, NewPerson> = BTreeMap::new();
         let mut to_lock = BTreeSet::new();
         for item in items {
             let lock = locks(item);
             for (named, is_known) in named(item, lock) {
-                let key = (item.project, named.id);
+                let key = people.key(item.project, named);
                 let name = Some(named.name.clone());
                 let (external_id, anonymous_id) = if is_known { (name, None) } else { (None, name) };
                 let person =
@@ -48,7 +51,6 @@ impl People {
                 }
             }
         }
-        let mut people = Self::default();
         let rows: Vec<NewPerson> = new.into_values().collect();
         for (project, _) in record::insert_missing(tx, &rows).await? {
             *people.counts.entry(project).or_default() += 1;
@@ -71,6 +73,11 @@ impl People {
         Ok(())
     }
 
+    /// Who is meant, before merges are followed.
+    fn key(&self, project: ProjectId, named: &Named) -> PersonKey {
+        (project, self.internal.get(&(project, named.id)).copied().unwrap_or(named.id))
+    }
+
     /// Whom an id leads to now.
     pub fn resolve(&self, key: PersonKey) -> PersonKey {
         let into = match self.locked.get(&key) {
@@ -82,7 +89,7 @@ impl People {
 
     /// The person that an item counts for.
     pub fn of(&self, item: &Item) -> Option<PersonKey> {
-        Some(self.resolve((item.project, item.who.id()?)))
+        Some(self.resolve(self.key(item.project, item.who.named()?)))
     }
 
     /// The locked row of a person.
@@ -97,20 +104,15 @@ impl People {
     /// Applies an identify: the merge first, then the properties. Whoever it names must be locked. Where the profile would
     /// grow too large, the merge stands and the properties stay as they were.
     pub fn identify(&mut self, item: &Item, patch: &Map<String, Value>) -> Result<(), TooLarge> {
-        let key = |named: &Named| (item.project, named.id);
-        if let (Some(known), Some(anonymous)) = (item.who.known.as_ref().map(key), item.who.anonymous.as_ref().map(key))
-        {
+        let known = item.who.known.as_ref().map(|n| self.key(item.project, n));
+        let anonymous = item.who.anonymous.as_ref().map(|n| self.key(item.project, n));
+        if let (Some(known), Some(anonymous)) = (known, anonymous) {
             self.merge(anonymous, known, item.received);
         }
         let Some(person) = self.of(item) else { return Ok(()) };
         // Said of the anonymous person before they became the known one, but arriving after: the known one's words win.
-        let said_before_merge = item.who.known.is_none()
-            && item
-                .who
-                .anonymous
-                .as_ref()
-                .and_then(|a| self.locked.get(&key(a))?.merged_at)
-                .is_some_and(|at| item.received < at);
+        let merged_at = anonymous.and_then(|a| self.locked.get(&a)?.merged_at);
+        let said_before_merge = known.is_none() && merged_at.is_some_and(|at| item.received < at);
         let Some(profile) = self.locked.get_mut(&person) else { return Ok(()) };
         let apply = if said_before_merge { profile::fill } else { profile::patch };
         let applied = apply(profile, patch);
@@ -159,4 +161,23 @@ fn named(item: &Item, both: bool) -> impl Iterator<Item = (&Named, bool)> {
     let is_profile = matches!(item.action, crate::item::Action::Identify { .. });
     let second = if known.is_none() || (both && is_profile) { anonymous } else { None };
     known.into_iter().chain(second)
+}
+
+/// People named by an internal id where a caller's own id is expected. A person whose own id it is wins.
+async fn named_internally(tx: &Transaction<'_>, items: &[&Item]) -> Result<HashMap<PersonKey, Uuid>, StoreError> {
+    let looks_internal = |named: &&Named| named.name.len() == 36 && Uuid::try_parse(&named.name).is_ok();
+    let candidates: BTreeMap<PersonKey, Uuid> = items
+        .iter()
+        .filter_map(|item| {
+            let named = item.who.known.as_ref().filter(looks_internal)?;
+            Some(((item.project, named.id), Uuid::try_parse(&named.name).ok()?))
+        })
+        .collect();
+    if candidates.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let asked: Vec<PersonKey> = candidates.iter().flat_map(|(key, id)| [*key, (key.0, *id)]).collect();
+    let there = record::existing(tx, &asked).await?;
+    let is_internal = |(key, id): &(PersonKey, Uuid)| !there.contains(key) && there.contains(&(key.0, *id));
+    Ok(candidates.into_iter().filter(is_internal).collect())
 }

@@ -243,6 +243,7 @@ async fn insert_events<'a>(tx: &Transaction<'_>, tracked: Vec<NewEvent<'a>>) -> 
             client_id: e.item.dedupe,
             name: e.name,
             user_id: e.person.1,
+            anonymous_id: e.item.who.anonymous.as_ref().map(|n| n.name.as_str()),
             properties: e.properties,
             ts: e.item.timestamp,
             received_at: e.item.received,

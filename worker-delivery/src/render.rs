@@ -15,6 +15,9 @@ const WIDTH: usize = 78;
 const LAID_OUT: usize = 256 * 1024;
 const NESTED: usize = 1_000;
 
+/// Names that only the message itself may give.
+const RESERVED: [&str; 4] = ["event", "properties", "campaign", "unsubscribeUrl"];
+
 /// Subject and body of a template, ready to be rendered.
 #[derive(Debug)]
 pub struct Compiled {
@@ -94,6 +97,10 @@ fn evaluated(
         "createdAt": rfc3339(message.created_at),
     });
     let mut scope = Scope::new(now).with_fallback(&user);
+    // A person's own properties cannot pose as what is the system's to say.
+    for name in RESERVED {
+        scope = scope.with(name, &Value::Null);
+    }
     // What came with the message goes before the user's own names, but cannot pose as the user.
     for (name, value) in message.data.as_object().into_iter().flatten() {
         scope = scope.with(name, value);

@@ -37,7 +37,7 @@ impl EventView {
             id: event.public_id(),
             event_name: event.name,
             user_id: person.external_id,
-            anonymous_id: person.anonymous_id,
+            anonymous_id: event.anonymous_id.or(person.anonymous_id),
             properties: event.properties,
             timestamp: event.timestamp,
             received_at: event.received_at,

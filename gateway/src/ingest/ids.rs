@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use shared::event::id_bytes;
-use shared::ids::{EventId, ProjectId, derived_event_id};
+use shared::ids::{EventId, ProjectId, derived_update_id};
 use uuid::Uuid;
 
 /// The ids of an item.
@@ -17,15 +17,15 @@ pub struct ItemIds {
 
 /// The ids of an event.
 pub fn of_event(project: ProjectId, client_id: Option<&str>, received_ms: i64) -> ItemIds {
-    let id = EventId::new(project, client_id, received_ms, rand::random());
+    let id = EventId::new(project, client_id, received_ms);
     ItemIds { row: id.row, public: id.public(), dedupe: id.derived.map(id_bytes).unwrap_or_default() }
 }
 
 /// The ids of what leaves no event behind: its repeats are always found by a derived id, apart from those of events, so
 /// that one `Idempotency-Key` may serve an event and a profile update.
 pub fn of_update(project: ProjectId, client_id: Option<&str>, received_ms: i64) -> ItemIds {
-    let row = EventId::new(project, None, received_ms, rand::random()).row;
-    let dedupe = client_id.map(|id| derived_event_id(project, &format!("update:{id}")));
+    let row = EventId::new(project, None, received_ms).row;
+    let dedupe = client_id.map(|id| derived_update_id(project, id));
     ItemIds { row, public: row, dedupe: dedupe.map(id_bytes).unwrap_or_default() }
 }
 
@@ -48,7 +48,9 @@ mod tests {
         assert_ne!(first.row, again.row);
         let (first, again) = (of_update(PROJECT, Some("a"), NOW), of_update(PROJECT, Some("a"), NOW + 9));
         assert_eq!(first.dedupe, again.dedupe);
-        assert_ne!(first.dedupe, of_event(PROJECT, Some("a"), NOW).dedupe);
+        for event in ["a", "update:a"] {
+            assert_ne!(first.dedupe, of_event(PROJECT, Some(event), NOW).dedupe);
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ async fn an_event_is_recorded_once_however_often_it_is_sent() {
     let mut again = derived.clone();
     again.id = shared::event::id_bytes(ids::fresh(f.now_ms()));
     // Within one message, in the next one, and both at once.
+    let own = shared::event::IngestItem { anonymous_id: Some("a1".into()), ..own };
     f.publish(vec![own.clone(), own.clone(), derived.clone(), again.clone()]).await;
     f.publish(vec![own, derived]).await;
     f.applied().await;
@@ -21,6 +22,7 @@ async fn an_event_is_recorded_once_however_often_it_is_sent() {
     assert_eq!(f.number("SELECT sum(count)::bigint FROM event_count WHERE name = 'bought'").await, 2);
     assert_eq!(f.number("SELECT sum(count)::bigint FROM user_count").await, 1);
     assert_eq!(f.number("SELECT count(*) FROM client_id WHERE event_id IS NOT NULL").await, 1);
+    assert_eq!(f.number("SELECT count(*) FROM events WHERE anonymous_id = 'a1'").await, 1);
     f.stop().await;
 }
 

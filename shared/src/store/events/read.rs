@@ -20,6 +20,8 @@ pub struct Event {
     pub name: String,
     /// Of the person as named at the time; they may have been merged since.
     pub user_id: Uuid,
+    /// As its sender gave it.
+    pub anonymous_id: Option<String>,
     /// An object.
     pub properties: Value,
     pub timestamp: Timestamp,
@@ -32,7 +34,7 @@ impl Event {
     }
 }
 
-const COLUMNS: &str = "id, client_id, name, user_id, properties, ts, received_at";
+const COLUMNS: &str = "id, client_id, name, user_id, properties, ts, received_at, anonymous_id";
 
 fn from_row(row: &Row) -> Result<Event, StoreError> {
     Ok(Event {
@@ -43,6 +45,7 @@ fn from_row(row: &Row) -> Result<Event, StoreError> {
         properties: row.try_get(4)?,
         timestamp: row.try_get(5)?,
         received_at: row.try_get(6)?,
+        anonymous_id: row.try_get(7)?,
     })
 }
 

@@ -18,6 +18,7 @@ pub struct NewEvent<'a> {
     pub client_id: Option<Uuid>,
     pub name: &'a str,
     pub user_id: Uuid,
+    pub anonymous_id: Option<&'a str>,
     /// JSON text.
     pub properties: &'a str,
     pub ts: Timestamp,
@@ -34,15 +35,17 @@ pub async fn insert(tx: &Transaction<'_>, events: &[NewEvent<'_>]) -> Result<Has
     let client_ids: Vec<Option<Uuid>> = events.iter().map(|e| e.client_id).collect();
     let names: Vec<&str> = events.iter().map(|e| e.name).collect();
     let users: Vec<Uuid> = events.iter().map(|e| e.user_id).collect();
+    let anonymous: Vec<Option<&str>> = events.iter().map(|e| e.anonymous_id).collect();
     let properties: Vec<&str> = events.iter().map(|e| e.properties).collect();
     let ts: Vec<Timestamp> = events.iter().map(|e| e.ts).collect();
     let received: Vec<Timestamp> = events.iter().map(|e| e.received_at).collect();
-    let sql = "INSERT INTO events (project_id, id, client_id, name, user_id, properties, ts, received_at) \
-               SELECT p, i, c, n, u, j::jsonb, t, r FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::uuid[], $6::text[], $7::timestamptz[], $8::timestamptz[]) \
-               AS v(p, i, c, n, u, j, t, r) ON CONFLICT (project_id, id) DO NOTHING RETURNING project_id, id";
+    let sql = "INSERT INTO events (project_id, id, client_id, name, user_id, anonymous_id, properties, ts, received_at) \
+               SELECT p, i, c, n, u, a, j::jsonb, t, r FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::uuid[], $9::text[], $6::text[], $7::timestamptz[], $8::timestamptz[]) \
+               AS v(p, i, c, n, u, a, j, t, r) ON CONFLICT (project_id, id) DO NOTHING RETURNING project_id, id";
     let statement = tx.prepare_cached(sql).await?;
-    let rows =
-        tx.query(&statement, &[&projects, &ids, &client_ids, &names, &users, &properties, &ts, &received]).await?;
+    let rows = tx
+        .query(&statement, &[&projects, &ids, &client_ids, &names, &users, &properties, &ts, &received, &anonymous])
+        .await?;
     rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
 }
 

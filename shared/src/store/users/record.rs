@@ -60,6 +60,15 @@ pub async fn insert_missing(tx: &Transaction<'_>, people: &[NewPerson]) -> Resul
     rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
 }
 
+/// Which of these people are there.
+pub async fn existing(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<HashSet<PersonKey>, StoreError> {
+    let (projects, ids) = split(keys);
+    let sql = "SELECT u.project_id, u.id FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u ON u.project_id = v.p AND u.id = v.i";
+    let statement = tx.prepare_cached(sql).await?;
+    let rows = tx.query(&statement, &[&projects, &ids]).await?;
+    rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
+}
+
 /// Locks people until the end of the transaction and reads them. The keys must be sorted.
 pub async fn lock(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Profile>, StoreError> {
     if keys.is_empty() {
