@@ -3,10 +3,10 @@
 use shared::admin::{self, Admin};
 use shared::env::{EXIT_CONFIG, Env, EnvError};
 use shared::shutdown::{self, Shutdown};
+use shared::startup::StartError;
 
 use gateway::config::ProcessConfig;
-use gateway::start::{self, StartError};
-use gateway::{health, serve};
+use gateway::{health, serve, start};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -18,8 +18,8 @@ async fn main() {
     match config {
         Ok(config) => {
             if let Err(error) = run(config).await {
-                tracing::error!("{error:#}");
-                std::process::exit(error.downcast_ref::<StartError>().map_or(1, StartError::exit_status));
+                tracing::error!("{error}");
+                std::process::exit(error.exit_code());
             }
         }
         Err(error) => refuse(&error),
@@ -31,10 +31,10 @@ fn refuse(error: &EnvError) -> ! {
     std::process::exit(EXIT_CONFIG)
 }
 
-async fn run(config: ProcessConfig) -> anyhow::Result<()> {
+async fn run(config: ProcessConfig) -> Result<(), StartError> {
     let metrics = shared::telemetry::start_metrics();
-    let shutdown = shutdown::on_signal()?;
-    let Some(app) = start::app(&config, &shutdown).await? else { return Ok(()) };
+    let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
+    let app = start::app(&config, &shutdown).await?;
 
     let for_probes = app.clone();
     let admin = Admin::new(metrics, move || {
@@ -43,7 +43,8 @@ async fn run(config: ProcessConfig) -> anyhow::Result<()> {
     });
     let admin_listener = start::listen(config.admin.addr, "ADMIN_ADDR").await?;
     let listener = start::listen(config.gateway.addr, "GATEWAY_ADDR").await?;
-    tracing::info!("serving on {}, metrics on {}", listener.local_addr()?, admin_listener.local_addr()?);
+    let (addr, admin_addr) = (start::address(&listener)?, start::address(&admin_listener)?);
+    tracing::info!("serving on {addr}, metrics on {admin_addr}");
     tokio::spawn(admin::serve(admin_listener, admin, Shutdown::new()));
     let serving = tokio::spawn(serve(listener, app, shutdown.clone()));
     shutdown.cancelled().await;

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::future::Future;
 
 use crate::backoff::Backoff;
-use crate::bus::topology::{self, IngestStream};
+use crate::bus::topology::{self, IngestStream, TopologyError};
 use crate::bus::{Bus, Names};
 use crate::clock::Clock;
 use crate::config::{BusConfig, DatabaseConfig};
@@ -49,17 +49,33 @@ pub struct Connected {
     pub clock: Clock,
 }
 
-/// Reads `DATABASE_*` and `NATS_*`, waits for both servers, checks the schema and makes the streams that are missing.
+/// Reads `DATABASE_*` and `NATS_*`, and then as [`connect_to`].
 pub async fn connect(env: &Env, program: &str, shutdown: &Shutdown) -> Result<Connected, StartError> {
-    let (database, broker) = (DatabaseConfig::from_env(env)?, BusConfig::from_env(env)?);
+    connect_to(&DatabaseConfig::from_env(env)?, &BusConfig::from_env(env)?, program, shutdown).await
+}
+
+/// Waits for both servers, checks the schema and makes the streams that are missing.
+pub async fn connect_to(
+    database: &DatabaseConfig,
+    broker: &BusConfig,
+    program: &str,
+    shutdown: &Shutdown,
+) -> Result<Connected, StartError> {
     broker.servers()?;
-    let store = Store::new(&database, program)?;
+    let store = Store::new(database, program)?;
     let clock = Clock::system();
     wait_for("the database", shutdown, || async { migrate::check(&store.connection().await?).await }).await??;
     wait_for("the database's time", shutdown, || store.synchronize(&clock)).await?;
-    let bus = wait_for("the broker", shutdown, || Bus::connect(&broker, program)).await?;
-    let stream = Names::new(&broker.stream_prefix).ingest_stream();
-    let ingest_stream = wait_for(&format!("the stream {stream}"), shutdown, || topology::ensure(&bus)).await?;
+    let bus = wait_for("the broker", shutdown, || Bus::connect(broker, program)).await?;
+    let what = format!("the stream {}", Names::new(&broker.stream_prefix).ingest_stream());
+    let ensured = wait_for(&what, shutdown, || async {
+        match topology::ensure(&bus).await {
+            Ok(stream) => Ok(Ok(stream)),
+            Err(TopologyError::Shape(misfit)) => Ok(Err(misfit)),
+            Err(TopologyError::Away(error)) => Err(error),
+        }
+    });
+    let ingest_stream = ensured.await??;
     Ok(Connected { store, bus, ingest_stream, clock })
 }
 

@@ -2,12 +2,13 @@
 
 use std::process::Stdio;
 
+use shared::bus::{Bus, topology};
 use testkit::{PrivateNats, TestDatabase, TestNats};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
 
 use crate::http::Call;
-use crate::setup::{secs, tenant};
+use crate::setup::{MB, bus_config, secs, tenant};
 
 struct Process {
     child: Child,
@@ -71,6 +72,22 @@ async fn a_schema_that_it_does_not_know_is_refused() {
     let mut process = Process::start(&[("DATABASE_URL", database.url()), ("NATS_URL", nats.url())]);
     process.says("rekindle migrate").await;
     assert_eq!(process.exit_status().await, 78);
+}
+
+#[tokio::test]
+async fn a_number_of_partitions_that_is_not_the_streams_is_refused_by_name() {
+    let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
+    let bus = Bus::connect(&bus_config(nats.url(), nats.prefix(), 64 * MB), "test").await.unwrap();
+    topology::ensure(&bus).await.unwrap();
+    let mut process = Process::start(&[
+        ("DATABASE_URL", database.url()),
+        ("NATS_URL", nats.url()),
+        ("STREAM_PREFIX", nats.prefix()),
+        ("INGEST_PARTITIONS", "8"),
+    ]);
+    let line = process.says("INGEST_PARTITIONS").await;
+    assert!(line.contains("which has 4"), "{line}");
+    assert_eq!(process.exit_status().await, 64);
 }
 
 #[tokio::test]

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
 
 use super::Bus;
+use crate::env::EnvError;
 
 const PARTITIONS: &str = "rekindle-partitions";
 
@@ -17,11 +18,26 @@ pub struct IngestStream {
     pub created_ms: i64,
 }
 
+/// Why the streams cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TopologyError {
+    /// The broker and the configuration do not fit together, and will not by waiting.
+    #[error(transparent)]
+    Shape(#[from] EnvError),
+    /// The broker does not answer, or not yet as it will.
+    #[error("{0:#}")]
+    Away(#[from] anyhow::Error),
+}
+
 /// Makes the streams that are missing, and checks the ingest stream's number of partitions and the server's limits.
-pub async fn ensure(bus: &Bus) -> anyhow::Result<IngestStream> {
+pub async fn ensure(bus: &Bus) -> Result<IngestStream, TopologyError> {
     let server = bus.client.server_info();
     if server.max_payload < 1_000_000 {
-        bail!("NATS refuses messages over {} bytes; set its max_payload to at least 1 MB", server.max_payload);
+        return Err(TopologyError::Shape(EnvError {
+            name: "NATS_URL".to_owned(),
+            problem: format!("this server takes no messages over {} bytes", server.max_payload),
+            allowed: "a server with a max_payload of at least 1 MB",
+        }));
     }
     let names = &bus.names;
     let config = &bus.config;
@@ -50,12 +66,16 @@ pub async fn ensure(bus: &Bus) -> anyhow::Result<IngestStream> {
         Some(partitions) if partitions == config.partitions => {
             Ok(IngestStream { partitions, created_ms: (info.created.unix_timestamp_nanos() / 1_000_000) as i64 })
         }
-        found => bail!(
-            "the stream {} has {} partitions, INGEST_PARTITIONS says {}; the number is fixed when the stream is made",
-            names.ingest_stream(),
-            found.map_or("an unknown number of".to_owned(), |p| p.to_string()),
-            config.partitions
-        ),
+        found => Err(TopologyError::Shape(EnvError {
+            name: "INGEST_PARTITIONS".to_owned(),
+            problem: format!(
+                "{} is not the number of the stream {}, which has {}",
+                config.partitions,
+                names.ingest_stream(),
+                found.map_or("none that can be read".to_owned(), |p| p.to_string())
+            ),
+            allowed: "the number that the stream was made with",
+        })),
     }
 }
 

@@ -3,8 +3,10 @@ use std::time::Duration;
 use async_nats::jetstream::{self, stream::Config};
 use shared::bus::Bus;
 use shared::config::BusConfig;
-use shared::env::Env;
-use testkit::{PrivateNats, TestNats, eventually};
+use shared::env::{EXIT_CONFIG, Env};
+use shared::shutdown::Shutdown;
+use shared::startup;
+use testkit::{PrivateNats, TestDatabase, TestNats, eventually};
 
 fn stream(name: &str) -> Config {
     Config { name: name.to_owned(), subjects: vec![format!("{name}.>")], max_bytes: 1 << 30, ..Config::default() }
@@ -61,6 +63,25 @@ async fn the_products_own_client_takes_the_password_from_the_address() {
     let config = BusConfig::from_env(&Env::from_pairs(pairs)).unwrap();
     let bus = Bus::connect(&config, "test").await.unwrap();
     shared::bus::topology::ensure(&bus).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_configuration_that_does_not_fit_the_streams_ends_the_start() {
+    let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
+    let start = async |partitions| {
+        let pairs = [
+            ("DATABASE_URL", database.url()),
+            ("NATS_URL", nats.url()),
+            ("STREAM_PREFIX", nats.prefix()),
+            ("INGEST_PARTITIONS", partitions),
+        ];
+        startup::connect(&Env::from_pairs(pairs), "test", &Shutdown::new()).await
+    };
+    assert_eq!(start("4").await.unwrap().ingest_stream.partitions, 4);
+    let refused = tokio::time::timeout(Duration::from_secs(10), start("8")).await.expect("goes on trying");
+    let error = refused.err().unwrap();
+    assert_eq!(error.exit_code(), EXIT_CONFIG);
+    assert!(error.to_string().starts_with("INGEST_PARTITIONS: 8 "), "{error}");
 }
 
 #[tokio::test]
