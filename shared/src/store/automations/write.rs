@@ -83,18 +83,11 @@ async fn insert_version(tx: &Transaction<'_>, project: ProjectId, of: &Automatio
     Ok(())
 }
 
-/// Deletes an automation and ends its runs under way; false when there is none.
+/// Deletes an automation, of which there may be none: then false. Its runs under way, however many, are ended by the
+/// scheduler; a timer that fires before that finds the automation inactive.
 pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<bool, StoreError> {
     let seq = changes::next(tx, Topic::Automation).await?;
     let sql = "UPDATE automation SET active = false, deleted_at = $3, updated_at = $3, changed_seq = $4 \
                WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL";
-    if tx.execute(sql, &[&project, &id, &now, &seq]).await? == 0 {
-        return Ok(false);
-    }
-    let ended = "WITH ended AS (UPDATE run SET status = 'exited', reason = 'automation_deleted', due_at = NULL, \
-                 updated_at = $3, ended_at = $3 \
-                 WHERE project_id = $1 AND automation_id = $2 AND status IN ('waiting', 'frozen') RETURNING id) \
-                 DELETE FROM timer t USING ended e WHERE t.project_id = $1 AND t.run_id = e.id";
-    tx.execute(ended, &[&project, &id, &now]).await?;
-    Ok(true)
+    Ok(tx.execute(sql, &[&project, &id, &now, &seq]).await? > 0)
 }
