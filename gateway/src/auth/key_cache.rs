@@ -68,11 +68,15 @@ impl KeyCache {
         if self.is_absent(hash) {
             return Ok(None);
         }
-        self.load(store, hash).await
+        self.load(hash, async { api_keys::find_active(&store.connection().await?, hash).await }).await
     }
 
     /// Asks the database; many who ask for one key wait for one answer.
-    async fn load(&self, store: &Store, hash: &KeyHash) -> Result<Option<Arc<ActiveKey>>, StoreError> {
+    async fn load(
+        &self,
+        hash: &KeyHash,
+        asked: impl Future<Output = Result<Option<ActiveKey>, StoreError>>,
+    ) -> Result<Option<Arc<ActiveKey>>, StoreError> {
         let guard = match self.known.get_value_or_guard_async(hash).await {
             Ok(known) => return Ok(Some(known.key)),
             Err(guard) => guard,
@@ -85,15 +89,19 @@ impl KeyCache {
         let busy = || StoreError::Unavailable("too many keys are being looked up".to_owned());
         let turn = tokio::time::timeout(TURN, self.turns.acquire()).await.map_err(|_| busy())?.map_err(|_| busy())?;
         let before = self.forgotten.load(Ordering::SeqCst);
-        let asked = async { api_keys::find_active(&store.connection().await?, hash).await };
         let found = tokio::time::timeout(LOOKUP_TIMEOUT, asked).await.unwrap_or_else(|_| Err(silent()))?;
         drop(turn);
+        // What was read before something was forgotten may be just what was to be forgotten: it is not kept.
+        let is_outdated = || self.forgotten.load(Ordering::SeqCst) != before;
         let Some(key) = found.map(Arc::new) else {
             self.absent.insert(*hash, Instant::now());
+            if is_outdated() {
+                self.absent.remove(hash);
+            }
             return Ok(None);
         };
         let _ = guard.insert(Known { key: key.clone(), loaded: Instant::now() });
-        if self.forgotten.load(Ordering::SeqCst) != before {
+        if is_outdated() {
             self.known.remove(hash);
         }
         Ok(Some(key))
@@ -138,5 +146,27 @@ impl KeyCache {
             // Only in place of what is still there: a key forgotten meanwhile stays forgotten.
             let _ = self.known.replace(hash, Known { key, loaded: known.loaded }, true);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: KeyHash = [7; 32];
+
+    #[tokio::test]
+    async fn a_key_that_is_made_while_it_is_looked_up_is_not_remembered_as_absent() {
+        let cache = KeyCache::default();
+        let found = cache.load(&HASH, async { Ok(None) }).await.unwrap();
+        assert!(found.is_none() && cache.is_absent(&HASH));
+
+        let cache = KeyCache::default();
+        let asked = async {
+            cache.forget(&[HASH]);
+            Ok(None)
+        };
+        assert!(cache.load(&HASH, asked).await.unwrap().is_none());
+        assert!(!cache.is_absent(&HASH));
     }
 }
