@@ -109,9 +109,6 @@ async fn elsewhere(app: &App, parts: &http::request::Parts, miss: &Miss) -> Resu
     match miss {
         Miss::Method(allow) if parts.method == Method::OPTIONS => Ok(cors::preflight(path, allow)),
         Miss::Method(allow) => Err(ApiError::MethodNotAllowed(allow.clone())),
-        Miss::Path => Err(ApiError::NotFound(format!(
-            "there is no such address; the API is below {}, see /openapi.json",
-            router::BASE
-        ))),
+        Miss::Path => Err(ApiError::NotFound(format!("there is no such address; the API is below {}", router::BASE))),
     }
 }

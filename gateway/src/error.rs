@@ -133,6 +133,10 @@ impl From<StoreError> for ApiError {
             tracing::warn!(%error, "the database is away");
             return Self::Unavailable("the database cannot be reached");
         }
+        if error.is_conflict() {
+            tracing::info!(%error, "a conflict in the database");
+            return Self::Unavailable("another change was under way");
+        }
         Self::Internal(error.to_string())
     }
 }

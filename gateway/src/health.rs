@@ -3,8 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use async_nats::jetstream::context::GetStreamError;
 use bytes::Bytes;
 use serde_json::json;
+use shared::bus::PublishError;
+use shared::bus::group_commit::MESSAGE_BYTES;
 use tokio::sync::Mutex;
 
 use crate::app::App;
@@ -21,7 +24,7 @@ type Verdict = Result<(), &'static str>;
 #[derive(Default)]
 pub struct Readiness(Mutex<Option<(Instant, Verdict)>>);
 
-/// Really publishes a canary and really asks the database.
+/// Really publishes a canary, really asks the database, and looks at the stream's room, since the canary is small.
 pub async fn ready(app: &App) -> Verdict {
     if app.draining.load(Ordering::Relaxed) {
         return Err("the gateway is stopping");
@@ -33,16 +36,28 @@ pub async fn ready(app: &App) -> Verdict {
         return verdict;
     }
     let publish = app.publisher.publish(app.bus.names.ingest_canary(), Bytes::new());
-    let (published, asked) =
-        tokio::join!(tokio::time::timeout(TIMEOUT, publish), tokio::time::timeout(TIMEOUT, app.store.check()));
-    let verdict = match (published, asked) {
-        (Ok(Ok(_)), Ok(Ok(()))) => Ok(()),
-        (Ok(Ok(_)), _) => Err("the database does not answer"),
-        (_, Ok(Ok(()))) => Err("the broker does not take writes"),
+    let (published, room, asked) = tokio::join!(
+        tokio::time::timeout(TIMEOUT, publish),
+        tokio::time::timeout(TIMEOUT, has_room(app)),
+        tokio::time::timeout(TIMEOUT, app.store.check())
+    );
+    let verdict = match (published, room, asked) {
+        (Ok(Ok(_)), Ok(Ok(true)), Ok(Ok(()))) => Ok(()),
+        (Ok(Ok(_)), Ok(Ok(true)), _) => Err("the database does not answer"),
+        (Ok(Err(PublishError::Full)), ..) | (_, Ok(Ok(false)), _) => Err("the broker's stream is full"),
+        (_, _, Ok(Ok(()))) => Err("the broker does not take writes"),
         _ => Err("neither broker nor database can be used"),
     };
     *last = Some((Instant::now(), verdict));
     verdict
+}
+
+/// Whether the ingest stream has room for a message of the largest size.
+async fn has_room(app: &App) -> Result<bool, GetStreamError> {
+    let stream = app.bus.jetstream.get_stream(app.bus.names.ingest_stream()).await?;
+    let info = stream.cached_info();
+    let limit = info.config.max_bytes;
+    Ok(limit <= 0 || info.state.bytes + MESSAGE_BYTES as u64 <= limit.unsigned_abs())
 }
 
 /// `/healthz`: the process runs. `/readyz`: it can do its work.

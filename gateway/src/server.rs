@@ -23,6 +23,8 @@ use wire::{Phase, Wire};
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may stay idle between requests: longer than load balancers keep theirs.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+/// How long a client may take to read an answer that does not fit into the system's buffers.
+const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 const MAX_HEADERS: usize = 100;
 /// Bytes of a request's head, and of a body read at once.
 const READ_BUFFER: usize = 64 * 1024;
@@ -65,7 +67,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, shutdown: Shutdown) {
 async fn connection(stream: TcpStream, app: Arc<App>, watcher: Watcher) -> hyper::Result<()> {
     let _ = stream.set_nodelay(true);
     let phase = Phase::default();
-    let wire = Wire::new(stream, phase.clone(), HEAD_TIMEOUT);
+    let wire = Wire::new(stream, phase.clone(), HEAD_TIMEOUT, WRITE_TIMEOUT);
     let service = service_fn(move |request| {
         let (app, phase) = (app.clone(), phase.clone());
         phase.busy();

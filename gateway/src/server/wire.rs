@@ -1,8 +1,9 @@
 //! A connection's bytes, watched from below HTTP.
 //!
-//! It does two things that the HTTP library leaves out. The time for a request's head runs from its first byte, so that
-//! a connection between two requests may stay idle for longer. And what could not be read as HTTP at all is answered in
-//! the same shape as every other error.
+//! It does three things that the HTTP library leaves out. The time for a request's head runs from its first byte, so that
+//! a connection between two requests may stay idle for longer; only of a head whose beginning came along with the request
+//! before, the rest has as long as an idle connection. An answer that its client does not read ends the connection. And
+//! what could not be read as HTTP at all is answered in the same shape as every other error.
 
 use std::io;
 use std::pin::Pin;
@@ -47,13 +48,32 @@ pub struct Wire<S> {
     phase: Phase,
     head_timeout: Duration,
     deadline: Option<Pin<Box<Sleep>>>,
+    write_timeout: Duration,
+    /// Runs from when the client took no more, until all that was written is with the system.
+    write_deadline: Option<Pin<Box<Sleep>>>,
     /// Our own words, written in place of the library's, and how far.
     instead: Option<(Vec<u8>, usize)>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
-    pub fn new(stream: S, phase: Phase, head_timeout: Duration) -> Self {
-        Self { stream, phase, head_timeout, deadline: None, instead: None }
+    pub fn new(stream: S, phase: Phase, head_timeout: Duration, write_timeout: Duration) -> Self {
+        Self { stream, phase, head_timeout, deadline: None, write_timeout, write_deadline: None, instead: None }
+    }
+
+    /// What a write came to, or that its time is over.
+    fn bounded<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_pending() {
+            let timeout = self.write_timeout;
+            let deadline = self.write_deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+            ready!(deadline.as_mut().poll(cx));
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        written
+    }
+
+    fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_instead(cx))?;
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     /// Takes what the library says by itself; true when our own words go out in its place.
@@ -137,8 +157,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         if self.replaces(buf) {
             return Poll::Ready(Ok(buf.len()));
         }
-        ready!(self.poll_instead(cx))?;
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let written = match self.poll_instead(cx) {
+            Poll::Ready(Ok(())) => Pin::new(&mut self.stream).poll_write(cx, buf),
+            other => other.map_ok(|()| 0),
+        };
+        self.bounded(cx, written)
     }
 
     fn poll_write_vectored(
@@ -151,8 +174,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         {
             return Poll::Ready(Ok(bufs.iter().map(|b| b.len()).sum()));
         }
-        ready!(self.poll_instead(cx))?;
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        let written = match self.poll_instead(cx) {
+            Poll::Ready(Ok(())) => Pin::new(&mut self.stream).poll_write_vectored(cx, bufs),
+            other => other.map_ok(|()| 0),
+        };
+        self.bounded(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -160,19 +186,58 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_instead(cx))?;
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = self.poll_all(cx);
+        if flushed.is_ready() {
+            self.write_deadline = None;
+        }
+        self.bounded(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_instead(cx))?;
+        let written = self.poll_instead(cx);
+        ready!(self.bounded(cx, written))?;
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_reads_ends_the_connection() {
+        let limit = Duration::from_millis(50);
+        let (client, server) = tokio::io::duplex(10);
+        let mut wire = Wire::new(server, Phase::default(), limit, limit);
+        wire.write_all(b"is taken").await.unwrap();
+        wire.flush().await.unwrap();
+        let error = wire.write_all(b"is not taken").await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(client);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_read_has_its_time_anew() {
+        let limit = Duration::from_millis(80);
+        let (mut client, server) = tokio::io::duplex(4);
+        let mut wire = Wire::new(server, Phase::default(), limit, limit);
+        let reading = async {
+            let mut read = [0; 8];
+            for _ in 0..4 {
+                tokio::time::sleep(limit / 2).await;
+                client.read_exact(&mut read).await.unwrap();
+            }
+        };
+        let writing = async {
+            for _ in 0..4 {
+                wire.write_all(b"12345678").await.unwrap();
+                wire.flush().await.unwrap();
+            }
+        };
+        tokio::join!(reading, writing);
+    }
 
     #[test]
     fn only_the_librarys_own_answers_are_replaced() {

@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use gateway::config::GatewayConfig;
+use gateway::error::ApiError;
 use shared::config::DatabaseConfig;
-use shared::store::Store;
 use shared::store::api_keys::{self, KeyType};
 use shared::store::migrate;
+use shared::store::{Store, StoreError};
 use testkit::{PrivateNats, PrivatePostgres, TestDatabase, TestNats, eventually};
 
 use crate::http::{Answer, Call};
@@ -86,6 +87,8 @@ async fn a_full_stream_refuses_instead_of_dropping() {
     come_back(&refusal.0, refusal.1);
     assert!(refusal.0.text.contains("full"), "{refusal:?}");
     assert_eq!(f.gateway.stored().await.len(), accepted);
+    let ready = Call::new(f.gateway.addr, "GET", "/readyz").send("").await;
+    assert!(ready.error(503).contains("full"), "{ready:?}");
 }
 
 #[tokio::test]
@@ -111,4 +114,15 @@ async fn without_the_database_known_keys_go_on_and_unknown_ones_are_not_told_tha
 
     postgres.start_again().await;
     eventually(secs(5), async || is_accepted(&gateway, &tenant.secret).await).await;
+}
+
+#[tokio::test]
+async fn a_conflict_in_the_database_is_not_our_fault() {
+    let f = fixture_with(MB, 1).await;
+    let db = f.store.connection().await.unwrap();
+    for (code, status) in [("40P01", 503), ("40001", 503), ("55P03", 503), ("42P01", 500)] {
+        let raised = db.batch_execute(&format!("DO $$ BEGIN RAISE SQLSTATE '{code}'; END $$")).await.unwrap_err();
+        let error = ApiError::from(StoreError::from(raised));
+        assert_eq!((error.status().as_u16(), error.retry_after().is_some()), (status, status == 503), "{code}");
+    }
 }
