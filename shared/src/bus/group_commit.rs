@@ -4,9 +4,11 @@
 //! time. So many small requests cost the broker few messages, and an fsync for each message becomes affordable.
 //!
 //! What waits is bounded in number and in bytes. What nobody waits for any more, because its client has been told to
-//! come back, is left out.
+//! come back, is left out. A broker that fell silent gets one submission at a time until it answers again: the
+//! connection would keep it all, and publish it long after its clients were told to come back.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -94,6 +96,7 @@ where
     F: Future<Output = Result<u64, PublishError>> + Send + 'static,
 {
     let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
+    let silent = Arc::new(AtomicBool::new(false));
     let mut held_over = None;
     loop {
         let first = match held_over.take() {
@@ -109,7 +112,9 @@ where
         begin_message(&mut message);
         let mut waiting = Vec::new();
         let mut next = Some(first);
-        while let Some(Submission { items, done, room }) = next.take().or_else(|| queue.try_recv().ok()) {
+        let probing = silent.load(Ordering::Relaxed);
+        while waiting.is_empty() || !probing {
+            let Some(Submission { items, done, room }) = next.take().or_else(|| queue.try_recv().ok()) else { break };
             if done.is_closed() {
                 continue;
             }
@@ -123,9 +128,10 @@ where
         if waiting.is_empty() {
             continue;
         }
-        let publishing = publish(Bytes::from(message));
+        let (publishing, silent) = (publish(Bytes::from(message)), silent.clone());
         tasks.spawn(async move {
             let outcome = publishing.await;
+            silent.store(outcome == Err(PublishError::Timeout), Ordering::Relaxed);
             drop(permit);
             for done in waiting {
                 let _ = done.send(outcome.clone());
@@ -136,25 +142,29 @@ where
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::Mutex;
     use tokio::task::JoinHandle;
 
     use super::*;
     use crate::event::{IngestBatch, IngestItem};
 
-    /// A queue whose messages are not acknowledged before permits are added, and those messages' items' times.
-    fn queue() -> (Arc<Queue>, Arc<Semaphore>, mpsc::UnboundedReceiver<Vec<i64>>) {
-        let (acks, (sent, messages)) = (Arc::new(Semaphore::new(0)), mpsc::unbounded_channel());
-        let awaited = acks.clone();
+    type Outcome = Result<u64, PublishError>;
+
+    /// A queue whose messages have the outcomes that are sent, in their order; and those messages' items' times.
+    fn queue() -> (Arc<Queue>, mpsc::UnboundedSender<Outcome>, mpsc::UnboundedReceiver<Vec<i64>>) {
+        let ((acks, outcomes), (sent, messages)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+        let outcomes = Arc::new(Mutex::new(outcomes));
         let queue = Queue::start(&TaskTracker::new(), move |message| {
             let items = IngestBatch::decode_checked(message).unwrap().items;
             sent.send(items.iter().map(|i| i.received_ms).collect()).unwrap();
-            let awaited = awaited.clone();
-            async move {
-                awaited.acquire().await.unwrap().forget();
-                Ok(1)
-            }
+            let outcomes = outcomes.clone();
+            async move { outcomes.lock().await.recv().await.unwrap() }
         });
         (Arc::new(queue), acks, messages)
+    }
+
+    fn acknowledge(acks: &mpsc::UnboundedSender<Outcome>, messages: usize) {
+        (0..messages).for_each(|_| acks.send(Ok(1)).unwrap());
     }
 
     fn items(n: i64, bytes: usize) -> EncodedItems {
@@ -164,7 +174,7 @@ mod tests {
     }
 
     /// Returns when it is in the queue or further.
-    async fn submit(queue: &Arc<Queue>, n: i64, bytes: usize) -> JoinHandle<Result<u64, PublishError>> {
+    async fn submit(queue: &Arc<Queue>, n: i64, bytes: usize) -> JoinHandle<Outcome> {
         let queue = queue.clone();
         let submission = tokio::spawn(async move { queue.commit(items(n, bytes)).await });
         give_way().await;
@@ -185,7 +195,7 @@ mod tests {
         for n in 0..6 {
             outcomes.push(submit(&queue, n, 10).await);
         }
-        acks.add_permits(3);
+        acknowledge(&acks, 3);
         let mut seen = Vec::new();
         for _ in 0..3 {
             seen.push(messages.recv().await.unwrap());
@@ -208,7 +218,7 @@ mod tests {
             outcomes[gone].abort();
         }
         give_way().await;
-        acks.add_permits(2);
+        acknowledge(&acks, 2);
         let mut seen = Vec::new();
         for _ in 0..3 {
             seen.push(messages.recv().await.unwrap());
@@ -223,7 +233,7 @@ mod tests {
         let gone = [submit(&queue, 2, 10).await, submit(&queue, 3, 10).await];
         gone.iter().for_each(JoinHandle::abort);
         give_way().await;
-        acks.add_permits(3);
+        acknowledge(&acks, 3);
         for held in held {
             assert_eq!(held.await.unwrap(), Ok(1));
         }
@@ -236,6 +246,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_silent_broker_gets_one_at_a_time_until_it_answers() {
+        let (queue, acks, mut messages) = queue();
+        for n in 0..8 {
+            submit(&queue, n, 10).await;
+        }
+        let mut seen = Vec::new();
+        for outcome in [Err(PublishError::Timeout), Err(PublishError::Timeout), Ok(1), Ok(1)] {
+            acks.send(outcome).unwrap();
+            give_way().await;
+        }
+        while let Ok(message) = messages.try_recv() {
+            seen.push(message);
+        }
+        assert_eq!(seen, [vec![0], vec![1], vec![2], vec![3], vec![4, 5, 6, 7]]);
+    }
+
+    #[tokio::test]
     async fn what_waits_is_bounded_in_bytes_until_it_went_out() {
         let (queue, acks, _messages) = queue();
         let bytes = MESSAGE_BYTES - 100;
@@ -245,7 +272,7 @@ mod tests {
             submit(&queue, n, bytes).await;
         }
         assert_eq!(queue.commit(items(99, bytes)).await, Err(PublishError::Busy));
-        acks.add_permits(most + 3);
+        acknowledge(&acks, most + 3);
         give_way().await;
         assert_eq!(queue.commit(items(99, bytes)).await, Ok(1));
     }
