@@ -2,9 +2,11 @@
 
 use std::time::Instant;
 
+use futures_util::future::join_all;
 use gateway::config::GatewayConfig;
 use gateway::error::ApiError;
 use shared::config::DatabaseConfig;
+use shared::event::{Body, IngestItem};
 use shared::store::api_keys::{self, KeyType};
 use shared::store::migrate;
 use shared::store::{Store, StoreError};
@@ -66,8 +68,16 @@ async fn without_the_broker_nothing_is_accepted_and_all_goes_on_when_it_is_back(
         Ok(())
     })
     .await;
+    // Many are refused meanwhile, and next to none of them is recorded later.
+    let late = || gateway.post("/events", &tenant.public, r#"{"event":"late","user_id":"u"}"#);
+    for answer in join_all((0..100).map(|_| late())).await {
+        answer.error(503);
+    }
     nats.resume();
     eventually(secs(5), async || is_accepted(&gateway, &tenant.public).await).await;
+    let is_late = |item: &IngestItem| matches!(&item.body, Some(Body::Track(track)) if track.name == "late");
+    let late = gateway.stored().await.iter().filter(|item| is_late(item)).count();
+    assert!(late <= 8, "{late}");
 }
 
 #[tokio::test]
