@@ -23,6 +23,8 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// How often a working channel makes sure that no error is shown.
 const CLEARED: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(500);
+/// Messages that are made due together.
+const PORTION: usize = 1_000;
 
 /// The provider of one channel in one version of its settings.
 pub struct Sender {
@@ -184,12 +186,15 @@ pub async fn watch(app: Arc<App>) {
 }
 
 async fn look(app: &App, seen: Option<i64>) -> Result<i64, StoreError> {
-    let db = app.store.connection().await?;
+    let mut db = app.store.connection().await?;
     let newest = changes::current(&db, &[Topic::Channel]).await?.first().copied().unwrap_or(0);
     let Some(seen) = seen.filter(|seen| *seen < newest) else { return Ok(newest) };
     for (project, channel) in channels::changed_after(&db, seen).await? {
         app.channels.forget((project, channel));
-        let released = settle::release_held(&db, project, channel, app.clock.now()).await?;
+        let (now, mut released) = (app.clock.now(), 0);
+        for portion in settle::held(&db, project, channel, now).await?.chunks(PORTION) {
+            released += settle::release_held(&mut db, project, channel, portion, now).await?;
+        }
         if released > 0 {
             tracing::info!(%project, channel = channel.slug(), released, "the channel was changed; sending what waited");
         }

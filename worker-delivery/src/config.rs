@@ -18,7 +18,7 @@ pub struct DeliveryConfig {
     pub concurrency: usize,
     /// How often a direct or automation message is sent again after a call whose outcome was never learned.
     pub unknown_retries: i32,
-    /// How long a claim lasts. Longer than a call may take (30 s), or a slow call is taken for a lost one.
+    /// How long a claim lasts. Longer than a call may take (20 s), or a slow call is taken for a lost one.
     pub lease: Duration,
     pub outbound: OutboundPolicy,
     pub master_keys: MasterKeys,

@@ -54,7 +54,7 @@ impl Intake {
         for hand_over in chunk.refs {
             match read_ref(&hand_over) {
                 Ok((project, id, attempt)) => {
-                    self.wanted.entry(project).or_default().insert(id, attempt);
+                    want(&mut self.wanted, project, id, attempt);
                 }
                 Err(error) => {
                     let payload = SendChunk::of(vec![hand_over]).encode_to_vec().into();
@@ -94,14 +94,14 @@ impl Intake {
         let resolved = |c: &Candidate| c.clone().resolved(|id| people.get(&(c.row.project, id)).copied());
         let rows: Vec<NewMessage> = direct.iter().map(|(candidate, _)| resolved(candidate)).collect();
         match queued(&db, &rows).await {
-            Ok(_) => rows.iter().for_each(|row| self.want(row)),
-            Err(error) if error.is_unavailable() || error.is_conflict() => return Err(error),
+            Ok(_) => rows.iter().for_each(|row| want(&mut self.wanted, row.project, row.id, 0)),
+            Err(error) if !error.is_of_data() => return Err(error),
             // One of them is refused for good: each on its own finds out which.
             Err(_) => {
                 for (row, (_, direct)) in rows.into_iter().zip(direct) {
                     match queued(&db, std::slice::from_ref(&row)).await {
-                        Ok(_) => self.want(&row),
-                        Err(error) if error.is_unavailable() || error.is_conflict() => return Err(error),
+                        Ok(_) => want(&mut self.wanted, row.project, row.id, 0),
+                        Err(error) if !error.is_of_data() => return Err(error),
                         Err(error) => self.refuse_direct(direct, error.to_string()),
                     }
                 }
@@ -109,10 +109,12 @@ impl Intake {
         }
         Ok(())
     }
+}
 
-    fn want(&mut self, row: &NewMessage) {
-        self.wanted.entry(row.project).or_default().insert(row.id, 0);
-    }
+/// Of several hand-overs of a row the latest counts: the row has moved past the attempts of the others.
+fn want(wanted: &mut Wanted, project: ProjectId, id: Uuid, attempt: i32) {
+    let latest = wanted.entry(project).or_default().entry(id).or_insert(attempt);
+    *latest = attempt.max(*latest);
 }
 
 impl Candidate {
@@ -218,5 +220,17 @@ mod tests {
         assert_eq!(nobody.user_id, Uuid::from_u128(3));
         assert_eq!(nobody.content["userIds"], json!([Uuid::from_u128(3), Uuid::from_u128(4)]));
         assert_eq!(nobody.due_at, from_ms(61_000));
+    }
+
+    #[test]
+    fn of_two_hand_overs_of_a_row_the_later_attempt_counts() {
+        let (project, id) = (ProjectId(Uuid::from_u128(1)), Uuid::from_u128(2));
+        for attempts in [[3, 1], [1, 3]] {
+            let mut intake = Intake::default();
+            for attempt in attempts {
+                intake.read(SendChunk::of(vec![MessageRef::at(project, id, attempt)]).encode_to_vec().into());
+            }
+            assert_eq!(intake.wanted[&project][&id], 3);
+        }
     }
 }

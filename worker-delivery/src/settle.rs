@@ -14,6 +14,11 @@ use shared::store::messages::settle::{Settled, settle};
 use shared::store::{Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
+/// Between two tries. Short, so that after an outage what is known is written before the scheduler looks for claims
+/// whose lease ran out.
+const RETRY: Backoff = Backoff { first: Duration::from_millis(50), factor: 2, most: Duration::from_millis(250) };
+/// Failures between two lines in the log: about a minute.
+const LOG_EVERY: u32 = 250;
 /// How long the first of a group waits for others.
 const LINGER: Duration = Duration::from_millis(20);
 const GROUP: usize = 500;
@@ -57,51 +62,110 @@ async fn run(store: Store, clock: Clock, mut queue: mpsc::Receiver<Entry>) {
             next = if count < GROUP { queue.try_recv().ok() } else { None };
         }
         for (project, entries) in group {
-            let settled: Vec<&Settled> = entries.iter().map(|e| &e.settled).collect();
-            write(&store, &clock, project, &settled).await;
-            for entry in entries {
-                let _ = entry.done.send(());
+            let writer = Writer { store: store.clone(), clock: clock.clone(), project };
+            match writer.once(&entries).await {
+                Ok(()) => answer(entries),
+                // From here on it may take long, and what others know must not grow old meanwhile.
+                Err(error) => drop(tokio::spawn(async move { writer.insist(entries, error).await })),
             }
         }
     }
 }
 
-async fn write(store: &Store, clock: &Clock, project: ProjectId, settled: &[&Settled]) {
-    let mut failures = 0;
-    loop {
-        let error = match write_once(store, clock, project, settled).await {
-            Ok(()) => return,
-            Err(error) => error,
-        };
-        if !(error.is_unavailable() || error.is_conflict()) {
-            break tracing::error!(%project, %error, "cannot settle {} messages together", settled.len());
-        }
-        failures += 1;
-        if failures % 20 == 1 {
-            tracing::warn!(%project, %error, "cannot settle {} messages; trying until it works", settled.len());
-        }
-        tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random())).await;
-    }
-    // Something in one of them is refused for good; its lease runs out, and the next claim counts it as ambiguous.
-    if settled.len() > 1 {
-        for one in settled {
-            Box::pin(write(store, clock, project, &[one])).await;
-        }
+fn answer(entries: Vec<Entry>) {
+    for entry in entries {
+        let _ = entry.done.send(());
     }
 }
 
-async fn write_once(store: &Store, clock: &Clock, project: ProjectId, settled: &[&Settled]) -> Result<(), StoreError> {
-    let db = store.connection().await?;
-    let written = settle(&db, project, settled, clock.now()).await?;
-    for one in settled {
-        if !written.contains(&one.id) {
-            tracing::warn!(%project, message_id = %one.id, attempt = one.attempt, "settled by another claim meanwhile");
-            continue;
-        }
-        metrics::counter!(MESSAGES_SETTLED, "status" => one.status.as_str()).increment(1);
-        if one.ambiguous > 0 {
-            metrics::counter!(MESSAGES_AMBIGUOUS).increment(1);
+/// Writes the ends of claims of one project's messages.
+struct Writer {
+    store: Store,
+    clock: Clock,
+    project: ProjectId,
+}
+
+impl Writer {
+    /// Tries until all is written. Nothing but a row whose values the database refuses, even without its texts, is ever
+    /// given up: the outcome is known nowhere else, and without it the message is sent again.
+    async fn insist(&self, entries: Vec<Entry>, error: StoreError) {
+        let mut left = vec![(entries, error)];
+        while let Some((mut entries, mut error)) = left.pop() {
+            let mut failures = 0;
+            loop {
+                if (error.is_of_data() || error.is_too_slow()) && entries.len() > 1 {
+                    let other = entries.split_off(entries.len() / 2);
+                    for half in [entries, other] {
+                        match self.once(&half).await {
+                            Ok(()) => answer(half),
+                            Err(error) => left.push((half, error)),
+                        }
+                    }
+                    break;
+                }
+                if error.is_of_data() {
+                    self.without_texts(entries, &error, &mut left).await;
+                    break;
+                }
+                failures += 1;
+                self.log(&error, entries.len(), failures);
+                tokio::time::sleep(RETRY.delay(failures, rand::random())).await;
+                match self.once(&entries).await {
+                    Ok(()) => break answer(entries),
+                    Err(again) => error = again,
+                }
+            }
         }
     }
-    Ok(())
+
+    /// Writes a row whose values were refused once more, without what came from outside; only then is it given up.
+    async fn without_texts(&self, entries: Vec<Entry>, error: &StoreError, left: &mut Vec<(Vec<Entry>, StoreError)>) {
+        let (project, mut bare) = (self.project, Vec::with_capacity(entries.len()));
+        for Entry { settled, done } in entries {
+            if settled.is_bare() {
+                // Its lease runs out, and the next claim counts it as ambiguous.
+                tracing::error!(%project, message_id = %settled.id, %error, "the outcome of a message cannot be written");
+                let _ = done.send(());
+            } else {
+                tracing::error!(%project, message_id = %settled.id, %error, "writing the outcome of a message without its texts");
+                bare.push(Entry { settled: settled.into_bare(), done });
+            }
+        }
+        if bare.is_empty() {
+            return;
+        }
+        match self.once(&bare).await {
+            Ok(()) => answer(bare),
+            Err(error) => left.push((bare, error)),
+        }
+    }
+
+    /// An outage is for the operator to see in many places; anything else is worse, and is only seen here.
+    fn log(&self, error: &StoreError, count: usize, failures: u32) {
+        let project = self.project;
+        if failures % LOG_EVERY != 1 {
+        } else if error.is_unavailable() || error.is_conflict() {
+            tracing::warn!(%project, %error, "cannot settle {count} messages; trying until it works");
+        } else {
+            tracing::error!(%project, %error, failures, "cannot settle {count} messages; trying until this is mended");
+        }
+    }
+
+    async fn once(&self, entries: &[Entry]) -> Result<(), StoreError> {
+        let project = self.project;
+        let settled: Vec<&Settled> = entries.iter().map(|e| &e.settled).collect();
+        let db = self.store.connection().await?;
+        let written = settle(&db, project, &settled, self.clock.now()).await?;
+        for one in settled {
+            if !written.contains(&one.id) {
+                tracing::warn!(%project, message_id = %one.id, attempt = one.attempt, "settled by another claim meanwhile");
+                continue;
+            }
+            metrics::counter!(MESSAGES_SETTLED, "status" => one.status.as_str()).increment(1);
+            if one.ambiguous > 0 {
+                metrics::counter!(MESSAGES_AMBIGUOUS).increment(1);
+            }
+        }
+        Ok(())
+    }
 }

@@ -9,3 +9,4 @@ mod outage;
 mod place;
 mod queued;
 mod settings;
+mod settling;

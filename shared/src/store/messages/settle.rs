@@ -36,6 +36,21 @@ pub struct Settled {
     pub provider_message_id: Option<String>,
 }
 
+impl Settled {
+    /// Whether it holds no text of others, of which the database might refuse one.
+    pub fn is_bare(&self) -> bool {
+        let code_only = self.reason.as_deref().is_none_or(|r| !r.contains(':'));
+        code_only && self.subject.is_none() && self.provider_message_id.is_none()
+    }
+
+    /// The same end without the texts of others: of the reason, its code.
+    #[must_use]
+    pub fn into_bare(self) -> Self {
+        let reason = self.reason.map(|r| r.split(':').next().unwrap_or_default().to_owned());
+        Self { reason, subject: None, provider_message_id: None, ..self }
+    }
+}
+
 /// Writes the ends of claims of one project's messages; returns the ids of those that were still under their claim.
 pub async fn settle(
     db: &impl GenericClient,
@@ -94,15 +109,44 @@ pub async fn settle(
     rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
 }
 
-/// Makes the messages that waited for a channel to be mended due at once; returns how many.
-pub async fn release_held(
+/// The conditions of a message that waits for its channel (`$2`) to be mended.
+const WAITS: &str = "channel = $2 AND status = 'queued' AND NOT claimed AND status_reason LIKE $3 || '%'";
+
+/// The messages that wait for a channel to be mended, in the order of their ids.
+pub async fn held(
     db: &impl GenericClient,
     project: ProjectId,
     channel: Channel,
     now: Timestamp,
+) -> Result<Vec<Uuid>, StoreError> {
+    let sql = format!("SELECT id FROM message WHERE project_id = $1 AND {WAITS} AND due_at > $4");
+    let statement = db.prepare_cached(&sql).await?;
+    let found = db.query(&statement, &[&project, &channel.as_str(), &HELD, &now]).await?;
+    let mut ids: Vec<Uuid> = found.iter().map(|r| r.try_get(0)).collect::<Result<_, _>>()?;
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// Makes those of these messages due at once that still wait for the channel; returns how many. They are locked in the
+/// order of ids, as by whoever settles.
+pub async fn release_held(
+    db: &mut impl GenericClient,
+    project: ProjectId,
+    channel: Channel,
+    ids: &[Uuid],
+    now: Timestamp,
 ) -> Result<u64, StoreError> {
-    let sql = "UPDATE message SET due_at = $3 WHERE project_id = $1 AND channel = $2 AND due_at > $3 AND status = 'queued' \
-               AND NOT claimed AND status_reason LIKE $4 || '%'";
-    let statement = db.prepare_cached(sql).await?;
-    Ok(db.execute(&statement, &[&project, &channel.as_str(), &now, &HELD]).await?)
+    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(0) };
+    let tx = db.transaction().await?;
+    let sql = format!(
+        "SELECT id FROM message WHERE project_id = $1 AND {WAITS} AND id = ANY($4) AND id BETWEEN $5 AND $6 ORDER BY id FOR UPDATE"
+    );
+    let statement = tx.prepare_cached(&sql).await?;
+    let locked = tx.query(&statement, &[&project, &channel.as_str(), &HELD, &ids, first, last]).await?;
+    let still: Vec<Uuid> = locked.iter().map(|r| r.try_get(0)).collect::<Result<_, _>>()?;
+    let sql = "UPDATE message SET due_at = $2 WHERE project_id = $1 AND id = ANY($3) AND id BETWEEN $4 AND $5";
+    let statement = tx.prepare_cached(sql).await?;
+    let released = tx.execute(&statement, &[&project, &now, &still, first, last]).await?;
+    tx.commit().await?;
+    Ok(released)
 }

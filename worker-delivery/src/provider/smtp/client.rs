@@ -14,7 +14,7 @@ use super::session::{Envelope, Session};
 use crate::provider::{Email, Outcome};
 
 /// For a whole send, from finding the server to its last answer.
-const SEND: Duration = Duration::from_secs(30);
+const SEND: Duration = shared::shutdown::CALL;
 /// Servers close what is idle for a minute or so.
 const IDLE: Duration = Duration::from_secs(20);
 const KEPT: usize = 32;
@@ -35,7 +35,7 @@ impl Client {
         Self { config, policy, idle: Mutex::new(Vec::new()) }
     }
 
-    /// Sends a mail. Never longer than half a minute.
+    /// Sends a mail. Never longer than a call may take.
     pub async fn send(&self, email: &Email) -> Outcome {
         let envelope = match self.envelope(email) {
             Ok(envelope) => envelope,
@@ -53,7 +53,7 @@ impl Client {
         if let Some(mut session) = self.idle_session() {
             match session.hand_over(envelope, progress).await {
                 // The server hung up while the session was idle: nothing was said yet, so a new one says it.
-                Err(Failure::Broken(_) | Failure::Reply(421, _)) if progress.step() == Step::Sender => {}
+                Err(Failure::Broken(_) | Failure::Reply(421, _)) if progress.step().is_at_sender() => {}
                 Err(failure) => return Err(failure),
                 Ok(words) => {
                     self.keep(session);

@@ -14,6 +14,8 @@ pub enum Step {
     Authenticate,
     /// `MAIL FROM`.
     Sender,
+    /// `MAIL FROM` with parameters that only this mail needs.
+    SenderOfMail,
     /// `RCPT TO` and `DATA`.
     Recipient,
     /// The text of the mail.
@@ -23,7 +25,13 @@ pub enum Step {
 }
 
 impl Step {
-    const ALL: [Self; 6] = [Self::Connect, Self::Authenticate, Self::Sender, Self::Recipient, Self::Body, Self::Dot];
+    const ALL: [Self; 7] =
+        [Self::Connect, Self::Authenticate, Self::Sender, Self::SenderOfMail, Self::Recipient, Self::Body, Self::Dot];
+
+    /// Whether nothing was said yet but who sends.
+    pub fn is_at_sender(self) -> bool {
+        matches!(self, Self::Sender | Self::SenderOfMail)
+    }
 }
 
 /// The step as seen from outside the conversation, for when it is cut off by the clock.
@@ -96,12 +104,17 @@ pub fn outcome(step: Step, failure: Failure) -> Outcome {
         (Failure::Reply(400..=499, words), _) => retry(words),
         (Failure::Reply(code, words), _) if is_about_credentials(code) => Outcome::Misconfigured(words),
         (Failure::Reply(_, words), Step::Connect | Step::Authenticate | Step::Sender) => Outcome::Misconfigured(words),
-        (Failure::Reply(_, words), Step::Recipient | Step::Body | Step::Dot) => Outcome::Rejected(words),
+        // What is refused may be the parameters, and then any other mail still goes through.
+        (Failure::Reply(_, words), Step::SenderOfMail | Step::Recipient | Step::Body | Step::Dot) => {
+            Outcome::Rejected(words)
+        }
         (Failure::Host(why), _) | (Failure::Tls(why) | Failure::Unable(why), Step::Connect | Step::Authenticate) => {
             Outcome::Misconfigured(why)
         }
         // The mail asks for what the server cannot do: an address or a text in Unicode.
-        (Failure::Unable(why), Step::Sender | Step::Recipient | Step::Body) => Outcome::Rejected(why),
+        (Failure::Unable(why), Step::Sender | Step::SenderOfMail | Step::Recipient | Step::Body) => {
+            Outcome::Rejected(why)
+        }
         (Failure::Tls(why) | Failure::Unable(why) | Failure::Broken(why), Step::Dot) => Outcome::Ambiguous(why),
         (Failure::Timeout, Step::Dot) => Outcome::Ambiguous("no answer in time".to_owned()),
         (Failure::Tls(why) | Failure::Broken(why), _) => retry(why),
@@ -127,19 +140,19 @@ mod tests {
     #[test]
     fn every_failure_at_every_step() {
         let reply = |code| Failure::Reply(code, String::new());
-        // By step: connect, authenticate, sender, recipient, body, dot.
+        // By step: connect, authenticate, sender, sender of a mail with parameters, recipient, body, dot.
         for (failure, kinds) in [
-            (reply(421), "rrrrrr"),
-            (reply(454), "rrrrrr"),
-            (reply(530), "mmmmmm"),
-            (reply(535), "mmmmmm"),
-            (reply(550), "mmmxxx"),
-            (reply(554), "mmmxxx"),
-            (Failure::Tls(String::new()), "mmrrr?"),
-            (Failure::Unable(String::new()), "mmxxx?"),
-            (Failure::Host(String::new()), "mmmmmm"),
-            (Failure::Broken(String::new()), "rrrrr?"),
-            (Failure::Timeout, "rrrrr?"),
+            (reply(421), "rrrrrrr"),
+            (reply(454), "rrrrrrr"),
+            (reply(530), "mmmmmmm"),
+            (reply(535), "mmmmmmm"),
+            (reply(550), "mmmxxxx"),
+            (reply(554), "mmmxxxx"),
+            (Failure::Tls(String::new()), "mmrrrr?"),
+            (Failure::Unable(String::new()), "mmxxxx?"),
+            (Failure::Host(String::new()), "mmmmmmm"),
+            (Failure::Broken(String::new()), "rrrrrr?"),
+            (Failure::Timeout, "rrrrrr?"),
         ] {
             let found: String = Step::ALL.iter().map(|step| kind(&outcome(*step, failure.clone()))).collect();
             assert_eq!(found, kinds, "{failure:?}");

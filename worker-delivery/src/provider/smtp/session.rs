@@ -53,6 +53,8 @@ impl Session {
         let connection = &mut self.0;
         progress.at(Step::Sender);
         let mut parameters = Vec::new();
+        // A sender in Unicode is in the settings, and whatever is said of it concerns every mail.
+        let of_mail = envelope.from.to_string().is_ascii();
         if !(envelope.from.to_string().is_ascii() && envelope.to.to_string().is_ascii()) {
             if !connection.server_info().supports_feature(Extension::SmtpUtfEight) {
                 return Err(Failure::Unable("the mail server takes no addresses in Unicode".to_owned()));
@@ -64,6 +66,9 @@ impl Session {
                 return Err(Failure::Unable("the mail server takes no text in Unicode".to_owned()));
             }
             parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
+        }
+        if of_mail && !parameters.is_empty() {
+            progress.at(Step::SenderOfMail);
         }
         connection.command(Mail::new(Some(envelope.from.clone()), parameters)).await.map_err(failure)?;
         progress.at(Step::Recipient);

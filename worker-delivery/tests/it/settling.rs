@@ -1,0 +1,94 @@
+//! Outcomes that the database does not take at first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+use testkit::eventually_true;
+use worker_delivery::provider::Outcome;
+use worker_delivery::provider::stub::Stub;
+
+use crate::place::{Place, SOON};
+
+/// Makes every settling fail whose row fulfils the condition; the sequence `tries` counts them.
+async fn refuse(place: &Place, condition: &str, code: &str) {
+    let sql = format!(
+        "CREATE SEQUENCE tries; \
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('tries'); \
+         RAISE EXCEPTION 'refused on purpose' USING ERRCODE = '{code}'; END $$; \
+         CREATE TRIGGER refuse BEFORE UPDATE ON message FOR EACH ROW \
+         WHEN (NEW.status <> 'queued' AND {condition}) EXECUTE FUNCTION refuse()"
+    );
+    place.store.connection().await.unwrap().batch_execute(&sql).await.unwrap();
+}
+
+async fn tries(place: &Place) -> i64 {
+    let sql = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tries";
+    place.store.connection().await.unwrap().query_one(sql, &[]).await.unwrap().get(0)
+}
+
+/// A worker with a provider that takes everything; the number of its calls.
+async fn accepting(place: &mut Place) -> Arc<AtomicUsize> {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let seen = calls.clone();
+    place
+        .run_with_stub(Stub::new(move |_| {
+            seen.fetch_add(1, Ordering::SeqCst);
+            Outcome::Accepted("1".to_owned())
+        }))
+        .await;
+    calls
+}
+
+#[tokio::test]
+async fn what_the_provider_took_is_written_once_a_fault_of_the_database_is_mended() {
+    let mut place = Place::new().await;
+    // A broken page, and a right that was taken away.
+    for code in ["XX001", "42501"] {
+        refuse(&place, "true", code).await;
+        let ann = place.user(code, Some("ann@example.com"), None).await;
+        let calls = accepting(&mut place).await;
+        let messages = [place.message(ann), place.message(ann)];
+        place.queue(&messages).await;
+        eventually_true("it is tried again and again", SOON, async || tries(&place).await >= 4).await;
+        place
+            .store
+            .connection()
+            .await
+            .unwrap()
+            .batch_execute("DROP FUNCTION refuse() CASCADE; DROP SEQUENCE tries")
+            .await
+            .unwrap();
+        for message in &messages {
+            let row = place.settled(message.id, 1).await;
+            assert_eq!((row.status.as_str(), row.attempt, row.ambiguous), ("sent", 1, 0));
+        }
+        place.drained().await;
+        assert_eq!(calls.load(Ordering::SeqCst), 2);
+        place.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_text_that_the_database_refuses_costs_neither_its_message_nor_others() {
+    let mut place = Place::new().await;
+    refuse(&place, "NEW.subject = 'refused'", "22021").await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let calls = accepting(&mut place).await;
+    let messages: Vec<_> = (0..9)
+        .map(|n| {
+            let mut message = place.message(ann);
+            message.content = json!({ "subject": if n == 4 { "refused" } else { "fine" }, "body": "x" });
+            message
+        })
+        .collect();
+    place.queue(&messages).await;
+    for (n, message) in messages.iter().enumerate() {
+        let row = place.settled(message.id, 1).await;
+        let subject = if n == 4 { None } else { Some("fine") };
+        assert_eq!((row.status.as_str(), row.subject.as_deref(), row.ambiguous), ("sent", subject, 0));
+    }
+    assert!(tries(&place).await > 0);
+    assert_eq!(calls.load(Ordering::SeqCst), 9);
+    place.stop().await;
+}
