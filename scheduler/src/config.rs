@@ -10,6 +10,9 @@ pub struct SchedulerConfig {
     pub busy: Duration,
     /// The same, while there is nothing.
     pub idle: Duration,
+    /// After the database was away, before the first look at messages: so long, delivery writes down what it knows of
+    /// those whose lease ran out meanwhile.
+    pub calm: Duration,
     /// Applied entries of the ingest stream are kept for so long, for a restored database to catch up.
     pub keep_ingest: Duration,
     /// Share of the ingest stream's bytes, in percent, from which on applied entries go earlier.
@@ -24,6 +27,7 @@ impl SchedulerConfig {
         Ok(Self {
             busy: Duration::from_millis(tick),
             idle: Duration::from_millis(tick * 2),
+            calm: Duration::from_secs(5),
             keep_ingest: Duration::from_hours(hours),
             purge_above_percent: env.bounded("INGEST_PURGE_ABOVE_PERCENT", 70, 1..=100, "1 to 100")?,
         })

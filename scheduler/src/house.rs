@@ -8,9 +8,9 @@ use std::time::Duration;
 use shared::shutdown::Shutdown;
 use shared::store::{time_partitions, workers};
 
-use crate::App;
 use crate::purge::purge;
 use crate::tick::TickError;
+use crate::{App, thaw};
 
 type Work = fn(Arc<App>) -> Pin<Box<dyn Future<Output = Result<(), TickError>> + Send>>;
 
@@ -21,10 +21,15 @@ pub struct Chore {
     work: Work,
 }
 
-pub const CHORES: [Chore; 4] = [
+pub const CHORES: [Chore; 5] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
     Chore { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
     Chore { what: "the ingest stream", every: Duration::from_mins(1), work: |app| Box::pin(purge(app)) },
+    Chore {
+        what: "runs of deleted automations",
+        every: Duration::from_mins(1),
+        work: |app| Box::pin(thaw::end_deleted(app)),
+    },
     Chore { what: "the clock", every: Duration::from_secs(10), work: |app| Box::pin(synchronize(app)) },
 ];
 

@@ -11,15 +11,20 @@ pub mod thaw;
 pub mod tick;
 pub mod timers;
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use shared::bus::topology::IngestStream;
 use shared::bus::{Bus, Publisher};
 use shared::clock::Clock;
+use shared::ids::ProjectId;
 use shared::shutdown::{DRAIN, Shutdown, drained};
 use shared::startup::Connected;
 use shared::store::Store;
+use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 use config::SchedulerConfig;
 
@@ -34,21 +39,25 @@ pub struct App {
     pub publisher: Publisher,
     pub ingest_stream: IngestStream,
     pub clock: Clock,
+    /// Deleted automations that were found to have no run under way.
+    without_runs: Mutex<HashSet<(ProjectId, Uuid)>>,
 }
 
 impl App {
     pub fn new(config: SchedulerConfig, connected: Connected) -> Arc<Self> {
         let Connected { store, bus, ingest_stream, clock } = connected;
-        Arc::new(Self { config, publisher: Publisher::new(bus.clone()), store, bus, ingest_stream, clock })
+        let (publisher, without_runs) = (Publisher::new(bus.clone()), Mutex::default());
+        Arc::new(Self { config, store, bus, publisher, ingest_stream, clock, without_runs })
     }
 }
 
 /// Works until the shutdown, then finishes what is under way; false when that took too long.
 pub async fn run(app: Arc<App>, shutdown: Shutdown) -> bool {
     let tasks = TaskTracker::new();
-    tasks.spawn(tick::repeat("timers", app.clone(), shutdown.clone(), timers::tick));
-    tasks.spawn(tick::repeat("messages", app.clone(), shutdown.clone(), messages::tick));
-    tasks.spawn(tick::repeat("frozen runs", app.clone(), shutdown.clone(), thaw::tick));
+    let (none, calm) = (Duration::ZERO, app.config.calm);
+    tasks.spawn(tick::repeat("timers", app.clone(), shutdown.clone(), none, timers::tick));
+    tasks.spawn(tick::repeat("messages", app.clone(), shutdown.clone(), calm, messages::tick));
+    tasks.spawn(tick::repeat("frozen runs", app.clone(), shutdown.clone(), none, thaw::tick));
     for chore in house::CHORES {
         tasks.spawn(house::repeat(chore, app.clone(), shutdown.clone()));
     }

@@ -1,13 +1,16 @@
 //! Messages that somebody has to look at again, handed to delivery: retries, leases that ran out, and hand-overs that
 //! never arrived.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prost::Message as _;
 use shared::failpoint;
 use shared::ids::ProjectId;
 use shared::send::{Channel, Lane, MessageRef, SendChunk};
 use shared::store::messages::due::{self, DueMessage};
+use uuid::Uuid;
 
 use crate::App;
 use crate::tick::{Found, TickError};
@@ -17,6 +20,8 @@ const PROJECTS: i64 = 100;
 const MESSAGES: usize = 2_000;
 /// Rows in one message of the send stream.
 const CHUNK: usize = 500;
+/// When rows that could not be published are taken again.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// One look at what is due. Which of two hand-overs of a row is heeded is decided by the attempt that they name: the
 /// first claim moves it on, and the second finds nothing. So a hand-over may be late, lost or repeated.
@@ -34,31 +39,56 @@ pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
 
 async fn hand_over(app: &App, project: ProjectId) -> Result<Found, TickError> {
     let now = app.clock.now();
-    let due = due::take(&app.store.connection().await?, project, now, MESSAGES as i64).await?;
+    let due = due::take(&mut app.store.connection().await?, project, now, MESSAGES as i64).await?;
     if due.is_empty() {
         return Ok(Found::Nothing);
     }
     failpoint::hit("scheduler.after_claim");
-    for (channel, lane, refs) in chunks(project, &due) {
+    let mut chunks = chunks(&due).into_iter();
+    while let Some(chunk) = chunks.next() {
         failpoint::hit("scheduler.before_publish");
-        let payload = SendChunk::of(refs).encode_to_vec().into();
-        app.publisher.publish(app.bus.names.send(channel, lane), payload).await?;
+        let payload = SendChunk::of(chunk.refs(project)).encode_to_vec().into();
+        if let Err(error) = app.publisher.publish(app.bus.names.send(chunk.channel, chunk.lane), payload).await {
+            let left = std::iter::once(chunk).chain(chunks).flat_map(|c| c.rows).collect();
+            give_back(app, project, &left).await;
+            return Err(error.into());
+        }
         failpoint::hit("scheduler.after_publish");
     }
     Ok(Found::of(due.len(), MESSAGES))
 }
 
+/// Without this, what was not published would wait for as long as what was.
+async fn give_back(app: &App, project: ProjectId, left: &BTreeSet<(Uuid, i32)>) {
+    let soon = app.clock.now();
+    let soon = soon.checked_add(AGAIN).unwrap_or(soon);
+    let given_back = async { due::give_back(&mut app.store.connection().await?, project, left, soon).await };
+    if let Err(error) = given_back.await {
+        tracing::warn!(%project, %error, "{} messages could not be handed over and come again later", left.len());
+    }
+}
+
+/// Rows of one message of the send stream.
+struct Chunk {
+    channel: Channel,
+    lane: Lane,
+    rows: Vec<(Uuid, i32)>,
+}
+
+impl Chunk {
+    fn refs(&self, project: ProjectId) -> Vec<MessageRef> {
+        self.rows.iter().map(|(id, attempt)| MessageRef::at(project, *id, attempt.unsigned_abs())).collect()
+    }
+}
+
 /// By channel and lane, direct messages first.
-fn chunks(project: ProjectId, due: &[DueMessage]) -> Vec<(Channel, Lane, Vec<MessageRef>)> {
+fn chunks(due: &[DueMessage]) -> Vec<Chunk> {
     let mut chunks = Vec::new();
     for lane in Lane::ALL {
         for channel in Channel::ALL {
-            let refs: Vec<MessageRef> = due
-                .iter()
-                .filter(|m| m.lane == lane && m.channel == channel)
-                .map(|m| MessageRef::at(project, m.id, m.attempt.unsigned_abs()))
-                .collect();
-            chunks.extend(refs.chunks(CHUNK).map(|refs| (channel, lane, refs.to_vec())));
+            let of_both = |m: &&DueMessage| m.lane == lane && m.channel == channel;
+            let rows: Vec<(Uuid, i32)> = due.iter().filter(of_both).map(|m| (m.id, m.attempt)).collect();
+            chunks.extend(rows.chunks(CHUNK).map(|rows| Chunk { channel, lane, rows: rows.to_vec() }));
         }
     }
     chunks
@@ -66,8 +96,6 @@ fn chunks(project: ProjectId, due: &[DueMessage]) -> Vec<(Channel, Lane, Vec<Mes
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
 
     #[test]
@@ -75,9 +103,10 @@ mod tests {
         let of = |n: u128, lane| DueMessage { id: Uuid::from_u128(n), channel: Channel::Email, lane, attempt: 2 };
         let mut due: Vec<DueMessage> = (0..1_100).map(|n| of(n, Lane::Campaign)).collect();
         due.push(of(5_000, Lane::Direct));
-        let chunks = chunks(ProjectId(Uuid::from_u128(1)), &due);
-        let shape: Vec<(Lane, usize)> = chunks.iter().map(|(_, lane, refs)| (*lane, refs.len())).collect();
+        let chunks = chunks(&due);
+        let shape: Vec<(Lane, usize)> = chunks.iter().map(|c| (c.lane, c.rows.len())).collect();
         assert_eq!(shape, [(Lane::Direct, 1), (Lane::Campaign, 500), (Lane::Campaign, 500), (Lane::Campaign, 100)]);
-        assert!(chunks.iter().flat_map(|c| &c.2).all(|r| r.attempt == 2));
+        let refs = chunks.iter().flat_map(|c| c.refs(ProjectId(Uuid::from_u128(1))));
+        assert!(refs.into_iter().all(|r| r.attempt == 2));
     }
 }

@@ -1,28 +1,62 @@
-//! Runs that were frozen with their automation go on when it is active again.
+//! Runs that were frozen with their automation go on when it is active again; those of a deleted one end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use shared::ids::ProjectId;
 use shared::store::StoreError;
-use shared::store::runs::resume::{resume, thawing};
+use shared::store::runs::resume::{Fate, deleted, end, resume, thawing};
+use uuid::Uuid;
 
 use crate::App;
 use crate::tick::{Found, TickError};
 
 const RUNS: usize = 1_000;
+/// So long after an automation was deleted, nothing that had begun before starts a run of it any more.
+const SETTLED: Duration = Duration::from_mins(1);
 
-/// One look for frozen runs of active automations.
+/// One look for frozen runs of active or deleted automations.
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
     let automations = thawing(&app.store.connection().await?).await?;
     let mut found = Found::Nothing;
-    for (project, automation) in automations {
-        let mut db = app.store.connection().await?;
-        let tx = db.transaction().await.map_err(StoreError::from)?;
-        let resumed = resume(&tx, project, automation, app.clock.now(), RUNS as i64).await?;
-        tx.commit().await.map_err(StoreError::from)?;
-        if resumed > 0 {
-            tracing::info!(%project, %automation, resumed, "the automation is active again; its runs go on");
-        }
-        found = found.and(Found::of(resumed, RUNS));
+    for (project, automation, fate) in automations {
+        found = found.and(Found::of(portion(&app, project, automation, fate).await?, RUNS));
     }
     Ok(found)
+}
+
+/// Ends what is left of deleted automations' runs, the waiting ones too. Each is looked at until there is none, and then
+/// never again.
+pub async fn end_deleted(app: Arc<App>) -> Result<(), TickError> {
+    let now = app.clock.now();
+    let settled = now.checked_sub(SETTLED).unwrap_or(now);
+    let automations = deleted(&app.store.connection().await?, settled).await?;
+    for (project, automation) in automations {
+        if app.without_runs.lock().await.contains(&(project, automation)) {
+            continue;
+        }
+        while portion(&app, project, automation, Fate::End).await? > 0 {}
+        app.without_runs.lock().await.insert((project, automation));
+    }
+    Ok(())
+}
+
+async fn portion(app: &App, project: ProjectId, automation: Uuid, fate: Fate) -> Result<usize, TickError> {
+    let (now, most) = (app.clock.now(), RUNS as i64);
+    let mut db = app.store.connection().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let runs = match fate {
+        Fate::Resume => resume(&tx, project, automation, now, most).await?,
+        Fate::End => end(&tx, project, automation, now, most).await?,
+    };
+    tx.commit().await.map_err(StoreError::from)?;
+    if runs > 0 {
+        match fate {
+            Fate::Resume => {
+                tracing::info!(%project, %automation, runs, "the automation is active again; its runs go on")
+            }
+            Fate::End => tracing::info!(%project, %automation, runs, "the automation was deleted; its runs end"),
+        }
+    }
+    Ok(runs)
 }

@@ -39,7 +39,7 @@ pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
 async fn fire(app: &App, project: ProjectId) -> Result<Found, TickError> {
     let now = app.clock.now();
     let again = now.checked_add(AGAIN).unwrap_or(now);
-    let timers = due::take(&app.store.connection().await?, project, now, again, TIMERS as i64).await?;
+    let timers = due::take(&mut app.store.connection().await?, project, now, again, TIMERS as i64).await?;
     if timers.is_empty() {
         return Ok(Found::Nothing);
     }

@@ -36,3 +36,45 @@ async fn frozen_runs_go_on_when_their_automation_is_active_again() {
     assert_eq!(place.count("SELECT count(*) FROM run WHERE status = 'frozen'").await, 1_500);
     assert_eq!(place.count("SELECT count(*) FROM run WHERE status = 'waiting'").await, 1_520);
 }
+
+#[tokio::test]
+async fn runs_of_a_deleted_automation_end_whether_they_are_frozen_or_wait() {
+    let mut place = Place::new().await;
+    let db = place.store.connection().await.unwrap();
+    // Deleted just now, an hour ago, and not at all; and with so many runs that wait.
+    for (automation, deleted, waiting) in [(1, Some("0 seconds"), 0), (2, Some("1 hour"), 10), (3, None, 10)] {
+        let automation = Uuid::from_u128(automation);
+        let sql = "INSERT INTO automation (project_id, id, name, trigger_type, definition, created_at, updated_at, changed_seq, deleted_at) \
+                   VALUES ($1, $2, 'a', 'EVENT', '{}', now(), now(), 1, now() - $3::text::interval)";
+        db.execute(sql, &[&place.project, &automation, &deleted]).await.unwrap();
+        let sql = "WITH made AS (INSERT INTO run (project_id, id, automation_id, version, user_id, status, position, wait_seq, partition, context, started_at, updated_at) \
+                   SELECT $1, gen_random_uuid(), $2, 1, gen_random_uuid(), s, '1', 4, 3, '{}', now(), now() \
+                   FROM generate_series(1, 1100) n, unnest('{frozen,waiting,completed}'::text[]) s WHERE s = 'frozen' OR n <= $3 \
+                   RETURNING id, status) \
+                   INSERT INTO timer SELECT $1, id, 4, 3, now() + interval '1 hour' FROM made WHERE status = 'waiting'";
+        db.execute(sql, &[&place.project, &automation, &waiting]).await.unwrap();
+    }
+    place.run().await;
+    place.run().await;
+    let id = |n: u128| format!("automation_id = '{}'", Uuid::from_u128(n));
+    let under_way = format!("status = 'frozen' AND {} OR status IN ('frozen', 'waiting') AND {}", id(1), id(2));
+    place.eventually_none(&format!("SELECT count(*) FROM run WHERE {under_way}")).await;
+    place.stop().await;
+    let rows = "SELECT automation_id, status, coalesce(reason, ''), count(*), count(ended_at) FROM run GROUP BY 1, 2, 3 ORDER BY 1, 2, 3";
+    let rows = db.query(rows, &[]).await.unwrap();
+    let found: Vec<(u128, &str, &str, i64, i64)> =
+        rows.iter().map(|r| (r.get::<_, Uuid>(0).as_u128(), r.get(1), r.get(2), r.get(3), r.get(4))).collect();
+    let ended = "automation_deleted";
+    assert_eq!(
+        found,
+        [
+            (1, "exited", ended, 1_100, 1_100),
+            (2, "completed", "", 10, 0),
+            (2, "exited", ended, 1_110, 1_110),
+            (3, "completed", "", 10, 0),
+            (3, "frozen", "", 1_100, 0),
+            (3, "waiting", "", 10, 0),
+        ]
+    );
+    assert_eq!(place.count("SELECT count(*) FROM timer").await, 10);
+}

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends with what it found")]
 
+mod calm;
 mod frozen;
 mod house;
 mod messages;
 mod place;
+mod plans;
 mod start;
 mod timers;

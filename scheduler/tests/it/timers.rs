@@ -61,12 +61,12 @@ async fn a_timer_taken_by_a_scheduler_that_died_fires_again() {
     use shared::store::timers::due;
     let place = Place::new().await;
     place.timers(place.project, 0..3, -1).await;
-    let db = place.store.connection().await.unwrap();
+    let mut db = place.store.connection().await.unwrap();
     let now = place.clock.now();
     let soon = now.checked_add(std::time::Duration::from_millis(300)).unwrap();
-    let taken = due::take(&db, place.project, now, soon, 10).await.unwrap();
+    let taken = due::take(&mut db, place.project, now, soon, 10).await.unwrap();
     assert_eq!(taken.len(), 3);
-    assert!(due::take(&db, place.project, now, soon, 10).await.unwrap().is_empty());
+    assert!(due::take(&mut db, place.project, now, soon, 10).await.unwrap().is_empty());
     // A wait that began anew since then is not the one that was published.
     place.timers(place.project, [2], 60_000).await;
     db.execute("UPDATE timer SET wait_seq = 2 WHERE run_id = $1", &[&Uuid::from_u128(2)]).await.unwrap();

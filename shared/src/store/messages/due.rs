@@ -1,5 +1,7 @@
 //! Messages that somebody has to look at again: retries, leases that ran out, hand-overs that never arrived.
 
+use std::collections::BTreeSet;
+
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -18,41 +20,85 @@ pub struct DueMessage {
     pub attempt: i32,
 }
 
+/// How many due rows one look for projects reads, from either end.
+const LOOK: i64 = 5_000;
+
 /// Projects with due messages, some of them where there are many. No locks: a distributed store refuses them here.
+///
+/// It reads the messages that have been due for longest and those that fell due last, and no more, however many there
+/// are: so a project with a million of them neither makes this slow nor hides the others.
 pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
-    let sql = "SELECT DISTINCT project_id FROM message WHERE due_at <= $1 AND status = 'queued' LIMIT $2";
+    let sql = "SELECT DISTINCT project_id FROM (\
+               (SELECT project_id FROM message WHERE due_at <= $1 ORDER BY due_at LIMIT $2) UNION ALL \
+               (SELECT project_id FROM message WHERE due_at <= $1 ORDER BY due_at DESC LIMIT $2)) AS due LIMIT $3";
     let statement = db.prepare_cached(sql).await?;
-    db.query(&statement, &[&now, &most]).await?.iter().map(|r| Ok(r.try_get(0)?)).collect()
+    db.query(&statement, &[&now, &LOOK, &most]).await?.iter().map(|r| Ok(r.try_get(0)?)).collect()
 }
 
 /// Takes a project's due messages for one hand-over, oldest first, by making them due again in a minute.
 ///
 /// That is all the state there is: a hand-over that is lost is simply made again. `claimed` stays as it is, so that
 /// delivery still sees that a lease ran out. A message that nobody has worked on yet is probably still waiting in the
-/// queue, perhaps with a million others; its next hand-over comes only after as long as it has waited already, so that
-/// a long queue does not grow by its own repeats.
+/// queue, perhaps with a million others; its next hand-over comes only after as long as it has waited already, or ten
+/// minutes, so that a long queue does not grow by its own repeats.
 pub async fn take(
-    db: &impl GenericClient,
+    db: &mut impl GenericClient,
     project: ProjectId,
     now: Timestamp,
     most: i64,
 ) -> Result<Vec<DueMessage>, StoreError> {
-    let sql = "WITH due AS (SELECT id FROM message WHERE project_id = $1 AND due_at <= $2 AND status = 'queued' \
-               ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) \
-               UPDATE message m SET due_at = $2 + CASE WHEN m.attempt = 0 THEN greatest(interval '1 minute', $2 - m.created_at) \
-               ELSE interval '1 minute' END FROM due WHERE m.project_id = $1 AND m.id = due.id \
-               RETURNING m.id, m.channel, m.lane, m.attempt";
-    let statement = db.prepare_cached(sql).await?;
-    let rows = db.query(&statement, &[&project, &now, &most]).await?;
-    rows.iter()
-        .map(|row| {
-            let (channel, lane): (&str, &str) = (row.try_get(1)?, row.try_get(2)?);
-            Ok(DueMessage {
-                id: row.try_get(0)?,
-                channel: Channel::parse(channel).ok_or_else(|| StoreError::Corrupt(format!("channel {channel:?}")))?,
-                lane: Lane::parse(lane).ok_or_else(|| StoreError::Corrupt(format!("lane {lane:?}")))?,
-                attempt: row.try_get(3)?,
-            })
-        })
-        .collect()
+    let tx = db.transaction().await?;
+    let sql = "SELECT id, channel, lane, attempt FROM message WHERE project_id = $1 AND due_at <= $2 AND status = 'queued' \
+               ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED";
+    let statement = tx.prepare_cached(sql).await?;
+    let rows = tx.query(&statement, &[&project, &now, &most]).await?;
+    let mut due = Vec::with_capacity(rows.len());
+    for row in rows {
+        let (channel, lane): (&str, &str) = (row.try_get(1)?, row.try_get(2)?);
+        due.push(DueMessage {
+            id: row.try_get(0)?,
+            channel: Channel::parse(channel).ok_or_else(|| StoreError::Corrupt(format!("channel {channel:?}")))?,
+            lane: Lane::parse(lane).ok_or_else(|| StoreError::Corrupt(format!("lane {lane:?}")))?,
+            attempt: row.try_get(3)?,
+        });
+    }
+    let ids: Vec<Uuid> = due.iter().map(|m| m.id).collect();
+    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(due) };
+    // In a statement of its own: joined to what it locked, an update reads the whole ledger.
+    let sql = "UPDATE message SET due_at = $3::timestamptz + CASE WHEN attempt = 0 \
+               THEN least(greatest(interval '1 minute', $3::timestamptz - created_at), interval '10 minutes') \
+               ELSE interval '1 minute' END WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $4 AND $5";
+    let statement = tx.prepare_cached(sql).await?;
+    tx.execute(&statement, &[&project, &ids, &now, first, last]).await?;
+    tx.commit().await?;
+    Ok(due)
+}
+
+/// Makes messages that were taken and did not reach the broker due again at `due_at`, which is sooner than they are
+/// anyway. One that somebody has claimed or holds is left alone.
+pub async fn give_back(
+    db: &mut impl GenericClient,
+    project: ProjectId,
+    taken: &BTreeSet<(Uuid, i32)>,
+    due_at: Timestamp,
+) -> Result<u64, StoreError> {
+    let ids: Vec<Uuid> = taken.iter().map(|(id, _)| *id).collect();
+    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(0) };
+    let tx = db.transaction().await?;
+    let sql = "SELECT id, attempt, due_at FROM message WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4 \
+               AND status = 'queued' ORDER BY id FOR UPDATE SKIP LOCKED";
+    let statement = tx.prepare_cached(sql).await?;
+    let mut still: Vec<Uuid> = Vec::with_capacity(ids.len());
+    // Judged here: asked for when they are due, the database might look through all that are.
+    for row in tx.query(&statement, &[&project, &ids, first, last]).await? {
+        let (id, attempt, due): (Uuid, i32, Option<Timestamp>) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        if taken.contains(&(id, attempt)) && due.is_some_and(|due| due > due_at) {
+            still.push(id);
+        }
+    }
+    let sql = "UPDATE message SET due_at = $3 WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $4 AND $5";
+    let statement = tx.prepare_cached(sql).await?;
+    let given_back = tx.execute(&statement, &[&project, &still, &due_at, first, last]).await?;
+    tx.commit().await?;
+    Ok(given_back)
 }

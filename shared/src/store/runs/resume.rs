@@ -1,4 +1,5 @@
-//! Runs whose wait ended while their automation was inactive, and that go on now that it is active again.
+//! Runs whose wait ended while their automation was inactive: they go on now that it is active again, or end because
+//! it was deleted.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -8,12 +9,64 @@ use crate::ids::ProjectId;
 use crate::store::StoreError;
 use crate::store::timers::set::{self, NewTimer};
 
-/// Active automations with frozen runs.
-pub async fn thawing(db: &impl GenericClient) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
-    let sql = "SELECT a.project_id, a.id FROM automation a WHERE a.active AND EXISTS (SELECT 1 FROM run r \
-               WHERE r.project_id = a.project_id AND r.automation_id = a.id AND r.status = 'frozen')";
+/// What becomes of an automation's frozen runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is active again.
+    Resume,
+    /// It was deleted.
+    End,
+}
+
+/// Automations with frozen runs that need not stay so. Goes from one automation with frozen runs to the next, so that
+/// neither the number of automations nor that of such runs counts.
+pub async fn thawing(db: &impl GenericClient) -> Result<Vec<(ProjectId, Uuid, Fate)>, StoreError> {
+    let sql = "WITH RECURSIVE frozen AS (\
+               (SELECT project_id, automation_id FROM run WHERE status = 'frozen' ORDER BY project_id, automation_id LIMIT 1) \
+               UNION ALL SELECT next.project_id, next.automation_id FROM frozen f CROSS JOIN LATERAL (\
+               SELECT r.project_id, r.automation_id FROM run r WHERE r.status = 'frozen' \
+               AND (r.project_id, r.automation_id) > (f.project_id, f.automation_id) \
+               ORDER BY r.project_id, r.automation_id LIMIT 1) AS next) \
+               SELECT a.project_id, a.id, a.deleted_at IS NOT NULL FROM frozen f JOIN automation a \
+               ON a.project_id = f.project_id AND a.id = f.automation_id WHERE a.active OR a.deleted_at IS NOT NULL";
     let statement = db.prepare_cached(sql).await?;
-    db.query(&statement, &[]).await?.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
+    let rows = db.query(&statement, &[]).await?;
+    rows.iter()
+        .map(|r| Ok((r.try_get(0)?, r.try_get(1)?, if r.try_get(2)? { Fate::End } else { Fate::Resume })))
+        .collect()
+}
+
+/// Automations that were deleted until `until`.
+pub async fn deleted(db: &impl GenericClient, until: Timestamp) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
+    let statement = db.prepare_cached("SELECT project_id, id FROM automation WHERE deleted_at <= $1").await?;
+    db.query(&statement, &[&until]).await?.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
+}
+
+/// Ends at most so many of a deleted automation's runs under way; returns how many were found.
+pub async fn end(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    automation: Uuid,
+    now: Timestamp,
+    most: i64,
+) -> Result<usize, StoreError> {
+    let sql =
+        "SELECT id FROM run WHERE project_id = $1 AND automation_id = $2 AND status IN ('waiting', 'frozen') LIMIT $3";
+    let found = tx.query(&tx.prepare_cached(sql).await?, &[&project, &automation, &most]).await?;
+    let ids: Vec<Uuid> = found.iter().map(|r| r.try_get(0)).collect::<Result<_, _>>()?;
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    // Locked in the order of ids, as by whoever moves runs on.
+    let sql = "SELECT id FROM run WHERE project_id = $1 AND id = ANY($2) AND status IN ('waiting', 'frozen') ORDER BY id FOR UPDATE";
+    let locked = tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids]).await?;
+    let still: Vec<Uuid> = locked.iter().map(|r| r.try_get(0)).collect::<Result<_, _>>()?;
+    let sql = "UPDATE run SET status = 'exited', reason = 'automation_deleted', due_at = NULL, updated_at = $3, ended_at = $3 \
+               WHERE project_id = $1 AND id = ANY($2)";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &still, &now]).await?;
+    let sql = "DELETE FROM timer WHERE project_id = $1 AND run_id = ANY($2)";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &still]).await?;
+    Ok(ids.len())
 }
 
 /// Lets at most so many of an automation's frozen runs go on, by timers that are due at once; returns how many.

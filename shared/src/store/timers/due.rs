@@ -18,27 +18,33 @@ pub struct DueTimer {
     pub due_at: Timestamp,
 }
 
-/// Projects with due timers, some of them where there are many. No locks: a distributed store refuses them here.
+/// How many due rows one look for projects reads, from either end.
+const LOOK: i64 = 5_000;
+
+/// Projects with due timers, some of them where there are many. No locks: a distributed store refuses them here. It
+/// reads the timers that have been due for longest and those that fell due last, and no more, however many there are.
 pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
-    let statement = db.prepare_cached("SELECT DISTINCT project_id FROM timer WHERE due_at <= $1 LIMIT $2").await?;
-    db.query(&statement, &[&now, &most]).await?.iter().map(|r| Ok(r.try_get(0)?)).collect()
+    let sql = "SELECT DISTINCT project_id FROM (\
+               (SELECT project_id FROM timer WHERE due_at <= $1 ORDER BY due_at LIMIT $2) UNION ALL \
+               (SELECT project_id FROM timer WHERE due_at <= $1 ORDER BY due_at DESC LIMIT $2)) AS due LIMIT $3";
+    let statement = db.prepare_cached(sql).await?;
+    db.query(&statement, &[&now, &LOOK, &most]).await?.iter().map(|r| Ok(r.try_get(0)?)).collect()
 }
 
 /// Takes a project's due timers, earliest first, by making them due again at `again`: should the publishing fail, or
 /// whoever took them die, somebody else repeats it then.
 pub async fn take(
-    db: &impl GenericClient,
+    db: &mut impl GenericClient,
     project: ProjectId,
     now: Timestamp,
     again: Timestamp,
     most: i64,
 ) -> Result<Vec<DueTimer>, StoreError> {
-    let sql = "WITH due AS (SELECT run_id, due_at FROM timer WHERE project_id = $1 AND due_at <= $2 \
-               ORDER BY due_at LIMIT $4 FOR UPDATE SKIP LOCKED) \
-               UPDATE timer t SET due_at = $3 FROM due WHERE t.project_id = $1 AND t.run_id = due.run_id \
-               RETURNING t.run_id, t.wait_seq, t.partition, due.due_at";
-    let statement = db.prepare_cached(sql).await?;
-    let rows = db.query(&statement, &[&project, &now, &again, &most]).await?;
+    let tx = db.transaction().await?;
+    let sql = "SELECT run_id, wait_seq, partition, due_at FROM timer WHERE project_id = $1 AND due_at <= $2 \
+               ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED";
+    let statement = tx.prepare_cached(sql).await?;
+    let rows = tx.query(&statement, &[&project, &now, &most]).await?;
     let mut timers = Vec::with_capacity(rows.len());
     for row in rows {
         timers.push(DueTimer {
@@ -48,6 +54,14 @@ pub async fn take(
             due_at: row.try_get(3)?,
         });
     }
+    if timers.is_empty() {
+        return Ok(timers);
+    }
+    let runs: Vec<Uuid> = timers.iter().map(|t| t.run).collect();
+    let statement =
+        tx.prepare_cached("UPDATE timer SET due_at = $3 WHERE project_id = $1 AND run_id = ANY($2)").await?;
+    tx.execute(&statement, &[&project, &runs, &again]).await?;
+    tx.commit().await?;
     timers.sort_by_key(|t| (t.due_at, t.run));
     Ok(timers)
 }
