@@ -51,12 +51,11 @@ async fn portion(app: &App, project: ProjectId, automation: Uuid, fate: Fate) ->
     };
     tx.commit().await.map_err(StoreError::from)?;
     if runs > 0 {
-        match fate {
-            Fate::Resume => {
-                tracing::info!(%project, %automation, runs, "the automation is active again; its runs go on")
-            }
-            Fate::End => tracing::info!(%project, %automation, runs, "the automation was deleted; its runs end"),
-        }
+        let why = match fate {
+            Fate::Resume => "the automation is active again; its runs go on",
+            Fate::End => "the automation was deleted; its runs end",
+        };
+        tracing::info!(%project, %automation, runs, "{why}");
     }
     Ok(runs)
 }

@@ -4,19 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
-use async_nats::jetstream::{AckKind, Message};
+use async_nats::jetstream::AckKind;
 use futures_util::{FutureExt, StreamExt};
 use shared::backoff::Backoff;
 use shared::send::{Channel, Lane};
 use tokio::sync::Semaphore;
 
 use crate::App;
-use crate::handle::handle;
+use crate::handle::{Received, handle};
 
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const EXPIRES: Duration = Duration::from_secs(30);
 const ACK_WAIT: Duration = Duration::from_secs(30);
 const MAX_ACK_PENDING: i64 = 1_024;
+/// How long what the broker sent ahead may lie here while there is no room to begin it. Well below the time after which
+/// the broker would send it again by itself, to us or to others, with ours still lying here.
+const AHEAD: Duration = Duration::from_secs(10);
 
 /// How much of a lane is worked on at a time: messages taken together, and such groups. Direct messages are one each,
 /// the others hold up to 500 rows.
@@ -50,14 +53,20 @@ pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
         failures = 0;
         // Ends when the pull breaks; then it is made anew.
         while let Some(batch) = next_group(&app, &mut messages, group).await {
-            let Ok(slot) = slots.clone().acquire_owned().await else { return };
+            let slot = loop {
+                tokio::select! {
+                    slot = slots.clone().acquire_owned() => break slot,
+                    () = tokio::time::sleep(AHEAD) => give_back(&mut messages, 2 * group).await,
+                }
+            };
+            let Ok(slot) = slot else { return };
             let app = app.clone();
             app.tasks.clone().spawn(async move {
                 handle(app, lane, batch).await;
                 drop(slot);
             });
         }
-        give_back(&mut messages).await;
+        give_back(&mut messages, usize::MAX).await;
     }
 }
 
@@ -80,7 +89,7 @@ async fn open(app: &App, channel: Channel, lane: Lane, group: usize) -> Result<p
 }
 
 /// The next message and what came with it; `None` when the pull broke or the shutdown began.
-async fn next_group(app: &App, messages: &mut pull::Stream, most: usize) -> Option<Vec<Message>> {
+async fn next_group(app: &App, messages: &mut pull::Stream, most: usize) -> Option<Received> {
     let first = tokio::select! {
         biased;
         () = app.shutdown.cancelled() => return None,
@@ -93,11 +102,13 @@ async fn next_group(app: &App, messages: &mut pull::Stream, most: usize) -> Opti
     {
         group.push(message);
     }
-    Some(group)
+    Some(Received::new(group))
 }
 
-async fn give_back(messages: &mut pull::Stream) {
-    while let Some(Some(Ok(message))) = messages.next().now_or_never() {
+/// Gives back what was sent ahead, at most so many: it comes again, here or elsewhere.
+async fn give_back(messages: &mut pull::Stream, most: usize) {
+    for _ in 0..most {
+        let Some(Some(Ok(message))) = messages.next().now_or_never() else { return };
         let _ = message.ack_with(AckKind::Nak(None)).await;
     }
 }

@@ -33,21 +33,34 @@ enum Unfinished {
     Stopping,
 }
 
+/// Messages of which the broker hears that they are in hand, from their arrival on.
+pub struct Received {
+    messages: Arc<Vec<Message>>,
+    _keepalive: AbortOnDrop,
+}
+
+impl Received {
+    pub fn new(messages: Vec<Message>) -> Self {
+        let messages = Arc::new(messages);
+        let keepalive = AbortOnDrop(tokio::spawn(keep_alive(messages.clone())));
+        Self { messages, _keepalive: keepalive }
+    }
+}
+
 /// Works on messages of one lane and acknowledges them once every row of theirs is settled, or waits as a row. When
 /// the fault is ours (the database is away), they come again, and no attempt is spent.
-pub async fn handle(app: Arc<App>, lane: Lane, messages: Vec<Message>) {
+pub async fn handle(app: Arc<App>, lane: Lane, received: Received) {
     failpoint::hit("delivery.after_receive");
-    let messages = Arc::new(messages);
-    let _keepalive = AbortOnDrop(tokio::spawn(keep_alive(messages.clone())));
-    match work(&app, lane, &messages).await {
+    let messages = &received.messages;
+    match work(&app, lane, messages).await {
         Ok(()) => {
             failpoint::hit("delivery.after_settle");
-            answer(&messages, |_| AckKind::Ack).await;
+            answer(messages, |_| AckKind::Ack).await;
         }
-        Err(Unfinished::Stopping) => answer(&messages, |_| AckKind::Nak(None)).await,
+        Err(Unfinished::Stopping) => answer(messages, |_| AckKind::Nak(None)).await,
         Err(Unfinished::Store(error)) => {
             tracing::warn!(lane = lane.as_str(), %error, "cannot work on {} messages; they come again", messages.len());
-            answer(&messages, |delivered| AckKind::Nak(Some(OWN_FAULT.delay(delivered, rand::random())))).await;
+            answer(messages, |delivered| AckKind::Nak(Some(OWN_FAULT.delay(delivered, rand::random())))).await;
         }
     }
 }
