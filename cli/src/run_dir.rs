@@ -17,7 +17,8 @@ impl RunDir {
         let dir = Self::existing(path)?.with_context(|| format!("cannot find {} (RUN_DIR)", path.display()))?;
         // The directory itself can be passed through, for PostgreSQL may run as another user; these are private.
         for private in [dir.logs(), dir.pids(), dir.mail()] {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&private)?;
+            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&private);
+            made.with_context(|| format!("cannot create {} (RUN_DIR)", private.display()))?;
         }
         Ok(dir)
     }
@@ -34,7 +35,9 @@ impl RunDir {
 
     /// Holds off other `up` and `down` of this directory for as long as the file lives.
     pub fn lock(&self) -> Result<File> {
-        let file = File::options().create(true).append(true).open(self.0.join("lock"))?;
+        let path = self.0.join("lock");
+        let opened = File::options().create(true).append(true).open(&path);
+        let file = opened.with_context(|| format!("cannot write {} (RUN_DIR)", path.display()))?;
         match file.try_lock() {
             Ok(()) => Ok(file),
             Err(TryLockError::WouldBlock) => {

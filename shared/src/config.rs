@@ -50,11 +50,16 @@ impl BusConfig {
             let (name, problem) = ("STREAM_PREFIX".to_owned(), format!("{stream_prefix:?} has other characters"));
             return Err(EnvError { name, problem, allowed: "letters, digits and _" });
         }
+        let replicas = env.parse("STREAM_REPLICAS", 1, "1, 3 or 5")?;
+        if ![1, 3, 5].contains(&replicas) {
+            let (name, problem) = ("STREAM_REPLICAS".to_owned(), format!("{replicas} is no odd number of servers"));
+            return Err(EnvError { name, problem, allowed: "1, 3 or 5" });
+        }
         Ok(Self {
             url: env.text("NATS_URL", "nats://127.0.0.1:4222"),
             stream_prefix,
             partitions: env.bounded("INGEST_PARTITIONS", 8, 1..=256, "1 to 256")?,
-            replicas: env.bounded("STREAM_REPLICAS", 1, 1..=5, "1, 3 or 5")?,
+            replicas,
             ingest_max_bytes: env.bounded("INGEST_MAX_BYTES", 4 << 30, bytes.clone(), allowed)?,
             send_max_bytes: env.bounded("SEND_MAX_BYTES", 1 << 30, bytes.clone(), allowed)?,
             dead_max_bytes: env.bounded("DEAD_MAX_BYTES", 256 << 20, bytes, allowed)?,
@@ -101,7 +106,9 @@ mod tests {
 
     #[test]
     fn wrong_values_are_refused_by_name() {
-        for (name, value) in [("INGEST_PARTITIONS", "0"), ("STREAM_PREFIX", "a.b"), ("INGEST_MAX_BYTES", "10")] {
+        for (name, value) in
+            [("INGEST_PARTITIONS", "0"), ("STREAM_PREFIX", "a.b"), ("INGEST_MAX_BYTES", "10"), ("STREAM_REPLICAS", "2")]
+        {
             let error = BusConfig::from_env(&Env::from_pairs([(name, value)])).unwrap_err();
             assert_eq!(error.name, name);
         }

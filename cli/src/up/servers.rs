@@ -1,8 +1,13 @@
 //! The three servers of a run directory.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use bytes::Bytes;
+use shared::bus::{Bus, Publisher};
+use shared::config::BusConfig;
+use shared::env::Env;
 use shared::local::{
     Found, NatsOptions, NatsServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, Tools, tools,
 };
@@ -48,13 +53,34 @@ pub async fn start(dir: &RunDir, tools: &Tools, progress: &Progress) -> Result<S
         NatsServer::start(&tools.nats, &nats_dir, &nats_options),
         start_redis(dir, tools, progress),
     );
-    let (postgres, nats) = (postgres?, nats?);
+    let (postgres, mut nats) = (postgres?, nats?);
+    if !Box::pin(takes_writes(&nats)).await {
+        // A server whose disk was full once refuses writes until it is started again.
+        progress.warn("NATS takes no writes; starting it again");
+        nats.stop().await?;
+        nats = NatsServer::start(&tools.nats, &nats_dir, &nats_options).await?;
+    }
     postgres.create_database(DATABASE).await?;
     Ok(Servers {
         database: postgres.url(DATABASE),
         nats: nats.url(),
         redis: redis.map(|r| r.url()).unwrap_or_default(),
     })
+}
+
+/// Whether the ingest stream, where there is one, takes a message.
+async fn takes_writes(nats: &NatsServer) -> bool {
+    let tried = async {
+        let (url, prefix) = (nats.url(), Env::from_process().text("STREAM_PREFIX", ""));
+        let env = Env::from_pairs([("NATS_URL", url.as_str()), ("STREAM_PREFIX", prefix.as_str())]);
+        let bus = Bus::connect(&BusConfig::from_env(&env)?, "rekindle-up").await?;
+        if bus.jetstream.get_stream(bus.names.ingest_stream()).await.is_err() {
+            return Ok(());
+        }
+        Publisher::new(bus.clone()).publish(bus.names.ingest_canary(), Bytes::new()).await?;
+        anyhow::Ok(())
+    };
+    matches!(tokio::time::timeout(Duration::from_secs(8), tried).await, Ok(Ok(())))
 }
 
 async fn start_redis(dir: &RunDir, tools: &Tools, progress: &Progress) -> Option<RedisServer> {

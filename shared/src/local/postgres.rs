@@ -88,7 +88,8 @@ impl PostgresServer {
         let runs_as = owner::Owner::choose()?;
         let data = data_dir::prepare(bin, &dir, &runs_as, options.fsync).await?;
         let bin = matching(bin, &data)?;
-        for last in [false, false, true] {
+        let (mut ports, mut reaped) = (0, 0);
+        loop {
             let port = dir.choose_port("port", options.port)?;
             let mut command = Command::new(bin.dir.join("postgres"));
             command.arg("-D").arg(&data).args(options.arguments(port)).current_dir(&data);
@@ -98,11 +99,15 @@ impl PostgresServer {
             match server.wait_ready().await {
                 Ok(()) => return Ok(server),
                 // Somebody was faster at that port.
-                Err(_) if !last && !server.is_running() && !super::port::is_free(port) => {}
+                Err(_) if ports < 2 && !server.is_running() && !super::port::is_free(port) => ports += 1,
+                // One that was killed just now and is not yet reaped still counts as running to PostgreSQL.
+                Err(error) if reaped < 40 && !server.is_running() && error.to_string().contains("postmaster.pid") => {
+                    reaped += 1;
+                    tokio::time::sleep(Duration::from_millis(250)).await;
+                }
                 Err(error) => return Err(error),
             }
         }
-        Err(dir.error("found no port that stays free"))
     }
 
     /// The server that runs in `dir`, if one does.

@@ -53,6 +53,8 @@ pub async fn run(config: &DatabaseConfig, clock: &Clock) -> anyhow::Result<Vec<&
     let applied = apply_missing(&mut client).await;
     client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await?;
     let applied = applied?;
+    // A database of a newer program is up to date for that one only.
+    check(&client).await??;
     super::time_partitions::ensure(&mut client, clock.now_ms()).await?;
     Ok(applied)
 }
