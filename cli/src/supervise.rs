@@ -11,6 +11,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use shared::clock::Clock;
@@ -23,7 +24,7 @@ use crate::state::State;
 use keeper::Keeper;
 
 /// How long a process may take to stop before it is killed.
-pub use shared::shutdown::GRACE;
+pub const GRACE: Duration = shared::shutdown::GRACE;
 
 pub async fn run(dir: RunDir) -> Result<()> {
     let mut term = signal(SignalKind::terminate())?;
