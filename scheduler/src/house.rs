@@ -24,7 +24,7 @@ pub struct Chore {
 pub const CHORES: [Chore; 5] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
     Chore { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
-    Chore { what: "the ingest stream", every: Duration::from_mins(1), work: |app| Box::pin(purge(app)) },
+    Chore { what: "the ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
     Chore {
         what: "runs of deleted automations",
         every: Duration::from_mins(1),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use shared::failpoint;
 use shared::metric_name::MESSAGES_AMBIGUOUS;
-use shared::send::{Channel, DeliveryState};
+use shared::send::Channel;
 use shared::store::messages::claim::Claimed;
 use shared::store::messages::settle::Settled;
 
@@ -14,7 +14,7 @@ use crate::address::{self, NoMailbox};
 use crate::claim::Loaded;
 use crate::provider::{Email, NoProvider};
 use crate::render::{self, Rendered};
-use crate::settle::judge::{self, Circumstances, failed, known};
+use crate::settle::judge::{self, Circumstances, failed};
 
 /// Attempts one message in a task of its own, so that a panic over it costs no other.
 pub async fn attempt(app: Arc<App>, loaded: Loaded) -> Settled {
@@ -49,7 +49,7 @@ async fn run(app: Arc<App>, loaded: Loaded) -> Settled {
     let user_id = (person.id != message.user_id).then_some(person.id);
     let to = match address::mailbox(person.email.as_deref(), person.name.as_deref()) {
         Ok(to) => to,
-        Err(NoMailbox::Missing) => return known(message, DeliveryState::Suppressed, Some("no_address")),
+        Err(NoMailbox::Missing) => return judge::address_missing(message, at),
         Err(NoMailbox::Invalid) => return failed(message, "invalid_address"),
     };
     let rendered = match (message.template_id, template) {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::AckKind;
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use futures_util::{FutureExt, StreamExt};
 use shared::backoff::Backoff;
 use shared::send::{Channel, Lane};

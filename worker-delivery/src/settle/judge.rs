@@ -110,6 +110,19 @@ pub fn user_unknown(message: &Claimed, at: Circumstances) -> Settled {
     delay.map_or_else(|| failed(message, REASON), |delay| again(message, REASON, at.now, delay))
 }
 
+/// A direct message whose person has no address: one may be on its way, accepted just before the message was.
+pub fn address_missing(message: &Claimed, at: Circumstances) -> Settled {
+    const REASON: &str = "no_address";
+    let age_ms = at.now.as_millisecond() - message.created_at.as_millisecond();
+    if message.lane == Lane::Direct && age_ms < APPLIED_MS {
+        return again(message, REASON, at.now, Duration::from_secs(1));
+    }
+    known(message, DeliveryState::Suppressed, Some(REASON))
+}
+
+/// By then what was accepted before a message has been applied, as long as nothing is wrong.
+const APPLIED_MS: i64 = 4_000;
+
 /// A provider's words, fit for a row: Postgres takes no NUL, and nobody reads a page.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(REASON_CHARS).collect()
@@ -233,6 +246,14 @@ mod tests {
         let late = user_unknown(&message(Lane::Direct, 0, 0), at(NOW + 46_000));
         assert_eq!((late.status, late.reason.as_deref()), (DeliveryState::Failed, Some("user_not_found")));
         assert_eq!(user_unknown(&message(Lane::Automation, 0, 0), at(NOW)).status, DeliveryState::Failed);
+    }
+
+    #[test]
+    fn an_address_may_be_on_its_way() {
+        let status = |lane, after| address_missing(&message(lane, 0, 0), at(NOW + after)).status;
+        assert_eq!(status(Lane::Direct, 0), DeliveryState::Queued);
+        assert_eq!(status(Lane::Direct, 5_000), DeliveryState::Suppressed);
+        assert_eq!(status(Lane::Automation, 0), DeliveryState::Suppressed);
     }
 
     #[test]
