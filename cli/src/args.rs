@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::run_dir::RunDirArg;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use uuid::Uuid;
 
@@ -59,13 +60,6 @@ pub enum Command {
     /// Take mail on loopback and keep each as a file.
     #[command(hide = true)]
     Mailbox(MailboxArgs),
-}
-
-#[derive(Clone, Debug, Args)]
-pub struct RunDirArg {
-    /// Where data, logs, state and credentials are kept.
-    #[arg(long, env = "RUN_DIR", default_value = ".run", value_name = "DIR")]
-    pub run_dir: PathBuf,
 }
 
 #[derive(Debug, Args)]

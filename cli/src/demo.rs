@@ -21,7 +21,7 @@ use clap::Args;
 use shared::clock::Clock;
 use tokio::time::Instant;
 
-use crate::args::RunDirArg;
+use crate::run_dir::RunDirArg;
 use api::Api;
 use books::settle::still_totals;
 use books::{Entries, check};

@@ -3,9 +3,9 @@
 use anyhow::Result;
 use shared::local::{NatsServer, PostgresServer, Process, RedisServer};
 
-use crate::args::RunDirArg;
 use crate::progress::Progress;
 use crate::run_dir::RunDir;
+use crate::run_dir::RunDirArg;
 use crate::services::{MAILBOX, PROGRAMS, SUPERVISOR};
 use crate::supervise::GRACE;
 use crate::up::{NATS, POSTGRES, REDIS, STOP};

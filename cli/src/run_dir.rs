@@ -6,6 +6,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+/// Which run directory is meant.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RunDirArg {
+    /// Where data, logs, state and credentials are kept.
+    #[arg(long, env = "RUN_DIR", default_value = ".run", value_name = "DIR")]
+    pub run_dir: PathBuf,
+}
+
 /// An existing run directory, by its absolute path.
 #[derive(Clone, Debug)]
 pub struct RunDir(PathBuf);

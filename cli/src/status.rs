@@ -3,10 +3,10 @@
 use anyhow::Result;
 use shared::local::{NatsServer, PostgresServer, Process, RedisServer};
 
-use crate::args::RunDirArg;
 use crate::process_table::{Entry, ProcessTable, Status};
 use crate::readiness::{self, Asker};
 use crate::run_dir::RunDir;
+use crate::run_dir::RunDirArg;
 use crate::services::SUPERVISOR;
 use crate::state::State;
 use crate::supervise::log_file;

@@ -1,10 +1,9 @@
 //! Who calls: the key in the headers, found without the database where it was seen before.
 
 mod header;
-mod key_cache;
+pub mod key_cache;
 mod watch;
 
-pub use key_cache::KeyCache;
 pub use watch::{begin, watch};
 
 use std::sync::Arc;

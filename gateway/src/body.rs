@@ -10,11 +10,7 @@ use hyper::body::Body;
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
-
-/// A body's size at most, also after decompression.
-pub const MAX_BYTES: usize = 4 * 1024 * 1024;
-/// How long a body may take to arrive.
-pub const READ_TIMEOUT: Duration = Duration::from_secs(10);
+pub use crate::limits::{MAX_BYTES, READ_TIMEOUT};
 
 /// What a body may call itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,12 +36,12 @@ pub enum ApiError {
     #[error("this address does not take the method; it takes {0}")]
     MethodNotAllowed(String),
     /// Head or body did not arrive in time.
-    #[error("the body did not arrive within {} s", crate::body::READ_TIMEOUT.as_secs())]
+    #[error("the body did not arrive within {} s", crate::limits::READ_TIMEOUT.as_secs())]
     Timeout,
     /// A state that forbids what was asked, with the reason.
     #[error("{0}")]
     Conflict(String),
-    #[error("the body is over {} bytes, which is the limit also after decompression", crate::body::MAX_BYTES)]
+    #[error("the body is over {} bytes, which is the limit also after decompression", crate::limits::MAX_BYTES)]
     TooLarge,
     #[error("{0}")]
     UnsupportedMedia(String),

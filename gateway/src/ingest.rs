@@ -7,6 +7,7 @@ pub mod applied;
 mod check;
 mod ids;
 mod item;
+pub mod prefer;
 mod properties;
 mod publish;
 mod time;
@@ -55,9 +56,9 @@ pub async fn track(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let item = Item::single(text)?;
     let checker = Checker::new(cx, &body, item.sent_at)?;
     let checked = checker.check(&item, Kind::Track, None).map_err(ApiError::Invalid)?;
-    let wait = applied::Wait::asked(cx)?;
+    let wait = prefer::Wait::asked(cx)?;
 
-    let positions = publish::all(cx.app, cx.project, std::slice::from_ref(&checked.item)).await?;
+    let positions = publish::all(&cx.app.ingest, cx.project, std::slice::from_ref(&checked.item)).await?;
     metrics::counter!(EVENTS_ACCEPTED).increment(1);
     let applied = wait.until(cx.app, &positions).await;
 
@@ -102,9 +103,9 @@ pub async fn identify(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let item = Item::single(text)?;
     let checker = Checker::new(cx, &body, item.sent_at)?;
     let checked = checker.check(&item, Kind::Identify, None).map_err(ApiError::Invalid)?;
-    let wait = applied::Wait::asked(cx)?;
+    let wait = prefer::Wait::asked(cx)?;
 
-    let positions = publish::all(cx.app, cx.project, std::slice::from_ref(&checked.item)).await?;
+    let positions = publish::all(&cx.app.ingest, cx.project, std::slice::from_ref(&checked.item)).await?;
     metrics::counter!(EVENTS_ACCEPTED).increment(1);
     let applied = wait.until(cx.app, &positions).await;
 
@@ -143,7 +144,7 @@ pub async fn batch(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
     let batch = Batch::parse(utf8(&body)?)?;
     let checker = Checker::new(cx, &body, batch.sent_at)?;
-    let wait = applied::Wait::asked(cx)?;
+    let wait = prefer::Wait::asked(cx)?;
 
     let mut items = Vec::with_capacity(batch.items.len());
     let mut details = Vec::new();
@@ -157,7 +158,7 @@ pub async fn batch(cx: &Context<'_>) -> Result<Reply, ApiError> {
             Err(message) => details.push(ItemError { index, message }),
         }
     }
-    let positions = publish::all(cx.app, cx.project, &items).await?;
+    let positions = publish::all(&cx.app.ingest, cx.project, &items).await?;
     metrics::counter!(EVENTS_ACCEPTED).increment(items.len() as u64);
     let applied = wait.until(cx.app, &positions).await;
 

@@ -12,6 +12,7 @@ pub mod error;
 pub mod fields;
 pub mod health;
 pub mod ingest;
+mod limits;
 pub mod measure;
 pub mod query;
 pub mod rate_limit;

@@ -2,20 +2,55 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
+use shared::bus::Publisher;
+use shared::bus::group_commit::GroupCommit;
 use shared::clock::Clock;
 use shared::shutdown::Shutdown;
 use shared::startup::{self, Connected, StartError};
 use shared::store::Store;
 use tokio::net::TcpListener;
+use tokio_util::task::TaskTracker;
 
 use crate::app::{App, Parts};
+use crate::auth;
+use crate::auth::key_cache::KeyCache;
 use crate::config::ProcessConfig;
+use crate::health::readiness::Readiness;
+use crate::ingest::applied::Applied;
+use crate::rate_limit::RateLimits;
 
 /// How often the clock is set by the database's.
 const SYNCHRONIZE: Duration = Duration::from_mins(1);
+
+impl App {
+    /// Puts it together and starts its background tasks, which end with the shutdown.
+    pub async fn start(parts: Parts, shutdown: &Shutdown) -> anyhow::Result<Arc<Self>> {
+        let Parts { config, store, bus, ingest_stream, clock, master_keys } = parts;
+        let publisher = Publisher::new(bus.clone());
+        let app = Arc::new(Self {
+            ingest: GroupCommit::start(&publisher, &bus.names, ingest_stream.partitions, &TaskTracker::new()),
+            limits: RateLimits::start(&config, &bus.config.stream_prefix, shutdown)?,
+            keys: KeyCache::default(),
+            readiness: Readiness::default(),
+            applied: Applied::new(ingest_stream.partitions),
+            draining: AtomicBool::new(false),
+            config,
+            store,
+            bus,
+            publisher,
+            ingest_stream,
+            clock,
+            master_keys,
+        });
+        let position = auth::begin(&app).await;
+        tokio::spawn(auth::watch(app.clone(), position, shutdown.clone()));
+        Ok(app)
+    }
+}
 
 /// Connects to everything, for as long as that takes.
 pub async fn app(config: &ProcessConfig, shutdown: &Shutdown) -> Result<Arc<App>, StartError> {

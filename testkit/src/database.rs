@@ -1,12 +1,12 @@
 //! A database for one test, copied from one that has been migrated once.
 
-use anyhow::Context;
 use shared::clock::Clock;
 use shared::config::DatabaseConfig;
 use shared::local::PostgresServer;
 use shared::store::{Store, migrate};
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
+use crate::session::{connect, described};
 use crate::{background, must, place, random_name, servers};
 
 /// A fresh, migrated database; dropped with this value.
@@ -92,33 +92,8 @@ async fn template(server: &PostgresServer) -> anyhow::Result<String> {
     Ok(name)
 }
 
-/// Drops every database that an earlier run left, its templates too. Only for a server that nobody uses yet.
-pub(crate) async fn drop_leftovers(server: &PostgresServer) -> anyhow::Result<()> {
-    let client = connect(&server.url("postgres")).await?;
-    let sql = r"SELECT datname FROM pg_database WHERE datname ~ '^(test|template|unfinished_template)_'";
-    for row in client.query(sql, &[]).await? {
-        let name: String = row.try_get(0)?;
-        client.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?;
-    }
-    Ok(())
-}
-
 async fn run(server: &PostgresServer, sql: &str) -> anyhow::Result<()> {
     connect(&server.url("postgres")).await?.batch_execute(sql).await.map_err(described)
-}
-
-fn described(error: tokio_postgres::Error) -> anyhow::Error {
-    match error.as_db_error() {
-        Some(db) => anyhow::anyhow!("{} ({})", db.message(), db.code().code()),
-        None => error.into(),
-    }
-}
-
-/// The connection closes when its client is dropped.
-pub(crate) async fn connect(url: &str) -> anyhow::Result<Client> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.map_err(described).context("PostgreSQL")?;
-    tokio::spawn(connection);
-    Ok(client)
 }
 
 /// FNV-1a: enough to tell the templates of a work tree apart.

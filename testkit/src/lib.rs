@@ -13,6 +13,7 @@ mod place;
 mod private;
 mod redis;
 pub mod servers;
+mod session;
 
 pub use database::TestDatabase;
 pub use eventually::{eventually, eventually_true};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use shared::local::tools;
+use shared::local::install;
 use shared::local::{
     LocalError, NatsOptions, NatsServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, Tools,
 };
@@ -24,8 +24,9 @@ pub(crate) async fn tools() -> &'static Tools {
         .get_or_init(|| async {
             let _lock = place::lock("install").await;
             let install_dir = place::root().join("bin");
-            let found =
-                tokio::task::spawn_blocking(move || tools::ensure(&install_dir, &|line| eprintln!("testkit: {line}")));
+            let found = tokio::task::spawn_blocking(move || {
+                install::ensure(&install_dir, &|line| eprintln!("testkit: {line}"))
+            });
             must("the test servers", must("looking for the test servers", found.await))
         })
         .await
@@ -43,7 +44,7 @@ pub async fn postgres() -> &'static PostgresServer {
             let bin = &tools().await.postgres;
             let server =
                 must("the test PostgreSQL", PostgresServer::start(bin, &dir, &PostgresOptions::for_tests()).await);
-            must("clearing the test PostgreSQL", crate::database::drop_leftovers(&server).await);
+            must("clearing the test PostgreSQL", crate::session::drop_leftovers(&server).await);
             server
         })
         .await

@@ -5,6 +5,9 @@ use std::time::Duration;
 use shared::config::AdminConfig;
 use shared::env::{Env, EnvError};
 
+/// How long to wait before the database is asked again.
+pub const RETRY: Duration = Duration::from_millis(250);
+
 #[derive(Clone, Debug)]
 pub struct Config {
     pub admin: AdminConfig,

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use shared::bus::Bus;
 use shared::bus::consumer::Delivered;
@@ -15,7 +14,7 @@ use shared::store::outbox::OutboxRow;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::config::Config;
+use crate::config::{Config, RETRY};
 use crate::item::Item;
 use crate::poison;
 use crate::record::{Batch, Recorder};
@@ -220,6 +219,3 @@ impl Lane {
         }
     }
 }
-
-/// How long to wait before the database is asked again.
-pub const RETRY: Duration = Duration::from_millis(250);

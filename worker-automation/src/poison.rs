@@ -13,7 +13,7 @@ use shared::event::{IngestBatch, IngestItem, VERSION};
 use shared::metric_name;
 use shared::store::StoreError;
 
-use crate::lane::RETRY;
+use crate::config::RETRY;
 use crate::record::{Batch, Mode, RecordError, Recorded, Recorder};
 
 /// Why a transaction did not go through.

@@ -9,7 +9,7 @@ use shared::bus::{Bus, Publisher};
 use shared::config::BusConfig;
 use shared::env::Env;
 use shared::local::{
-    Found, NatsOptions, NatsServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, Tools, tools,
+    Found, NatsOptions, NatsServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, Tools, install, tools,
 };
 
 use crate::args::RedisWish;
@@ -40,7 +40,7 @@ fn find_blocking(bin: PathBuf, redis: RedisWish, progress: &Progress) -> Result<
         {
             Ok(Tools { postgres, nats, redis: found })
         }
-        _ => Ok(tools::ensure(&bin, &|line| progress.step(line))?),
+        _ => Ok(install::ensure(&bin, &|line| progress.step(line))?),
     }
 }
 

@@ -8,7 +8,7 @@ use shared::bus::group_commit::{GroupCommit, MESSAGE_BYTES};
 use shared::event::{EncodedItems, IngestItem};
 use shared::ids::{ProjectId, UserKey};
 
-use crate::app::App;
+use super::applied::Position;
 use crate::error::ApiError;
 
 /// How long all of it may take: a client hears within 2 s that the broker is away.
@@ -16,13 +16,10 @@ const TIMEOUT: Duration = Duration::from_millis(1_800);
 /// What the head of a message takes.
 const HEAD_BYTES: usize = 16;
 
-/// A message of the stream: its partition and its sequence.
-pub type Position = (u16, u64);
-
 /// Publishes and returns where the items stand. After an error some of them may have been published.
-pub async fn all(app: &App, project: ProjectId, items: &[IngestItem]) -> Result<Vec<Position>, ApiError> {
-    let parts = grouped(project, items, app.ingest.partitions())?;
-    let commits = parts.into_iter().map(|(partition, parts)| commit(&app.ingest, partition, parts));
+pub async fn all(ingest: &GroupCommit, project: ProjectId, items: &[IngestItem]) -> Result<Vec<Position>, ApiError> {
+    let parts = grouped(project, items, ingest.partitions())?;
+    let commits = parts.into_iter().map(|(partition, parts)| commit(ingest, partition, parts));
     let positions = tokio::time::timeout(TIMEOUT, try_join_all(commits)).await;
     positions.unwrap_or(Err(PublishError::Timeout)).map_err(|error| {
         metrics::counter!(shared::metric_name::PUBLISH_ERRORS, "kind" => kind(&error)).increment(1);

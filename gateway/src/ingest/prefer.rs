@@ -1,0 +1,81 @@
+//! `Prefer: wait=N` (RFC 7240): the answer may wait until what was accepted has been applied.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::applied::Position;
+use crate::app::App;
+use crate::context::Context;
+use crate::error::ApiError;
+use crate::respond::Reply;
+
+/// Seconds at most.
+const MAX_WAIT: u64 = 10;
+
+/// How long a client asked to wait.
+pub struct Wait(Option<u64>);
+
+/// What came of the waiting, for the answer's headers.
+pub struct Waited(Option<u64>);
+
+impl Wait {
+    /// From the `Prefer` headers. What is no such preference is ignored, as the standard says; a number that is too large is not.
+    pub fn asked(cx: &Context<'_>) -> Result<Self, ApiError> {
+        for value in cx.headers.get_all("prefer") {
+            if let Some(seconds) = value.to_str().ok().and_then(wait_in) {
+                let problem = || ApiError::invalid("Prefer", format!("wait must be 0 to {MAX_WAIT} seconds"));
+                let seconds = seconds.parse().ok().filter(|s| *s <= MAX_WAIT).ok_or_else(problem)?;
+                return Ok(Self(Some(seconds)));
+            }
+        }
+        Ok(Self(None))
+    }
+
+    /// The seconds asked for; none where the client did not ask.
+    pub fn seconds(&self) -> Option<u64> {
+        self.0
+    }
+
+    /// Waits, if that was asked for. When the time runs out the items are accepted all the same.
+    pub async fn until(self, app: &App, positions: &[Position]) -> Waited {
+        if let Some(seconds) = self.0 {
+            app.applied.wait(&app.store, positions, Instant::now() + Duration::from_secs(seconds)).await;
+        }
+        Waited(self.0)
+    }
+}
+
+impl Waited {
+    pub fn tell(self, reply: Reply) -> Reply {
+        match self.0 {
+            Some(seconds) => reply.with("preference-applied", format!("wait={seconds}")),
+            None => reply,
+        }
+    }
+}
+
+/// The value of `wait` in a list of preferences.
+fn wait_in(header: &str) -> Option<&str> {
+    header.split(',').find_map(|preference| {
+        let (name, value) = preference.split(';').next()?.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().trim_matches('"'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_preference_is_found_among_others() {
+        for (header, expected) in [
+            ("wait=5", Some("5")),
+            ("respond-async, WAIT = \"10\"; x=y", Some("10")),
+            ("return=minimal", None),
+            ("wait", None),
+        ] {
+            assert_eq!(wait_in(header), expected, "{header}");
+        }
+    }
+}
