@@ -21,7 +21,7 @@ ifdef PORT
 up: export PORT := $(PORT)
 endif
 
-.PHONY: help build up down logs status demo check test
+.PHONY: help build up down logs status demo check test bench
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ check: ## the fast part of the tests: format, lints, pure tests
 	@if $(CARGO) nextest --version >/dev/null 2>&1; \
 	then $(CARGO) nextest run --workspace --lib --bins --locked; \
 	else $(CARGO) test --workspace --lib --bins --locked --quiet; fi
+
+bench: build ## how fast events are accepted and recorded here, and the CPU each takes (SCENARIO=batch|single)
+	$(CARGO) build --release --locked --bin bench
+	@$(TARGET_DIR)/release/bench
 
 test: ## all tests, on real servers; installs what it needs and ends with a summary
 	@.ci/test
