@@ -4,9 +4,12 @@ pub mod automations;
 mod changed;
 pub mod channels;
 pub mod events;
+mod idempotency;
 pub mod messages;
+pub mod news;
 mod paging;
 mod path;
+pub mod push_tokens;
 mod shape;
 pub mod templates;
 pub mod users;
@@ -42,5 +45,14 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::SendMessage => messages::send(cx).await,
         Route::ListMessages => messages::list(cx).await,
         Route::GetMessage(id) => messages::get(cx, id).await,
+        Route::ListNews => news::list(cx).await,
+        Route::CreateNews => news::create(cx).await,
+        Route::GetNews(id) => news::get(cx, id).await,
+        Route::UpdateNews(id) => news::update(cx, id).await,
+        Route::DeleteNews(id) => news::delete(cx, id).await,
+        Route::Feed => news::feed(cx).await,
+        Route::RegisterPushToken => push_tokens::register(cx).await,
+        Route::RemovePushToken => push_tokens::remove(cx).await,
+        Route::GetPushSettings => push_tokens::settings(cx).await,
     }
 }

@@ -58,6 +58,8 @@ mod tests {
             ("/api/v1/events", Some("POST")),
             ("/api/v1/events/batch", Some("POST")),
             ("/api/v1/users/identify", Some("POST")),
+            ("/api/v1/push-tokens", Some("GET, POST, DELETE")),
+            ("/api/v1/feed", Some("GET")),
             ("/api/v1/users", None),
             ("/api/v1/templates", None),
             ("/api/v1/channels", None),

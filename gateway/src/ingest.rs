@@ -5,11 +5,11 @@
 
 pub mod applied;
 mod check;
-mod ids;
+pub mod ids;
 mod item;
 pub mod prefer;
 mod properties;
-mod publish;
+pub mod publish;
 mod time;
 
 use bytes::Bytes;

@@ -30,6 +30,15 @@ pub enum Route<'p> {
     SendMessage,
     ListMessages,
     GetMessage(&'p str),
+    ListNews,
+    CreateNews,
+    GetNews(&'p str),
+    UpdateNews(&'p str),
+    DeleteNews(&'p str),
+    Feed,
+    RegisterPushToken,
+    RemovePushToken,
+    GetPushSettings,
 }
 
 /// Who may call it.
@@ -44,7 +53,13 @@ pub enum Access {
 impl Route<'_> {
     pub fn access(self) -> Access {
         match self {
-            Self::Track | Self::Batch | Self::Identify => Access::Public,
+            Self::Track
+            | Self::Batch
+            | Self::Identify
+            | Self::Feed
+            | Self::RegisterPushToken
+            | Self::RemovePushToken
+            | Self::GetPushSettings => Access::Public,
             Self::ListEvents
             | Self::GetEvent(_)
             | Self::ListUsers
@@ -63,7 +78,12 @@ impl Route<'_> {
             | Self::UpdateChannels
             | Self::SendMessage
             | Self::ListMessages
-            | Self::GetMessage(_) => Access::Secret,
+            | Self::GetMessage(_)
+            | Self::ListNews
+            | Self::CreateNews
+            | Self::GetNews(_)
+            | Self::UpdateNews(_)
+            | Self::DeleteNews(_) => Access::Secret,
         }
     }
 
@@ -83,6 +103,10 @@ impl Route<'_> {
             Self::GetChannels | Self::UpdateChannels => "/channels",
             Self::SendMessage | Self::ListMessages => "/messages",
             Self::GetMessage(_) => "/messages/:id",
+            Self::ListNews | Self::CreateNews => "/news",
+            Self::GetNews(_) | Self::UpdateNews(_) | Self::DeleteNews(_) => "/news/:id",
+            Self::Feed => "/feed",
+            Self::RegisterPushToken | Self::RemovePushToken | Self::GetPushSettings => "/push-tokens",
         }
     }
 }
@@ -134,6 +158,15 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("POST", ["messages"]) => Route::SendMessage,
         ("GET", ["messages"]) => Route::ListMessages,
         ("GET", ["messages", id]) => Route::GetMessage(id),
+        ("GET", ["news"]) => Route::ListNews,
+        ("POST", ["news"]) => Route::CreateNews,
+        ("GET", ["news", id]) => Route::GetNews(id),
+        ("PUT", ["news", id]) => Route::UpdateNews(id),
+        ("DELETE", ["news", id]) => Route::DeleteNews(id),
+        ("GET", ["feed"]) => Route::Feed,
+        ("POST", ["push-tokens"]) => Route::RegisterPushToken,
+        ("DELETE", ["push-tokens"]) => Route::RemovePushToken,
+        ("GET", ["push-tokens"]) => Route::GetPushSettings,
         _ => return None,
     })
 }
@@ -216,6 +249,15 @@ mod tests {
             ("POST", "/messages", Route::SendMessage),
             ("GET", "/messages", Route::ListMessages),
             ("GET", "/messages/m", Route::GetMessage("m")),
+            ("GET", "/news", Route::ListNews),
+            ("POST", "/news", Route::CreateNews),
+            ("GET", "/news/n", Route::GetNews("n")),
+            ("PUT", "/news/n", Route::UpdateNews("n")),
+            ("DELETE", "/news/n", Route::DeleteNews("n")),
+            ("GET", "/feed", Route::Feed),
+            ("POST", "/push-tokens", Route::RegisterPushToken),
+            ("DELETE", "/push-tokens", Route::RemovePushToken),
+            ("GET", "/push-tokens", Route::GetPushSettings),
         ];
         for (method, path, expected) in table {
             let path = format!("{BASE}{path}");

@@ -77,6 +77,25 @@ CREATE TABLE users (
 CREATE INDEX users_merged ON users (project_id, merged_into) WHERE merged_into IS NOT NULL;
 CREATE INDEX users_newest ON users (project_id, created_at DESC, id DESC) WHERE merged_into IS NULL;
 
+-- Devices. The id is a hash of the token, so that a token belongs to one person of a project.
+CREATE TABLE push_token (
+    project_id uuid NOT NULL,
+    id         uuid NOT NULL,
+    user_id    uuid NOT NULL,
+    platform   text NOT NULL CHECK (platform IN ('IOS', 'ANDROID', 'WEB')),
+    token      text NOT NULL,                                              -- for WEB the JSON of the subscription
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,                                       -- last registered
+    PRIMARY KEY (project_id, id)
+);
+CREATE INDEX push_token_user ON push_token (project_id, user_id);
+CREATE TABLE vapid_key (
+    project_id  uuid PRIMARY KEY,
+    public_key  bytea NOT NULL,                                            -- an uncompressed point of P-256
+    private_key bytea NOT NULL,                                            -- sealed: PKCS #8
+    created_at  timestamptz NOT NULL
+);
+
 -- Events, partitioned by id: a UUIDv7 holds the time, so the primary key both finds a repeat and orders by time.
 CREATE TABLE events (
     project_id  uuid NOT NULL,
@@ -237,6 +256,18 @@ CREATE TABLE message (
 CREATE INDEX message_due ON message (due_at, project_id) WHERE due_at IS NOT NULL;
 CREATE INDEX message_project_due ON message (project_id, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX message_user ON message (project_id, user_id, id);
+
+CREATE TABLE news (
+    project_id   uuid NOT NULL,
+    id           uuid NOT NULL,
+    title        text NOT NULL,
+    body         text NOT NULL,
+    published_at timestamptz,                                              -- null while it is not published
+    created_at   timestamptz NOT NULL,
+    updated_at   timestamptz NOT NULL,
+    PRIMARY KEY (project_id, id)
+);
+CREATE INDEX news_feed ON news (project_id, published_at DESC, id DESC) WHERE published_at IS NOT NULL;
 
 CREATE TABLE channel (
     project_id  uuid NOT NULL,

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::ids::{ProjectId, UserKey};
 
 /// The version written today. A reader refuses a newer one rather than guess.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// One message of the ingest stream: items of one partition, of any number of projects, in the order of acceptance.
 #[derive(Clone, PartialEq, Message)]
@@ -43,7 +43,7 @@ pub struct IngestItem {
     pub user_id: Option<String>,
     #[prost(string, optional, tag = "7")]
     pub anonymous_id: Option<String>,
-    #[prost(oneof = "Body", tags = "10, 11, 12, 13")]
+    #[prost(oneof = "Body", tags = "10, 11, 12, 13, 16, 17")]
     pub body: Option<Body>,
 }
 
@@ -57,6 +57,10 @@ pub enum Body {
     Alias(Alias),
     #[prost(message, tag = "13")]
     Timer(Timer),
+    #[prost(message, tag = "16")]
+    RegisterToken(RegisterToken),
+    #[prost(message, tag = "17")]
+    RemoveToken(RemoveToken),
 }
 
 /// An event.
@@ -92,6 +96,23 @@ pub struct Timer {
     pub run_id: Bytes,
     #[prost(uint32, tag = "2")]
     pub wait_seq: u32,
+}
+
+/// A device's push token, which belongs to the item's person from now on. In the token's own partition.
+#[derive(Clone, PartialEq, Message)]
+pub struct RegisterToken {
+    /// `IOS`, `ANDROID` or `WEB`.
+    #[prost(string, tag = "1")]
+    pub platform: String,
+    #[prost(string, tag = "2")]
+    pub token: String,
+}
+
+/// A push token that is not to be used any more, whosever it is. In the token's own partition; names nobody.
+#[derive(Clone, PartialEq, Message)]
+pub struct RemoveToken {
+    #[prost(string, tag = "1")]
+    pub token: String,
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -11,13 +11,16 @@ pub mod filter;
 pub mod ingest_partitions;
 pub mod messages;
 pub mod migrate;
+pub mod news;
 pub mod outbox;
 pub mod projects;
+pub mod push_tokens;
 pub mod runs;
 pub mod templates;
 pub mod time_partitions;
 pub mod timers;
 pub mod users;
+pub mod vapid_keys;
 pub mod workers;
 
 use std::time::Duration;

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use shared::clock::from_ms;
 use shared::event::{self, Body, IngestItem, WireError};
 use shared::ids::{ProjectId, UserKey};
+use shared::push_token::Platform;
 use uuid::Uuid;
 
 /// A person as an item names them.
@@ -48,6 +49,14 @@ pub enum Action {
     Timer {
         run: Uuid,
         wait_seq: i32,
+    },
+    RegisterToken {
+        platform: Platform,
+        token: String,
+    },
+    /// Names nobody.
+    RemoveToken {
+        token: String,
     },
 }
 
@@ -93,8 +102,15 @@ impl Item {
                     Action::Timer { run: event::uuid("run_id", &timer.run_id)?, wait_seq: timer.wait_seq as i32 };
                 (action, Who::default())
             }
+            Body::RegisterToken(new) => {
+                let unknown = || WireError::Undecodable(format!("platform {:?}", new.platform));
+                let platform = Platform::parse(&new.platform).ok_or_else(unknown)?;
+                (Action::RegisterToken { platform, token: new.token }, who)
+            }
+            Body::RemoveToken(gone) => (Action::RemoveToken { token: gone.token }, Who::default()),
         };
-        if who.named().is_none() && !matches!(action, Action::Timer { .. }) {
+        let names_nobody = matches!(action, Action::Timer { .. } | Action::RemoveToken { .. });
+        if who.named().is_none() && !names_nobody {
             return Err(WireError::Missing("user"));
         }
         let (received, timestamp) = (from_ms(wire.received_ms), from_ms(wire.timestamp_ms));

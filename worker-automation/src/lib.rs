@@ -12,6 +12,7 @@ pub mod people;
 pub mod poison;
 pub mod profile;
 pub mod record;
+pub mod tokens;
 
 use std::sync::Arc;
 use std::time::Duration;

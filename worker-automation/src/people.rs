@@ -137,9 +137,10 @@ impl People {
         self.locked.insert(anonymous, from);
     }
 
-    /// The runs of those who were merged go on as those of whom they became; before runs are read or written.
-    pub async fn reassign_runs(&self, tx: &Transaction<'_>) -> Result<(), StoreError> {
-        shared::store::runs::record::reassign(tx, &self.merges).await
+    /// The runs and push tokens of those who were merged are those of whom they became; before any are read or written.
+    pub async fn reassign(&self, tx: &Transaction<'_>) -> Result<(), StoreError> {
+        shared::store::runs::record::reassign(tx, &self.merges).await?;
+        shared::store::push_tokens::reassign(tx, &self.merges).await
     }
 
     /// Writes what has changed.

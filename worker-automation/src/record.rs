@@ -24,6 +24,7 @@ use crate::enrol::{Definitions, Journeys, NewEvent};
 use crate::item::{Action, Item};
 use crate::matching::Index;
 use crate::people::People;
+use crate::tokens;
 
 /// Messages to delivery in one message of the broker at most.
 const REFS: usize = 500;
@@ -146,9 +147,9 @@ impl Recorder {
         let mut recorded = Recorded { repeats: (all.len() - fresh.len()) as u64, ..Recorded::default() };
         let items: Vec<&Item> = fresh.iter().map(|(_, item)| *item).collect();
         let decides = |item: &Item| match &item.action {
-            Action::Identify { .. } => true,
+            Action::Identify { .. } | Action::RegisterToken { .. } => true,
             Action::Track { name, .. } => index.started_by(item.project, name).next().is_some(),
-            Action::Timer { .. } => false,
+            Action::Timer { .. } | Action::RemoveToken { .. } => false,
         };
         let mut people = People::load(tx, &items, decides).await?;
 
@@ -166,7 +167,12 @@ impl Recorder {
                     people.saw(person, item.received);
                     tracked.push(NewEvent { item, person, name, properties });
                 }
-                Action::Timer { .. } => {}
+                Action::RegisterToken { .. } => {
+                    if let Some(person) = people.of(item) {
+                        people.saw(person, item.received);
+                    }
+                }
+                Action::Timer { .. } | Action::RemoveToken { .. } => {}
             }
         }
         // A merge later in the batch tells whose the earlier events are.
@@ -177,7 +183,8 @@ impl Recorder {
         recorded.events = new.events.len() as u64;
         count(tx, lane, &new.events).await?;
 
-        people.reassign_runs(tx).await?;
+        people.reassign(tx).await?;
+        tokens::store(tx, &items, &people).await?;
         let mut journeys = Journeys::default();
         journeys.resume(tx, &index, &self.definitions, &items, now).await?;
         journeys.start(tx, &index, &new.events).await?;

@@ -13,7 +13,7 @@ use shared::store::changes::Topic;
 use shared::store::{StoreError, templates};
 use uuid::Uuid;
 
-use super::{changed, paging, path, shape};
+use super::{changed, idempotency, paging, path, shape};
 use crate::body;
 use crate::context::Context;
 use crate::error::{ApiError, Problem};
@@ -85,11 +85,16 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
 pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_json(body::MAX_BYTES).await?;
     let now = cx.app.clock.now();
-    let automation = input::new_automation(&body, ids::fresh(now.as_millisecond()), now)?;
+    let mut automation = input::new_automation(&body, ids::fresh(now.as_millisecond()), now)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    check_templates(cx, &tx, &automation.definition).await?;
-    automations::insert(&tx, cx.project, &automation).await?;
+    match idempotency::made_before(cx, &tx, "automation", automation.id).await? {
+        Some(made) => automation = automations::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?,
+        None => {
+            check_templates(cx, &tx, &automation.definition).await?;
+            automations::insert(&tx, cx.project, &automation).await?;
+        }
+    }
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Automation).await;
     created(&AutomationView::from(automation))

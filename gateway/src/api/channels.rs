@@ -55,14 +55,19 @@ fn email_view(of: &ChannelSettings) -> Value {
     })
 }
 
-fn push_view(of: &ChannelSettings) -> Value {
+/// Whether there is anything that pushes could be sent by.
+pub(in crate::api) fn push_is_configured(of: &ChannelSettings) -> bool {
     let ios = of.text("iosPushKeyId").is_some()
         && of.text("iosPushTeamId").is_some()
         && of.text("iosPushBundleId").is_some()
         && of.secret("iosPushPrivateKey").is_some();
     let provider = of.text("pushProviderAppId").is_some() && of.secret("pushProviderRestKey").is_some();
+    ios || provider || of.secret("pushGatewayServerKey").is_some()
+}
+
+fn push_view(of: &ChannelSettings) -> Value {
     json!({
-        "configured": ios || provider || of.secret("pushGatewayServerKey").is_some(),
+        "configured": push_is_configured(of),
         "iosPushKeyId": of.text("iosPushKeyId"),
         "iosPushTeamId": of.text("iosPushTeamId"),
         "iosPushBundleId": of.text("iosPushBundleId"),

@@ -27,8 +27,13 @@ pub fn cursor_id(query: &Query) -> Result<Option<Uuid>, ApiError> {
 
 /// Where a list by time and id begins.
 pub fn start_by_time(query: &Query, page: Page) -> Result<Start<(Timestamp, Uuid)>, ApiError> {
-    let Some(text) = query.get("cursor") else { return Ok(Start::Offset(page.offset())) };
-    parse_time_cursor(text).map(Start::After).ok_or_else(no_cursor)
+    Ok(cursor_time(query)?.map_or(Start::Offset(page.offset()), Start::After))
+}
+
+/// The `cursor` of a list by time and id.
+pub fn cursor_time(query: &Query) -> Result<Option<(Timestamp, Uuid)>, ApiError> {
+    let Some(text) = query.get("cursor") else { return Ok(None) };
+    parse_time_cursor(text).map(Some).ok_or_else(no_cursor)
 }
 
 fn parse_time_cursor(text: &str) -> Option<(Timestamp, Uuid)> {

@@ -11,7 +11,7 @@ use shared::store::templates::{self, StoredTemplate, TemplateFilter};
 use shared::store::{StoreError, automations};
 use uuid::Uuid;
 
-use super::{changed, paging, path, shape};
+use super::{changed, idempotency, paging, path, shape};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -87,10 +87,13 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
 pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_json(body::MAX_BYTES).await?;
     let now = cx.app.clock.now();
-    let template = input::new_template(&body, ids::fresh(now.as_millisecond()), now)?;
+    let mut template = input::new_template(&body, ids::fresh(now.as_millisecond()), now)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    templates::insert(&tx, cx.project, &template).await?;
+    match idempotency::made_before(cx, &tx, "template", template.id).await? {
+        Some(made) => template = templates::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?,
+        None => templates::insert(&tx, cx.project, &template).await?,
+    }
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Template).await;
     created(&TemplateView::from(template))

@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
+use shared::store::push_tokens::{self, PushToken};
 use shared::store::users::read::{self, User, UserFilter};
 use uuid::Uuid;
 
@@ -79,10 +80,42 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     })
 }
 
+/// A person with their devices.
+#[derive(Serialize)]
+struct PersonView {
+    #[serde(flatten)]
+    user: UserView,
+    devices: Vec<DeviceView>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DeviceView {
+    id: Uuid,
+    platform: &'static str,
+    #[serde(serialize_with = "shape::time")]
+    created_at: Timestamp,
+    /// Last registered.
+    #[serde(serialize_with = "shape::time")]
+    updated_at: Timestamp,
+}
+
+impl From<PushToken> for DeviceView {
+    fn from(token: PushToken) -> Self {
+        Self {
+            id: token.id,
+            platform: token.platform.as_str(),
+            created_at: token.created_at,
+            updated_at: token.updated_at,
+        }
+    }
+}
+
 /// `GET /users/:id`
 pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::text(segment, "user")?;
     let db = cx.database().await?;
     let user = read::find(&db, cx.project, &id).await?.ok_or_else(|| ApiError::no_such("user"))?;
-    ok(&UserView::from(user))
+    let devices = push_tokens::of_person(&db, cx.project, user.id).await?;
+    ok(&PersonView { user: user.into(), devices: devices.into_iter().map(DeviceView::from).collect() })
 }

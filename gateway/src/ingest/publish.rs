@@ -7,6 +7,7 @@ use shared::bus::PublishError;
 use shared::bus::group_commit::{GroupCommit, MESSAGE_BYTES};
 use shared::event::{EncodedItems, IngestItem};
 use shared::ids::{ProjectId, UserKey};
+use uuid::Uuid;
 
 use super::applied::Position;
 use crate::error::ApiError;
@@ -18,7 +19,18 @@ const HEAD_BYTES: usize = 16;
 
 /// Publishes and returns where the items stand. After an error some of them may have been published.
 pub async fn all(ingest: &GroupCommit, project: ProjectId, items: &[IngestItem]) -> Result<Vec<Position>, ApiError> {
-    let parts = grouped(project, items, ingest.partitions())?;
+    commit_all(ingest, grouped(project, items, ingest.partitions())?).await
+}
+
+/// Publishes an item that keeps its order with those of the same key, and not with those of a person.
+pub async fn keyed(ingest: &GroupCommit, key: Uuid, item: &IngestItem) -> Result<Vec<Position>, ApiError> {
+    let partition = (key.as_u128() % u128::from(ingest.partitions().max(1))) as u16;
+    let mut part = EncodedItems::default();
+    part.push(item);
+    commit_all(ingest, vec![(partition, vec![part])]).await
+}
+
+async fn commit_all(ingest: &GroupCommit, parts: Vec<(u16, Vec<EncodedItems>)>) -> Result<Vec<Position>, ApiError> {
     let commits = parts.into_iter().map(|(partition, parts)| commit(ingest, partition, parts));
     let positions = tokio::time::timeout(TIMEOUT, try_join_all(commits)).await;
     positions.unwrap_or(Err(PublishError::Timeout)).map_err(|error| {
@@ -82,7 +94,6 @@ fn kind(error: &PublishError) -> &'static str {
 mod tests {
     use bytes::Bytes;
     use shared::event::{Body, IngestBatch, Track, begin_message};
-    use uuid::Uuid;
 
     use super::*;
 

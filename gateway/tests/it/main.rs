@@ -6,6 +6,8 @@ mod api_automations;
 mod api_channels;
 mod api_events;
 mod api_messages;
+mod api_news;
+mod api_push_tokens;
 mod api_templates;
 mod api_users;
 mod auth;

@@ -7,13 +7,13 @@ use uuid::Uuid;
 use super::StoreError;
 use crate::ids::ProjectId;
 
-/// The id by which a message's idempotency key is kept: a name space of its own beside the events'.
-pub fn message_key(project: ProjectId, idempotency_key: &str) -> Uuid {
-    Uuid::new_v5(&project.0, format!("message:{idempotency_key}").as_bytes())
+/// The id by which an idempotency key is kept: each kind of resource has a name space of its own beside the events'.
+pub fn resource_key(project: ProjectId, resource: &str, idempotency_key: &str) -> Uuid {
+    Uuid::new_v5(&project.0, format!("{resource}:{idempotency_key}").as_bytes())
 }
 
-/// The message that a key stands for: `fresh` if it is new, or else the one of its first use.
-pub async fn message_of(
+/// What a key stands for: `fresh` if it is new, or else the id of its first use.
+pub async fn first_of(
     db: &impl GenericClient,
     project: ProjectId,
     key: Uuid,

@@ -6,3 +6,4 @@ mod journeys;
 mod ownership;
 mod people;
 mod recording;
+mod tokens;

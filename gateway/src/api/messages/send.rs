@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::input::{self, DirectInput};
+use crate::api::idempotency;
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -23,7 +24,6 @@ use crate::respond::{Reply, accepted};
 
 /// How often a waiting request looks for the outcome.
 const POLL: Duration = Duration::from_millis(50);
-const KEY_MAX: usize = 200;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -47,7 +47,7 @@ impl SentView {
 /// `POST /messages`
 pub async fn send(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let started = Instant::now();
-    let key = idempotency_key(cx)?;
+    let key = idempotency::key(cx)?;
     let wait = Wait::asked(cx)?.seconds();
     let input = input::direct(&cx.read_json(body::MAX_BYTES).await?)?;
     check_template(cx, &input).await?;
@@ -56,15 +56,6 @@ pub async fn send(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let Some(seconds) = wait else { return accepted(&SentView::queued(id)) };
     let outcome = outcome(cx, id, started + Duration::from_secs(seconds)).await;
     Ok(accepted(&outcome)?.with("preference-applied", format!("wait={seconds}")))
-}
-
-fn idempotency_key<'a>(cx: &Context<'a>) -> Result<Option<&'a str>, ApiError> {
-    let key = cx.header("idempotency-key");
-    let unusable = key.is_none() && cx.headers.contains_key("idempotency-key");
-    if unusable || key.is_some_and(|key| key.len() > KEY_MAX) {
-        return Err(ApiError::invalid("Idempotency-Key", format!("must have 1 to {KEY_MAX} ASCII characters")));
-    }
-    Ok(key)
 }
 
 async fn check_template(cx: &Context<'_>, input: &DirectInput) -> Result<(), ApiError> {
@@ -82,9 +73,9 @@ async fn check_template(cx: &Context<'_>, input: &DirectInput) -> Result<(), Api
 async fn message_id(cx: &Context<'_>, key: Option<&str>) -> Result<Uuid, ApiError> {
     let fresh = ids::fresh(cx.received_ms);
     let Some(key) = key else { return Ok(fresh) };
-    let key = client_ids::message_key(cx.project, key);
+    let key = client_ids::resource_key(cx.project, "message", key);
     let now = shared::clock::from_ms(cx.received_ms);
-    Ok(client_ids::message_of(&cx.database().await?, cx.project, key, fresh, now).await?)
+    Ok(client_ids::first_of(&cx.database().await?, cx.project, key, fresh, now).await?)
 }
 
 /// Returns once the broker has the message. A repeat is harmless: the row of its id is written once.

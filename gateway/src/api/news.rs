@@ -1,0 +1,141 @@
+//! News, and the feed that clients read.
+
+mod input;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use shared::ids;
+use shared::store::StoreError;
+use shared::store::news::{self, NewsItem};
+use uuid::Uuid;
+
+use super::{idempotency, paging, path, shape};
+use crate::body;
+use crate::context::Context;
+use crate::error::ApiError;
+use crate::query::Page;
+use crate::respond::{Reply, created, deleted, ok};
+
+/// Items in one answer at most.
+const LIST_MAX: i64 = 1_000;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NewsView {
+    id: Uuid,
+    title: String,
+    body: String,
+    published: bool,
+    #[serde(serialize_with = "shape::maybe_time")]
+    published_at: Option<Timestamp>,
+    #[serde(serialize_with = "shape::time")]
+    created_at: Timestamp,
+    #[serde(serialize_with = "shape::time")]
+    updated_at: Timestamp,
+}
+
+impl From<NewsItem> for NewsView {
+    fn from(item: NewsItem) -> Self {
+        Self {
+            id: item.id,
+            title: item.title,
+            body: item.body,
+            published: item.published_at.is_some(),
+            published_at: item.published_at,
+            created_at: item.created_at,
+            updated_at: item.updated_at,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListView {
+    items: Vec<NewsView>,
+    next_cursor: Option<String>,
+}
+
+/// `GET /news`
+pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let before = paging::cursor_id(&cx.query()?)?;
+    let db = cx.database().await?;
+    let mut found = news::list(&db, cx.project, before, LIST_MAX + 1).await?;
+    let next_cursor = paging::cut(&mut found, LIST_MAX, |item| item.id.to_string());
+    ok(&ListView { items: found.into_iter().map(NewsView::from).collect(), next_cursor })
+}
+
+/// What clients see of an item.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FeedItem {
+    id: Uuid,
+    title: String,
+    body: String,
+    #[serde(serialize_with = "shape::maybe_time")]
+    published_at: Option<Timestamp>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FeedView {
+    items: Vec<FeedItem>,
+    next_cursor: Option<String>,
+}
+
+/// `GET /feed`
+pub async fn feed(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let query = cx.query()?;
+    let limit = query.integer("limit", 1..=100)?.unwrap_or(Page::DEFAULT_LIMIT);
+    let after = paging::cursor_time(&query)?;
+    let db = cx.database().await?;
+    let mut found = news::feed(&db, cx.project, after, limit + 1).await?;
+    let next_cursor = paging::cut(&mut found, limit, |item| {
+        paging::time_cursor(item.published_at.unwrap_or(item.created_at), item.id)
+    });
+    let item =
+        |item: NewsItem| FeedItem { id: item.id, title: item.title, body: item.body, published_at: item.published_at };
+    ok(&FeedView { items: found.into_iter().map(item).collect(), next_cursor })
+}
+
+/// `GET /news/:id`
+pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "news item")?;
+    let db = cx.database().await?;
+    let item = news::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("news item"))?;
+    ok(&NewsView::from(item))
+}
+
+/// `POST /news`
+pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let body = cx.read_json(body::MAX_BYTES).await?;
+    let now = cx.app.clock.now();
+    let mut item = input::new_item(&body, ids::fresh(now.as_millisecond()), now)?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    match idempotency::made_before(cx, &tx, "news", item.id).await? {
+        Some(made) => item = news::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?,
+        None => news::insert(&tx, cx.project, &item).await?,
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    created(&NewsView::from(item))
+}
+
+/// `PUT /news/:id`
+pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "news item")?;
+    let body = cx.read_json(body::MAX_BYTES).await?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let current = news::get_for_update(&tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("news item"))?;
+    let item = input::changed_item(&body, current, cx.app.clock.now())?;
+    news::update(&tx, cx.project, &item).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    ok(&NewsView::from(item))
+}
+
+/// `DELETE /news/:id`
+pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "news item")?;
+    let db = cx.database().await?;
+    if news::delete(&db, cx.project, id).await? { deleted() } else { Err(ApiError::no_such("news item")) }
+}

@@ -1,0 +1,77 @@
+//! Push tokens of devices, and the key that browsers subscribe with. Writes go the way of events: what is answered with
+//! 202 is in the stream.
+
+mod input;
+
+use serde_json::json;
+use shared::event::{Body, IngestItem, RegisterToken, RemoveToken, id_bytes};
+use shared::push_token;
+use shared::send::Channel;
+use shared::store::{channels, vapid_keys};
+use shared::vapid::VapidKeys;
+
+use super::idempotency;
+use crate::body;
+use crate::context::Context;
+use crate::error::ApiError;
+use crate::ingest::prefer::Wait;
+use crate::ingest::{ids, publish};
+use crate::respond::{Reply, accepted, ok};
+
+/// `POST /push-tokens`
+pub async fn register(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let input = input::registration(&cx.read_json(body::MAX_BYTES).await?)?;
+    let body = RegisterToken { platform: input.platform.as_str().to_owned(), token: input.token.clone() };
+    // The known id wins: a token says nothing about who became whom.
+    let anonymous_id = input.anonymous_id.filter(|_| input.user_id.is_none());
+    let item = IngestItem { user_id: input.user_id, anonymous_id, ..item(cx, Body::RegisterToken(body))? };
+    queue(cx, &input.token, item).await
+}
+
+/// `DELETE /push-tokens`
+pub async fn remove(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let token = input::removal(&cx.read_json(body::MAX_BYTES).await?)?;
+    let item = item(cx, Body::RemoveToken(RemoveToken { token: token.clone() }))?;
+    queue(cx, &token, item).await
+}
+
+fn item(cx: &Context<'_>, body: Body) -> Result<IngestItem, ApiError> {
+    let key = idempotency::key(cx)?.map(|key| format!("push-token:{key}"));
+    let ids = ids::of_update(cx.project, key.as_deref(), cx.received_ms);
+    Ok(IngestItem {
+        project_id: id_bytes(cx.project.0),
+        id: id_bytes(ids.row),
+        dedupe_id: ids.dedupe,
+        received_ms: cx.received_ms,
+        timestamp_ms: cx.received_ms,
+        body: Some(body),
+        ..IngestItem::default()
+    })
+}
+
+/// All that is said about one token takes one partition, so that the last word on it is the one that counts.
+async fn queue(cx: &Context<'_>, token: &str, item: IngestItem) -> Result<Reply, ApiError> {
+    let wait = Wait::asked(cx)?;
+    let positions = publish::keyed(&cx.app.ingest, push_token::id(cx.project, token), &item).await?;
+    let applied = wait.until(cx.app, &positions).await;
+    Ok(applied.tell(accepted(&json!({ "success": true }))?))
+}
+
+/// `GET /push-tokens`
+pub async fn settings(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let db = cx.database().await?;
+    let master_keys = &cx.app.master_keys;
+    let push = channels::get(&db, master_keys, cx.project, Channel::Push).await?.unwrap_or_default();
+    let mut keys = vapid_keys::get(&db, master_keys, cx.project).await?;
+    if keys.is_none() {
+        let new = VapidKeys::generate().map_err(|e| ApiError::Internal(e.to_string()))?;
+        vapid_keys::insert(&db, master_keys, cx.project, &new, cx.app.clock.now()).await?;
+        keys = vapid_keys::get(&db, master_keys, cx.project).await?;
+    }
+    let keys = keys.ok_or_else(|| ApiError::Internal("the VAPID key that was made is not there".to_owned()))?;
+    let data = json!({
+        "vapid_public_key": keys.public_text(),
+        "push_configured": super::channels::push_is_configured(&push),
+    });
+    ok(&json!({ "success": true, "data": data }))
+}

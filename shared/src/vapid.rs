@@ -1,0 +1,48 @@
+//! The keys by which a project identifies itself to push services (VAPID, RFC 8292): ECDSA on P-256.
+
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// A key pair as it is kept.
+#[derive(Clone, PartialEq, Eq)]
+pub struct VapidKeys {
+    /// An uncompressed point, 65 bytes.
+    pub public: Vec<u8>,
+    /// PKCS #8.
+    pub private: Vec<u8>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("no key pair could be made")]
+pub struct NoKeys;
+
+impl VapidKeys {
+    pub fn generate() -> Result<Self, NoKeys> {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).map_err(|_| NoKeys)?;
+        let private = pair.to_pkcs8v1().map_err(|_| NoKeys)?;
+        Ok(Self { public: pair.public_key().as_ref().to_vec(), private: private.as_ref().to_vec() })
+    }
+
+    /// The public key as browsers take it: base64url without padding.
+    pub fn public_text(&self) -> String {
+        URL_SAFE_NO_PAD.encode(&self.public)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_lc_rs::rand::SystemRandom;
+    use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
+
+    use super::*;
+
+    #[test]
+    fn what_the_private_key_signs_the_public_one_verifies() {
+        let keys = VapidKeys::generate().unwrap();
+        assert_eq!((keys.public.len(), keys.public[0], keys.public_text().len()), (65, 4, 87));
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &keys.private).unwrap();
+        let signature = pair.sign(&SystemRandom::new(), b"token").unwrap();
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &keys.public).verify(b"token", signature.as_ref()).unwrap();
+    }
+}

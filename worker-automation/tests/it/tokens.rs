@@ -1,0 +1,89 @@
+//! Devices: registered, moved, forgotten and merged.
+
+use serde_json::json;
+use shared::event::{Body, IngestItem, RegisterToken, RemoveToken};
+
+use crate::fixture::{Fixture, identify, track};
+
+fn register(f: &Fixture, user: &str, token: &str) -> IngestItem {
+    let body = RegisterToken { platform: "ANDROID".into(), token: token.into() };
+    IngestItem { body: Some(Body::RegisterToken(body)), ..track(f, user, "", json!({})) }
+}
+
+fn register_anonymous(f: &Fixture, anonymous: &str, token: &str) -> IngestItem {
+    IngestItem { user_id: None, anonymous_id: Some(anonymous.into()), ..register(f, "", token) }
+}
+
+fn remove(f: &Fixture, token: &str) -> IngestItem {
+    let body = Some(Body::RemoveToken(RemoveToken { token: token.into() }));
+    IngestItem { user_id: None, body, ..track(f, "", "", json!({})) }
+}
+
+async fn owner(f: &Fixture, token: &str) -> Option<String> {
+    let sql = "SELECT coalesce(u.external_id, u.anonymous_id) FROM push_token t \
+               JOIN users u ON u.project_id = t.project_id AND u.id = t.user_id";
+    f.text(&format!("{sql} WHERE t.token = '{token}'")).await
+}
+
+#[tokio::test]
+async fn a_token_is_the_last_ones_who_registered_it() {
+    let f = Fixture::start().await;
+    // Nobody knows these people yet.
+    f.publish_to(3, vec![register(&f, "a", "phone"), register(&f, "b", "phone"), register(&f, "a", "tablet")]).await;
+    f.applied().await;
+    assert_eq!(f.number("SELECT count(*) FROM users").await, 2);
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM user_count").await, 2);
+    assert_eq!((owner(&f, "phone").await, owner(&f, "tablet").await), (Some("b".into()), Some("a".into())));
+
+    f.publish_to(3, vec![register(&f, "a", "phone")]).await;
+    f.publish_to(5, vec![remove(&f, "tablet"), remove(&f, "unknown")]).await;
+    f.applied().await;
+    assert_eq!((owner(&f, "phone").await, owner(&f, "tablet").await), (Some("a".into()), None));
+    assert_eq!(f.number("SELECT count(*) FROM push_token").await, 1);
+
+    // In one batch too, the last word counts.
+    f.publish_to(
+        3,
+        vec![
+            remove(&f, "phone"),
+            register(&f, "b", "phone"),
+            remove(&f, "new"),
+            register(&f, "b", "new"),
+            remove(&f, "new"),
+        ],
+    )
+    .await;
+    f.applied().await;
+    assert_eq!((owner(&f, "phone").await, owner(&f, "new").await), (Some("b".into()), None));
+    assert_eq!(f.dead_letters().await, Vec::<String>::new());
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_merged_takes_their_devices_along() {
+    let f = Fixture::start().await;
+    f.publish_to(1, vec![register_anonymous(&f, "anon", "before")]).await;
+    f.applied().await;
+    assert_eq!(owner(&f, "before").await.as_deref(), Some("anon"));
+
+    f.publish(vec![identify(&f, Some("known"), Some("anon"), json!({}))]).await;
+    f.applied().await;
+    f.publish_to(2, vec![register_anonymous(&f, "anon", "after")]).await;
+    f.applied().await;
+    for token in ["before", "after"] {
+        assert_eq!(owner(&f, token).await.as_deref(), Some("known"), "{token}");
+    }
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn a_repeat_under_one_key_moves_nothing_back() {
+    let f = Fixture::start().await;
+    let first = IngestItem { dedupe_id: vec![7; 16].into(), ..register(&f, "a", "phone") };
+    let again = IngestItem { id: register(&f, "a", "phone").id, ..first.clone() };
+    f.publish_to(3, vec![first, register(&f, "b", "phone")]).await;
+    f.publish_to(3, vec![again]).await;
+    f.applied().await;
+    assert_eq!(owner(&f, "phone").await.as_deref(), Some("b"));
+    f.stop().await;
+}
