@@ -51,7 +51,7 @@ check: ## the fast part of the tests: format, lints, pure tests
 	then $(CARGO) nextest run --workspace --lib --bins --locked; \
 	else $(CARGO) test --workspace --lib --bins --locked --quiet; fi
 
-bench: build ## how fast events are accepted and recorded here, and the CPU each takes (SCENARIO=batch|single)
+bench: build ## what the product does here, beside what the machine allows (SCENARIO=single, batch, ...)
 	$(CARGO) build --release --locked --bin bench
 	@$(TARGET_DIR)/release/bench
 

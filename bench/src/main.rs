@@ -1,88 +1,136 @@
-//! `make bench`: how fast events are accepted and recorded on this machine, and what each process spends on one.
+//! `make bench`: what the product does on this machine, measured in turns with what the machine allows at most, and what
+//! each process spends on one event.
 //!
-//! It reports and judges nothing. The load generator shares the machine with the product, so rates are lower than they
-//! could be; the CPU spent per event is what to compare.
+//! It reports and judges nothing. Load, product and servers share the machine, so rates are lower than on several; CPU
+//! per event and the ratio to a ceiling of the same minute are what to compare.
 
-mod cpu;
+mod ceiling;
+mod copy;
+mod dice;
+mod fill;
 mod load;
+mod machine;
+mod measure;
+mod progress;
+mod provision;
+mod report;
+mod scenario;
 mod system;
+mod tenants;
+mod usage;
 
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::Result;
-use clap::{Parser, ValueEnum};
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand, ValueEnum};
 
-/// What is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Scenario {
-    /// Batches of 100 events of many people.
-    Batch,
-    /// One event a request.
-    Single,
-}
+use ceiling::http::ServeArgs;
+use fill::FillArgs;
+use progress::Progress;
+use report::Report;
+use scenario::{Lab, Scenario, Settings};
+use system::Options;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Debug, Parser)]
-#[command(about = "Measures the ingest path on this machine: from the request to the recorded event.")]
-struct Args {
-    /// What is sent; both in turn where it is left out.
+#[command(about = "Measures the product on this machine, beside what the machine allows at most.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Fills a database as months of use would.
+    Fill(FillArgs),
+    /// The bare server that the product is compared with.
+    #[command(hide = true)]
+    Serve(ServeArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// What is measured; everything in turn where it is left out.
     #[arg(long, env = "SCENARIO")]
     scenario: Option<Scenario>,
-    /// How long each scenario sends.
-    #[arg(long, default_value_t = 10)]
-    seconds: u64,
-    /// Connections that send at once.
-    #[arg(long, default_value_t = 32)]
-    connections: usize,
+    /// Seconds of each sustained load (60, or 5 with --quick).
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Small and short, to see that it works.
+    #[arg(long)]
+    quick: bool,
+    /// Active automations of each project.
+    #[arg(long, default_value_t = 50)]
+    automations: u32,
+    /// The folder with the four programs, where it is not this one's.
+    #[arg(long)]
+    programs: Option<PathBuf>,
+}
+
+impl RunArgs {
+    fn settings(&self) -> Settings {
+        let sustain = self.seconds.unwrap_or(if self.quick { 5 } else { 60 });
+        Settings {
+            sustain: Duration::from_secs(sustain),
+            round: Duration::from_secs(if self.quick { 2 } else { 5 }),
+            rounds: if self.quick { 1 } else { 3 },
+            automations: self.automations,
+        }
+    }
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let args = Args::parse();
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    println!("starting a system of its own");
-    let system = system::System::start().await?;
-    let scenarios = args.scenario.map_or(vec![Scenario::Batch, Scenario::Single], |s| vec![s]);
-    let mut outcome = Ok(());
-    for scenario in scenarios {
-        outcome = run(&system, scenario, &args).await;
-        if outcome.is_err() {
-            break;
-        }
-    }
-    system.stop()?;
+    let cli = Cli::parse();
+    let progress = Progress::start();
+    let outcome = match &cli.command {
+        Some(Command::Serve(args)) => ceiling::http::serve(*args).await,
+        Some(Command::Fill(args)) => fill::run(args, &progress).await,
+        None => measure_all(&cli.run, &progress).await,
+    };
+    progress.end();
     outcome
 }
 
-async fn run(system: &system::System, scenario: Scenario, args: &Args) -> Result<()> {
-    println!("\n{scenario:?}: {} s over {} connections", args.seconds, args.connections);
-    // The first requests warm up connections, plans and caches.
-    load::send(system, scenario, args.connections, Duration::from_secs(1)).await?;
-    system.recorded_all().await?;
-    let (before, started) = (system.cpu()?, Instant::now());
-    let recorded_before = system.recorded().await?;
-    let sent = load::send(system, scenario, args.connections, Duration::from_secs(args.seconds)).await?;
-    let accepting = started.elapsed();
-    let recorded_meanwhile = system.recorded().await? - recorded_before;
-    system.recorded_all().await?;
-    let draining = started.elapsed().saturating_sub(accepting);
-    let spent = system.cpu()?.since(&before);
-
-    let rate = |events: u64, time: Duration| events as f64 / time.as_secs_f64();
-    println!(
-        "  accepted   {:>9.0} events/s ({} requests, p50 {:.1} ms, p99 {:.1} ms)",
-        rate(sent.events, accepting),
-        sent.latencies.len(),
-        sent.quantile(0.5),
-        sent.quantile(0.99)
-    );
-    println!(
-        "  recorded   {:>9.0} events/s meanwhile, the rest {:.1} s later",
-        rate(recorded_meanwhile, accepting),
-        draining.as_secs_f64()
-    );
-    println!("  CPU, in microseconds per event:");
-    for (process, used) in &spent.by_process {
-        println!("    {process:<18} {:>7.2}", used.as_secs_f64() * 1e6 / sent.events as f64);
+async fn measure_all(args: &RunArgs, progress: &Progress) -> Result<()> {
+    let mut options = Options::new()?;
+    if let Some(programs) = &args.programs {
+        options.programs.clone_from(programs);
     }
+    let place = system::place(&options.programs);
+    let mut lab = Lab::new(args.settings(), options, progress.clone());
+    let scenarios = args.scenario.map_or(Scenario::value_variants().to_vec(), |one| vec![one]);
+    let mut sections = Vec::new();
+    for scenario in scenarios {
+        tokio::select! {
+            section = lab.run(scenario) => sections.push(section),
+            _ = tokio::signal::ctrl_c() => {
+                progress.warn("interrupted");
+                break;
+            }
+        }
+    }
+    lab.close().await?;
+    let report = Report {
+        machine: machine::description(),
+        date: machine::date(),
+        commit: machine::commit(),
+        quick: args.quick,
+        sections,
+    };
+    progress.end();
+    print!("{}", report::table::render(&report));
+    write_json(&report, &place.join("latest.json"))
+}
+
+fn write_json(report: &Report, path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path.parent().unwrap_or(path))?;
+    std::fs::write(path, serde_json::to_vec_pretty(report)?).with_context(|| path.display().to_string())?;
+    println!("\nThe same as JSON: {}", path.display());
     Ok(())
 }

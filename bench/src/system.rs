@@ -1,100 +1,202 @@
-//! A system for the bench alone, started and stopped as an operator does it.
+//! A system for the bench alone: three servers with the options of `rekindle up`, and the four programs.
 
-use std::path::PathBuf;
-use std::process::Command;
-use std::time::Duration;
+mod metrics;
+mod program;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use shared::bus::Bus;
+use shared::clock::Clock;
+use shared::config::{BusConfig, DatabaseConfig};
+use shared::env::Env;
+use shared::local::{
+    NatsOptions, NatsServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, Tools, install, port,
+};
+use shared::metric_name;
+use shared::store::migrate;
 use tokio_postgres::NoTls;
 
-use crate::cpu::{self, Used};
+use crate::progress::Progress;
+use crate::provision;
+use crate::usage::Watched;
+use program::Program;
 
+const DATABASE: &str = "rekindle";
+pub const GATEWAY: &str = "gateway";
+pub const AUTOMATION: &str = "worker-automation";
+pub const SECOND_AUTOMATION: &str = "worker-automation 2";
+const DELIVERY: &str = "worker-delivery";
+const SCHEDULER: &str = "scheduler";
+
+/// What differs between systems.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Of NATS: how often it syncs to the disk.
+    pub sync_interval: String,
+    /// The four programs.
+    pub programs: PathBuf,
+}
+
+impl Options {
+    /// As `rekindle up` has it, with the programs beside this one.
+    pub fn new() -> Result<Self> {
+        let own = std::env::current_exe()?;
+        let programs = own.parent().context("this program lies in no directory")?.to_owned();
+        Ok(Self { sync_interval: NatsOptions::default().sync_interval, programs })
+    }
+}
+
+/// Everything runs while this exists; `stop` ends it and removes its data.
 pub struct System {
     dir: PathBuf,
-    rekindle: PathBuf,
-    pub base_url: String,
-    pub public_key: String,
-    database: tokio_postgres::Client,
+    postgres: PostgresServer,
+    nats: NatsServer,
+    redis: Option<RedisServer>,
+    programs: BTreeMap<&'static str, Program>,
+    env: BTreeMap<&'static str, String>,
+    options: Options,
+    pub gateway: SocketAddr,
+    pub database: tokio_postgres::Client,
+    pub bus: Bus,
 }
 
 impl System {
-    /// Starts it with the programs beside this one, in a folder of its own.
-    pub async fn start() -> Result<Self> {
-        let rekindle = std::env::current_exe()?.with_file_name("rekindle");
-        let dir = std::env::temp_dir().join(format!("rekindle-bench-{}", std::process::id()));
-        let up = Command::new(&rekindle).arg("up").env("RUN_DIR", &dir).env_remove("PORT").output();
-        let up = up.with_context(|| format!("cannot run {}", rekindle.display()))?;
-        if !up.status.success() {
-            bail!("the system does not start:\n{}", String::from_utf8_lossy(&up.stderr));
-        }
-        let read = |name: &str| -> Result<Value> { Ok(serde_json::from_slice(&std::fs::read(dir.join(name))?)?) };
-        let (credentials, state) = (read("credentials.json")?, read("state.json")?);
-        let text = |value: &Value, what: &str| value.as_str().map(str::to_owned).with_context(|| format!("no {what}"));
-        let url = text(&state["servers"]["database"], "database address in state.json")?;
+    /// Starts the servers, migrates and provisions the projects; the programs are started by name.
+    pub async fn start(options: Options, progress: &Progress) -> Result<Self> {
+        progress.step("starting PostgreSQL, NATS and Redis");
+        let place = place(&options.programs);
+        let tools = tools(&place, progress).await?;
+        let dir = place.join(format!("run-{}", std::process::id()));
+        let nats_options = NatsOptions { sync_interval: options.sync_interval.clone(), ..NatsOptions::default() };
+        let (postgres_dir, nats_dir) = (dir.join("postgres"), dir.join("nats"));
+        let postgres_options = PostgresOptions::default();
+        let (postgres, nats, redis) = tokio::join!(
+            PostgresServer::start(&tools.postgres, &postgres_dir, &postgres_options),
+            NatsServer::start(&tools.nats, &nats_dir, &nats_options),
+            start_redis(&tools, &dir),
+        );
+        let (postgres, nats, redis) = (postgres?, nats?, redis?);
+        postgres.create_database(DATABASE).await?;
+        let url = postgres.url(DATABASE);
+        migrate::run(&DatabaseConfig { url: url.clone(), pool_size: 2 }, &Clock::system()).await?;
         let (database, connection) = tokio_postgres::connect(&url, NoTls).await?;
         tokio::spawn(connection);
-        let system = Self {
-            base_url: text(&credentials["baseUrl"], "baseUrl")?,
-            public_key: text(&credentials["publicKey"], "publicKey")?,
-            dir,
-            rekindle,
-            database,
-        };
-        system.lift_limit().await?;
-        Ok(system)
+        let bus_env = Env::from_pairs([("NATS_URL", nats.url())]);
+        let bus = Bus::connect(&BusConfig::from_env(&bus_env)?, "bench").await?;
+        let gateway = SocketAddr::from(([127, 0, 0, 1], port::free()));
+        let env = BTreeMap::from([
+            ("DATABASE_URL", url),
+            ("NATS_URL", nats.url()),
+            ("REDIS_URL", redis.as_ref().map(RedisServer::url).unwrap_or_default()),
+            ("STREAM_PREFIX", String::new()),
+            ("MASTER_KEY", provision::MASTER_KEY.to_owned()),
+            ("GATEWAY_ADDR", gateway.to_string()),
+            ("PUBLIC_BASE_URL", format!("http://{gateway}")),
+        ]);
+        Ok(Self { dir, postgres, nats, redis, programs: BTreeMap::new(), env, options, gateway, database, bus })
     }
 
-    /// The limit is there, and far away.
-    async fn lift_limit(&self) -> Result<()> {
-        let sql = "BEGIN; UPDATE change SET seq = seq + 1 WHERE topic = 'project'; \
-                   UPDATE project SET rate_limit = 10000000, changed_seq = (SELECT seq FROM change WHERE topic = 'project'); COMMIT";
-        self.database.batch_execute(sql).await?;
-        // Gateways look for changes every half second.
-        tokio::time::sleep(Duration::from_secs(1)).await;
+    /// Starts those of the programs that do not run, and stops those that are not wanted.
+    pub async fn run(&mut self, wanted: &[&'static str]) -> Result<()> {
+        let unwanted: Vec<&str> = self.programs.keys().copied().filter(|name| !wanted.contains(name)).collect();
+        for name in unwanted {
+            if let Some(program) = self.programs.remove(name) {
+                program.stop().await?;
+            }
+        }
+        for name in wanted {
+            if !self.programs.contains_key(name) {
+                let executable = self.options.programs.join(if *name == SECOND_AUTOMATION { AUTOMATION } else { name });
+                let program = Program::start(name, &executable, &self.dir, &self.env).await?;
+                self.programs.insert(name, program);
+            }
+        }
         Ok(())
     }
 
-    /// Events in the database.
+    /// All four programs.
+    pub async fn run_all(&mut self) -> Result<()> {
+        self.run(&[GATEWAY, AUTOMATION, DELIVERY, SCHEDULER]).await
+    }
+
+    /// The programs but for the one that records.
+    pub async fn run_accepting(&mut self) -> Result<()> {
+        self.run(&[GATEWAY]).await
+    }
+
+    /// What is to be watched, with the process ids.
+    pub fn watched(&self) -> Vec<Watched> {
+        let program = |(name, program): (&&'static str, &Program)| Some(Watched::process(name, program.pid()?));
+        let mut all: Vec<Watched> = self.programs.iter().filter_map(program).collect();
+        all.push(Watched::process("nats", self.nats.process().pid()));
+        all.push(Watched::family("postgres", self.postgres.process().pid()));
+        all.extend(self.redis.as_ref().map(|redis| Watched::process("redis", redis.process().pid())));
+        all
+    }
+
+    /// Items that the running workers have applied since they were started, repeats included.
+    pub async fn applied(&self) -> Result<u64> {
+        let mut all = 0;
+        for name in [AUTOMATION, SECOND_AUTOMATION] {
+            if let Some(program) = self.programs.get(name) {
+                all += metrics::counter(program.admin, metric_name::INGEST_APPLIED).await?;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Events in the database, by its exact counters.
     pub async fn recorded(&self) -> Result<u64> {
         let row = self.database.query_one("SELECT coalesce(sum(count), 0)::bigint FROM event_count", &[]).await?;
         Ok(u64::try_from(row.try_get::<_, i64>(0)?)?)
     }
 
-    /// Waits until the number of events stands still for half a second.
-    pub async fn recorded_all(&self) -> Result<()> {
-        let mut last = self.recorded().await?;
-        loop {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            let now = self.recorded().await?;
-            if now == last {
-                return Ok(());
-            }
-            last = now;
-        }
+    /// Drops what is in the ingest stream; only while no worker runs.
+    pub async fn purge(&self) -> Result<()> {
+        let stream = self.bus.jetstream.get_stream(self.bus.names.ingest_stream()).await?;
+        stream.purge().await?;
+        Ok(())
     }
 
-    /// CPU used so far by each process of the system, and by this one.
-    pub fn cpu(&self) -> Result<Used> {
-        let table: Value = serde_json::from_slice(&std::fs::read(self.dir.join("processes.json"))?)?;
-        let pid = |name: &str| table["processes"][name]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
-        let mut used = Used::default();
-        for name in ["gateway", "worker-automation", "worker-delivery", "scheduler"] {
-            let pid = pid(name).with_context(|| format!("{name} has no pid in processes.json"))?;
-            used.by_process.push((name.to_owned(), cpu::of_family(pid)?));
+    pub async fn stop(mut self) -> Result<()> {
+        for (_, program) in std::mem::take(&mut self.programs) {
+            program.stop().await?;
         }
-        for name in ["nats", "postgres"] {
-            let text = std::fs::read_to_string(self.dir.join(name).join("pid"))?;
-            let pid = text.split_whitespace().next().and_then(|pid| pid.parse().ok());
-            used.by_process.push((name.to_owned(), cpu::of_family(pid.with_context(|| format!("{name}: no pid"))?)?));
+        self.nats.kill().await;
+        if let Some(redis) = &self.redis {
+            redis.kill().await;
         }
-        used.by_process.push(("load generator".to_owned(), cpu::of_family(std::process::id())?));
-        Ok(used)
-    }
-
-    pub fn stop(self) -> Result<()> {
-        Command::new(&self.rekindle).arg("down").env("RUN_DIR", &self.dir).output()?;
+        self.postgres.kill().await;
+        PostgresServer::remove(&self.dir.join("postgres"))?;
         std::fs::remove_dir_all(&self.dir)?;
         Ok(())
     }
+}
+
+/// Where the bench keeps what it makes: beside the folder of the programs.
+pub fn place(programs: &Path) -> PathBuf {
+    programs.parent().unwrap_or(programs).join("bench")
+}
+
+async fn start_redis(tools: &Tools, dir: &Path) -> Result<Option<RedisServer>> {
+    match &tools.redis {
+        Some(tool) => Ok(Some(RedisServer::start(tool, &dir.join("redis"), &RedisOptions::default()).await?)),
+        None => Ok(None),
+    }
+}
+
+async fn tools(place: &Path, progress: &Progress) -> Result<Tools> {
+    let (bin, shown) = (place.join("bin"), progress.clone());
+    let found = tokio::task::spawn_blocking(move || {
+        std::fs::create_dir_all(&bin)?;
+        anyhow::Ok(install::ensure(&bin, &|line| shown.step(line))?)
+    });
+    let tools = found.await??;
+    if tools.redis.is_none() {
+        bail!("the bench needs Redis, since the limits that it shares between gateways are on: install redis-server");
+    }
+    Ok(tools)
 }

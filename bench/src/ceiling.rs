@@ -1,0 +1,4 @@
+//! What the machine allows at most: the same bytes, with nothing of the product around them.
+
+pub mod http;
+pub mod publish;

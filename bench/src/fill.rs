@@ -1,0 +1,114 @@
+//! Filling a database as months of use would: people and events by binary `COPY` into the product's own tables, with their
+//! counters. One big project holds a good half of both, the others share the rest; events lie over 30 days.
+
+mod events;
+mod people;
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use shared::clock::Clock;
+use shared::config::DatabaseConfig;
+use shared::store::{Store, migrate, time_partitions};
+use tokio_postgres::NoTls;
+
+use crate::progress::Progress;
+use crate::{provision, tenants};
+
+pub const DAY_MS: i64 = 86_400_000;
+/// Days that events lie over.
+pub const DAYS: i64 = 30;
+/// The project that holds a good half of everything.
+pub const BIG: u32 = 0;
+/// Its share, of a hundred.
+const BIG_SHARE: u64 = 55;
+/// Connections that copy at once.
+const CONNECTIONS: u32 = 2;
+
+#[derive(Clone, Debug, Args)]
+pub struct FillArgs {
+    #[arg(long, default_value_t = 10_000_000)]
+    pub events: u64,
+    #[arg(long, default_value_t = 1_000_000)]
+    pub users: u64,
+    #[arg(long, default_value_t = tenants::PROJECTS)]
+    pub projects: u32,
+    /// An empty database, or one that was migrated and holds none of the bench's projects.
+    #[arg(long, env = "DATABASE_URL")]
+    pub database_url: String,
+}
+
+/// How much falls to each project.
+#[derive(Clone, Copy, Debug)]
+pub struct Shares {
+    pub projects: u32,
+    pub total: u64,
+}
+
+impl Shares {
+    pub fn of(self, project: u32) -> u64 {
+        if self.projects == 1 {
+            return self.total;
+        }
+        let big = self.total * BIG_SHARE / 100;
+        let others = u64::from(self.projects - 1);
+        match project {
+            BIG => big,
+            // The first of the others take what does not divide evenly.
+            _ => (self.total - big) / others + u64::from(u64::from(project) <= (self.total - big) % others),
+        }
+    }
+}
+
+pub async fn run(args: &FillArgs, progress: &Progress) -> Result<()> {
+    if args.projects == 0 || args.users < u64::from(args.projects) {
+        bail!("--projects must be at least 1, and --users at least as many");
+    }
+    let clock = Clock::system();
+    let started = Instant::now();
+    let (client, connection) = tokio_postgres::connect(&args.database_url, NoTls).await.context("--database-url")?;
+    tokio::spawn(connection);
+    prepare(args, &clock).await?;
+    provision::projects(&client, args.projects, clock.now()).await?;
+
+    let users = Shares { projects: args.projects, total: args.users };
+    people::fill(&args.database_url, users, clock.now_ms(), progress).await?;
+    let events = Shares { projects: args.projects, total: args.events };
+    events::fill(&args.database_url, events, users, clock.now_ms(), progress).await?;
+
+    progress.step("vacuuming and analyzing");
+    for table in ["users", "events", "event_count", "user_count"] {
+        client.batch_execute(&format!("VACUUM (ANALYZE) {table}")).await?;
+    }
+    let took = started.elapsed().as_secs_f64();
+    progress.done(&format!("{} events and {} people in {took:.0} s", args.events, args.users));
+    Ok(())
+}
+
+/// The schema, with a partition for every one of the last days: in use they would have been made day by day.
+async fn prepare(args: &FillArgs, clock: &Clock) -> Result<()> {
+    let config = DatabaseConfig { url: args.database_url.clone(), pool_size: 2 };
+    migrate::run(&config, &Clock::manual(shared::clock::from_ms(clock.now_ms() - (DAYS + 1) * DAY_MS))).await?;
+    let mut connection = Store::new(&config, "bench")?.connection().await?;
+    // Each call makes some two weeks of them.
+    for days_ago in [20, 10, 0] {
+        time_partitions::ensure(&mut connection, clock.now_ms() - days_ago * DAY_MS).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up_and_one_project_holds_a_good_half() {
+        for total in [1_000, 10_007, 999_999] {
+            let shares = Shares { projects: 100, total };
+            assert_eq!((0..100).map(|p| shares.of(p)).sum::<u64>(), total);
+            assert!(shares.of(BIG) * 2 > total);
+        }
+        assert_eq!(Shares { projects: 1, total: 5 }.of(0), 5);
+    }
+}

@@ -1,0 +1,164 @@
+//! Events of a filled database, in the order of their time, and their counters.
+
+use std::pin::pin;
+
+use anyhow::Result;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use shared::clock::from_ms;
+use shared::ids::{self, ProjectId};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, NoTls};
+use uuid::Uuid;
+
+use super::{BIG, CONNECTIONS, DAY_MS, DAYS, Shares};
+use crate::copy;
+use crate::copy::JsonText;
+use crate::dice::Dice;
+use crate::load::item;
+use crate::progress::Progress;
+use crate::tenants::{self, EVENT_NAMES};
+
+const EVENT: &str = "project_id uuid, id uuid, client_id uuid, name text, user_id uuid, anonymous_id text, \
+                     properties jsonb, ts timestamptz, received_at timestamptz";
+const COUNT: &str = "project_id uuid, day date, name text, lane int2, count int8";
+
+/// Fills `events` and `event_count`, whole days by each connection.
+pub async fn fill(url: &str, events: Shares, users: Shares, now_ms: i64, progress: &Progress) -> Result<()> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    let indexes = drop_indexes(&client).await?;
+    let bar = progress.bar("events", events.total);
+    let projects: Vec<ProjectId> = (0..events.projects).map(tenants::project).collect();
+    let (projects, names) = (std::sync::Arc::new(projects), std::sync::Arc::new(names()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for lane in 0..CONNECTIONS {
+        let (url, bar, projects, names) = (url.to_owned(), bar.clone(), projects.clone(), names.clone());
+        tasks.spawn(async move {
+            let (client, connection) = tokio_postgres::connect(&url, NoTls).await?;
+            tokio::spawn(connection);
+            let mut day = Day { client, projects, names, events, users, bar };
+            for days_ago in (0..DAYS).rev().filter(|d| d % i64::from(CONNECTIONS) == i64::from(lane)) {
+                day.fill(days_ago, now_ms).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    bar.finish();
+    for index in indexes {
+        progress.step(&index);
+        client.batch_execute(&index).await?;
+    }
+    Ok(())
+}
+
+/// All indexes but the primary key; returns the statements that make them again, which costs half of keeping them up
+/// to date.
+async fn drop_indexes(client: &Client) -> Result<Vec<String>> {
+    let sql = "SELECT c.relname, pg_get_indexdef(c.oid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
+               WHERE i.indrelid = 'events'::regclass AND NOT i.indisprimary";
+    let mut again = Vec::new();
+    for row in client.query(sql, &[]).await? {
+        client.batch_execute(&format!("DROP INDEX {}", row.try_get::<_, &str>(0)?)).await?;
+        again.push(row.try_get::<_, &str>(1)?.replace(" ON ONLY ", " ON "));
+    }
+    client.batch_execute("SET maintenance_work_mem = '512MB'").await?;
+    Ok(again)
+}
+
+fn names() -> Vec<String> {
+    (0..EVENT_NAMES).map(tenants::event_name).collect()
+}
+
+struct Day {
+    client: Client,
+    projects: std::sync::Arc<Vec<ProjectId>>,
+    names: std::sync::Arc<Vec<String>>,
+    events: Shares,
+    users: Shares,
+    bar: indicatif::ProgressBar,
+}
+
+impl Day {
+    /// The 24 hours that end so many days ago.
+    async fn fill(&mut self, days_ago: i64, now_ms: i64) -> Result<()> {
+        let total = self.events.total / DAYS as u64 + u64::from((days_ago as u64) < self.events.total % DAYS as u64);
+        let end_ms = now_ms - days_ago * DAY_MS;
+        let mut dice = Dice::new(0xe7e7 + days_ago as u64);
+        let mut counts = Counts::new(self.projects.len());
+        {
+            let mut writer = pin!(copy::writer(&self.client, "events", EVENT).await?);
+            for nth in 0..total {
+                let ms = end_ms - DAY_MS + (nth as i64 * DAY_MS) / total as i64;
+                let (number, name) = (self.pick_project(&mut dice), dice.below(EVENT_NAMES));
+                let project = self.projects[number as usize];
+                let user = tenants::person(project, dice.below(self.users.of(number) as u32));
+                let (id, at) = (ids::timed(ms, dice.ten_bytes()), from_ms(ms));
+                let properties = JsonText(item::properties(&mut dice));
+                let (none, no_text): (Option<Uuid>, Option<&str>) = (None, None);
+                let row: [&(dyn ToSql + Sync); 9] =
+                    [&project, &id, &none, &self.names[name as usize], &user, &no_text, &properties, &at, &at];
+                writer.as_mut().write(&row).await?;
+                counts.add(number, at.to_zoned(TimeZone::UTC).date(), name);
+                if nth % 1_000 == 999 {
+                    self.bar.inc(1_000);
+                }
+            }
+            writer.finish().await?;
+        }
+        self.bar.inc(total % 1_000);
+        self.store(&counts, days_ago as i16).await
+    }
+
+    /// In proportion to the projects' shares, without a table of them.
+    fn pick_project(&self, dice: &mut Dice) -> u32 {
+        let in_big = u64::from(dice.below(1 << 30)) * self.events.total < self.events.of(BIG) * (1 << 30);
+        if in_big || self.events.projects == 1 { BIG } else { 1 + dice.below(self.events.projects - 1) }
+    }
+
+    /// A day's counters have a lane of their own, since two of these days share a day of the calendar.
+    async fn store(&self, counts: &Counts, lane: i16) -> Result<()> {
+        let mut writer = pin!(copy::writer(&self.client, "event_count", COUNT).await?);
+        for (day, counts) in counts.days() {
+            for (number, project) in self.projects.iter().enumerate() {
+                for (nth, name) in self.names.iter().enumerate() {
+                    let count = i64::from(counts[number * EVENT_NAMES as usize + nth]);
+                    if count > 0 {
+                        let row: [&(dyn ToSql + Sync); 5] = [project, &day, name, &lane, &count];
+                        writer.as_mut().write(&row).await?;
+                    }
+                }
+            }
+        }
+        writer.finish().await?;
+        Ok(())
+    }
+}
+
+/// Events by day, project and name: 24 hours touch two days.
+struct Counts {
+    projects: usize,
+    by_day: Vec<(Date, Vec<u32>)>,
+}
+
+impl Counts {
+    fn new(projects: usize) -> Self {
+        Self { projects, by_day: Vec::new() }
+    }
+
+    fn add(&mut self, project: u32, day: Date, name: u32) {
+        if self.by_day.last().is_none_or(|(last, _)| *last != day) {
+            self.by_day.push((day, vec![0; self.projects * EVENT_NAMES as usize]));
+        }
+        if let Some((_, counts)) = self.by_day.last_mut() {
+            counts[(project * EVENT_NAMES + name) as usize] += 1;
+        }
+    }
+
+    fn days(&self) -> impl Iterator<Item = (Date, &[u32])> {
+        self.by_day.iter().map(|(day, counts)| (*day, counts.as_slice()))
+    }
+}

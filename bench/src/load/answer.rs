@@ -1,0 +1,73 @@
+//! Reading answers: just enough of HTTP/1.1 to know where one ends and whether it was a success.
+
+use anyhow::{Context, Result, bail};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+/// The unread part of a connection.
+#[derive(Debug, Default)]
+pub struct Answers {
+    buffer: Vec<u8>,
+}
+
+impl Answers {
+    /// Reads one answer, which must have a Content-Length; an error where its status is not the expected one.
+    pub async fn next(&mut self, stream: &mut TcpStream, expected: &[u8; 3]) -> Result<()> {
+        self.buffer.clear();
+        let (head, length) = loop {
+            if let Some(head) = head_end(&self.buffer) {
+                break (head, content_length(&self.buffer[..head]).context("an answer without Content-Length")?);
+            }
+            self.read(stream).await?;
+        };
+        while self.buffer.len() < head + length {
+            self.read(stream).await?;
+        }
+        if self.buffer.get(9..12) != Some(expected) {
+            bail!("{}", String::from_utf8_lossy(&self.buffer));
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self, stream: &mut TcpStream) -> Result<()> {
+        self.buffer.reserve(4_096);
+        if stream.read_buf(&mut self.buffer).await? == 0 {
+            bail!("the connection was closed");
+        }
+        Ok(())
+    }
+}
+
+/// Behind the empty line.
+fn head_end(bytes: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    while let Some(found) = bytes[from..].iter().position(|b| *b == b'\r') {
+        let at = from + found;
+        if bytes[at..].starts_with(b"\r\n\r\n") {
+            return Some(at + 4);
+        }
+        from = at + 1;
+    }
+    None
+}
+
+fn content_length(head: &[u8]) -> Option<usize> {
+    const NAME: &[u8] = b"content-length:";
+    let line = head
+        .split(|b| *b == b'\n')
+        .find(|line| line.len() > NAME.len() && line[..NAME.len()].eq_ignore_ascii_case(NAME))?;
+    std::str::from_utf8(&line[NAME.len()..]).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_understood() {
+        let answer = b"HTTP/1.1 202 Accepted\r\nX: y\r\nContent-Length: 12\r\n\r\n{}";
+        let end = head_end(answer).unwrap();
+        assert_eq!((end, content_length(&answer[..end])), (answer.len() - 2, Some(12)));
+        assert_eq!(head_end(b"HTTP/1.1 202 Accepted\r\n"), None);
+    }
+}

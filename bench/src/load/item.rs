@@ -1,0 +1,86 @@
+//! One item as an SDK sends it: an event of 318 bytes, or a profile update that names a person by both ids.
+
+use crate::dice::Dice;
+use crate::tenants;
+
+/// Bytes of a single event's body.
+pub const EVENT_BYTES: usize = 318;
+/// Stands where an id is written right before the item is sent.
+pub const ID: &str = "00000000-0000-7000-8000-000000000000";
+/// Stands where the name of an anonymous person is.
+pub const ANONYMOUS: &str = "anon-0000000000000000";
+
+/// Whom an event names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    Known(u32),
+    /// Somebody new, whom the next profile update makes a known person.
+    Anonymous,
+}
+
+/// A track item; `kind` is what stands before the fields, as batches need it.
+pub fn track(dice: &mut Dice, who: Who, sent_at: &str, kind: &str) -> String {
+    let name = tenants::event_name(dice.below(tenants::EVENT_NAMES));
+    let who = match who {
+        Who::Known(person) => format!(r#""user_id":"{}""#, tenants::external_id(person)),
+        Who::Anonymous => format!(r#""anonymous_id":"{ANONYMOUS}""#),
+    };
+    let head = format!(r#"{{{kind}"id":"{ID}","event":"{name}",{who},"timestamp":"{sent_at}","properties":"#);
+    let properties = properties_of(dice, (EVENT_BYTES + kind.len()).saturating_sub(head.len() + 1));
+    format!("{head}{properties}}}")
+}
+
+/// A profile update that makes the anonymous person a known one.
+pub fn identify(dice: &mut Dice, person: u32, kind: &str) -> String {
+    format!(
+        r#"{{{kind}"id":"{ID}","user_id":"{}","anonymous_id":"{ANONYMOUS}","properties":{{"plan":"pro","visits":{},"locale":"de-DE"}}}}"#,
+        tenants::external_id(person),
+        dice.below(1_000)
+    )
+}
+
+/// An event's properties, of the size that they have in a load.
+pub fn properties(dice: &mut Dice) -> String {
+    properties_of(dice, 167)
+}
+
+/// Just so many bytes, where that is enough for all that is in it.
+fn properties_of(dice: &mut Dice, bytes: usize) -> String {
+    let start = format!(
+        r#"{{"product":"sku-{:04}","price":{}.5,"currency":"EUR","quantity":{},"category":"garden","list":"search results","page":""#,
+        dice.below(5_000),
+        10 + dice.below(90),
+        1 + dice.below(9),
+    );
+    let room = bytes.saturating_sub(start.len() + 2);
+    let page: String = "/catalogue/spring/garden/tools/offers/page/2?sort=price&view=grid&width=1280&height=800"
+        .chars()
+        .take(room)
+        .collect();
+    format!(r#"{start}{page}"}}"#)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn an_event_has_its_size_and_is_valid() {
+        let mut dice = Dice::new(1);
+        for who in [Who::Known(99_999), Who::Anonymous] {
+            for kind in ["", r#""type":"track","#] {
+                let text = track(&mut dice, who, "2026-01-01T00:00:00.000Z", kind);
+                assert_eq!(text.len(), EVENT_BYTES + kind.len(), "{text}");
+                let value: Value = serde_json::from_str(&text).unwrap();
+                assert!(value["properties"]["product"].is_string());
+            }
+        }
+        let update: Value = serde_json::from_str(&identify(&mut dice, 1, "")).unwrap();
+        assert_eq!(
+            (update["user_id"].as_str(), update["anonymous_id"].as_str()),
+            (Some("user-0000001"), Some(ANONYMOUS))
+        );
+    }
+}

@@ -1,0 +1,38 @@
+//! When requests are sent.
+
+use std::time::Duration;
+
+/// How requests follow one another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// Closed loop: each connection sends when its last request was answered.
+    Full,
+    /// Open loop: so many requests a second over all connections, however fast they are answered.
+    Offered(f64),
+}
+
+impl Pace {
+    /// When a connection's n-th request is due, from the start on; at once in a closed loop.
+    pub fn due(self, connection: usize, connections: usize, nth: u64) -> Option<Duration> {
+        match self {
+            Self::Full => None,
+            Self::Offered(rate) => {
+                let turn = nth as f64 * connections as f64 + connection as f64;
+                Some(Duration::from_secs_f64(turn / rate))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offered_requests_are_spread_over_connections_and_time() {
+        let pace = Pace::Offered(100.0);
+        assert_eq!(pace.due(0, 10, 0), Some(Duration::ZERO));
+        assert_eq!(pace.due(5, 10, 1), Some(Duration::from_millis(150)));
+        assert_eq!(Pace::Full.due(5, 10, 1), None);
+    }
+}

@@ -1,0 +1,131 @@
+//! What has to be in the database before a load: projects with keys and limits, automations, and known people.
+
+use anyhow::Result;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use shared::ids;
+use shared::secrets::MasterKeys;
+use shared::store::api_keys;
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use crate::copy::{self, Row};
+use crate::tenants;
+
+/// Under which the bench's systems seal their secrets; nothing of worth is ever sealed with it.
+pub const MASTER_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+/// Requests a second: the limit is on, and far away.
+const RATE_LIMIT: i32 = 100_000_000;
+/// Of a project's automations those that listen to names that loads send; the others wait for names that never come.
+/// With 50 names in use, 4 % of the events start something, or find that they already have.
+const LISTENING: u32 = 2;
+
+/// The projects of these numbers, with a public and a secret key each.
+pub async fn projects(client: &Client, count: u32, now: Timestamp) -> Result<()> {
+    let keys = MasterKeys::parse(MASTER_KEY).ok_or_else(|| anyhow::anyhow!("the bench's master key is malformed"))?;
+    client.batch_execute("BEGIN").await?;
+    let project_seq = next(client, "project").await?;
+    let mut rows = Vec::new();
+    for number in 0..count {
+        let id = tenants::project(number);
+        let secrets = json!({ "webhook": "0".repeat(64), "identity": "0".repeat(64) });
+        let sealed = keys.seal(id, "project", secrets.to_string().as_bytes());
+        rows.push(
+            Row::new()
+                .add(id)
+                .add(format!("Bench {number}"))
+                .add(RATE_LIMIT)
+                .add(sealed)
+                .add(now)
+                .add(now)
+                .add(project_seq),
+        );
+    }
+    copy::rows(client, "project", "project_id uuid, name text, rate_limit int4, secrets bytea, created_at timestamptz, updated_at timestamptz, changed_seq int8", rows).await?;
+
+    let key_seq = next(client, "api_key").await?;
+    let mut rows = Vec::new();
+    for number in 0..count {
+        for (kind, key) in [("public", tenants::public_key(number)), ("secret", tenants::secret_key(number))] {
+            let (prefix, hash) = (key[..12].to_owned(), api_keys::hash(&key).to_vec());
+            let row =
+                Row::new().add(tenants::project(number)).add(tenants::id_of(number, kind)).add("Bench".to_owned());
+            rows.push(row.add(kind.to_owned()).add(prefix).add(hash).add(now).add(key_seq));
+        }
+    }
+    copy::rows(client, "api_key", "project_id uuid, id uuid, name text, type text, prefix text, hash bytea, created_at timestamptz, changed_seq int8", rows).await?;
+
+    let channel_seq = next(client, "channel").await?;
+    let channels = "INSERT INTO channel (project_id, channel, updated_at, changed_seq) \
+                    SELECT project_id, c, $1, $2 FROM project CROSS JOIN unnest(ARRAY['email', 'push', 'sms', 'in_app']) c \
+                    ON CONFLICT DO NOTHING";
+    client.execute(channels, &[&now, &channel_seq]).await?;
+    client.batch_execute("COMMIT").await?;
+    Ok(())
+}
+
+/// Gives each of the first `projects` projects just so many active automations; those of earlier calls go.
+pub async fn automations(client: &Client, projects: u32, each: u32, now: Timestamp) -> Result<()> {
+    client.batch_execute("BEGIN").await?;
+    let seq = next(client, "automation").await?;
+    client.execute("UPDATE automation SET active = false, changed_seq = $1 WHERE active", &[&seq]).await?;
+    let made = client.query_one("SELECT coalesce(max(version), 0) FROM automation", &[]).await?.try_get::<_, i32>(0)?;
+    let (mut heads, mut versions) = (Vec::new(), Vec::new());
+    for number in 0..projects {
+        let project = tenants::project(number);
+        for automation in 0..each {
+            let id = ids::timed_for(
+                now.as_millisecond(),
+                &[project.0.as_bytes(), &automation.to_be_bytes(), &made.to_be_bytes()],
+            );
+            let (event, definition) = automation_of(automation);
+            let head = Row::new().add(project).add(id).add(format!("Automation {automation}")).add("EVENT".to_owned());
+            heads.push(head.add(event).add(true).add(1 + made).add(definition.clone()).add(now).add(now).add(seq));
+            versions.push(Row::new().add(project).add(id).add(1 + made).add(definition).add(now));
+        }
+    }
+    copy::rows(client, "automation", "project_id uuid, id uuid, name text, trigger_type text, trigger_event text, active bool, version int4, definition jsonb, created_at timestamptz, updated_at timestamptz, changed_seq int8", heads).await?;
+    copy::rows(
+        client,
+        "automation_version",
+        "project_id uuid, automation_id uuid, version int4, definition jsonb, created_at timestamptz",
+        versions,
+    )
+    .await?;
+    client.batch_execute("COMMIT").await?;
+    Ok(())
+}
+
+/// Trigger and definition: it waits for a day, so that a run stays under way and nobody enters twice.
+fn automation_of(number: u32) -> (String, Value) {
+    let event = if number < LISTENING { tenants::event_name(number * 7) } else { format!("seldom_{number}") };
+    let steps = json!([{ "type": "WAIT", "delay": 86_400 }]);
+    let definition = json!({ "triggerType": "EVENT", "triggerEvent": event, "reentry": "after_exit", "steps": steps });
+    (event, definition)
+}
+
+/// People who are known before the load begins, spread evenly over the projects. Those that are there stay.
+pub async fn people(client: &Client, projects: u32, each: std::ops::Range<u32>, now: Timestamp) -> Result<()> {
+    client.batch_execute("BEGIN").await?;
+    for number in 0..projects {
+        let project = tenants::project(number);
+        let rows = each.clone().map(|person| {
+            let row = Row::new().add(project).add(tenants::person(project, person)).add(tenants::external_id(person));
+            row.add(json!({ "plan": "free" })).add(now).add(now).add(now)
+        });
+        copy::rows(client, "users", "project_id uuid, id uuid, external_id text, properties jsonb, created_at timestamptz, last_seen_at timestamptz, updated_at timestamptz", rows.collect()).await?;
+    }
+    let projects: Vec<Uuid> = (0..projects).map(|n| tenants::project(n).0).collect();
+    let count = "INSERT INTO user_count (project_id, lane, count) SELECT p, 0, $2 FROM unnest($1::uuid[]) p \
+                 ON CONFLICT (project_id, lane) DO UPDATE SET count = user_count.count + excluded.count";
+    client.execute(count, &[&projects, &i64::from(each.end - each.start)]).await?;
+    client.batch_execute("COMMIT").await?;
+    client.batch_execute("VACUUM ANALYZE users").await?;
+    Ok(())
+}
+
+/// Moves a topic of the change sequence on, so that caches look.
+async fn next(client: &Client, topic: &str) -> Result<i64> {
+    let sql = "UPDATE change SET seq = seq + 1 WHERE topic = $1 RETURNING seq";
+    Ok(client.query_one(sql, &[&topic]).await?.try_get(0)?)
+}

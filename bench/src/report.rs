@@ -1,0 +1,169 @@
+//! What a run found: figures with their ceilings and goals, and what each load cost.
+
+pub mod table;
+
+use serde::Serialize;
+
+/// Rounds in which others used more of a core than this are marked.
+pub const NOISE: f64 = 0.15;
+
+/// What a figure should be.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Goal {
+    AtLeast(f64),
+    AtMost(f64),
+    /// Of the ceiling.
+    RatioAtLeast(f64),
+    RatioAtMost(f64),
+}
+
+/// One measured number.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Figure {
+    pub name: String,
+    pub unit: &'static str,
+    /// The median of the rounds.
+    pub value: f64,
+    pub rounds: Vec<f64>,
+    pub ceiling: Option<f64>,
+    /// What the ceiling is.
+    pub against: Option<String>,
+    pub goals: Vec<Goal>,
+}
+
+impl Figure {
+    pub fn new(name: impl Into<String>, unit: &'static str, rounds: Vec<f64>) -> Self {
+        let value = median(&rounds);
+        Self { name: name.into(), unit, value, rounds, ceiling: None, against: None, goals: Vec::new() }
+    }
+
+    pub fn one(name: impl Into<String>, unit: &'static str, value: f64) -> Self {
+        Self::new(name, unit, vec![value])
+    }
+
+    #[must_use]
+    pub fn against(mut self, what: &str, rounds: &[f64]) -> Self {
+        (self.ceiling, self.against) = (Some(median(rounds)), Some(what.to_owned()));
+        self
+    }
+
+    #[must_use]
+    pub fn goal(mut self, goal: Goal) -> Self {
+        self.goals.push(goal);
+        self
+    }
+
+    pub fn ratio(&self) -> Option<f64> {
+        self.ceiling.filter(|ceiling| *ceiling > 0.0).map(|ceiling| self.value / ceiling)
+    }
+
+    /// Whether every goal is met; none where there is none.
+    pub fn met(&self) -> Option<bool> {
+        let met = |goal: &Goal| match *goal {
+            Goal::AtLeast(bound) => self.value >= bound,
+            Goal::AtMost(bound) => self.value <= bound,
+            Goal::RatioAtLeast(bound) => self.ratio().is_some_and(|r| r >= bound),
+            Goal::RatioAtMost(bound) => self.ratio().is_some_and(|r| r <= bound),
+        };
+        (!self.goals.is_empty()).then(|| self.goals.iter().all(met))
+    }
+}
+
+/// What one load cost: CPU by process, memory by process, and what others used meanwhile.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cost {
+    /// Which load, where a scenario has several.
+    pub load: String,
+    /// What the CPU is divided by: `event` or `request`.
+    pub per: &'static str,
+    /// Microseconds of CPU for each.
+    pub cpu: Vec<(String, f64)>,
+    /// Peaks in MiB.
+    pub memory: Vec<(String, f64)>,
+    /// Share of a core that others used, by round.
+    pub others: Vec<f64>,
+}
+
+impl Cost {
+    /// Without those that send the load.
+    pub fn product_cpu(&self) -> f64 {
+        self.cpu.iter().filter(|(name, _)| name != crate::measure::GENERATOR).map(|(_, micros)| micros).sum()
+    }
+
+    /// The CPU of one process; 0 where it is not among them.
+    pub fn cpu_of(&self, process: &str) -> f64 {
+        self.cpu.iter().find(|(name, _)| name == process).map_or(0.0, |(_, micros)| *micros)
+    }
+
+    pub fn memory_of(&self, process: &str) -> Option<f64> {
+        self.memory.iter().find(|(name, _)| name == process).map(|(_, mib)| *mib)
+    }
+
+    pub fn is_noisy(&self) -> bool {
+        self.others.iter().any(|share| *share > NOISE)
+    }
+}
+
+/// A scenario's findings.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Section {
+    pub scenario: String,
+    /// What was done, in a line.
+    pub about: String,
+    pub figures: Vec<Figure>,
+    pub costs: Vec<Cost>,
+    /// Points of drawings.
+    pub series: Vec<Series>,
+    /// Why it is not whole.
+    pub error: Option<String>,
+}
+
+/// Numbers along an axis.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Series {
+    /// Which drawing it belongs to.
+    pub drawing: String,
+    pub name: String,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A whole run.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    pub machine: String,
+    pub date: String,
+    pub commit: String,
+    pub quick: bool,
+    pub sections: Vec<Section>,
+}
+
+pub fn median(rounds: &[f64]) -> f64 {
+    let mut sorted = rounds.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        odd if odd % 2 == 1 => sorted[odd / 2],
+        even => f64::midpoint(sorted[even / 2 - 1], sorted[even / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_are_of_the_value_or_of_the_ratio() {
+        let figure = Figure::new("x", "/s", vec![9.0, 50.0, 60.0]).against("bare", &[100.0]);
+        assert_eq!((figure.value, figure.ratio(), figure.met()), (50.0, Some(0.5), None));
+        assert_eq!(figure.clone().goal(Goal::RatioAtLeast(0.5)).met(), Some(true));
+        assert_eq!(figure.clone().goal(Goal::RatioAtLeast(0.5)).goal(Goal::AtLeast(51.0)).met(), Some(false));
+        assert_eq!(figure.goal(Goal::AtMost(50.0)).met(), Some(true));
+        assert!(median(&[]).is_nan() && (median(&[1.0, 2.0]) - 1.5).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,64 @@
+//! The projects of every load: the same ids and keys in each run, so that nothing has to be handed on.
+
+use shared::ids::{ProjectId, UserKey};
+use uuid::Uuid;
+
+use crate::dice::Dice;
+
+/// Projects of a full load.
+pub const PROJECTS: u32 = 1_000;
+/// Names of events that loads send.
+pub const EVENT_NAMES: u32 = 50;
+/// The namespace of the projects' ids; made up once.
+const NAMESPACE: Uuid = Uuid::from_u128(0x5e7c_2d11_9a34_4b0f_8d62_71f0_c3a5_be01);
+
+pub fn project(number: u32) -> ProjectId {
+    ProjectId(Uuid::new_v5(&NAMESPACE, format!("project {number}").as_bytes()))
+}
+
+/// The id of something that belongs to a project.
+pub fn id_of(number: u32, what: &str) -> Uuid {
+    Uuid::new_v5(&project(number).0, what.as_bytes())
+}
+
+pub fn public_key(number: u32) -> String {
+    key("pk_live_", u64::from(number))
+}
+
+pub fn secret_key(number: u32) -> String {
+    key("sk_live_", u64::from(number) | 1 << 32)
+}
+
+fn key(prefix: &str, seed: u64) -> String {
+    const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut dice = Dice::new(seed);
+    prefix.chars().chain((0..32).map(|_| char::from(ALPHABET[dice.below(62) as usize]))).collect()
+}
+
+/// As callers name the person of this number within a project.
+pub fn external_id(person: u32) -> String {
+    format!("user-{person:07}")
+}
+
+pub fn person(project: ProjectId, person: u32) -> Uuid {
+    UserKey::External(&external_id(person)).internal_id(project)
+}
+
+/// `event_00` to `event_49`.
+pub fn event_name(number: u32) -> String {
+    format!("event_{number:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_well_formed_and_differ() {
+        assert!(shared::store::api_keys::looks_like_key(&public_key(3)));
+        assert!(shared::store::api_keys::looks_like_key(&secret_key(3)));
+        assert_eq!(public_key(3), public_key(3));
+        assert_ne!(public_key(3), public_key(4));
+        assert_ne!(public_key(3)[8..], secret_key(3)[8..]);
+    }
+}
