@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::shutdown::Shutdown;
+use shared::store::users::search;
 use shared::store::{time_partitions, workers};
 
 use crate::purge::purge;
@@ -21,7 +22,7 @@ pub struct Chore {
     work: Work,
 }
 
-pub const CHORES: [Chore; 5] = [
+pub const CHORES: [Chore; 6] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
     Chore { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
     Chore { what: "the ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
@@ -30,6 +31,7 @@ pub const CHORES: [Chore; 5] = [
         every: Duration::from_mins(1),
         work: |app| Box::pin(thaw::end_deleted(app)),
     },
+    Chore { what: "the search index", every: Duration::from_secs(2), work: |app| Box::pin(settle_search(app)) },
     Chore { what: "the clock", every: Duration::from_secs(10), work: |app| Box::pin(synchronize(app)) },
 ];
 
@@ -67,6 +69,10 @@ async fn make_partitions(app: Arc<App>) -> Result<(), TickError> {
 async fn forget_workers(app: Arc<App>) -> Result<(), TickError> {
     workers::forget_stale(&app.store.connection().await?).await?;
     Ok(())
+}
+
+async fn settle_search(app: Arc<App>) -> Result<(), TickError> {
+    Ok(search::settle_index(&app.store.connection().await?).await?)
 }
 
 async fn synchronize(app: Arc<App>) -> Result<(), TickError> {

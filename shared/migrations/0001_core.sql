@@ -72,10 +72,27 @@ CREATE TABLE users (
     created_at   timestamptz NOT NULL,
     last_seen_at timestamptz NOT NULL,
     updated_at   timestamptz NOT NULL,
+    -- Indexed in place of the time itself, so that a person's row is written within its page all day long but once.
+    seen_day     date NOT NULL GENERATED ALWAYS AS ((last_seen_at AT TIME ZONE 'UTC')::date) STORED,
     PRIMARY KEY (project_id, id)
 ) WITH (fillfactor = 85);
 CREATE INDEX users_merged ON users (project_id, merged_into) WHERE merged_into IS NOT NULL;
 CREATE INDEX users_newest ON users (project_id, created_at DESC, id DESC) WHERE merged_into IS NULL;
+CREATE INDEX users_seen ON users (project_id, seen_day) WHERE merged_into IS NULL;
+
+-- What people are searched by, apart from their rows, which change far more often. A search of some letters reads the
+-- index by trigrams where few are found, and walks from the newest on where many are.
+CREATE TABLE user_search (
+    project_id uuid NOT NULL,
+    id         uuid NOT NULL,
+    created_at timestamptz NOT NULL,                                       -- the person's: lists are in this order
+    text       text NOT NULL,                                              -- lower case; U+0001 begins each of external id, email, name
+    PRIMARY KEY (project_id, id)
+);
+CREATE INDEX user_search_newest ON user_search (project_id, created_at DESC, id DESC);
+-- The project as text, so that no other index can be taken for this one's work, whatever the planner thinks that costs.
+-- New texts wait in a list that the scheduler puts into the index, so that recording does not have to.
+CREATE INDEX user_search_text ON user_search USING gin ((project_id::text), text gin_trgm_ops) WITH (gin_pending_list_limit = 16384);
 
 -- Devices. The id is a hash of the token, so that a token belongs to one person of a project.
 CREATE TABLE push_token (
@@ -256,6 +273,14 @@ CREATE TABLE message (
 CREATE INDEX message_due ON message (due_at, project_id) WHERE due_at IS NOT NULL;
 CREATE INDEX message_project_due ON message (project_id, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX message_user ON message (project_id, user_id, id);
+
+-- Their exact number, as of people: recorders have a lane each, delivery shares some of its own.
+CREATE TABLE message_count (
+    project_id uuid NOT NULL,
+    lane       smallint NOT NULL,
+    count      bigint NOT NULL,
+    PRIMARY KEY (project_id, lane)
+) WITH (fillfactor = 70);
 
 CREATE TABLE news (
     project_id   uuid NOT NULL,

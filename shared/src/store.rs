@@ -140,7 +140,8 @@ impl Store {
     pub fn with_timeout(config: &DatabaseConfig, program: &str, statement: Duration) -> anyhow::Result<Self> {
         // A process that hangs within a transaction holds up whoever takes its place no longer than that.
         let bounds = format!(
-            "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = '5s'; SET timezone = 'UTC'",
+            // Compiling a plan takes longer than any of our statements.
+            "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = '5s'; SET timezone = 'UTC'; SET jit = off",
             statement.as_millis()
         );
         let manager = Manager::from_config(

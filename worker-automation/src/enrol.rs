@@ -160,7 +160,12 @@ impl Journeys {
     }
 
     /// Writes runs, timers and messages; returns the messages to be handed to delivery.
-    pub async fn store(mut self, tx: &Transaction<'_>, now: Timestamp) -> Result<Vec<MessageRef>, StoreError> {
+    pub async fn store(
+        mut self,
+        tx: &Transaction<'_>,
+        lane: i16,
+        now: Timestamp,
+    ) -> Result<Vec<MessageRef>, StoreError> {
         self.put_runs(tx, now).await?;
         // A run may have been set two timers in one batch: the later wait counts.
         let mut last: HashMap<(ProjectId, Uuid), NewTimer> = HashMap::new();
@@ -171,7 +176,7 @@ impl Journeys {
         set.sort_unstable_by_key(|t| (t.project, t.run));
         timers::set(tx, &set).await?;
         self.messages.iter_mut().for_each(|m| (m.created_at, m.due_at) = (now, now + HAND_OVER));
-        insert::queued(tx, &self.messages).await?;
+        insert::queued(tx, lane, &self.messages).await?;
         let to_ref =
             |m: &NewMessage| MessageRef { project_id: id_bytes(m.project.0), message_id: id_bytes(m.id), attempt: 0 };
         Ok(self.messages.iter().map(to_ref).collect())

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use shared::ids::ProjectId;
 use shared::store::users::record::{self, NewPerson, PersonKey, Profile};
+use shared::store::users::search;
 use shared::store::{StoreError, Transaction};
 use uuid::Uuid;
 
@@ -25,6 +26,10 @@ pub struct People {
     seen: BTreeMap<PersonKey, Timestamp>,
     merges: Vec<(PersonKey, Uuid)>,
     counts: BTreeMap<ProjectId, i64>,
+    /// Made with an external id, by which they are searched.
+    made: BTreeMap<PersonKey, String>,
+    /// Those searched by other words from now on.
+    renamed: BTreeSet<PersonKey>,
 }
 
 impl People {
@@ -52,8 +57,10 @@ impl People {
             }
         }
         let rows: Vec<NewPerson> = new.into_values().collect();
-        for (project, _) in record::insert_missing(tx, &rows).await? {
-            *people.counts.entry(project).or_default() += 1;
+        let made = record::insert_missing(tx, &rows).await?;
+        for person in rows.iter().filter(|p| made.contains(&p.key)) {
+            *people.counts.entry(person.key.0).or_default() += 1;
+            people.made.extend(person.external_id.clone().map(|id| (person.key, id)));
         }
         people.lock(tx, to_lock).await?;
         let others: Vec<PersonKey> = rows.iter().map(|p| p.key).filter(|k| !people.locked.contains_key(k)).collect();
@@ -115,7 +122,11 @@ impl People {
         let said_before_merge = known.is_none() && merged_at.is_some_and(|at| item.received < at);
         let Some(profile) = self.locked.get_mut(&person) else { return Ok(()) };
         let apply = if said_before_merge { profile::fill } else { profile::patch };
+        let before = (profile.email.clone(), profile.name.clone());
         let applied = apply(profile, patch);
+        if before != (profile.email.clone(), profile.name.clone()) {
+            self.renamed.insert(person);
+        }
         profile.last_seen_at = profile.last_seen_at.max(item.received);
         self.changed.insert(person);
         applied
@@ -132,6 +143,7 @@ impl People {
             self.merges.push((anonymous, known.1));
             *self.counts.entry(known.0).or_default() -= 1;
             self.changed.extend([anonymous, known]);
+            self.renamed.insert(known);
             self.seen.remove(&anonymous);
         }
         self.locked.insert(anonymous, from);
@@ -150,6 +162,15 @@ impl People {
         let seen: Vec<(PersonKey, Timestamp)> =
             self.seen.into_iter().filter(|(key, _)| !self.changed.contains(key)).collect();
         record::touch(tx, &seen).await?;
+        let gone: Vec<PersonKey> = self.merges.iter().map(|(anonymous, _)| *anonymous).collect();
+        search::remove(tx, &gone).await?;
+        let mut texts = self.made;
+        texts.values_mut().for_each(|id| *id = search::text_of(Some(id), None, None).unwrap_or_default());
+        for person in self.renamed.iter().filter_map(|key| self.locked.get(key)).filter(|p| p.merged_into.is_none()) {
+            let text = search::text_of(person.external_id.as_deref(), person.email.as_deref(), person.name.as_deref());
+            texts.insert(person.key, text.unwrap_or_default());
+        }
+        search::put(tx, &texts.into_iter().collect::<Vec<_>>()).await?;
         let counts: Vec<(ProjectId, i64)> = self.counts.into_iter().filter(|(_, c)| *c != 0).collect();
         record::count(tx, lane, &counts).await
     }

@@ -189,7 +189,7 @@ impl Recorder {
         journeys.resume(tx, &index, &self.definitions, &items, now).await?;
         journeys.start(tx, &index, &new.events).await?;
         recorded.runs = journeys.started;
-        let refs = journeys.store(tx, now).await?;
+        let refs = journeys.store(tx, lane, now).await?;
         people.store(tx, lane, now).await?;
         recorded.outbox = hand_over(&self.names, lane, now.as_millisecond(), refs);
         outbox::insert(tx, &recorded.outbox, now).await?;

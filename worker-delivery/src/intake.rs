@@ -11,7 +11,7 @@ use shared::event::{WireError, uuid};
 use shared::ids::ProjectId;
 use shared::send::{Channel, DirectMessage, Lane, MessageRef, SendChunk};
 use shared::store::StoreError;
-use shared::store::messages::insert::{NewMessage, queued};
+use shared::store::messages::insert::{NewMessage, any_lane, queued};
 use shared::store::users::recipient;
 use uuid::Uuid;
 
@@ -93,13 +93,13 @@ impl Intake {
         let direct = std::mem::take(&mut self.direct);
         let resolved = |c: &Candidate| c.clone().resolved(|id| people.get(&(c.row.project, id)).copied());
         let rows: Vec<NewMessage> = direct.iter().map(|(candidate, _)| resolved(candidate)).collect();
-        match queued(&db, &rows).await {
+        match queued(&db, any_lane(), &rows).await {
             Ok(_) => rows.iter().for_each(|row| want(&mut self.wanted, row.project, row.id, 0)),
             Err(error) if !error.is_of_data() => return Err(error),
             // One of them is refused for good: each on its own finds out which.
             Err(_) => {
                 for (row, (_, direct)) in rows.into_iter().zip(direct) {
-                    match queued(&db, std::slice::from_ref(&row)).await {
+                    match queued(&db, any_lane(), std::slice::from_ref(&row)).await {
                         Ok(_) => want(&mut self.wanted, row.project, row.id, 0),
                         Err(error) if !error.is_of_data() => return Err(error),
                         Err(error) => self.refuse_direct(direct, error.to_string()),

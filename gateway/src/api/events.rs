@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use shared::store::Connection;
-use shared::store::events::read::{self, Event, EventFilter};
+use shared::store::events::list::{self as events, EventFilter};
+use shared::store::events::read::{self, Event};
 use shared::store::users::read::{self as people, ShownPerson};
 use uuid::Uuid;
 
@@ -70,11 +71,10 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let page = query.page()?;
     let start = paging::start_by_id(&query, page)?;
     let search = paging::search(&query)?;
-    let db = cx.database().await?;
+    let mut db = cx.database().await?;
     let filter = filter(cx, &db, &query, search).await?;
-    let mut events = read::list(&db, cx.project, &filter, &start, page.limit + 1).await?;
+    let (mut events, total) = events::list(&mut db, cx.project, &filter, &start, page.limit + 1).await?;
     let next_cursor = paging::cut(&mut events, page.limit, |event| event.id.to_string());
-    let total = read::total(&db, cx.project, &filter).await?;
     let ids: Vec<Uuid> = events.iter().map(|event| event.user_id).collect();
     let people = people::shown(&db, cx.project, &ids).await?;
     ok(&ListView {

@@ -4,7 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 use shared::store::push_tokens::{self, PushToken};
-use shared::store::users::read::{self, User, UserFilter};
+use shared::store::users::list::{self as people, UserFilter};
+use shared::store::users::read::{self, User};
 use uuid::Uuid;
 
 use super::{paging, path, shape};
@@ -67,10 +68,9 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let active = query.choice("filter", &[("active", true), ("inactive", false)])?;
     let since = cx.app.clock.now() - ACTIVE;
     let filter = UserFilter { search: paging::search(&query)?, seen_since: active.map(|active| (active, since)) };
-    let db = cx.database().await?;
-    let mut users = read::list(&db, cx.project, &filter, &start, page.limit + 1).await?;
+    let mut db = cx.database().await?;
+    let (mut users, total) = people::list(&mut db, cx.project, &filter, &start, page.limit + 1).await?;
     let next_cursor = paging::cut(&mut users, page.limit, |user| paging::time_cursor(user.created_at, user.id));
-    let total = read::total(&db, cx.project, &filter).await?;
     ok(&ListView {
         users: users.into_iter().map(UserView::from).collect(),
         total: total.into(),

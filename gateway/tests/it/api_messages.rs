@@ -46,6 +46,9 @@ async fn row(gateway: &Gateway, project: &Tenant, id: Uuid, user: Uuid, status: 
                provider, created_at, sent_at, updated_at) \
                VALUES ($1, $2, $3, $5, 'direct', $4, 'why', 'Hi', 2, 1, 'smtp', now(), now(), now())";
     gateway.sql.execute(sql, &[&project.id, &id, &user, &status, &channel]).await.unwrap();
+    let sql = "INSERT INTO message_count (project_id, lane, count) VALUES ($1, 0, 1) \
+               ON CONFLICT (project_id, lane) DO UPDATE SET count = message_count.count + 1";
+    gateway.sql.execute(sql, &[&project.id]).await.unwrap();
 }
 
 #[tokio::test]

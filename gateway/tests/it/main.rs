@@ -19,6 +19,7 @@ mod limits;
 mod openapi;
 mod outage;
 mod people;
+mod plans;
 mod prefer;
 mod process;
 mod server;

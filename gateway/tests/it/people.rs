@@ -1,6 +1,7 @@
 //! Rows as the workers write them.
 
 use shared::ids::{self, ProjectId, UserKey};
+use shared::store::users::search;
 use uuid::Uuid;
 
 use crate::fixture::Gateway;
@@ -26,6 +27,11 @@ impl Rows<'_> {
                    SELECT $1, $2, $3, $4, $5, '{\"plan\": \"pro\"}', t, t, t FROM (SELECT now() - $6::bigint * interval '1 second' AS t) AS t";
         let internal = self.known(id);
         self.gateway.sql.execute(sql, &[&self.project, &internal, &id, &email, &name, &age_secs]).await.unwrap();
+        let mut db = self.gateway.app.store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        let text = search::text_of(Some(id), email, name).unwrap();
+        search::put(&tx, &[((self.project, internal), text)]).await.unwrap();
+        tx.commit().await.unwrap();
         self.counted("user_count", 1).await;
         internal
     }

@@ -56,7 +56,7 @@ async fn what_is_due_is_handed_over_once_a_minute_and_the_rest_is_left_alone() {
     messages.push(message(&place, Lane::Automation, 60_000));
     messages.push(message(&place, Lane::Automation, -1));
     let db = place.store.connection().await.unwrap();
-    queued(&db, &messages).await.unwrap();
+    queued(&db, 0, &messages).await.unwrap();
     let (retry, settled) = (messages[1_201].id, messages[1_203].id);
     // Under a lease that ran out, and one that is done with.
     let lapsed = "UPDATE message SET attempt = 3, claimed = true WHERE id = $1";
@@ -90,7 +90,7 @@ async fn what_nobody_has_worked_on_for_long_is_handed_over_less_often() {
     for (age, least, most) in [(0, 50, 70), (5, 290, 310), (300, 590, 610)] {
         let mut old = message(&place, Lane::Campaign, -1);
         old.created_at = old.created_at.checked_sub(Duration::from_mins(age)).unwrap();
-        queued(&db, std::slice::from_ref(&old)).await.unwrap();
+        queued(&db, 0, std::slice::from_ref(&old)).await.unwrap();
         let due = due::take(&mut db, place.project, place.clock.now(), 10).await.unwrap();
         assert_eq!(due.iter().map(|m| m.id).collect::<Vec<_>>(), [old.id]);
         let in_seconds = "SELECT extract(epoch FROM due_at - now())::bigint FROM message WHERE id = $1";
@@ -105,7 +105,7 @@ async fn what_could_not_be_published_is_due_again_in_seconds() {
     let mut old = message(&place, Lane::Campaign, -1);
     old.created_at = old.created_at.checked_sub(Duration::from_hours(3)).unwrap();
     let db = place.store.connection().await.unwrap();
-    queued(&db, &[old, message(&place, Lane::Direct, -1)]).await.unwrap();
+    queued(&db, 0, &[old, message(&place, Lane::Direct, -1)]).await.unwrap();
     let app = place.app().await;
     // The broker answers, and refuses: nobody keeps the stream any more.
     place.bus.jetstream.delete_stream(place.bus.names.send_stream()).await.unwrap();
@@ -119,7 +119,7 @@ async fn of_what_could_not_be_published_only_what_nobody_holds_is_given_back() {
     let place = Place::new().await;
     let messages: Vec<NewMessage> = (0..4).map(|_| message(&place, Lane::Direct, -1)).collect();
     let mut db = place.store.connection().await.unwrap();
-    queued(&db, &messages).await.unwrap();
+    queued(&db, 0, &messages).await.unwrap();
     let (now, ids) = (place.clock.now(), messages.iter().map(|m| m.id).collect::<Vec<_>>());
     assert_eq!(due::take(&mut db, place.project, now, 10).await.unwrap().len(), 4);
     // It did arrive, and was claimed; it was sent; somebody is at it just now.

@@ -1,4 +1,6 @@
 //! Events.
 
+pub mod counters;
+pub mod list;
 pub mod read;
 pub mod record;

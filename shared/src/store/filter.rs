@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use deadpool_postgres::GenericClient;
+use deadpool_postgres::{GenericClient, Transaction};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -25,6 +25,11 @@ impl Total {
     pub fn exact(count: i64) -> Self {
         Self { count, capped: false }
     }
+
+    /// From a number of rows of which one more than [`MOST_COUNTED`] were looked for.
+    pub(super) fn counted(found: i64) -> Self {
+        Self { count: found.min(MOST_COUNTED), capped: found > MOST_COUNTED }
+    }
 }
 
 /// Where a page begins: behind so many rows, or behind a row.
@@ -41,6 +46,48 @@ impl<T> Start<T> {
             Self::After(_) => 0,
         }
     }
+}
+
+/// How a statement is to be carried out whatever the planner takes its values for: what a search finds cannot be guessed,
+/// and the plan that suits one text reads the whole table for another.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pin {
+    /// By an index in the order that is asked for.
+    Ordered,
+    /// By an index, row by row, so that it can end early.
+    Indexed,
+    /// By an index that gives all it finds at once.
+    Bitmap,
+}
+
+impl Pin {
+    /// Begins a transaction for such statements.
+    pub(super) async fn begin(self, db: &mut impl GenericClient) -> Result<Transaction<'_>, StoreError> {
+        let off = match self {
+            Self::Ordered => "enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off",
+            Self::Indexed => "enable_seqscan = off; SET LOCAL enable_bitmapscan = off",
+            Self::Bitmap => {
+                "enable_seqscan = off; SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off"
+            }
+        };
+        let tx = db.transaction().await?;
+        tx.batch_execute(&format!("SET LOCAL {off}")).await?;
+        Ok(tx)
+    }
+}
+
+/// The pattern of `LIKE` for a text that stands anywhere.
+pub(super) fn like_pattern(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len() + 2);
+    pattern.push('%');
+    for c in text.chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern.push('%');
+    pattern
 }
 
 /// Conditions and their parameters; the project's is always the first.
@@ -95,13 +142,6 @@ impl<'a> Filter<'a> {
         rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }
 
-    /// Counts all.
-    pub(super) async fn count(&self, db: &impl GenericClient, table: &str) -> Result<Total, StoreError> {
-        let sql = format!("SELECT count(*) FROM {table} WHERE {}", self.conditions);
-        let row = db.query_one(&db.prepare_cached(&sql).await?, &self.params).await?;
-        Ok(Total::exact(row.try_get(0)?))
-    }
-
     /// Counts up to [`MOST_COUNTED`].
     pub(super) async fn count_capped(&self, db: &impl GenericClient, table: &str) -> Result<Total, StoreError> {
         let sql = format!(
@@ -109,8 +149,7 @@ impl<'a> Filter<'a> {
             self.conditions,
             MOST_COUNTED + 1
         );
-        let found: i64 = db.query_one(&db.prepare_cached(&sql).await?, &self.params).await?.try_get(0)?;
-        Ok(Total { count: found.min(MOST_COUNTED), capped: found > MOST_COUNTED })
+        Ok(Total::counted(db.query_one(&db.prepare_cached(&sql).await?, &self.params).await?.try_get(0)?))
     }
 }
 
@@ -140,6 +179,11 @@ mod tests {
         let expected =
             "project_id = $1 AND (name, x) = ($2, $3) OR name = $2 AND merged_into IS NULL AND user_id = ANY($4)";
         assert_eq!((filter.conditions.as_str(), filter.params.len()), (expected, 4));
+    }
+
+    #[test]
+    fn a_pattern_means_its_text() {
+        assert_eq!(like_pattern(r"100%_\"), r"%100\%\_\\%");
     }
 
     #[test]

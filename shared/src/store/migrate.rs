@@ -29,6 +29,10 @@ pub fn known_version() -> i32 {
     MIGRATIONS.last().map_or(0, |m| m.version)
 }
 
+/// What the schema needs of PostgreSQL's own additional modules: indexes by trigrams, and by project beside them. Both
+/// are trusted, so that the owner of a database may make them.
+const EXTENSIONS: [&str; 2] = ["pg_trgm", "btree_gin"];
+
 /// A key of Postgres's advisory locks: "rekindle" in ASCII.
 const LOCK: i64 = 0x7265_6b69_6e64_6c65;
 
@@ -70,6 +74,17 @@ async fn apply_missing(client: &mut Connection) -> anyhow::Result<Vec<&'static M
     let mut done = std::collections::HashMap::new();
     for row in rows {
         done.insert(row.try_get::<_, i32>(0)?, row.try_get::<_, String>(1)?);
+    }
+    for extension in EXTENSIONS {
+        client.batch_execute(&format!("CREATE EXTENSION IF NOT EXISTS {extension}")).await.map_err(StoreError::from).with_context(
+            || {
+                format!(
+                    "PostgreSQL's module {extension} is needed and cannot be made. It comes with the server's package (Debian, \
+                     Ubuntu, official images) or with postgresql-contrib. Whoever owns the database, or may create in it, can make \
+                     it; otherwise an administrator does so once: CREATE EXTENSION {extension}"
+                )
+            },
+        )?;
     }
     let mut applied = Vec::new();
     for migration in MIGRATIONS {

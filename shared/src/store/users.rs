@@ -1,5 +1,8 @@
 //! People.
 
+pub mod list;
+mod place;
 pub mod read;
 pub mod recipient;
 pub mod record;
+pub mod search;

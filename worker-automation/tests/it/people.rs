@@ -88,3 +88,37 @@ async fn an_internal_id_names_the_person_it_belongs_to() {
     assert_eq!(f.number(&format!("SELECT count(*) FROM users WHERE external_id = '{own}'")).await, 1);
     f.stop().await;
 }
+
+#[tokio::test]
+async fn people_are_searched_by_what_they_are_called_now() {
+    let f = Fixture::start().await;
+    f.publish(vec![
+        track(&f, "U-1", "viewed", json!({})),
+        anonymous_track(&f, "a1", "viewed"),
+        identify(&f, None, Some("a2"), json!({"name": "Ünal"})),
+    ])
+    .await;
+    f.applied().await;
+    let texts = "SELECT string_agg(replace(text, chr(1), '|'), ' ' ORDER BY text) FROM user_search";
+    assert_eq!(f.text(texts).await.as_deref(), Some("|u-1 |ünal"));
+    f.publish(vec![
+        identify(&f, Some("U-1"), None, json!({"email": "Ann@example.com"})),
+        track(&f, "U-1", "viewed", json!({})),
+    ])
+    .await;
+    f.publish(vec![identify(&f, Some("U-1"), Some("a2"), json!({}))]).await;
+    f.applied().await;
+    assert_eq!(f.text(texts).await.as_deref(), Some("|u-1|ann@example.com|ünal"));
+    f.publish(vec![identify(&f, Some("U-1"), None, json!({"name": null, "email": "none"}))]).await;
+    f.applied().await;
+    assert_eq!(f.text(texts).await.as_deref(), Some("|u-1"));
+    let same =
+        "SELECT count(*) FROM user_search s JOIN users u USING (project_id, id) WHERE s.created_at = u.created_at";
+    assert_eq!(f.number(same).await, 1);
+    // What was written otherwise can be caught up on.
+    f.execute("DELETE FROM user_search").await;
+    let db = f.store.connection().await.unwrap();
+    assert_eq!(shared::store::users::search::write_missing(&db).await.unwrap(), 1);
+    assert_eq!(f.text(texts).await.as_deref(), Some("|u-1"));
+    f.stop().await;
+}

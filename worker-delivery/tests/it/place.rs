@@ -200,7 +200,7 @@ impl Place {
     }
 
     pub async fn insert(&self, messages: &[NewMessage]) {
-        queued(&self.store.connection().await.unwrap(), messages).await.unwrap();
+        queued(&self.store.connection().await.unwrap(), 0, messages).await.unwrap();
     }
 
     /// Writes the rows and hands them over.

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::ids::{ProjectId, derived_event_id};
 use crate::store::StoreError;
-use crate::store::filter::{Filter, Start, Total, search_condition};
+use crate::store::filter::{Filter, search_condition};
 
 /// A recorded event.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,9 +34,9 @@ impl Event {
     }
 }
 
-const COLUMNS: &str = "id, client_id, name, user_id, properties, ts, received_at, anonymous_id";
+pub(super) const COLUMNS: &str = "id, client_id, name, user_id, properties, ts, received_at, anonymous_id";
 
-fn from_row(row: &Row) -> Result<Event, StoreError> {
+pub(super) fn from_row(row: &Row) -> Result<Event, StoreError> {
     Ok(Event {
         id: row.try_get(0)?,
         client_id: row.try_get(1)?,
@@ -69,68 +69,6 @@ pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Re
         Some(row) => by_row_id(db, project, row.try_get(0)?).await,
         None => Ok(None),
     }
-}
-
-/// What a list of events is narrowed to.
-#[derive(Clone, Debug, Default)]
-pub struct EventFilter {
-    /// Any of these names; `Some` of none finds nothing.
-    pub names: Option<Vec<String>>,
-    /// Of these people, under all their internal ids.
-    pub user_ids: Option<Vec<Uuid>>,
-}
-
-impl EventFilter {
-    fn apply<'a>(&'a self, filter: &mut Filter<'a>) {
-        match self.names.as_deref() {
-            None => {}
-            // Plain equality lets the index by name be read in order.
-            Some([name]) => filter.and("name = ?1", &[name]),
-            Some(_) => filter.and("name = ANY(?1)", &[&self.names]),
-        }
-        if self.user_ids.is_some() {
-            filter.and("user_id = ANY(?1)", &[&self.user_ids]);
-        }
-    }
-
-    fn finds_nothing(&self) -> bool {
-        self.names.as_ref().is_some_and(Vec::is_empty) || self.user_ids.as_ref().is_some_and(Vec::is_empty)
-    }
-}
-
-/// Newest first, by the rows' ids. A page may begin behind a row's id.
-pub async fn list(
-    db: &impl GenericClient,
-    project: ProjectId,
-    wanted: &EventFilter,
-    start: &Start<Uuid>,
-    limit: i64,
-) -> Result<Vec<Event>, StoreError> {
-    if wanted.finds_nothing() {
-        return Ok(Vec::new());
-    }
-    let mut filter = Filter::of(&project);
-    wanted.apply(&mut filter);
-    if let Start::After(id) = start {
-        filter.and("id < ?1", &[id]);
-    }
-    filter.page(db, (COLUMNS, "events", "id DESC"), &start.offset(), &limit).await?.iter().map(from_row).collect()
-}
-
-/// Exact from the counters unless the list is narrowed to people.
-pub async fn total(db: &impl GenericClient, project: ProjectId, wanted: &EventFilter) -> Result<Total, StoreError> {
-    if wanted.finds_nothing() {
-        return Ok(Total::exact(0));
-    }
-    if wanted.user_ids.is_none() {
-        let sql = "SELECT coalesce(sum(count), 0)::bigint FROM event_count \
-                   WHERE project_id = $1 AND ($2::text[] IS NULL OR name = ANY($2))";
-        let row = db.query_one(&db.prepare_cached(sql).await?, &[&project, &wanted.names]).await?;
-        return Ok(Total::exact(row.try_get(0)?));
-    }
-    let mut filter = Filter::of(&project);
-    wanted.apply(&mut filter);
-    filter.count_capped(db, "events").await
 }
 
 /// The names in use that a search (lower case) finds.

@@ -31,24 +31,34 @@ pub struct NewMessage {
     pub due_at: Timestamp,
 }
 
-/// Inserts messages as `queued`; returns how many were new. One statement, so at home in any transaction.
-pub async fn queued(db: &impl GenericClient, messages: &[NewMessage]) -> Result<u64, StoreError> {
+/// A lane of the counters for a statement that is a transaction of its own; recorders' lanes lie below.
+pub fn any_lane() -> i16 {
+    rand::random_range(1_000..1_016)
+}
+
+/// Inserts messages as `queued` and counts them; returns how many were new. One statement, so at home in any transaction;
+/// the row of the lane's counter stays locked until its end.
+pub async fn queued(db: &impl GenericClient, lane: i16, messages: &[NewMessage]) -> Result<i64, StoreError> {
     if messages.is_empty() {
         return Ok(0);
     }
     fn column<'a, T>(messages: &'a [NewMessage], of: impl Fn(&'a NewMessage) -> T) -> Vec<T> {
         messages.iter().map(of).collect()
     }
-    let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, content, data, \
+    let sql = "WITH new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, content, data, \
                automation_id, run_id, due_at, created_at, updated_at) \
                SELECT p, i, u, c, l, 'queued', t, content, data, a, r, due, created, created \
                FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::uuid[], $7::jsonb[], \
                $8::jsonb[], $9::uuid[], $10::uuid[], $11::timestamptz[], $12::timestamptz[]) \
                AS new (p, i, u, c, l, t, content, data, a, r, due, created) \
-               ON CONFLICT (project_id, id) DO NOTHING";
+               ON CONFLICT (project_id, id) DO NOTHING RETURNING project_id), \
+               counted AS (INSERT INTO message_count (project_id, lane, count) \
+               SELECT project_id, $13, count(*) FROM new GROUP BY project_id ORDER BY project_id \
+               ON CONFLICT (project_id, lane) DO UPDATE SET count = message_count.count + excluded.count) \
+               SELECT count(*) FROM new";
     let statement = db.prepare_cached(sql).await?;
     let inserted = db
-        .execute(
+        .query_one(
             &statement,
             &[
                 &column(messages, |m| m.project),
@@ -63,8 +73,9 @@ pub async fn queued(db: &impl GenericClient, messages: &[NewMessage]) -> Result<
                 &column(messages, |m| m.run_id),
                 &column(messages, |m| m.due_at),
                 &column(messages, |m| m.created_at),
+                &lane,
             ],
         )
         .await?;
-    Ok(inserted)
+    Ok(inserted.try_get(0)?)
 }

@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use crate::ids::{ProjectId, UserKey};
 use crate::store::StoreError;
-use crate::store::filter::{Filter, Start, Total, search_condition};
 
 /// A person.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,9 +26,10 @@ pub struct User {
     pub updated_at: Timestamp,
 }
 
-const COLUMNS: &str = "id, external_id, anonymous_id, email, name, properties, created_at, last_seen_at, updated_at";
+pub(super) const COLUMNS: &str =
+    "id, external_id, anonymous_id, email, name, properties, created_at, last_seen_at, updated_at";
 
-fn from_row(row: &Row) -> Result<User, StoreError> {
+pub(super) fn from_row(row: &Row) -> Result<User, StoreError> {
     Ok(User {
         id: row.try_get(0)?,
         external_id: row.try_get(1)?,
@@ -108,60 +108,6 @@ pub async fn shown(
     let person =
         |row: &Row| Ok((row.try_get(0)?, ShownPerson { external_id: row.try_get(1)?, anonymous_id: row.try_get(2)? }));
     rows.iter().map(person).collect()
-}
-
-/// What a list of people is narrowed to.
-#[derive(Clone, Debug, Default)]
-pub struct UserFilter {
-    /// Lower case; in the email address, the name or the external id.
-    pub search: Option<String>,
-    /// Seen since (true) or not since (false) a time.
-    pub seen_since: Option<(bool, Timestamp)>,
-}
-
-impl UserFilter {
-    fn apply<'a>(&'a self, filter: &mut Filter<'a>) {
-        filter.and("merged_into IS NULL", &[]);
-        if let Some(text) = &self.search {
-            filter.and(&search_condition(&["email", "name", "external_id"], text), &[text]);
-        }
-        if let Some((since, time)) = &self.seen_since {
-            filter.and(if *since { "last_seen_at >= ?1" } else { "last_seen_at < ?1" }, &[time]);
-        }
-    }
-
-    fn is_open(&self) -> bool {
-        self.search.is_none() && self.seen_since.is_none()
-    }
-}
-
-/// Newest first. A page may begin behind a person's (created_at, id).
-pub async fn list(
-    db: &impl GenericClient,
-    project: ProjectId,
-    wanted: &UserFilter,
-    start: &Start<(Timestamp, Uuid)>,
-    limit: i64,
-) -> Result<Vec<User>, StoreError> {
-    let mut filter = Filter::of(&project);
-    wanted.apply(&mut filter);
-    if let Start::After((created_at, id)) = start {
-        filter.and("(created_at, id) < (?1, ?2)", &[created_at, id]);
-    }
-    let order = (COLUMNS, "users", "created_at DESC, id DESC");
-    filter.page(db, order, &start.offset(), &limit).await?.iter().map(from_row).collect()
-}
-
-/// Exact from the counters where nothing narrows the list.
-pub async fn total(db: &impl GenericClient, project: ProjectId, wanted: &UserFilter) -> Result<Total, StoreError> {
-    if wanted.is_open() {
-        let sql = "SELECT coalesce(sum(count), 0)::bigint FROM user_count WHERE project_id = $1";
-        let row = db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?;
-        return Ok(Total::exact(row.try_get(0)?));
-    }
-    let mut filter = Filter::of(&project);
-    wanted.apply(&mut filter);
-    filter.count_capped(db, "users").await
 }
 
 #[cfg(test)]

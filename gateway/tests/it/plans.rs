@@ -1,0 +1,147 @@
+//! How much the lists read of large tables: what they are about, and nothing beside it.
+
+use jiff::SignedDuration;
+use shared::ids::{ProjectId, UserKey};
+use shared::store::Transaction;
+use shared::store::events::list::{self as events, EventFilter};
+use shared::store::filter::Start;
+use shared::store::users::list::{self as users, UserFilter};
+use uuid::Uuid;
+
+use crate::fixture::Gateway;
+
+const MODES: [&str; 3] = ["auto", "force_generic_plan", "force_custom_plan"];
+const PEOPLE: i64 = 40_000;
+
+/// Rows that the transaction has read so far of tables with such a name: by scans of whole tables, and by indexes.
+async fn read(tx: &Transaction<'_>, tables: &str) -> (i64, i64) {
+    let sql = "SELECT coalesce(sum(seq_tup_read), 0)::bigint, \
+               coalesce(sum(greatest(idx_tup_fetch, (SELECT sum(pg_stat_get_xact_tuples_returned(indexrelid)) FROM pg_index i WHERE i.indrelid = t.relid))), 0)::bigint \
+               FROM pg_stat_xact_user_tables t WHERE relname ~ $1";
+    let row = tx.query_one(sql, &[&tables]).await.unwrap();
+    (row.get(0), row.get(1))
+}
+
+/// Runs a piece of work under every kind of plan, each in a transaction that is rolled back; it may read so many rows.
+macro_rules! reads_at_most {
+    ($gateway:expr, $tables:expr, $most:expr, |$tx:ident| $work:expr) => {
+        for mode in MODES {
+            let mut db = $gateway.app.store.connection().await.unwrap();
+            db.batch_execute(&format!("SET plan_cache_mode = {mode}")).await.unwrap();
+            let mut transaction = db.transaction().await.unwrap();
+            let $tx = &mut transaction;
+            let (seq, index) = read($tx, $tables).await;
+            $work;
+            let (seq, index) = {
+                let now = read($tx, $tables).await;
+                (now.0 - seq, now.1 - index)
+            };
+            assert!(seq == 0 && index <= $most, "{mode}, {}: {seq} by scans, {index} by indexes", stringify!($work));
+            transaction.rollback().await.unwrap();
+            db.batch_execute("RESET plan_cache_mode").await.unwrap();
+        }
+    };
+}
+
+/// Of 40,000 people one in ten has a rare name and lies at the older end, and 100 were seen within the month. A second
+/// project has as many.
+async fn people(gateway: &Gateway, project: ProjectId) {
+    let sql = "INSERT INTO users (project_id, id, external_id, created_at, last_seen_at, updated_at) \
+               SELECT $1, md5($1::uuid::text || n)::uuid, 'user-' || n, now() - interval '400 days' + n * interval '1 second', \
+               CASE WHEN n % 400 = 0 THEN now() ELSE now() - interval '200 days' END, now() FROM generate_series(1, $2::bigint) n";
+    gateway.sql.execute(sql, &[&project, &PEOPLE]).await.unwrap();
+    let sql = "INSERT INTO user_search SELECT project_id, id, created_at, chr(1) || external_id || chr(1) || \
+               CASE WHEN substr(external_id, 6)::int <= 4000 THEN 'zelda ' ELSE 'ann ' END || md5(id::text) \
+               FROM users WHERE project_id = $1";
+    gateway.sql.execute(sql, &[&project]).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_people_only_those_in_question_are_read() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (ProjectId(Uuid::from_u128(1)), ProjectId(Uuid::from_u128(2)));
+    people(&gateway, project).await;
+    people(&gateway, other).await;
+    gateway.sql.batch_execute("ANALYZE users; ANALYZE user_search").await.unwrap();
+    let month_ago = gateway.app.clock.now() - SignedDuration::from_hours(30 * 24);
+    let search = |text: &str| UserFilter { search: Some(text.to_owned()), seen_since: None };
+    let seen = |since| UserFilter { search: None, seen_since: Some((since, month_ago)) };
+    // (what, found in all, rows read at most)
+    for (filter, total, most) in [
+        (UserFilter::default(), 0, 50),
+        (search("ann"), 10_000, 2 * (2_000 + 11_200)),
+        (search("zelda"), 4_000, 2 * (2_000 + 4_100)),
+        (search("z"), 4_000, 2 * (2_000 + 4_100)),
+        (search("user-1234"), 11, 2 * (2_000 + 100)),
+        (search("nobody"), 0, 2 * (2_000 + 100)),
+        (seen(true), 100, 2 * 200),
+        (seen(false), 10_000, 2 * 10_200),
+    ] {
+        reads_at_most!(gateway, "^user", most, |tx| {
+            let (page, found) = users::list(tx, project, &filter, &Start::Offset(0), 21).await.unwrap();
+            assert_eq!(found.count, total, "{filter:?}");
+            assert_eq!(page.len() as i64, if total == 0 && filter.search.is_none() { 21 } else { total.min(21) });
+        });
+    }
+    // Pages behind a place go on where the others end, whichever way they were found.
+    for text in ["ann", "zelda"] {
+        let mut db = gateway.app.store.connection().await.unwrap();
+        let filter = search(text);
+        let (first, total) = users::list(&mut db, project, &filter, &Start::Offset(0), 30).await.unwrap();
+        let place = (first[9].created_at, first[9].id);
+        let (rest, again) = users::list(&mut db, project, &filter, &Start::After(place), 20).await.unwrap();
+        let (offset, _) = users::list(&mut db, project, &filter, &Start::Offset(10), 20).await.unwrap();
+        assert_eq!((&rest[..], &offset[..], again), (&first[10..], &first[10..], total));
+    }
+}
+
+/// Events of three days: most of one name, 30 of a rare one, and 60 of one person under two ids.
+async fn events(gateway: &Gateway, project: ProjectId, ids: &[Uuid]) {
+    let sql = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
+               SELECT $1, (lpad(to_hex($2::bigint - n * 8000), 12, '0') || '70008' || lpad(to_hex(n), 15, '0'))::uuid, \
+               CASE WHEN n % 1000 = 7 THEN 'rare_' || n % 3 ELSE 'often' END, \
+               CASE WHEN n % 500 = 3 THEN ($3::uuid[])[1 + n / 500 % 2] ELSE gen_random_uuid() END, '{}', now(), now() \
+               FROM generate_series(1, 30000) n";
+    gateway.sql.execute(sql, &[&project, &gateway.app.clock.now_ms(), &ids]).await.unwrap();
+    let sql = "INSERT INTO event_count SELECT project_id, current_date, name, 0, count(*) FROM events WHERE project_id = $1 GROUP BY 1, 3";
+    gateway.sql.execute(sql, &[&project]).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_events_only_those_in_question_are_read() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (ProjectId(Uuid::from_u128(1)), ProjectId(Uuid::from_u128(2)));
+    let ids: Vec<Uuid> = ["u1", "u2"].map(|u| UserKey::External(u).internal_id(project)).to_vec();
+    events(&gateway, project, &ids).await;
+    events(&gateway, other, &ids).await;
+    gateway.sql.batch_execute("ANALYZE events").await.unwrap();
+    let names = |names: &[&str]| Some(names.iter().map(|n| (*n).to_owned()).collect());
+    let one = Some(ids[..1].to_vec());
+    for (filter, total, most) in [
+        (EventFilter::default(), 30_000, 60),
+        (EventFilter { names: names(&["often"]), user_ids: None }, 29_970, 60),
+        (EventFilter { names: names(&["rare_0"]), user_ids: None }, 10, 60),
+        (EventFilter { names: names(&["rare_0", "rare_1", "often"]), user_ids: None }, 29_990, 120),
+        (EventFilter { names: None, user_ids: one.clone() }, 30, 120),
+        (EventFilter { names: None, user_ids: Some(ids.clone()) }, 60, 240),
+        (EventFilter { names: names(&["often"]), user_ids: one }, 30, 120),
+        (EventFilter { names: names(&["rare_1", "often"]), user_ids: Some(ids.clone()) }, 60, 240),
+    ] {
+        reads_at_most!(gateway, "^events_", most, |tx| {
+            let (page, found) = events::list(tx, project, &filter, &Start::Offset(0), 21).await.unwrap();
+            assert_eq!((page.len() as i64, found.count), (total.min(21), total), "{filter:?}");
+            assert!(page.is_sorted_by(|a, b| a.id > b.id));
+            let behind = Start::After(page[5].id);
+            let (rest, _) = events::list(tx, project, &filter, &behind, 3).await.unwrap();
+            assert_eq!(
+                rest.iter().map(|e| e.id).collect::<Vec<_>>(),
+                page[6..9].iter().map(|e| e.id).collect::<Vec<_>>()
+            );
+        });
+    }
+    // Nothing is found without a look at the table.
+    let nobody = EventFilter { names: None, user_ids: Some(Vec::new()) };
+    let mut db = gateway.app.store.connection().await.unwrap();
+    let (page, total) = events::list(&mut db, project, &nobody, &Start::Offset(0), 21).await.unwrap();
+    assert_eq!((page.len(), total.count), (0, 0));
+}
