@@ -2,7 +2,7 @@
 //! counters. One big project holds a good half of both, the others share the rest; events lie over 30 days.
 
 mod events;
-mod people;
+pub mod people;
 
 use std::time::{Duration, Instant};
 

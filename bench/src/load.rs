@@ -7,6 +7,7 @@ mod pace;
 mod request;
 mod shape;
 
-pub use connection::{Outcome, Sender};
+pub use answer::Answers;
+pub use connection::{Outcome, Sender, quantile, write};
 pub use pace::Pace;
 pub use shape::{Kind, Shape};

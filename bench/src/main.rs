@@ -11,6 +11,7 @@ mod fill;
 mod load;
 mod machine;
 mod measure;
+mod plot;
 mod progress;
 mod provision;
 mod report;
@@ -23,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 
 use ceiling::http::ServeArgs;
 use fill::FillArgs;
@@ -58,15 +59,23 @@ struct RunArgs {
     /// What is measured; everything in turn where it is left out.
     #[arg(long, env = "SCENARIO")]
     scenario: Option<Scenario>,
-    /// Seconds of each sustained load (60, or 5 with --quick).
+    /// Seconds of each sustained load (60; 600 for memory; 5 with --quick).
     #[arg(long)]
     seconds: Option<u64>,
     /// Small and short, to see that it works.
     #[arg(long)]
     quick: bool,
+    /// Events and people of the database that reads are measured on.
+    #[arg(long)]
+    events: Option<u64>,
+    #[arg(long)]
+    users: Option<u64>,
     /// Active automations of each project.
     #[arg(long, default_value_t = 50)]
     automations: u32,
+    /// Puts the tables into this file, between its markers, and the drawings into the folder of the same name.
+    #[arg(long)]
+    write_docs: Option<PathBuf>,
     /// The folder with the four programs, where it is not this one's.
     #[arg(long)]
     programs: Option<PathBuf>,
@@ -74,12 +83,15 @@ struct RunArgs {
 
 impl RunArgs {
     fn settings(&self) -> Settings {
-        let sustain = self.seconds.unwrap_or(if self.quick { 5 } else { 60 });
+        let long = if self.scenario == Some(Scenario::Memory) { 600 } else { 60 };
+        let (events, users) = if self.quick { (100_000, 20_000) } else { (10_000_000, 1_000_000) };
         Settings {
-            sustain: Duration::from_secs(sustain),
+            quick: self.quick,
+            sustain: Duration::from_secs(self.seconds.unwrap_or(if self.quick { 5 } else { long })),
             round: Duration::from_secs(if self.quick { 2 } else { 5 }),
             rounds: if self.quick { 1 } else { 3 },
             automations: self.automations,
+            filled: (self.events.unwrap_or(events), self.users.unwrap_or(users)),
         }
     }
 }
@@ -104,7 +116,7 @@ async fn measure_all(args: &RunArgs, progress: &Progress) -> Result<()> {
     }
     let place = system::place(&options.programs);
     let mut lab = Lab::new(args.settings(), options, progress.clone());
-    let scenarios = args.scenario.map_or(Scenario::value_variants().to_vec(), |one| vec![one]);
+    let scenarios = args.scenario.map_or_else(Scenario::usual, |one| vec![one]);
     let mut sections = Vec::new();
     for scenario in scenarios {
         tokio::select! {
@@ -125,7 +137,17 @@ async fn measure_all(args: &RunArgs, progress: &Progress) -> Result<()> {
     };
     progress.end();
     print!("{}", report::table::render(&report));
-    write_json(&report, &place.join("latest.json"))
+    write_json(&report, &place.join("latest.json"))?;
+    let drawn = plot::draw(&report, &place.join("drawings"))?;
+    if !drawn.is_empty() {
+        println!("Drawings: {}", place.join("drawings").display());
+    }
+    if let Some(path) = &args.write_docs {
+        let drawn = plot::draw(&report, &path.with_extension(""))?;
+        report::docs::write(&report, &drawn, path)?;
+        println!("Written: {}", path.display());
+    }
+    Ok(())
 }
 
 fn write_json(report: &Report, path: &Path) -> Result<()> {

@@ -44,7 +44,15 @@ pub fn cost(load: &str, per: &'static str, rounds: &[Measured], count: impl Fn(&
         rounds.iter().map(|r| r.memory.iter().map(|(n, m)| (n.clone(), m.peak)).collect()).collect();
     let max = |name: &String| of(&peaks, name).into_iter().reduce(f64::max).map(|peak| (name.clone(), peak));
     let memory = names.iter().filter_map(max).collect();
-    Cost { load: load.to_owned(), per, cpu, memory, others: rounds.iter().map(|r| r.used.others).collect() }
+    Cost {
+        load: load.to_owned(),
+        per,
+        cpu,
+        memory,
+        others: rounds.iter().map(|r| r.used.others).collect(),
+        along: None,
+        goal: None,
+    }
 }
 
 /// One second of a sustained load.

@@ -1,5 +1,7 @@
 //! What has to be in the database before a load: projects with keys and limits, automations, and known people.
 
+use std::ops::Range;
+
 use anyhow::Result;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -9,7 +11,7 @@ use shared::store::api_keys;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use crate::copy::{self, Row};
+use crate::copy::{self, JsonText, Row};
 use crate::tenants;
 
 /// Under which the bench's systems seal their secrets; nothing of worth is ever sealed with it.
@@ -19,6 +21,9 @@ const RATE_LIMIT: i32 = 100_000_000;
 /// Of a project's automations those that listen to names that loads send; the others wait for names that never come.
 /// With 50 names in use, 4 % of the events start something, or find that they already have.
 const LISTENING: u32 = 2;
+
+const PERSON: &str = "project_id uuid, id uuid, external_id text, properties jsonb, created_at timestamptz, \
+                      last_seen_at timestamptz, updated_at timestamptz";
 
 /// The projects of these numbers, with a public and a secret key each.
 pub async fn projects(client: &Client, count: u32, now: Timestamp) -> Result<()> {
@@ -104,23 +109,30 @@ fn automation_of(number: u32) -> (String, Value) {
     (event, definition)
 }
 
-/// People who are known before the load begins, spread evenly over the projects. Those that are there stay.
-pub async fn people(client: &Client, projects: u32, each: std::ops::Range<u32>, now: Timestamp) -> Result<()> {
-    client.batch_execute("BEGIN").await?;
-    for number in 0..projects {
-        let project = tenants::project(number);
-        let rows = each.clone().map(|person| {
-            let row = Row::new().add(project).add(tenants::person(project, person)).add(tenants::external_id(person));
-            row.add(json!({ "plan": "free" })).add(now).add(now).add(now)
-        });
-        copy::rows(client, "users", "project_id uuid, id uuid, external_id text, properties jsonb, created_at timestamptz, last_seen_at timestamptz, updated_at timestamptz", rows.collect()).await?;
+/// People who are known before the load begins: those of these numbers in each of these projects.
+pub async fn people(client: &Client, projects: Range<u32>, people: Range<u32>, now: Timestamp) -> Result<()> {
+    if people.is_empty() {
+        return Ok(());
     }
-    let projects: Vec<Uuid> = (0..projects).map(|n| tenants::project(n).0).collect();
+    client.batch_execute("BEGIN").await?;
+    for number in projects.clone() {
+        let project = tenants::project(number);
+        let mut writer = std::pin::pin!(copy::writer(client, "users", PERSON).await?);
+        for person in people.clone() {
+            let (id, name, properties) = (
+                tenants::person(project, person),
+                tenants::external_id(person),
+                JsonText(r#"{"plan":"free"}"#.to_owned()),
+            );
+            writer.as_mut().write(&[&project, &id, &name, &properties, &now, &now, &now]).await?;
+        }
+        writer.finish().await?;
+    }
+    let projects: Vec<Uuid> = projects.map(|n| tenants::project(n).0).collect();
     let count = "INSERT INTO user_count (project_id, lane, count) SELECT p, 0, $2 FROM unnest($1::uuid[]) p \
                  ON CONFLICT (project_id, lane) DO UPDATE SET count = user_count.count + excluded.count";
-    client.execute(count, &[&projects, &i64::from(each.end - each.start)]).await?;
+    client.execute(count, &[&projects, &i64::from(people.end - people.start)]).await?;
     client.batch_execute("COMMIT").await?;
-    client.batch_execute("VACUUM ANALYZE users").await?;
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! What a run found: figures with their ceilings and goals, and what each load cost.
 
+pub mod docs;
 pub mod table;
 
 use serde::Serialize;
@@ -85,6 +86,18 @@ pub struct Cost {
     pub memory: Vec<(String, f64)>,
     /// Share of a core that others used, by round.
     pub others: Vec<f64>,
+    /// Where it stands in a row of loads that differ in one size.
+    pub along: Option<Along>,
+    /// Microseconds of CPU that all together should stay under.
+    pub goal: Option<f64>,
+}
+
+/// A size that was varied, and what it was.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Along {
+    pub axis: String,
+    pub size: f64,
 }
 
 impl Cost {
@@ -116,20 +129,25 @@ pub struct Section {
     pub about: String,
     pub figures: Vec<Figure>,
     pub costs: Vec<Cost>,
-    /// Points of drawings.
-    pub series: Vec<Series>,
+    /// How it went at growing rates.
+    pub steps: Vec<Step>,
+    /// Memory in MiB by process, over the seconds of a long load.
+    pub memory: Vec<(String, Vec<(f64, f64)>)>,
     /// Why it is not whole.
     pub error: Option<String>,
 }
 
-/// Numbers along an axis.
+/// A load at one of several rates.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Series {
-    /// Which drawing it belongs to.
-    pub drawing: String,
-    pub name: String,
-    pub points: Vec<(f64, f64)>,
+pub struct Step {
+    /// All in events a second.
+    pub offered: f64,
+    pub accepted: f64,
+    pub recorded: f64,
+    /// In milliseconds.
+    pub p50: f64,
+    pub p99: f64,
 }
 
 /// A whole run.

@@ -1,7 +1,12 @@
 //! What can be measured, each by itself.
 
-pub mod accept;
-pub mod end_to_end;
+mod accept;
+mod drain;
+mod durable;
+mod end_to_end;
+mod growth;
+mod idle;
+mod reads;
 
 use std::time::Duration;
 
@@ -10,23 +15,45 @@ use clap::ValueEnum;
 use shared::clock::Clock;
 
 use crate::progress::Progress;
+use crate::provision;
 use crate::report::Section;
 use crate::system::{Options, System};
-use crate::{provision, tenants};
+use crate::tenants::PROJECTS;
 
+/// People of each project that are known before a load.
+const PEOPLE: u32 = 100;
+
+/// In the order in which they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scenario {
+    /// Half a minute without a request.
+    Idle,
     /// One event a request, acknowledged, over 256 connections.
     Single,
     /// Batches of 100, acknowledged.
     Batch,
-    /// Single events at a steady rate, all the way into the database.
+    /// Single events at a steady rate, all the way into the database; then at growing rates.
     EndToEndSingle,
-    /// Batches at a steady rate, all the way into the database.
+    /// Batches at a steady rate, all the way into the database; then at growing rates.
     EndToEndBatch,
+    /// Recording alone, by one worker and by two.
+    Drain,
+    /// CPU per event as projects, people and automations grow.
+    Growth,
+    /// Accepting with NATS syncing every message.
+    Durable,
+    /// Reads from a filled database.
+    Reads,
+    /// Memory over ten minutes (or --seconds); only by name.
+    Memory,
 }
 
 impl Scenario {
+    /// Those that run where none is named.
+    pub fn usual() -> Vec<Self> {
+        Self::value_variants().iter().copied().filter(|scenario| *scenario != Self::Memory).collect()
+    }
+
     pub fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
@@ -35,6 +62,7 @@ impl Scenario {
 /// How long and how large.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
+    pub quick: bool,
     /// Of a sustained load.
     pub sustain: Duration,
     /// Of one round of a load or ceiling.
@@ -42,6 +70,8 @@ pub struct Settings {
     pub rounds: usize,
     /// Automations of each project.
     pub automations: u32,
+    /// Events and people of the filled database.
+    pub filled: (u64, u64),
 }
 
 /// Where scenarios run: settings, and a system that is started when it is first needed.
@@ -50,17 +80,25 @@ pub struct Lab {
     pub progress: Progress,
     options: Options,
     system: Option<System>,
+    /// People of each project that are in the system's database.
+    known: Vec<u32>,
+    /// Projects that have automations, and how many each.
+    active: (u32, u32),
 }
 
 impl Lab {
     pub fn new(settings: Settings, options: Options, progress: Progress) -> Self {
-        Self { settings, progress, options, system: None }
+        let active = (PROJECTS, settings.automations);
+        Self { settings, progress, options, system: None, known: Vec::new(), active }
     }
 
     /// The system with 1,000 projects, their automations and 100,000 known people.
     pub async fn system(&mut self) -> Result<&mut System> {
         if self.system.is_none() {
-            self.system = Some(provisioned(self.options.clone(), self.settings, &self.progress).await?);
+            let automations = self.settings.automations;
+            self.system = Some(provisioned(self.options.clone(), automations, &self.progress).await?);
+            self.known = vec![PEOPLE; PROJECTS as usize];
+            self.active = (PROJECTS, automations);
         }
         self.system.as_mut().ok_or_else(|| anyhow::anyhow!("no system"))
     }
@@ -77,14 +115,22 @@ impl Lab {
         let mut section = Section { scenario: scenario.name(), ..Section::default() };
         self.progress.step(&section.scenario);
         let outcome = match scenario {
+            Scenario::Idle => idle::run(self, &mut section).await,
             Scenario::Single => accept::single(self, &mut section).await,
             Scenario::Batch => accept::batch(self, &mut section).await,
             Scenario::EndToEndSingle => end_to_end::single(self, &mut section).await,
             Scenario::EndToEndBatch => end_to_end::batch(self, &mut section).await,
+            Scenario::Drain => drain::run(self, &mut section).await,
+            Scenario::Growth => growth::run(self, &mut section).await,
+            Scenario::Durable => durable::run(self, &mut section).await,
+            Scenario::Reads => reads::run(self, &mut section).await,
+            Scenario::Memory => end_to_end::memory(self, &mut section).await,
         };
         match outcome {
             Ok(()) => self.progress.done(&section.scenario),
             Err(error) => {
+                // The next one begins in a new system: this one may be in any state.
+                let _ = self.close().await;
                 self.progress.warn(&format!("{}: {error:#}", section.scenario));
                 section.error = Some(format!("{error:#}"));
             }
@@ -93,12 +139,14 @@ impl Lab {
     }
 }
 
-pub async fn provisioned(options: Options, settings: Settings, progress: &Progress) -> Result<System> {
+/// A system of its own, with 1,000 projects and 100,000 people.
+async fn provisioned(options: Options, automations: u32, progress: &Progress) -> Result<System> {
     let system = System::start(options, progress).await?;
     progress.step("making 1,000 projects, their automations and 100,000 people");
     let now = Clock::system().now();
-    provision::projects(&system.database, tenants::PROJECTS, now).await?;
-    provision::automations(&system.database, tenants::PROJECTS, settings.automations, now).await?;
-    provision::people(&system.database, tenants::PROJECTS, 0..100, now).await?;
+    provision::projects(&system.database, PROJECTS, now).await?;
+    provision::automations(&system.database, PROJECTS, automations, now).await?;
+    provision::people(&system.database, 0..PROJECTS, 0..PEOPLE, now).await?;
+    system.database.batch_execute("VACUUM (ANALYZE) users").await?;
     Ok(system)
 }

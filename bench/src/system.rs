@@ -6,6 +6,7 @@ mod program;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use shared::bus::Bus;
@@ -30,6 +31,10 @@ pub const AUTOMATION: &str = "worker-automation";
 pub const SECOND_AUTOMATION: &str = "worker-automation 2";
 const DELIVERY: &str = "worker-delivery";
 const SCHEDULER: &str = "scheduler";
+/// The four programs.
+pub const PROGRAMS: [&str; 4] = [GATEWAY, AUTOMATION, DELIVERY, SCHEDULER];
+/// How long two workers may take to share the partitions.
+const SHARED: Duration = Duration::from_secs(40);
 
 /// What differs between systems.
 #[derive(Clone, Debug)]
@@ -99,6 +104,54 @@ impl System {
         Ok(Self { dir, postgres, nats, redis, programs: BTreeMap::new(), env, options, gateway, database, bus })
     }
 
+    /// Points the programs, when they are started next, at another database of the same server; returns its address.
+    pub async fn use_database(&mut self, name: &str) -> Result<String> {
+        self.run(&[]).await?;
+        self.postgres.create_database(name).await?;
+        let url = self.postgres.url(name);
+        let (database, connection) = tokio_postgres::connect(&url, NoTls).await?;
+        tokio::spawn(connection);
+        self.database = database;
+        self.env.insert("DATABASE_URL", url.clone());
+        Ok(url)
+    }
+
+    /// The address of the database in use.
+    pub fn database_url(&self) -> &str {
+        self.env.get("DATABASE_URL").map_or("", String::as_str)
+    }
+
+    /// Stops the workers that record, or lets them go on, without their noticing.
+    pub async fn suspend(&self, suspended: bool) -> Result<()> {
+        for name in [AUTOMATION, SECOND_AUTOMATION] {
+            if let Some(program) = self.programs.get(name) {
+                program.signal(if suspended { "STOP" } else { "CONT" }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until each of the recording workers has as many partitions as the other.
+    pub async fn shared_evenly(&self) -> Result<()> {
+        let running = [AUTOMATION, SECOND_AUTOMATION].map(|name| self.programs.get(name));
+        let running: Vec<&Program> = running.into_iter().flatten().collect();
+        let share = u64::from(self.bus.config.partitions) / running.len().max(1) as u64;
+        let deadline = tokio::time::Instant::now() + SHARED;
+        loop {
+            let mut even = true;
+            for program in &running {
+                even &= metrics::value(program.admin, metric_name::PARTITIONS_OWNED).await? == share;
+            }
+            if even {
+                return Ok(());
+            }
+            if tokio::time::Instant::now() > deadline {
+                bail!("the workers do not share the partitions evenly");
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// Starts those of the programs that do not run, and stops those that are not wanted.
     pub async fn run(&mut self, wanted: &[&'static str]) -> Result<()> {
         let unwanted: Vec<&str> = self.programs.keys().copied().filter(|name| !wanted.contains(name)).collect();
@@ -119,10 +172,10 @@ impl System {
 
     /// All four programs.
     pub async fn run_all(&mut self) -> Result<()> {
-        self.run(&[GATEWAY, AUTOMATION, DELIVERY, SCHEDULER]).await
+        self.run(&PROGRAMS).await
     }
 
-    /// The programs but for the one that records.
+    /// The gateway alone: nothing records.
     pub async fn run_accepting(&mut self) -> Result<()> {
         self.run(&[GATEWAY]).await
     }
@@ -142,7 +195,7 @@ impl System {
         let mut all = 0;
         for name in [AUTOMATION, SECOND_AUTOMATION] {
             if let Some(program) = self.programs.get(name) {
-                all += metrics::counter(program.admin, metric_name::INGEST_APPLIED).await?;
+                all += metrics::value(program.admin, metric_name::INGEST_APPLIED).await?;
             }
         }
         Ok(all)

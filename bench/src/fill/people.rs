@@ -4,9 +4,10 @@ use std::pin::pin;
 
 use anyhow::Result;
 use shared::clock::from_ms;
-use shared::ids::UserKey;
+use shared::ids::{ProjectId, UserKey};
 use tokio_postgres::NoTls;
 use tokio_postgres::types::ToSql;
+use uuid::Uuid;
 
 use super::{CONNECTIONS, DAY_MS, DAYS, Shares};
 use crate::copy::{self, JsonText};
@@ -17,8 +18,7 @@ use crate::tenants;
 const COLUMNS: &str = "project_id uuid, id uuid, external_id text, anonymous_id text, email text, name text, \
                        properties jsonb, merged_into uuid, merged_at timestamptz, created_at timestamptz, \
                        last_seen_at timestamptz, updated_at timestamptz";
-/// Of a hundred people: how many are known only anonymously, and how many anonymous ones became known.
-const ANONYMOUS: u32 = 5;
+/// Of a hundred people, how many were anonymous before.
 const MERGED: u32 = 1;
 
 const FIRST: [&str; 24] = [
@@ -53,6 +53,24 @@ const LAST: [&str; 24] = [
 ];
 const COUNTRIES: [&str; 8] = ["DE", "FR", "GB", "IT", "JP", "NG", "PL", "US"];
 const PLANS: [&str; 4] = ["free", "free", "pro", "team"];
+
+/// Every twentieth is known only anonymously.
+pub fn is_anonymous(person: u32) -> bool {
+    person % 20 == 7
+}
+
+/// The internal id of the person of this number in a project.
+pub fn id(project: ProjectId, person: u32) -> Uuid {
+    if is_anonymous(person) {
+        UserKey::Anonymous(&anonymous_id(person)).internal_id(project)
+    } else {
+        tenants::person(project, person)
+    }
+}
+
+fn anonymous_id(person: u32) -> String {
+    format!("anon-{person:07}")
+}
 
 /// Fills `users` and their counts.
 pub async fn fill(url: &str, users: Shares, now_ms: i64, progress: &Progress) -> Result<()> {
@@ -93,15 +111,12 @@ async fn of_project(
         let seen = from_ms(created_ms.max(now_ms - i64::from(dice.below(DAYS as u32)) * DAY_MS));
         let created = from_ms(created_ms);
         let (first, last) = (*dice.of(&FIRST), *dice.of(&LAST));
-        let anonymous = dice.below(100) < ANONYMOUS;
+        let anonymous = is_anonymous(person);
         let name = (!anonymous).then(|| format!("{first} {last}"));
         let email = (!anonymous).then(|| format!("{}.{}.{person}@example.com", ascii(first), ascii(last)));
         let external = (!anonymous).then(|| tenants::external_id(person));
-        let anonymous_id = anonymous.then(|| format!("anon-{number}-{person}"));
-        let key = match &anonymous_id {
-            Some(id) => UserKey::Anonymous(id).internal_id(project),
-            None => tenants::person(project, person),
-        };
+        let anonymous_id = anonymous.then(|| anonymous_id(person));
+        let key = id(project, person);
         let properties = JsonText(format!(
             r#"{{"plan":"{}","country":"{}","age":{},"orders":{},"newsletter":{}}}"#,
             dice.of(&PLANS),
@@ -110,7 +125,7 @@ async fn of_project(
             dice.below(40),
             dice.below(2) == 1
         ));
-        let none: Option<uuid::Uuid> = None;
+        let none: Option<Uuid> = None;
         let never: Option<jiff::Timestamp> = None;
         let row: [&(dyn ToSql + Sync); 12] = [
             &project,

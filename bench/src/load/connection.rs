@@ -32,6 +32,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Of items that were handled without requests.
+    pub fn of_items(items: u64, seconds: f64) -> Self {
+        Self { items, seconds, ..Self::default() }
+    }
+
     pub fn items_per_second(&self) -> f64 {
         self.items as f64 / self.seconds
     }
@@ -149,7 +154,7 @@ impl Connection {
 }
 
 /// As much as the socket takes at once, as a rule all of it, without asking first whether it is ready.
-async fn write(stream: &TcpStream, mut bytes: &[u8]) -> Result<()> {
+pub async fn write(stream: &TcpStream, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         match stream.try_write(bytes) {
             Ok(written) => bytes = &bytes[written..],

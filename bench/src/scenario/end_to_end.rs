@@ -6,38 +6,72 @@ use anyhow::Result;
 
 use crate::load::{Kind, Pace, Sender, Shape};
 use crate::measure::{self, Sustained};
-use crate::report::{Figure, Goal, Section};
+use crate::report::{Figure, Goal, Section, Step};
 use crate::scenario::Lab;
-use crate::system::{AUTOMATION, GATEWAY};
+use crate::system::{AUTOMATION, GATEWAY, PROGRAMS};
 
 const CONNECTIONS: usize = 64;
+/// More than answer in time at the highest rates.
+const STEP_CONNECTIONS: usize = 256;
 /// Events a second that are offered: a little over what is asked for, so that falling short shows.
 const SINGLES: f64 = 36_000.0;
 const BATCHES: f64 = 82_000.0;
 
+/// One load: what is sent, how fast, and what is asked of it.
+struct Load {
+    kind: Kind,
+    /// Told apart by this where there are several.
+    name: &'static str,
+    offered: f64,
+    wanted: f64,
+    /// Microseconds of CPU of all for one event, at most.
+    cpu: f64,
+}
+
+const SINGLE: Load = Load { kind: Kind::Single, name: "", offered: SINGLES, wanted: 35_000.0, cpu: 40.0 };
+const BATCH_OF_ONE: Load =
+    Load { kind: Kind::BatchOfOne, name: "one person", offered: BATCHES, wanted: 80_000.0, cpu: 20.0 };
+const BATCH_OF_MANY: Load =
+    Load { kind: Kind::BatchOfMany, name: "100 people", offered: BATCHES, wanted: 80_000.0, cpu: 25.0 };
+
 /// Single events.
 pub async fn single(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!("{SINGLES} single events/s offered, through gateway, NATS, worker and PostgreSQL");
-    one(lab, section, Kind::Single, "", SINGLES, 35_000.0, 40.0).await
+    steady(lab, section, &SINGLE).await?;
+    steps(lab, section, Kind::Single, &[5e3, 10e3, 15e3, 20e3, 30e3, 40e3, 50e3, 60e3]).await
 }
 
 /// Batches, of one person and of many.
 pub async fn batch(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about =
-        format!("{BATCHES} events/s offered in batches of 100, through gateway, NATS, worker and PostgreSQL");
-    one(lab, section, Kind::BatchOfOne, "one person", BATCHES, 80_000.0, 20.0).await?;
-    one(lab, section, Kind::BatchOfMany, "100 people", BATCHES, 80_000.0, 25.0).await
+        format!("{BATCHES} items/s offered in batches of 100, through gateway, NATS, worker and PostgreSQL");
+    steady(lab, section, &BATCH_OF_ONE).await?;
+    steady(lab, section, &BATCH_OF_MANY).await?;
+    steps(lab, section, Kind::BatchOfMany, &[10e3, 20e3, 40e3, 60e3, 80e3, 100e3, 120e3, 150e3]).await
 }
 
-async fn one(
-    lab: &mut Lab,
-    section: &mut Section,
-    kind: Kind,
-    name: &str,
-    offered: f64,
-    wanted: f64,
-    cpu: f64,
-) -> Result<()> {
+/// Whether memory grows: batches for a long time.
+pub async fn memory(lab: &mut Lab, section: &mut Section) -> Result<()> {
+    section.about = format!("{BATCHES} items/s in batches of 100 people for {} s", lab.settings.sustain.as_secs());
+    let memory = steady(lab, section, &BATCH_OF_MANY).await?;
+    for name in PROGRAMS {
+        let of: Vec<(f64, f64)> =
+            memory.iter().filter_map(|(at, all)| Some((*at, all.iter().find(|(n, _)| n == name)?.1))).collect();
+        // What the first minute brings is caches that fill.
+        let settled: Vec<(f64, f64)> = of.iter().copied().filter(|(at, _)| *at > 60.0).collect();
+        let growth = measure::slope(&settled) * 600.0;
+        section
+            .figures
+            .push(Figure::one(format!("growth of {name} in 10 minutes"), "MiB", growth).goal(Goal::AtMost(8.0)));
+        section.memory.push((name.to_owned(), of));
+    }
+    Ok(())
+}
+
+type MemoryOverTime = Vec<(f64, Vec<(String, f64)>)>;
+
+async fn steady(lab: &mut Lab, section: &mut Section, load: &Load) -> Result<MemoryOverTime> {
+    let Load { kind, name, offered, wanted, cpu } = *load;
     let (settings, progress) = (lab.settings, lab.progress.clone());
     let system = lab.system().await?;
     system.run_all().await?;
@@ -45,14 +79,18 @@ async fn one(
     let pace = Pace::Offered(offered / f64::from(kind.items()));
     progress.step(&format!("{kind:?}: warming up"));
     measure::sustained(system, &mut sender, pace, Duration::from_secs(3)).await?;
-    progress.step(&format!("{kind:?}: {offered} events/s for {} s", settings.sustain.as_secs()));
+    progress.step(&format!("{kind:?}: {offered} items/s for {} s", settings.sustain.as_secs()));
     let sustained = measure::sustained(system, &mut sender, pace, settings.sustain).await?;
     system.purge().await?;
-    progress.warn(&format!("{kind:?}: {}", backlog(&sustained)));
+    progress.step(&format!("{kind:?}: {}", backlog(&sustained)));
+    if let Some(noise) = measure::noise(&sustained.measured.used) {
+        progress.warn(&noise);
+    }
 
     let suffix = if name.is_empty() { String::new() } else { format!(", {name}") };
     let outcome = &sustained.measured.outcome;
-    let cost = measure::cost(name, "event", std::slice::from_ref(&sustained.measured), |o| o.items);
+    let mut cost = measure::cost(name, "event", std::slice::from_ref(&sustained.measured), |o| o.items);
+    cost.goal = Some(cpu);
     let memory = |name: &str| cost.memory_of(name).unwrap_or(f64::NAN);
     section.figures.extend([
         Figure::one(format!("recorded{suffix}"), "events/s", sustained.recorded_per_second())
@@ -67,7 +105,33 @@ async fn one(
         Figure::one(format!("peak memory of the worker{suffix}"), "MiB", memory(AUTOMATION)).goal(Goal::AtMost(128.0)),
     ]);
     section.costs.push(cost);
-    Ok(())
+    Ok(sustained.samples.iter().map(|s| s.seconds).zip(sustained.memory).collect())
+}
+
+/// Growing rates, until recording falls behind by a good part.
+async fn steps(lab: &mut Lab, section: &mut Section, kind: Kind, rates: &[f64]) -> Result<()> {
+    let (time, progress) = (lab.settings.round, lab.progress.clone());
+    let system = lab.system().await?;
+    let mut sender = Sender::connect(system.gateway, Shape::new(kind), STEP_CONNECTIONS).await?;
+    for offered in rates {
+        progress.step(&format!("{kind:?}: {offered} items/s"));
+        let pace = Pace::Offered(offered / f64::from(kind.items()));
+        let sustained = measure::sustained(system, &mut sender, pace, time).await?;
+        let outcome = &sustained.measured.outcome;
+        let step = Step {
+            offered: *offered,
+            accepted: outcome.items_per_second(),
+            recorded: sustained.recorded_per_second(),
+            p50: outcome.quantile(0.5),
+            p99: outcome.quantile(0.99),
+        };
+        let behind = step.recorded < 0.6 * offered;
+        section.steps.push(step);
+        if behind {
+            break;
+        }
+    }
+    system.purge().await
 }
 
 /// The backlog's way, in a line.

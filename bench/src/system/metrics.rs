@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The sum of a counter over its labels; 0 where nothing was counted yet.
-pub async fn counter(admin: SocketAddr, name: &str) -> Result<u64> {
+/// The sum of a metric over its labels; 0 where there is none yet.
+pub async fn value(admin: SocketAddr, name: &str) -> Result<u64> {
     let text = get(admin, "/metrics").await.context("reading a program's metrics")?;
     Ok(sum(&text, name))
 }
@@ -36,7 +36,7 @@ fn sum(text: &str, name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn counters_are_summed_over_labels() {
+    fn values_are_summed_over_labels() {
         let text = "# TYPE a counter\na{x=\"1\"} 3\na{x=\"2\"} 4\nab 9\n";
         assert_eq!((super::sum(text, "a"), super::sum(text, "ab"), super::sum(text, "c")), (7, 9, 0));
     }

@@ -66,10 +66,17 @@ impl Program {
         }
     }
 
+    /// By name, without `SIG`.
+    pub async fn signal(&self, signal: &str) -> Result<()> {
+        if let Some(pid) = self.pid() {
+            Command::new("kill").args(["-s", signal, &pid.to_string()]).status().await?;
+        }
+        Ok(())
+    }
+
     /// SIGTERM, and waits; killed where that does not help.
     pub async fn stop(mut self) -> Result<()> {
-        let Some(pid) = self.pid() else { return Ok(()) };
-        Command::new("kill").args(["-s", "TERM", &pid.to_string()]).status().await?;
+        self.signal("TERM").await?;
         if tokio::time::timeout(STOP, self.child.wait()).await.is_err() {
             self.child.kill().await?;
         }

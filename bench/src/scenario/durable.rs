@@ -1,0 +1,56 @@
+//! Accepting with NATS told to sync every message to the disk before it acknowledges.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::load::{Kind, Pace, Sender, Shape};
+use crate::measure::{self, Measured};
+use crate::report::{Figure, Goal, Section};
+use crate::scenario::{Lab, provisioned};
+use crate::system::{GATEWAY, Options, System};
+
+const CONNECTIONS: usize = 256;
+const BATCH_CONNECTIONS: usize = 64;
+
+pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
+    section.about =
+        "as single and batch, with sync_interval: always, so that a power failure loses nothing that was acknowledged"
+            .into();
+    lab.close().await?;
+    let options = Options { sync_interval: "always".to_owned(), ..lab.options.clone() };
+    let mut system = provisioned(options, 0, &lab.progress).await?;
+    let outcome = loads(lab, &mut system, section).await;
+    system.stop().await?;
+    outcome
+}
+
+async fn loads(lab: &Lab, system: &mut System, section: &mut Section) -> Result<()> {
+    system.run_accepting().await?;
+    let loads = [
+        (Kind::Single, "single", CONNECTIONS, 40_000.0),
+        (Kind::BatchOfOne, "batches of one person", BATCH_CONNECTIONS, 250_000.0),
+        (Kind::BatchOfMany, "batches of 100 people", BATCH_CONNECTIONS, 250_000.0),
+    ];
+    for (kind, name, connections, wanted) in loads {
+        let mut sender = Sender::connect(system.gateway, Shape::new(kind), connections).await?;
+        sender.send(Pace::Full, Duration::from_secs(1)).await?;
+        let mut rounds: Vec<Measured> = Vec::new();
+        for round in 1..=lab.settings.rounds {
+            lab.progress.step(&format!("durable {name}, round {round} of {}", lab.settings.rounds));
+            rounds.push(measure::accepting(&system.watched(), &mut sender, Pace::Full, lab.settings.round).await?);
+            system.purge().await?;
+        }
+        let of = |value: fn(&Measured) -> f64| rounds.iter().map(value).collect::<Vec<f64>>();
+        section.figures.extend([
+            Figure::new(format!("accepted, {name}"), "events/s", of(|m| m.outcome.items_per_second()))
+                .goal(Goal::AtLeast(wanted)),
+            Figure::new(format!("p50, {name}"), "ms", of(|m| m.outcome.quantile(0.5))),
+            Figure::new(format!("p99, {name}"), "ms", of(|m| m.outcome.quantile(0.99))),
+        ]);
+        let cost = measure::cost(name, "event", &rounds, |o| o.items);
+        section.figures.push(Figure::one(format!("CPU of the gateway, {name}"), "µs/event", cost.cpu_of(GATEWAY)));
+        section.costs.push(cost);
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! Cost as things grow: CPU per event at more projects, more people, and more automations of a project.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use shared::clock::Clock;
+
+use crate::load::{Kind, Pace, Sender, Shape};
+use crate::measure::{self, GENERATOR};
+use crate::provision;
+use crate::report::{Along, Figure, Goal, Section};
+use crate::scenario::Lab;
+use crate::tenants::PROJECTS;
+
+const CONNECTIONS: usize = 32;
+/// Items a second, in batches of 100 people.
+const OFFERED: f64 = 30_000.0;
+/// How much more an event may cost at the largest size than at the smallest and still count as flat.
+const FLAT: f64 = 1.25;
+/// Projects while automations grow: at 500 of them each, 50,000 are active.
+const WITH_AUTOMATIONS: u32 = 100;
+
+/// One point: sizes, and the one that was varied.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    axis: &'static str,
+    size: u32,
+    projects: u32,
+    people: u32,
+    automations: u32,
+}
+
+fn points(quick: bool) -> Vec<Point> {
+    let mut points = Vec::new();
+    for projects in [1, 10, 100, PROJECTS] {
+        let people = if quick { 1_000 } else { 100_000 } / projects;
+        points.push(Point { axis: "projects", size: projects, projects, people: people.max(1), automations: 50 });
+    }
+    for all in if quick { [1_000, 5_000, 10_000] } else { [10_000, 100_000, 1_000_000] } {
+        let people = all / PROJECTS;
+        points.push(Point { axis: "people", size: all, projects: PROJECTS, people, automations: 50 });
+    }
+    for automations in [1, 50, 500] {
+        let (projects, people) = (WITH_AUTOMATIONS, if quick { 10 } else { 1_000 });
+        points.push(Point { axis: "automations of a project", size: automations, projects, people, automations });
+    }
+    points
+}
+
+pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
+    section.about = format!("CPU per event of {OFFERED} items/s in batches of 100 people, as one size grows");
+    let time = lab.settings.round;
+    for point in points(lab.settings.quick) {
+        lab.progress.step(&format!("growth: {} {}", point.size, point.axis));
+        measure_at(lab, section, point, time).await?;
+    }
+    for axis in ["projects", "people", "automations of a project"] {
+        let of_axis: Vec<(f64, f64)> = section
+            .costs
+            .iter()
+            .filter_map(|cost| Some((cost.along.as_ref().filter(|a| a.axis == axis)?.size, cost.product_cpu())))
+            .collect();
+        if let (Some((small, first)), Some((large, last))) = (of_axis.first(), of_axis.last()) {
+            section.figures.push(
+                Figure::one(format!("CPU of all at {large} {axis}"), "µs/event", *last)
+                    .against(&format!("at {small}"), &[*first])
+                    .goal(Goal::RatioAtMost(FLAT)),
+            );
+        }
+    }
+    Ok(())
+}
+
+async fn measure_at(lab: &mut Lab, section: &mut Section, point: Point, time: Duration) -> Result<()> {
+    let Point { axis, size, projects, people, automations } = point;
+    lab.know_people(projects, people).await?;
+    lab.activate(projects, automations).await?;
+    let system = lab.system().await?;
+    system.run_all().await?;
+    let shape = Shape { kind: Kind::BatchOfMany, projects, people };
+    let mut sender = Sender::connect(system.gateway, shape, CONNECTIONS).await?;
+    let pace = Pace::Offered(OFFERED / f64::from(Kind::BATCH));
+    measure::sustained(system, &mut sender, pace, time / 2).await?;
+    let sustained = measure::sustained(system, &mut sender, pace, time).await?;
+    system.purge().await?;
+    let load = format!("{size} {axis}");
+    let mut cost = measure::cost(&load, "event", &[sustained.measured], |o| o.items);
+    cost.cpu.retain(|(name, _)| name != GENERATOR);
+    cost.along = Some(Along { axis: axis.to_owned(), size: f64::from(size) });
+    section.costs.push(cost);
+    Ok(())
+}
+
+impl Lab {
+    /// Sees to it that the first people of the first projects are in the database.
+    async fn know_people(&mut self, projects: u32, people: u32) -> Result<()> {
+        self.system().await?;
+        let mut known = std::mem::take(&mut self.known);
+        let system = self.system().await?;
+        let mut from = 0;
+        while from < projects {
+            // Neighbours of whom as many are known are filled together.
+            let there = known[from as usize];
+            let alike = known[from as usize..projects as usize].iter().take_while(|k| **k == there).count() as u32;
+            if there < people {
+                provision::people(&system.database, from..from + alike, there..people, Clock::system().now()).await?;
+                known[from as usize..(from + alike) as usize].fill(people);
+            }
+            from += alike;
+        }
+        system.database.batch_execute("VACUUM (ANALYZE) users").await?;
+        self.known = known;
+        Ok(())
+    }
+
+    /// Leaves just so many automations active in each of the first projects.
+    async fn activate(&mut self, projects: u32, each: u32) -> Result<()> {
+        if self.active == (projects, each) {
+            return Ok(());
+        }
+        let system = self.system().await?;
+        provision::automations(&system.database, projects, each, Clock::system().now()).await?;
+        self.active = (projects, each);
+        Ok(())
+    }
+}
