@@ -53,7 +53,7 @@ check: ## the fast part of the tests: format, lints, pure tests
 
 bench: build ## what the product does here, beside what the machine allows (SCENARIO=single, batch, ...)
 	$(CARGO) build --release --locked --bin bench
-	@$(TARGET_DIR)/release/bench
+	@$(TARGET_DIR)/release/bench $(if $(QUICK),--quick) $(ARGS)
 
 test: ## all tests, on real servers; installs what it needs and ends with a summary
 	@.ci/test
