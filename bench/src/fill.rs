@@ -4,13 +4,12 @@
 mod events;
 pub mod people;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use shared::clock::Clock;
 use shared::config::DatabaseConfig;
-use shared::store::users::search;
 use shared::store::{Store, migrate, time_partitions};
 use tokio_postgres::NoTls;
 
@@ -79,12 +78,10 @@ pub async fn run(args: &FillArgs, progress: &Progress) -> Result<()> {
     events::fill(&args.database_url, events, users, clock.now_ms(), progress).await?;
 
     progress.step("writing what people are searched by");
-    let config = DatabaseConfig { url: args.database_url.clone(), pool_size: 1 };
-    let store = Store::with_timeout(&config, "bench", Duration::from_hours(1))?;
-    search::write_missing(&store.connection().await?).await?;
+    provision::searchable(&args.database_url).await?;
 
     progress.step("vacuuming and analyzing");
-    for table in ["users", "user_search", "events", "event_count", "user_count"] {
+    for table in ["events", "event_count"] {
         client.batch_execute(&format!("VACUUM (ANALYZE) {table}")).await?;
     }
     let took = started.elapsed().as_secs_f64();

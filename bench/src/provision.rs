@@ -1,13 +1,16 @@
 //! What has to be in the database before a load: projects with keys and limits, automations, and known people.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use anyhow::Result;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use shared::config::DatabaseConfig;
 use shared::ids;
 use shared::secrets::MasterKeys;
-use shared::store::api_keys;
+use shared::store::users::search;
+use shared::store::{Store, api_keys};
 use tokio_postgres::Client;
 use uuid::Uuid;
 
@@ -133,6 +136,18 @@ pub async fn people(client: &Client, projects: Range<u32>, people: Range<u32>, n
                  ON CONFLICT (project_id, lane) DO UPDATE SET count = user_count.count + excluded.count";
     client.execute(count, &[&projects, &i64::from(people.end - people.start)]).await?;
     client.batch_execute("COMMIT").await?;
+    Ok(())
+}
+
+/// Writes what people are searched by, for those who were copied in, and tells the planner of them.
+pub async fn searchable(database_url: &str) -> Result<()> {
+    let config = DatabaseConfig { url: database_url.to_owned(), pool_size: 1 };
+    let store = Store::with_timeout(&config, "bench", Duration::from_hours(1))?;
+    let connection = store.connection().await?;
+    search::write_missing(&connection).await?;
+    for table in ["users", "user_search", "user_count"] {
+        connection.batch_execute(&format!("VACUUM (ANALYZE) {table}")).await?;
+    }
     Ok(())
 }
 

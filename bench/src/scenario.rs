@@ -147,6 +147,6 @@ async fn provisioned(options: Options, automations: u32, progress: &Progress) ->
     provision::projects(&system.database, PROJECTS, now).await?;
     provision::automations(&system.database, PROJECTS, automations, now).await?;
     provision::people(&system.database, 0..PROJECTS, 0..PEOPLE, now).await?;
-    system.database.batch_execute("VACUUM (ANALYZE) users").await?;
+    provision::searchable(system.database_url()).await?;
     Ok(system)
 }

@@ -63,6 +63,14 @@ fn of_cost(cost: &Cost) -> String {
     let load = if cost.load.is_empty() { String::new() } else { format!(" ({})", cost.load) };
     let others: Vec<String> = cost.others.iter().map(|share| format!("{:.0}", share * 100.0)).collect();
     let noisy = if cost.is_noisy() { "  ! not alone" } else { "" };
+    if cost.along.is_some() {
+        return format!(
+            "  CPU, µs/{}{load}: {} · all {}{noisy}",
+            cost.per,
+            list(&cost.cpu),
+            number(cost.product_cpu())
+        );
+    }
     format!(
         "  CPU, µs/{}{load}: {} · all but the load generator {}\n  peak memory, MiB: {}\n  others used, % of a core, by round: {}{noisy}",
         cost.per,

@@ -108,7 +108,7 @@ impl Lab {
             }
             from += alike;
         }
-        system.database.batch_execute("VACUUM (ANALYZE) users").await?;
+        provision::searchable(system.database_url()).await?;
         self.known = known;
         Ok(())
     }
