@@ -8,7 +8,7 @@ CREATE TABLE change (
     topic text PRIMARY KEY,
     seq   bigint NOT NULL DEFAULT 0
 );
-INSERT INTO change (topic) VALUES ('project'), ('api_key'), ('automation'), ('template'), ('channel');
+INSERT INTO change (topic) VALUES ('project'), ('api_key'), ('automation'), ('template'), ('channel'), ('segment');
 
 CREATE TABLE project (
     project_id      uuid PRIMARY KEY,
@@ -173,6 +173,37 @@ CREATE TABLE template (
     changed_seq bigint NOT NULL,
     PRIMARY KEY (project_id, id)
 );
+
+-- Who belongs together: by rules (as they were written; what they mean is in shared/src/rule), or as a list.
+CREATE TABLE segment (
+    project_id  uuid NOT NULL,
+    id          uuid NOT NULL,
+    name        text NOT NULL,
+    description text NOT NULL DEFAULT '',
+    type        text NOT NULL CHECK (type IN ('RULES', 'MANUAL')),
+    rules       jsonb NOT NULL DEFAULT '[]',
+    rests_on    uuid[] NOT NULL DEFAULT '{}',                              -- the segments that the rules name
+    created_at  timestamptz NOT NULL,
+    updated_at  timestamptz NOT NULL,
+    PRIMARY KEY (project_id, id)
+);
+CREATE TABLE segment_member (                                              -- of a MANUAL one
+    project_id uuid NOT NULL,
+    segment_id uuid NOT NULL,
+    user_id    uuid NOT NULL,
+    added_at   timestamptz NOT NULL,
+    PRIMARY KEY (project_id, segment_id, user_id)
+);
+CREATE INDEX segment_member_user ON segment_member (project_id, user_id);
+
+-- A time as rules read it from a property: RFC 3339, also without an offset (then UTC), or a date; null for all else. It
+-- never fails, whatever the text. shared::rule::time reads the same texts as the same times.
+CREATE FUNCTION rule_time(value jsonb) RETURNS timestamptz LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
+    SELECT CASE WHEN jsonb_typeof(value) = 'string' AND value #>> '{}' ~
+            '^(?!0000)[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])([T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?$'
+        THEN CASE WHEN substr(value #>> '{}', 9, 2)::int <= extract(day FROM (substr(value #>> '{}', 1, 7) || '-01')::date + interval '1 month - 1 day')
+            THEN regexp_replace(value #>> '{}', '([.][0-9]{6})[0-9]+', '\1')::timestamptz END END
+$$;
 
 -- An automation's head; what runs is a version, which never changes once made.
 CREATE TABLE automation (

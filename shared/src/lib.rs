@@ -17,6 +17,7 @@ pub mod local;
 pub mod metric_name;
 pub mod outbound;
 pub mod push_token;
+pub mod rule;
 pub mod secrets;
 pub mod send;
 pub mod shutdown;

@@ -16,6 +16,7 @@ pub mod outbox;
 pub mod projects;
 pub mod push_tokens;
 pub mod runs;
+pub mod segments;
 pub mod templates;
 pub mod time_partitions;
 pub mod timers;

@@ -22,5 +22,6 @@ mod people;
 mod plans;
 mod prefer;
 mod process;
+mod segment_rules;
 mod server;
 mod setup;

@@ -12,10 +12,12 @@ pub enum Topic {
     Automation,
     Template,
     Channel,
+    Segment,
 }
 
 impl Topic {
-    pub const ALL: [Self; 5] = [Self::Project, Self::ApiKey, Self::Automation, Self::Template, Self::Channel];
+    pub const ALL: [Self; 6] =
+        [Self::Project, Self::ApiKey, Self::Automation, Self::Template, Self::Channel, Self::Segment];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -24,6 +26,7 @@ impl Topic {
             Self::Automation => "automation",
             Self::Template => "template",
             Self::Channel => "channel",
+            Self::Segment => "segment",
         }
     }
 }

@@ -29,7 +29,13 @@ pub struct User {
 pub(super) const COLUMNS: &str =
     "id, external_id, anonymous_id, email, name, properties, created_at, last_seen_at, updated_at";
 
-pub(super) fn from_row(row: &Row) -> Result<User, StoreError> {
+/// The columns of a person's row, of the table as the statement calls it.
+pub(in crate::store) fn columns_of(table: &str) -> String {
+    COLUMNS.split(", ").map(|column| format!("{table}.{column}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Reads a person whose columns stand as in [`COLUMNS`].
+pub(in crate::store) fn from_row(row: &Row) -> Result<User, StoreError> {
     Ok(User {
         id: row.try_get(0)?,
         external_id: row.try_get(1)?,

@@ -1,0 +1,92 @@
+//! Rules on random people: what PostgreSQL finds, what memory finds, and what a slow and simple reading of the same
+//! JSON finds are the same people.
+
+mod people;
+mod reference;
+mod strategy;
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use serde_json::{Value, json};
+use shared::rule::{self, Rule, eval};
+use shared::store::segments::{evaluate, person};
+use shared::store::users::read;
+use testkit::TestDatabase;
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+use people::World;
+
+/// Rule lists tried on each world.
+const CASES: u32 = 300;
+
+async fn agree(world: &World, rules: &Value) -> Result<(), TestCaseError> {
+    let parsed = rule::parse(rules, "rules").map_err(|e| TestCaseError::fail(format!("{e:?}")))?;
+    let expected: BTreeSet<Uuid> =
+        world.people.iter().filter(|p| reference::all(rules, p, world)).map(|p| p.id).collect();
+    let found = world.found(&parsed).await;
+    prop_assert_eq!(&found, &expected, "PostgreSQL, {}", rules);
+    let in_memory: BTreeSet<Uuid> =
+        world.people.iter().filter(|p| eval::holds(&parsed, &p.facts(world), world.now)).map(|p| p.id).collect();
+    prop_assert_eq!(&in_memory, &expected, "memory, {}", rules);
+    one_person(world, rules, &parsed, &expected).await
+}
+
+/// The facts that the store reads of one person lead to the same verdict.
+async fn one_person(
+    world: &World,
+    rules: &Value,
+    parsed: &[Rule],
+    expected: &BTreeSet<Uuid>,
+) -> Result<(), TestCaseError> {
+    let db = world.store.connection().await.unwrap();
+    let chosen = &world.people[rules.to_string().len() % world.people.len()];
+    let user = read::find(&db, world.project, &chosen.id.to_string()).await.unwrap().unwrap();
+    let definitions = evaluate::definitions(&db, world.project, &rule::segments(parsed)).await.unwrap();
+    let facts = person::load(&db, world.project, user, (parsed, &definitions), world.now).await.unwrap();
+    let holds = eval::holds(parsed, &facts, world.now);
+    prop_assert_eq!(holds, expected.contains(&chosen.id), "the person {}, {}", chosen.id, rules);
+    let explained = eval::explain(parsed, rules, &facts, world.now);
+    prop_assert_eq!(explained.iter().all(|rule| rule["matches"] == json!(true)), holds);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_memory_and_the_reference_find_the_same_people() {
+    let database = TestDatabase::create().await;
+    let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
+    for size in [1, 12, 40] {
+        let world = World::make(&database, &mut runner, size).await;
+        let lists = strategy::rule_list(&world.segments);
+        let outcome = tokio::task::block_in_place(|| {
+            runner.run(&lists, |rules| Handle::current().block_on(agree(&world, &rules)))
+        });
+        outcome.unwrap_or_else(|error| panic!("with {size} people: {error}"));
+    }
+}
+
+/// The schema's function and the program read the same texts as the same times.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_read_the_same_times() {
+    let database = TestDatabase::create().await;
+    let client = database.client().await;
+    client.batch_execute("SET timezone = 'UTC'").await.unwrap();
+    let statement = client.prepare("SELECT rule_time($1::jsonb)").await.unwrap();
+    let mut runner = TestRunner::new(Config { cases: 1_000, failure_persistence: None, ..Config::default() });
+    let outcome = tokio::task::block_in_place(|| {
+        runner.run(&strategy::time_text(), |text| {
+            let row = Handle::current().block_on(client.query_one(&statement, &[&json!(text)]));
+            let row = row.map_err(|e| TestCaseError::fail(format!("{text:?}: {e:?}")))?;
+            let read: Option<jiff::Timestamp> = row.try_get(0).unwrap();
+            prop_assert_eq!(read, rule::time::parse(&text), "{:?}", text);
+            Ok(())
+        })
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+    for value in [json!(5), json!(null), json!(true), json!(["2026-01-01"]), json!({"a": 1})] {
+        let read: Option<jiff::Timestamp> = client.query_one(&statement, &[&value]).await.unwrap().get(0);
+        assert_eq!(read, None, "{value}");
+    }
+}

@@ -1,0 +1,312 @@
+//! A world of random people and what they did, in the database and beside it.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use serde_json::{Map, Value, json};
+use shared::ids::{self, ProjectId, UserKey};
+use shared::rule::eval::{self, Actual, Facts, Stats};
+use shared::rule::{Aggregate, Behaviour, Deed, Platform, Rule, Source, segments};
+use shared::store::Store;
+use shared::store::segments::{Segment, SegmentType, evaluate, insert};
+use testkit::TestDatabase;
+use uuid::Uuid;
+
+use super::reference;
+use super::strategy::{self, CHANNELS, EVENTS, KEYS, PLATFORMS};
+
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub name: &'static str,
+    pub at: Timestamp,
+    pub properties: Map<String, Value>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Message {
+    pub channel: &'static str,
+    pub status: &'static str,
+    /// When it was made, sent, delivered, opened, clicked; failed for the others.
+    pub at: [Option<Timestamp>; 6],
+}
+
+/// Somebody, with everything that was theirs before they were merged with who they had been.
+#[derive(Clone, Debug)]
+pub struct Person {
+    pub id: Uuid,
+    pub ids: Vec<Uuid>,
+    pub email: Option<String>,
+    pub name: Option<String>,
+    pub external_id: Option<String>,
+    pub created_at: Timestamp,
+    pub properties: Map<String, Value>,
+    pub events: Vec<Event>,
+    pub messages: Vec<Message>,
+    pub platforms: BTreeSet<Platform>,
+    pub lists: BTreeSet<Uuid>,
+}
+
+pub struct World {
+    pub store: Store,
+    pub project: ProjectId,
+    pub now: Timestamp,
+    pub people: Vec<Person>,
+    /// Two lists, and two with rules, of which the second rests on the first.
+    pub segments: Vec<Uuid>,
+    pub rules: Vec<(Uuid, Value)>,
+}
+
+fn now() -> Timestamp {
+    "2026-06-15T12:00:00Z".parse().unwrap()
+}
+
+/// Some time up to two years back.
+fn past() -> BoxedStrategy<Timestamp> {
+    let minutes = prop_oneof![0_i64..120, 0_i64..5_000, 0_i64..1_000_000];
+    minutes.prop_map(|minutes| now() - SignedDuration::from_mins(minutes)).boxed()
+}
+
+fn properties() -> BoxedStrategy<Map<String, Value>> {
+    prop::collection::btree_map(select(KEYS.to_vec()).prop_map(str::to_owned), strategy::property(), 0..4)
+        .prop_map(|map| map.into_iter().collect())
+        .boxed()
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    (select(EVENTS.to_vec()), past(), properties(), prop::option::of(-8_i32..20)).prop_map(
+        |(name, at, mut properties, number)| {
+            // What is added up must do so exactly.
+            properties.insert("age".to_owned(), number.map_or(json!("x"), |n| json!(f64::from(n) / 4.0)));
+            Event { name, at, properties }
+        },
+    )
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let states = select(vec!["queued", "sent", "delivered", "opened", "clicked", "failed", "bounced"]);
+    let told = prop::collection::vec(any::<bool>(), 6);
+    (select(CHANNELS.to_vec()), states, past(), told).prop_map(|(channel, status, made, told)| {
+        let steps = ["queued", "sent", "delivered", "opened", "clicked"];
+        let last = steps.iter().position(|step| *step == status);
+        let at = std::array::from_fn(|i| match (i, last) {
+            (0, _) => Some(made),
+            // The last step is always known, the ones before only where somebody told us.
+            (1..5, Some(last)) if i == last || (i < last && told[i]) => {
+                Some(made + SignedDuration::from_secs(i as i64))
+            }
+            (5, None) if status == "failed" => Some(made),
+            _ => None,
+        });
+        Message { channel, status, at }
+    })
+}
+
+fn person(project: ProjectId, number: usize, lists: Vec<Uuid>) -> impl Strategy<Value = Person> {
+    let known = any::<bool>();
+    let texts =
+        (prop::option::of(Just(format!("u{number}@example.com"))), prop::option::of(select(vec!["Ana", "Ben"])));
+    let deeds = (prop::collection::vec(event(), 0..5), prop::collection::vec(message(), 0..3));
+    let belongs =
+        (prop::collection::btree_set(select(PLATFORMS.to_vec()), 0..3), prop::sample::subsequence(lists, 0..=2));
+    (known, texts, past(), properties(), deeds, belongs, 0_usize..3).prop_map(
+        move |(known, (email, name), created_at, properties, (events, messages), (platforms, lists), merged)| {
+            let external = format!("u{number}");
+            let (key, anonymous) = (UserKey::External(&external), format!("a{number}"));
+            let id = if known { key } else { UserKey::Anonymous(&anonymous) }.internal_id(project);
+            let before = (0..merged).map(|i| UserKey::Anonymous(&format!("m{number}-{i}")).internal_id(project));
+            Person {
+                id,
+                ids: std::iter::once(id).chain(before).collect(),
+                email,
+                name: name.map(str::to_owned),
+                external_id: known.then_some(external.clone()),
+                created_at,
+                properties,
+                events,
+                messages,
+                platforms: platforms.into_iter().filter_map(Platform::parse).collect(),
+                lists: lists.into_iter().collect(),
+            }
+        },
+    )
+}
+
+impl World {
+    pub async fn make(database: &TestDatabase, runner: &mut TestRunner, size: usize) -> Self {
+        let store = database.store();
+        let project = ProjectId(ids::fresh(now().as_millisecond()));
+        let fresh = || ids::fresh(now().as_millisecond());
+        let lists = vec![fresh(), fresh()];
+        let people = (0..size).map(|i| person(project, i, lists.clone()).new_tree(runner).unwrap().current()).collect();
+        let mut world = Self { store, project, now: now(), people, segments: lists, rules: Vec::new() };
+        world.write().await;
+        for id in world.segments.clone() {
+            world.segment(id, SegmentType::Manual, json!([])).await;
+        }
+        for _ in 0..2 {
+            let rules = strategy::rule_list(&world.segments).new_tree(runner).unwrap().current();
+            let id = fresh();
+            world.segment(id, SegmentType::Rules, rules.clone()).await;
+            world.segments.push(id);
+            world.rules.push((id, rules));
+        }
+        world
+    }
+
+    pub async fn found(&self, rules: &[Rule]) -> BTreeSet<Uuid> {
+        let mut db = self.store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        evaluate::bound(&tx, std::time::Duration::from_secs(20)).await.unwrap();
+        let people = evaluate::satisfying(&tx, self.project, rules, self.now).await.unwrap();
+        let ids = evaluate::ids(&tx, &people).await.unwrap();
+        assert_eq!(evaluate::count(&tx, &people).await.unwrap(), ids.len() as i64);
+        ids.into_iter().collect()
+    }
+
+    async fn segment(&self, id: Uuid, segment_type: SegmentType, rules: Value) {
+        let mut db = self.store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        let (name, description) = ("s".to_owned(), String::new());
+        let (created_at, updated_at) = (self.now, self.now);
+        let segment = Segment { id, name, description, segment_type, rules, created_at, updated_at };
+        insert(&tx, self.project, &segment).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    /// Each thing that a person has is written under one of their ids.
+    async fn write(&self) {
+        let db = self.store.connection().await.unwrap();
+        for person in &self.people {
+            let mut of = person.ids.iter().cycle();
+            let mut one = || of.next().unwrap();
+            for (i, id) in person.ids.iter().enumerate() {
+                // A chain: each was merged into the one before.
+                let into = i.checked_sub(1).map(|before| person.ids[before]);
+                let sql = "INSERT INTO users (project_id, id, external_id, email, name, properties, merged_into, created_at, \
+                           last_seen_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8)";
+                let own = i == 0;
+                let (email, name) = (person.email.as_ref().filter(|_| own), person.name.as_ref().filter(|_| own));
+                let external = person.external_id.as_ref().filter(|_| own);
+                let properties = if own { Value::Object(person.properties.clone()) } else { json!({}) };
+                db.execute(sql, &[&self.project, id, &external, &email, &name, &properties, &into, &person.created_at])
+                    .await
+                    .unwrap();
+            }
+            for event in &person.events {
+                // An event's id is of its receipt, here within the partitions that there are.
+                let id = ids::fresh(shared::clock::Clock::system().now_ms());
+                let sql = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
+                           VALUES ($1, $2, $3, $4, $5, $6, $6)";
+                let properties = Value::Object(event.properties.clone());
+                db.execute(sql, &[&self.project, &id, &event.name, one(), &properties, &event.at]).await.unwrap();
+            }
+            for message in &person.messages {
+                let id = ids::fresh(shared::clock::Clock::system().now_ms());
+                let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, sent_at, delivered_at, \
+                           opened_at, clicked_at, failed_at, updated_at) \
+                           VALUES ($1, $2, $3, $4, 'direct', $5, $6, $7, $8, $9, $10, $11, $6)";
+                let [made, sent, delivered, opened, clicked, failed] = &message.at;
+                let (channel, status) = (&message.channel, &message.status);
+                db.execute(
+                    sql,
+                    &[&self.project, &id, one(), channel, status, made, sent, delivered, opened, clicked, failed],
+                )
+                .await
+                .unwrap();
+            }
+            for list in &person.lists {
+                let sql =
+                    "INSERT INTO segment_member (project_id, segment_id, user_id, added_at) VALUES ($1, $2, $3, now())";
+                db.execute(sql, &[&self.project, list, one()]).await.unwrap();
+            }
+            for platform in &person.platforms {
+                let sql = "INSERT INTO push_token (project_id, id, user_id, platform, token, created_at, updated_at) \
+                           VALUES ($1, $2, $3, $4, 'token', now(), now())";
+                db.execute(
+                    sql,
+                    &[
+                        &self.project,
+                        &Uuid::new_v5(&person.id, platform.as_str().as_bytes()),
+                        one(),
+                        &platform.as_str(),
+                    ],
+                )
+                .await
+                .unwrap();
+            }
+        }
+    }
+}
+
+impl Person {
+    pub fn facts<'a>(&'a self, world: &'a World) -> PersonFacts<'a> {
+        PersonFacts { person: self, world }
+    }
+}
+
+/// What a person's own record answers, without a database.
+pub struct PersonFacts<'a> {
+    person: &'a Person,
+    world: &'a World,
+}
+
+impl Facts for PersonFacts<'_> {
+    fn value(&self, source: &Source) -> Actual<'_> {
+        let p = self.person;
+        match source {
+            Source::Email => p.email.as_deref().map_or(Actual::Missing, Actual::Text),
+            Source::Name => p.name.as_deref().map_or(Actual::Missing, Actual::Text),
+            Source::ExternalId => p.external_id.as_deref().map_or(Actual::Missing, Actual::Text),
+            Source::CreatedAt | Source::LastSeenAt => Actual::Time(p.created_at),
+            Source::Property(keys) => eval::property(&p.properties, keys),
+        }
+    }
+
+    fn is_member(&self, segment: Uuid) -> bool {
+        match self.world.rules.iter().find(|(id, _)| *id == segment) {
+            Some((_, rules)) => {
+                let parsed = shared::rule::parse(rules, "rules").unwrap();
+                assert!(!segments(&parsed).contains(&segment));
+                eval::holds(&parsed, self, self.world.now)
+            }
+            None => self.person.lists.contains(&segment),
+        }
+    }
+
+    fn platforms(&self) -> &BTreeSet<Platform> {
+        &self.person.platforms
+    }
+
+    fn stats(&self, behaviour: &Behaviour) -> Stats {
+        let now = self.world.now;
+        let recent = |at: Timestamp| behaviour.within.is_none_or(|within| at >= within.before(now));
+        match &behaviour.deed {
+            Deed::Event { name, filter } => {
+                let counts =
+                    |e: &&Event| e.name == name && recent(e.at) && eval::holds_for_event(filter, &e.properties, now);
+                let events: Vec<&Event> = self.person.events.iter().filter(counts).collect();
+                let numbers: Vec<f64> = events.iter().filter_map(|e| e.properties.get("age")?.as_f64()).collect();
+                let sum: f64 = numbers.iter().sum();
+                let total = |aggregate: &Aggregate| match aggregate {
+                    _ if numbers.is_empty() => None,
+                    Aggregate::Sum => Some(sum),
+                    Aggregate::Average => Some(sum / numbers.len() as f64),
+                    Aggregate::Least => numbers.iter().copied().reduce(f64::min),
+                    Aggregate::Greatest => numbers.iter().copied().reduce(f64::max),
+                };
+                let totals = behaviour.totals.iter().map(|(aggregate, ..)| total(aggregate)).collect();
+                Stats { count: events.len() as i64, totals }
+            }
+            Deed::Message { channel, reached } => {
+                let counts = |m: &&Message| {
+                    m.channel == channel.as_str() && reference::reached(m, reached.as_str()).is_some_and(recent)
+                };
+                Stats { count: self.person.messages.iter().filter(counts).count() as i64, totals: Vec::new() }
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What people did, as sets of people.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::super::{Aggregate, Behaviour, Condition, Deed, Leaf, Rule, Source, Threshold};
+use super::{Compiler, Param};
+use crate::ids;
+use crate::send::{Channel, DeliveryState};
+
+/// How much older than what it stands for an event's id may be: a client makes it up to 30 days before it is received,
+/// and what happened lies at most a day ahead of that.
+const OLDEST_ID: SignedDuration = SignedDuration::from_hours(32 * 24);
+
+/// Where deeds are found: the rows, whose they are, and which of them count.
+struct Rows {
+    table: &'static str,
+    conditions: Vec<String>,
+}
+
+impl Compiler<'_> {
+    /// The people who did it often enough or, for the `opposite`, who did it and not often enough.
+    pub(super) fn behaved(&mut self, behaviour: &Behaviour, opposite: bool) -> String {
+        let Rows { table, conditions } = self.rows(behaviour);
+        let having = self.having(behaviour);
+        let not = if opposite { "NOT " } else { "" };
+        format!(
+            "(SELECT coalesce(a.person, d.user_id) AS id FROM {table} d LEFT JOIN alias a ON a.id = d.user_id \
+             WHERE {} GROUP BY 1 HAVING {not}({having}))",
+            conditions.join(" AND ")
+        )
+    }
+
+    /// The count and the totals of the people whose ids are a parameter.
+    pub(super) fn stats(&mut self, behaviour: &Behaviour, ids: &str) -> String {
+        let Rows { table, conditions } = self.rows(behaviour);
+        let mut columns = vec!["count(*)".to_owned()];
+        for (aggregate, keys, _) in &behaviour.totals {
+            columns.push(format!("({})::float8", self.total(*aggregate, keys)));
+        }
+        format!(
+            "SELECT {} FROM {table} d WHERE {} AND d.user_id = ANY({ids}::uuid[])",
+            columns.join(", "),
+            conditions.join(" AND ")
+        )
+    }
+
+    fn rows(&mut self, behaviour: &Behaviour) -> Rows {
+        let since = behaviour.within.map(|within| within.before(self.now));
+        let mut conditions = vec!["d.project_id = $1".to_owned()];
+        match &behaviour.deed {
+            Deed::Event { name, filter } => {
+                conditions.push(format!("d.name = {}::text", self.params.add(Param::Text(name.clone()))));
+                if let Some(since) = since {
+                    // The first leaves out the partitions and rows that are too old; only the second is exact.
+                    let oldest = self.params.add(Param::Id(oldest_id(since)));
+                    let since = self.params.add(Param::Time(since));
+                    conditions.push(format!("d.id >= {oldest}::uuid AND d.ts >= {since}::timestamptz"));
+                }
+                conditions.extend(filter.iter().map(|rule| self.filter(rule)));
+                Rows { table: "events", conditions }
+            }
+            Deed::Message { channel, reached } => {
+                let channel = self.params.add(Param::Text(Channel::as_str(*channel).to_owned()));
+                conditions.push(format!("d.channel = {channel}::text"));
+                let at = self.reached_at(*reached);
+                match since {
+                    None => conditions.push(format!("{at} IS NOT NULL")),
+                    Some(since) => {
+                        conditions.push(format!("{at} >= {}::timestamptz", self.params.add(Param::Time(since))));
+                    }
+                }
+                Rows { table: "message", conditions }
+            }
+        }
+    }
+
+    /// When a message came so far; null where it did not. What was opened was delivered, whoever told us only the one.
+    fn reached_at(&mut self, state: DeliveryState) -> String {
+        match state {
+            DeliveryState::Queued => "d.created_at".to_owned(),
+            DeliveryState::Sent => "coalesce(d.sent_at, d.delivered_at, d.opened_at, d.clicked_at)".to_owned(),
+            DeliveryState::Delivered => "coalesce(d.delivered_at, d.opened_at, d.clicked_at)".to_owned(),
+            DeliveryState::Opened => "coalesce(d.opened_at, d.clicked_at)".to_owned(),
+            DeliveryState::Clicked => "d.clicked_at".to_owned(),
+            other => {
+                let status = self.params.add(Param::Text(other.as_str().to_owned()));
+                format!("(CASE WHEN d.status = {status}::text THEN coalesce(d.failed_at, d.updated_at) END)")
+            }
+        }
+    }
+
+    fn filter(&mut self, rule: &Rule) -> String {
+        let mut joined = |rules: &[Rule], operator: &str| {
+            let parts: Vec<String> = rules.iter().map(|rule| self.filter(rule)).collect();
+            format!("({})", parts.join(operator))
+        };
+        match rule {
+            Rule::All(rules) => joined(rules, " AND "),
+            Rule::Any(rules) => joined(rules, " OR "),
+            Rule::Not(rule) => format!("(NOT {})", self.filter(rule)),
+            Rule::Leaf(Leaf { negated, condition: Condition::Value { source: Source::Property(keys), test } }) => {
+                let value = self.params.property("d.properties", keys);
+                let test = self.params.json_test(&value, test, self.now);
+                format!("({test} IS {})", if *negated { "NOT TRUE" } else { "TRUE" })
+            }
+            // Nothing else is read where rules are about an event.
+            Rule::Leaf(_) => "false".to_owned(),
+        }
+    }
+
+    fn having(&mut self, behaviour: &Behaviour) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        for threshold in &behaviour.count {
+            parts.push(self.threshold("count(*)::numeric", threshold));
+        }
+        for (aggregate, keys, thresholds) in &behaviour.totals {
+            let total = self.total(*aggregate, keys);
+            parts.extend(thresholds.iter().map(|threshold| self.threshold(&total, threshold)));
+        }
+        format!("({}) IS TRUE", parts.join(" AND "))
+    }
+
+    fn threshold(&mut self, number: &str, Threshold { order, than }: &Threshold) -> String {
+        let than = self.params.add(Param::Json(Value::Number(than.clone())));
+        format!("{number} {} {than}::jsonb::numeric", order.symbol())
+    }
+
+    /// The values that are no numbers are left out, as missing ones are.
+    fn total(&mut self, aggregate: Aggregate, keys: &[String]) -> String {
+        let value = self.params.property("d.properties", keys);
+        format!("{}(CASE WHEN jsonb_typeof({value}) = 'number' THEN {value}::numeric END)", aggregate.as_str())
+    }
+}
+
+fn oldest_id(since: Timestamp) -> Uuid {
+    let oldest = since.checked_sub(OLDEST_ID).unwrap_or(Timestamp::MIN);
+    ids::timed(oldest.as_millisecond(), [0; 10])
+}

@@ -1,0 +1,62 @@
+//! The lists of manual segments.
+
+use std::collections::HashMap;
+
+use deadpool_postgres::Transaction;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::ids::ProjectId;
+use crate::store::StoreError;
+use crate::store::users::read::candidates;
+
+/// The people whom texts name, each by an external or internal id; who is unknown is left out. Whoever was merged is
+/// found under the id asked for: reading a list follows them to whom they became.
+pub async fn find(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    texts: &[&str],
+) -> Result<HashMap<String, Uuid>, StoreError> {
+    let mut all: Vec<Uuid> = texts.iter().flat_map(|text| candidates(project, text)).collect();
+    all.sort_unstable();
+    all.dedup();
+    let sql = "SELECT id FROM users WHERE project_id = $1 AND id = ANY($2)";
+    let rows = tx.query(sql, &[&project, &all]).await?;
+    let there: std::collections::HashSet<Uuid> =
+        rows.iter().map(|row| row.try_get(0)).collect::<Result<_, tokio_postgres::Error>>()?;
+    let found = |text: &&str| {
+        let id = candidates(project, text).into_iter().find(|id| there.contains(id))?;
+        Some(((*text).to_owned(), id))
+    };
+    Ok(texts.iter().filter_map(found).collect())
+}
+
+/// Puts people on a list; returns how many were not on it.
+pub async fn add(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    segment: Uuid,
+    people: &[Uuid],
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let sql = "INSERT INTO segment_member (project_id, segment_id, user_id, added_at) \
+               SELECT DISTINCT $1::uuid, $2::uuid, p, $4::timestamptz FROM unnest($3::uuid[]) AS p \
+               ON CONFLICT (project_id, segment_id, user_id) DO NOTHING";
+    Ok(tx.execute(sql, &[&project, &segment, &people, &now]).await?)
+}
+
+/// Takes people off a list, under whichever of their ids they stand there; returns how many rows that were.
+pub async fn remove(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    segment: Uuid,
+    people: &[Uuid],
+) -> Result<u64, StoreError> {
+    let sql = "WITH RECURSIVE root AS (SELECT p AS id FROM unnest($3::uuid[]) AS p \
+               UNION SELECT u.merged_into FROM root r JOIN users u ON u.project_id = $1 AND u.id = r.id \
+               WHERE u.merged_into IS NOT NULL), \
+               own AS (SELECT id FROM root UNION SELECT u.id FROM own o \
+               JOIN users u ON u.project_id = $1 AND u.merged_into = o.id) \
+               DELETE FROM segment_member WHERE project_id = $1 AND segment_id = $2 AND user_id IN (SELECT id FROM own)";
+    Ok(tx.execute(sql, &[&project, &segment, &people]).await?)
+}
