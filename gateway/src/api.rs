@@ -1,6 +1,7 @@
 //! The resources: a file each, and the one table from routes to handlers.
 
 pub mod automations;
+pub mod campaigns;
 mod changed;
 pub mod channels;
 pub mod events;
@@ -10,6 +11,7 @@ pub mod news;
 mod paging;
 mod path;
 pub mod push_tokens;
+pub mod segments;
 mod shape;
 pub mod templates;
 pub mod users;
@@ -40,6 +42,20 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::GetAutomation(id) => automations::get(cx, id).await,
         Route::UpdateAutomation(id) => automations::update(cx, id).await,
         Route::DeleteAutomation(id) => automations::delete(cx, id).await,
+        Route::ListSegments => segments::list(cx).await,
+        Route::CreateSegment => segments::create(cx).await,
+        Route::EstimateSegment => segments::estimate(cx).await,
+        Route::GetSegment(id) => segments::get(cx, id).await,
+        Route::UpdateSegment(id) => segments::update(cx, id).await,
+        Route::DeleteSegment(id) => segments::delete(cx, id).await,
+        Route::ListSegmentUsers(id) => segments::list_users(cx, id).await,
+        Route::ChangeSegmentMembers(id) => segments::change_members(cx, id).await,
+        Route::ExplainSegment(id) => segments::explain(cx, id).await,
+        Route::ListCampaigns => campaigns::list(cx).await,
+        Route::CreateCampaign => campaigns::create(cx).await,
+        Route::GetCampaign(id) => campaigns::get(cx, id).await,
+        Route::UpdateCampaign(id) => campaigns::update(cx, id).await,
+        Route::DeleteCampaign(id) => campaigns::delete(cx, id).await,
         Route::GetChannels => channels::get(cx).await,
         Route::UpdateChannels => channels::update(cx).await,
         Route::SendMessage => messages::send(cx).await,

@@ -8,6 +8,7 @@ use shared::bus::{Bus, Publisher};
 use shared::clock::Clock;
 use shared::secrets::MasterKeys;
 use shared::store::Store;
+use tokio::sync::Semaphore;
 
 use crate::auth::key_cache::KeyCache;
 use crate::config::GatewayConfig;
@@ -39,6 +40,8 @@ pub struct App {
     pub readiness: Readiness,
     /// Positions up to which the ingest stream has been applied, for those who wait for them.
     pub applied: Applied,
+    /// Room for segments to be evaluated in while somebody waits.
+    pub evaluations: Semaphore,
     /// No longer ready: requests are only being finished.
     pub draining: AtomicBool,
 }

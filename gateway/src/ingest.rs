@@ -10,7 +10,7 @@ mod item;
 pub mod prefer;
 mod properties;
 pub mod publish;
-mod time;
+pub(crate) mod time;
 
 use bytes::Bytes;
 use serde::Serialize;

@@ -25,6 +25,20 @@ pub enum Route<'p> {
     GetAutomation(&'p str),
     UpdateAutomation(&'p str),
     DeleteAutomation(&'p str),
+    ListSegments,
+    CreateSegment,
+    EstimateSegment,
+    GetSegment(&'p str),
+    UpdateSegment(&'p str),
+    DeleteSegment(&'p str),
+    ListSegmentUsers(&'p str),
+    ChangeSegmentMembers(&'p str),
+    ExplainSegment(&'p str),
+    ListCampaigns,
+    CreateCampaign,
+    GetCampaign(&'p str),
+    UpdateCampaign(&'p str),
+    DeleteCampaign(&'p str),
     GetChannels,
     UpdateChannels,
     SendMessage,
@@ -74,6 +88,20 @@ impl Route<'_> {
             | Self::GetAutomation(_)
             | Self::UpdateAutomation(_)
             | Self::DeleteAutomation(_)
+            | Self::ListSegments
+            | Self::CreateSegment
+            | Self::EstimateSegment
+            | Self::GetSegment(_)
+            | Self::UpdateSegment(_)
+            | Self::DeleteSegment(_)
+            | Self::ListSegmentUsers(_)
+            | Self::ChangeSegmentMembers(_)
+            | Self::ExplainSegment(_)
+            | Self::ListCampaigns
+            | Self::CreateCampaign
+            | Self::GetCampaign(_)
+            | Self::UpdateCampaign(_)
+            | Self::DeleteCampaign(_)
             | Self::GetChannels
             | Self::UpdateChannels
             | Self::SendMessage
@@ -100,6 +128,14 @@ impl Route<'_> {
             Self::GetTemplate(_) | Self::UpdateTemplate(_) | Self::DeleteTemplate(_) => "/templates/:id",
             Self::ListAutomations | Self::CreateAutomation => "/automations",
             Self::GetAutomation(_) | Self::UpdateAutomation(_) | Self::DeleteAutomation(_) => "/automations/:id",
+            Self::ListSegments | Self::CreateSegment => "/segments",
+            Self::EstimateSegment => "/segments/estimate",
+            Self::GetSegment(_) | Self::UpdateSegment(_) | Self::DeleteSegment(_) => "/segments/:id",
+            Self::ListSegmentUsers(_) => "/segments/:id/users",
+            Self::ChangeSegmentMembers(_) => "/segments/:id/members",
+            Self::ExplainSegment(_) => "/segments/:id/explain",
+            Self::ListCampaigns | Self::CreateCampaign => "/campaigns",
+            Self::GetCampaign(_) | Self::UpdateCampaign(_) | Self::DeleteCampaign(_) => "/campaigns/:id",
             Self::GetChannels | Self::UpdateChannels => "/channels",
             Self::SendMessage | Self::ListMessages => "/messages",
             Self::GetMessage(_) => "/messages/:id",
@@ -153,6 +189,20 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("GET", ["automations", id]) => Route::GetAutomation(id),
         ("PUT", ["automations", id]) => Route::UpdateAutomation(id),
         ("DELETE", ["automations", id]) => Route::DeleteAutomation(id),
+        ("GET", ["segments"]) => Route::ListSegments,
+        ("POST", ["segments"]) => Route::CreateSegment,
+        ("POST", ["segments", "estimate"]) => Route::EstimateSegment,
+        ("GET", ["segments", id]) if *id != "estimate" => Route::GetSegment(id),
+        ("PUT", ["segments", id]) if *id != "estimate" => Route::UpdateSegment(id),
+        ("DELETE", ["segments", id]) if *id != "estimate" => Route::DeleteSegment(id),
+        ("GET", ["segments", id, "users"]) => Route::ListSegmentUsers(id),
+        ("POST", ["segments", id, "members"]) => Route::ChangeSegmentMembers(id),
+        ("GET", ["segments", id, "explain"]) => Route::ExplainSegment(id),
+        ("GET", ["campaigns"]) => Route::ListCampaigns,
+        ("POST", ["campaigns"]) => Route::CreateCampaign,
+        ("GET", ["campaigns", id]) => Route::GetCampaign(id),
+        ("PUT", ["campaigns", id]) => Route::UpdateCampaign(id),
+        ("DELETE", ["campaigns", id]) => Route::DeleteCampaign(id),
         ("GET", ["channels"]) => Route::GetChannels,
         ("PUT", ["channels"]) => Route::UpdateChannels,
         ("POST", ["messages"]) => Route::SendMessage,
@@ -244,6 +294,20 @@ mod tests {
             ("GET", "/automations/a", Route::GetAutomation("a")),
             ("PUT", "/automations/a", Route::UpdateAutomation("a")),
             ("DELETE", "/automations/a", Route::DeleteAutomation("a")),
+            ("GET", "/segments", Route::ListSegments),
+            ("POST", "/segments", Route::CreateSegment),
+            ("POST", "/segments/estimate", Route::EstimateSegment),
+            ("GET", "/segments/s", Route::GetSegment("s")),
+            ("PUT", "/segments/s", Route::UpdateSegment("s")),
+            ("DELETE", "/segments/s", Route::DeleteSegment("s")),
+            ("GET", "/segments/s/users", Route::ListSegmentUsers("s")),
+            ("POST", "/segments/s/members", Route::ChangeSegmentMembers("s")),
+            ("GET", "/segments/s/explain", Route::ExplainSegment("s")),
+            ("GET", "/campaigns", Route::ListCampaigns),
+            ("POST", "/campaigns", Route::CreateCampaign),
+            ("GET", "/campaigns/c", Route::GetCampaign("c")),
+            ("PUT", "/campaigns/c", Route::UpdateCampaign("c")),
+            ("DELETE", "/campaigns/c", Route::DeleteCampaign("c")),
             ("GET", "/channels", Route::GetChannels),
             ("PUT", "/channels", Route::UpdateChannels),
             ("POST", "/messages", Route::SendMessage),

@@ -13,6 +13,7 @@ use shared::shutdown::Shutdown;
 use shared::startup::{self, Connected, StartError};
 use shared::store::Store;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::app::{App, Parts};
@@ -25,6 +26,8 @@ use crate::rate_limit::RateLimits;
 
 /// How often the clock is set by the database's.
 const SYNCHRONIZE: Duration = Duration::from_mins(1);
+/// Segments evaluated at once: they must leave the others connections and processors.
+const EVALUATIONS: usize = 2;
 
 impl App {
     /// Puts it together and starts its background tasks, which end with the shutdown.
@@ -37,6 +40,7 @@ impl App {
             keys: KeyCache::default(),
             readiness: Readiness::default(),
             applied: Applied::new(ingest_stream.partitions),
+            evaluations: Semaphore::new(EVALUATIONS),
             draining: AtomicBool::new(false),
             config,
             store,

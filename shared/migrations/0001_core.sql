@@ -231,6 +231,25 @@ CREATE TABLE automation_version (
     PRIMARY KEY (project_id, automation_id, version)
 );
 
+-- What is sent to a segment at a time, once or again and again.
+CREATE TABLE campaign (
+    project_id          uuid NOT NULL,
+    id                  uuid NOT NULL,
+    name                text NOT NULL,
+    channel             text NOT NULL CHECK (channel IN ('EMAIL', 'PUSH', 'IN_APP', 'SMS')),
+    segment_id          uuid NOT NULL,
+    exclude_segment_ids uuid[] NOT NULL DEFAULT '{}',
+    template_id         uuid,
+    template_ids        uuid[] NOT NULL,                                   -- that one, and those of the variants
+    settings            jsonb NOT NULL,                                    -- throttle, variants, winner, goal, recurrence, as the API shows them
+    scheduled_at        timestamptz,
+    status              text NOT NULL CHECK (status IN ('DRAFT', 'SCHEDULED', 'SENDING', 'PAUSED', 'COMPLETED', 'CANCELLED', 'FAILED')),
+    status_reason       text,
+    created_at          timestamptz NOT NULL,
+    updated_at          timestamptz NOT NULL,
+    PRIMARY KEY (project_id, id)
+);
+
 -- One person's way through one version of an automation. The id is made of the trigger's time and a hash of
 -- (automation, trigger), so that a trigger starts a run once.
 CREATE TABLE run (

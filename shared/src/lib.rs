@@ -6,6 +6,7 @@ pub mod admin;
 pub mod automation;
 pub mod backoff;
 pub mod bus;
+pub mod campaign;
 pub mod clock;
 pub mod config;
 pub mod env;

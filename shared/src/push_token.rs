@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::ids::ProjectId;
 
 /// Where a device gets its pushes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Platform {
     Ios,
     Android,

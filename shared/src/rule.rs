@@ -28,6 +28,7 @@ use jiff::Timestamp;
 use serde_json::{Number, Value};
 use uuid::Uuid;
 
+use crate::push_token::Platform;
 use crate::send::{Channel, DeliveryState};
 use time::Span;
 
@@ -127,30 +128,6 @@ impl Order {
 pub enum Bound {
     Number(Number),
     Time(Timestamp),
-}
-
-/// What a push token is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Platform {
-    Ios,
-    Android,
-    Web,
-}
-
-impl Platform {
-    pub const ALL: [Self; 3] = [Self::Ios, Self::Android, Self::Web];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ios => "IOS",
-            Self::Android => "ANDROID",
-            Self::Web => "WEB",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|p| p.as_str() == text)
-    }
 }
 
 /// What a person did, and how often: all thresholds hold.

@@ -3,6 +3,7 @@
 pub mod accounts;
 pub mod api_keys;
 pub mod automations;
+pub mod campaigns;
 pub mod changes;
 pub mod channels;
 pub mod client_ids;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use shared::ids;
 use shared::store::changes::Topic;
 use shared::store::templates::{self, StoredTemplate, TemplateFilter};
-use shared::store::{StoreError, automations};
+use shared::store::{StoreError, automations, campaigns};
 use uuid::Uuid;
 
 use super::{changed, idempotency, paging, path, shape};
@@ -121,6 +121,11 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     locked(cx, &tx, id).await?;
     if let Some((automation, name)) = automations::uses_template(&tx, cx.project, id).await? {
         let reason = format!("the active automation {name:?} ({automation}) sends this template; switch it off first");
+        return Err(ApiError::Conflict(reason));
+    }
+    if let Some((campaign, name)) = campaigns::uses_template(&tx, cx.project, id).await? {
+        let reason =
+            format!("the campaign {name:?} ({campaign}) sends this template; change, cancel or delete it first");
         return Err(ApiError::Conflict(reason));
     }
     templates::delete(&tx, cx.project, id).await?;

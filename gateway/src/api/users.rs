@@ -18,7 +18,7 @@ const ACTIVE: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct UserView {
+pub(in crate::api) struct UserView {
     id: Uuid,
     external_id: Option<String>,
     anonymous_id: Option<String>,

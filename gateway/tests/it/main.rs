@@ -3,11 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it does not find what it expects")]
 
 mod api_automations;
+mod api_campaigns;
 mod api_channels;
 mod api_events;
 mod api_messages;
 mod api_news;
 mod api_push_tokens;
+mod api_segments;
 mod api_templates;
 mod api_users;
 mod auth;

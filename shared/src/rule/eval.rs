@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use serde_json::{Map, Number, Value, json};
 use uuid::Uuid;
 
-use super::{Behaviour, Bound, Condition, Leaf, Platform, Rule, Source, Test, number, time};
+use super::{Behaviour, Bound, Condition, Leaf, Rule, Source, Test, number, time};
 use crate::clock::rfc3339;
+use crate::push_token::Platform;
 
 /// A value as it was found.
 #[derive(Clone, Copy, Debug, PartialEq)]

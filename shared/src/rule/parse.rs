@@ -5,6 +5,7 @@ mod operator;
 mod value;
 
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::{Condition, Leaf, Rule, Source};
 use operator::Operator;
@@ -34,6 +35,33 @@ pub fn parse(rules: &Value, path: &str) -> Result<Vec<Rule>, Vec<RuleProblem>> {
 /// Reads rules about the properties of one event.
 pub fn parse_for_event(rules: &Value, path: &str) -> Result<Vec<Rule>, Vec<RuleProblem>> {
     Parser::new(Scope::Event).whole(rules, path)
+}
+
+/// Where rules that were read by [`parse`] name segments, and which.
+pub fn named_segments(rules: &Value, path: &str) -> Vec<(String, Uuid)> {
+    let mut named = Vec::new();
+    for (i, rule) in rules.as_array().into_iter().flatten().enumerate() {
+        collect_segments(rule, &format!("{path}[{i}]"), &mut named);
+    }
+    named
+}
+
+fn collect_segments(rule: &Value, path: &str, named: &mut Vec<(String, Uuid)>) {
+    for group in ["any", "all"] {
+        named.extend(named_segments(&rule[group], &format!("{path}.{group}")));
+    }
+    if rule["not"].is_object() {
+        collect_segments(&rule["not"], &format!("{path}.not"), named);
+    }
+    if rule["field"] != "segment" {
+        return;
+    }
+    let id = |value: &Value| value.as_str().and_then(|text| Uuid::try_parse(text).ok());
+    let value = &rule["value"];
+    named.extend(id(value).map(|id| (format!("{path}.value"), id)));
+    for (i, item) in value.as_array().into_iter().flatten().enumerate() {
+        named.extend(id(item).map(|id| (format!("{path}.value[{i}]"), id)));
+    }
 }
 
 /// What the rules are about.
@@ -132,7 +160,7 @@ impl Parser {
         let at = (path, depth);
         let value = object.get("value").filter(|v| !v.is_null());
         if let Subject::Event(name) = subject {
-            return self.behaviour(operator, value, at, |parser, value| parser.event(name, value, at));
+            return self.behaviour(operator, value, at, |parser, value| Some(parser.event(name, value, at)));
         }
         if let Subject::Message(channel) = subject {
             return self.behaviour(operator, value, at, |parser, value| parser.message(channel, value, at));

@@ -9,12 +9,14 @@ mod params;
 mod value;
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::{Condition, Leaf, Rule};
 use crate::ids::ProjectId;
+use crate::push_token::Platform;
 pub use params::Param;
 use params::Params;
 
@@ -203,7 +205,7 @@ impl<'a> Compiler<'a> {
         )
     }
 
-    fn with_token(&mut self, platforms: &BTreeSet<super::Platform>) -> String {
+    fn with_token(&mut self, platforms: &BTreeSet<Platform>) -> String {
         let wanted = if platforms.is_empty() {
             String::new()
         } else {
@@ -222,7 +224,7 @@ impl Select {
     fn join(&mut self, set: &str) -> String {
         self.joined += 1;
         let name = format!("s{}", self.joined);
-        self.joins.push_str(&format!(" LEFT JOIN {set} {name} ON {name}.id = u.id"));
+        let _ = write!(self.joins, " LEFT JOIN {set} {name} ON {name}.id = u.id");
         name
     }
 }

@@ -77,11 +77,14 @@ fn a_segment_is_compiled_once_and_one_that_rests_on_itself_has_nobody() {
 #[test]
 fn what_rules_rest_on_is_found_at_any_depth() {
     let (a, b) = (Uuid::from_u128(1), Uuid::from_u128(2));
-    let parsed = rules(json!([
+    let written = json!([
         {"any": [{"not": {"field": "segment", "operator": "in", "value": [a]}},
                  {"all": [{"field": "event:e", "operator": "did"}]}]},
         {"field": "segment", "operator": "eq", "value": b},
-    ]));
+    ]);
+    let parsed = rules(written.clone());
     assert_eq!(segments(&parsed).into_iter().collect::<Vec<_>>(), [a, b]);
     assert_eq!(behaviours(&parsed).len(), 1);
+    let named = parse::named_segments(&written, "rules");
+    assert_eq!(named, [("rules[0].any[0].not.value[0]".to_owned(), a), ("rules[1].value".to_owned(), b)]);
 }

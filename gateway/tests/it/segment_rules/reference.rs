@@ -108,7 +108,7 @@ fn satisfies(found: &Value, operator: &str, value: &Value, now: Timestamp) -> bo
 }
 
 fn same(a: &Value, b: &Value) -> bool {
-    if a.is_number() && b.is_number() { number(a) == number(b) } else { !a.is_null() && a == b }
+    if a.is_number() && b.is_number() { number(a).total_cmp(&number(b)).is_eq() } else { !a.is_null() && a == b }
 }
 
 fn number(value: &Value) -> f64 {

@@ -55,19 +55,14 @@ impl Parser {
         (self.problems.len() == before).then_some(Leaf { negated, condition: Condition::Behaviour(behaviour) })
     }
 
-    pub(super) fn event(
-        &mut self,
-        name: &str,
-        value: &Map<String, Value>,
-        (path, depth): Place<'_>,
-    ) -> Option<Behaviour> {
+    pub(super) fn event(&mut self, name: &str, value: &Map<String, Value>, (path, depth): Place<'_>) -> Behaviour {
         let path = format!("{path}.value");
         let known = ["count", "within", "where", "sum", "avg", "min", "max"];
         self.refuse_unknown(value, &known, &path, "of a behaviour");
         let filter = self.filter(value, &path, depth);
         let (count, within) = (self.count(value, &path), self.within(value, &path));
         let totals = Aggregate::ALL.into_iter().filter_map(|aggregate| self.total(aggregate, value, &path)).collect();
-        Some(Behaviour { deed: Deed::Event { name: name.to_owned(), filter }, within, count, totals })
+        Behaviour { deed: Deed::Event { name: name.to_owned(), filter }, within, count, totals }
     }
 
     pub(super) fn message(

@@ -6,8 +6,9 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::super::time::{self, Span};
-use super::super::{Bound, Order, Platform, Source, Test};
+use super::super::{Bound, Order, Source, Test};
 use super::{Operator, Parser};
+use crate::push_token::Platform;
 
 const TEXT_CHARACTERS: usize = 1_000;
 const LIST_ITEMS: usize = 1_000;

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::super::eval::{Actual, Facts, Stats, explain, holds, holds_for_event, property};
-use super::super::{Behaviour, Platform, Source, parse, parse_for_event};
+use super::super::{Behaviour, Source, parse, parse_for_event};
+use crate::push_token::Platform;
 
 fn now() -> Timestamp {
     "2026-06-15T12:00:00Z".parse().unwrap()

@@ -23,6 +23,9 @@ use crate::store::users::read::{self, User};
 /// Segments by id, as far as rules need them.
 pub type Definitions = HashMap<Uuid, Membership>;
 
+/// The first page.
+pub const FIRST: Start<(Timestamp, Uuid)> = Start::Offset(0);
+
 /// Bounds the statements of a transaction that evaluates rules. They are run once, over many rows: compiling them to
 /// machine code costs more than it saves, and their sets should find room in memory.
 pub async fn bound(tx: &Transaction<'_>, at_most: Duration) -> Result<(), StoreError> {

@@ -10,9 +10,10 @@ use uuid::Uuid;
 
 use super::evaluate::Definitions;
 use crate::ids::ProjectId;
+use crate::push_token::Platform;
 use crate::rule::eval::{self, Actual, Facts, Stats};
 use crate::rule::sql::{self, Membership};
-use crate::rule::{self, Behaviour, Platform, Rule, Source};
+use crate::rule::{self, Behaviour, Rule, Source};
 use crate::store::StoreError;
 use crate::store::users::read::{self, User};
 

@@ -1,0 +1,177 @@
+//! Campaigns.
+
+mod input;
+
+use deadpool_postgres::Transaction;
+use jiff::Timestamp;
+use serde::Serialize;
+use shared::campaign::{CampaignStatus, Settings};
+use shared::ids;
+use shared::store::campaigns::{self, Campaign};
+use shared::store::{StoreError, segments, templates};
+use uuid::Uuid;
+
+use super::{idempotency, paging, path, shape};
+use crate::body;
+use crate::context::Context;
+use crate::error::{ApiError, Problem};
+use crate::respond::{Reply, created, deleted, ok};
+
+/// Campaigns in one answer at most.
+const LIST_MAX: i64 = 1_000;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CampaignView {
+    id: Uuid,
+    name: String,
+    channel: &'static str,
+    segment_id: Uuid,
+    exclude_segment_ids: Vec<Uuid>,
+    template_id: Option<Uuid>,
+    #[serde(flatten)]
+    settings: Settings,
+    #[serde(serialize_with = "shape::maybe_time")]
+    scheduled_at: Option<Timestamp>,
+    status: &'static str,
+    status_reason: Option<String>,
+    #[serde(serialize_with = "shape::time")]
+    created_at: Timestamp,
+    #[serde(serialize_with = "shape::time")]
+    updated_at: Timestamp,
+}
+
+impl From<Campaign> for CampaignView {
+    fn from(campaign: Campaign) -> Self {
+        Self {
+            id: campaign.id,
+            name: campaign.name,
+            channel: campaign.channel.as_str(),
+            segment_id: campaign.segment_id,
+            exclude_segment_ids: campaign.exclude_segment_ids,
+            template_id: campaign.template_id,
+            settings: campaign.settings,
+            scheduled_at: campaign.scheduled_at,
+            status: campaign.status.as_str(),
+            status_reason: campaign.status_reason,
+            created_at: campaign.created_at,
+            updated_at: campaign.updated_at,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListView {
+    campaigns: Vec<CampaignView>,
+    next_cursor: Option<String>,
+}
+
+/// `GET /campaigns`
+pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let query = cx.query()?;
+    let status = query.choice("status", &CampaignStatus::ALL.map(|status| (status.as_str(), status)))?;
+    let before = paging::cursor_id(&query)?;
+    let db = cx.database().await?;
+    let mut found = campaigns::list(&db, cx.project, status, before, LIST_MAX + 1).await?;
+    let next_cursor = paging::cut(&mut found, LIST_MAX, |campaign| campaign.id.to_string());
+    ok(&ListView { campaigns: found.into_iter().map(CampaignView::from).collect(), next_cursor })
+}
+
+/// `GET /campaigns/:id`
+pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "campaign")?;
+    let db = cx.database().await?;
+    let campaign = campaigns::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("campaign"))?;
+    ok(&CampaignView::from(campaign))
+}
+
+/// `POST /campaigns`
+pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let body = cx.read_json(body::MAX_BYTES).await?;
+    let now = cx.app.clock.now();
+    let mut campaign = input::new_campaign(&body, ids::fresh(now.as_millisecond()), now)?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    match idempotency::made_before(cx, &tx, "campaign", campaign.id).await? {
+        Some(made) => campaign = campaigns::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?,
+        None => {
+            check_references(cx, &tx, &campaign).await?;
+            campaigns::insert(&tx, cx.project, &campaign).await?;
+        }
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    created(&CampaignView::from(campaign))
+}
+
+/// `PUT /campaigns/:id`
+pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "campaign")?;
+    let body = cx.read_json(body::MAX_BYTES).await?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let current = locked(cx, &tx, id).await?;
+    let campaign = input::changed_campaign(&body, current.clone(), cx.app.clock.now())?;
+    // What was read can be sent back: only what is different is a change.
+    let renamed = Campaign { name: campaign.name.clone(), updated_at: campaign.updated_at, ..current.clone() };
+    if campaign != renamed {
+        if !current.status.is_editable() {
+            let reason = format!("a campaign that is {} keeps all but its name", current.status.as_str());
+            return Err(ApiError::Conflict(reason));
+        }
+        check_references(cx, &tx, &campaign).await?;
+    }
+    campaigns::update(&tx, cx.project, &campaign).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    ok(&CampaignView::from(campaign))
+}
+
+/// `DELETE /campaigns/:id`
+pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "campaign")?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    if locked(cx, &tx, id).await?.status == CampaignStatus::Sending {
+        return Err(ApiError::Conflict("the campaign is sending; cancel it first".to_owned()));
+    }
+    campaigns::delete(&tx, cx.project, id).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    deleted()
+}
+
+async fn locked(cx: &Context<'_>, tx: &Transaction<'_>, id: Uuid) -> Result<Campaign, ApiError> {
+    campaigns::get_for_update(tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("campaign"))
+}
+
+/// Segments and templates must be of this project, the templates of the campaign's channel; none of them can be deleted
+/// before the end of the transaction.
+async fn check_references(cx: &Context<'_>, tx: &Transaction<'_>, campaign: &Campaign) -> Result<(), ApiError> {
+    let mut problems = Vec::new();
+    let there = segments::existing(tx, cx.project, &campaign.segment_ids()).await?;
+    let excluded = campaign.exclude_segment_ids.iter().enumerate();
+    let named = std::iter::once(("segmentId".to_owned(), &campaign.segment_id))
+        .chain(excluded.map(|(i, id)| (format!("excludeSegmentIds[{i}]"), id)));
+    for (field, _) in named.filter(|(_, id)| !there.contains(id)) {
+        problems.push(Problem::new(field, "no such segment in this project"));
+    }
+    let channels = templates::channels_of(tx, cx.project, &campaign.template_ids()).await?;
+    let variants = campaign.settings.variants.iter().enumerate();
+    let named = campaign
+        .template_id
+        .iter()
+        .map(|id| ("templateId".to_owned(), *id))
+        .chain(variants.map(|(i, variant)| (format!("variants[{i}].templateId"), variant.template_id)));
+    for (field, id) in named {
+        let (wanted, problem) = (campaign.channel, channels.get(&id));
+        match problem {
+            Some(channel) if *channel == wanted => {}
+            Some(other) => {
+                let (other, wanted) = (other.as_str(), wanted.as_str());
+                let why = format!("is a template of channel {other}, this campaign needs one of {wanted}");
+                problems.push(Problem::new(field, why));
+            }
+            None => problems.push(Problem::new(field, "no such template in this project")),
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
+}

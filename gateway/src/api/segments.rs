@@ -1,0 +1,159 @@
+//! Segments.
+
+mod evaluate;
+mod explain;
+mod input;
+mod members;
+mod rests;
+
+use deadpool_postgres::Transaction;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use shared::ids;
+use shared::store::segments::{self, Segment};
+use shared::store::{StoreError, campaigns};
+use uuid::Uuid;
+
+use super::{idempotency, paging, path, shape};
+use crate::body;
+use crate::context::Context;
+use crate::error::ApiError;
+use crate::respond::{Reply, created, deleted, ok};
+use evaluate::Count;
+
+pub use explain::explain;
+pub use members::{change_members, estimate, list_users};
+
+/// Segments in one answer at most: each is counted for it.
+const LIST_MAX: i64 = 100;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SegmentView {
+    id: Uuid,
+    name: String,
+    description: String,
+    #[serde(rename = "type")]
+    segment_type: &'static str,
+    rules: Value,
+    #[serde(flatten)]
+    count: Count,
+    #[serde(serialize_with = "shape::time")]
+    created_at: Timestamp,
+    #[serde(serialize_with = "shape::time")]
+    updated_at: Timestamp,
+}
+
+impl SegmentView {
+    fn new(segment: Segment, count: Count) -> Self {
+        Self {
+            id: segment.id,
+            name: segment.name,
+            description: segment.description,
+            segment_type: segment.segment_type.as_str(),
+            rules: segment.rules,
+            count,
+            created_at: segment.created_at,
+            updated_at: segment.updated_at,
+        }
+    }
+
+    async fn counted(cx: &Context<'_>, segment: Segment) -> Result<Self, ApiError> {
+        let count = evaluate::count_of(cx, segment.id).await?;
+        Ok(Self::new(segment, count))
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListView {
+    segments: Vec<SegmentView>,
+    next_cursor: Option<String>,
+}
+
+/// `GET /segments`
+pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let before = paging::cursor_id(&cx.query()?)?;
+    let mut found = segments::list(&cx.database().await?, cx.project, before, LIST_MAX + 1).await?;
+    let next_cursor = paging::cut(&mut found, LIST_MAX, |segment| segment.id.to_string());
+    let ids: Vec<Uuid> = found.iter().map(|segment| segment.id).collect();
+    let counts = evaluate::counts_of(cx, &ids).await?;
+    let segments = found.into_iter().zip(counts).map(|(segment, count)| SegmentView::new(segment, count)).collect();
+    ok(&ListView { segments, next_cursor })
+}
+
+/// `GET /segments/:id`
+pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    ok(&SegmentView::counted(cx, found(cx, segment).await?).await?)
+}
+
+async fn found(cx: &Context<'_>, segment: &str) -> Result<Segment, ApiError> {
+    let id = path::id(segment, "segment")?;
+    let db = cx.database().await?;
+    segments::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("segment"))
+}
+
+/// `POST /segments`
+pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let body = cx.read_json(body::MAX_BYTES).await?;
+    let now = cx.app.clock.now();
+    let mut segment = input::new_segment(&body, ids::fresh(now.as_millisecond()), now)?;
+    {
+        let mut db = cx.database().await?;
+        let tx = db.transaction().await.map_err(StoreError::from)?;
+        segments::begin_change(&tx).await?;
+        match idempotency::made_before(cx, &tx, "segment", segment.id).await? {
+            Some(made) => segment = segments::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?,
+            None => {
+                rests::check(cx, &tx, &segment).await?;
+                segments::insert(&tx, cx.project, &segment).await?;
+            }
+        }
+        tx.commit().await.map_err(StoreError::from)?;
+    }
+    created(&SegmentView::counted(cx, segment).await?)
+}
+
+/// `PUT /segments/:id`
+pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "segment")?;
+    let body = cx.read_json(body::MAX_BYTES).await?;
+    let segment = {
+        let mut db = cx.database().await?;
+        let tx = db.transaction().await.map_err(StoreError::from)?;
+        segments::begin_change(&tx).await?;
+        let current = locked(cx, &tx, id).await?;
+        let segment = input::changed_segment(&body, current, cx.app.clock.now())?;
+        rests::check(cx, &tx, &segment).await?;
+        segments::update(&tx, cx.project, &segment).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        segment
+    };
+    ok(&SegmentView::counted(cx, segment).await?)
+}
+
+/// `DELETE /segments/:id`
+pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "segment")?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    segments::begin_change(&tx).await?;
+    locked(cx, &tx, id).await?;
+    if let Some((other, name)) = segments::resting_on(&tx, cx.project, id).await? {
+        let reason = format!("the rules of the segment {name:?} ({other}) name this one; change them first");
+        return Err(ApiError::Conflict(reason));
+    }
+    if let Some((campaign, name)) = campaigns::uses_segment(&tx, cx.project, id).await? {
+        let reason =
+            format!("the campaign {name:?} ({campaign}) goes by this segment; change, cancel or delete it first");
+        return Err(ApiError::Conflict(reason));
+    }
+    segments::delete(&tx, cx.project, id).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    deleted()
+}
+
+async fn locked(cx: &Context<'_>, tx: &Transaction<'_>, id: Uuid) -> Result<Segment, ApiError> {
+    segments::get_for_update(tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("segment"))
+}

@@ -1,0 +1,174 @@
+//! `/campaigns`
+
+use serde_json::{Value, json};
+
+use crate::fixture::{Gateway, texts};
+use crate::setup::Tenant;
+
+/// A segment and an EMAIL template.
+async fn parts(gateway: &Gateway, project: &Tenant) -> (Value, Value) {
+    let segment = gateway.post(project, "/segments", &json!({"name": "s", "rules": []})).await.expect(201);
+    (segment["id"].clone(), template(gateway, project, "EMAIL").await)
+}
+
+async fn template(gateway: &Gateway, project: &Tenant, channel: &str) -> Value {
+    let new = json!({"name": "t", "channel": channel, "body": "b"});
+    gateway.post(project, "/templates", &new).await.expect(201)["id"].clone()
+}
+
+fn in_an_hour(gateway: &Gateway) -> String {
+    shared::clock::rfc3339(shared::clock::from_ms(gateway.app.clock.now_ms() + 3_600_000))
+}
+
+fn path(campaign: &Value) -> String {
+    format!("/campaigns/{}", campaign["id"].as_str().unwrap())
+}
+
+async fn set_status(gateway: &Gateway, campaign: &Value, status: &str) {
+    let id: uuid::Uuid = campaign["id"].as_str().unwrap().parse().unwrap();
+    gateway.sql.execute("UPDATE campaign SET status = $2 WHERE id = $1", &[&id, &status]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_campaign_is_made_read_changed_and_deleted() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let (segment, template) = parts(&gateway, &project).await;
+    let new = json!({"name": "Sale", "channel": "EMAIL", "segmentId": segment, "templateId": template});
+    let draft = gateway.post(&project, "/campaigns", &new).await.expect(201);
+    assert_eq!((&draft["status"], &draft["scheduledAt"]), (&json!("DRAFT"), &json!(null)));
+    for (field, value) in new.as_object().unwrap() {
+        assert_eq!(&draft[field], value, "{field}");
+    }
+    let path = path(&draft);
+    assert_eq!(gateway.get(&project, &path).await.expect(200), draft);
+
+    let at = in_an_hour(&gateway);
+    let scheduled = gateway.put(&project, &path, &json!({"scheduledAt": at})).await.expect(200);
+    assert_eq!((&scheduled["status"], &scheduled["scheduledAt"]), (&json!("SCHEDULED"), &json!(at)));
+    let (a, b) = (
+        json!({"name": "A", "templateId": template, "weight": 50}),
+        json!({"name": "B", "templateId": template, "weight": 50}),
+    );
+    let whole = json!({
+        "excludeSegmentIds": [segment], "throttlePerMinute": 600, "sendInUserTimezone": true, "variants": [a, b],
+        "winner": {"metric": "opened", "testShare": 20, "afterMinutes": 60}, "goal": {"event": "order", "within": "7d"},
+        "recurrence": {"cron": "0 9 * * MON", "timezone": "Europe/Oslo"},
+    });
+    let changed = gateway.put(&project, &path, &whole).await.expect(200);
+    assert_eq!((&changed["recurrence"], &changed["throttlePerMinute"]), (&whole["recurrence"], &json!(600)));
+    assert_eq!((&changed["variants"][1]["name"], &changed["winner"]["metric"]), (&json!("B"), &json!("opened")));
+    // What was read can be sent back.
+    let same = gateway.put(&project, &path, &changed).await.expect(200);
+    assert_eq!(same["variants"], changed["variants"]);
+    let back = gateway.put(&project, &path, &json!({"scheduledAt": null})).await.expect(200);
+    assert_eq!(back["status"], "DRAFT");
+    assert_eq!(gateway.delete(&project, &path).await.expect(200), json!({"deleted": true}));
+    assert_eq!(gateway.get(&project, &path).await.status, 404);
+}
+
+#[tokio::test]
+async fn what_a_campaign_goes_by_must_be_there_and_fit() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let (segment, email) = parts(&gateway, &project).await;
+    let (foreign_segment, foreign_email) = parts(&gateway, &other).await;
+    let push = template(&gateway, &project, "PUSH").await;
+    for (change, field) in [
+        (json!({"segmentId": foreign_segment}), "segmentId"),
+        (json!({"excludeSegmentIds": [segment, foreign_segment]}), "excludeSegmentIds[1]"),
+        (json!({"templateId": foreign_email}), "templateId"),
+        (json!({"templateId": push}), "templateId"),
+        (json!({"channel": "PUSH"}), "templateId"),
+        (json!({"variants": [{"name": "A", "templateId": push, "weight": 100}]}), "variants[0].templateId"),
+        (json!({"templateId": null}), "templateId"),
+        (json!({"recurrence": {"cron": "0 9 31 2 *", "timezone": "UTC"}}), "recurrence.cron"),
+        (json!({"scheduledAt": "2020-01-01T00:00:00Z"}), "scheduledAt"),
+    ] {
+        let mut new = json!({"name": "n", "channel": "EMAIL", "segmentId": segment, "templateId": email});
+        new.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let answer = gateway.post(&project, "/campaigns", &new).await;
+        assert_eq!((answer.status, answer.fields()), (422, vec![field]), "{change}: {}", answer.body);
+    }
+    assert_eq!(gateway.get(&project, "/campaigns").await.expect(200)["campaigns"], json!([]));
+}
+
+#[tokio::test]
+async fn a_state_forbids_what_would_change_what_is_sent() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let (segment, template) = parts(&gateway, &project).await;
+    let new = json!({"name": "n", "channel": "EMAIL", "segmentId": segment, "templateId": template});
+    let campaign = gateway.post(&project, "/campaigns", &new).await.expect(201);
+    let path = path(&campaign);
+    let states = [("SENDING", false), ("PAUSED", true), ("COMPLETED", false), ("CANCELLED", false), ("FAILED", false)];
+    for (i, (status, editable)) in states.into_iter().enumerate() {
+        set_status(&gateway, &campaign, status).await;
+        let renamed = gateway.put(&project, &path, &json!({"name": format!("now {status}")})).await.expect(200);
+        let same = gateway.put(&project, &path, &renamed).await.expect(200);
+        assert_eq!((&same["status"], &same["name"]), (&json!(status), &renamed["name"]));
+        let changed = gateway.put(&project, &path, &json!({"throttlePerMinute": 7 + i})).await;
+        assert_eq!(changed.status, if editable { 200 } else { 409 }, "{status}");
+    }
+    set_status(&gateway, &campaign, "SENDING").await;
+    assert_eq!(gateway.delete(&project, &path).await.status, 409);
+    set_status(&gateway, &campaign, "CANCELLED").await;
+    gateway.delete(&project, &path).await.expect(200);
+}
+
+#[tokio::test]
+async fn what_a_campaign_goes_by_stays_while_it_may_send() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let (segment, template_id) = parts(&gateway, &project).await;
+    let (excluded, other) = parts(&gateway, &project).await;
+    let new = json!({
+        "name": "Sale", "channel": "EMAIL", "segmentId": segment, "templateId": template_id, "excludeSegmentIds": [excluded],
+        "variants": [{"name": "A", "templateId": other, "weight": 100}],
+    });
+    let campaign = gateway.post(&project, "/campaigns", &new).await.expect(201);
+    let used = [
+        format!("/segments/{}", segment.as_str().unwrap()),
+        format!("/segments/{}", excluded.as_str().unwrap()),
+        format!("/templates/{}", template_id.as_str().unwrap()),
+        format!("/templates/{}", other.as_str().unwrap()),
+    ];
+    for path in &used {
+        let answer = gateway.delete(&project, path).await;
+        assert!(answer.status == 409 && answer.body["message"].as_str().unwrap().contains("Sale"), "{}", answer.body);
+    }
+    set_status(&gateway, &campaign, "COMPLETED").await;
+    for path in &used {
+        gateway.delete(&project, path).await.expect(200);
+    }
+    // What is over can still be renamed, though what it went by is gone.
+    gateway.put(&project, &path(&campaign), &json!({"name": "Sale of 2026"})).await.expect(200);
+}
+
+#[tokio::test]
+async fn lists_are_newest_first_and_anothers_campaign_looks_like_none() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let (segment, template) = parts(&gateway, &project).await;
+    let at = in_an_hour(&gateway);
+    for (name, scheduled_at) in [("a", json!(null)), ("b", json!(at)), ("c", json!(null))] {
+        let new = json!({"name": name, "channel": "EMAIL", "segmentId": segment, "templateId": template, "scheduledAt": scheduled_at});
+        gateway.post(&project, "/campaigns", &new).await.expect(201);
+    }
+    for (query, names) in [("", &["c", "b", "a"][..]), ("?status=SCHEDULED", &["b"]), ("?status=FAILED", &[])] {
+        let body = gateway.get(&project, &format!("/campaigns{query}")).await.expect(200);
+        assert_eq!(texts(&body["campaigns"], "name"), names, "{query}");
+    }
+    let listed = gateway.get(&project, "/campaigns").await.expect(200);
+    let owned = path(&listed["campaigns"][0]);
+    for answer in [
+        gateway.get(&other, &owned).await,
+        gateway.put(&other, &owned, &json!({"name": "mine"})).await,
+        gateway.delete(&other, &owned).await,
+        gateway.get(&project, "/campaigns/not-an-id").await,
+    ] {
+        assert_eq!(answer.status, 404);
+    }
+    assert_eq!(gateway.get(&project, "/campaigns?status=sent").await.fields(), ["status"]);
+    assert_eq!(gateway.get(&other, "/campaigns").await.expect(200)["campaigns"], json!([]));
+}

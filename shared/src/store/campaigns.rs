@@ -1,0 +1,182 @@
+//! Campaigns.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::StoreError;
+use super::filter::Filter;
+use crate::campaign::{CampaignStatus, Settings};
+use crate::ids::ProjectId;
+use crate::send::Channel;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Campaign {
+    pub id: Uuid,
+    pub name: String,
+    pub channel: Channel,
+    pub segment_id: Uuid,
+    pub exclude_segment_ids: Vec<Uuid>,
+    /// There is one, or there are variants.
+    pub template_id: Option<Uuid>,
+    pub settings: Settings,
+    pub scheduled_at: Option<Timestamp>,
+    pub status: CampaignStatus,
+    /// Why it stands as it does, where somebody has to know.
+    pub status_reason: Option<String>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+impl Campaign {
+    /// Every segment that it goes by.
+    pub fn segment_ids(&self) -> Vec<Uuid> {
+        std::iter::once(self.segment_id).chain(self.exclude_segment_ids.iter().copied()).collect()
+    }
+
+    /// Every template that it sends.
+    pub fn template_ids(&self) -> Vec<Uuid> {
+        self.template_id.into_iter().chain(self.settings.variants.iter().map(|variant| variant.template_id)).collect()
+    }
+}
+
+const COLUMNS: &str = "id, name, channel, segment_id, exclude_segment_ids, template_id, settings, scheduled_at, status, \
+    status_reason, created_at, updated_at";
+
+fn from_row(row: &Row) -> Result<Campaign, StoreError> {
+    let id: Uuid = row.try_get(0)?;
+    let (channel, status): (&str, &str) = (row.try_get(2)?, row.try_get(8)?);
+    let corrupt = |what: &str| StoreError::Corrupt(format!("campaign {id}: {what}"));
+    Ok(Campaign {
+        id,
+        name: row.try_get(1)?,
+        channel: Channel::parse(channel).ok_or_else(|| corrupt(channel))?,
+        segment_id: row.try_get(3)?,
+        exclude_segment_ids: row.try_get(4)?,
+        template_id: row.try_get(5)?,
+        settings: Settings::decode(row.try_get(6)?).map_err(|e| corrupt(&e))?,
+        scheduled_at: row.try_get(7)?,
+        status: CampaignStatus::parse(status).ok_or_else(|| corrupt(status))?,
+        status_reason: row.try_get(9)?,
+        created_at: row.try_get(10)?,
+        updated_at: row.try_get(11)?,
+    })
+}
+
+pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Campaign>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM campaign WHERE project_id = $1 AND id = $2");
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Newest first, those before an id; of one status if that is given.
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    status: Option<CampaignStatus>,
+    before: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<Campaign>, StoreError> {
+    let status = status.map(CampaignStatus::as_str);
+    let mut filter = Filter::of(&project);
+    if status.is_some() {
+        filter.and("status = ?1", &[&status]);
+    }
+    if before.is_some() {
+        filter.and("id < ?1", &[&before]);
+    }
+    filter.page(db, (COLUMNS, "campaign", "id DESC"), &0, &limit).await?.iter().map(from_row).collect()
+}
+
+/// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
+pub async fn get_for_update(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+) -> Result<Option<Campaign>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM campaign WHERE project_id = $1 AND id = $2 FOR UPDATE");
+    tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// A campaign that may still send and goes by this segment: its id and name.
+pub async fn uses_segment(
+    db: &impl GenericClient,
+    project: ProjectId,
+    segment: Uuid,
+) -> Result<Option<(Uuid, String)>, StoreError> {
+    used(db, project, "(segment_id = $2 OR exclude_segment_ids @> ARRAY[$2])", segment).await
+}
+
+/// A campaign that may still send and sends this template: its id and name.
+pub async fn uses_template(
+    db: &impl GenericClient,
+    project: ProjectId,
+    template: Uuid,
+) -> Result<Option<(Uuid, String)>, StoreError> {
+    used(db, project, "template_ids @> ARRAY[$2]", template).await
+}
+
+async fn used(
+    db: &impl GenericClient,
+    project: ProjectId,
+    condition: &str,
+    id: Uuid,
+) -> Result<Option<(Uuid, String)>, StoreError> {
+    let open: Vec<&str> = CampaignStatus::ALL.iter().filter(|s| s.is_open()).map(|s| s.as_str()).collect();
+    let condition = condition.replace("$2", "$2::uuid");
+    let sql = format!(
+        "SELECT id, name FROM campaign WHERE project_id = $1 AND {condition} AND status = ANY($3) ORDER BY id LIMIT 1"
+    );
+    let row = db.query_opt(&sql, &[&project, &id, &open]).await?;
+    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+}
+
+pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Campaign) -> Result<(), StoreError> {
+    let sql = "INSERT INTO campaign (project_id, id, name, channel, segment_id, exclude_segment_ids, template_id, \
+               template_ids, settings, scheduled_at, status, status_reason, updated_at, created_at) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+    write(tx, sql, project, new, &[&new.created_at]).await
+}
+
+/// Writes a campaign that was read by [`get_for_update`] and changed.
+pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Campaign) -> Result<(), StoreError> {
+    let sql = "UPDATE campaign SET name = $3, channel = $4, segment_id = $5, exclude_segment_ids = $6, template_id = $7, \
+               template_ids = $8, settings = $9, scheduled_at = $10, status = $11, status_reason = $12, updated_at = $13 \
+               WHERE project_id = $1 AND id = $2";
+    write(tx, sql, project, changed, &[]).await
+}
+
+async fn write(
+    tx: &Transaction<'_>,
+    sql: &str,
+    project: ProjectId,
+    c: &Campaign,
+    more: &[&(dyn ToSql + Sync)],
+) -> Result<(), StoreError> {
+    let (channel, status) = (c.channel.as_str(), c.status.as_str());
+    let (templates, settings) = (c.template_ids(), c.settings.encode());
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![
+        &project,
+        &c.id,
+        &c.name,
+        &channel,
+        &c.segment_id,
+        &c.exclude_segment_ids,
+        &c.template_id,
+        &templates,
+        &settings,
+        &c.scheduled_at,
+        &status,
+        &c.status_reason,
+        &c.updated_at,
+    ];
+    params.extend(more);
+    tx.execute(sql, &params).await?;
+    Ok(())
+}
+
+pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
+    tx.execute("DELETE FROM campaign WHERE project_id = $1 AND id = $2", &[&project, &id]).await?;
+    Ok(())
+}
