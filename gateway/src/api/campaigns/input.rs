@@ -70,7 +70,10 @@ fn changed(mut fields: Fields<'_>, mut campaign: Campaign, now: Timestamp) -> Re
         campaign.template_id = Some(id);
     }
     settings::change(&mut fields, &mut campaign.settings, now);
-    let said = fields.has("variants") || (fields.has("templateId") && !fields.is_null("templateId"));
+    // What was sent and is wrong has been told already.
+    let tried =
+        |element: Element<'_>| !element.value().is_null() && element.value().as_array().is_none_or(|v| !v.is_empty());
+    let said = fields.element("variants").is_some_and(tried) || fields.element("templateId").is_some_and(tried);
     if campaign.template_id.is_none() && campaign.settings.variants.is_empty() && !said {
         fields.problem("templateId", "is required, or `variants`");
     }

@@ -46,7 +46,9 @@ fn a_time_makes_it_scheduled() {
 fn what_is_missing_is_named() {
     let error = new_campaign(&Map::new(), Uuid::nil(), now()).unwrap_err();
     assert_eq!(named(&error), ["name", "channel", "segmentId", "templateId"]);
-    assert_eq!(with(json!({"templateId": null})).unwrap_err(), ["templateId"]);
+    for nothing in [json!({"templateId": null}), json!({"templateId": null, "variants": []})] {
+        assert_eq!(with(nothing).unwrap_err(), ["templateId"]);
+    }
     assert!(with(json!({"templateId": null, "variants": [variant("A", 60.0), variant("B", 40.0)]})).is_ok());
 }
 
