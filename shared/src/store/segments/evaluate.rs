@@ -26,13 +26,9 @@ pub type Definitions = HashMap<Uuid, Membership>;
 /// The first page.
 pub const FIRST: Start<(Timestamp, Uuid)> = Start::Offset(0);
 
-/// Bounds the statements of a transaction that evaluates rules. They are run once, over many rows: compiling them to
-/// machine code costs more than it saves, and their sets should find room in memory.
+/// Bounds the statements of a transaction that evaluates rules, whose sets should find room in memory.
 pub async fn bound(tx: &Transaction<'_>, at_most: Duration) -> Result<(), StoreError> {
-    let sql = format!(
-        "SET LOCAL statement_timeout = {}; SET LOCAL jit = off; SET LOCAL work_mem = '64MB'",
-        at_most.as_millis().max(1)
-    );
+    let sql = format!("SET LOCAL statement_timeout = {}; SET LOCAL work_mem = '64MB'", at_most.as_millis().max(1));
     Ok(tx.batch_execute(&sql).await?)
 }
 
@@ -97,7 +93,7 @@ pub async fn count_capped(db: &impl GenericClient, people: &People) -> Result<To
     let most = MOST_COUNTED + 1;
     let sql = format!("{with} SELECT count(*) FROM (SELECT 1 FROM {from} WHERE {condition} LIMIT {most}) AS found");
     let found: i64 = db.query_one(&sql, &params(&people.params)).await?.try_get(0)?;
-    Ok(Total { count: found.min(MOST_COUNTED), capped: found > MOST_COUNTED })
+    Ok(Total::counted(found))
 }
 
 /// A page of them, newest first. It may begin behind a person's (created_at, id).
