@@ -1,5 +1,6 @@
 //! The resources: a file each, and the one table from routes to handlers.
 
+pub mod ai;
 pub mod automations;
 pub mod campaigns;
 mod changed;
@@ -67,6 +68,7 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::UpdateNews(id) => news::update(cx, id).await,
         Route::DeleteNews(id) => news::delete(cx, id).await,
         Route::Feed => news::feed(cx).await,
+        Route::GenerateCopy => ai::generate(cx).await,
         Route::RegisterPushToken => push_tokens::register(cx).await,
         Route::RemovePushToken => push_tokens::remove(cx).await,
         Route::GetPushSettings => push_tokens::settings(cx).await,

@@ -10,6 +10,7 @@ use shared::secrets::MasterKeys;
 use shared::store::Store;
 use tokio::sync::Semaphore;
 
+use crate::ai::Ai;
 use crate::auth::key_cache::KeyCache;
 use crate::config::GatewayConfig;
 use crate::health::readiness::Readiness;
@@ -37,6 +38,8 @@ pub struct App {
     pub master_keys: MasterKeys,
     pub keys: KeyCache,
     pub limits: RateLimits,
+    /// Where one is configured.
+    pub ai: Option<Ai>,
     pub readiness: Readiness,
     /// Positions up to which the ingest stream has been applied, for those who wait for them.
     pub applied: Applied,

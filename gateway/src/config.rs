@@ -7,6 +7,8 @@ use shared::env::{Env, EnvError};
 use shared::outbound::OutboundPolicy;
 use shared::secrets::MasterKeys;
 
+use crate::ai::config::AiConfig;
+
 /// The port of `/metrics` where `ADMIN_ADDR` names no other.
 const ADMIN_PORT: u16 = 9100;
 
@@ -43,11 +45,13 @@ pub struct GatewayConfig {
     pub redis_url: Option<String>,
     /// Which addresses a channel may be pointed at.
     pub outbound: OutboundPolicy,
+    /// Without one, nothing can be generated.
+    pub ai: Option<AiConfig>,
 }
 
 impl GatewayConfig {
     /// `GATEWAY_ADDR` (127.0.0.1:8080), `PUBLIC_BASE_URL` (`http://` and that address), `GATEWAY_MAX_CONNECTIONS` (10000),
-    /// `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `OUTBOUND_ALLOW` (none).
+    /// `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `OUTBOUND_ALLOW` (none), and what [`AiConfig`] reads.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let default = SocketAddr::from(([127, 0, 0, 1], 8080));
         let addr = env.parse("GATEWAY_ADDR", default, "an address such as 127.0.0.1:8080")?;
@@ -66,6 +70,7 @@ impl GatewayConfig {
             replicas: env.bounded("GATEWAY_REPLICAS", 1, 1..=1_000, "1 to 1000")?,
             redis_url: env.get("REDIS_URL").map(str::to_owned),
             outbound: OutboundPolicy::from_env(env)?,
+            ai: AiConfig::from_env(env)?,
         })
     }
 }
@@ -79,6 +84,7 @@ impl Default for GatewayConfig {
             replicas: 1,
             redis_url: None,
             outbound: OutboundPolicy::default(),
+            ai: None,
         }
     }
 }

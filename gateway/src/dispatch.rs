@@ -87,10 +87,10 @@ async fn reply(
     Ok(reply)
 }
 
-/// Ingest keeps its own times; what asks the database is given up when that falls silent.
+/// Ingest and AI keep their own times; what asks the database is given up when that falls silent.
 async fn handled(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiError> {
     match route {
-        Route::Track | Route::Batch | Route::Identify => api::handle(cx, route).await,
+        Route::Track | Route::Batch | Route::Identify | Route::GenerateCopy => api::handle(cx, route).await,
         _ => tokio::time::timeout(HANDLER_TIMEOUT, api::handle(cx, route))
             .await
             .unwrap_or(Err(ApiError::Unavailable("the database does not answer in time"))),

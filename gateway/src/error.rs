@@ -5,6 +5,8 @@ use serde::Serialize;
 use shared::bus::PublishError;
 use shared::store::StoreError;
 
+use crate::ai::AiError;
+
 /// One thing that is wrong with the input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
@@ -53,6 +55,11 @@ pub enum ApiError {
     /// Something that the request needs is away and is likely to come back.
     #[error("{0}; send the request again after the time in Retry-After")]
     Unavailable(&'static str),
+    /// The operator has not set what the request needs.
+    #[error("{0}")]
+    NotConfigured(&'static str),
+    #[error(transparent)]
+    Ai(#[from] AiError),
     /// Our own fault: logged, not told.
     #[error("the request failed for a reason on the server's side, which has been logged")]
     Internal(String),
@@ -91,8 +98,10 @@ impl ApiError {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMedia(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
-            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooManyRequests { .. } | Self::Ai(AiError::TooMany { .. }) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Unavailable(_) | Self::NotConfigured(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Ai(AiError::Failed(_)) => StatusCode::BAD_GATEWAY,
+            Self::Ai(AiError::Timeout(_)) => StatusCode::GATEWAY_TIMEOUT,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -107,7 +116,9 @@ impl ApiError {
     /// Seconds until it makes sense to try again. Spread out, so that clients do not come back all at once.
     pub fn retry_after(&self) -> Option<u32> {
         match self {
-            Self::TooManyRequests { retry_after, .. } => Some(*retry_after),
+            Self::TooManyRequests { retry_after, .. } | Self::Ai(AiError::TooMany { retry_after, .. }) => {
+                Some(*retry_after)
+            }
             Self::Unavailable(_) => Some(rand::random_range(1..=5)),
             _ => None,
         }

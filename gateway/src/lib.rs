@@ -1,5 +1,6 @@
 //! The gateway: takes requests, checks them, and queues them durably.
 
+pub mod ai;
 pub mod api;
 pub mod app;
 pub mod auth;

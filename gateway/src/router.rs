@@ -50,6 +50,7 @@ pub enum Route<'p> {
     UpdateNews(&'p str),
     DeleteNews(&'p str),
     Feed,
+    GenerateCopy,
     RegisterPushToken,
     RemovePushToken,
     GetPushSettings,
@@ -111,7 +112,8 @@ impl Route<'_> {
             | Self::CreateNews
             | Self::GetNews(_)
             | Self::UpdateNews(_)
-            | Self::DeleteNews(_) => Access::Secret,
+            | Self::DeleteNews(_)
+            | Self::GenerateCopy => Access::Secret,
         }
     }
 
@@ -142,6 +144,7 @@ impl Route<'_> {
             Self::ListNews | Self::CreateNews => "/news",
             Self::GetNews(_) | Self::UpdateNews(_) | Self::DeleteNews(_) => "/news/:id",
             Self::Feed => "/feed",
+            Self::GenerateCopy => "/ai/generate",
             Self::RegisterPushToken | Self::RemovePushToken | Self::GetPushSettings => "/push-tokens",
         }
     }
@@ -214,6 +217,7 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("PUT", ["news", id]) => Route::UpdateNews(id),
         ("DELETE", ["news", id]) => Route::DeleteNews(id),
         ("GET", ["feed"]) => Route::Feed,
+        ("POST", ["ai", "generate"]) => Route::GenerateCopy,
         ("POST", ["push-tokens"]) => Route::RegisterPushToken,
         ("DELETE", ["push-tokens"]) => Route::RemovePushToken,
         ("GET", ["push-tokens"]) => Route::GetPushSettings,
@@ -319,6 +323,7 @@ mod tests {
             ("PUT", "/news/n", Route::UpdateNews("n")),
             ("DELETE", "/news/n", Route::DeleteNews("n")),
             ("GET", "/feed", Route::Feed),
+            ("POST", "/ai/generate", Route::GenerateCopy),
             ("POST", "/push-tokens", Route::RegisterPushToken),
             ("DELETE", "/push-tokens", Route::RemovePushToken),
             ("GET", "/push-tokens", Route::GetPushSettings),

@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
+use crate::ai::Ai;
 use crate::app::{App, Parts};
 use crate::auth;
 use crate::auth::key_cache::KeyCache;
@@ -37,6 +38,7 @@ impl App {
         let app = Arc::new(Self {
             ingest: GroupCommit::start(&publisher, &bus.names, ingest_stream.partitions, &TaskTracker::new()),
             limits: RateLimits::start(&config, &bus.config.stream_prefix, shutdown)?,
+            ai: config.ai.clone().map(|ai| Ai::new(ai, config.replicas)).transpose()?,
             keys: KeyCache::default(),
             readiness: Readiness::default(),
             applied: Applied::new(ingest_stream.partitions),

@@ -315,6 +315,8 @@ CREATE TABLE message (
     opened_at           timestamptz,
     clicked_at          timestamptz,
     failed_at           timestamptz,
+    bounced_at          timestamptz,
+    complained_at       timestamptz,
     updated_at          timestamptz NOT NULL,
     PRIMARY KEY (project_id, id)
 ) PARTITION BY RANGE (id);

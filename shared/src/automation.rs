@@ -20,7 +20,7 @@ pub const MAX_DELAY_SECS: f64 = 31_536_000.0;
 #[serde(rename_all = "camelCase")]
 pub struct Definition {
     pub trigger_type: TriggerType,
-    /// The name of the event that starts a run.
+    /// The name of the event that starts a run, or the kind of the webhook.
     #[serde(default)]
     pub trigger_event: Option<String>,
     #[serde(default)]
@@ -29,17 +29,20 @@ pub struct Definition {
 }
 
 /// What starts a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TriggerType {
     /// An event named in `triggerEvent` is recorded.
     Event,
+    /// A webhook of the kind named in `triggerEvent` arrives that names a user.
+    Webhook,
 }
 
 impl TriggerType {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Event => "EVENT",
+            Self::Webhook => "WEBHOOK",
         }
     }
 }
@@ -171,6 +174,8 @@ mod tests {
             assert_eq!(Reentry::parse(reentry.as_str()), Some(reentry));
             assert_eq!(json!(reentry), reentry.as_str());
         }
-        assert_eq!(json!(TriggerType::Event), TriggerType::Event.as_str());
+        for trigger in [TriggerType::Event, TriggerType::Webhook] {
+            assert_eq!(json!(trigger), trigger.as_str());
+        }
     }
 }

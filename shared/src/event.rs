@@ -43,7 +43,7 @@ pub struct IngestItem {
     pub user_id: Option<String>,
     #[prost(string, optional, tag = "7")]
     pub anonymous_id: Option<String>,
-    #[prost(oneof = "Body", tags = "10, 11, 12, 13, 16, 17")]
+    #[prost(oneof = "Body", tags = "10, 11, 12, 13, 16, 17, 18")]
     pub body: Option<Body>,
 }
 
@@ -61,6 +61,8 @@ pub enum Body {
     RegisterToken(RegisterToken),
     #[prost(message, tag = "17")]
     RemoveToken(RemoveToken),
+    #[prost(message, tag = "18")]
+    Webhook(Webhook),
 }
 
 /// An event.
@@ -113,6 +115,17 @@ pub struct RegisterToken {
 pub struct RemoveToken {
     #[prost(string, tag = "1")]
     pub token: String,
+}
+
+/// A notification by a provider or the project's own systems. May name nobody.
+#[derive(Clone, PartialEq, Message)]
+pub struct Webhook {
+    /// For example `message.delivered`, or any other name.
+    #[prost(string, tag = "1")]
+    pub kind: String,
+    /// A JSON object as text, already checked against the limits of an event's properties.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub data: Bytes,
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

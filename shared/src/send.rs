@@ -198,6 +198,41 @@ impl DeliveryState {
         Self::ALL.into_iter().find(|s| s.as_str() == text)
     }
 
+    /// The state that a webhook of this kind tells of, for example `message.delivered`; `None` for other kinds.
+    pub fn told_by(kind: &str) -> Option<Self> {
+        let state = Self::parse(kind.strip_prefix("message.")?)?;
+        let told = [Self::Delivered, Self::Opened, Self::Clicked, Self::Bounced, Self::Complained, Self::Failed];
+        told.contains(&state).then_some(state)
+    }
+
+    /// How far on the way from the queue to a click.
+    fn progress(self) -> Option<u8> {
+        match self {
+            Self::Queued => Some(0),
+            Self::Sent => Some(1),
+            Self::Delivered => Some(2),
+            Self::Opened => Some(3),
+            Self::Clicked => Some(4),
+            Self::Failed | Self::Bounced | Self::Complained | Self::Suppressed | Self::Cancelled => None,
+        }
+    }
+
+    /// The state after word has come of `next`. It only ever moves forward: what has arrived has not failed, what was
+    /// read has not bounced, and after such an end nothing follows. A complaint may follow anything that arrived.
+    #[must_use]
+    pub fn after(self, next: Self) -> Self {
+        let Some(now) = self.progress() else { return self };
+        let moves = match (next, next.progress()) {
+            (_, Some(then)) => then > now,
+            (Self::Failed, _) => now < 2,
+            (Self::Bounced, _) => now < 3,
+            (Self::Complained, _) => true,
+            // Ours to decide, before anything is sent.
+            _ => now == 0,
+        };
+        if moves { next } else { self }
+    }
+
     /// Whether no send can follow any more.
     pub fn is_terminal(self) -> bool {
         !matches!(self, Self::Queued)
@@ -213,6 +248,43 @@ mod tests {
         assert!(Channel::ALL.iter().all(|c| Channel::parse(&c.as_str().to_lowercase()) == Some(*c)));
         assert!(DeliveryState::ALL.iter().all(|s| DeliveryState::parse(s.as_str()) == Some(*s)));
         assert!(Lane::ALL.iter().all(|l| Lane::parse(l.as_str()) == Some(*l)));
+    }
+
+    #[test]
+    fn a_state_only_moves_forward() {
+        use DeliveryState::{Bounced, Cancelled, Clicked, Complained, Delivered, Failed, Opened, Queued, Sent};
+        for (before, told, after) in [
+            (Queued, Delivered, Delivered),
+            (Sent, Delivered, Delivered),
+            (Sent, Clicked, Clicked),
+            (Clicked, Opened, Clicked),
+            (Opened, Sent, Opened),
+            (Sent, Failed, Failed),
+            (Delivered, Failed, Delivered),
+            (Delivered, Bounced, Bounced),
+            (Opened, Bounced, Opened),
+            (Clicked, Complained, Complained),
+            (Queued, Cancelled, Cancelled),
+            (Sent, Cancelled, Sent),
+            (Failed, Delivered, Failed),
+            (Bounced, Complained, Bounced),
+            (Cancelled, Opened, Cancelled),
+        ] {
+            assert_eq!(before.after(told), after, "{before:?}, {told:?}");
+        }
+        for state in DeliveryState::ALL {
+            assert_eq!(state.after(state), state);
+        }
+    }
+
+    #[test]
+    fn only_what_happens_after_the_sending_is_told_by_webhooks() {
+        assert_eq!(DeliveryState::told_by("message.bounced"), Some(DeliveryState::Bounced));
+        for kind in
+            ["message.queued", "message.sent", "message.cancelled", "message.unsubscribed", "bounced", "message."]
+        {
+            assert_eq!(DeliveryState::told_by(kind), None, "{kind}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! The shared servers are started by the first test that needs them (what is missing is installed where it may be)
 //! and run until `testkit-servers stop`. A test without its server fails; it is never skipped.
 
+mod ai_server;
 mod background;
 mod database;
 mod eventually;
@@ -15,6 +16,7 @@ mod redis;
 pub mod servers;
 mod session;
 
+pub use ai_server::{AiRequest, TestAi};
 pub use database::TestDatabase;
 pub use eventually::{eventually, eventually_true};
 pub use mailbox::{Mail, TestMailbox};

@@ -19,10 +19,13 @@ use uuid::Uuid;
 
 use crate::item::{Action, Item};
 use crate::journey::{self, Effect, Input, State};
-use crate::matching::Index;
+use crate::matching::{Index, Startable};
 
 /// How long a message may wait to be taken before the scheduler hands it over again.
 const HAND_OVER: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
+
+/// In place of a person's id where a webhook named nobody.
+pub const NOBODY: Uuid = Uuid::nil();
 
 /// An event that was really new, and whose it is.
 pub struct NewEvent<'a> {
@@ -30,6 +33,14 @@ pub struct NewEvent<'a> {
     pub person: PersonKey,
     pub name: &'a str,
     pub properties: &'a str,
+}
+
+impl NewEvent<'_> {
+    /// The automations that it starts; none where it is nobody's.
+    fn starts<'i>(&self, index: &'i Index) -> impl Iterator<Item = &'i Startable> + use<'i> {
+        let by = self.item.action.trigger().filter(|_| self.person.1 != NOBODY);
+        index.started_by(self.person.0, by, self.name)
+    }
 }
 
 /// What runs of a batch lead to.
@@ -49,14 +60,12 @@ impl Journeys {
         index: &Index,
         events: &[NewEvent<'_>],
     ) -> Result<(), StoreError> {
-        let wanted: BTreeSet<Enrolment> = events
-            .iter()
-            .flat_map(|e| index.started_by(e.person.0, e.name).map(|a| (e.person.0, a.id, e.person.1)))
-            .collect();
+        let wanted: BTreeSet<Enrolment> =
+            events.iter().flat_map(|e| e.starts(index).map(|a| (e.person.0, a.id, e.person.1))).collect();
         let wanted: Vec<Enrolment> = wanted.into_iter().collect();
         let mut enrolled: HashMap<Enrolment, bool> = runs::enrolled(tx, &wanted).await?.into_iter().collect();
         for event in events {
-            for automation in index.started_by(event.person.0, event.name) {
+            for automation in event.starts(index) {
                 let enrolment = (event.person.0, automation.id, event.person.1);
                 let under_way = enrolled.get(&enrolment).copied();
                 if !may_enter(automation.definition.reentry, under_way) {

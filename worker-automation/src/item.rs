@@ -1,11 +1,14 @@
 //! Items as the worker handles them: decoded from the wire, with the ids that their names stand for.
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+use shared::automation::TriggerType;
 use shared::clock::from_ms;
 use shared::event::{self, Body, IngestItem, WireError};
 use shared::ids::{ProjectId, UserKey};
 use shared::push_token::Platform;
+use shared::send::DeliveryState;
 use uuid::Uuid;
 
 /// A person as an item names them.
@@ -58,6 +61,31 @@ pub enum Action {
     RemoveToken {
         token: String,
     },
+    /// May name nobody.
+    Webhook {
+        kind: String,
+        properties: String,
+    },
+}
+
+impl Action {
+    /// By what kind of automation it may be waited for.
+    pub fn trigger(&self) -> Option<TriggerType> {
+        match self {
+            Self::Track { .. } => Some(TriggerType::Event),
+            Self::Webhook { .. } => Some(TriggerType::Webhook),
+            _ => None,
+        }
+    }
+
+    /// The name and the properties of the event that it is kept as. A webhook about a message only moves that on.
+    pub fn event(&self) -> Option<(&str, &str)> {
+        match self {
+            Self::Track { name, properties } => Some((name, properties)),
+            Self::Webhook { kind, properties } if DeliveryState::told_by(kind).is_none() => Some((kind, properties)),
+            _ => None,
+        }
+    }
 }
 
 /// One item.
@@ -86,11 +114,7 @@ impl Item {
         let (id, dedupe) = (wire.row_id()?, wire.dedupe()?);
         let who = Who::new(project, wire.user_id.clone(), wire.anonymous_id.clone());
         let (action, who) = match wire.body.clone().ok_or(WireError::Missing("body"))? {
-            Body::Track(track) => {
-                let properties =
-                    String::from_utf8(track.properties.into()).map_err(|e| WireError::Undecodable(e.to_string()))?;
-                (Action::Track { name: track.name, properties }, who)
-            }
+            Body::Track(track) => (Action::Track { name: track.name, properties: text(track.properties)? }, who),
             Body::Identify(identify) => (Action::Identify { patch: object(&identify.properties)? }, who),
             // Whoever was known by the previous id is merged, as by an identify with both.
             Body::Alias(alias) => {
@@ -107,15 +131,20 @@ impl Item {
                 let platform = Platform::parse(&new.platform).ok_or_else(unknown)?;
                 (Action::RegisterToken { platform, token: new.token }, who)
             }
+            Body::Webhook(told) => (Action::Webhook { kind: told.kind, properties: text(told.data)? }, who),
             Body::RemoveToken(gone) => (Action::RemoveToken { token: gone.token }, Who::default()),
         };
-        let names_nobody = matches!(action, Action::Timer { .. } | Action::RemoveToken { .. });
-        if who.named().is_none() && !names_nobody {
+        let needs_nobody = matches!(action, Action::Timer { .. } | Action::RemoveToken { .. } | Action::Webhook { .. });
+        if who.named().is_none() && !needs_nobody {
             return Err(WireError::Missing("user"));
         }
         let (received, timestamp) = (from_ms(wire.received_ms), from_ms(wire.timestamp_ms));
         Ok(Self { project, id, dedupe, who, received, timestamp, partition, seq, action, wire })
     }
+}
+
+fn text(bytes: Bytes) -> Result<String, WireError> {
+    String::from_utf8(bytes.into()).map_err(|e| WireError::Undecodable(e.to_string()))
 }
 
 fn object(bytes: &[u8]) -> Result<Map<String, Value>, WireError> {

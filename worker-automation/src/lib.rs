@@ -11,6 +11,7 @@ pub mod outbox;
 pub mod people;
 pub mod poison;
 pub mod profile;
+pub mod receipts;
 pub mod record;
 pub mod tokens;
 

@@ -19,7 +19,7 @@ pub struct Startable {
 #[derive(Clone, Debug, Default)]
 struct OfProject {
     automations: HashMap<Uuid, Startable>,
-    by_event: HashMap<String, Vec<Uuid>>,
+    by_trigger: HashMap<TriggerType, HashMap<String, Vec<Uuid>>>,
 }
 
 /// All active automations, as of a sequence of changes. Copied when it changes; projects are shared between copies.
@@ -65,10 +65,16 @@ impl Index {
         index
     }
 
-    /// Those that an event of this name starts, oldest first.
-    pub fn started_by(&self, project: ProjectId, event: &str) -> impl Iterator<Item = &Startable> {
+    /// Those that an event (or a webhook) of this name starts, oldest first.
+    pub fn started_by<'i>(
+        &'i self,
+        project: ProjectId,
+        by: Option<TriggerType>,
+        name: &str,
+    ) -> impl Iterator<Item = &'i Startable> + use<'i> {
         let of_project = self.projects.get(&project);
-        let ids = of_project.and_then(|p| p.by_event.get(event)).map_or(&[][..], Vec::as_slice);
+        let by_name = of_project.and_then(|p| p.by_trigger.get(&by?));
+        let ids = by_name.and_then(|n| n.get(name)).map_or(&[][..], Vec::as_slice);
         ids.iter().filter_map(move |id| of_project?.automations.get(id))
     }
 
@@ -83,16 +89,16 @@ fn startable(automation: ActiveAutomation) -> Startable {
 
 impl OfProject {
     fn indexed(mut self) -> Self {
-        self.by_event.clear();
+        self.by_trigger.clear();
         for (id, automation) in &self.automations {
-            if let (TriggerType::Event, Some(event)) =
-                (automation.definition.trigger_type, &automation.definition.trigger_event)
-            {
-                self.by_event.entry(event.clone()).or_default().push(*id);
+            let definition = &automation.definition;
+            if let Some(name) = &definition.trigger_event {
+                let by_name = self.by_trigger.entry(definition.trigger_type).or_default();
+                by_name.entry(name.clone()).or_default().push(*id);
             }
         }
         // Ids hold the time of their making.
-        self.by_event.values_mut().for_each(|ids| ids.sort_unstable());
+        self.by_trigger.values_mut().flat_map(HashMap::values_mut).for_each(|ids| ids.sort_unstable());
         self
     }
 }
@@ -116,7 +122,7 @@ mod tests {
     }
 
     fn started(index: &Index, project: ProjectId, event: &str) -> Vec<u128> {
-        index.started_by(project, event).map(|a| a.id.as_u128()).collect()
+        index.started_by(project, Some(TriggerType::Event), event).map(|a| a.id.as_u128()).collect()
     }
 
     #[test]
@@ -125,6 +131,17 @@ mod tests {
         assert_eq!(started(&index, PROJECT, "a"), [1, 2]);
         assert_eq!(started(&index, PROJECT, "A"), [0u128; 0]);
         assert_eq!(started(&index, ProjectId(Uuid::from_u128(9)), "a"), [0u128; 0]);
+    }
+
+    #[test]
+    fn a_webhook_starts_only_what_waits_for_webhooks() {
+        let mut by_webhook = automation(2, "a");
+        by_webhook.definition.trigger_type = TriggerType::Webhook;
+        let index = Index::new(3, vec![automation(1, "a"), by_webhook]);
+        assert_eq!(started(&index, PROJECT, "a"), [1]);
+        let started: Vec<_> =
+            index.started_by(PROJECT, Some(TriggerType::Webhook), "a").map(|a| a.id.as_u128()).collect();
+        assert_eq!(started, [2]);
     }
 
     #[test]

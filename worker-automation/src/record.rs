@@ -20,11 +20,11 @@ use shared::store::ingest_partitions::{self, Advance};
 use shared::store::outbox::{self, OutboxRow};
 use shared::store::{Store, StoreError, Transaction, automations};
 
-use crate::enrol::{Definitions, Journeys, NewEvent};
+use crate::enrol::{Definitions, Journeys, NOBODY, NewEvent};
 use crate::item::{Action, Item};
 use crate::matching::Index;
 use crate::people::People;
-use crate::tokens;
+use crate::{receipts, tokens};
 
 /// Messages to delivery in one message of the broker at most.
 const REFS: usize = 500;
@@ -148,8 +148,9 @@ impl Recorder {
         let items: Vec<&Item> = fresh.iter().map(|(_, item)| *item).collect();
         let decides = |item: &Item| match &item.action {
             Action::Identify { .. } | Action::RegisterToken { .. } => true,
-            Action::Track { name, .. } => index.started_by(item.project, name).next().is_some(),
-            Action::Timer { .. } | Action::RemoveToken { .. } => false,
+            action => action
+                .event()
+                .is_some_and(|(name, _)| index.started_by(item.project, action.trigger(), name).next().is_some()),
         };
         let mut people = People::load(tx, &items, decides).await?;
 
@@ -172,6 +173,11 @@ impl Recorder {
                         people.saw(person, item.received);
                     }
                 }
+                Action::Webhook { .. } => {
+                    let person = people.of(item).unwrap_or((item.project, NOBODY));
+                    let event = item.action.event();
+                    tracked.extend(event.map(|(name, properties)| NewEvent { item, person, name, properties }));
+                }
                 Action::Timer { .. } | Action::RemoveToken { .. } => {}
             }
         }
@@ -185,6 +191,7 @@ impl Recorder {
 
         people.reassign(tx).await?;
         tokens::store(tx, &items, &people).await?;
+        receipts::store(tx, &items, now).await?;
         let mut journeys = Journeys::default();
         journeys.resume(tx, &index, &self.definitions, &items, now).await?;
         journeys.start(tx, &index, &new.events).await?;
@@ -226,7 +233,7 @@ impl Recorder {
             .copied()
             .collect();
         let to_claim = first.iter().filter_map(|(_, item)| {
-            let is_event = matches!(item.action, Action::Track { .. });
+            let is_event = item.action.event().is_some();
             Some(events::NewClientId { project: item.project, id: item.dedupe?, event_id: is_event.then_some(item.id) })
         });
         let to_claim: Vec<events::NewClientId> = to_claim.collect();

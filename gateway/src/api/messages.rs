@@ -49,6 +49,10 @@ struct MessageView {
     clicked_at: Option<Timestamp>,
     #[serde(serialize_with = "shape::maybe_time")]
     failed_at: Option<Timestamp>,
+    #[serde(serialize_with = "shape::maybe_time")]
+    bounced_at: Option<Timestamp>,
+    #[serde(serialize_with = "shape::maybe_time")]
+    complained_at: Option<Timestamp>,
 }
 
 impl MessageView {
@@ -75,6 +79,8 @@ impl MessageView {
             opened_at: message.opened_at,
             clicked_at: message.clicked_at,
             failed_at: message.failed_at,
+            bounced_at: message.bounced_at,
+            complained_at: message.complained_at,
         }
     }
 }

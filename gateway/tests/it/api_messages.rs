@@ -195,7 +195,7 @@ async fn the_ledger_is_listed() {
         "id": made[0], "status": "sent", "statusReason": "why", "userId": "u1", "anonymousId": "a1", "channel": "EMAIL",
         "subject": "Hi", "templateId": null, "automationId": null, "runId": null, "attempts": 2, "ambiguousAttempts": 1,
         "provider": "smtp", "providerMessageId": null, "createdAt": shown["createdAt"], "sentAt": shown["sentAt"],
-        "deliveredAt": null, "openedAt": null, "clickedAt": null, "failedAt": null,
+        "deliveredAt": null, "openedAt": null, "clickedAt": null, "failedAt": null, "bouncedAt": null, "complainedAt": null,
     });
     assert_eq!(shown, expected);
     assert!(shown["sentAt"].as_str().unwrap().ends_with('Z'));

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it does not find what it expects")]
 
+mod api_ai;
 mod api_automations;
 mod api_campaigns;
 mod api_channels;

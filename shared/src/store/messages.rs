@@ -4,4 +4,5 @@ pub mod claim;
 pub mod due;
 pub mod insert;
 pub mod read;
+pub mod receipts;
 pub mod settle;

@@ -7,3 +7,4 @@ mod ownership;
 mod people;
 mod recording;
 mod tokens;
+mod webhooks;

@@ -4,6 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
+use shared::send::DeliveryState::{Delivered, Queued, Sent};
+use shared::store::messages::claim::claim;
+use shared::store::messages::receipts::{self, Receipt};
+use shared::store::messages::settle::{Settled, settle};
 use testkit::eventually_true;
 use worker_delivery::provider::Outcome;
 use worker_delivery::provider::stub::Stub;
@@ -91,4 +95,51 @@ async fn a_text_that_the_database_refuses_costs_neither_its_message_nor_others()
     assert!(tries(&place).await > 0);
     assert_eq!(calls.load(Ordering::SeqCst), 9);
     place.stop().await;
+}
+
+#[tokio::test]
+async fn a_receipt_that_overtakes_the_settling_stays_and_loses_nothing() {
+    let place = Place::new().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let messages = [place.message(ann), place.message(ann)];
+    place.insert(&messages).await;
+    let mut db = place.store.connection().await.unwrap();
+    let now = place.clock.now();
+    let wanted: Vec<_> = messages.iter().map(|m| (m.id, 0)).collect();
+    let claimed = claim(&db, place.project, &wanted, now + jiff::SignedDuration::from_secs(60), now).await.unwrap();
+    assert_eq!(claimed.len(), 2);
+
+    // The provider's word is here before our own: of one that it took, and of one of which we do not know.
+    let told = messages.iter().map(|m| Receipt { message: m.id, state: Delivered, at: now, reason: None });
+    let tx = db.transaction().await.unwrap();
+    receipts::apply(&tx, place.project, &told.collect::<Vec<_>>(), now).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(place.sweep().await, 0);
+    let end = |id, status, due_at| Settled {
+        project: place.project,
+        id,
+        attempt: 1,
+        status,
+        reason: None,
+        due_at,
+        failures: 0,
+        ambiguous: 0,
+        user_id: None,
+        subject: Some("Hi".into()),
+        provider: Some("smtp"),
+        provider_message_id: Some("p1".into()),
+    };
+    let ends = [end(messages[0].id, Sent, None), end(messages[1].id, Queued, Some(now))];
+    let settled = settle(&db, place.project, &ends.iter().collect::<Vec<_>>(), now).await.unwrap();
+    assert_eq!(settled.len(), 2);
+    assert_eq!(place.sweep().await, 0);
+    let sql = "SELECT status, subject, provider_message_id, sent_at IS NOT NULL, claimed, due_at IS NULL FROM message WHERE id = $1";
+    for (message, sent) in messages.iter().zip([true, false]) {
+        let row = db.query_one(sql, &[&message.id]).await.unwrap();
+        let (status, subject, provider): (String, String, String) = (row.get(0), row.get(1), row.get(2));
+        assert_eq!((status.as_str(), subject.as_str(), provider.as_str()), ("delivered", "Hi", "p1"));
+        assert_eq!((row.get::<_, bool>(3), row.get::<_, bool>(4), row.get::<_, bool>(5)), (sent, false, true));
+    }
+    // Nothing is settled twice.
+    assert!(settle(&db, place.project, &ends.iter().collect::<Vec<_>>(), now).await.unwrap().is_empty());
 }

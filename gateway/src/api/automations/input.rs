@@ -16,10 +16,10 @@ const READ_ONLY: &[&str] = &["id", "version", "createdAt", "updatedAt"];
 
 const REENTRY: &[(&str, Reentry)] =
     &[("once", Reentry::Once), ("after_exit", Reentry::AfterExit), ("always", Reentry::Always)];
-const TRIGGERS: &[(&str, TriggerType)] = &[("EVENT", TriggerType::Event)];
+const TRIGGERS: &[(&str, TriggerType)] = &[("EVENT", TriggerType::Event), ("WEBHOOK", TriggerType::Webhook)];
 
 /// Of the API, but not in this version.
-const LATER_TRIGGERS: &[&str] = &["SEGMENT_ENTER", "SEGMENT_EXIT", "WEBHOOK", "DATE_PROPERTY"];
+const LATER_TRIGGERS: &[&str] = &["SEGMENT_ENTER", "SEGMENT_EXIT", "DATE_PROPERTY"];
 const LATER_STEPS: &[&str] = &[
     "SEND_PUSH",
     "SEND_IN_APP",
@@ -110,7 +110,7 @@ fn trigger_type(fields: &mut Fields<'_>) -> Option<TriggerType> {
     let element = fields.element("triggerType")?;
     match element.value().as_str() {
         Some(text) if LATER_TRIGGERS.contains(&text) => {
-            element.problem(not_yet(text, &["EVENT"]));
+            element.problem(not_yet(text, &["EVENT", "WEBHOOK"]));
             None
         }
         _ => element.choice(TRIGGERS),

@@ -30,6 +30,8 @@ const READ_ONLY: &[&str] = &[
     "openedAt",
     "clickedAt",
     "failedAt",
+    "bouncedAt",
+    "complainedAt",
 ];
 
 /// A message as posted.

@@ -35,10 +35,13 @@ pub struct Message {
     pub opened_at: Option<Timestamp>,
     pub clicked_at: Option<Timestamp>,
     pub failed_at: Option<Timestamp>,
+    pub bounced_at: Option<Timestamp>,
+    pub complained_at: Option<Timestamp>,
 }
 
 const COLUMNS: &str = "id, status, status_reason, user_id, channel, subject, template_id, automation_id, run_id, \
-    attempt, ambiguous, provider, provider_message_id, created_at, sent_at, delivered_at, opened_at, clicked_at, failed_at";
+    attempt, ambiguous, provider, provider_message_id, created_at, sent_at, delivered_at, opened_at, clicked_at, failed_at, \
+    bounced_at, complained_at";
 
 fn from_row(row: &Row) -> Result<Message, StoreError> {
     let (status, channel): (&str, &str) = (row.try_get(1)?, row.try_get(4)?);
@@ -62,6 +65,8 @@ fn from_row(row: &Row) -> Result<Message, StoreError> {
         opened_at: row.try_get(16)?,
         clicked_at: row.try_get(17)?,
         failed_at: row.try_get(18)?,
+        bounced_at: row.try_get(19)?,
+        complained_at: row.try_get(20)?,
     })
 }
 

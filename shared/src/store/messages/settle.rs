@@ -70,18 +70,21 @@ pub async fn settle(
     let subjects: Vec<Option<&str>> = settled.iter().map(|s| s.subject.as_deref()).collect();
     let providers: Vec<Option<&str>> = settled.iter().map(|s| s.provider).collect();
     let provider_ids: Vec<Option<&str>> = settled.iter().map(|s| s.provider_message_id.as_deref()).collect();
+    // A receipt may have come before the call was settled: then the state it told of stays, and the rest is written.
     // Locked in the order of ids first: an update with a join takes rows in any order, and two of them would deadlock.
     let sql = "WITH ends AS (SELECT e.* FROM unnest($2::uuid[], $3::int[], $4::text[], $5::text[], $6::timestamptz[], $7::int[], \
                $8::int[], $9::uuid[], $10::text[], $11::text[], $12::text[]) \
                AS e (id, attempt, status, reason, due, failures, ambiguous, user_id, subject, provider, provider_id) \
                JOIN message m ON m.id = e.id AND m.attempt = e.attempt \
-               WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND m.status = 'queued' ORDER BY m.id FOR UPDATE OF m) \
-               UPDATE message m SET status = e.status, status_reason = e.reason, due_at = e.due, claimed = false, \
+               WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND (m.status = 'queued' OR m.claimed) ORDER BY m.id FOR UPDATE OF m) \
+               UPDATE message m SET status = CASE WHEN m.status = 'queued' THEN e.status ELSE m.status END, \
+               status_reason = CASE WHEN m.status = 'queued' THEN e.reason ELSE m.status_reason END, \
+               due_at = CASE WHEN m.status = 'queued' THEN e.due END, claimed = false, \
                failures = m.failures + e.failures, ambiguous = m.ambiguous + e.ambiguous, user_id = coalesce(e.user_id, m.user_id), \
                subject = coalesce(e.subject, m.subject), provider = coalesce(e.provider, m.provider), \
                provider_message_id = coalesce(e.provider_id, m.provider_message_id), \
                sent_at = CASE WHEN e.status = 'sent' THEN $15 ELSE m.sent_at END, \
-               failed_at = CASE WHEN e.status = 'failed' THEN $15 ELSE m.failed_at END, updated_at = $15 \
+               failed_at = CASE WHEN e.status = 'failed' AND m.status = 'queued' THEN $15 ELSE m.failed_at END, updated_at = $15 \
                FROM ends e WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND m.id = e.id RETURNING m.id";
     let statement = db.prepare_cached(sql).await?;
     let rows = db

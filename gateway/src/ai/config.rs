@@ -1,0 +1,73 @@
+//! Which model writes, if any.
+
+use std::fmt;
+use std::time::Duration;
+
+use shared::env::{Env, EnvError};
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct AiConfig {
+    /// Without a slash at the end; `/chat/completions` is asked below it.
+    pub base_url: String,
+    /// Models in one's own network often need none.
+    pub api_key: Option<String>,
+    pub model: String,
+    pub timeout: Duration,
+    /// Texts a project may have written a minute.
+    pub per_minute: u32,
+}
+
+/// Without the key.
+impl fmt::Debug for AiConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AiConfig({}, {})", self.base_url, self.model)
+    }
+}
+
+impl AiConfig {
+    /// `AI_BASE_URL` (for example `https://api.openai.com/v1`; none: no AI), `AI_MODEL` (needed then), `AI_API_KEY` (none),
+    /// `AI_TIMEOUT_SECONDS` (20), `AI_RATE_PER_MINUTE` (20).
+    pub fn from_env(env: &Env) -> Result<Option<Self>, EnvError> {
+        let Some(base_url) = env.get("AI_BASE_URL") else { return Ok(None) };
+        let error = |name: &str, problem: String, allowed| EnvError { name: name.to_owned(), problem, allowed };
+        let usable = base_url.parse::<http::Uri>().is_ok_and(|uri| {
+            matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some() && uri.query().is_none()
+        });
+        if !usable {
+            let allowed = "an http:// or https:// address such as https://api.openai.com/v1";
+            return Err(error("AI_BASE_URL", format!("{base_url:?} is no such address"), allowed));
+        }
+        let missing = || error("AI_MODEL", "missing beside AI_BASE_URL".to_owned(), "the name of a model");
+        let seconds = env.bounded("AI_TIMEOUT_SECONDS", 20, 1..=120, "1 to 120")?;
+        Ok(Some(Self {
+            base_url: base_url.trim_end_matches('/').to_owned(),
+            api_key: env.get("AI_API_KEY").map(str::to_owned),
+            model: env.get("AI_MODEL").ok_or_else(missing)?.to_owned(),
+            timeout: Duration::from_secs(seconds),
+            per_minute: env.bounded("AI_RATE_PER_MINUTE", 20, 1..=100_000, "1 to 100000")?,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_needed_where_there_is_an_address() {
+        let read = |pairs: &[(&str, &str)]| AiConfig::from_env(&Env::from_pairs(pairs.iter().copied()));
+        assert_eq!(read(&[("AI_MODEL", "m")]).unwrap(), None);
+        let whole = read(&[("AI_BASE_URL", "http://127.0.0.1:9/v1/"), ("AI_MODEL", "m"), ("AI_API_KEY", "hunter2")]);
+        let whole = whole.unwrap().unwrap();
+        assert_eq!((whole.base_url.as_str(), whole.per_minute), ("http://127.0.0.1:9/v1", 20));
+        assert!(!format!("{whole:?}").contains("hunter2"));
+        for (pairs, name) in [
+            (&[("AI_BASE_URL", "http://a/v1")][..], "AI_MODEL"),
+            (&[("AI_BASE_URL", "a/v1"), ("AI_MODEL", "m")], "AI_BASE_URL"),
+            (&[("AI_BASE_URL", "ftp://a"), ("AI_MODEL", "m")], "AI_BASE_URL"),
+            (&[("AI_BASE_URL", "http://a"), ("AI_MODEL", "m"), ("AI_TIMEOUT_SECONDS", "0")], "AI_TIMEOUT_SECONDS"),
+        ] {
+            assert_eq!(read(pairs).unwrap_err().name, name);
+        }
+    }
+}

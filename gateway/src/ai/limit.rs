@@ -1,0 +1,55 @@
+//! How many texts each project may have written: a model costs its operator money.
+
+use std::convert::Infallible;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use governor::clock::{Clock, DefaultClock};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use quick_cache::sync::Cache;
+use shared::ids::ProjectId;
+
+use super::AiError;
+
+/// Projects whose state is kept.
+const CAPACITY: usize = 10_000;
+
+pub struct Limits {
+    per_minute: u32,
+    quota: Quota,
+    projects: Cache<ProjectId, Arc<DefaultDirectRateLimiter>>,
+}
+
+impl Limits {
+    pub fn new(per_minute: u32, replicas: u32) -> Self {
+        let share = NonZeroU32::new(per_minute / replicas.max(1)).unwrap_or(NonZeroU32::MIN);
+        Self { per_minute, quota: Quota::per_minute(share), projects: Cache::new(CAPACITY) }
+    }
+
+    pub fn take(&self, project: ProjectId) -> Result<(), AiError> {
+        let new = || Ok::<_, Infallible>(Arc::new(RateLimiter::direct(self.quota)));
+        let Ok(limiter) = self.projects.get_or_insert_with(&project, new);
+        limiter.check().map_err(|denied| {
+            let wait = denied.wait_time_from(DefaultClock::default().now());
+            let retry_after = wait.as_secs_f64().ceil().clamp(1.0, 60.0) as u32;
+            AiError::TooMany { per_minute: self.per_minute, retry_after }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn each_project_has_its_own_share() {
+        let limits = Limits::new(4, 2);
+        let (one, other) = (ProjectId(Uuid::from_u128(1)), ProjectId(Uuid::from_u128(2)));
+        assert_eq!((0..5).filter(|_| limits.take(one).is_ok()).count(), 2);
+        assert!(limits.take(other).is_ok());
+        let Err(AiError::TooMany { per_minute, retry_after }) = limits.take(one) else { panic!("no limit") };
+        assert!(per_minute == 4 && (1..=60).contains(&retry_after));
+    }
+}

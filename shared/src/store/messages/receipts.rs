@@ -1,0 +1,170 @@
+//! What providers, devices and the project's own systems tell about messages after they were sent.
+
+use std::collections::BTreeMap;
+
+use deadpool_postgres::Transaction;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::ids::ProjectId;
+use crate::send::DeliveryState;
+use crate::store::StoreError;
+
+/// Word that a message has come to a state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Receipt {
+    pub message: Uuid,
+    pub state: DeliveryState,
+    pub at: Timestamp,
+    /// Of a failure, in the words of whoever tells it.
+    pub reason: Option<String>,
+}
+
+/// How far a message has come, and when it came to each state.
+#[derive(Clone, Debug, PartialEq)]
+struct Progress {
+    status: DeliveryState,
+    reason: Option<String>,
+    delivered_at: Option<Timestamp>,
+    opened_at: Option<Timestamp>,
+    clicked_at: Option<Timestamp>,
+    failed_at: Option<Timestamp>,
+    bounced_at: Option<Timestamp>,
+    complained_at: Option<Timestamp>,
+}
+
+impl Progress {
+    /// The state only moves forward; the first time of each state is kept, also where it is told late.
+    fn told(&mut self, receipt: &Receipt) {
+        let next = self.status.after(receipt.state);
+        let moved = next != self.status;
+        if moved {
+            self.status = next;
+            self.reason = receipt.reason.clone().or(self.reason.take());
+        }
+        let time = match receipt.state {
+            DeliveryState::Delivered => &mut self.delivered_at,
+            DeliveryState::Opened => &mut self.opened_at,
+            DeliveryState::Clicked => &mut self.clicked_at,
+            // Of an end, only that which came about has a time.
+            DeliveryState::Failed if moved => &mut self.failed_at,
+            DeliveryState::Bounced if moved => &mut self.bounced_at,
+            DeliveryState::Complained if moved => &mut self.complained_at,
+            _ => return,
+        };
+        *time = time.or(Some(receipt.at));
+    }
+}
+
+/// Moves one project's messages on; unknown ids are ignored, and so is what is known already. A message that is just
+/// being sent keeps its claim, so that what its call came to is written down as well, but is never called for again.
+pub async fn apply(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    receipts: &[Receipt],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let ids: Vec<Uuid> = receipts.iter().map(|r| r.message).collect();
+    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(()) };
+    let sql = "SELECT id, status, status_reason, delivered_at, opened_at, clicked_at, failed_at, bounced_at, complained_at \
+               FROM message WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4 ORDER BY id FOR UPDATE";
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids, first, last]).await?;
+    let mut messages: BTreeMap<Uuid, (Progress, Progress)> = BTreeMap::new();
+    for row in rows {
+        let status: &str = row.try_get(1)?;
+        let progress = Progress {
+            status: DeliveryState::parse(status).ok_or_else(|| StoreError::Corrupt(format!("status {status:?}")))?,
+            reason: row.try_get(2)?,
+            delivered_at: row.try_get(3)?,
+            opened_at: row.try_get(4)?,
+            clicked_at: row.try_get(5)?,
+            failed_at: row.try_get(6)?,
+            bounced_at: row.try_get(7)?,
+            complained_at: row.try_get(8)?,
+        };
+        messages.insert(row.try_get(0)?, (progress.clone(), progress));
+    }
+    for receipt in receipts {
+        if let Some((_, progress)) = messages.get_mut(&receipt.message) {
+            progress.told(receipt);
+        }
+    }
+    messages.retain(|_, (before, after)| before != after);
+    write(tx, project, &messages.into_iter().map(|(id, (_, after))| (id, after)).collect::<Vec<_>>(), now).await
+}
+
+async fn write(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    changed: &[(Uuid, Progress)],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let (Some((first, _)), Some((last, _))) = (changed.first(), changed.last()) else { return Ok(()) };
+    let time = |of: fn(&Progress) -> Option<Timestamp>| changed.iter().map(|(_, p)| of(p)).collect::<Vec<_>>();
+    let ids: Vec<Uuid> = changed.iter().map(|(id, _)| *id).collect();
+    let statuses: Vec<&str> = changed.iter().map(|(_, p)| p.status.as_str()).collect();
+    let reasons: Vec<Option<&str>> = changed.iter().map(|(_, p)| p.reason.as_deref()).collect();
+    let sql = "UPDATE message m SET status = v.status, status_reason = v.reason, delivered_at = v.delivered, \
+               opened_at = v.opened, clicked_at = v.clicked, failed_at = v.failed, bounced_at = v.bounced, \
+               complained_at = v.complained, due_at = CASE WHEN v.status = 'queued' THEN m.due_at END, updated_at = $13 \
+               FROM unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[], $7::timestamptz[], \
+               $8::timestamptz[], $9::timestamptz[], $10::timestamptz[]) \
+               AS v (id, status, reason, delivered, opened, clicked, failed, bounced, complained) \
+               WHERE m.project_id = $1 AND m.id = v.id AND m.id BETWEEN $11 AND $12";
+    let statement = tx.prepare_cached(sql).await?;
+    tx.execute(
+        &statement,
+        &[
+            &project,
+            &ids,
+            &statuses,
+            &reasons,
+            &time(|p| p.delivered_at),
+            &time(|p| p.opened_at),
+            &time(|p| p.clicked_at),
+            &time(|p| p.failed_at),
+            &time(|p| p.bounced_at),
+            &time(|p| p.complained_at),
+            first,
+            last,
+            &now,
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receipt(state: DeliveryState, second: i64) -> Receipt {
+        Receipt { message: Uuid::nil(), state, at: Timestamp::from_second(second).unwrap(), reason: None }
+    }
+
+    #[test]
+    fn what_is_told_late_gets_its_time_and_moves_nothing_back() {
+        let mut progress = Progress {
+            status: DeliveryState::Sent,
+            reason: None,
+            delivered_at: None,
+            opened_at: None,
+            clicked_at: None,
+            failed_at: None,
+            bounced_at: None,
+            complained_at: None,
+        };
+        progress.told(&receipt(DeliveryState::Opened, 5));
+        progress.told(&receipt(DeliveryState::Delivered, 4));
+        progress.told(&receipt(DeliveryState::Opened, 9));
+        progress.told(&receipt(DeliveryState::Failed, 9));
+        let second = |at: Option<Timestamp>| at.map(Timestamp::as_second);
+        assert_eq!(progress.status, DeliveryState::Opened);
+        assert_eq!((second(progress.delivered_at), second(progress.opened_at)), (Some(4), Some(5)));
+        assert_eq!(progress.failed_at, None);
+        let told = Receipt { reason: Some("spam".into()), ..receipt(DeliveryState::Complained, 10) };
+        progress.told(&told);
+        assert_eq!((progress.status, progress.reason.as_deref()), (DeliveryState::Complained, Some("spam")));
+        assert_eq!(second(progress.complained_at), Some(10));
+    }
+}

@@ -1,0 +1,135 @@
+//! A server for one test that speaks the part of OpenAI's chat completions that the product uses.
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::must;
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub struct AiRequest {
+    /// Method and path.
+    pub target: String,
+    pub authorization: Option<String>,
+    pub body: Value,
+}
+
+/// What the next request gets.
+enum Answer {
+    /// Status and body.
+    Body(u16, String),
+    Silence,
+}
+
+#[derive(Default)]
+struct State {
+    answers: VecDeque<Answer>,
+    requests: Vec<AiRequest>,
+}
+
+/// Answers in the order in which it was told to; asked for more, it says so with a 500.
+pub struct TestAi {
+    address: SocketAddr,
+    state: Arc<Mutex<State>>,
+    serving: JoinHandle<()>,
+}
+
+impl TestAi {
+    pub async fn start() -> Self {
+        let listener = must("a port for an AI server", TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await);
+        let address = must("a port for an AI server", listener.local_addr());
+        let state = Arc::new(Mutex::new(State::default()));
+        let shared = state.clone();
+        let serving = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer(stream, shared.clone()));
+            }
+        });
+        Self { address, state, serving }
+    }
+
+    /// What `AI_BASE_URL` is to be.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// The next request is answered with a completion of this content.
+    pub fn says(&self, content: &str) {
+        let message = json!({ "role": "assistant", "content": content });
+        self.answers(200, &json!({ "choices": [{ "index": 0, "message": message }] }).to_string());
+    }
+
+    /// The next request is answered with this status and body.
+    pub fn answers(&self, status: u16, body: &str) {
+        self.lock().answers.push_back(Answer::Body(status, body.to_owned()));
+    }
+
+    /// The next request is never answered.
+    pub fn falls_silent(&self) {
+        self.lock().answers.push_back(Answer::Silence);
+    }
+
+    pub fn requests(&self) -> Vec<AiRequest> {
+        self.lock().requests.clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for TestAi {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// One request a connection.
+async fn answer(mut stream: TcpStream, state: Arc<Mutex<State>>) {
+    let Some(request) = read(&mut stream).await else { return };
+    let answer = {
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.requests.push(request);
+        state.answers.pop_front()
+    };
+    let (status, body) = match answer {
+        Some(Answer::Body(status, body)) => (status, body),
+        Some(Answer::Silence) => return std::future::pending().await,
+        None => (500, json!({ "error": { "message": "the test has no answer left" } }).to_string()),
+    };
+    let head = format!(
+        "HTTP/1.1 {status} Told\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    let _ = stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).await;
+    let _ = stream.shutdown().await;
+}
+
+async fn read(stream: &mut TcpStream) -> Option<AiRequest> {
+    let mut bytes = Vec::new();
+    loop {
+        let mut buffer = [0; 4_096];
+        let read = stream.read(&mut buffer).await.ok().filter(|n| *n > 0)?;
+        bytes.extend_from_slice(&buffer[..read]);
+        let Some(end) = bytes.windows(4).position(|w| w == b"\r\n\r\n") else { continue };
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        let header = |name: &str| {
+            let lines = head.lines().skip(1).filter_map(|line| line.split_once(':'));
+            lines.filter(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.trim().to_owned()).next()
+        };
+        let length: usize = header("content-length")?.parse().ok()?;
+        let body = &bytes[end + 4..];
+        if body.len() < length {
+            continue;
+        }
+        let target = head.lines().next()?.trim_end_matches(" HTTP/1.1").to_owned();
+        let body = serde_json::from_slice(body).unwrap_or_default();
+        return Some(AiRequest { target, authorization: header("authorization"), body });
+    }
+}

@@ -1,0 +1,125 @@
+//! Webhooks: messages that they move on, and what is kept of the others.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use shared::event::{Body, IngestItem, Webhook};
+use shared::ids;
+use uuid::Uuid;
+
+use crate::fixture::{Fixture, track};
+
+fn webhook(f: &Fixture, user: Option<&str>, kind: &str, data: &Value) -> IngestItem {
+    let body = Webhook { kind: kind.into(), data: Bytes::from(data.to_string()) };
+    IngestItem { user_id: user.map(str::to_owned), body: Some(Body::Webhook(body)), ..track(f, "", "", json!({})) }
+}
+
+/// A message of the ledger in this state.
+async fn message(f: &Fixture, status: &str, claimed: bool) -> Uuid {
+    let id = ids::fresh(f.clock.now_ms());
+    f.execute(&format!(
+        "INSERT INTO message (project_id, id, user_id, channel, lane, status, attempt, claimed, due_at, created_at, updated_at) \
+         VALUES ('{}', '{id}', '{}', 'PUSH', 'direct', '{status}', 1, {claimed}, \
+         CASE WHEN {claimed} THEN now() + interval '1 minute' END, now(), now())",
+        f.project,
+        Uuid::nil()
+    ))
+    .await;
+    id
+}
+
+/// The message's state, and which times it has.
+async fn state(f: &Fixture, id: Uuid) -> String {
+    let sql = format!(
+        "SELECT status || coalesce(': ' || status_reason, '') || CASE WHEN delivered_at IS NULL THEN '' ELSE ' D' END \
+         || CASE WHEN opened_at IS NULL THEN '' ELSE ' O' END || CASE WHEN clicked_at IS NULL THEN '' ELSE ' C' END \
+         || CASE WHEN bounced_at IS NULL THEN '' ELSE ' B' END FROM message WHERE id = '{id}'"
+    );
+    f.text(&sql).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_is_told_moves_a_message_forward_only() {
+    let f = Fixture::start().await;
+    let (sent, bounced, other) =
+        (message(&f, "sent", false).await, message(&f, "sent", false).await, message(&f, "sent", false).await);
+    let about = |id: Uuid| json!({"messageId": id, "reason": "mailbox full"});
+    f.publish_to(1, vec![webhook(&f, None, "message.opened", &about(sent))]).await;
+    f.applied().await;
+    assert_eq!(state(&f, sent).await, "opened: mailbox full O");
+    f.publish_to(
+        2,
+        vec![
+            webhook(&f, None, "message.delivered", &about(sent)),
+            webhook(&f, None, "message.bounced", &about(bounced)),
+            webhook(&f, None, "message.delivered", &about(bounced)),
+            webhook(&f, None, "message.delivered", &about(Uuid::from_u128(7))),
+            webhook(&f, None, "message.delivered", &json!({"messageId": "none"})),
+        ],
+    )
+    .await;
+    f.applied().await;
+    assert_eq!(state(&f, sent).await, "opened: mailbox full D O");
+    assert_eq!(state(&f, bounced).await, "bounced: mailbox full D B");
+    assert_eq!(state(&f, other).await, "sent");
+    // They leave no event and make nobody.
+    assert_eq!(f.number("SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM users)").await, 0);
+    assert_eq!(f.dead_letters().await, Vec::<String>::new());
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn a_devices_own_events_move_its_push_on() {
+    let f = Fixture::start().await;
+    let id = message(&f, "sent", false).await;
+    f.publish(vec![
+        track(&f, "u", "push_received", json!({"messageId": id})),
+        track(&f, "u", "push_received", json!({"messageId": 5})),
+        track(&f, "u", "clicked", json!({"messageId": id})),
+    ])
+    .await;
+    f.applied().await;
+    assert_eq!(state(&f, id).await, "delivered D");
+    f.publish(vec![track(&f, "u", "push_opened", json!({"messageId": id}))]).await;
+    f.applied().await;
+    assert_eq!(state(&f, id).await, "opened D O");
+    assert_eq!(f.number("SELECT count(*) FROM events").await, 4);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn a_receipt_that_comes_before_the_settling_leaves_nothing_due() {
+    let f = Fixture::start().await;
+    let id = message(&f, "queued", true).await;
+    f.publish_to(1, vec![webhook(&f, None, "message.delivered", &json!({"messageId": id}))]).await;
+    f.applied().await;
+    assert_eq!(state(&f, id).await, "delivered D");
+    assert_eq!(f.number("SELECT count(*) FROM message WHERE due_at IS NULL AND claimed").await, 1);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn other_kinds_are_kept_and_start_automations() {
+    let f = Fixture::start().await;
+    let automation = f.automation("payment.failed", "always", &[json!({"type": "WAIT", "delay": 60})]).await;
+    f.execute(&format!(
+        "BEGIN; UPDATE change SET seq = seq + 1 WHERE topic = 'automation'; UPDATE automation SET \
+         definition = jsonb_set(definition, '{{triggerType}}', '\"WEBHOOK\"'), \
+         changed_seq = (SELECT seq FROM change WHERE topic = 'automation') WHERE id = '{automation}'; COMMIT"
+    ))
+    .await;
+    let repeated =
+        IngestItem { dedupe_id: vec![9; 16].into(), ..webhook(&f, Some("u"), "payment.failed", &json!({"n": 1})) };
+    f.publish(vec![repeated.clone(), track(&f, "u", "payment.failed", json!({"n": 2})), repeated]).await;
+    f.publish_to(0, vec![webhook(&f, None, "payment.failed", &json!({"n": 3}))]).await;
+    f.publish_to(0, vec![webhook(&f, None, "message.unsubscribed", &json!({"messageId": "x"}))]).await;
+    f.applied().await;
+    // One run: by the webhook that names somebody, once; neither by an event of that name nor by what names nobody.
+    assert_eq!(f.number("SELECT count(*) FROM run").await, 1);
+    assert_eq!(f.number("SELECT (context->'properties'->>'n')::bigint FROM run").await, 1);
+    assert_eq!(f.number("SELECT count(*) FROM events WHERE name = 'payment.failed'").await, 3);
+    assert_eq!(f.number("SELECT count(*) FROM events WHERE user_id = '00000000-0000-0000-0000-000000000000'").await, 2);
+    assert_eq!(f.number("SELECT count(*) FROM users").await, 1);
+    assert_eq!(f.number("SELECT coalesce(sum(count), 0)::bigint FROM event_count").await, 4);
+    assert_eq!(f.dead_letters().await, Vec::<String>::new());
+    f.stop().await;
+}
