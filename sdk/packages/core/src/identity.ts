@@ -1,0 +1,73 @@
+import type { Platform } from './platform';
+
+interface Known {
+  anonymousId: string;
+  userId?: string;
+  userHash?: string;
+  /** Whether nothing is to be recorded. */
+  optedOut?: boolean;
+  push?: Device;
+}
+
+/** This device, as push reaches it. */
+export interface Device {
+  token: string;
+  platform: 'IOS' | 'ANDROID' | 'WEB';
+  /** Whom the server has it for; nobody where it is missing. */
+  owner?: string;
+  /** The person of this device wants no push. */
+  off?: boolean;
+  /** Nobody's until somebody is identified. */
+  idle?: boolean;
+}
+
+/** Who uses this device: the same in every page, and after a restart. */
+export class Identity {
+  private known: Known;
+
+  constructor(
+    private readonly platform: Platform,
+    readonly key: string,
+    private readonly fresh: () => string,
+    optOut: boolean,
+  ) {
+    this.known = this.read() ?? { anonymousId: fresh(), optedOut: optOut };
+    this.write();
+  }
+
+  get(): Readonly<Known> {
+    return this.known;
+  }
+
+  set(change: Partial<Known>): void {
+    this.known = { ...this.known, ...change };
+    this.write();
+  }
+
+  /** Somebody else, of whom nothing is known. */
+  reset(): void {
+    this.set({ anonymousId: this.fresh(), userId: undefined, userHash: undefined });
+  }
+
+  /** As another page wrote it. */
+  reload(): void {
+    this.known = this.read() ?? this.known;
+  }
+
+  private read(): Known | undefined {
+    try {
+      const value = JSON.parse(this.platform.store?.get(this.key) ?? '') as Known;
+      return typeof value.anonymousId === 'string' ? value : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  private write(): void {
+    try {
+      this.platform.store?.set(this.key, JSON.stringify(this.known));
+    } catch {
+      // Full or forbidden: it holds until the page goes.
+    }
+  }
+}

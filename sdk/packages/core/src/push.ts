@@ -1,0 +1,89 @@
+import type { Client } from './client';
+import type { Device } from './identity';
+
+/** Keeps the server's idea of whose this device is in line with who uses it, over lost connections and restarts. */
+export class PushLink {
+  private syncing: Promise<boolean> = Promise.resolve(true);
+
+  constructor(private readonly client: Client) {
+    const { identity } = client;
+    client.on('identify', () => {
+      if (identity.get().push) void this.change({ idle: undefined });
+    });
+    client.on('reset', () => {
+      if (identity.get().push) void this.change({ idle: true });
+    });
+    client.on('online', () => void this.sync());
+    void this.sync();
+  }
+
+  /** The token of this device, as its push service gave it; of a browser the subscription's JSON. Whether the server has it. */
+  register(token: string, platform: Device['platform']): Promise<boolean> {
+    const before = this.client.identity.get().push;
+    const owner = before?.token === token ? before.owner : undefined;
+    return this.change({ token, platform, owner, off: undefined, idle: undefined });
+  }
+
+  /** Whether messages reach this device. */
+  isEnabled(): boolean {
+    const push = this.client.identity.get().push;
+    return !!push && !push.off;
+  }
+
+  /** No push to this device until `optIn`. */
+  async optOut(): Promise<boolean> {
+    return this.client.identity.get().push ? this.change({ off: true }) : true;
+  }
+
+  /** False where this device has no token yet. */
+  async optIn(): Promise<boolean> {
+    return this.client.identity.get().push ? this.change({ off: undefined, idle: undefined }) : false;
+  }
+
+  /** A message came to this device. */
+  received(messageId: string): void {
+    this.client.track('push_received', { messageId });
+  }
+
+  /** Its person opened it. */
+  opened(messageId: string): void {
+    this.client.track('push_opened', { messageId });
+  }
+
+  private change(change: Partial<Device>): Promise<boolean> {
+    const { push } = this.client.identity.get();
+    this.client.identity.set({ push: { ...push, ...change } as Device });
+    return this.sync();
+  }
+
+  private sync(): Promise<boolean> {
+    this.syncing = this.syncing.then(() => this.align()).catch(() => false);
+    return this.syncing;
+  }
+
+  private async align(): Promise<boolean> {
+    const { push, userId, anonymousId, userHash } = this.client.identity.get();
+    if (!push) return true;
+    const owner = push.off || push.idle ? undefined : (userId ?? anonymousId);
+    if (push.owner === owner) return true;
+    const who = userId === undefined ? { anonymous_id: anonymousId } : { user_id: userId, user_hash: userHash };
+    const { token, platform } = push;
+    const done = owner === undefined ? await this.ask('DELETE', { token }) : await this.ask('POST', { ...who, token, platform });
+    const now = this.client.identity.get().push;
+    if (done && now?.token === token) this.client.identity.set({ push: { ...now, owner } });
+    return done;
+  }
+
+  private async ask(method: string, body: unknown): Promise<boolean> {
+    const { settings, platform } = this.client;
+    const answer = await platform.fetch(`${settings.apiUrl}/push-tokens`, {
+      method,
+      headers: { 'content-type': 'application/json', 'x-api-key': settings.apiKey },
+      body: JSON.stringify(body),
+      keepalive: true,
+    });
+    const done = answer.status >= 200 && answer.status < 300;
+    if (!done) platform.log('warn', 'push: the server did not take the token', await answer.text());
+    return done;
+  }
+}

@@ -1,0 +1,111 @@
+import type { Store } from './platform';
+
+/** Items in one stored part: a call writes no more than these. */
+const PART = 25;
+/** Items that wait at most; beyond it the oldest go. */
+export const CAP = 1_000;
+
+/** An item that waits, as the JSON text that will be sent. */
+export interface Waiting {
+  readonly json: string;
+}
+
+interface Part {
+  readonly key: string;
+  items: Waiting[];
+}
+
+/** What waits to be sent, oldest first: stored before it is sent, and removed after the server has it. */
+export class Queue {
+  /** Items that went because too many waited. */
+  dropped = 0;
+  length = 0;
+  private parts: Part[] = [];
+  private made = 0;
+  private closed = false;
+
+  /** Keys are `<prefix><instance>.<number>`. */
+  constructor(
+    private readonly store: Store | null,
+    private readonly prefix: string,
+    private readonly instance: string,
+  ) {}
+
+  push(json: string): void {
+    let part = this.parts[this.parts.length - 1];
+    if (!part || part.items.length >= PART) {
+      part = { key: `${this.prefix}${this.instance}.${this.made++}`, items: [] };
+      this.parts.push(part);
+    }
+    part.items.push({ json });
+    this.length++;
+    this.write(part);
+    while (this.length > CAP) {
+      const oldest = this.parts[0];
+      if (!oldest) break;
+      this.dropped++;
+      this.remove(new Set(oldest.items.slice(0, 1)));
+    }
+  }
+
+  /** The oldest items, in order. */
+  *[Symbol.iterator](): Generator<Waiting> {
+    for (const part of this.parts) yield* part.items;
+  }
+
+  remove(done: ReadonlySet<Waiting>): void {
+    for (const part of this.parts) {
+      const left = part.items.filter((item) => !done.has(item));
+      if (left.length === part.items.length) continue;
+      this.length -= part.items.length - left.length;
+      part.items = left;
+      this.write(part);
+    }
+    this.parts = this.parts.filter((part) => part.items.length);
+  }
+
+  clear(): void {
+    this.remove(new Set(this));
+  }
+
+  /** What is stored stays as it is from here on: it is for others to take over. */
+  close(): void {
+    this.closed = true;
+  }
+
+  /** The instances that have left something behind. */
+  others(): string[] {
+    const names = this.keys().map((key) => key.slice(this.prefix.length).replace(/\.\d+$/, ''));
+    return [...new Set(names)].filter((name) => name !== this.instance);
+  }
+
+  /** Takes over what another instance left: it is stored here before it is removed there. */
+  takeOver(instance: string): void {
+    const start = `${this.prefix}${instance}.`;
+    const number = (key: string) => Number(key.slice(start.length));
+    const keys = this.keys().filter((key) => key.startsWith(start) && number(key) >= 0);
+    for (const key of keys.sort((a, b) => number(a) - number(b))) {
+      try {
+        const items: unknown = JSON.parse(this.store?.get(key) || '[]');
+        if (Array.isArray(items)) for (const item of items) this.push(JSON.stringify(item));
+      } catch {
+        // Not ours, or damaged: nothing to be saved.
+      }
+      this.store?.remove(key);
+    }
+  }
+
+  private keys(): string[] {
+    return this.store ? this.store.keys().filter((key) => key.startsWith(this.prefix)) : [];
+  }
+
+  private write(part: Part): void {
+    if (this.closed) return;
+    try {
+      if (part.items.length) this.store?.set(part.key, `[${part.items.map((item) => item.json).join(',')}]`);
+      else this.store?.remove(part.key);
+    } catch {
+      // Full: it is in memory, and goes out from there.
+    }
+  }
+}

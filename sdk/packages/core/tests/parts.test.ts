@@ -1,0 +1,117 @@
+import { expect, test } from 'vitest';
+import { backoff, retryAfter } from '../src/backoff';
+import { bytes, toJson } from '../src/json';
+import { settings } from '../src/options';
+import { CAP, Queue } from '../src/queue';
+import { uuids } from '../src/uuid';
+
+const random = (bytes: Uint8Array) => bytes.forEach((_, i) => (bytes[i] = Math.random() * 256));
+
+test('ids are version 7, hold the time, and sort as they were made, whatever the clock does', () => {
+  let now = Date.UTC(2026, 5, 1);
+  const uuid = uuids(() => now, random);
+  const first = uuid();
+  expect(first).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+  expect(parseInt(first.replace('-', '').slice(0, 12), 16)).toBe(now);
+  const ids = [first];
+  for (let i = 0; i < 20_000; i++) {
+    if (i === 5_000) now -= 60_000;
+    if (i === 15_000) now += 120_000;
+    ids.push(uuid());
+  }
+  expect([...ids].sort()).toEqual(ids);
+  expect(new Set(ids).size).toBe(ids.length);
+});
+
+test('ids differ where there is no randomness at all', () => {
+  const uuid = uuids(() => 1, () => {});
+  expect(new Set(Array.from({ length: 10_000 }, uuid)).size).toBe(10_000);
+});
+
+test('JSON of what JSON does not know', () => {
+  const cyclic: Record<string, unknown> = { a: 1n, f: () => 1, u: undefined, n: NaN };
+  cyclic.self = cyclic;
+  cyclic.deep = { up: cyclic, twice: [cyclic] };
+  expect(toJson(cyclic)).toBe('{"a":"1","n":null,"self":"[Circular]","deep":{"up":"[Circular]","twice":["[Circular]"]}}');
+  const shared = { x: 1 };
+  expect(toJson({ a: shared, b: shared, c: [shared] })).toBe('{"a":{"x":1},"b":{"x":1},"c":[{"x":1}]}');
+  expect(toJson({ get boom() { throw new Error('no'); } })).toBeUndefined();
+});
+
+test('bytes as UTF-8 counts them', () => {
+  for (const text of ['', 'abc', 'ü', '€', '😀', 'a😀b€']) expect(bytes(text)).toBe(new TextEncoder().encode(text).length);
+});
+
+test('waits grow, vary, and end at five minutes', () => {
+  expect(backoff(1, () => 0.999)).toBeCloseTo(999);
+  expect(backoff(4, () => 0.5)).toBe(4_000);
+  expect(backoff(40, () => 0.999)).toBeCloseTo(299_700);
+  expect(backoff(3, () => 0)).toBe(100);
+});
+
+test('Retry-After in seconds and as a date', () => {
+  const now = Date.parse('2026-01-01T00:00:00Z');
+  expect(retryAfter('7', now)).toBe(7_000);
+  expect(retryAfter('Thu, 01 Jan 2026 00:00:30 GMT', now)).toBe(30_000);
+  for (const nonsense of [null, '', 'soon', 'Thu, 01 Jan 2025 00:00:30 GMT']) expect(retryAfter(nonsense, now)).toBeUndefined();
+});
+
+test('options have defaults, and what is wrong is named', () => {
+  const given = { projectId: 'p', apiKey: 'pk_live_1' };
+  expect(settings(given)).toMatchObject({ apiUrl: 'http://localhost:8080/api/v1', flushAt: 20, flushIntervalSeconds: 30, debug: false, autoTrackScreens: true, autoTrackLifecycle: true });
+  for (const url of ['https://x.example', 'https://x.example/', 'https://x.example/api/v1/']) {
+    expect(settings({ ...given, apiUrl: url }).apiUrl).toBe('https://x.example/api/v1');
+  }
+  expect(settings({ ...given, flushAt: 5_000 }).flushAt).toBe(100);
+  expect(settings({ ...given, flushAt: -1, flushIntervalSeconds: NaN })).toMatchObject({ flushAt: 20, flushIntervalSeconds: 30 });
+  expect(() => settings({ ...given, apiKey: 'sk_live_1' })).toThrow(/secret key/);
+  expect(() => settings({ ...given, apiKey: '' })).toThrow(/apiKey/);
+  expect(() => settings({ ...given, projectId: undefined as never })).toThrow(/projectId/);
+  expect(() => settings(undefined as never)).toThrow(/projectId/);
+});
+
+function mapStore(map = new Map<string, string>()) {
+  return {
+    map,
+    get: (key: string) => map.get(key) ?? null,
+    set: (key: string, value: string) => void map.set(key, value),
+    remove: (key: string) => void map.delete(key),
+    keys: () => [...map.keys()],
+  };
+}
+
+const texts = (queue: Queue) => [...queue].map((item) => item.json);
+
+test('a queue is stored as it grows and shrinks, and another takes it over in order', () => {
+  const store = mapStore();
+  const queue = new Queue(store, 'q.', 'one');
+  for (let i = 0; i < 60; i++) queue.push(String(i));
+  expect(store.map.size).toBe(3);
+  queue.remove(new Set([...queue].slice(0, 30)));
+  expect(queue.length).toBe(30);
+  const other = new Queue(store, 'q.', 'two');
+  other.push('100');
+  expect(other.others()).toEqual(['one']);
+  other.takeOver('one');
+  expect(texts(other)).toEqual(['100', ...Array.from({ length: 30 }, (_, i) => String(i + 30))]);
+  expect([...store.map.keys()].every((key) => key.startsWith('q.two.'))).toBe(true);
+  other.clear();
+  expect(store.map.size).toBe(0);
+});
+
+test('what another left damaged is let go', () => {
+  const store = mapStore(new Map([['q.one.0', '{"no'], ['q.one.1', '["a"]'], ['q.one.2', '7'], ['other', 'x']]));
+  const queue = new Queue(store, 'q.', 'two');
+  queue.takeOver('one');
+  expect(texts(queue)).toEqual(['"a"']);
+  expect([...store.map.keys()].sort()).toEqual(['other', 'q.two.0']);
+});
+
+test('beyond the cap the oldest go, and are counted', () => {
+  const store = mapStore();
+  const queue = new Queue(store, 'q.', 'one');
+  for (let i = 0; i < CAP + 30; i++) queue.push(String(i));
+  expect([queue.length, queue.dropped, texts(queue)[0]]).toEqual([CAP, 30, '30']);
+  const stored = [...store.map.values()].flatMap((part) => JSON.parse(part) as number[]);
+  expect(stored).toEqual(texts(queue).map(Number));
+});

@@ -1,0 +1,168 @@
+import { expect, test } from 'vitest';
+import { PushLink } from '../src/index';
+import { FakeDevice, settle } from './place';
+
+const all = (device: FakeDevice) => [...device.server.recorded.values()];
+
+test('whoever is identified keeps what they did before, over restarts', async () => {
+  const device = new FakeDevice();
+  let client = device.start();
+  const anonymous = client.getAnonymousId();
+  expect(client.getUserId()).toBeNull();
+  client.track('before');
+  client.identify('ada', { plan: 'pro' }, { userHash: 'hash' });
+  device.kill();
+  client = device.start();
+  expect([client.getUserId(), client.getAnonymousId()]).toEqual(['ada', anonymous]);
+  client.screen('Home', { tab: 1 });
+  client.setUserProperties({ plan: null });
+  await client.flush();
+  expect(all(device).map(({ type, user_id, anonymous_id, user_hash, event, name, properties }) => [type, user_id, anonymous_id, user_hash, event ?? name, properties])).toEqual([
+    ['track', undefined, anonymous, undefined, 'before', {}],
+    ['identify', 'ada', anonymous, 'hash', undefined, { plan: 'pro' }],
+    ['screen', 'ada', anonymous, 'hash', 'Home', { tab: 1 }],
+    ['identify', 'ada', anonymous, 'hash', undefined, { plan: null }],
+  ]);
+});
+
+test('another person on the same device begins anew', async () => {
+  const device = new FakeDevice();
+  const client = device.start();
+  client.identify('ada', {}, { userHash: 'h' });
+  const first = client.getAnonymousId();
+  client.identify('ada');
+  expect(client.getAnonymousId()).toBe(first);
+  client.identify('bob');
+  expect(client.getAnonymousId()).not.toBe(first);
+  await client.flush();
+  expect(all(device).map((item) => [item.user_id, item.user_hash])).toEqual([['ada', 'h'], ['ada', 'h'], ['bob', undefined]]);
+});
+
+test('reset sends what waits, forgets the person and begins a new one', async () => {
+  const device = new FakeDevice();
+  const client = device.start();
+  client.identify('ada');
+  const before = client.getAnonymousId();
+  await client.reset();
+  expect(all(device)).toHaveLength(1);
+  expect(client.getUserId()).toBeNull();
+  expect(client.getAnonymousId()).not.toBe(before);
+});
+
+test('who opts out is not recorded, and what waits is forgotten, until they opt in', async () => {
+  const device = new FakeDevice();
+  let client = device.start();
+  client.track('a');
+  client.optOutTracking();
+  client.track('b');
+  device.kill();
+  client = device.start();
+  client.track('c');
+  expect(client.hasOptedOutTracking()).toBe(true);
+  client.optInTracking();
+  client.track('d');
+  await client.flush();
+  expect(all(device).map((item) => item.event)).toEqual(['d']);
+});
+
+test('a product that asks first records nothing until it may', async () => {
+  const device = new FakeDevice();
+  const client = device.start({ optOutByDefault: true });
+  client.track('a');
+  client.optInTracking();
+  client.track('b');
+  await client.flush();
+  expect(all(device).map((item) => item.event)).toEqual(['b']);
+});
+
+test('lifecycle, where it is wanted', async () => {
+  const device = new FakeDevice();
+  const client = device.start({ autoTrackLifecycle: true });
+  device.hide();
+  device.show();
+  await client.flush();
+  expect(all(device).map((item) => item.event)).toEqual(['app_opened', 'app_backgrounded', 'app_opened']);
+});
+
+test('what cannot be recorded says so and costs nobody else', async () => {
+  const device = new FakeDevice();
+  const client = device.start();
+  const cyclic: Record<string, unknown> = {};
+  cyclic.me = cyclic;
+  const bad: Array<() => void> = [
+    () => client.track(7 as never),
+    () => client.track(''),
+    () => client.track('x'.repeat(201)),
+    () => client.track('a\u0000b'),
+    () => client.track('large', { text: 'x'.repeat(1_000_000) }),
+    () => client.track('text', 'properties' as never),
+    () => client.track('list', [1] as never),
+    () => client.track('boom', { get no() { throw new Error('no'); } }),
+    () => client.screen(undefined as never),
+    () => client.identify(null as never),
+    () => client.setUserProperties(null as never),
+  ];
+  for (const call of bad) call();
+  expect(device.logged.filter((line) => line.startsWith('warn'))).toHaveLength(bad.length);
+  client.track('cyclic', cyclic);
+  client.track('function', { f: () => 1, g: Symbol('x'), ok: 1 });
+  client.identify(42 as never);
+  await client.flush();
+  expect(all(device).map((item) => item.properties)).toEqual([{ me: '[Circular]' }, { ok: 1 }, {}]);
+  expect(client.getUserId()).toBe('42');
+});
+
+test('after dispose nothing is recorded and no timer runs; what waited is sent at the next start', async () => {
+  const device = new FakeDevice();
+  device.server.answer = () => 'lost';
+  const client = device.start();
+  client.track('a');
+  client.dispose();
+  client.track('b');
+  await client.flush();
+  await device.pass(3_600_000);
+  expect(device.server.batches).toHaveLength(1);
+  device.server.answer = () => ({ status: 202 });
+  device.start();
+  await device.pass(60_000);
+  expect(all(device).map((item) => item.event)).toEqual(['a']);
+});
+
+test('a device is whose who uses it: registered, moved, unlinked, over lost connections and restarts', async () => {
+  const device = new FakeDevice();
+  const calls = () =>
+    device.server.sent.filter((sent) => sent.url.endsWith('/push-tokens')).map((sent) => [sent.init.method, JSON.parse(sent.init.body!) as unknown]);
+  let client = device.start();
+  let push = new PushLink(client);
+  expect(await push.register('t1', 'IOS')).toBe(true);
+  expect(await push.register('t1', 'IOS')).toBe(true);
+  expect(calls()).toEqual([['POST', { anonymous_id: client.getAnonymousId(), token: 't1', platform: 'IOS' }]]);
+  client.identify('ada', {}, { userHash: 'h' });
+  await settle();
+  expect(calls()[1]).toEqual(['POST', { user_id: 'ada', user_hash: 'h', token: 't1', platform: 'IOS' }]);
+
+  device.server.answer = () => 'lost';
+  await client.reset();
+  await settle();
+  device.kill();
+  client = device.start();
+  push = new PushLink(client);
+  await settle();
+  device.server.answer = () => ({ status: 202 });
+  device.online();
+  await settle();
+  expect(calls().at(-1)).toEqual(['DELETE', { token: 't1' }]);
+
+  client.identify('bob');
+  await settle();
+  expect(calls().at(-1)).toEqual(['POST', { user_id: 'bob', token: 't1', platform: 'IOS' }]);
+  expect(push.isEnabled()).toBe(true);
+  expect(await push.optOut()).toBe(true);
+  expect(calls().at(-1)).toEqual(['DELETE', { token: 't1' }]);
+  expect(push.isEnabled()).toBe(false);
+  client.identify('cid');
+  await settle();
+  expect(calls().at(-1)![0]).toBe('DELETE');
+  expect(await push.optIn()).toBe(true);
+  expect(calls().at(-1)).toEqual(['POST', { user_id: 'cid', token: 't1', platform: 'IOS' }]);
+});

@@ -1,0 +1,205 @@
+import { expect, test } from 'vitest';
+import { FakeDevice } from './place';
+
+const names = (items: Array<Record<string, unknown>>) => items.map((item) => item.event);
+
+test('nothing is sent before it is enough or time', async () => {
+  const device = new FakeDevice();
+  const client = device.start();
+  for (let i = 0; i < 19; i++) client.track(`e${i}`);
+  await device.pass(29_000);
+  expect(device.server.batches).toHaveLength(0);
+  await device.pass(1_500);
+  expect(names(device.server.batches[0]!.items)).toEqual(Array.from({ length: 19 }, (_, i) => `e${i}`));
+  for (let i = 0; i < 20; i++) client.track('again');
+  await device.pass(0);
+  expect(device.server.batches[1]!.items).toHaveLength(20);
+  expect(device.stored.size).toBe(1);
+  const { url, init } = device.server.batches[0]!;
+  expect(url).toBe('http://localhost:8080/api/v1/events/batch');
+  expect(init.headers).toEqual({ 'content-type': 'application/json', 'x-api-key': 'pk_live_x' });
+});
+
+test('a batch is at most 100 items and 60 KiB', async () => {
+  const device = new FakeDevice();
+  const client = device.start({ flushAt: 100, flushIntervalSeconds: 3600 });
+  device.server.script = ['lost'];
+  for (let i = 0; i < 250; i++) client.track('small');
+  for (let i = 0; i < 10; i++) client.track('large', { text: 'ü'.repeat(10_000) });
+  await client.flush();
+  await client.flush();
+  const sizes = device.server.batches.slice(1).map((sent) => [sent.items.length, new TextEncoder().encode(sent.init.body).length]);
+  expect(sizes.reduce((sum, [items]) => sum + items!, 0)).toBe(260);
+  for (const [items, bytes] of sizes) {
+    expect(items).toBeLessThanOrEqual(100);
+    expect(bytes).toBeLessThanOrEqual(60 * 1024);
+  }
+});
+
+test('429 waits as long as the server says, even where flush is called', async () => {
+  const device = new FakeDevice();
+  const client = device.start();
+  device.server.script = [{ status: 429, headers: { 'retry-after': '60' } }];
+  client.track('a');
+  await client.flush();
+  client.track('b');
+  await client.flush();
+  device.hide();
+  await device.pass(59_000);
+  expect(device.server.batches).toHaveLength(1);
+  await device.pass(2_000);
+  expect(names(device.server.batches[1]!.items)).toEqual(['a', 'b']);
+});
+
+test.each([
+  ['a lost connection', 'lost' as const],
+  ['an answer that never came', 'no answer' as const],
+  ['an error of the server', { status: 500, body: 'oops' }],
+  ['503', { status: 503, body: {} }],
+  ['408', { status: 408, body: {} }],
+  ['a login page', { status: 200, body: '<!doctype html><title>Sign in</title>' }],
+  ['an answer of something else', { status: 200, body: { ok: true } }],
+  ['a wrong address', { status: 404, body: 'nothing here' }],
+])('%s: tried again later, recorded once', async (_, reply) => {
+  const device = new FakeDevice();
+  const client = device.start();
+  device.server.script = [reply, reply, reply];
+  client.track('a');
+  await client.flush();
+  client.track('b');
+  await device.pass(600_000);
+  expect(names([...device.server.recorded.values()])).toEqual(['a', 'b']);
+  expect(device.server.batches.length).toBeGreaterThanOrEqual(4);
+  expect(device.stored.size).toBe(1);
+});
+
+test('the network is back: at once', async () => {
+  const device = new FakeDevice();
+  const client = device.start();
+  device.server.script = Array(9).fill('lost');
+  client.track('a');
+  for (let i = 0; i < 9; i++) await client.flush();
+  device.online();
+  await device.pass(0);
+  expect(device.server.recorded.size).toBe(1);
+});
+
+test('413 and 422: halved until the one is found; its neighbours get through', async () => {
+  for (const status of [413, 422, 400]) {
+    const device = new FakeDevice();
+    const client = device.start();
+    device.server.answer = (sent) => (sent.items.some((item) => item.event === 'bad') ? { status, body: {} } : { status: 202 });
+    for (let i = 0; i < 41; i++) client.track(i === 17 ? 'bad' : `e${i}`);
+    await device.pass(60_000);
+    const taken = names([...device.server.recorded.values()]);
+    expect(taken).toEqual(Array.from({ length: 41 }, (_, i) => `e${i}`).filter((name) => name !== 'e17'));
+    expect(device.logged.some((line) => line.includes('refused and dropped'))).toBe(true);
+  }
+});
+
+test('401: kept, no further tries, said once, sent after the next start', async () => {
+  const device = new FakeDevice();
+  let client = device.start();
+  device.server.script = [{ status: 401, body: {} }];
+  client.track('a');
+  await client.flush();
+  client.track('b');
+  await client.flush();
+  device.hide();
+  await device.pass(3_600_000);
+  expect(device.server.batches).toHaveLength(1);
+  expect(device.logged.filter((line) => line.startsWith('error'))).toHaveLength(1);
+  device.kill();
+  client = device.start({ apiKey: 'pk_live_right' });
+  await device.pass(60_000);
+  expect(names([...device.server.recorded.values()])).toEqual(['a', 'b']);
+});
+
+test('a page that closes sends the oldest in a request that outlives it, what is under way included', async () => {
+  const device = new FakeDevice();
+  const client = device.start();
+  let release: (() => void) | undefined;
+  const real = device.server.fetch.bind(device.server);
+  device.server.fetch = async (url, init) => {
+    if (!init.keepalive) await new Promise<void>((done) => (release = done));
+    return real(url, init);
+  };
+  client.track('a');
+  void client.flush();
+  client.track('b');
+  await device.pass(0);
+  device.hide();
+  await device.pass(0);
+  expect(names(device.server.batches[0]!.items)).toEqual(['a', 'b']);
+  expect(device.server.batches[0]!.init.keepalive).toBe(true);
+  release!();
+  await device.pass(60_000);
+  expect(device.server.recorded.size).toBe(2);
+  expect(device.stored.size).toBe(1);
+});
+
+test('what a killed page left is sent by the next one', async () => {
+  const device = new FakeDevice();
+  device.start().track('a');
+  device.kill();
+  device.start().track('b');
+  await device.pass(31_000);
+  expect(names([...device.server.recorded.values()])).toEqual(['a', 'b']);
+});
+
+test('without storage, and with a full one, it goes out from memory', async () => {
+  for (const memoryOnly of [true, false]) {
+    const device = new FakeDevice();
+    device.full = !memoryOnly;
+    const client = device.start({}, memoryOnly);
+    client.identify('u');
+    client.track('a');
+    await device.pass(31_000);
+    expect([...device.server.recorded.values()].map((item) => item.user_id)).toEqual(['u', 'u']);
+  }
+});
+
+test('whatever fails and whoever is killed, each is recorded once', async () => {
+  for (let seed = 1; seed <= 30; seed++) {
+    const random = numbers(seed);
+    const device = new FakeDevice();
+    device.server.answer = () => {
+      const dice = random();
+      if (dice < 0.15) return 'lost';
+      if (dice < 0.3) return 'no answer';
+      if (dice < 0.4) return { status: 503, body: {} };
+      if (dice < 0.5) return { status: 429, body: {}, headers: { 'retry-after': '3' } };
+      return { status: 202 };
+    };
+    let client = device.start({ flushAt: 5 });
+    const made: string[] = [];
+    for (let i = 0; i < 400; i++) {
+      client.track(`e${i}`);
+      made.push(`e${i}`);
+      const dice = random();
+      if (dice < 0.1) await device.pass(random() * 5_000);
+      else if (dice < 0.15) void client.flush();
+      else if (dice < 0.2) device.hide();
+      else if (dice < 0.25) {
+        device.kill();
+        client = device.start({ flushAt: 5 });
+      } else if (dice < 0.27) {
+        client.dispose();
+        client = device.start({ flushAt: 5 });
+      }
+    }
+    device.server.answer = () => ({ status: 202 });
+    await device.pass(3_600_000);
+    const recorded = names([...device.server.recorded.values()]);
+    expect(recorded.toSorted()).toEqual(made.toSorted());
+    expect([...device.stored.keys()]).toEqual(['rekindle.p.identity']);
+  }
+});
+
+/** Numbers in [0, 1) that are the same for the same seed. */
+function numbers(seed: number): () => number {
+  return () => {
+    seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0;
+    return seed / 2 ** 32;
+  };
+}

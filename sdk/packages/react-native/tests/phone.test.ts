@@ -1,0 +1,165 @@
+import { beforeEach, expect, test, vi } from 'vitest';
+
+const app = vi.hoisted(() => ({ state: 'active', listeners: [] as Array<(state: string) => void> }));
+vi.mock('react-native', () => ({
+  AppState: {
+    get currentState() {
+      return app.state;
+    },
+    addEventListener: (_: string, run: (state: string) => void) => {
+      app.listeners.push(run);
+      return { remove: () => app.listeners.splice(app.listeners.indexOf(run), 1) };
+    },
+  },
+  Platform: { OS: 'ios' },
+}));
+
+import { type AsyncStorage, type Route, Rekindle } from '../src/index';
+
+const options = { projectId: 'p', apiKey: 'pk_live_x', apiUrl: 'https://rk.example', autoTrackLifecycle: false };
+let sent: Array<{ url: string; method: string; body: { batch?: Array<Record<string, unknown>> } & Record<string, unknown> }> = [];
+const items = () => sent.flatMap((each) => each.body.batch ?? []);
+
+/** As slow as the real one, and writing in its own time. */
+function slowStorage(map = new Map<string, string>()): AsyncStorage & { map: Map<string, string> } {
+  const later = <T>(run: () => T) => new Promise<T>((done) => setTimeout(() => done(run()), 2));
+  return {
+    map,
+    getAllKeys: () => later(() => [...map.keys()]),
+    getItem: (key) => later(() => map.get(key) ?? null),
+    setItem: (key, value) => later(() => void map.set(key, value)),
+    removeItem: (key) => later(() => void map.delete(key)),
+  };
+}
+
+function go(state: string): void {
+  app.state = state;
+  app.listeners.slice().forEach((run) => run(state));
+}
+
+beforeEach(() => {
+  sent = [];
+  app.state = 'active';
+  app.listeners.length = 0;
+  vi.stubGlobal('fetch', async (url: string, init: { method: string; body?: string }) => {
+    const body = JSON.parse(init.body ?? '{}') as { batch?: Array<Record<string, unknown>> };
+    sent.push({ url, method: init.method, body });
+    return new Response(JSON.stringify({ processed: body.batch?.length ?? 0, errors: 0 }), { status: 202 });
+  });
+});
+
+async function begun(storage?: AsyncStorage, more: object = {}): Promise<Rekindle> {
+  const rekindle = new Rekindle();
+  rekindle.init({ ...options, storage, ...more });
+  await vi.waitFor(() => expect(rekindle.getAnonymousId()).not.toBe(''));
+  return rekindle;
+}
+
+test('calls made while the storage is read wait; identity and queue outlive the app', async () => {
+  const storage = slowStorage();
+  const first = new Rekindle();
+  first.init({ ...options, storage });
+  first.identify('ada');
+  first.track('kept');
+  await vi.waitFor(() => expect([...storage.map.values()].join()).toContain('"kept"'));
+  const anonymous = first.getAnonymousId();
+
+  const second = await begun(storage);
+  expect([second.getUserId(), second.getAnonymousId()]).toEqual(['ada', anonymous]);
+  await second.flush();
+  expect(items().map((item) => item.event ?? item.type)).toEqual(['identify', 'kept']);
+  await vi.waitFor(() => expect([...storage.map.keys()]).toEqual(['rekindle.p.identity']));
+});
+
+test('what is sent was stored before', async () => {
+  const storage = slowStorage();
+  const rekindle = await begun(storage);
+  rekindle.track('a');
+  let stored = '';
+  const real = fetch;
+  vi.stubGlobal('fetch', (url: string, init: RequestInit) => {
+    stored = [...storage.map.values()].join();
+    return real(url, init);
+  });
+  await rekindle.flush();
+  expect(stored).toContain('"event":"a"');
+});
+
+test('a storage that fails, and none at all', async () => {
+  const broken = { ...slowStorage(), getAllKeys: () => Promise.reject(new Error('disk')), setItem: () => Promise.reject(new Error('disk')) };
+  for (const storage of [broken, undefined]) {
+    const rekindle = await begun(storage);
+    rekindle.track('a');
+    await rekindle.flush();
+  }
+  expect(items()).toHaveLength(2);
+});
+
+test('lifecycle: background sends; a call coming in is no background', async () => {
+  const rekindle = await begun(slowStorage(), { autoTrackLifecycle: true });
+  go('inactive');
+  go('active');
+  go('background');
+  await vi.waitFor(() => expect(items().map((item) => item.event)).toEqual(['app_opened', 'app_backgrounded']));
+  go('active');
+  await rekindle.flush();
+  expect(items().at(-1)!.event).toBe('app_opened');
+  rekindle.dispose();
+  expect(app.listeners).toHaveLength(0);
+});
+
+test('screens of React Navigation, once each, under the name that the app gives', async () => {
+  const rekindle = await begun();
+  let route: Route = { name: 'Home', key: 'Home-1' };
+  let changed = () => {};
+  let ready = false;
+  const ref = {
+    isReady: () => ready,
+    getCurrentRoute: () => route,
+    addListener: (_: 'state', run: () => void) => {
+      changed = run;
+      return () => (changed = () => {});
+    },
+  };
+  const observer = rekindle.createNavigatorObserver({ extractScreenName: ({ name, params }) => (name === 'Secret' ? null : `${name}${params ? ' of one' : ''}`) });
+  const stop = observer.observe(ref);
+  ready = true;
+  const steps: Route[] = [route, route, { name: 'Product', key: 'Product-1', params: { id: 1 } }, { name: 'Product', key: 'Product-2', params: { id: 2 } }, { name: 'Secret', key: 's' }];
+  for (route of steps) changed();
+  stop();
+  route = { name: 'After' };
+  changed();
+  await rekindle.flush();
+  expect(items().map((item) => item.name)).toEqual(['Home', 'Product of one', 'Product of one']);
+});
+
+test('screens are not recorded where they are switched off', async () => {
+  const rekindle = await begun(undefined, { autoTrackScreens: false });
+  rekindle.createNavigatorObserver().look({ getCurrentRoute: () => ({ name: 'Home' }), addListener: () => () => {} });
+  rekindle.screen('By hand');
+  await rekindle.flush();
+  expect(items().map((item) => item.name)).toEqual(['By hand']);
+});
+
+test('push through the app’s own library', async () => {
+  const bridge = { requestPermission: vi.fn(async () => true), getToken: vi.fn(async () => 'apns-token') };
+  const rekindle = await begun(slowStorage(), { push: bridge });
+  expect(rekindle.push.isEnabled()).toBe(false);
+  rekindle.identify('ada');
+  expect(await rekindle.push.requestPermission()).toBe(true);
+  expect(sent.at(-1)).toMatchObject({ method: 'POST', body: { user_id: 'ada', token: 'apns-token', platform: 'IOS' } });
+  expect(await rekindle.push.registerToken('fcm', 'ANDROID')).toBe(true);
+  expect(sent.at(-1)!.body.platform).toBe('ANDROID');
+  rekindle.push.received({ data: { messageId: 'm1' } });
+  rekindle.push.opened({ notification: { request: { content: { data: { messageId: 'm2' } } } } });
+  rekindle.push.opened({ data: { other: 1 } });
+  rekindle.push.opened(null);
+  await rekindle.reset();
+  await vi.waitFor(() => expect(sent.some(({ method }) => method === 'DELETE')).toBe(true));
+  expect(items().slice(1).map((item) => [item.event, item.properties])).toEqual([['push_received', { messageId: 'm1' }], ['push_opened', { messageId: 'm2' }]]);
+
+  bridge.requestPermission.mockResolvedValue(false);
+  expect(await (await begun(undefined, { push: bridge })).push.requestPermission()).toBe(false);
+  bridge.getToken.mockRejectedValue(new Error('no service'));
+  expect(await (await begun(undefined, { push: bridge })).push.subscribe()).toBe(false);
+});

@@ -1,0 +1,96 @@
+import type { Platform, Settings, Signals, Store } from '@rekindle/core';
+
+/** The browser, as the SDK sees it. Touched at `init` and not before, so that a server can import all of this. */
+export function browser(settings: Settings): Platform {
+  const random = (bytes: Uint8Array) => void crypto.getRandomValues(bytes as Uint8Array<ArrayBuffer>);
+  const seed = new Uint8Array(6);
+  random(seed);
+  const instance = seed.reduce((text, byte) => text + (byte + 256).toString(16).slice(1), '');
+  return {
+    store: localStore(),
+    instance,
+    random,
+    now: Date.now,
+    fetch: (url, init) => fetch(url, { ...init, credentials: 'omit', mode: 'cors' }),
+    setTimer: (run, milliseconds) => setTimeout(run, milliseconds),
+    clearTimer: (timer) => clearTimeout(timer as number),
+    watch,
+    onWritten: (key, run) => listen(window, 'storage', (event) => event.key === key && run()),
+    takeOver: (names, take) => takeOver(`rekindle.${settings.projectId}.`, instance, names, take),
+    log: (level, ...words) => {
+      if (settings.debug || level === 'error') console[level]('[rekindle]', ...words);
+    },
+  };
+}
+
+/** Listens; returns how to stop. */
+export function listen<K extends keyof WindowEventMap>(
+  target: Window | Document,
+  type: K,
+  run: (event: WindowEventMap[K]) => void,
+): () => void {
+  target.addEventListener(type, run as EventListener);
+  return () => target.removeEventListener(type, run as EventListener);
+}
+
+/** `localStorage`, or nothing where the browser forbids it. */
+function localStore(): Store | null {
+  try {
+    const storage = window.localStorage;
+    storage.setItem('rekindle', '');
+    storage.removeItem('rekindle');
+    return {
+      get: (key) => storage.getItem(key),
+      set: (key, value) => storage.setItem(key, value),
+      remove: (key) => storage.removeItem(key),
+      keys: () => Object.keys(storage),
+    };
+  } catch {
+    return null;
+  }
+}
+
+function watch(signals: Signals): () => void {
+  let hidden = document.visibilityState === 'hidden';
+  const change = (now: boolean) => {
+    if (hidden === now) return;
+    hidden = now;
+    if (now) signals.hide();
+    else signals.show();
+  };
+  const stops = [
+    listen(document, 'visibilitychange' as 'pagehide', () => change(document.visibilityState === 'hidden')),
+    listen(window, 'pagehide', () => change(true)),
+    listen(window, 'pageshow', () => change(document.visibilityState === 'hidden')),
+    listen(window, 'online', signals.online),
+  ];
+  return () => stops.forEach((stop) => stop());
+}
+
+/**
+ * A page holds a lock for as long as it lives, and waits for those of the pages that left something: whoever is gone is taken over
+ * at once. The locks are let go when the page is put away, for a page that holds one cannot be kept for the back button.
+ */
+function takeOver(prefix: string, instance: string, names: () => string[], take: (instance: string) => void): () => void {
+  const { locks } = navigator;
+  if (!locks) {
+    names().forEach(take);
+    return () => undefined;
+  }
+  let release: () => void = () => undefined;
+  const begin = () => {
+    const controller = new AbortController();
+    const { signal } = controller;
+    // Taken away by `release`, which is no failure.
+    const ask = (name: string, run: () => unknown) => void locks.request(prefix + name, { signal }, run).catch(() => undefined);
+    ask(instance, () => new Promise<void>((done) => signal.addEventListener('abort', () => done())));
+    for (const name of names()) ask(name, () => take(name));
+    release = () => controller.abort();
+  };
+  begin();
+  const stops = [listen(window, 'pagehide', () => release()), listen(window, 'pageshow', (event) => event.persisted && begin())];
+  return () => {
+    stops.forEach((stop) => stop());
+    release();
+  };
+}

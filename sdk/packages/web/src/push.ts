@@ -1,0 +1,115 @@
+import { type Client, PushLink } from '@rekindle/core';
+import { remember } from './worker/memory';
+
+export interface WebPushOptions {
+  /** Default: false. */
+  enabled?: boolean;
+  /** Subscribes at `init` where the person has allowed it before. Default: true. */
+  autoRegister?: boolean;
+  /** Where your site serves the service worker. Default: `/rekindle-sw.js`. */
+  serviceWorker?: string;
+  /** Its scope, away from your own worker's. Default: `/rekindle-push/`; of your own worker give its scope. */
+  scope?: string;
+}
+
+/** This browser, subscribed to messages. */
+export class WebPush {
+  private readonly link: PushLink;
+
+  constructor(
+    private readonly client: Client,
+    private readonly options: WebPushOptions,
+  ) {
+    this.link = new PushLink(client);
+    const tell = () => void this.tellWorker();
+    client.on('identify', tell);
+    client.on('reset', () => setTimeout(tell));
+    if (options.enabled && options.autoRegister !== false && permission() === 'granted' && !this.isOff()) void this.subscribe();
+  }
+
+  isEnabled(): boolean {
+    return permission() === 'granted' && this.link.isEnabled();
+  }
+
+  /** Asks the person, and subscribes where they allow it. Call it from a click. */
+  async requestPermission(): Promise<boolean> {
+    if (permission() === 'unsupported') return false;
+    return (await Notification.requestPermission()) === 'granted' && this.subscribe();
+  }
+
+  /** Subscribes this browser; the person must have allowed it. */
+  async subscribe(): Promise<boolean> {
+    if (permission() !== 'granted') return false;
+    try {
+      const { serviceWorker = '/rekindle-sw.js', scope = '/rekindle-push/' } = this.options;
+      const registration = await navigator.serviceWorker.register(serviceWorker, { scope });
+      await active(registration);
+      const key = await this.serverKey();
+      await this.tellWorker(key);
+      let subscription = await registration.pushManager.getSubscription();
+      // Another key's messages would never arrive.
+      if (subscription && !sameKey(subscription.options.applicationServerKey, key)) {
+        await subscription.unsubscribe();
+        subscription = null;
+      }
+      subscription ??= await registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: fromBase64Url(key) });
+      return await this.registerToken(JSON.stringify(subscription));
+    } catch (error) {
+      this.client.platform.log('warn', 'push: cannot subscribe', error);
+      return false;
+    }
+  }
+
+  /** A subscription made elsewhere, as its JSON. */
+  registerToken(subscription: string): Promise<boolean> {
+    return this.link.register(subscription, 'WEB');
+  }
+
+  optOut(): Promise<boolean> {
+    return this.link.optOut();
+  }
+
+  optIn(): Promise<boolean> {
+    return permission() === 'granted' && !this.client.identity.get().push ? this.subscribe() : this.link.optIn();
+  }
+
+  private isOff(): boolean {
+    return this.client.identity.get().push?.off === true;
+  }
+
+  private async serverKey(): Promise<string> {
+    const { settings, platform } = this.client;
+    const answer = await platform.fetch(`${settings.apiUrl}/push-tokens`, { method: 'GET', headers: { 'x-api-key': settings.apiKey } });
+    const body = JSON.parse(await answer.text()) as { data?: { vapid_public_key?: string }; message?: string };
+    if (!body.data?.vapid_public_key) throw new Error(body.message ?? 'the server has no key for web push');
+    return body.data.vapid_public_key;
+  }
+
+  /** The worker reports what it received in the name of whoever uses this browser. */
+  private async tellWorker(serverKey?: string): Promise<void> {
+    if (!this.options.enabled || typeof caches === 'undefined') return;
+    const { settings, identity } = this.client;
+    const { userId, anonymousId, userHash } = identity.get();
+    await remember({ apiUrl: settings.apiUrl, apiKey: settings.apiKey, userId, anonymousId, userHash, serverKey }).catch(() => undefined);
+  }
+}
+
+function permission(): NotificationPermission | 'unsupported' {
+  return typeof Notification === 'undefined' || !navigator.serviceWorker ? 'unsupported' : Notification.permission;
+}
+
+function active(registration: ServiceWorkerRegistration): Promise<void> {
+  return new Promise((done) => {
+    const worker = registration.active ?? registration.waiting ?? registration.installing;
+    if (!worker || worker.state === 'activated') return done();
+    worker.addEventListener('statechange', () => worker.state === 'activated' && done());
+  });
+}
+
+function fromBase64Url(text: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(atob(text.replace(/-/g, '+').replace(/_/g, '/')), (char) => char.charCodeAt(0));
+}
+
+function sameKey(key: ArrayBuffer | null, text: string): boolean {
+  return !!key && String(new Uint8Array(key)) === String(fromBase64Url(text));
+}

@@ -1,0 +1,70 @@
+'use client';
+
+import { type ReactNode, createContext, createElement, useCallback, useContext, useEffect, useState } from 'react';
+import { type InboxItem, type NewsItem, type Rekindle, type WebOptions, rekindle as shared } from '@rekindle/web';
+
+const Context = createContext<Rekindle>(shared);
+
+/** Begins with the options it is first drawn with; drawn twice, as in strict mode, it begins once. */
+export function RekindleProvider({ options, client = shared, children }: { options: WebOptions; client?: Rekindle; children?: ReactNode }): ReactNode {
+  useEffect(() => {
+    if (!begun.has(client)) {
+      begun.add(client);
+      client.init(options);
+    }
+  }, [client]);
+  return createElement(Context.Provider, { value: client }, children);
+}
+
+const begun = new WeakSet<Rekindle>();
+
+/** The client. Its calls may be made before the provider has begun: they wait. */
+export function useRekindle(): Rekindle {
+  return useContext(Context);
+}
+
+export interface Loaded<T> {
+  items: T[];
+  loading: boolean;
+  error: Error | null;
+  refresh(): Promise<void>;
+}
+
+/** The person's in-app messages, read anew whenever the page is shown again. */
+export function useInbox(): Loaded<InboxItem> & { markRead(id: string): Promise<void> } {
+  const client = useRekindle();
+  const list = useLoaded(useCallback(() => client.inbox(), [client]));
+  const { refresh } = list;
+  const markRead = useCallback(
+    async (id: string) => {
+      await client.markRead(id);
+      await refresh();
+    },
+    [client, refresh],
+  );
+  return { ...list, markRead };
+}
+
+/** The published news. */
+export function useFeed(): Loaded<NewsItem> {
+  const client = useRekindle();
+  return useLoaded(useCallback(() => client.feed(), [client]));
+}
+
+function useLoaded<T>(load: () => Promise<T[]>): Loaded<T> {
+  const [state, setState] = useState<Omit<Loaded<T>, 'refresh'>>({ items: [], loading: true, error: null });
+  const refresh = useCallback(async () => {
+    try {
+      setState({ items: await load(), loading: false, error: null });
+    } catch (error) {
+      setState((before) => ({ ...before, loading: false, error: error as Error }));
+    }
+  }, [load]);
+  useEffect(() => {
+    void refresh();
+    const shown = () => void (document.visibilityState === 'visible' && refresh());
+    document.addEventListener('visibilitychange', shown);
+    return () => document.removeEventListener('visibilitychange', shown);
+  }, [refresh]);
+  return { ...state, refresh };
+}

@@ -1,0 +1,3 @@
+import { serve } from './sw';
+
+serve(self as unknown as Parameters<typeof serve>[0]);

@@ -1,0 +1,138 @@
+// @vitest-environment happy-dom
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { Rekindle, type WebOptions } from '../src/index';
+
+const options = { projectId: 'p', apiKey: 'pk_live_x', apiUrl: 'https://rk.example', autoTrackLifecycle: false, autoTrackScreens: false };
+let sent: Array<{ url: string; items: Array<Record<string, unknown>> }> = [];
+let page: Rekindle;
+
+function begin(change: Partial<WebOptions> = {}): Rekindle {
+  page = new Rekindle();
+  page.init({ ...options, ...change });
+  return page;
+}
+
+beforeEach(() => {
+  sent = [];
+  localStorage.clear();
+  vi.stubGlobal('fetch', async (url: string, init: { body?: string }) => {
+    const { batch = [] } = JSON.parse(init.body ?? '{}') as { batch?: Array<Record<string, unknown>> };
+    sent.push({ url, items: batch });
+    return new Response(JSON.stringify({ success: true, processed: batch.length, errors: 0 }), { status: 202 });
+  });
+});
+
+afterEach(() => {
+  page?.dispose();
+  vi.unstubAllGlobals();
+});
+
+const items = () => sent.flatMap((each) => each.items);
+
+test('calls before init wait, in their order', async () => {
+  page = new Rekindle();
+  page.identify('ada');
+  page.track('early');
+  page.orderCompleted({ orderId: '7', total: 3 });
+  page.init(options);
+  await page.flush();
+  expect(items().map((item) => [item.type, item.event])).toEqual([['identify', undefined], ['track', 'early'], ['track', 'order_completed']]);
+  expect(sent[0]!.url).toBe('https://rk.example/api/v1/events/batch');
+});
+
+test('init: twice changes nothing; a secret key and no key are refused, in debug with an error', () => {
+  const warn = vi.spyOn(console, 'warn').mockReturnValue();
+  const error = vi.spyOn(console, 'error').mockReturnValue();
+  begin();
+  const id = page.getAnonymousId();
+  page.init({ ...options, projectId: 'other' });
+  expect(page.getAnonymousId()).toBe(id);
+  expect(warn).toHaveBeenCalledOnce();
+  for (const bad of [{ apiKey: 'sk_live_x' }, { apiKey: '' }, { projectId: 7 as never }]) {
+    const other = new Rekindle();
+    other.init({ ...options, ...bad });
+    other.track('goes nowhere');
+    expect(() => new Rekindle().init({ ...options, ...bad, debug: true })).toThrow(/init:/);
+  }
+  expect(error).toHaveBeenCalledTimes(6);
+  expect(() => new Rekindle().init(undefined as never)).not.toThrow();
+});
+
+test('shop events have their standard names', async () => {
+  begin();
+  page.productViewed({ productId: '1', price: 2 });
+  page.addedToCart({ productId: '1', quantity: 2 });
+  page.removedFromCart({ productId: '1' });
+  page.checkoutStarted({ total: 4, items: [{ productId: '1' }] });
+  page.orderCompleted({ orderId: '9', total: 4, currency: 'EUR' });
+  await page.flush();
+  expect(items().map((item) => item.event)).toEqual(['product_viewed', 'added_to_cart', 'removed_from_cart', 'checkout_started', 'order_completed']);
+  expect(items()[4]!.properties).toEqual({ orderId: '9', total: 4, currency: 'EUR' });
+});
+
+test('screens: each address once, whoever changes it, until dispose', async () => {
+  const original = history.pushState;
+  begin({ autoTrackScreens: true, screenName: ({ pathname }) => `screen ${pathname}` });
+  for (const address of ['/a', '/a', '/a#part', '/b?x=1']) {
+    history.pushState({}, '', address);
+    await new Promise((done) => setTimeout(done));
+  }
+  history.replaceState({}, '', '/c');
+  await new Promise((done) => setTimeout(done));
+  await page.flush();
+  expect(items().map((item) => item.name).slice(-3)).toEqual(['screen /a', 'screen /b', 'screen /c']);
+  expect(items().at(-1)!.properties).toMatchObject({ path: '/c', referrer: expect.stringContaining('/b?x=1') as string });
+  page.dispose();
+  expect(history.pushState).toBe(original);
+});
+
+test('a full localStorage, a forbidden one, and what others have in it', async () => {
+  localStorage.setItem('rekindle.p.queue.gone.0', 'not json');
+  localStorage.setItem('rekindle.p.identity', '7');
+  const set = vi.spyOn(Storage.prototype, 'setItem').mockImplementation(() => {
+    throw new DOMException('full', 'QuotaExceededError');
+  });
+  begin();
+  page.track('a');
+  await page.flush();
+  expect(items()).toHaveLength(1);
+  set.mockRestore();
+  page.dispose();
+  vi.stubGlobal('localStorage', undefined);
+  begin();
+  page.track('b');
+  await page.flush();
+  expect(items().map((item) => item.event)).toEqual(['a', 'b']);
+});
+
+test('another tab has signed in: this one follows', () => {
+  begin();
+  const key = 'rekindle.p.identity';
+  localStorage.setItem(key, JSON.stringify({ anonymousId: 'other', userId: 'ada' }));
+  window.dispatchEvent(new StorageEvent('storage', { key }));
+  expect([page.getUserId(), page.getAnonymousId()]).toEqual(['ada', 'other']);
+});
+
+test('push where the browser has none: false, and never an error', async () => {
+  begin({ push: { enabled: true } });
+  expect(page.push.isEnabled()).toBe(false);
+  expect(await page.push.requestPermission()).toBe(false);
+  expect(await page.push.subscribe()).toBe(false);
+  expect(await page.push.optIn()).toBe(false);
+});
+
+test('what is to be read: items, or an error in the words of the server', async () => {
+  const answers: Record<string, [number, unknown]> = {
+    '/inbox?user_id=a%26b&user_hash=h': [200, { items: [{ id: '1', title: 'Hi' }] }],
+    '/feed': [403, { error: 'Forbidden', message: 'not with this key', status: 403 }],
+  };
+  begin();
+  expect(await page.inbox()).toEqual([]);
+  page.identify('a&b', {}, { userHash: 'h' });
+  vi.stubGlobal('fetch', async (url: string) => {
+    const [status, body] = answers[url.replace('https://rk.example/api/v1', '')]!;
+    return new Response(JSON.stringify(body), { status });
+  });
+  expect(await page.inbox()).toEqual([{ id: '1', title: 'Hi' }]);
+  await expect(page.feed()).rejects.toThrow('not with this key');
+});

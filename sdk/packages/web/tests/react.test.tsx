@@ -1,0 +1,67 @@
+// @vitest-environment happy-dom
+import { StrictMode, act, useEffect } from 'react';
+import { type Root, createRoot } from 'react-dom/client';
+import { renderToString } from 'react-dom/server';
+import { afterEach, expect, test, vi } from 'vitest';
+import { Rekindle } from '../src/index';
+import { RekindleProvider, useFeed, useInbox, useRekindle } from '../src/react';
+
+(globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
+const options = { projectId: 'p', apiKey: 'pk_live_x', autoTrackLifecycle: false, autoTrackScreens: false };
+let root: Root | undefined;
+
+afterEach(async () => {
+  await act(async () => root?.unmount());
+  vi.unstubAllGlobals();
+});
+
+function Shop() {
+  const rekindle = useRekindle();
+  useEffect(() => rekindle.track('shown'), [rekindle]);
+  return <p>{rekindle.getUserId() ?? 'nobody'}</p>;
+}
+
+test('drawn on a server: nothing is touched', () => {
+  const client = new Rekindle();
+  expect(renderToString(<RekindleProvider options={options} client={client}><Shop /></RekindleProvider>)).toBe('<p>nobody</p>');
+});
+
+test('strict mode begins once, and what children do before the provider has begun is kept', async () => {
+  const warn = vi.spyOn(console, 'warn');
+  const bodies: string[] = [];
+  vi.stubGlobal('fetch', async (_: string, init: { body: string }) => {
+    bodies.push(init.body);
+    return new Response('{"processed":1,"errors":0}');
+  });
+  const client = new Rekindle();
+  const place = document.createElement('div');
+  root = createRoot(place);
+  await act(async () => root!.render(<StrictMode><RekindleProvider options={options} client={client}><Shop /></RekindleProvider></StrictMode>));
+  await client.flush();
+  expect(warn).not.toHaveBeenCalled();
+  // Strict mode runs effects twice; the page's own are the page's.
+  expect(bodies.join('').match(/"event":"shown"/g)).toHaveLength(2);
+});
+
+test('inbox and feed: loaded, read, refreshed when shown again, and errors are values', async () => {
+  let read: string | null = null;
+  vi.stubGlobal('fetch', async (url: string, init: { method: string }) => {
+    if (url.includes('/feed')) return new Response('{"message":"no feed today"}', { status: 503 });
+    if (init.method === 'POST') read = '2026-01-01T00:00:00.000Z';
+    return new Response(JSON.stringify({ items: [{ id: 'm1', title: 'Hello', readAt: read }] }));
+  });
+  const client = new Rekindle();
+  function Inbox() {
+    const { items, loading, markRead } = useInbox();
+    const feed = useFeed();
+    if (loading || feed.loading) return <p>…</p>;
+    return <button onClick={() => void markRead('m1')}>{items.map((item) => `${item.title} ${item.readAt ? 'read' : 'new'}`).join()} {feed.error?.message}</button>;
+  }
+  const place = document.createElement('div');
+  root = createRoot(place);
+  client.identify('ada', {}, { userHash: 'h' });
+  await act(async () => root!.render(<RekindleProvider options={options} client={client}><Inbox /></RekindleProvider>));
+  await vi.waitFor(() => expect(place.textContent).toBe('Hello new no feed today'));
+  await act(async () => place.querySelector('button')!.click());
+  await vi.waitFor(() => expect(place.textContent).toBe('Hello read no feed today'));
+});
