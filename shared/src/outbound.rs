@@ -3,10 +3,19 @@
 //! A host is resolved once, every address is vetted, and the caller connects to the vetted address, never to the name
 //! again. `OUTBOUND_ALLOW` exempts ranges, for mail servers and services within one's own network.
 
+mod address;
+mod client;
+mod connect;
+mod failure;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use crate::env::{Env, EnvError};
+
+pub use address::BaseUrl;
+pub use client::{Answer, HttpClient};
+pub use failure::CallError;
 
 /// An address range in CIDR notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +75,13 @@ impl OutboundPolicy {
     }
 
     pub fn allows(&self, ip: IpAddr) -> bool {
+        self.exempts(ip) || is_public(ip.to_canonical())
+    }
+
+    /// Whether an address is called because the operator said so.
+    pub fn exempts(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
-        self.allow.iter().any(|range| range.contains(ip)) || is_public(ip)
+        self.allow.iter().any(|range| range.contains(ip))
     }
 
     /// Resolves a host and vets every address; returns the one to connect to.

@@ -110,6 +110,11 @@ impl Template {
         Ok(Self { source: source.into(), nodes, slots, variables: names.into_used() })
     }
 
+    /// As it was written.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     /// Renders for one recipient. The only errors are the limits.
     pub fn render(&self, scope: &Scope<'_>, escape: Escape, limits: &Limits) -> Result<String, RenderError> {
         Ok(self.run(scope, escape, limits)?.0)

@@ -1,17 +1,21 @@
 //! Real servers for tests: PostgreSQL, NATS and Redis, shared by all test processes of this work tree, each test in a
-//! database and under a stream prefix of its own; private ones for tests that break them; and a mailbox.
+//! database and under a stream prefix of its own; private ones for tests that break them; a mailbox, and the servers of
+//! providers.
 //!
 //! The shared servers are started by the first test that needs them (what is missing is installed where it may be)
 //! and run until `testkit-servers stop`. A test without its server fails; it is never skipped.
 
 mod ai_server;
 mod background;
+mod certificate;
 mod database;
 mod eventually;
+mod mail_service;
 mod mailbox;
 mod nats;
 mod place;
 mod private;
+mod provider_server;
 mod redis;
 pub mod servers;
 mod session;
@@ -19,9 +23,11 @@ mod session;
 pub use ai_server::{AiRequest, TestAi};
 pub use database::TestDatabase;
 pub use eventually::{eventually, eventually_true};
+pub use mail_service::MailService;
 pub use mailbox::{Mail, TestMailbox};
 pub use nats::TestNats;
 pub use private::{PrivateNats, PrivatePostgres, PrivateRedis};
+pub use provider_server::{Fault, ProviderServer, Received, Reply, Vendor};
 pub use redis::TestRedis;
 
 /// What a test can do about a broken test set-up is nothing but end with the reason.

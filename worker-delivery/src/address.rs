@@ -2,6 +2,7 @@
 
 use lettre::Address;
 use lettre::message::Mailbox;
+use shared::store::channels::ChannelSettings;
 use shared::template::one_line;
 
 /// Longer names are cut: a mail header is no place for them.
@@ -19,6 +20,14 @@ pub fn mailbox(email: Option<&str>, name: Option<&str>) -> Result<Mailbox, NoMai
     let email = email.map(str::trim).filter(|e| !e.is_empty()).ok_or(NoMailbox::Missing)?;
     let address: Address = email.parse().map_err(|_| NoMailbox::Invalid)?;
     Ok(Mailbox::new(name.and_then(display_name), address))
+}
+
+/// Whom a project's mail is from, by its settings; the error names the field.
+pub fn sender(settings: &ChannelSettings) -> Result<Mailbox, String> {
+    let text = |field| settings.text(field).map(str::trim).filter(|t| !t.is_empty());
+    let from = text("mailproviderFromEmail").ok_or("the sender's address (mailproviderFromEmail) is missing")?;
+    let from: Address = from.parse().map_err(|e| format!("mailproviderFromEmail {from:?} is no address: {e}"))?;
+    Ok(Mailbox::new(text("emailFromName").and_then(display_name), from))
 }
 
 /// A display name on one line, without the control characters that would break the header (and that the mail library

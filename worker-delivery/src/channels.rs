@@ -7,65 +7,72 @@ use std::time::Duration;
 
 use deadpool_postgres::GenericClient;
 use shared::ids::ProjectId;
+use shared::secrets::MasterKeys;
 use shared::send::Channel;
 use shared::store::changes::{self, Topic};
+use shared::store::channels::ChannelSettings;
 use shared::store::messages::settle;
 use shared::store::{StoreError, channels};
 use tokio::time::Instant;
 
 use crate::App;
-use crate::config::DeliveryConfig;
 use crate::provider::stub::Stub;
-use crate::provider::{Email, MailProvider, NoProvider, Outcome};
+use crate::provider::{Email, Outcome, Outside};
+use crate::routes::email::EmailRoutes;
 
-/// How long wrong settings are not tried again.
-const PAUSE: Duration = Duration::from_secs(30);
 /// How often a working channel makes sure that no error is shown.
 const CLEARED: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(500);
 /// Messages that are made due together.
 const PORTION: usize = 1_000;
 
-/// The provider of one channel in one version of its settings.
+/// One channel in one version of its settings.
 pub struct Sender {
     pub project: ProjectId,
     pub channel: Channel,
-    pub provider: Result<MailProvider, NoProvider>,
+    pub routes: Routes,
     version: i64,
     /// The settings have changed since.
     superseded: AtomicBool,
-    state: Mutex<State>,
+    cleared: Mutex<Option<Instant>>,
 }
 
-#[derive(Default)]
-struct State {
-    /// What was wrong, and until when it is not tried again.
-    paused: Option<(Instant, String)>,
-    cleared: Option<Instant>,
+/// By whom a channel's messages go.
+pub enum Routes {
+    /// The settings name nobody.
+    None,
+    /// The settings cannot be read.
+    Unreadable(String),
+    Email(Box<EmailRoutes>),
+}
+
+impl Routes {
+    fn from_settings(channel: Channel, settings: &ChannelSettings, outside: &Outside) -> Self {
+        match channel {
+            Channel::Email => {
+                EmailRoutes::from_settings(settings, outside).map_or(Self::None, |r| Self::Email(Box::new(r)))
+            }
+            Channel::Push | Channel::InApp | Channel::Sms => Self::None,
+        }
+    }
 }
 
 impl Sender {
-    /// One provider call, unless the settings were found wrong a moment ago.
-    pub async fn send(&self, email: &Email) -> Outcome {
-        let provider = match &self.provider {
-            Ok(provider) => provider,
-            Err(NoProvider::NotConfigured) => return Outcome::Rejected("channel_not_configured".to_owned()),
-            Err(NoProvider::Misconfigured(why)) => return Outcome::Misconfigured(why.clone()),
-        };
-        if let Some((until, why)) = &self.state().paused
-            && Instant::now() < *until
-        {
-            return Outcome::Misconfigured(why.clone());
-        }
-        let outcome = provider.send(email).await;
-        if let Outcome::Misconfigured(why) = &outcome {
-            self.state().paused = Some((Instant::now() + PAUSE, why.clone()));
-        }
-        outcome
+    fn new(project: ProjectId, channel: Channel, version: i64, routes: Routes) -> Self {
+        let (superseded, cleared) = (AtomicBool::new(false), Mutex::default());
+        Self { project, channel, routes, version, superseded, cleared }
     }
 
     pub fn is_superseded(&self) -> bool {
         self.superseded.load(Ordering::Relaxed)
+    }
+
+    /// Whether a message that is sent again under its id is recognised by whoever gets it.
+    pub fn repeats_safely(&self) -> bool {
+        match &self.routes {
+            Routes::Email(routes) => routes.repeats_safely(),
+            Routes::None | Routes::Unreadable(_) => false,
+        }
     }
 
     /// Shows in the channel what the provider said about its settings, or that all is well. Failing to is no reason
@@ -73,15 +80,15 @@ impl Sender {
     pub async fn note(&self, app: &App, outcome: &Outcome) {
         let error = match outcome {
             Outcome::Misconfigured(why) => {
-                self.state().cleared = None;
+                *self.cleared() = None;
                 Some(why.as_str())
             }
             Outcome::Accepted(_) => {
-                let mut state = self.state();
-                if state.cleared.is_some_and(|at| at.elapsed() < CLEARED) {
+                let mut cleared = self.cleared();
+                if cleared.is_some_and(|at| at.elapsed() < CLEARED) {
                     return;
                 }
-                state.cleared = Some(Instant::now());
+                *cleared = Some(Instant::now());
                 None
             }
             _ => return,
@@ -95,8 +102,8 @@ impl Sender {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cleared(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.cleared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -105,12 +112,12 @@ type Key = (ProjectId, Channel);
 #[derive(Default)]
 pub struct Channels {
     senders: Mutex<HashMap<Key, Arc<Sender>>>,
-    /// In the place of every provider, in tests.
-    stub: Option<Stub>,
+    /// In the place of every provider of mail, in tests.
+    stub: Option<Stub<Email>>,
 }
 
 impl Channels {
-    pub fn with_stub(stub: Stub) -> Self {
+    pub fn with_stub(stub: Stub<Email>) -> Self {
         Self { stub: Some(stub), ..Self::default() }
     }
 
@@ -118,26 +125,26 @@ impl Channels {
     pub async fn get(
         &self,
         db: &impl GenericClient,
-        config: &DeliveryConfig,
-        project: ProjectId,
-        channel: Channel,
+        keys: &MasterKeys,
+        outside: &Outside,
+        (project, channel): Key,
     ) -> Result<Arc<Sender>, StoreError> {
-        let settings = match channels::get(db, &config.master_keys, project, channel).await {
+        let settings = match channels::get(db, keys, project, channel).await {
             Ok(settings) => settings.unwrap_or_default(),
             // Sealed under another master key: everything else goes on, and this channel says what is wrong.
             Err(StoreError::Corrupt(why)) => {
-                return Ok(Arc::new(sender(project, channel, -1, Err(NoProvider::Misconfigured(why)))));
+                return Ok(Arc::new(Sender::new(project, channel, -1, Routes::Unreadable(why))));
             }
             Err(error) => return Err(error),
         };
         if let Some(sender) = self.senders().get(&(project, channel)).filter(|s| s.version == settings.version) {
             return Ok(sender.clone());
         }
-        let provider = match &self.stub {
-            Some(stub) => Ok(MailProvider::Stub(stub.clone())),
-            None => MailProvider::from_settings(&settings, config),
+        let routes = match (&self.stub, channel) {
+            (Some(stub), Channel::Email) => Routes::Email(Box::new(EmailRoutes::stub(stub.clone()))),
+            _ => Routes::from_settings(channel, &settings, outside),
         };
-        let sender = Arc::new(sender(project, channel, settings.version, provider));
+        let sender = Arc::new(Sender::new(project, channel, settings.version, routes));
         if let Some(old) = self.senders().insert((project, channel), sender.clone()) {
             old.superseded.store(true, Ordering::Relaxed);
         }
@@ -156,16 +163,11 @@ impl Channels {
 
     fn reap(&self) {
         for sender in self.senders().values() {
-            if let Ok(MailProvider::Smtp(client)) = &sender.provider {
-                client.reap();
+            if let Routes::Email(routes) = &sender.routes {
+                routes.reap();
             }
         }
     }
-}
-
-fn sender(project: ProjectId, channel: Channel, version: i64, provider: Result<MailProvider, NoProvider>) -> Sender {
-    let (superseded, state) = (AtomicBool::new(false), Mutex::default());
-    Sender { project, channel, provider, version, superseded, state }
 }
 
 /// Watches for changed settings until the shutdown: what waited for them to be mended is due at once.

@@ -47,7 +47,8 @@ pub async fn claim_slice(app: &App, project: ProjectId, wanted: &[(Uuid, i32)]) 
     let mut senders: HashMap<Channel, Arc<Sender>> = HashMap::new();
     for message in &claimed {
         if let Entry::Vacant(place) = senders.entry(message.channel) {
-            place.insert(app.channels.get(&tx, &app.config, project, message.channel).await?);
+            let key = (project, message.channel);
+            place.insert(app.channels.get(&tx, &app.config.master_keys, &app.outside, key).await?);
         }
     }
     tx.commit().await?;

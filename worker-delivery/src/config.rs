@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shared::env::{Env, EnvError};
-use shared::outbound::OutboundPolicy;
+use shared::outbound::{BaseUrl, HttpClient};
 use shared::secrets::MasterKeys;
 use shared::send::Channel;
 
@@ -20,13 +20,27 @@ pub struct DeliveryConfig {
     pub unknown_retries: i32,
     /// How long a claim lasts. Longer than a call may take (20 s), or a slow call is taken for a lost one.
     pub lease: Duration,
-    pub outbound: OutboundPolicy,
+    pub http: HttpClient,
+    pub addresses: Addresses,
     pub master_keys: MasterKeys,
+}
+
+/// Where the providers are: the vendors' own addresses, unless they are set otherwise.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    pub mail: BaseUrl,
+}
+
+impl Addresses {
+    /// `MAIL_BASE_URL`.
+    pub fn from_env(env: &Env) -> Result<Self, EnvError> {
+        Ok(Self { mail: BaseUrl::from_env(env, "MAIL_BASE_URL", "https://api.resend.com")? })
+    }
 }
 
 impl DeliveryConfig {
     /// `DELIVERY_CHANNELS` (all), `DELIVERY_CONCURRENCY` (32), `DELIVERY_UNKNOWN_RETRIES` (1), `DELIVERY_LEASE_MS` (90000),
-    /// `OUTBOUND_ALLOW`, `MASTER_KEY` or `MASTER_KEY_FILE`.
+    /// `OUTBOUND_ALLOW`, `OUTBOUND_CA_FILE`, the providers' addresses, `MASTER_KEY` or `MASTER_KEY_FILE`.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         Ok(Self {
             channels: channels(env)?,
@@ -38,7 +52,8 @@ impl DeliveryConfig {
                 1_000..=600_000,
                 "1000 to 600000 milliseconds",
             )?),
-            outbound: OutboundPolicy::from_env(env)?,
+            http: HttpClient::from_env(env)?,
+            addresses: Addresses::from_env(env)?,
             master_keys: MasterKeys::from_env(env)?,
         })
     }
@@ -77,6 +92,8 @@ mod tests {
             ("DELIVERY_UNKNOWN_RETRIES", "-1"),
             ("DELIVERY_LEASE_MS", "999"),
             ("OUTBOUND_ALLOW", "here"),
+            ("OUTBOUND_CA_FILE", "/no/such/file"),
+            ("MAIL_BASE_URL", "api.example.com"),
         ] {
             let error = DeliveryConfig::from_env(&Env::from_pairs([KEY, (name, value)])).err().unwrap();
             assert_eq!(error.name, name);

@@ -13,6 +13,7 @@ mod intake;
 mod permits;
 pub mod provider;
 pub mod render;
+pub mod routes;
 pub mod settle;
 mod templates;
 
@@ -30,6 +31,7 @@ use tokio_util::task::TaskTracker;
 use channels::Channels;
 use config::DeliveryConfig;
 use permits::Permits;
+use provider::Outside;
 use settle::Settler;
 use templates::Templates;
 
@@ -44,6 +46,7 @@ pub struct App {
     pub bus: Bus,
     pub clock: Clock,
     pub channels: Channels,
+    pub outside: Outside,
     pub shutdown: Shutdown,
     templates: Templates,
     permits: Permits,
@@ -56,7 +59,9 @@ impl App {
     pub fn new(config: DeliveryConfig, connected: Connected, channels: Channels, shutdown: Shutdown) -> Arc<Self> {
         let Connected { store, bus, clock, .. } = connected;
         let settler = Settler::start(store.clone(), clock.clone());
+        let (http, addresses) = (config.http.clone(), config.addresses.clone());
         Arc::new(Self {
+            outside: Outside { http, addresses, clock: clock.clone() },
             templates: Templates::default(),
             permits: Permits::new(config.concurrency),
             tasks: TaskTracker::new(),

@@ -1,16 +1,28 @@
 //! Those who carry messages on. One folder a provider, all with the same rooms: `client`, `config`, `error`.
 
+pub mod http;
+pub mod mail_http;
 pub mod smtp;
 pub mod stub;
 
+use std::future::Future;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use lettre::message::Mailbox;
-use shared::store::channels::ChannelSettings;
+use shared::clock::Clock;
+use shared::outbound::HttpClient;
 use uuid::Uuid;
 
-use crate::config::DeliveryConfig;
+use crate::config::Addresses;
+
+/// What providers are made with, beside their settings.
+#[derive(Clone)]
+pub struct Outside {
+    pub http: HttpClient,
+    pub addresses: Addresses,
+    pub clock: Clock,
+}
 
 /// What came of one call to a provider. The texts are for people: the provider's words where it said any.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +30,9 @@ pub enum Outcome {
     /// The provider has the message, under this id.
     Accepted(String),
     /// Not now; `after` is the provider's own wish.
-    Retry { after: Option<Duration>, why: String },
+    Throttled { after: Option<Duration>, why: String },
+    /// The provider cannot be reached or does not work; it did not take the message.
+    Unavailable { after: Option<Duration>, why: String },
     /// This message never.
     Rejected(String),
     /// Nothing goes through with these settings.
@@ -27,6 +41,61 @@ pub enum Outcome {
     Ambiguous(String),
     /// The address is no more.
     Gone(String),
+    /// No call was made: the provider has just failed again and again, or asked for a pause.
+    Held { after: Duration, why: String },
+}
+
+impl Outcome {
+    pub fn unavailable(why: impl Into<String>) -> Self {
+        Self::Unavailable { after: None, why: why.into() }
+    }
+
+    /// As tests and results name it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Accepted(_) => "accepted",
+            Self::Throttled { .. } => "throttled",
+            Self::Unavailable { .. } => "unavailable",
+            Self::Rejected(_) => "rejected",
+            Self::Misconfigured(_) => "misconfigured",
+            Self::Ambiguous(_) => "ambiguous",
+            Self::Gone(_) => "gone",
+            Self::Held { .. } => "held",
+        }
+    }
+
+    /// What was said; of an acceptance, the id.
+    pub fn words(&self) -> &str {
+        match self {
+            Self::Accepted(text)
+            | Self::Rejected(text)
+            | Self::Misconfigured(text)
+            | Self::Ambiguous(text)
+            | Self::Gone(text) => text,
+            Self::Throttled { why, .. } | Self::Unavailable { why, .. } | Self::Held { why, .. } => why,
+        }
+    }
+}
+
+/// The reason of what is too large to be sent.
+pub const TOO_LARGE: &str = "payload_too_large";
+
+/// Carries one kind of parcel, by one call each, bounded in time.
+pub trait Provider: Send + Sync + 'static {
+    type Parcel: Sync;
+
+    /// As the ledger calls it.
+    fn name(&self) -> &'static str;
+
+    /// Whether a message that is sent again under its id is recognised, so that nobody gets it twice.
+    fn repeats_safely(&self) -> bool {
+        false
+    }
+
+    fn send(&self, parcel: &Self::Parcel) -> impl Future<Output = Outcome> + Send;
+
+    /// Lets go of what has been idle for long.
+    fn reap(&self) {}
 }
 
 /// A mail ready to go.
@@ -45,42 +114,36 @@ pub struct Email {
 /// Who carries a project's mail.
 pub enum MailProvider {
     Smtp(smtp::Client),
-    Stub(stub::Stub),
+    Http(Box<mail_http::Client>),
+    Stub(stub::Stub<Email>),
 }
 
-/// Why a channel's settings name no provider.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoProvider {
-    NotConfigured,
-    Misconfigured(String),
-}
+impl Provider for MailProvider {
+    type Parcel = Email;
 
-impl MailProvider {
-    pub fn from_settings(settings: &ChannelSettings, config: &DeliveryConfig) -> Result<Self, NoProvider> {
-        let provider = settings.text("emailProvider").unwrap_or("");
-        match provider.to_ascii_uppercase().as_str() {
-            "SMTP" => {}
-            "" if settings.text("smtpHost").is_some() => {}
-            "" => return Err(NoProvider::NotConfigured),
-            other => return Err(NoProvider::Misconfigured(format!("the emailProvider {other:?} is not supported"))),
-        }
-        let smtp = smtp::SmtpConfig::from_settings(settings).map_err(NoProvider::Misconfigured)?;
-        Ok(Self::Smtp(smtp::Client::new(smtp, config.outbound.clone())))
-    }
-
-    /// As the ledger calls it.
-    pub fn name(&self) -> &'static str {
+    fn name(&self) -> &'static str {
         match self {
             Self::Smtp(_) => "smtp",
+            Self::Http(_) => "mailprovider",
             Self::Stub(_) => "stub",
         }
     }
 
-    /// One call, bounded in time.
-    pub async fn send(&self, email: &Email) -> Outcome {
+    fn repeats_safely(&self) -> bool {
+        matches!(self, Self::Http(_))
+    }
+
+    async fn send(&self, email: &Email) -> Outcome {
         match self {
             Self::Smtp(client) => client.send(email).await,
+            Self::Http(client) => client.send(email).await,
             Self::Stub(stub) => stub.send(email),
+        }
+    }
+
+    fn reap(&self) {
+        if let Self::Smtp(client) = self {
+            client.reap();
         }
     }
 }

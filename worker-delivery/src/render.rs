@@ -1,9 +1,10 @@
 //! From a claimed message, its template and its recipient to a mail. Pure.
 
+pub mod plain;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use shared::clock::rfc3339;
-use shared::send::Channel;
 use shared::store::messages::claim::Claimed;
 use shared::store::users::recipient::Recipient;
 use shared::template::{Escape, Limits, ParseError, RenderError, Scope, Template, one_line};
@@ -29,6 +30,31 @@ pub struct Compiled {
 impl Compiled {
     pub fn new(version: i32, subject: &str, body: &str) -> Result<Self, ParseError> {
         Ok(Self { version, subject: Template::parse(subject)?, body: Template::parse(body)? })
+    }
+
+    /// The body as its author wrote it.
+    pub fn body_source(&self) -> &str {
+        self.body.source()
+    }
+}
+
+/// What a message is made of.
+pub enum Source<'a> {
+    /// Its own content.
+    Own,
+    Template(&'a Compiled),
+}
+
+/// Renders a mail.
+pub fn email(
+    source: &Source<'_>,
+    message: &Claimed,
+    recipient: &Recipient,
+    now: Timestamp,
+) -> Result<Rendered, Unrenderable> {
+    match source {
+        Source::Own => from_content(message, recipient, now),
+        Source::Template(template) => from_template(template, message, recipient, now),
     }
 }
 
@@ -65,10 +91,7 @@ pub fn from_template(
 /// Renders a direct message's own content. A body without tags is plain text. What does not parse (the gateway refuses
 /// such content) is sent as it came.
 pub fn from_content(message: &Claimed, recipient: &Recipient, now: Timestamp) -> Result<Rendered, Unrenderable> {
-    let field = |name: &str| message.content.get(name).and_then(Value::as_str).unwrap_or("");
-    // Either form of the request is taken for any channel: a title serves as the subject.
-    let subject = Some(field("subject")).filter(|s| !s.is_empty()).unwrap_or(field("title"));
-    let body = field("body");
+    let (subject, body) = own_content(message);
     let markup = has_markup(body);
     let escape = if markup { Escape::Html } else { Escape::None };
     let (subject, body) = match Compiled::new(0, subject, body) {
@@ -82,6 +105,13 @@ pub fn from_content(message: &Claimed, recipient: &Recipient, now: Timestamp) ->
     })
 }
 
+/// The subject and the body that a message brings. Either form of the request is taken for any channel: a title serves
+/// as the subject.
+fn own_content(message: &Claimed) -> (&str, &str) {
+    let field = |name: &str| message.content.get(name).and_then(Value::as_str).unwrap_or("");
+    (Some(field("subject")).filter(|s| !s.is_empty()).unwrap_or(field("title")), field("body"))
+}
+
 /// Subject and body with everything filled in.
 fn evaluated(
     template: &Compiled,
@@ -93,7 +123,7 @@ fn evaluated(
     let user = user_data(recipient);
     let about = json!({
         "id": message.id,
-        "channel": Channel::Email.as_str(),
+        "channel": message.channel.as_str(),
         "createdAt": rfc3339(message.created_at),
     });
     let mut scope = Scope::new(now).with_fallback(&user);
@@ -175,7 +205,7 @@ fn text_of(html: &str) -> String {
 #[cfg(test)]
 mod tests {
     use shared::ids::ProjectId;
-    use shared::send::Lane;
+    use shared::send::{Channel, Lane};
     use uuid::Uuid;
 
     use super::*;

@@ -5,15 +5,20 @@ use std::sync::Arc;
 use super::{Email, Outcome};
 
 /// Answers as its function says.
-#[derive(Clone)]
-pub struct Stub(Arc<dyn Fn(&Email) -> Outcome + Send + Sync>);
+pub struct Stub<P = Email>(Arc<dyn Fn(&P) -> Outcome + Send + Sync>);
 
-impl Stub {
-    pub fn new(answer: impl Fn(&Email) -> Outcome + Send + Sync + 'static) -> Self {
+impl<P> Clone for Stub<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<P> Stub<P> {
+    pub fn new(answer: impl Fn(&P) -> Outcome + Send + Sync + 'static) -> Self {
         Self(Arc::new(answer))
     }
 
-    pub fn send(&self, email: &Email) -> Outcome {
-        (self.0)(email)
+    pub fn send(&self, parcel: &P) -> Outcome {
+        (self.0)(parcel)
     }
 }

@@ -8,8 +8,10 @@ use shared::store::messages::claim::Claimed;
 use shared::store::messages::settle::{HELD, Settled};
 
 use super::reschedule;
-use crate::provider::Outcome;
+use crate::provider::{Outcome, TOO_LARGE};
 
+/// A message that has waited for its provider for so long is given up like one that failed again and again.
+const GIVE_UP: Duration = Duration::from_hours(6);
 /// Characters of a reason that are kept.
 const REASON_CHARS: usize = 500;
 
@@ -21,8 +23,10 @@ pub struct Circumstances {
     pub random: f64,
     /// How often a direct or automation message is repeated after a call whose outcome was never learned.
     pub unknown_retries: i32,
-    /// The channel's settings were changed during the call.
-    pub settings_changed: bool,
+    /// What was found wrong is so no more: the settings were changed during the call, or another provider takes over.
+    pub try_again_now: bool,
+    /// A repeat under the message's id is recognised, so that one harms nobody.
+    pub repeats_safely: bool,
 }
 
 /// The claim's end with an outcome known.
@@ -52,28 +56,50 @@ fn again(message: &Claimed, reason: &str, now: Timestamp, delay: Duration) -> Se
     Settled { due_at, ..known(message, DeliveryState::Queued, Some(reason)) }
 }
 
+/// Whether it is sent to try the channel's settings: somebody waits for the outcome, and nothing is repeated.
+pub fn is_test(message: &Claimed) -> bool {
+    message.content.get("test").is_some_and(|test| test == true)
+}
+
+/// One more failure that counts against the limit.
+fn retry(message: &Claimed, after: Option<Duration>, why: &str, at: Circumstances) -> Settled {
+    let settled = match reschedule::after_failure(message.failures, after, at.random) {
+        Some(delay) => again(message, &format!("retrying: {why}"), at.now, delay),
+        None => failed(message, &format!("gave_up: {why}")),
+    };
+    Settled { failures: 1, ..settled }
+}
+
+fn age(message: &Claimed, at: Circumstances) -> Duration {
+    let age_ms = at.now.as_millisecond() - message.created_at.as_millisecond();
+    Duration::from_millis(age_ms.max(0).unsigned_abs())
+}
+
 /// What follows from a provider's outcome.
 pub fn judge(message: &Claimed, outcome: &Outcome, at: Circumstances) -> Settled {
+    if is_test(message) && !matches!(outcome, Outcome::Accepted(_)) {
+        return failed(message, &format!("{}: {}", outcome.name(), outcome.words()));
+    }
     match outcome {
         Outcome::Accepted(id) => {
             let sent = known(message, DeliveryState::Sent, None);
             Settled { provider_message_id: Some(clean(id)), ..sent }
         }
-        Outcome::Retry { after, why } => {
-            let settled = match reschedule::after_failure(message.failures, *after, at.random) {
-                Some(delay) => again(message, &format!("retrying: {why}"), at.now, delay),
-                None => failed(message, &format!("gave_up: {why}")),
-            };
-            Settled { failures: 1, ..settled }
+        Outcome::Throttled { after, why } | Outcome::Unavailable { after, why } => retry(message, *after, why, at),
+        Outcome::Held { after, why } => {
+            if age(message, at) > GIVE_UP {
+                return retry(message, Some(*after), why, at);
+            }
+            again(message, &format!("waiting: {why}"), at.now, reschedule::while_open(*after, at.random))
         }
-        Outcome::Rejected(why) if why == "channel_not_configured" => failed(message, why),
+        Outcome::Rejected(why) if why.starts_with(TOO_LARGE) => Settled { failures: 1, ..failed(message, why) },
         Outcome::Rejected(why) => Settled { failures: 1, ..failed(message, &format!("rejected: {why}")) },
         Outcome::Gone(why) => Settled { failures: 1, ..failed(message, &format!("gone: {why}")) },
         Outcome::Misconfigured(why) => {
-            // Changed meanwhile: then this says nothing about the settings of now.
-            let delay = if at.settings_changed { Duration::ZERO } else { reschedule::while_held(at.random) };
+            let delay = if at.try_again_now { Duration::ZERO } else { reschedule::while_held(at.random) };
             again(message, &format!("{HELD}: {why}"), at.now, delay)
         }
+        Outcome::Ambiguous(why) if at.repeats_safely => retry(message, None, why, at),
         Outcome::Ambiguous(why) => {
             let reason = format!("outcome_unknown: {why}");
             let settled = match reschedule::after_unknown(message.ambiguous + 1, unknown_retries(message.lane, at)) {
@@ -101,10 +127,8 @@ fn unknown_retries(lane: Lane, at: Circumstances) -> i32 {
 /// What becomes of a message for somebody who is not there: a direct one may have overtaken its user.
 pub fn user_unknown(message: &Claimed, at: Circumstances) -> Settled {
     const REASON: &str = "user_not_found";
-    let age_ms = at.now.as_millisecond() - message.created_at.as_millisecond();
-    let age = Duration::from_millis(age_ms.max(0).unsigned_abs());
     let delay = match message.lane {
-        Lane::Direct => reschedule::while_user_unknown(age, message.attempt, at.random),
+        Lane::Direct => reschedule::while_user_unknown(age(message, at), message.attempt, at.random),
         Lane::Automation | Lane::Campaign => None,
     };
     delay.map_or_else(|| failed(message, REASON), |delay| again(message, REASON, at.now, delay))
@@ -112,16 +136,23 @@ pub fn user_unknown(message: &Claimed, at: Circumstances) -> Settled {
 
 /// A direct message whose person has no address: one may be on its way, accepted just before the message was.
 pub fn address_missing(message: &Claimed, at: Circumstances) -> Settled {
-    const REASON: &str = "no_address";
-    let age_ms = at.now.as_millisecond() - message.created_at.as_millisecond();
-    if message.lane == Lane::Direct && age_ms < APPLIED_MS {
-        return again(message, REASON, at.now, Duration::from_secs(1));
+    nowhere(message, "no_address", at)
+}
+
+/// As [`address_missing`], of a person without a device.
+pub fn token_missing(message: &Claimed, at: Circumstances) -> Settled {
+    nowhere(message, "no_token", at)
+}
+
+fn nowhere(message: &Claimed, reason: &str, at: Circumstances) -> Settled {
+    if message.lane == Lane::Direct && age(message, at) < APPLIED {
+        return again(message, reason, at.now, Duration::from_secs(1));
     }
-    known(message, DeliveryState::Suppressed, Some(REASON))
+    known(message, DeliveryState::Suppressed, Some(reason))
 }
 
 /// By then what was accepted before a message has been applied, as long as nothing is wrong.
-const APPLIED_MS: i64 = 4_000;
+const APPLIED: Duration = Duration::from_secs(4);
 
 /// A provider's words, fit for a row: Postgres takes no NUL, and nobody reads a page.
 fn clean(text: &str) -> String {
@@ -159,7 +190,13 @@ mod tests {
     }
 
     fn at(now_ms: i64) -> Circumstances {
-        Circumstances { now: from_ms(now_ms), random: 1.0, unknown_retries: 1, settings_changed: false }
+        Circumstances {
+            now: from_ms(now_ms),
+            random: 1.0,
+            unknown_retries: 1,
+            try_again_now: false,
+            repeats_safely: false,
+        }
     }
 
     fn due_in(settled: &Settled) -> Option<i64> {
@@ -169,7 +206,7 @@ mod tests {
     #[test]
     fn every_outcome_has_its_end() {
         let why = || "why".to_owned();
-        let retry = || Outcome::Retry { after: None, why: why() };
+        let retry = || Outcome::unavailable(why());
         for (message, outcome, status, reason, due, failures, ambiguous) in [
             (message(Lane::Direct, 0, 0), Outcome::Accepted(why()), "sent", None, None, 0, 0),
             (message(Lane::Direct, 0, 0), retry(), "queued", Some("retrying: why"), Some(15), 1, 0),
@@ -227,9 +264,41 @@ mod tests {
 
     #[test]
     fn settings_mended_during_the_call_are_tried_at_once() {
-        let changed = Circumstances { settings_changed: true, ..at(NOW) };
+        let changed = Circumstances { try_again_now: true, ..at(NOW) };
         let settled = judge(&message(Lane::Direct, 0, 0), &Outcome::Misconfigured(String::new()), changed);
         assert_eq!(due_in(&settled), Some(0));
+    }
+
+    #[test]
+    fn a_repeat_that_harms_nobody_is_a_retry() {
+        let safely = Circumstances { repeats_safely: true, ..at(NOW) };
+        let settled = judge(&message(Lane::Campaign, 0, 0), &Outcome::Ambiguous("why".to_owned()), safely);
+        assert_eq!((settled.status, settled.failures, settled.ambiguous), (DeliveryState::Queued, 1, 0));
+        assert_eq!(due_in(&settled), Some(15));
+    }
+
+    #[test]
+    fn a_call_that_was_not_made_counts_for_nothing_for_six_hours() {
+        let held = Outcome::Held { after: Duration::from_secs(8), why: "down".to_owned() };
+        let settled = judge(&message(Lane::Campaign, 7, 0), &held, at(NOW));
+        assert_eq!((settled.status, settled.failures, due_in(&settled)), (DeliveryState::Queued, 0, Some(18)));
+        let late = judge(&message(Lane::Campaign, 7, 0), &held, at(NOW + 7 * 3_600_000));
+        assert_eq!((late.status, late.reason.as_deref()), (DeliveryState::Failed, Some("gave_up: down")));
+    }
+
+    #[test]
+    fn a_test_ends_with_its_only_call() {
+        let test = Claimed { content: json!({ "test": true }), ..message(Lane::Direct, 0, 0) };
+        for outcome in [
+            Outcome::unavailable("down"),
+            Outcome::Misconfigured("401".to_owned()),
+            Outcome::Ambiguous("silence".to_owned()),
+        ] {
+            let settled = judge(&test, &outcome, at(NOW));
+            assert_eq!((settled.status, settled.due_at), (DeliveryState::Failed, None));
+            assert_eq!(settled.reason, Some(format!("{}: {}", outcome.name(), outcome.words())));
+        }
+        assert_eq!(judge(&test, &Outcome::Accepted("1".to_owned()), at(NOW)).status, DeliveryState::Sent);
     }
 
     #[test]

@@ -35,6 +35,11 @@ pub fn while_held(random: f64) -> Duration {
     HELD + Duration::from_secs(10).mul_f64(random.clamp(0.0, 1.0))
 }
 
+/// The delay while a provider is not called; spread out likewise.
+pub fn while_open(after: Duration, random: f64) -> Duration {
+    after + Duration::from_secs(10).mul_f64(random.clamp(0.0, 1.0))
+}
+
 /// The delay after a call whose outcome was never learned, if there may be another: `ambiguous` counts those calls,
 /// this one included.
 pub fn after_unknown(ambiguous: i32, retries: i32) -> Option<Duration> {

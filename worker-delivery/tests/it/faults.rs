@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
-use worker_delivery::provider::Outcome;
 use worker_delivery::provider::stub::Stub;
+use worker_delivery::provider::{Email, Outcome};
 
 use crate::place::{Place, SOON};
 
@@ -98,7 +98,7 @@ async fn a_panic_over_one_message_costs_no_other() {
         place.user("ann", Some("ann@example.com"), None).await,
         place.user("eve", Some("eve@example.com"), None).await,
     );
-    let stub = Stub::new(|email| {
+    let stub = Stub::new(|email: &Email| {
         assert_ne!(email.to.email.to_string(), "eve@example.com", "panicking on purpose");
         Outcome::Accepted("1".to_owned())
     });
@@ -123,7 +123,7 @@ async fn after_eight_failures_a_message_is_given_up() {
     place
         .run_with_stub(Stub::new(move |_| {
             seen.fetch_add(1, Ordering::SeqCst);
-            Outcome::Retry { after: None, why: "busy".to_owned() }
+            Outcome::Throttled { after: None, why: "busy".to_owned() }
         }))
         .await;
     let mut message = place.message(ann);

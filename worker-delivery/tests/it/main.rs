@@ -6,6 +6,7 @@ mod crash;
 mod direct;
 mod faults;
 mod outage;
+mod outcomes;
 mod place;
 mod queued;
 mod settings;

@@ -1,6 +1,5 @@
 //! The settings of an SMTP server, as `PUT /channels` takes them.
 
-use lettre::Address;
 use lettre::message::Mailbox;
 use serde_json::Value;
 use shared::store::channels::ChannelSettings;
@@ -52,10 +51,7 @@ impl SmtpConfig {
             (Some(_), None) => return Err("smtpPassword is missing".to_owned()),
             (None, _) => None,
         };
-        let from = text("mailproviderFromEmail").ok_or("the sender's address (mailproviderFromEmail) is missing")?;
-        let from: Address = from.parse().map_err(|e| format!("mailproviderFromEmail {from:?} is no address: {e}"))?;
-        let name = text("emailFromName").and_then(address::display_name);
-        Ok(Self { host, port, security, credentials, from: Mailbox::new(name, from) })
+        Ok(Self { host, port, security, credentials, from: address::sender(settings)? })
     }
 }
 

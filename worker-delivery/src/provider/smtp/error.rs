@@ -99,9 +99,9 @@ fn is_about_credentials(code: u16) -> bool {
 
 /// What to make of a failure at a step.
 pub fn outcome(step: Step, failure: Failure) -> Outcome {
-    let retry = |why: String| Outcome::Retry { after: None, why };
     match (failure, step) {
-        (Failure::Reply(400..=499, words), _) => retry(words),
+        (Failure::Reply(400..=499, words), Step::Connect | Step::Authenticate) => Outcome::unavailable(words),
+        (Failure::Reply(400..=499, why), _) => Outcome::Throttled { after: None, why },
         (Failure::Reply(code, words), _) if is_about_credentials(code) => Outcome::Misconfigured(words),
         (Failure::Reply(_, words), Step::Connect | Step::Authenticate | Step::Sender) => Outcome::Misconfigured(words),
         // What is refused may be the parameters, and then any other mail still goes through.
@@ -117,8 +117,8 @@ pub fn outcome(step: Step, failure: Failure) -> Outcome {
         }
         (Failure::Tls(why) | Failure::Unable(why) | Failure::Broken(why), Step::Dot) => Outcome::Ambiguous(why),
         (Failure::Timeout, Step::Dot) => Outcome::Ambiguous("no answer in time".to_owned()),
-        (Failure::Tls(why) | Failure::Broken(why), _) => retry(why),
-        (Failure::Timeout, _) => retry("no answer in time".to_owned()),
+        (Failure::Tls(why) | Failure::Broken(why), _) => Outcome::unavailable(why),
+        (Failure::Timeout, _) => Outcome::unavailable("no answer in time"),
     }
 }
 
@@ -129,7 +129,9 @@ mod tests {
     fn kind(outcome: &Outcome) -> char {
         match outcome {
             Outcome::Accepted(_) => 'a',
-            Outcome::Retry { .. } => 'r',
+            Outcome::Throttled { .. } => 't',
+            Outcome::Unavailable { .. } => 'u',
+            Outcome::Held { .. } => 'h',
             Outcome::Rejected(_) => 'x',
             Outcome::Misconfigured(_) => 'm',
             Outcome::Ambiguous(_) => '?',
@@ -142,17 +144,17 @@ mod tests {
         let reply = |code| Failure::Reply(code, String::new());
         // By step: connect, authenticate, sender, sender of a mail with parameters, recipient, body, dot.
         for (failure, kinds) in [
-            (reply(421), "rrrrrrr"),
-            (reply(454), "rrrrrrr"),
+            (reply(421), "uuttttt"),
+            (reply(454), "uuttttt"),
             (reply(530), "mmmmmmm"),
             (reply(535), "mmmmmmm"),
             (reply(550), "mmmxxxx"),
             (reply(554), "mmmxxxx"),
-            (Failure::Tls(String::new()), "mmrrrr?"),
+            (Failure::Tls(String::new()), "mmuuuu?"),
             (Failure::Unable(String::new()), "mmxxxx?"),
             (Failure::Host(String::new()), "mmmmmmm"),
-            (Failure::Broken(String::new()), "rrrrrr?"),
-            (Failure::Timeout, "rrrrrr?"),
+            (Failure::Broken(String::new()), "uuuuuu?"),
+            (Failure::Timeout, "uuuuuu?"),
         ] {
             let found: String = Step::ALL.iter().map(|step| kind(&outcome(*step, failure.clone()))).collect();
             assert_eq!(found, kinds, "{failure:?}");

@@ -1,0 +1,259 @@
+//! The server of a provider for one test: it answers as the vendor's service does, checks what it gets, and fails on
+//! request.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use shared::shutdown::Shutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use crate::certificate::Certificate;
+use crate::{eventually, must};
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct Received {
+    pub method: Method,
+    pub path: String,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    pub http2: bool,
+}
+
+impl Received {
+    /// A header's text; empty where there is none.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("")
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: Vec<(&'static str, String)>,
+    pub body: String,
+}
+
+impl Reply {
+    pub fn json(status: u16, body: &serde_json::Value) -> Self {
+        Self { status, headers: vec![("content-type", "application/json".to_owned())], body: body.to_string() }
+    }
+
+    pub fn empty(status: u16) -> Self {
+        Self { status, headers: Vec::new(), body: String::new() }
+    }
+
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+}
+
+/// What goes wrong with the next request.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// It is answered with this, and not acted upon.
+    Answer(Reply),
+    /// It is acted upon and never answered.
+    Hang,
+    /// It is acted upon, and the connection (of HTTP/2, the stream) breaks off instead of an answer.
+    Reset,
+    /// It is acted upon and answered with 100 MB more than was asked for.
+    Flood,
+}
+
+/// How a vendor's service behaves.
+pub trait Vendor: Send + Sync + 'static {
+    fn answer(&self, request: &Received) -> Reply;
+}
+
+impl<F: Fn(&Received) -> Reply + Send + Sync + 'static> Vendor for F {
+    fn answer(&self, request: &Received) -> Reply {
+        self(request)
+    }
+}
+
+struct Served<V> {
+    vendor: V,
+    faults: Mutex<VecDeque<Fault>>,
+    received: Mutex<Vec<Received>>,
+}
+
+/// Listens on loopback until it is dropped.
+pub struct ProviderServer<V> {
+    served: Arc<Served<V>>,
+    address: SocketAddr,
+    certificate: Option<Certificate>,
+    shutdown: Shutdown,
+}
+
+impl<V: Vendor> ProviderServer<V> {
+    /// Without TLS; HTTP/1.1 and HTTP/2.
+    pub async fn start(vendor: V) -> Self {
+        Self::listen(vendor, None).await
+    }
+
+    /// With TLS, under a certificate for this name.
+    pub async fn start_tls(vendor: V, name: &str) -> Self {
+        Self::listen(vendor, Some(Certificate::for_name(name))).await
+    }
+
+    async fn listen(vendor: V, certificate: Option<Certificate>) -> Self {
+        let listener = must("a port for a provider", TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await);
+        let address = must("a port for a provider", listener.local_addr());
+        let served = Arc::new(Served { vendor, faults: Mutex::default(), received: Mutex::default() });
+        let shutdown = Shutdown::new();
+        let acceptor = certificate.as_ref().map(Certificate::acceptor);
+        tokio::spawn(accept(listener, served.clone(), acceptor, shutdown.clone()));
+        Self { served, address, certificate, shutdown }
+    }
+
+    pub fn vendor(&self) -> &V {
+        &self.served.vendor
+    }
+
+    /// The base address, by IP address without TLS and as `localhost` with it.
+    pub fn url(&self) -> String {
+        match self.certificate {
+            None => format!("http://{}", self.address),
+            Some(_) => format!("https://localhost:{}", self.address.port()),
+        }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// The file that `OUTBOUND_CA_FILE` names to trust this server.
+    pub fn ca_file(&self) -> Option<String> {
+        self.certificate.as_ref().map(Certificate::ca_file)
+    }
+
+    /// What goes wrong with the next request that has no fault yet.
+    pub fn fail_next(&self, fault: Fault) {
+        locked(&self.served.faults).push_back(fault);
+    }
+
+    /// All requests, oldest first.
+    pub fn received(&self) -> Vec<Received> {
+        locked(&self.served.received).clone()
+    }
+
+    /// Waits until there are at least `n` requests and gives all.
+    pub async fn wait_for(&self, n: usize, timeout: Duration) -> Vec<Received> {
+        eventually(timeout, async || {
+            let received = self.received();
+            if received.len() >= n { Ok(received) } else { Err(format!("{} of {n} requests", received.len())) }
+        })
+        .await
+    }
+}
+
+impl<V> Drop for ProviderServer<V> {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn accept<V: Vendor>(
+    listener: TcpListener,
+    served: Arc<Served<V>>,
+    acceptor: Option<TlsAcceptor>,
+    shutdown: Shutdown,
+) {
+    loop {
+        let stream = tokio::select! {
+            () = shutdown.cancelled() => return,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(_) => continue,
+            },
+        };
+        let (served, acceptor, shutdown) = (served.clone(), acceptor.clone(), shutdown.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = serve(stream, served, acceptor) => {}
+            }
+        });
+    }
+}
+
+async fn serve<V: Vendor>(stream: TcpStream, served: Arc<Served<V>>, acceptor: Option<TlsAcceptor>) {
+    let service = service_fn(move |request| answer(served.clone(), request));
+    let server = auto::Builder::new(TokioExecutor::new());
+    // How a connection ends is the test's business.
+    let _ = match acceptor {
+        None => server.serve_connection(TokioIo::new(stream), service).await,
+        Some(acceptor) => match acceptor.accept(stream).await {
+            Ok(stream) => server.serve_connection(TokioIo::new(stream), service).await,
+            Err(_) => return,
+        },
+    };
+}
+
+type Body = BoxBody<Bytes, Infallible>;
+
+async fn answer<V: Vendor>(served: Arc<Served<V>>, request: Request<Incoming>) -> io::Result<Response<Body>> {
+    let (parts, body) = request.into_parts();
+    let received = Received {
+        http2: parts.version == http::Version::HTTP_2,
+        method: parts.method,
+        path: parts.uri.path_and_query().map_or_else(String::new, ToString::to_string),
+        headers: parts.headers,
+        body: body.collect().await.map_err(io::Error::other)?.to_bytes(),
+    };
+    locked(&served.received).push(received.clone());
+    let fault = locked(&served.faults).pop_front();
+    if let Some(Fault::Answer(reply)) = fault {
+        return response(reply, None);
+    }
+    let reply = served.vendor.answer(&received);
+    match fault {
+        Some(Fault::Hang) => std::future::pending().await,
+        Some(Fault::Reset) => Err(io::Error::other("reset on purpose")),
+        Some(Fault::Flood) => response(reply, Some(100)),
+        _ => response(reply, None),
+    }
+}
+
+fn response(reply: Reply, megabytes: Option<usize>) -> io::Result<Response<Body>> {
+    let mut response = Response::builder().status(StatusCode::from_u16(reply.status).map_err(io::Error::other)?);
+    for (name, value) in &reply.headers {
+        response = response.header(*name, value);
+    }
+    let text = Bytes::from(reply.body);
+    let body = match megabytes {
+        None => Full::new(text).boxed(),
+        Some(n) => {
+            let filler = Bytes::from(vec![b' '; 1 << 20]);
+            let frames = std::iter::once(text).chain(std::iter::repeat_n(filler, n));
+            BodyExt::boxed(StreamBody::new(stream::iter(frames.map(|f| Ok(Frame::data(f))))))
+        }
+    };
+    response.body(body).map_err(io::Error::other)
+}

@@ -1,0 +1,92 @@
+//! What all providers that are called over HTTP have in common: what a failed call and a plain status mean.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use jiff::Timestamp;
+use shared::outbound::{Answer, CallError};
+
+use super::Outcome;
+
+/// Characters of an answer that are repeated to people.
+const WORDS: usize = 300;
+
+/// What to make of a call without an answer, to an address that is in the settings or the vendor's own.
+pub fn unanswered(error: CallError) -> Outcome {
+    match error {
+        CallError::Refused(why) | CallError::Tls(why) => Outcome::Misconfigured(why),
+        CallError::Unreachable(why) => Outcome::unavailable(why),
+        CallError::Unanswered(why) => Outcome::Ambiguous(why),
+    }
+}
+
+/// What a status says by itself, where the answer's text says no more. A success is not asked for here.
+pub fn by_status(answer: &Answer, words: String, now: Timestamp) -> Outcome {
+    let after = answer.retry_after(now);
+    let why = said(answer.status, &words);
+    match answer.status {
+        StatusCode::TOO_MANY_REQUESTS => Outcome::Throttled { after, why },
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => Outcome::Unavailable { after, why },
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+            Outcome::Misconfigured(why)
+        }
+        // Nothing is there, or it is elsewhere: the address is wrong.
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Outcome::Misconfigured(why),
+        status if status.is_redirection() => Outcome::Misconfigured(why),
+        // It reached the provider, but nobody can know what the server behind the gateway did with it.
+        StatusCode::GATEWAY_TIMEOUT => Outcome::Ambiguous(why),
+        status if status.is_server_error() => Outcome::Unavailable { after, why },
+        _ => Outcome::Rejected(why),
+    }
+}
+
+/// The status and the words, fit for people.
+pub fn said(status: StatusCode, words: &str) -> String {
+    let words: String = words.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(WORDS).collect();
+    let words = if words.is_empty() { status.canonical_reason().unwrap_or("no words").to_owned() } else { words };
+    format!("{} {words}", status.as_u16())
+}
+
+/// A wish that is worth following.
+pub fn at_least(after: Option<Duration>, least: Duration) -> Option<Duration> {
+    Some(after.map_or(least, |after| after.max(least)))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::HeaderMap;
+
+    use super::*;
+
+    #[test]
+    fn every_status_has_its_outcome() {
+        for (status, name) in [
+            (300, "misconfigured"),
+            (302, "misconfigured"),
+            (400, "rejected"),
+            (401, "misconfigured"),
+            (403, "misconfigured"),
+            (404, "misconfigured"),
+            (408, "unavailable"),
+            (413, "rejected"),
+            (422, "rejected"),
+            (429, "throttled"),
+            (500, "unavailable"),
+            (502, "unavailable"),
+            (503, "unavailable"),
+            (504, "ambiguous"),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let answer = Answer { status, headers: HeaderMap::new(), body: Bytes::new(), whole: true };
+            assert_eq!(by_status(&answer, String::new(), Timestamp::UNIX_EPOCH).name(), name, "{status}");
+        }
+    }
+
+    #[test]
+    fn words_are_on_one_line_and_short() {
+        assert_eq!(said(StatusCode::BAD_REQUEST, " a\r\n b "), "400 a b");
+        assert_eq!(said(StatusCode::BAD_REQUEST, ""), "400 Bad Request");
+        assert_eq!(said(StatusCode::OK, &"x".repeat(5_000)).len(), 304);
+    }
+}

@@ -1,0 +1,48 @@
+//! One call a mail, under the message's id as the key by which a repeat is recognised.
+
+use bytes::Bytes;
+use http::Request;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use serde_json::json;
+use shared::clock::Clock;
+use shared::outbound::HttpClient;
+
+use super::config::MailHttpConfig;
+use super::error::outcome;
+use crate::provider::{Email, Outcome, http::unanswered};
+
+pub struct Client {
+    config: MailHttpConfig,
+    http: HttpClient,
+    clock: Clock,
+}
+
+impl Client {
+    pub fn new(config: MailHttpConfig, http: HttpClient, clock: Clock) -> Self {
+        Self { config, http, clock }
+    }
+
+    pub async fn send(&self, email: &Email) -> Outcome {
+        let mail = json!({
+            "from": self.config.from.to_string(),
+            "to": [email.to.to_string()],
+            "subject": email.subject,
+            "html": email.html,
+            "text": email.text,
+        });
+        let id = email.id.to_string();
+        let request = Request::post(self.config.base.join("/emails"))
+            .header(AUTHORIZATION, format!("Bearer {}", self.config.api_key))
+            .header(CONTENT_TYPE, "application/json")
+            .header("idempotency-key", &id)
+            .body(Bytes::from(mail.to_string()));
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => return Outcome::Misconfigured(error.to_string()),
+        };
+        match self.http.call(request).await {
+            Ok(answer) => outcome(&answer, &id, self.clock.now()),
+            Err(error) => unanswered(error),
+        }
+    }
+}

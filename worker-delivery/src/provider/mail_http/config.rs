@@ -1,0 +1,57 @@
+//! The settings of a mail service, as `PUT /channels` takes them.
+
+use lettre::message::Mailbox;
+use shared::outbound::BaseUrl;
+use shared::store::channels::ChannelSettings;
+
+use crate::address;
+
+/// Where to hand mail over, and as whom.
+#[derive(Clone)]
+pub struct MailHttpConfig {
+    pub base: BaseUrl,
+    pub api_key: String,
+    pub from: Mailbox,
+}
+
+impl MailHttpConfig {
+    /// The error names the field.
+    pub fn from_settings(settings: &ChannelSettings, base: &BaseUrl) -> Result<Self, String> {
+        let api_key = settings.secret("mailproviderApiKey").map(str::trim).filter(|k| !k.is_empty());
+        let api_key = api_key.ok_or("mailproviderApiKey is missing")?;
+        if !api_key.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err("mailproviderApiKey holds characters that no key has".to_owned());
+        }
+        Ok(Self { base: base.clone(), api_key: api_key.to_owned(), from: address::sender(settings)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(key: Option<&str>, from: &str) -> Result<MailHttpConfig, String> {
+        let settings = ChannelSettings {
+            settings: json!({ "mailproviderFromEmail": from }).as_object().cloned().unwrap(),
+            secrets: key.map(|k| ("mailproviderApiKey".to_owned(), k.to_owned())).into_iter().collect(),
+            ..ChannelSettings::default()
+        };
+        MailHttpConfig::from_settings(&settings, &"https://api.example.com".parse().unwrap())
+    }
+
+    #[test]
+    fn wrong_settings_are_named() {
+        assert_eq!(read(Some(" re_1 "), "shop@example.com").ok().unwrap().api_key, "re_1");
+        for (key, from, field) in [
+            (None, "shop@example.com", "mailproviderApiKey"),
+            (Some("a b"), "shop@example.com", "mailproviderApiKey"),
+            (Some("re_1"), "", "mailproviderFromEmail"),
+            (Some("re_1"), "shop", "mailproviderFromEmail"),
+        ] {
+            let error = read(key, from).err().unwrap();
+            assert!(error.contains(field), "{error}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! One table of outcomes that every provider passes, each against a server that behaves as its vendor's does.
+
+mod mail_http;
+
+use std::time::{Duration, Instant};
+
+use shared::clock::Clock;
+use shared::env::Env;
+use testkit::{Fault, ProviderServer, Reply, Vendor};
+use worker_delivery::config::DeliveryConfig;
+use worker_delivery::provider::{Outcome, Outside};
+
+use crate::place::KEY;
+
+/// What providers are made with, and addresses of tests allowed.
+pub fn outside(more: &[(&str, &str)]) -> Outside {
+    let own = [("MASTER_KEY", KEY), ("OUTBOUND_ALLOW", "127.0.0.0/8,::1/128")];
+    let config = DeliveryConfig::from_env(&Env::from_pairs(own.into_iter().chain(more.iter().copied()))).unwrap();
+    Outside { http: config.http, addresses: config.addresses, clock: Clock::system() }
+}
+
+/// One provider beside the server of its vendor.
+pub trait Rig {
+    type Vendor: Vendor;
+    /// The answers of the vendor's that say: come back later, this message never, the settings are wrong; and, where
+    /// there are addresses that can cease to be, that one has.
+    const ANSWERS: Answers;
+
+    fn server(&self) -> &ProviderServer<Self::Vendor>;
+    /// Sends a new message, or the one before again.
+    async fn send(&self, again: bool) -> Outcome;
+    /// How many messages the vendor has acted upon.
+    fn done(&self) -> usize;
+    /// The same provider at another address.
+    async fn send_to(&self, url: &str) -> Outcome;
+}
+
+pub struct Answers {
+    pub throttled: fn() -> Reply,
+    pub rejected: fn() -> Reply,
+    pub misconfigured: fn() -> Reply,
+    pub gone: Option<fn() -> Reply>,
+    /// Whether a repeat is recognised.
+    pub repeats_safely: bool,
+}
+
+/// The table.
+pub async fn every_outcome<R: Rig>(rig: &R) {
+    let next = async |fault: Fault| {
+        rig.server().fail_next(fault);
+        rig.send(false).await
+    };
+    let Outcome::Accepted(id) = rig.send(false).await else { panic!("the first message was not accepted") };
+    assert!(!id.is_empty());
+    assert_eq!(rig.done(), 1);
+
+    let throttled = (R::ANSWERS.throttled)().with("retry-after", "7");
+    let outcome = next(Fault::Answer(throttled)).await;
+    assert!(
+        matches!(outcome, Outcome::Throttled { after: Some(after), .. } if after >= Duration::from_secs(7)),
+        "{outcome:?}"
+    );
+    let outcome = next(Fault::Answer((R::ANSWERS.rejected)())).await;
+    assert!(matches!(outcome, Outcome::Rejected(_)), "{outcome:?}");
+    let outcome = next(Fault::Answer((R::ANSWERS.misconfigured)())).await;
+    assert!(matches!(outcome, Outcome::Misconfigured(_)), "{outcome:?}");
+    if let Some(gone) = R::ANSWERS.gone {
+        let outcome = next(Fault::Answer(gone())).await;
+        assert!(matches!(outcome, Outcome::Gone(_)), "{outcome:?}");
+    }
+    for status in [500, 503] {
+        let outcome = next(Fault::Answer(Reply::empty(status).with("retry-after", "9"))).await;
+        let wish = matches!(&outcome, Outcome::Unavailable { after: Some(after), .. } if after.as_secs() == 9);
+        assert!(wish, "{status}: {outcome:?}");
+    }
+    assert_eq!(rig.done(), 1);
+    // A redirect is not followed.
+    let elsewhere = Reply::empty(307).with("location", rig.server().url());
+    let calls = rig.server().received().len();
+    let outcome = next(Fault::Answer(elsewhere)).await;
+    assert!(matches!(outcome, Outcome::Misconfigured(_) | Outcome::Rejected(_)), "{outcome:?}");
+    assert_eq!(rig.server().received().len(), calls + 1);
+
+    // Taken, and then silence: nobody can know, and a second copy only arises where repeats are not recognised.
+    let outcome = next(Fault::Reset).await;
+    assert!(matches!(outcome, Outcome::Ambiguous(_)), "{outcome:?}");
+    assert_eq!(rig.done(), 2);
+    let outcome = rig.send(true).await;
+    assert!(matches!(outcome, Outcome::Accepted(_)), "{outcome:?}");
+    assert_eq!(rig.done(), if R::ANSWERS.repeats_safely { 2 } else { 3 });
+
+    // An answer without an end is cut off, and still an answer.
+    let done = rig.done();
+    let started = Instant::now();
+    let outcome = next(Fault::Flood).await;
+    assert!(matches!(outcome, Outcome::Accepted(_)), "{outcome:?}");
+    assert!(started.elapsed() < Duration::from_secs(5), "the whole answer was read");
+    assert_eq!(rig.done(), done + 1);
+
+    // Nobody there, and an address that may not be called.
+    let closed = ProviderServer::start(|_: &testkit::Received| Reply::empty(200)).await;
+    let url = closed.url();
+    drop(closed);
+    let outcome = rig.send_to(&url).await;
+    assert!(matches!(outcome, Outcome::Unavailable { .. } | Outcome::Misconfigured(_)), "{outcome:?}");
+    let outcome = rig.send_to("https://10.0.0.1").await;
+    assert!(matches!(&outcome, Outcome::Misconfigured(why) if why.contains("may not be called")), "{outcome:?}");
+
+    // Taken and never answered: a call ends by itself.
+    let started = Instant::now();
+    let outcome = next(Fault::Hang).await;
+    assert!(matches!(outcome, Outcome::Ambiguous(_)), "{outcome:?}");
+    assert!(started.elapsed() < Duration::from_secs(25), "the call took {:?}", started.elapsed());
+    assert_eq!(rig.done(), done + 2);
+}
