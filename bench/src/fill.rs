@@ -81,7 +81,7 @@ pub async fn run(args: &FillArgs, progress: &Progress) -> Result<()> {
     provision::searchable(&args.database_url).await?;
 
     progress.step("vacuuming and analyzing");
-    for table in ["events", "event_count"] {
+    for table in ["events", "event_count_new"] {
         client.batch_execute(&format!("VACUUM (ANALYZE) {table}")).await?;
     }
     let took = started.elapsed().as_secs_f64();

@@ -8,7 +8,7 @@ CREATE TABLE change (
     topic text PRIMARY KEY,
     seq   bigint NOT NULL DEFAULT 0
 );
-INSERT INTO change (topic) VALUES ('project'), ('api_key'), ('automation'), ('template'), ('channel'), ('segment');
+INSERT INTO change (topic) VALUES ('project'), ('api_key'), ('automation'), ('template'), ('channel'), ('segment'), ('person');
 
 CREATE TABLE project (
     project_id      uuid PRIMARY KEY,
@@ -142,15 +142,27 @@ CREATE TABLE client_id_1 PARTITION OF client_id FOR VALUES WITH (MODULUS 4, REMA
 CREATE TABLE client_id_2 PARTITION OF client_id FOR VALUES WITH (MODULUS 4, REMAINDER 2);
 CREATE TABLE client_id_3 PARTITION OF client_id FOR VALUES WITH (MODULUS 4, REMAINDER 3);
 
--- Exact totals. The lane is the recording transaction's, so that two of them never wait for one row.
-CREATE TABLE event_count (
+-- Exact totals. Recording adds what it has counted in rows of its own (event_count_new), so that two recorders never
+-- wait for one row; they are folded into the sums now and then. The view event_count is both together: read that.
+CREATE TABLE event_count_sum (
     project_id uuid NOT NULL,
     day        date NOT NULL,
     name       text NOT NULL,
-    lane       smallint NOT NULL,
     count      bigint NOT NULL,
-    PRIMARY KEY (project_id, day, name, lane)
+    PRIMARY KEY (project_id, day, name)
 ) WITH (fillfactor = 70);
+CREATE TABLE event_count_new (
+    project_id uuid NOT NULL,
+    id         uuid NOT NULL,                                              -- of the recording transaction
+    day        date NOT NULL,
+    counts     jsonb NOT NULL,                                             -- by name
+    PRIMARY KEY (project_id, id, day)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50000);
+CREATE VIEW event_count AS
+    SELECT project_id, day, name, count FROM event_count_sum
+    UNION ALL
+    SELECT n.project_id, n.day, c.key, c.value::bigint FROM event_count_new n, jsonb_each_text(n.counts) c;
+-- The lane is the recording transaction's.
 CREATE TABLE user_count (
     project_id uuid NOT NULL,
     lane       smallint NOT NULL,

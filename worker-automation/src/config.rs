@@ -17,12 +17,15 @@ pub struct Config {
     pub batch_items: usize,
     /// How long a transaction waits for more after its first item.
     pub linger: Duration,
+    /// People remembered as being there, at about 60 bytes each.
+    pub people: usize,
     /// How long a partition stays with a worker that is not heard of.
     pub lease: Duration,
 }
 
 impl Config {
-    /// `AUTOMATION_LANES` (1), `AUTOMATION_BATCH_ITEMS` (5000), `AUTOMATION_LINGER_MS` (20), `PARTITION_LEASE_MS` (8000).
+    /// `AUTOMATION_LANES` (1), `AUTOMATION_BATCH_ITEMS` (5000), `AUTOMATION_LINGER_MS` (20),
+    /// `AUTOMATION_PEOPLE` (500000), `PARTITION_LEASE_MS` (8000).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         Ok(Self {
             admin: AdminConfig::from_env(env, 9102)?,
@@ -34,6 +37,7 @@ impl Config {
                 0..=1_000,
                 "0 to 1000 milliseconds",
             )?),
+            people: env.bounded("AUTOMATION_PEOPLE", 500_000, 1_000..=100_000_000, "1000 to 100000000")?,
             lease: Duration::from_millis(env.bounded(
                 "PARTITION_LEASE_MS",
                 8_000,

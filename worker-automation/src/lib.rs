@@ -4,6 +4,7 @@ pub mod config;
 pub mod enrol;
 pub mod item;
 pub mod journey;
+pub mod known;
 pub mod lane;
 pub mod lease;
 pub mod matching;
@@ -14,6 +15,7 @@ pub mod profile;
 pub mod receipts;
 pub mod record;
 pub mod tokens;
+pub mod totals;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +59,7 @@ pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     };
     let outbox = tokio::spawn(outbox.run(to_publish, shutdown.clone()));
 
-    let recorder = Arc::new(Recorder::new(store.clone(), clock.clone(), bus.names.clone()));
+    let recorder = Arc::new(Recorder::new(store.clone(), clock.clone(), bus.names.clone(), config.people));
     let mut lanes = JoinSet::new();
     let mut inputs = Vec::new();
     for _ in 0..config.lanes {
@@ -66,6 +68,10 @@ pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
         inputs.push(input);
     }
     drop(handed_over);
+    let totals = tokio::spawn({
+        let (recorder, store, shutdown) = (recorder.clone(), store.clone(), shutdown.clone());
+        async move { recorder.totals.run(store, shutdown).await }
+    });
     let follow = tokio::spawn(follow_database(store.clone(), clock, shutdown.clone()));
     let leases = Leases::new(store, bus, partitions, config.lease, inputs, owned);
     let mut leases = tokio::spawn(leases.run(shutdown.clone()));
@@ -84,7 +90,7 @@ pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
         ended.context("a lane panicked")??;
     }
     outbox.await.context("the outbox panicked")?;
-    let _ = follow.await;
+    let _ = tokio::join!(follow, totals);
     Ok(())
 }
 

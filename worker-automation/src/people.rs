@@ -1,6 +1,6 @@
 //! The people that a batch touches: made, locked and merged within the recording transaction.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -11,6 +11,7 @@ use shared::store::{StoreError, Transaction};
 use uuid::Uuid;
 
 use crate::item::{Item, Named};
+use crate::known::{Known, Learnt, SEEN_EVERY, Standing};
 use crate::profile::{self, TooLarge};
 
 /// What a batch knows of its people, and what it has changed of them so far.
@@ -22,8 +23,10 @@ pub struct People {
     pointers: HashMap<PersonKey, Uuid>,
     /// People that items name by their internal id.
     internal: HashMap<PersonKey, Uuid>,
+    /// When the rows that were read or made say that they were last seen.
+    noted: HashMap<PersonKey, Timestamp>,
     changed: BTreeSet<PersonKey>,
-    seen: BTreeMap<PersonKey, Timestamp>,
+    seen: HashMap<PersonKey, Timestamp>,
     merges: Vec<(PersonKey, Uuid)>,
     counts: BTreeMap<ProjectId, i64>,
     /// Made with an external id, by which they are searched.
@@ -32,40 +35,92 @@ pub struct People {
     renamed: BTreeSet<PersonKey>,
 }
 
+/// How a batch's items name a person.
+struct Mention<'a> {
+    name: &'a str,
+    is_known: bool,
+    first: Timestamp,
+    last: Timestamp,
+    locks: bool,
+}
+
+impl Mention<'_> {
+    fn person(&self, key: PersonKey) -> NewPerson {
+        let name = Some(self.name.to_owned());
+        let (external_id, anonymous_id) = if self.is_known { (name, None) } else { (None, name) };
+        NewPerson { key, external_id, anonymous_id, seen: self.first }
+    }
+}
+
 impl People {
-    /// Makes those that are missing, and locks those whose row decides something: `locks` says of whom.
+    /// Looks up those who are not known to be there, makes those that are missing, and locks those whose row decides
+    /// something: `locks` says of whom.
     pub async fn load(
         tx: &Transaction<'_>,
+        known: &Known,
         items: &[&Item],
+        now: Timestamp,
         locks: impl Fn(&Item) -> bool,
     ) -> Result<Self, StoreError> {
-        let mut people = Self { internal: named_internally(tx, items).await?, ..Self::default() };
-        let mut new: BTreeMap<PersonKey, NewPerson> = BTreeMap::new();
-        let mut to_lock = BTreeSet::new();
+        let mut people = Self { internal: named_internally(tx, known, items).await?, ..Self::default() };
+        let mut mentions: HashMap<PersonKey, Mention<'_>> = HashMap::new();
         for item in items {
-            let lock = locks(item);
-            for (named, is_known) in named(item, lock) {
-                let key = people.key(item.project, named);
-                let name = Some(named.name.clone());
-                let (external_id, anonymous_id) = if is_known { (name, None) } else { (None, name) };
-                let person =
-                    new.entry(key).or_insert(NewPerson { key, external_id, anonymous_id, seen: item.received });
-                person.seen = person.seen.min(item.received);
-                if lock {
-                    to_lock.insert(key);
+            let locks = locks(item);
+            for (named, is_known) in named(item, locks) {
+                let at = item.received;
+                let mention = Mention { name: &named.name, is_known, first: at, last: at, locks };
+                let before = mentions.entry(people.key(item.project, named)).or_insert(mention);
+                (before.first, before.last) = (before.first.min(at), before.last.max(at));
+                before.locks |= locks;
+            }
+        }
+        let (mut unknown, mut to_lock) = (BTreeSet::new(), BTreeSet::new());
+        for (key, mention) in &mentions {
+            if mention.locks {
+                to_lock.insert(*key);
+            }
+            match known.standing(key, mention.last, now) {
+                Standing::Fresh => {}
+                Standing::Merged(into) => {
+                    people.pointers.insert(*key, into);
+                }
+                Standing::Unknown => {
+                    unknown.insert(*key);
                 }
             }
         }
-        let rows: Vec<NewPerson> = new.into_values().collect();
-        let made = record::insert_missing(tx, &rows).await?;
-        for person in rows.iter().filter(|p| made.contains(&p.key)) {
-            *people.counts.entry(person.key.0).or_default() += 1;
-            people.made.extend(person.external_id.clone().map(|id| (person.key, id)));
+        for found in record::find(tx, &unknown.iter().copied().collect::<Vec<_>>()).await? {
+            unknown.remove(&found.key);
+            people.noted.insert(found.key, found.last_seen_at);
+            people.pointers.extend(found.merged_into.map(|into| (found.key, into)));
         }
-        people.lock(tx, to_lock).await?;
-        let others: Vec<PersonKey> = rows.iter().map(|p| p.key).filter(|k| !people.locked.contains_key(k)).collect();
-        people.pointers = record::merged(tx, &others).await?.into_iter().collect();
+        people.make(tx, &unknown, &mentions).await?;
+        people.lock(tx, to_lock.clone()).await?;
+        // Whoever decides something is never only believed to be there.
+        to_lock.retain(|key| !people.locked.contains_key(key));
+        if !to_lock.is_empty() {
+            people.make(tx, &to_lock, &mentions).await?;
+            people.lock(tx, to_lock).await?;
+        }
         Ok(people)
+    }
+
+    async fn make(
+        &mut self,
+        tx: &Transaction<'_>,
+        missing: &BTreeSet<PersonKey>,
+        mentions: &HashMap<PersonKey, Mention<'_>>,
+    ) -> Result<(), StoreError> {
+        let rows: Vec<NewPerson> = missing.iter().filter_map(|key| Some(mentions.get(key)?.person(*key))).collect();
+        for key in record::insert_missing(tx, &rows).await? {
+            *self.counts.entry(key.0).or_default() += 1;
+            let Some(mention) = mentions.get(&key) else { continue };
+            self.noted.insert(key, mention.first);
+            if mention.is_known {
+                self.made.insert(key, mention.name.to_owned());
+            }
+        }
+        Ok(())
     }
 
     /// Locks people, and whom they were merged into: an end of its own, for a known person is never merged.
@@ -74,6 +129,7 @@ impl People {
         while !wanted.is_empty() {
             let rows = record::lock(tx, &wanted).await?;
             let targets: BTreeSet<PersonKey> = rows.iter().filter_map(|p| Some((p.key.0, p.merged_into?))).collect();
+            self.noted.extend(rows.iter().map(|p| (p.key, p.last_seen_at)));
             self.locked.extend(rows.into_iter().map(|p| (p.key, p)));
             wanted = targets.into_iter().filter(|k| !self.locked.contains_key(k)).collect();
         }
@@ -155,24 +211,49 @@ impl People {
         shared::store::push_tokens::reassign(tx, &self.merges).await
     }
 
-    /// Writes what has changed.
-    pub async fn store(self, tx: &Transaction<'_>, lane: i16, now: Timestamp) -> Result<(), StoreError> {
+    /// Writes what has changed; returns what is known of people once that is committed.
+    pub async fn store(
+        mut self,
+        tx: &Transaction<'_>,
+        known: &Known,
+        lane: i16,
+        now: Timestamp,
+    ) -> Result<Learnt, StoreError> {
         let changed: Vec<&Profile> = self.changed.iter().filter_map(|k| self.locked.get(k)).collect();
         record::update(tx, &changed, now).await?;
-        let seen: Vec<(PersonKey, Timestamp)> =
-            self.seen.into_iter().filter(|(key, _)| !self.changed.contains(key)).collect();
-        record::touch(tx, &seen).await?;
+        self.noted.extend(changed.iter().map(|p| (p.key, p.last_seen_at)));
+        let is_due = |key: &PersonKey, at: Timestamp| match self.noted.get(key) {
+            Some(noted) => at.as_millisecond() - noted.as_millisecond() > SEEN_EVERY,
+            None => known.standing(key, at, now) != Standing::Fresh,
+        };
+        let mut due: Vec<(PersonKey, Timestamp)> = self.seen.iter().map(|(k, at)| (*k, *at)).collect();
+        due.retain(|(key, at)| is_due(key, *at));
+        due.sort_unstable();
+        record::touch(tx, &due).await?;
+        self.noted.extend(due);
         let gone: Vec<PersonKey> = self.merges.iter().map(|(anonymous, _)| *anonymous).collect();
         search::remove(tx, &gone).await?;
-        let mut texts = self.made;
+        let mut texts = std::mem::take(&mut self.made);
         texts.values_mut().for_each(|id| *id = search::text_of(Some(id), None, None).unwrap_or_default());
         for person in self.renamed.iter().filter_map(|key| self.locked.get(key)).filter(|p| p.merged_into.is_none()) {
             let text = search::text_of(person.external_id.as_deref(), person.email.as_deref(), person.name.as_deref());
             texts.insert(person.key, text.unwrap_or_default());
         }
         search::put(tx, &texts.into_iter().collect::<Vec<_>>()).await?;
-        let counts: Vec<(ProjectId, i64)> = self.counts.into_iter().filter(|(_, c)| *c != 0).collect();
-        record::count(tx, lane, &counts).await
+        let counts: Vec<(ProjectId, i64)> =
+            self.counts.iter().filter(|(_, c)| **c != 0).map(|(p, c)| (*p, *c)).collect();
+        record::count(tx, lane, &counts).await?;
+        Ok(self.learnt())
+    }
+
+    fn learnt(self) -> Learnt {
+        let of_locked = self.locked.values().filter_map(|p| Some((p.key, p.merged_into?)));
+        let merged: Vec<(PersonKey, Uuid)> =
+            self.pointers.iter().map(|(key, into)| (*key, *into)).chain(of_locked).collect();
+        let is_merged = |key: &PersonKey| self.locked.get(key).is_some_and(|p| p.merged_into.is_some());
+        let mut present = self.noted;
+        present.retain(|key, _| !self.pointers.contains_key(key) && !is_merged(key));
+        Learnt { present: present.into_iter().collect(), merged }
     }
 }
 
@@ -186,7 +267,11 @@ fn named(item: &Item, both: bool) -> impl Iterator<Item = (&Named, bool)> {
 }
 
 /// People named by an internal id where a caller's own id is expected. A person whose own id it is wins.
-async fn named_internally(tx: &Transaction<'_>, items: &[&Item]) -> Result<HashMap<PersonKey, Uuid>, StoreError> {
+async fn named_internally(
+    tx: &Transaction<'_>,
+    known: &Known,
+    items: &[&Item],
+) -> Result<HashMap<PersonKey, Uuid>, StoreError> {
     let looks_internal = |named: &&Named| named.name.len() == 36 && Uuid::try_parse(&named.name).is_ok();
     let candidates: BTreeMap<PersonKey, Uuid> = items
         .iter()
@@ -194,12 +279,13 @@ async fn named_internally(tx: &Transaction<'_>, items: &[&Item]) -> Result<HashM
             let named = item.who.known.as_ref().filter(looks_internal)?;
             Some(((item.project, named.id), Uuid::try_parse(&named.name).ok()?))
         })
+        .filter(|(key, _)| !known.has(key))
         .collect();
     if candidates.is_empty() {
         return Ok(HashMap::new());
     }
     let asked: Vec<PersonKey> = candidates.iter().flat_map(|(key, id)| [*key, (key.0, *id)]).collect();
-    let there = record::existing(tx, &asked).await?;
+    let there: HashSet<PersonKey> = record::find(tx, &asked).await?.iter().map(|found| found.key).collect();
     let is_internal = |(key, id): &(PersonKey, Uuid)| !there.contains(key) && there.contains(&(key.0, *id));
     Ok(candidates.into_iter().filter(is_internal).collect())
 }

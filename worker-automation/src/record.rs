@@ -1,10 +1,11 @@
 //! One recording transaction: what a batch of items does to events, people, runs and messages, and how far that has
 //! brought the partitions. All of it is committed, or nothing.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use prost::Message;
@@ -15,15 +16,18 @@ use shared::ids::{self, ProjectId};
 use shared::metric_name;
 use shared::send::{Channel, Lane, MessageRef, SendChunk};
 use shared::store::changes::{self, Topic};
-use shared::store::events::record as events;
+use shared::store::events::{counters, record as events};
 use shared::store::ingest_partitions::{self, Advance};
 use shared::store::outbox::{self, OutboxRow};
+use shared::store::users::record::{self as users, Edition};
 use shared::store::{Store, StoreError, Transaction, automations};
 
 use crate::enrol::{Definitions, Journeys, NOBODY, NewEvent};
 use crate::item::{Action, Item};
+use crate::known::{Known, Learnt};
 use crate::matching::Index;
 use crate::people::People;
+use crate::totals::Totals;
 use crate::{receipts, tokens};
 
 /// Messages to delivery in one message of the broker at most.
@@ -108,35 +112,54 @@ pub struct Recorder {
     pub names: Names,
     pub index: ArcSwap<Index>,
     pub definitions: Definitions,
+    pub known: Known,
+    pub totals: Totals,
+}
+
+/// What a transaction has done, if it is committed.
+struct Applied {
+    recorded: Recorded,
+    edition: Edition,
+    learnt: Learnt,
+    counted: Vec<ProjectId>,
+    now: Timestamp,
 }
 
 impl Recorder {
-    pub fn new(store: Store, clock: Clock, names: Names) -> Self {
+    /// Remembers so many people at most.
+    pub fn new(store: Store, clock: Clock, names: Names, people: usize) -> Self {
         let index = ArcSwap::from_pointee(Index::new(-1, Vec::new()));
-        Self { store, clock, names, index, definitions: Definitions::default() }
+        let (definitions, known, totals) = (Definitions::default(), Known::new(people), Totals::default());
+        Self { store, clock, names, index, definitions, known, totals }
     }
 
     /// Records a batch without the items in `skip`.
     pub async fn record(&self, batch: &Batch, skip: &HashSet<usize>, mode: Mode) -> Result<Recorded, RecordError> {
         let mut connection = self.store.connection().await?;
         let tx = connection.transaction().await.map_err(StoreError::from)?;
-        let recorded = self.apply(&tx, batch, skip).await?;
+        let applied = self.apply(&tx, batch, skip).await?;
         if mode == Mode::Trial {
             tx.rollback().await.map_err(StoreError::from)?;
-            return Ok(recorded);
+            return Ok(applied.recorded);
         }
         let moved = ingest_partitions::advance(&tx, &batch.steps).await?;
         if moved.len() != batch.steps.len() {
+            // Another reads on, or the database was set back.
+            self.known.forget();
             let deposed = batch.steps.iter().map(|s| s.partition).filter(|p| !moved.contains(p)).collect();
             return Err(RecordError::Deposed(deposed));
         }
         failpoint::hit("automation.before_commit");
         tx.commit().await.map_err(StoreError::from)?;
         failpoint::hit("automation.after_commit");
-        Ok(recorded)
+        self.known.learn(applied.edition, applied.learnt, applied.now);
+        self.totals.note(applied.counted);
+        Ok(applied.recorded)
     }
 
-    async fn apply(&self, tx: &Transaction<'_>, batch: &Batch, skip: &HashSet<usize>) -> Result<Recorded, RecordError> {
+    async fn apply(&self, tx: &Transaction<'_>, batch: &Batch, skip: &HashSet<usize>) -> Result<Applied, RecordError> {
+        let edition = users::edition(tx).await?;
+        self.known.check(edition);
         let index = self.fresh_index(tx).await?;
         let now = self.clock.now();
         // Two lanes never hold one partition, so the partition tells their counters apart.
@@ -152,7 +175,7 @@ impl Recorder {
                 .event()
                 .is_some_and(|(name, _)| index.started_by(item.project, action.trigger(), name).next().is_some()),
         };
-        let mut people = People::load(tx, &items, decides).await?;
+        let mut people = People::load(tx, &self.known, &items, now, decides).await?;
 
         let mut tracked = Vec::new();
         for item in &items {
@@ -187,7 +210,7 @@ impl Recorder {
         let new = insert_events(tx, tracked).await?;
         recorded.repeats += new.repeats;
         recorded.events = new.events.len() as u64;
-        count(tx, lane, &new.events).await?;
+        let counted = count(tx, now, &new.events).await?;
 
         people.reassign(tx).await?;
         tokens::store(tx, &items, &people).await?;
@@ -197,10 +220,10 @@ impl Recorder {
         journeys.start(tx, &index, &new.events).await?;
         recorded.runs = journeys.started;
         let refs = journeys.store(tx, lane, now).await?;
-        people.store(tx, lane, now).await?;
+        let learnt = people.store(tx, &self.known, lane, now).await?;
         recorded.outbox = hand_over(&self.names, lane, now.as_millisecond(), refs);
         outbox::insert(tx, &recorded.outbox, now).await?;
-        Ok(recorded)
+        Ok(Applied { recorded, edition, learnt, counted, now })
     }
 
     /// The automations as they are now: whatever was saved before an event was accepted is seen by that event.
@@ -249,7 +272,7 @@ struct Inserted<'a> {
 }
 
 async fn insert_events<'a>(tx: &Transaction<'_>, tracked: Vec<NewEvent<'a>>) -> Result<Inserted<'a>, StoreError> {
-    let rows: Vec<events::NewEvent<'_>> = tracked
+    let mut rows: Vec<events::NewEvent<'_>> = tracked
         .iter()
         .map(|e| events::NewEvent {
             project: e.item.project,
@@ -263,6 +286,8 @@ async fn insert_events<'a>(tx: &Transaction<'_>, tracked: Vec<NewEvent<'a>>) -> 
             received_at: e.item.received,
         })
         .collect();
+    // In the order of the widest index, so that neighbouring rows meet the same pages.
+    rows.sort_unstable_by_key(|e| (e.project, e.user_id, e.id));
     let new = events::insert(tx, &rows).await?;
     let before = tracked.len();
     let events: Vec<NewEvent<'a>> =
@@ -270,13 +295,18 @@ async fn insert_events<'a>(tx: &Transaction<'_>, tracked: Vec<NewEvent<'a>>) -> 
     Ok(Inserted { repeats: (before - events.len()) as u64, events })
 }
 
-async fn count(tx: &Transaction<'_>, lane: i16, new: &[NewEvent<'_>]) -> Result<(), StoreError> {
-    let mut counts: HashMap<(ProjectId, Date, &str), i64> = HashMap::new();
+/// Counts new events by project, day of receipt and name; returns the projects.
+async fn count(tx: &Transaction<'_>, now: Timestamp, new: &[NewEvent<'_>]) -> Result<Vec<ProjectId>, StoreError> {
+    let mut days: HashMap<i64, Date> = HashMap::new();
+    let mut counts: BTreeMap<(ProjectId, Date), counters::Names<'_>> = BTreeMap::new();
     for event in new {
-        let day = event.item.received.to_zoned(TimeZone::UTC).date();
-        *counts.entry((event.item.project, day, event.name)).or_default() += 1;
+        let received = event.item.received;
+        let day = received.as_second().div_euclid(86_400);
+        let date = *days.entry(day).or_insert_with(|| received.to_zoned(TimeZone::UTC).date());
+        *counts.entry((event.item.project, date)).or_default().entry(event.name).or_default() += 1;
     }
-    events::count(tx, lane, &counts).await
+    counters::add(tx, ids::fresh(now.as_millisecond()), &counts).await?;
+    Ok(counts.into_keys().map(|(project, _)| project).collect())
 }
 
 /// The messages to delivery, a chunk of the ledger's rows each.

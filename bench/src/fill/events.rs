@@ -1,5 +1,6 @@
 //! Events of a filled database, in the order of their time, and their counters.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 
 use anyhow::Result;
@@ -22,9 +23,9 @@ use crate::tenants::{self, EVENT_NAMES};
 
 const EVENT: &str = "project_id uuid, id uuid, client_id uuid, name text, user_id uuid, anonymous_id text, \
                      properties jsonb, ts timestamptz, received_at timestamptz";
-const COUNT: &str = "project_id uuid, day date, name text, lane int2, count int8";
+const COUNT: &str = "project_id uuid, id uuid, day date, counts jsonb";
 
-/// Fills `events` and `event_count`, whole days by each connection.
+/// Fills `events` and their counters, whole days by each connection.
 pub async fn fill(url: &str, events: Shares, users: Shares, now_ms: i64, progress: &Progress) -> Result<()> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(connection);
@@ -120,17 +121,19 @@ impl Day {
         if in_big || self.events.projects == 1 { BIG } else { 1 + dice.below(self.events.projects - 1) }
     }
 
-    /// A day's counters have a lane of their own, since two of these days share a day of the calendar.
-    async fn store(&self, counts: &Counts, lane: i16) -> Result<()> {
-        let mut writer = pin!(copy::writer(&self.client, "event_count", COUNT).await?);
+    /// As the worker does, which adds them up: two of these days share a day of the calendar.
+    async fn store(&self, counts: &Counts, days_ago: i16) -> Result<()> {
+        let id = Uuid::from_u128(u128::from(days_ago.unsigned_abs()));
+        let mut writer = pin!(copy::writer(&self.client, "event_count_new", COUNT).await?);
         for (day, counts) in counts.days() {
             for (number, project) in self.projects.iter().enumerate() {
-                for (nth, name) in self.names.iter().enumerate() {
-                    let count = i64::from(counts[number * EVENT_NAMES as usize + nth]);
-                    if count > 0 {
-                        let row: [&(dyn ToSql + Sync); 5] = [project, &day, name, &lane, &count];
-                        writer.as_mut().write(&row).await?;
-                    }
+                let of_project = &counts[number * EVENT_NAMES as usize..][..EVENT_NAMES as usize];
+                let counted = self.names.iter().zip(of_project).filter(|(_, count)| **count > 0);
+                let counted: BTreeMap<&String, &u32> = counted.collect();
+                if !counted.is_empty() {
+                    let counted = JsonText(serde_json::to_string(&counted)?);
+                    let row: [&(dyn ToSql + Sync); 4] = [project, &id, &day, &counted];
+                    writer.as_mut().write(&row).await?;
                 }
             }
         }

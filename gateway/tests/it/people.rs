@@ -69,8 +69,8 @@ impl Rows<'_> {
             let sql = "INSERT INTO client_id (project_id, id, event_id, created_at) VALUES ($1, $2, $3, now())";
             self.gateway.sql.execute(sql, &[&self.project, &client_id, &id]).await.unwrap();
         }
-        let sql = "INSERT INTO event_count (project_id, day, name, lane, count) VALUES ($1, current_date, $2, 0, 1) \
-                   ON CONFLICT (project_id, day, name, lane) DO UPDATE SET count = event_count.count + 1";
+        let sql = "INSERT INTO event_count_sum AS s (project_id, day, name, count) VALUES ($1, current_date, $2, 1) \
+                   ON CONFLICT (project_id, day, name) DO UPDATE SET count = s.count + 1";
         self.gateway.sql.execute(sql, &[&self.project, &name]).await.unwrap();
     }
 

@@ -103,7 +103,7 @@ async fn events(gateway: &Gateway, project: ProjectId, ids: &[Uuid]) {
                CASE WHEN n % 500 = 3 THEN ($3::uuid[])[1 + n / 500 % 2] ELSE gen_random_uuid() END, '{}', now(), now() \
                FROM generate_series(1, 30000) n";
     gateway.sql.execute(sql, &[&project, &gateway.app.clock.now_ms(), &ids]).await.unwrap();
-    let sql = "INSERT INTO event_count SELECT project_id, current_date, name, 0, count(*) FROM events WHERE project_id = $1 GROUP BY 1, 3";
+    let sql = "INSERT INTO event_count_sum SELECT project_id, current_date, name, count(*) FROM events WHERE project_id = $1 GROUP BY 1, 3";
     gateway.sql.execute(sql, &[&project]).await.unwrap();
 }
 

@@ -13,11 +13,13 @@ pub enum Topic {
     Template,
     Channel,
     Segment,
+    /// People whose rows were removed or put back by something else than recording.
+    Person,
 }
 
 impl Topic {
-    pub const ALL: [Self; 6] =
-        [Self::Project, Self::ApiKey, Self::Automation, Self::Template, Self::Channel, Self::Segment];
+    pub const ALL: [Self; 7] =
+        [Self::Project, Self::ApiKey, Self::Automation, Self::Template, Self::Channel, Self::Segment, Self::Person];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -27,6 +29,7 @@ impl Topic {
             Self::Template => "template",
             Self::Channel => "channel",
             Self::Segment => "segment",
+            Self::Person => "person",
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod fixture;
 mod journeys;
+mod knowledge;
 mod ownership;
 mod people;
 mod recording;

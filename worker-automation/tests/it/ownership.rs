@@ -52,7 +52,7 @@ async fn a_deposed_owners_commit_fails_and_leaves_nothing() {
     let db = f.store.connection().await.unwrap();
     let (old, new) = (Uuid::from_u128(1), Uuid::from_u128(2));
     let lease = ingest_partitions::acquire(&db, old, 1, 60_000).await.unwrap()[0];
-    let recorder = Recorder::new(f.store.clone(), f.clock.clone(), f.bus.names.clone());
+    let recorder = Recorder::new(f.store.clone(), f.clock.clone(), f.bus.names.clone(), 1_000);
     let batch = |epoch| Batch {
         items: vec![
             worker_automation::item::Item::decode(identify(&f, Some("u1"), None, json!({"a": 1})), lease.partition, 9)

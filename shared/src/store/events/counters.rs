@@ -1,12 +1,64 @@
 //! The exact numbers of events by day and name.
+//!
+//! A recording transaction of thousands of events touches about as many numbers, and updating a row for each would cost
+//! more than the events' own rows. So it only adds one row for each project and day that holds what it has counted
+//! (`event_count_new`), and nobody waits for anybody's row; [`fold`] adds those rows up (`event_count_sum`) a little
+//! later. The view `event_count` shows both as one, and a statement that reads it is exact at any time: folding removes
+//! and adds in one statement.
 
-use deadpool_postgres::GenericClient;
+use std::collections::BTreeMap;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::civil::Date;
+use uuid::Uuid;
 
 use crate::ids::ProjectId;
 use crate::store::StoreError;
+
+/// Events by name.
+pub type Names<'a> = BTreeMap<&'a str, i64>;
+
+/// Adds to the numbers, under an id of the transaction's own.
+pub async fn add(
+    tx: &Transaction<'_>,
+    transaction: Uuid,
+    counts: &BTreeMap<(ProjectId, Date), Names<'_>>,
+) -> Result<(), StoreError> {
+    if counts.is_empty() {
+        return Ok(());
+    }
+    let projects: Vec<ProjectId> = counts.keys().map(|(p, _)| *p).collect();
+    let days: Vec<Date> = counts.keys().map(|(_, d)| *d).collect();
+    let json = |names: &Names<'_>| serde_json::to_string(names).map_err(|e| StoreError::Corrupt(e.to_string()));
+    let counted = counts.values().map(json).collect::<Result<Vec<String>, _>>()?;
+    let sql = "INSERT INTO event_count_new (project_id, id, day, counts) \
+               SELECT p, $1, d, c::jsonb FROM unnest($2::uuid[], $3::date[], $4::text[]) AS v(p, d, c)";
+    let statement = tx.prepare_cached(sql).await?;
+    tx.execute(&statement, &[&transaction, &projects, &days, &counted]).await?;
+    Ok(())
+}
 
 /// The exact number of events, of all names or of some.
 pub async fn total(db: &impl GenericClient, project: ProjectId, names: Option<&[String]>) -> Result<i64, StoreError> {
     let sql = "SELECT coalesce(sum(count), 0)::bigint FROM event_count WHERE project_id = $1 AND ($2::text[] IS NULL OR name = ANY($2))";
     Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &names]).await?.try_get(0)?)
+}
+
+/// Adds a project's new rows to its sums; returns how many rows there were. One statement, so that whoever reads sees
+/// each of them once.
+pub async fn fold(db: &impl GenericClient, project: ProjectId) -> Result<u64, StoreError> {
+    let sql = "WITH gone AS (DELETE FROM event_count_new WHERE project_id = $1 RETURNING day, counts), \
+               added AS (SELECT g.day, c.key AS name, sum(c.value::bigint)::bigint AS count FROM gone g, jsonb_each_text(g.counts) c GROUP BY 1, 2), \
+               put AS (INSERT INTO event_count_sum (project_id, day, name, count) SELECT $1, day, name, count FROM added ORDER BY day, name \
+               ON CONFLICT (project_id, day, name) DO UPDATE SET count = event_count_sum.count + excluded.count) \
+               SELECT count(*) FROM gone";
+    let statement = db.prepare_cached(sql).await?;
+    let rows: i64 = db.query_one(&statement, &[&project]).await?.try_get(0)?;
+    Ok(rows as u64)
+}
+
+/// The projects that have rows to be folded.
+pub async fn unfolded(db: &impl GenericClient) -> Result<Vec<ProjectId>, StoreError> {
+    let rows = db.query("SELECT DISTINCT project_id FROM event_count_new", &[]).await?;
+    rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
 }

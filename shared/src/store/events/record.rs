@@ -1,10 +1,9 @@
 //! What the recording transaction does to events.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
-use jiff::civil::Date;
 use uuid::Uuid;
 
 use crate::ids::ProjectId;
@@ -74,26 +73,4 @@ pub async fn claim_client_ids(
     let statement = tx.prepare_cached(sql).await?;
     let rows = tx.query(&statement, &[&projects, &own, &events, &now]).await?;
     rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
-}
-
-/// Adds to the exact numbers of events by day and name.
-pub async fn count(
-    tx: &Transaction<'_>,
-    lane: i16,
-    counts: &HashMap<(ProjectId, Date, &str), i64>,
-) -> Result<(), StoreError> {
-    if counts.is_empty() {
-        return Ok(());
-    }
-    let mut rows: Vec<_> = counts.iter().collect();
-    rows.sort_unstable();
-    let projects: Vec<ProjectId> = rows.iter().map(|((p, _, _), _)| *p).collect();
-    let days: Vec<Date> = rows.iter().map(|((_, d, _), _)| *d).collect();
-    let names: Vec<&str> = rows.iter().map(|((_, _, n), _)| *n).collect();
-    let numbers: Vec<i64> = rows.iter().map(|(_, c)| **c).collect();
-    let sql = "INSERT INTO event_count (project_id, day, name, lane, count) SELECT p, d, n, $5, c FROM unnest($1::uuid[], $2::date[], $3::text[], $4::bigint[]) AS v(p, d, n, c) \
-               ON CONFLICT (project_id, day, name, lane) DO UPDATE SET count = event_count.count + excluded.count";
-    let statement = tx.prepare_cached(sql).await?;
-    tx.execute(&statement, &[&projects, &days, &names, &numbers, &lane]).await?;
-    Ok(())
 }

@@ -11,6 +11,41 @@ use uuid::Uuid;
 use crate::ids::ProjectId;
 use crate::store::StoreError;
 
+/// A key of Postgres's advisory locks: "rkpeople" in ASCII.
+const REMOVAL: i64 = 0x72_6b70_656f_706c;
+
+/// What knowledge of people holds good for. It changes when rows are removed or put back by anything but recording
+/// ([`begin_removal`]), and when the server is another one or was restarted: it may then be a copy that lacks what was
+/// committed last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edition {
+    seq: i64,
+    server_started: Timestamp,
+}
+
+/// The edition, which stays as it is until the end of the transaction.
+pub async fn edition(tx: &Transaction<'_>) -> Result<Edition, StoreError> {
+    let (lock, sql) = (
+        "SELECT pg_advisory_xact_lock_shared($1)",
+        "SELECT seq, pg_postmaster_start_time() FROM change WHERE topic = 'person'",
+    );
+    let (lock, statement) = (tx.prepare_cached(lock).await?, tx.prepare_cached(sql).await?);
+    // Two statements, for the second must see what was committed while the first waited.
+    tx.execute(&lock, &[&REMOVAL]).await?;
+    let row = tx.query_one(&statement, &[]).await?;
+    Ok(Edition { seq: row.try_get(0)?, server_started: row.try_get(1)? })
+}
+
+/// To be called in a transaction before it removes people's rows or puts any back, unless it is recording's own: waits
+/// for the recording transactions under way and keeps others waiting until its end; then no one's knowledge holds good.
+pub async fn begin_removal(tx: &Transaction<'_>) -> Result<(), StoreError> {
+    tx.execute("SELECT pg_advisory_xact_lock($1)", &[&REMOVAL]).await?;
+    // At least the time, so that a restored database never comes to a number that somebody has seen.
+    let sql = "UPDATE change SET seq = greatest(seq + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) WHERE topic = 'person'";
+    tx.execute(sql, &[]).await?;
+    Ok(())
+}
+
 /// A person within a project.
 pub type PersonKey = (ProjectId, Uuid);
 
@@ -60,13 +95,28 @@ pub async fn insert_missing(tx: &Transaction<'_>, people: &[NewPerson]) -> Resul
     rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
 }
 
-/// Which of these people are there.
-pub async fn existing(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<HashSet<PersonKey>, StoreError> {
+/// A person who is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub key: PersonKey,
+    pub merged_into: Option<Uuid>,
+    pub last_seen_at: Timestamp,
+}
+
+/// Those of these people who are there.
+pub async fn find(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Found>, StoreError> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
     let (projects, ids) = split(keys);
-    let sql = "SELECT u.project_id, u.id FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u ON u.project_id = v.p AND u.id = v.i";
+    let sql = "SELECT u.project_id, u.id, u.merged_into, u.last_seen_at \
+               FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u ON u.project_id = v.p AND u.id = v.i";
     let statement = tx.prepare_cached(sql).await?;
-    let rows = tx.query(&statement, &[&projects, &ids]).await?;
-    rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
+    let found = |r: &Row| {
+        let key = (r.try_get(0)?, r.try_get(1)?);
+        Ok(Found { key, merged_into: r.try_get(2)?, last_seen_at: r.try_get(3)? })
+    };
+    tx.query(&statement, &[&projects, &ids]).await?.iter().map(found).collect()
 }
 
 /// Locks people until the end of the transaction and reads them. The keys must be sorted.
@@ -97,19 +147,6 @@ fn from_row(row: &Row) -> Result<Profile, StoreError> {
     })
 }
 
-/// Of these people, those who were merged, and into whom.
-pub async fn merged(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<(PersonKey, Uuid)>, StoreError> {
-    if keys.is_empty() {
-        return Ok(Vec::new());
-    }
-    let (projects, ids) = split(keys);
-    let sql = "SELECT u.project_id, u.id, u.merged_into FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
-               JOIN users u ON u.project_id = v.p AND u.id = v.i WHERE u.merged_into IS NOT NULL";
-    let statement = tx.prepare_cached(sql).await?;
-    let rows = tx.query(&statement, &[&projects, &ids]).await?;
-    rows.iter().map(|r| Ok(((r.try_get(0)?, r.try_get(1)?), r.try_get(2)?))).collect()
-}
-
 /// Writes locked people back.
 pub async fn update(tx: &Transaction<'_>, profiles: &[&Profile], now: Timestamp) -> Result<(), StoreError> {
     if profiles.is_empty() {
@@ -137,7 +174,8 @@ pub async fn update(tx: &Transaction<'_>, profiles: &[&Profile], now: Timestamp)
     Ok(())
 }
 
-/// Notes when people were last seen, at most once a minute each, so that most events write no row. Sorted keys.
+/// Notes when people were last seen, at most once a minute each, so that most events write no row. Whoever another
+/// transaction holds is left out: it notes as much itself, and nobody waits for a time.
 pub async fn touch(tx: &Transaction<'_>, seen: &[(PersonKey, Timestamp)]) -> Result<(), StoreError> {
     if seen.is_empty() {
         return Ok(());
@@ -145,10 +183,9 @@ pub async fn touch(tx: &Transaction<'_>, seen: &[(PersonKey, Timestamp)]) -> Res
     let keys: Vec<PersonKey> = seen.iter().map(|s| s.0).collect();
     let (projects, ids) = split(&keys);
     let times: Vec<Timestamp> = seen.iter().map(|s| s.1).collect();
-    // The rows are locked in order first: an update with a join takes them in any order.
     let sql = "WITH stale AS (SELECT u.project_id, u.id, v.s FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS v(p, i, s) \
                JOIN users u ON u.project_id = v.p AND u.id = v.i WHERE u.last_seen_at < v.s - interval '1 minute' \
-               ORDER BY u.project_id, u.id FOR UPDATE OF u) \
+               FOR UPDATE OF u SKIP LOCKED) \
                UPDATE users u SET last_seen_at = greatest(u.last_seen_at, stale.s) FROM stale WHERE u.project_id = stale.project_id AND u.id = stale.id";
     let statement = tx.prepare_cached(sql).await?;
     tx.execute(&statement, &[&projects, &ids, &times]).await?;

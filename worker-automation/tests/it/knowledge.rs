@@ -1,0 +1,208 @@
+//! What a worker remembers of people must never show, whatever others do to them meanwhile.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use serde_json::json;
+use shared::clock::Clock;
+use shared::event::IngestItem;
+use shared::ids::{ProjectId, UserKey};
+use shared::store::events::counters;
+use shared::store::ingest_partitions::{self, Advance};
+use shared::store::users::{read, record as users};
+use uuid::Uuid;
+use worker_automation::item::Item;
+use worker_automation::record::{Batch, Mode, RecordError, Recorded, Recorder};
+
+use crate::fixture::{Fixture, anonymous_track, identify, track};
+
+/// A worker that records by hand what it is given, with a partition and a memory of its own.
+struct Hand {
+    recorder: Recorder,
+    partition: i16,
+    epoch: i64,
+    at: i64,
+}
+
+impl Hand {
+    async fn new(f: &Fixture, clock: &Clock) -> Self {
+        let db = f.store.connection().await.unwrap();
+        let worker = Uuid::from_bytes(rand::random());
+        let lease = ingest_partitions::acquire(&db, worker, 1, 60_000).await.unwrap()[0];
+        let recorder = Recorder::new(f.store.clone(), clock.clone(), f.bus.names.clone(), 1_000);
+        Self { recorder, partition: lease.partition, epoch: lease.epoch, at: lease.applied_seq }
+    }
+
+    async fn try_record(&mut self, items: Vec<IngestItem>) -> Result<Recorded, RecordError> {
+        let to = self.at + 1;
+        let items = items.into_iter().map(|wire| Item::decode(wire, self.partition, to).unwrap()).collect();
+        let steps = vec![Advance { partition: self.partition, epoch: self.epoch, from: self.at, to }];
+        let recorded = self.recorder.record(&Batch { items, steps }, &HashSet::new(), Mode::Commit).await?;
+        self.at = to;
+        Ok(recorded)
+    }
+
+    async fn record(&mut self, items: Vec<IngestItem>) -> Recorded {
+        self.try_record(items).await.unwrap()
+    }
+}
+
+fn clock(f: &Fixture) -> Clock {
+    Clock::manual(f.clock.now())
+}
+
+#[tokio::test]
+async fn a_person_who_is_known_costs_no_row_until_a_minute_has_passed() {
+    let f = Fixture::without_worker().await;
+    let clock = clock(&f);
+    let mut hand = Hand::new(&f, &clock).await;
+    let row = "SELECT xmin::text || ' ' || ctid::text FROM users";
+    hand.record(vec![track(&f, "u1", "viewed", json!({}))]).await;
+    let made = f.text(row).await;
+    // Were the row asked for, this would wait for it.
+    f.execute("BEGIN; LOCK TABLE users IN ACCESS EXCLUSIVE MODE").await;
+    hand.record(vec![track(&f, "u1", "viewed", json!({}))]).await;
+    f.execute("COMMIT").await;
+    assert_eq!(f.text(row).await, made);
+    clock.advance(Duration::from_secs(61));
+    let mut later = track(&f, "u1", "viewed", json!({}));
+    later.received_ms += 61_000;
+    let seen = later.received_ms;
+    hand.record(vec![later]).await;
+    assert_eq!(f.number("SELECT (extract(epoch FROM last_seen_at) * 1000)::bigint FROM users").await, seen);
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM user_count").await, 1);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn a_merge_by_another_worker_is_followed_by_what_decides_and_harmless_to_the_rest() {
+    let f = Fixture::without_worker().await;
+    let clock = clock(&f);
+    let (mut stale, mut other) = (Hand::new(&f, &clock).await, Hand::new(&f, &clock).await);
+    let steps = [json!({"type": "WAIT", "delay": 3600})];
+    f.automation("signed_up", "always", &steps).await;
+    stale.record(vec![anonymous_track(&f, "a1", "viewed")]).await;
+    other.record(vec![identify(&f, Some("u1"), Some("a1"), json!({"plan": "pro"}))]).await;
+
+    let u1 = UserKey::External("u1").internal_id(f.project);
+    stale.record(vec![anonymous_track(&f, "a1", "viewed")]).await;
+    stale.record(vec![anonymous_track(&f, "a1", "signed_up")]).await;
+    stale.record(vec![identify(&f, None, Some("a1"), json!({"late": 1}))]).await;
+    let db = f.store.connection().await.unwrap();
+    let all = read::all_ids(&db, f.project, u1).await.unwrap();
+    let ids = all.iter().map(|id| format!("'{id}'")).collect::<Vec<_>>().join(", ");
+    assert_eq!(f.number(&format!("SELECT count(*) FROM events WHERE user_id IN ({ids})")).await, 3);
+    assert_eq!(f.number(&format!("SELECT count(*) FROM run WHERE user_id = '{u1}'")).await, 1);
+    let late = format!("SELECT count(*) FROM users WHERE id = '{u1}' AND properties ? 'late' AND properties ? 'plan'");
+    assert_eq!(f.number(&late).await, 1);
+    // Deciding has shown what became of them.
+    stale.record(vec![anonymous_track(&f, "a1", "viewed_later")]).await;
+    let later = format!("SELECT count(*) FROM events WHERE user_id = '{u1}' AND name = 'viewed_later'");
+    assert_eq!(f.number(&later).await, 1);
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM user_count").await, 1);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn a_merge_elsewhere_is_noticed_within_a_minute_by_everything() {
+    let f = Fixture::without_worker().await;
+    let clock = clock(&f);
+    let (mut stale, mut other) = (Hand::new(&f, &clock).await, Hand::new(&f, &clock).await);
+    stale.record(vec![anonymous_track(&f, "a1", "viewed")]).await;
+    other.record(vec![identify(&f, Some("u1"), Some("a1"), json!({}))]).await;
+    clock.advance(Duration::from_secs(61));
+    stale.record(vec![anonymous_track(&f, "a1", "viewed_later")]).await;
+    let u1 = UserKey::External("u1").internal_id(f.project);
+    let later = format!("SELECT count(*) FROM events WHERE user_id = '{u1}' AND name = 'viewed_later'");
+    assert_eq!(f.number(&later).await, 1);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn who_was_removed_is_made_anew_by_their_next_item() {
+    let f = Fixture::without_worker().await;
+    let clock = clock(&f);
+    let mut hand = Hand::new(&f, &clock).await;
+    let a1 = anonymous_track(&f, "a1", "viewed");
+    hand.record(vec![identify(&f, Some("u1"), Some("a1"), json!({"plan": "pro"})), a1]).await;
+
+    let mut eraser = f.store.connection().await.unwrap();
+    let tx = eraser.transaction().await.unwrap();
+    users::begin_removal(&tx).await.unwrap();
+    tx.batch_execute("DELETE FROM users; DELETE FROM events").await.unwrap();
+    tx.commit().await.unwrap();
+
+    hand.record(vec![anonymous_track(&f, "a1", "viewed"), track(&f, "u1", "viewed", json!({}))]).await;
+    assert_eq!(f.number("SELECT count(*) FROM users WHERE merged_into IS NULL").await, 2);
+    assert_eq!(f.number("SELECT count(*) FROM events e JOIN users u ON u.id = e.user_id").await, 2);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn a_removal_and_a_recording_transaction_take_turns() {
+    let f = Fixture::without_worker().await;
+    let clock = clock(&f);
+    let mut hand = Hand::new(&f, &clock).await;
+    hand.record(vec![track(&f, "u1", "viewed", json!({}))]).await;
+    let mut eraser = f.store.connection().await.unwrap();
+    let tx = eraser.transaction().await.unwrap();
+    users::begin_removal(&tx).await.unwrap();
+    let event = track(&f, "u1", "viewed", json!({}));
+    let recording = tokio::spawn(async move { hand.record(vec![event]).await });
+    let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
+                   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    f.eventually("it waits", waiting, 1).await;
+    tx.batch_execute("DELETE FROM users; DELETE FROM events").await.unwrap();
+    tx.commit().await.unwrap();
+    recording.await.unwrap();
+    assert_eq!(f.number("SELECT count(*) FROM events e JOIN users u ON u.id = e.user_id").await, 1);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn a_worker_whose_position_was_set_back_believes_nothing() {
+    let f = Fixture::without_worker().await;
+    let clock = clock(&f);
+    let mut hand = Hand::new(&f, &clock).await;
+    hand.record(vec![track(&f, "u1", "viewed", json!({}))]).await;
+    // As a restored backup that the worker has not noticed.
+    f.execute("UPDATE ingest_partition SET applied_seq = 0; DELETE FROM users; DELETE FROM events").await;
+    let outcome = hand.try_record(vec![track(&f, "u1", "viewed", json!({}))]).await;
+    assert!(matches!(outcome, Err(RecordError::Deposed(_))));
+    hand.at = 0;
+    hand.record(vec![track(&f, "u1", "viewed", json!({}))]).await;
+    assert_eq!(f.number("SELECT count(*) FROM users").await, 1);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn totals_are_exact_before_and_after_they_are_added_up() {
+    let f = Fixture::without_worker().await;
+    let clock = clock(&f);
+    let (mut one, mut two) = (Hand::new(&f, &clock).await, Hand::new(&f, &clock).await);
+    for n in 0..5 {
+        let events = |user: &'static str| {
+            let mut events: Vec<IngestItem> = (0..=n).map(|_| track(&f, user, "bought", json!({}))).collect();
+            events.push(track(&f, user, "seen", json!({})));
+            events
+        };
+        one.record(events("u1")).await;
+        two.record(events("u2")).await;
+    }
+    let count = |name| format!("SELECT coalesce(sum(count), 0)::bigint FROM event_count WHERE name = '{name}'");
+    let expect = async || {
+        assert_eq!((f.number(&count("bought")).await, f.number(&count("seen")).await), (30, 10));
+    };
+    expect().await;
+    let db = f.store.connection().await.unwrap();
+    assert_eq!(counters::unfolded(&db).await.unwrap(), [f.project]);
+    assert_eq!(counters::fold(&db, ProjectId(Uuid::nil())).await.unwrap(), 0);
+    assert_eq!(counters::fold(&db, f.project).await.unwrap(), 10);
+    expect().await;
+    one.record(vec![track(&f, "u1", "seen", json!({}))]).await;
+    assert_eq!(f.number(&count("seen")).await, 11);
+    assert_eq!(counters::fold(&db, f.project).await.unwrap(), 1);
+    assert_eq!(f.number(&count("seen")).await, 11);
+    assert_eq!(f.number("SELECT count(*) FROM event_count_new").await, 0);
+    f.stop().await;
+}
