@@ -21,6 +21,15 @@ pub struct IngestBatch {
     pub items: Vec<IngestItem>,
 }
 
+/// The same message with its items left encoded: each is a slice of the payload, an [`IngestItem`].
+#[derive(Clone, PartialEq, Message)]
+pub struct EncodedBatch {
+    #[prost(uint32, tag = "1")]
+    pub version: u32,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub items: Vec<Bytes>,
+}
+
 /// One accepted item.
 #[derive(Clone, PartialEq, Message)]
 pub struct IngestItem {
@@ -150,10 +159,23 @@ pub fn id_bytes(id: Uuid) -> Bytes {
     Bytes::copy_from_slice(id.as_bytes())
 }
 
+fn checked<T>(batch: T, version: u32) -> Result<T, WireError> {
+    if version > VERSION { Err(WireError::Newer(version)) } else { Ok(batch) }
+}
+
 impl IngestBatch {
     pub fn decode_checked(payload: Bytes) -> Result<Self, WireError> {
         let batch = Self::decode(payload).map_err(|e| WireError::Undecodable(e.to_string()))?;
-        if batch.version > VERSION { Err(WireError::Newer(batch.version)) } else { Ok(batch) }
+        let version = batch.version;
+        checked(batch, version)
+    }
+}
+
+impl EncodedBatch {
+    pub fn decode_checked(payload: Bytes) -> Result<Self, WireError> {
+        let batch = Self::decode(payload).map_err(|e| WireError::Undecodable(e.to_string()))?;
+        let version = batch.version;
+        checked(batch, version)
     }
 }
 
@@ -228,8 +250,12 @@ mod tests {
             assert_eq!(items.bytes.len(), cost);
             message.extend_from_slice(&items.bytes);
         }
-        let batch = IngestBatch::decode_checked(message.into()).unwrap();
+        let message = Bytes::from(message);
+        let batch = IngestBatch::decode_checked(message.clone()).unwrap();
         assert_eq!(batch, IngestBatch { version: VERSION, items: vec![item(1), item(2), item(3)] });
+        let encoded = EncodedBatch::decode_checked(message).unwrap();
+        let decoded: Vec<IngestItem> = encoded.items.into_iter().map(|i| IngestItem::decode(i).unwrap()).collect();
+        assert_eq!(decoded, batch.items);
     }
 
     #[test]

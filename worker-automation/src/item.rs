@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use prost::Message;
 use serde_json::{Map, Value};
 use shared::automation::TriggerType;
 use shared::clock::from_ms;
@@ -38,12 +39,28 @@ impl Who {
     }
 }
 
+/// Text within the message that it came in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Text(Bytes);
+
+impl Text {
+    fn new(bytes: Bytes) -> Result<Self, WireError> {
+        std::str::from_utf8(&bytes).map_err(|e| WireError::Undecodable(e.to_string()))?;
+        Ok(Self(bytes))
+    }
+
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
 /// What an item does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     Track {
         name: String,
-        properties: String,
+        /// JSON text.
+        properties: Text,
     },
     /// With both ids, also the merge of the anonymous person into the known one.
     Identify {
@@ -64,7 +81,8 @@ pub enum Action {
     /// May name nobody.
     Webhook {
         kind: String,
-        properties: String,
+        /// JSON text.
+        properties: Text,
     },
 }
 
@@ -81,8 +99,10 @@ impl Action {
     /// The name and the properties of the event that it is kept as. A webhook about a message only moves that on.
     pub fn event(&self) -> Option<(&str, &str)> {
         match self {
-            Self::Track { name, properties } => Some((name, properties)),
-            Self::Webhook { kind, properties } if DeliveryState::told_by(kind).is_none() => Some((kind, properties)),
+            Self::Track { name, properties } => Some((name, properties.as_str())),
+            Self::Webhook { kind, properties } if DeliveryState::told_by(kind).is_none() => {
+                Some((kind, properties.as_str()))
+            }
             _ => None,
         }
     }
@@ -103,23 +123,25 @@ pub struct Item {
     /// Of the message that it came in.
     pub seq: i64,
     pub action: Action,
-    /// As it came, for the dead-letter stream.
-    pub wire: IngestItem,
+    /// As it came, for the dead-letter stream: an encoded [`IngestItem`].
+    pub encoded: Bytes,
 }
 
 impl Item {
-    /// Ids that do not parse or a body that is not there make an item that can never be applied.
-    pub fn decode(wire: IngestItem, partition: i16, seq: i64) -> Result<Self, WireError> {
+    /// What is no item, ids that do not parse or a body that is not there can never be applied.
+    pub fn decode(encoded: Bytes, partition: i16, seq: i64) -> Result<Self, WireError> {
+        let mut wire = IngestItem::decode(encoded.clone()).map_err(|e| WireError::Undecodable(e.to_string()))?;
         let project = wire.project()?;
         let (id, dedupe) = (wire.row_id()?, wire.dedupe()?);
-        let who = Who::new(project, wire.user_id.clone(), wire.anonymous_id.clone());
-        let (action, who) = match wire.body.clone().ok_or(WireError::Missing("body"))? {
-            Body::Track(track) => (Action::Track { name: track.name, properties: text(track.properties)? }, who),
+        let (received, timestamp) = (from_ms(wire.received_ms), from_ms(wire.timestamp_ms));
+        let who = Who::new(project, wire.user_id.take(), wire.anonymous_id.take());
+        let (action, who) = match wire.body.ok_or(WireError::Missing("body"))? {
+            Body::Track(track) => (Action::Track { name: track.name, properties: Text::new(track.properties)? }, who),
             Body::Identify(identify) => (Action::Identify { patch: object(&identify.properties)? }, who),
             // Whoever was known by the previous id is merged, as by an identify with both.
             Body::Alias(alias) => {
-                let who = Who::new(project, wire.user_id.clone(), Some(alias.previous_id));
-                (Action::Identify { patch: Map::new() }, who)
+                let previous = Who::new(project, None, Some(alias.previous_id));
+                (Action::Identify { patch: Map::new() }, Who { known: who.known, ..previous })
             }
             Body::Timer(timer) => {
                 let action =
@@ -131,20 +153,15 @@ impl Item {
                 let platform = Platform::parse(&new.platform).ok_or_else(unknown)?;
                 (Action::RegisterToken { platform, token: new.token }, who)
             }
-            Body::Webhook(told) => (Action::Webhook { kind: told.kind, properties: text(told.data)? }, who),
+            Body::Webhook(told) => (Action::Webhook { kind: told.kind, properties: Text::new(told.data)? }, who),
             Body::RemoveToken(gone) => (Action::RemoveToken { token: gone.token }, Who::default()),
         };
         let needs_nobody = matches!(action, Action::Timer { .. } | Action::RemoveToken { .. } | Action::Webhook { .. });
         if who.named().is_none() && !needs_nobody {
             return Err(WireError::Missing("user"));
         }
-        let (received, timestamp) = (from_ms(wire.received_ms), from_ms(wire.timestamp_ms));
-        Ok(Self { project, id, dedupe, who, received, timestamp, partition, seq, action, wire })
+        Ok(Self { project, id, dedupe, who, received, timestamp, partition, seq, action, encoded })
     }
-}
-
-fn text(bytes: Bytes) -> Result<String, WireError> {
-    String::from_utf8(bytes.into()).map_err(|e| WireError::Undecodable(e.to_string()))
 }
 
 fn object(bytes: &[u8]) -> Result<Map<String, Value>, WireError> {
@@ -160,6 +177,10 @@ mod tests {
 
     use super::*;
 
+    fn decode(wire: IngestItem) -> Result<Item, WireError> {
+        Item::decode(wire.encode_to_vec().into(), 0, 1)
+    }
+
     fn wire(body: Body) -> IngestItem {
         IngestItem {
             project_id: id_bytes(Uuid::from_u128(1)),
@@ -172,7 +193,7 @@ mod tests {
 
     #[test]
     fn an_alias_is_a_merge_of_the_previous_id() {
-        let item = Item::decode(wire(Body::Alias(Alias { previous_id: "before".into() })), 0, 1).unwrap();
+        let item = decode(wire(Body::Alias(Alias { previous_id: "before".into() }))).unwrap();
         assert_eq!(item.action, Action::Identify { patch: Map::new() });
         let project = ProjectId(Uuid::from_u128(1));
         assert_eq!(item.who.anonymous.unwrap().id, UserKey::Anonymous("before").internal_id(project));
@@ -181,10 +202,10 @@ mod tests {
     #[test]
     fn what_cannot_be_applied_says_why() {
         let broken = wire(Body::Identify(Identify { properties: "[1]".into() }));
-        assert!(matches!(Item::decode(broken, 0, 1), Err(WireError::Undecodable(_))));
+        assert!(matches!(decode(broken), Err(WireError::Undecodable(_))));
         let nobody = IngestItem { user_id: None, ..wire(Body::Identify(Identify::default())) };
-        assert_eq!(Item::decode(nobody, 0, 1).unwrap_err(), WireError::Missing("user"));
+        assert_eq!(decode(nobody).unwrap_err(), WireError::Missing("user"));
         let empty = IngestItem { body: None, ..wire(Body::Identify(Identify::default())) };
-        assert_eq!(Item::decode(empty, 0, 1).unwrap_err(), WireError::Missing("body"));
+        assert_eq!(decode(empty).unwrap_err(), WireError::Missing("body"));
     }
 }

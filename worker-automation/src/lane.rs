@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use shared::bus::Bus;
 use shared::bus::consumer::Delivered;
-use shared::event::{IngestBatch, WireError};
+use shared::event::{EncodedBatch, WireError};
 use shared::failpoint;
 use shared::metric_name;
 use shared::store::StoreError;
@@ -28,7 +29,7 @@ pub enum Input {
     Message {
         partition: i16,
         epoch: i64,
-        delivered: Delivered,
+        message: Decoded,
     },
     /// Everything before it is to be settled; then the partition is given up.
     Released {
@@ -36,6 +37,29 @@ pub enum Input {
         epoch: i64,
         done: oneshot::Sender<()>,
     },
+}
+
+/// A message, decoded where it was read, so that this goes on while a lane records.
+pub struct Decoded {
+    seq: i64,
+    payload: Bytes,
+    outcome: Result<Vec<Result<Item, Undecodable>>, WireError>,
+}
+
+/// An item that can never be applied: as it came, and why.
+struct Undecodable {
+    encoded: Bytes,
+    why: WireError,
+}
+
+impl Decoded {
+    pub fn new(delivered: Delivered, partition: i16) -> Self {
+        let (seq, payload) = (delivered.seq as i64, delivered.payload);
+        let item =
+            |encoded: Bytes| Item::decode(encoded.clone(), partition, seq).map_err(|why| Undecodable { encoded, why });
+        let outcome = EncodedBatch::decode_checked(payload.clone()).map(|b| b.items.into_iter().map(item).collect());
+        Self { seq, payload, outcome }
+    }
 }
 
 struct Position {
@@ -80,8 +104,8 @@ impl Lane {
             let mut next = Some(first);
             while let Some(input) = next.take() {
                 match input {
-                    Input::Message { partition, epoch, delivered } => {
-                        self.collect(&mut collected, partition, epoch, delivered).await?;
+                    Input::Message { partition, epoch, message } => {
+                        self.collect(&mut collected, partition, epoch, message).await?;
                     }
                     other => {
                         held_over = Some(other);
@@ -120,28 +144,30 @@ impl Lane {
         collected: &mut Collected,
         partition: i16,
         epoch: i64,
-        delivered: Delivered,
+        message: Decoded,
     ) -> anyhow::Result<()> {
         failpoint::hit("automation.after_read");
         let position = self.positions.get(&partition);
-        let seq = delivered.seq as i64;
+        let Decoded { seq, payload, outcome } = message;
         if !position.is_some_and(|p| p.epoch == epoch && p.applied < seq) {
             return Ok(());
         }
-        collected.bytes += delivered.payload.len();
-        match IngestBatch::decode_checked(delivered.payload.clone()) {
-            Ok(batch) => {
-                for wire in batch.items {
-                    match Item::decode(wire.clone(), partition, seq) {
+        collected.bytes += payload.len();
+        match outcome {
+            Ok(items) => {
+                for item in items {
+                    match item {
                         Ok(item) => collected.items.push(item),
-                        Err(error) => poison::bury_item(&self.bus, &wire, &error.to_string()).await,
+                        Err(Undecodable { encoded, why }) => {
+                            poison::bury_item(&self.bus, &encoded, &why.to_string()).await;
+                        }
                     }
                 }
             }
             Err(error @ WireError::Newer(_)) => {
                 anyhow::bail!("the ingest stream holds a message {error}; upgrade worker-automation")
             }
-            Err(error) => poison::bury_message(&self.bus, seq, delivered.payload, &error.to_string()).await,
+            Err(error) => poison::bury_message(&self.bus, seq, payload, &error.to_string()).await,
         }
         collected.last.insert(partition, seq);
         Ok(())

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use uuid::Uuid;
 
-use crate::lane::Input;
+use crate::lane::{Decoded, Input};
 use crate::outbox::Owned;
 
 const KIND: &str = "worker-automation";
@@ -192,7 +192,8 @@ async fn read(mut reader: PartitionReader, lease: Lease, lane: mpsc::Sender<Inpu
             return;
         }
         while let Ok(delivered) = reader.next().await {
-            if lane.send(Input::Message { partition, epoch, delivered }).await.is_err() {
+            let message = Decoded::new(delivered, partition);
+            if lane.send(Input::Message { partition, epoch, message }).await.is_err() {
                 return;
             }
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 use shared::bus::{Bus, dead_letter};
-use shared::event::{IngestBatch, IngestItem, VERSION};
+use shared::event::{EncodedBatch, VERSION};
 use shared::metric_name;
 use shared::store::StoreError;
 
@@ -49,7 +49,7 @@ pub async fn record_without_poison(
                     if skip.insert(*index)
                         && let Some(item) = batch.items.get(*index)
                     {
-                        bury_item(bus, &item.wire, reason).await;
+                        bury_item(bus, &item.encoded, reason).await;
                     }
                 }
                 if !culprits.is_empty() {
@@ -146,8 +146,8 @@ async fn find(recorder: &Arc<Recorder>, batch: &Arc<Batch>, skip: &HashSet<usize
 }
 
 /// Puts one item into the dead-letter stream, as a message of its own that could be published again.
-pub async fn bury_item(bus: &Bus, item: &IngestItem, reason: &str) {
-    let payload = IngestBatch { version: VERSION, items: vec![item.clone()] }.encode_to_vec();
+pub async fn bury_item(bus: &Bus, encoded: &Bytes, reason: &str) {
+    let payload = EncodedBatch { version: VERSION, items: vec![encoded.clone()] }.encode_to_vec();
     bury(bus, "item", payload.into(), reason).await;
 }
 

@@ -39,7 +39,7 @@ fn told(item: &Item) -> Option<Receipt> {
         _ => return None,
     };
     // An event may hold anything; one that names no message is an event like any other.
-    let about: About = serde_json::from_str(properties).ok()?;
+    let about: About = serde_json::from_str(properties.as_str()).ok()?;
     let reason = about.reason.as_str().map(|text| text.chars().take(REASON_MAX).collect());
     Some(Receipt { message: about.message_id, state, at: item.timestamp, reason })
 }

@@ -189,7 +189,7 @@ impl Recorder {
                 Action::Track { name, properties } => {
                     let Some(person) = people.of(item) else { continue };
                     people.saw(person, item.received);
-                    tracked.push(NewEvent { item, person, name, properties });
+                    tracked.push(NewEvent { item, person, name, properties: properties.as_str() });
                 }
                 Action::RegisterToken { .. } => {
                     if let Some(person) = people.of(item) {
@@ -336,7 +336,7 @@ mod tests {
             body: Some(Body::Track(Track::default())),
             ..IngestItem::default()
         };
-        Item::decode(wire, partition, seq).unwrap()
+        Item::decode(wire.encode_to_vec().into(), partition, seq).unwrap()
     }
 
     fn step(partition: i16, from: i64, to: i64) -> Advance {

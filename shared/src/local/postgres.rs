@@ -33,7 +33,13 @@ pub struct PostgresOptions {
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self { port: None, max_connections: 200, shared_buffers_mb: 256, fsync: true, settings: Vec::new() }
+        Self {
+            port: None,
+            max_connections: 200,
+            shared_buffers_mb: eighth_of_memory(),
+            fsync: true,
+            settings: Vec::new(),
+        }
     }
 }
 
@@ -59,9 +65,22 @@ impl PostgresOptions {
             set("timezone", "UTC".into()),
             set("log_timezone", "UTC".into()),
         ];
+        if self.fsync {
+            // After each checkpoint the first change of a page writes all of it to the log. Checkpoints by the log's size
+            // would come every few seconds under load; these settings bound it all the same, and the time of a recovery.
+            settings.extend([set("max_wal_size", "4GB".into()), set("checkpoint_timeout", "15min".into())]);
+        }
         settings.extend(self.settings.iter().map(|(name, value)| set(name, value.clone())));
         settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]).collect()
     }
+}
+
+/// What the pages in use may take, in MiB: an eighth of the memory, 2 GiB at most. It is taken as it is filled.
+fn eighth_of_memory() -> u32 {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total =
+        info.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse().ok());
+    total.map_or(256, |kb: u64| (kb / 1024 / 8).clamp(128, 2_048) as u32)
 }
 
 /// A server that was running when it was started or attached to.

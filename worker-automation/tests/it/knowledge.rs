@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use prost::Message;
 use serde_json::json;
 use shared::clock::Clock;
 use shared::event::IngestItem;
@@ -35,7 +36,10 @@ impl Hand {
 
     async fn try_record(&mut self, items: Vec<IngestItem>) -> Result<Recorded, RecordError> {
         let to = self.at + 1;
-        let items = items.into_iter().map(|wire| Item::decode(wire, self.partition, to).unwrap()).collect();
+        let items = items
+            .into_iter()
+            .map(|wire| Item::decode(wire.encode_to_vec().into(), self.partition, to).unwrap())
+            .collect();
         let steps = vec![Advance { partition: self.partition, epoch: self.epoch, from: self.at, to }];
         let recorded = self.recorder.record(&Batch { items, steps }, &HashSet::new(), Mode::Commit).await?;
         self.at = to;

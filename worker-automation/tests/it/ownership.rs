@@ -3,9 +3,11 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use prost::Message;
 use serde_json::json;
 use shared::store::ingest_partitions::{self, Advance};
 use uuid::Uuid;
+use worker_automation::item::Item;
 use worker_automation::record::{Batch, Mode, RecordError, Recorder};
 
 use crate::fixture::{Fixture, identify};
@@ -55,7 +57,7 @@ async fn a_deposed_owners_commit_fails_and_leaves_nothing() {
     let recorder = Recorder::new(f.store.clone(), f.clock.clone(), f.bus.names.clone(), 1_000);
     let batch = |epoch| Batch {
         items: vec![
-            worker_automation::item::Item::decode(identify(&f, Some("u1"), None, json!({"a": 1})), lease.partition, 9)
+            Item::decode(identify(&f, Some("u1"), None, json!({"a": 1})).encode_to_vec().into(), lease.partition, 9)
                 .unwrap(),
         ],
         steps: vec![Advance { partition: lease.partition, epoch, from: 0, to: 9 }],
