@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use crate::ai::Ai;
 use crate::auth::key_cache::KeyCache;
 use crate::config::GatewayConfig;
+use crate::docs::Docs;
 use crate::health::readiness::Readiness;
 use crate::ingest::applied::Applied;
 use crate::rate_limit::RateLimits;
@@ -38,6 +39,7 @@ pub struct App {
     pub master_keys: MasterKeys,
     pub keys: KeyCache,
     pub limits: RateLimits,
+    pub docs: Docs,
     /// Where one is configured.
     pub ai: Option<Ai>,
     pub readiness: Readiness,

@@ -97,14 +97,18 @@ async fn handled(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiError> 
     }
 }
 
-/// What has no route: probes, preflights and mistakes.
+/// What has no route: probes, the documentation, preflights and mistakes.
 async fn elsewhere(app: &App, parts: &http::request::Parts, miss: &Miss) -> Result<Reply, ApiError> {
     let path = parts.uri.path();
-    if path == "/healthz" || path == "/readyz" {
+    let page = app.docs.at(path);
+    if page.is_some() || path == "/healthz" || path == "/readyz" {
         if parts.method != Method::GET && parts.method != Method::HEAD {
             return Err(ApiError::MethodNotAllowed("GET, HEAD".to_owned()));
         }
-        return health::answer(app, path).await;
+        return match page {
+            Some(page) => Ok(page),
+            None => health::answer(app, path).await,
+        };
     }
     match miss {
         Miss::Method(allow) if parts.method == Method::OPTIONS => Ok(cors::preflight(path, allow)),

@@ -9,6 +9,7 @@ pub mod config;
 pub mod context;
 pub mod cors;
 pub mod dispatch;
+pub mod docs;
 pub mod error;
 pub mod fields;
 pub mod health;

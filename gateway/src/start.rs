@@ -21,6 +21,7 @@ use crate::app::{App, Parts};
 use crate::auth;
 use crate::auth::key_cache::KeyCache;
 use crate::config::ProcessConfig;
+use crate::docs::Docs;
 use crate::health::readiness::Readiness;
 use crate::ingest::applied::Applied;
 use crate::rate_limit::RateLimits;
@@ -38,6 +39,7 @@ impl App {
         let app = Arc::new(Self {
             ingest: GroupCommit::start(&publisher, &bus.names, ingest_stream.partitions, &TaskTracker::new()),
             limits: RateLimits::start(&config, &bus.config.stream_prefix, shutdown)?,
+            docs: Docs::new(&config.public_base_url)?,
             ai: config.ai.clone().map(|ai| Ai::new(ai, config.replicas)).transpose()?,
             keys: KeyCache::default(),
             readiness: Readiness::default(),

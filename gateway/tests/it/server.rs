@@ -167,3 +167,25 @@ async fn requests_under_way_are_finished_at_the_end() {
     assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
     tokio::time::timeout(secs(5), &mut f.gateway.serving).await.expect("drained").unwrap();
 }
+
+#[tokio::test]
+async fn the_documentation_needs_no_key() {
+    let f = fixture().await;
+    let get = |path: &'static str| Call::new(f.gateway.addr, "GET", path);
+    let document = get("/api/v1/openapi.json").send("").await;
+    assert_eq!((document.status, document.json()["openapi"].as_str()), (200, Some("3.1.0")));
+    assert!(document.json()["servers"][0]["url"].as_str().unwrap().ends_with("/api/v1"));
+    for (path, kind) in [
+        ("/docs", "text/html; charset=utf-8"),
+        ("/api/v1/docs", "text/html; charset=utf-8"),
+        ("/docs/reader.js", "text/javascript; charset=utf-8"),
+        ("/docs/reader.css", "text/css; charset=utf-8"),
+    ] {
+        let page = get(path).send("").await;
+        assert_eq!((page.status, page.header("content-type")), (200, Some(kind)), "{path}");
+        assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'none'"), "{path}");
+    }
+    let refused = Call::new(f.gateway.addr, "POST", "/docs").send("").await;
+    assert_eq!((refused.status, refused.header("allow")), (405, Some("GET, HEAD")));
+    get("/docs/other").send("").await.error(404);
+}
