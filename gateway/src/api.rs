@@ -1,29 +1,35 @@
 //! The resources: a file each, and the one table from routes to handlers.
 
 pub mod ai;
+pub mod api_keys;
+pub mod audit_log;
 pub mod automations;
 pub mod campaigns;
 mod changed;
 pub mod channels;
 pub mod events;
 mod idempotency;
+pub mod invites;
 pub mod messages;
 pub mod news;
 mod paging;
 mod path;
+pub mod projects;
 pub mod push_tokens;
 pub mod segments;
+pub mod sessions;
 mod shape;
+pub mod team;
 pub mod templates;
 pub mod users;
 
-use crate::context::Context;
+use crate::context::{Context, Request};
 use crate::error::ApiError;
 use crate::ingest;
 use crate::respond::Reply;
-use crate::router::Route;
+use crate::router::{Route, Unbound};
 
-/// Hands a request to its handler.
+/// Hands a request that was let into a project to its handler.
 pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiError> {
     match route {
         Route::Track => ingest::track(cx).await,
@@ -72,5 +78,34 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::RegisterPushToken => push_tokens::register(cx).await,
         Route::RemovePushToken => push_tokens::remove(cx).await,
         Route::GetPushSettings => push_tokens::settings(cx).await,
+        // The path's project is the one that the request was let into.
+        Route::GetProject(_) => projects::get(cx).await,
+        Route::UpdateProject(_) => projects::update(cx).await,
+        Route::RotateWebhookSecret(_) => projects::rotate_webhook_secret(cx).await,
+        Route::ListApiKeys => api_keys::list(cx).await,
+        Route::CreateApiKey => api_keys::create(cx).await,
+        Route::RevokeApiKey => api_keys::revoke(cx).await,
+        Route::ListTeam => team::list(cx).await,
+        Route::ChangeMember(id) => team::change(cx, id).await,
+        Route::RemoveMember(id) => team::remove(cx, id).await,
+        Route::ListInvites => invites::list(cx).await,
+        Route::CreateInvite => invites::create(cx).await,
+        Route::GetInvite(id) => invites::get(cx, id).await,
+        Route::RevokeInvite(id) => invites::revoke(cx, id).await,
+        Route::ReadAuditLog => audit_log::list(cx).await,
+        Route::Unbound(route) => handle_unbound(cx, route).await,
+    }
+}
+
+/// Hands a request that belongs to no project to its handler, which finds out by itself who calls.
+pub async fn handle_unbound(request: &Request<'_>, route: Unbound) -> Result<Reply, ApiError> {
+    match route {
+        Unbound::Login => sessions::login(request).await,
+        Unbound::Logout => sessions::logout(request).await,
+        Unbound::GetSession => sessions::get(request).await,
+        Unbound::ChangePassword => sessions::change_password(request).await,
+        Unbound::AcceptInvite => invites::accept(request).await,
+        Unbound::ListProjects => projects::list(request).await,
+        Unbound::CreateProject => projects::create(request).await,
     }
 }

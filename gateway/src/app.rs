@@ -11,7 +11,10 @@ use shared::store::Store;
 use tokio::sync::Semaphore;
 
 use crate::ai::Ai;
+use crate::auth::identity::IdentitySecrets;
 use crate::auth::key_cache::KeyCache;
+use crate::auth::logins::Logins;
+use crate::auth::session::Lookups;
 use crate::config::GatewayConfig;
 use crate::docs::Docs;
 use crate::health::readiness::Readiness;
@@ -38,6 +41,10 @@ pub struct App {
     pub clock: Clock,
     pub master_keys: MasterKeys,
     pub keys: KeyCache,
+    pub identity_secrets: IdentitySecrets,
+    pub logins: Logins,
+    /// Of sessions.
+    pub lookups: Lookups,
     pub limits: RateLimits,
     pub docs: Docs,
     /// Where one is configured.

@@ -1,36 +1,139 @@
-//! Who calls: the key in the headers, found without the database where it was seen before.
+//! Who calls, and whether they may: a key in the headers, found without the database where it was seen before, or the
+//! session of somebody who is logged in.
 
+mod cookie;
 mod header;
+pub mod identity;
 pub mod key_cache;
+pub mod last_used;
+pub mod logins;
+pub mod passwords;
+pub mod session;
 mod watch;
 
 pub use watch::{begin, watch};
 
 use std::sync::Arc;
 
-use http::HeaderMap;
-use shared::store::api_keys::{self, ActiveKey, KeyType};
+use shared::ids::ProjectId;
+use shared::store::accounts::Account;
+use shared::store::api_keys::{self, KeyType};
+use shared::store::audit::Actor;
+use shared::store::members::{self, Membership, Role};
+use uuid::Uuid;
 
-use crate::app::App;
+use crate::context::Request;
 use crate::error::ApiError;
-use crate::router::Access;
+use crate::router::{Access, Route};
+use key_cache::KnownKey;
+use session::Session;
 
-const REFUSED: ApiError = ApiError::Unauthorized(
+const NO_KEY: ApiError = ApiError::Unauthorized(
     "invalid or missing API key: send one as `x-api-key: <key>` or `Authorization: Bearer <key>`",
 );
 
-/// The key that a request is made with.
-pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Arc<ActiveKey>, ApiError> {
-    let key = header::key(headers).filter(|k| api_keys::looks_like_key(k)).ok_or(REFUSED)?;
-    app.keys.find(&app.store, &api_keys::hash(key)).await?.ok_or(REFUSED)
+/// Who was let into a project.
+#[derive(Clone)]
+pub enum Caller {
+    Key(Arc<KnownKey>),
+    Member { account: Account, role: Role },
 }
 
-/// Refuses a public key where a secret one is needed.
-pub fn authorize(key_type: KeyType, access: Access) -> Result<(), ApiError> {
-    match (key_type, access) {
-        (KeyType::Public, Access::Secret) => {
-            Err(ApiError::Forbidden("this address needs a secret key (sk_live_…); the one sent is public"))
+impl Caller {
+    /// Who stands in the audit log.
+    pub fn actor(&self) -> Actor {
+        match self {
+            Self::Key(key) => Actor::ApiKey { id: key.id, prefix: key.prefix.clone() },
+            Self::Member { account, .. } => Actor::Account { id: account.id, email: account.email.clone() },
         }
-        (KeyType::Public, Access::Public) | (KeyType::Secret, _) => Ok(()),
+    }
+
+    pub fn is_admin(&self) -> bool {
+        matches!(self, Self::Member { role: Role::Admin, .. })
+    }
+
+    /// Whether it is a public key, which anybody may have read.
+    pub fn is_public(&self) -> bool {
+        matches!(self, Self::Key(key) if key.key_type == KeyType::Public)
+    }
+
+    /// Whether the user ids that it names must be proven.
+    pub fn must_prove_identity(&self) -> bool {
+        matches!(self, Self::Key(key) if key.identity_verification && key.key_type == KeyType::Public)
+    }
+}
+
+/// A caller and the project that it was let into.
+pub struct Admission {
+    pub project: ProjectId,
+    /// The project's limit, in requests a second.
+    pub rate_limit: u32,
+    pub caller: Caller,
+}
+
+/// Lets a request into the project that its key belongs to, or that a member's session names.
+pub async fn admit(request: &Request<'_>, route: Route<'_>) -> Result<Admission, ApiError> {
+    let access = route.access();
+    match header::key(request.headers) {
+        Some(text) if access.takes_keys() => by_key(request, text, access).await,
+        given => match session::of(request).await? {
+            Some(session) => by_session(request, session, route).await,
+            None => Err(match given {
+                Some(text) => key_in_place_of_session(request, text).await?,
+                None if access.takes_keys() => NO_KEY,
+                None => session::MISSING,
+            }),
+        },
+    }
+}
+
+async fn known(request: &Request<'_>, text: &str) -> Result<Arc<KnownKey>, ApiError> {
+    if !api_keys::looks_like_key(text) {
+        return Err(NO_KEY);
+    }
+    request.app.keys.find(&request.app.store, &api_keys::hash(text)).await?.ok_or(NO_KEY)
+}
+
+async fn by_key(request: &Request<'_>, text: &str, access: Access) -> Result<Admission, ApiError> {
+    let key = known(request, text).await?;
+    if key.key_type == KeyType::Public && access != Access::Public {
+        return Err(ApiError::Forbidden("this address needs a secret key (sk_live_…); the one sent is public"));
+    }
+    key.used(request.received_ms);
+    Ok(Admission { project: key.project, rate_limit: key.rate_limit, caller: Caller::Key(key) })
+}
+
+/// What a key is told where only sessions are let in: that it is no use if it works, else that it does not.
+async fn key_in_place_of_session(request: &Request<'_>, text: &str) -> Result<ApiError, ApiError> {
+    known(request, text).await?;
+    Ok(ApiError::Forbidden("this address takes no API key: log in with POST /auth/login"))
+}
+
+async fn by_session(request: &Request<'_>, session: Session, route: Route<'_>) -> Result<Admission, ApiError> {
+    let membership = membership(request, &session.account, route).await?;
+    if route.access().needs_admin() && membership.role != Role::Admin {
+        return Err(ApiError::Forbidden("this needs the role ADMIN in the project; yours is MEMBER"));
+    }
+    Ok(Admission {
+        project: membership.project,
+        rate_limit: membership.rate_limit,
+        caller: Caller::Member { account: session.account, role: membership.role },
+    })
+}
+
+/// What the account is in the project that the request names, by its path or by `X-Project-Id`. Who belongs to one project
+/// only need not name it.
+async fn membership(request: &Request<'_>, account: &Account, route: Route<'_>) -> Result<Membership, ApiError> {
+    let missing = || ApiError::NotFound("no such project among yours".to_owned());
+    let db = request.database().await?;
+    if let Some(named) = route.project().or_else(|| request.header("x-project-id")) {
+        let project = Uuid::try_parse(named).map(ProjectId).map_err(|_| missing())?;
+        return members::membership_of(&db, account.id, project).await?.ok_or_else(missing);
+    }
+    let mut all = members::memberships(&db, account.id).await?;
+    match (all.pop(), all.is_empty()) {
+        (Some(only), true) => Ok(only),
+        (None, _) => Err(missing()),
+        (Some(_), false) => Err(ApiError::invalid("X-Project-Id", "is required: the id of one of your projects")),
     }
 }

@@ -38,6 +38,8 @@ pub struct GatewayConfig {
     pub addr: SocketAddr,
     /// How clients reach this installation, without a slash at the end: for links in messages.
     pub public_base_url: String,
+    /// Whether `X-Forwarded-Proto` is believed: only behind a proxy that sets it.
+    pub trust_forwarded: bool,
     pub max_connections: usize,
     /// How many gateways share a project's limit while Redis is away.
     pub replicas: u32,
@@ -50,8 +52,9 @@ pub struct GatewayConfig {
 }
 
 impl GatewayConfig {
-    /// `GATEWAY_ADDR` (127.0.0.1:8080), `PUBLIC_BASE_URL` (`http://` and that address), `GATEWAY_MAX_CONNECTIONS` (10000),
-    /// `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `OUTBOUND_ALLOW` (none), and what [`AiConfig`] reads.
+    /// `GATEWAY_ADDR` (127.0.0.1:8080), `PUBLIC_BASE_URL` (`http://` and that address), `TRUST_FORWARDED` (off),
+    /// `GATEWAY_MAX_CONNECTIONS` (10000), `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `OUTBOUND_ALLOW` (none), and what
+    /// [`AiConfig`] reads.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let default = SocketAddr::from(([127, 0, 0, 1], 8080));
         let addr = env.parse("GATEWAY_ADDR", default, "an address such as 127.0.0.1:8080")?;
@@ -66,6 +69,7 @@ impl GatewayConfig {
         Ok(Self {
             addr,
             public_base_url,
+            trust_forwarded: on_or_off(env, "TRUST_FORWARDED")?,
             max_connections: env.bounded("GATEWAY_MAX_CONNECTIONS", 10_000, 1..=1_000_000, "1 to 1000000")?,
             replicas: env.bounded("GATEWAY_REPLICAS", 1, 1..=1_000, "1 to 1000")?,
             redis_url: env.get("REDIS_URL").map(str::to_owned),
@@ -75,11 +79,22 @@ impl GatewayConfig {
     }
 }
 
+fn on_or_off(env: &Env, name: &str) -> Result<bool, EnvError> {
+    match env.get(name) {
+        None | Some("off") => Ok(false),
+        Some("on") => Ok(true),
+        Some(other) => {
+            Err(EnvError { name: name.to_owned(), problem: format!("{other:?} is neither"), allowed: "on or off" })
+        }
+    }
+}
+
 impl Default for GatewayConfig {
     fn default() -> Self {
         Self {
             addr: SocketAddr::from(([127, 0, 0, 1], 0)),
             public_base_url: "http://127.0.0.1:8080".to_owned(),
+            trust_forwarded: false,
             max_connections: 10_000,
             replicas: 1,
             redis_url: None,
@@ -100,6 +115,7 @@ mod tests {
             ("PUBLIC_BASE_URL", "ftp://x"),
             ("GATEWAY_MAX_CONNECTIONS", "0"),
             ("GATEWAY_REPLICAS", "-1"),
+            ("TRUST_FORWARDED", "maybe"),
         ] {
             assert_eq!(GatewayConfig::from_env(&Env::from_pairs([(name, value)])).unwrap_err().name, name);
         }

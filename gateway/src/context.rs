@@ -1,16 +1,17 @@
 //! What a handler knows of its request.
 
+use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, Method, Uri};
 use hyper::body::Incoming;
 use serde_json::{Map, Value};
 use shared::ids::ProjectId;
 use shared::store::Connection;
-use shared::store::api_keys::KeyType;
 
 use crate::app::App;
+use crate::auth::Caller;
 use crate::body::{self, Media};
 use crate::error::ApiError;
 use crate::query::Query;
@@ -28,30 +29,56 @@ impl Unread {
     }
 }
 
-/// A request that was let in. Its body is still unread.
-pub struct Context<'a> {
+/// A request. Its body is still unread.
+pub struct Request<'a> {
     pub app: &'a App,
-    pub project: ProjectId,
-    pub key_type: KeyType,
     pub request_id: &'a str,
     /// When it arrived, in Unix milliseconds.
     pub received_ms: i64,
+    pub method: &'a Method,
     pub uri: &'a Uri,
     pub headers: &'a HeaderMap,
     body: &'a Unread,
 }
 
+/// A request that was let into a project.
+pub struct Context<'a> {
+    request: &'a Request<'a>,
+    pub project: ProjectId,
+    pub caller: Caller,
+}
+
+impl<'a> Deref for Context<'a> {
+    type Target = Request<'a>;
+
+    fn deref(&self) -> &Request<'a> {
+        self.request
+    }
+}
+
 impl<'a> Context<'a> {
+    pub fn new(request: &'a Request<'a>, project: ProjectId, caller: Caller) -> Self {
+        Self { request, project, caller }
+    }
+}
+
+impl<'a> Request<'a> {
     pub fn new(
         app: &'a App,
-        (project, key_type): (ProjectId, KeyType),
         request_id: &'a str,
         received_ms: i64,
         parts: &'a http::request::Parts,
         body: &'a Unread,
     ) -> Self {
-        let (uri, headers) = (&parts.uri, &parts.headers);
-        Self { app, project, key_type, request_id, received_ms, uri, headers, body }
+        let http::request::Parts { method, uri, headers, .. } = parts;
+        Self { app, request_id, received_ms, method, uri, headers, body }
+    }
+
+    /// Whether the client speaks TLS, with us or with the proxy before us.
+    pub fn is_secure(&self) -> bool {
+        let config = &self.app.config;
+        let forwarded = || self.header("x-forwarded-proto").is_some_and(|p| p.eq_ignore_ascii_case("https"));
+        config.public_base_url.starts_with("https://") || (config.trust_forwarded && forwarded())
     }
 
     pub fn query(&self) -> Result<Query, ApiError> {

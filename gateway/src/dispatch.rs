@@ -10,7 +10,8 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 use crate::app::App;
-use crate::context::{Context, Unread};
+use crate::auth::Admission;
+use crate::context::{self, Context, Unread};
 use crate::error::ApiError;
 use crate::respond::{self, Reply};
 use crate::router::{self, Access, Miss, Route};
@@ -66,10 +67,13 @@ async fn reply(
         Ok(route) => *route,
         Err(miss) => return elsewhere(app, parts, miss).await,
     };
-    let key = auth::authenticate(app, &parts.headers).await?;
-    auth::authorize(key.key_type, route.access())?;
-    let allowance = app.limits.take(key.project, key.rate_limit).await;
-    let context = Context::new(app, (key.project, key.key_type), request_id, received_ms, parts, body);
+    let request = context::Request::new(app, request_id, received_ms, parts, body);
+    if let Route::Unbound(route) = route {
+        return in_time(api::handle_unbound(&request, route)).await;
+    }
+    let Admission { project, rate_limit, caller } = auth::admit(&request, route).await?;
+    let allowance = app.limits.take(project, rate_limit).await;
+    let context = Context::new(&request, project, caller);
     let mut reply = match allowance.granted {
         Ok(()) => handled(&context, route).await.unwrap_or_else(|error| respond::error(&error, request_id)),
         Err(retry_after) => {
@@ -87,14 +91,18 @@ async fn reply(
     Ok(reply)
 }
 
-/// Ingest and AI keep their own times; what asks the database is given up when that falls silent.
+/// Ingest and AI keep their own times.
 async fn handled(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiError> {
     match route {
         Route::Track | Route::Batch | Route::Identify | Route::GenerateCopy => api::handle(cx, route).await,
-        _ => tokio::time::timeout(HANDLER_TIMEOUT, api::handle(cx, route))
-            .await
-            .unwrap_or(Err(ApiError::Unavailable("the database does not answer in time"))),
+        _ => in_time(api::handle(cx, route)).await,
     }
+}
+
+/// What asks the database is given up when that falls silent.
+async fn in_time(work: impl Future<Output = Result<Reply, ApiError>>) -> Result<Reply, ApiError> {
+    let silent = ApiError::Unavailable("the database does not answer in time");
+    tokio::time::timeout(HANDLER_TIMEOUT, work).await.unwrap_or(Err(silent))
 }
 
 /// What has no route: probes, the documentation, preflights and mistakes.

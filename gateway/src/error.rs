@@ -52,6 +52,9 @@ pub enum ApiError {
     Invalid(Vec<Problem>),
     #[error("this project's limit is {limit} requests a second; wait {retry_after} s")]
     TooManyRequests { limit: u32, retry_after: u32 },
+    /// Too many wrong passwords.
+    #[error("too many wrong passwords for this address; wait {retry_after} s")]
+    TooManyAttempts { retry_after: u32 },
     /// Something that the request needs is away and is likely to come back.
     #[error("{0}; send the request again after the time in Retry-After")]
     Unavailable(&'static str),
@@ -98,7 +101,9 @@ impl ApiError {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMedia(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::TooManyRequests { .. } | Self::Ai(AiError::TooMany { .. }) => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyRequests { .. } | Self::TooManyAttempts { .. } | Self::Ai(AiError::TooMany { .. }) => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Self::Unavailable(_) | Self::NotConfigured(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Ai(AiError::Failed(_)) => StatusCode::BAD_GATEWAY,
             Self::Ai(AiError::Timeout(_)) => StatusCode::GATEWAY_TIMEOUT,
@@ -116,9 +121,9 @@ impl ApiError {
     /// Seconds until it makes sense to try again. Spread out, so that clients do not come back all at once.
     pub fn retry_after(&self) -> Option<u32> {
         match self {
-            Self::TooManyRequests { retry_after, .. } | Self::Ai(AiError::TooMany { retry_after, .. }) => {
-                Some(*retry_after)
-            }
+            Self::TooManyRequests { retry_after, .. }
+            | Self::TooManyAttempts { retry_after }
+            | Self::Ai(AiError::TooMany { retry_after, .. }) => Some(*retry_after),
             Self::Unavailable(_) => Some(rand::random_range(1..=5)),
             _ => None,
         }

@@ -44,6 +44,11 @@ impl Text {
         Self { length: 0..=most, control_characters: true }
     }
 
+    /// As [`Text::any`], of at least so many characters.
+    pub const fn within(least: usize, most: usize) -> Self {
+        Self { length: least..=most, control_characters: true }
+    }
+
     /// Why a text is not allowed.
     fn refuses(&self, text: &str) -> Option<String> {
         // Bytes bound characters from above, so that short texts need no counting.

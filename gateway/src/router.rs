@@ -1,6 +1,14 @@
 //! Every address: one `match` on the method and the segments of the path.
 
+mod access;
+mod segments;
+mod unbound;
+
 use http::Method;
+
+pub use access::Access;
+pub use segments::Segments;
+pub use unbound::Unbound;
 
 /// Where the API begins.
 pub const BASE: &str = "/api/v1";
@@ -54,15 +62,21 @@ pub enum Route<'p> {
     RegisterPushToken,
     RemovePushToken,
     GetPushSettings,
-}
-
-/// Who may call it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// A public or a secret key.
-    Public,
-    /// A secret key only.
-    Secret,
+    GetProject(&'p str),
+    UpdateProject(&'p str),
+    RotateWebhookSecret(&'p str),
+    ListApiKeys,
+    CreateApiKey,
+    RevokeApiKey,
+    ListTeam,
+    ChangeMember(&'p str),
+    RemoveMember(&'p str),
+    ListInvites,
+    CreateInvite,
+    GetInvite(&'p str),
+    RevokeInvite(&'p str),
+    ReadAuditLog,
+    Unbound(Unbound),
 }
 
 impl Route<'_> {
@@ -104,7 +118,6 @@ impl Route<'_> {
             | Self::UpdateCampaign(_)
             | Self::DeleteCampaign(_)
             | Self::GetChannels
-            | Self::UpdateChannels
             | Self::SendMessage
             | Self::ListMessages
             | Self::GetMessage(_)
@@ -114,6 +127,28 @@ impl Route<'_> {
             | Self::UpdateNews(_)
             | Self::DeleteNews(_)
             | Self::GenerateCopy => Access::Secret,
+            Self::UpdateChannels => Access::SecretOrAdmin,
+            Self::GetProject(_) | Self::ListTeam => Access::Member,
+            Self::UpdateProject(_)
+            | Self::RotateWebhookSecret(_)
+            | Self::ListApiKeys
+            | Self::CreateApiKey
+            | Self::RevokeApiKey
+            | Self::ChangeMember(_)
+            | Self::RemoveMember(_)
+            | Self::ListInvites
+            | Self::CreateInvite
+            | Self::GetInvite(_)
+            | Self::RevokeInvite(_)
+            | Self::ReadAuditLog => Access::Admin,
+            Self::Unbound(Unbound::Login | Unbound::AcceptInvite) => Access::Anyone,
+            Self::Unbound(
+                Unbound::Logout
+                | Unbound::GetSession
+                | Unbound::ChangePassword
+                | Unbound::ListProjects
+                | Unbound::CreateProject,
+            ) => Access::Session,
         }
     }
 
@@ -146,6 +181,23 @@ impl Route<'_> {
             Self::Feed => "/feed",
             Self::GenerateCopy => "/ai/generate",
             Self::RegisterPushToken | Self::RemovePushToken | Self::GetPushSettings => "/push-tokens",
+            Self::GetProject(_) | Self::UpdateProject(_) => "/projects/:id",
+            Self::RotateWebhookSecret(_) => "/projects/:id/webhook-secret",
+            Self::ListApiKeys | Self::CreateApiKey | Self::RevokeApiKey => "/api-keys",
+            Self::ListTeam => "/team",
+            Self::ChangeMember(_) | Self::RemoveMember(_) => "/team/:id",
+            Self::ListInvites | Self::CreateInvite => "/team/invites",
+            Self::GetInvite(_) | Self::RevokeInvite(_) => "/team/invites/:id",
+            Self::ReadAuditLog => "/audit-log",
+            Self::Unbound(unbound) => unbound.pattern(),
+        }
+    }
+
+    /// The project, where the path names it.
+    pub fn project(&self) -> Option<&str> {
+        match self {
+            Self::GetProject(id) | Self::UpdateProject(id) | Self::RotateWebhookSecret(id) => Some(id),
+            _ => None,
         }
     }
 }
@@ -221,6 +273,27 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("POST", ["push-tokens"]) => Route::RegisterPushToken,
         ("DELETE", ["push-tokens"]) => Route::RemovePushToken,
         ("GET", ["push-tokens"]) => Route::GetPushSettings,
+        ("POST", ["auth", "login"]) => Route::Unbound(Unbound::Login),
+        ("POST", ["auth", "logout"]) => Route::Unbound(Unbound::Logout),
+        ("GET", ["auth", "session"]) => Route::Unbound(Unbound::GetSession),
+        ("POST", ["auth", "password"]) => Route::Unbound(Unbound::ChangePassword),
+        ("POST", ["auth", "invites", "accept"]) => Route::Unbound(Unbound::AcceptInvite),
+        ("GET", ["projects"]) => Route::Unbound(Unbound::ListProjects),
+        ("POST", ["projects"]) => Route::Unbound(Unbound::CreateProject),
+        ("GET", ["projects", id]) => Route::GetProject(id),
+        ("PUT", ["projects", id]) => Route::UpdateProject(id),
+        ("POST", ["projects", id, "webhook-secret"]) => Route::RotateWebhookSecret(id),
+        ("GET", ["api-keys"]) => Route::ListApiKeys,
+        ("POST", ["api-keys"]) => Route::CreateApiKey,
+        ("DELETE", ["api-keys"]) => Route::RevokeApiKey,
+        ("GET", ["team"]) => Route::ListTeam,
+        ("GET", ["team", "invites"]) => Route::ListInvites,
+        ("POST", ["team", "invites"]) => Route::CreateInvite,
+        ("GET", ["team", "invites", id]) => Route::GetInvite(id),
+        ("DELETE", ["team", "invites", id]) => Route::RevokeInvite(id),
+        ("PUT", ["team", id]) if *id != "invites" => Route::ChangeMember(id),
+        ("DELETE", ["team", id]) if *id != "invites" => Route::RemoveMember(id),
+        ("GET", ["audit-log"]) => Route::ReadAuditLog,
         _ => return None,
     })
 }
@@ -243,126 +316,5 @@ pub fn methods(segments: &[&str]) -> Vec<&'static str> {
     found
 }
 
-/// No address has more segments.
-const MOST_SEGMENTS: usize = 4;
-
-/// The segments of a path behind [`BASE`], without an allocation.
-pub struct Segments<'p> {
-    parts: [&'p str; MOST_SEGMENTS],
-    len: usize,
-}
-
-impl<'p> Segments<'p> {
-    /// `None` where no address can be: outside the API, too long, or with an empty segment (one `/` at the end is let pass).
-    pub fn of(path: &'p str) -> Option<Self> {
-        let rest = path.strip_prefix(BASE)?.strip_prefix('/')?;
-        let mut segments = Self { parts: [""; MOST_SEGMENTS], len: 0 };
-        for part in rest.strip_suffix('/').unwrap_or(rest).split('/') {
-            if part.is_empty() || segments.len == MOST_SEGMENTS {
-                return None;
-            }
-            segments.parts[segments.len] = part;
-            segments.len += 1;
-        }
-        Some(segments)
-    }
-
-    pub fn as_slice(&self) -> &[&'p str] {
-        &self.parts[..self.len]
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_address_has_its_route() {
-        let table = [
-            ("POST", "/events", Route::Track),
-            ("POST", "/events/", Route::Track),
-            ("POST", "/events/batch", Route::Batch),
-            ("POST", "/users/identify", Route::Identify),
-            ("GET", "/events", Route::ListEvents),
-            ("HEAD", "/events", Route::ListEvents),
-            ("GET", "/events/e1", Route::GetEvent("e1")),
-            ("GET", "/users", Route::ListUsers),
-            ("GET", "/users/u%2F1", Route::GetUser("u%2F1")),
-            ("GET", "/templates", Route::ListTemplates),
-            ("POST", "/templates", Route::CreateTemplate),
-            ("GET", "/templates/t", Route::GetTemplate("t")),
-            ("PUT", "/templates/t", Route::UpdateTemplate("t")),
-            ("DELETE", "/templates/t", Route::DeleteTemplate("t")),
-            ("GET", "/automations", Route::ListAutomations),
-            ("POST", "/automations", Route::CreateAutomation),
-            ("GET", "/automations/a", Route::GetAutomation("a")),
-            ("PUT", "/automations/a", Route::UpdateAutomation("a")),
-            ("DELETE", "/automations/a", Route::DeleteAutomation("a")),
-            ("GET", "/segments", Route::ListSegments),
-            ("POST", "/segments", Route::CreateSegment),
-            ("POST", "/segments/estimate", Route::EstimateSegment),
-            ("GET", "/segments/s", Route::GetSegment("s")),
-            ("PUT", "/segments/s", Route::UpdateSegment("s")),
-            ("DELETE", "/segments/s", Route::DeleteSegment("s")),
-            ("GET", "/segments/s/users", Route::ListSegmentUsers("s")),
-            ("POST", "/segments/s/members", Route::ChangeSegmentMembers("s")),
-            ("GET", "/segments/s/explain", Route::ExplainSegment("s")),
-            ("GET", "/campaigns", Route::ListCampaigns),
-            ("POST", "/campaigns", Route::CreateCampaign),
-            ("GET", "/campaigns/c", Route::GetCampaign("c")),
-            ("PUT", "/campaigns/c", Route::UpdateCampaign("c")),
-            ("DELETE", "/campaigns/c", Route::DeleteCampaign("c")),
-            ("GET", "/channels", Route::GetChannels),
-            ("PUT", "/channels", Route::UpdateChannels),
-            ("POST", "/messages", Route::SendMessage),
-            ("GET", "/messages", Route::ListMessages),
-            ("GET", "/messages/m", Route::GetMessage("m")),
-            ("GET", "/news", Route::ListNews),
-            ("POST", "/news", Route::CreateNews),
-            ("GET", "/news/n", Route::GetNews("n")),
-            ("PUT", "/news/n", Route::UpdateNews("n")),
-            ("DELETE", "/news/n", Route::DeleteNews("n")),
-            ("GET", "/feed", Route::Feed),
-            ("POST", "/ai/generate", Route::GenerateCopy),
-            ("POST", "/push-tokens", Route::RegisterPushToken),
-            ("DELETE", "/push-tokens", Route::RemovePushToken),
-            ("GET", "/push-tokens", Route::GetPushSettings),
-        ];
-        for (method, path, expected) in table {
-            let path = format!("{BASE}{path}");
-            assert_eq!(route(&method.parse().unwrap(), &path), Ok(expected), "{method} {path}");
-        }
-    }
-
-    #[test]
-    fn other_methods_are_told_which_there_are() {
-        for (method, path, allow) in [
-            ("PATCH", "/events", "GET, HEAD, POST, OPTIONS"),
-            ("GET", "/events/batch", "POST, OPTIONS"),
-            ("GET", "/users/identify", "POST, OPTIONS"),
-            ("DELETE", "/channels", "GET, HEAD, PUT, OPTIONS"),
-            ("POST", "/templates/t", "GET, HEAD, PUT, DELETE, OPTIONS"),
-            ("BREW", "/messages", "GET, HEAD, POST, OPTIONS"),
-        ] {
-            let path = format!("{BASE}{path}");
-            let miss = route(&method.parse().unwrap(), &path);
-            assert_eq!(miss, Err(Miss::Method(allow.to_owned())), "{method} {path}");
-        }
-    }
-
-    #[test]
-    fn nothing_else_is_there() {
-        for path in ["", "/", "/events", "/api/v1", "/api/v1/", "/api/v2/events", "/api/v1/nothing", "/api/v1//events"]
-        {
-            assert_eq!(route(&Method::GET, path), Err(Miss::Path), "{path:?}");
-        }
-        assert_eq!(route(&Method::GET, "/api/v1/events/a/b/c/d/e"), Err(Miss::Path));
-    }
-
-    #[test]
-    fn only_ingest_is_open_to_public_keys() {
-        assert_eq!(access_of(&Method::POST, "/api/v1/events"), Some(Access::Public));
-        assert_eq!(access_of(&Method::GET, "/api/v1/events"), Some(Access::Secret));
-        assert_eq!(access_of(&Method::GET, "/api/v1/none"), None);
-    }
-}
+mod tests;

@@ -19,7 +19,10 @@ use tokio_util::task::TaskTracker;
 use crate::ai::Ai;
 use crate::app::{App, Parts};
 use crate::auth;
+use crate::auth::identity::IdentitySecrets;
 use crate::auth::key_cache::KeyCache;
+use crate::auth::logins::Logins;
+use crate::auth::session::Lookups;
 use crate::config::ProcessConfig;
 use crate::docs::Docs;
 use crate::health::readiness::Readiness;
@@ -42,6 +45,9 @@ impl App {
             docs: Docs::new(&config.public_base_url)?,
             ai: config.ai.clone().map(|ai| Ai::new(ai, config.replicas)).transpose()?,
             keys: KeyCache::default(),
+            identity_secrets: IdentitySecrets::default(),
+            logins: Logins::default(),
+            lookups: Lookups::default(),
             readiness: Readiness::default(),
             applied: Applied::new(ingest_stream.partitions),
             evaluations: Semaphore::new(EVALUATIONS),
@@ -56,6 +62,7 @@ impl App {
         });
         let position = auth::begin(&app).await;
         tokio::spawn(auth::watch(app.clone(), position, shutdown.clone()));
+        tokio::spawn(auth::last_used::keep_writing(app.clone(), shutdown.clone()));
         Ok(app)
     }
 }

@@ -1,7 +1,8 @@
 -- min-reader: 1
 -- Every key starts with project_id (it is the distribution column of a distributed deployment), nothing references
 -- across tables, and what grows with traffic is partitioned by id, which is time.
--- Tables without a project are small and undistributed: change, worker, ingest_partition, outbox, account.
+-- Tables without a project are small and undistributed: change, worker, ingest_partition, outbox, account, session,
+-- login_attempt.
 
 -- What has changed, for caches: one row a topic, moved on in the transaction of the change, so that its order is commit order.
 CREATE TABLE change (
@@ -16,7 +17,9 @@ CREATE TABLE project (
     timezone        text NOT NULL DEFAULT 'UTC',
     rate_limit      integer NOT NULL DEFAULT 1000 CHECK (rate_limit > 0),  -- requests a second
     retention_days  integer NOT NULL DEFAULT 365 CHECK (retention_days > 0),
-    secrets         bytea NOT NULL,                                        -- sealed: webhook secret, identity secret
+    tracking        boolean NOT NULL DEFAULT true,                         -- of opens and clicks
+    identity_verification boolean NOT NULL DEFAULT false,                  -- public keys must prove the user ids they name
+    secrets         bytea NOT NULL,                                        -- sealed: webhook secrets, identity secret
     created_at      timestamptz NOT NULL,
     updated_at      timestamptz NOT NULL,
     changed_seq     bigint NOT NULL
@@ -56,6 +59,56 @@ CREATE TABLE member (
     PRIMARY KEY (project_id, account_id)
 );
 CREATE INDEX member_account ON member (account_id);
+
+CREATE TABLE invite (
+    project_id  uuid NOT NULL,
+    id          uuid NOT NULL,
+    email       text NOT NULL,
+    role        text NOT NULL CHECK (role IN ('ADMIN', 'MEMBER')),
+    token_hash  bytea NOT NULL,                                            -- SHA-256 of the token in the link
+    invited_by  uuid NOT NULL,
+    created_at  timestamptz NOT NULL,
+    expires_at  timestamptz NOT NULL,
+    accepted_at timestamptz,
+    revoked_at  timestamptz,
+    PRIMARY KEY (project_id, id)
+);
+CREATE INDEX invite_token ON invite (token_hash);
+CREATE INDEX invite_open ON invite (project_id, lower(email)) WHERE accepted_at IS NULL AND revoked_at IS NULL;
+
+-- Somebody who is logged in.
+CREATE TABLE session (
+    hash       bytea PRIMARY KEY,                                          -- SHA-256 of the cookie's value
+    account_id uuid NOT NULL,
+    created_at timestamptz NOT NULL,
+    expires_at timestamptz NOT NULL                                        -- moves on with use, up to a bound
+);
+CREATE INDEX session_account ON session (account_id);
+CREATE INDEX session_expires ON session (expires_at);
+
+-- Wrong passwords of late. By a hash of the address, so that one without an account is counted like any other.
+CREATE TABLE login_attempt (
+    address_hash bytea PRIMARY KEY,
+    failed_at    timestamptz[] NOT NULL,
+    expires_at   timestamptz NOT NULL                                      -- when the newest no longer counts
+);
+CREATE INDEX login_attempt_expires ON login_attempt (expires_at);
+
+-- Who changed what, written in the transaction of the change.
+CREATE TABLE audit_log (
+    project_id    uuid NOT NULL,
+    id            uuid NOT NULL,
+    actor_type    text NOT NULL CHECK (actor_type IN ('account', 'api_key', 'operator')),
+    actor_id      uuid,
+    actor_name    text NOT NULL,                                           -- as it was then: an address, a key's prefix
+    action        text NOT NULL,                                           -- 'api_key.created'
+    resource_id   text,
+    resource_name text,
+    details       jsonb NOT NULL DEFAULT '{}',
+    request_id    text,
+    created_at    timestamptz NOT NULL,
+    PRIMARY KEY (project_id, id)
+);
 
 -- People. The id is derived from the caller's id, so it needs no unique index of its own. An anonymous person who
 -- became a known one stays as a pointer (merged_into), so that both ids lead to one person for ever.

@@ -2,6 +2,7 @@
 
 pub mod accounts;
 pub mod api_keys;
+pub mod audit;
 pub mod automations;
 pub mod campaigns;
 pub mod changes;
@@ -10,6 +11,9 @@ pub mod client_ids;
 pub mod events;
 pub mod filter;
 pub mod ingest_partitions;
+pub mod invites;
+pub mod login_attempts;
+pub mod members;
 pub mod messages;
 pub mod migrate;
 pub mod news;
@@ -18,6 +22,7 @@ pub mod projects;
 pub mod push_tokens;
 pub mod runs;
 pub mod segments;
+pub mod sessions;
 pub mod templates;
 pub mod time_partitions;
 pub mod timers;

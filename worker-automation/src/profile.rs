@@ -1,7 +1,7 @@
 //! How a profile changes. Pure.
 
-use email_address::{EmailAddress, Options};
 use serde_json::{Map, Value};
+use shared::email::is_address;
 use shared::store::users::record::Profile;
 
 /// A profile's properties at most, in bytes of JSON.
@@ -71,15 +71,6 @@ fn change(profile: &mut Profile, edit: impl FnOnce(&mut Map<String, Value>)) -> 
 
 fn serialized_len(properties: &Map<String, Value>) -> usize {
     serde_json::to_string(properties).map_or(0, |text| text.len())
-}
-
-/// Whether mail can be sent there: an addr-spec (RFC 5322) without display name, internationalised ones included.
-pub fn is_address(text: &str) -> bool {
-    let options = Options::default().without_display_text().without_domain_literal();
-    // Quoted local parts are allowed by the standard, and taken by hardly any mail server.
-    EmailAddress::parse_with_options(text, options).is_ok()
-        && !text.contains('"')
-        && !text.chars().any(char::is_control)
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use shared::store::changes::Topic;
 
-use crate::context::Context;
+use crate::context::Request;
 
 /// Only a hint: the change sequence in the database is what counts.
-pub async fn announce(cx: &Context<'_>, topic: Topic) {
-    let bus = &cx.app.bus;
+pub async fn announce(request: &Request<'_>, topic: Topic) {
+    let bus = &request.app.bus;
     if bus.is_connected() {
         let _ = bus.client.publish(bus.names.changed(topic.as_str()), bytes::Bytes::new()).await;
     }

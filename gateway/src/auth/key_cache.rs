@@ -5,12 +5,14 @@
 //! keeps sending one costs the database little; both caches are bounded.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use quick_cache::sync::Cache;
-use shared::ids::ProjectId;
-use shared::store::api_keys::{self, ActiveKey, KeyHash};
+use shared::clock::from_ms;
+use shared::store::api_keys::{self, ActiveKey, KeyHash, KeyUse};
+use shared::store::projects::ProjectRules;
 use shared::store::{Store, StoreError};
 use tokio::sync::Semaphore;
 
@@ -26,9 +28,57 @@ const TURN: Duration = Duration::from_millis(1_500);
 /// How long it takes at most.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// How often a use is noted, in milliseconds: not by every request, which would all write to one place in memory.
+const NOTED: i64 = 1_000;
+
+/// A key that works, and when it was used.
+pub struct KnownKey {
+    key: ActiveKey,
+    uses: Arc<Uses>,
+}
+
+/// In Unix milliseconds.
+#[derive(Default)]
+struct Uses {
+    latest: AtomicI64,
+    written: AtomicI64,
+}
+
+impl std::ops::Deref for KnownKey {
+    type Target = ActiveKey;
+
+    fn deref(&self) -> &ActiveKey {
+        &self.key
+    }
+}
+
+impl KnownKey {
+    fn new(key: ActiveKey) -> Self {
+        Self { key, uses: Arc::default() }
+    }
+
+    /// Notes that it was used.
+    pub fn used(&self, now_ms: i64) {
+        if now_ms - self.uses.latest.load(Ordering::Relaxed) >= NOTED {
+            self.uses.latest.store(now_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that the database knows of the uses up to a time.
+    pub fn written(&self, at: Timestamp) {
+        self.uses.written.fetch_max(at.as_millisecond(), Ordering::Relaxed);
+    }
+
+    fn unwritten(&self) -> Option<KeyUse> {
+        let latest = self.uses.latest.load(Ordering::Relaxed);
+        let unwritten = latest > self.uses.written.load(Ordering::Relaxed);
+        unwritten.then(|| KeyUse { project: self.key.project, id: self.key.id, at: from_ms(latest) })
+    }
+}
+
 #[derive(Clone)]
 struct Known {
-    key: Arc<ActiveKey>,
+    key: Arc<KnownKey>,
     loaded: Instant,
 }
 
@@ -58,7 +108,7 @@ impl Default for KeyCache {
 
 impl KeyCache {
     /// The key under a hash, `None` if there is no such key that works; an error if that cannot be told now.
-    pub async fn find(&self, store: &Store, hash: &KeyHash) -> Result<Option<Arc<ActiveKey>>, StoreError> {
+    pub async fn find(&self, store: &Store, hash: &KeyHash) -> Result<Option<Arc<KnownKey>>, StoreError> {
         if let Some(known) = self.known.get(hash) {
             if self.is_good(&known) {
                 return Ok(Some(known.key));
@@ -76,7 +126,7 @@ impl KeyCache {
         &self,
         hash: &KeyHash,
         asked: impl Future<Output = Result<Option<ActiveKey>, StoreError>>,
-    ) -> Result<Option<Arc<ActiveKey>>, StoreError> {
+    ) -> Result<Option<Arc<KnownKey>>, StoreError> {
         let guard = match self.known.get_value_or_guard_async(hash).await {
             Ok(known) => return Ok(Some(known.key)),
             Err(guard) => guard,
@@ -93,7 +143,7 @@ impl KeyCache {
         drop(turn);
         // What was read before something was forgotten may be just what was to be forgotten: it is not kept.
         let is_outdated = || self.forgotten.load(Ordering::SeqCst) != before;
-        let Some(key) = found.map(Arc::new) else {
+        let Some(key) = found.map(|key| Arc::new(KnownKey::new(key))) else {
             self.absent.insert(*hash, Instant::now());
             if is_outdated() {
                 self.absent.remove(hash);
@@ -137,14 +187,22 @@ impl KeyCache {
         self.absent.clear();
     }
 
-    /// Takes over a project's new limit.
-    pub fn set_limit(&self, project: ProjectId, rate_limit: u32) {
+    /// The keys whose latest use the database does not know.
+    pub fn unwritten(&self) -> Vec<(Arc<KnownKey>, KeyUse)> {
+        self.known.iter().filter_map(|(_, known)| Some((known.key.clone(), known.key.unwritten()?))).collect()
+    }
+
+    /// Takes over what was changed about projects.
+    pub fn apply(&self, rules: &[ProjectRules]) {
         self.forgotten.fetch_add(1, Ordering::SeqCst);
-        let of_project: Vec<_> = self.known.iter().filter(|(_, k)| k.key.project == project).collect();
-        for (hash, known) in of_project {
-            let key = Arc::new(ActiveKey { rate_limit, ..(*known.key).clone() });
-            // Only in place of what is still there: a key forgotten meanwhile stays forgotten.
-            let _ = self.known.replace(hash, Known { key, loaded: known.loaded }, true);
+        for &ProjectRules { id, rate_limit, identity_verification } in rules {
+            let of_project: Vec<_> = self.known.iter().filter(|(_, k)| k.key.project == id).collect();
+            for (hash, known) in of_project {
+                let key = ActiveKey { rate_limit, identity_verification, ..known.key.key.clone() };
+                let key = Arc::new(KnownKey { key, uses: known.key.uses.clone() });
+                // Only in place of what is still there: a key forgotten meanwhile stays forgotten.
+                let _ = self.known.replace(hash, Known { key, loaded: known.loaded }, true);
+            }
         }
     }
 }

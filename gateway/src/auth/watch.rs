@@ -84,9 +84,7 @@ async fn follow(app: &App, position: Option<Position>) -> Result<Position, Store
         app.keys.forget(&api_keys::changed_after(&db, position.keys).await?);
     }
     if projects != position.projects {
-        for (project, limit) in projects::limits_changed_after(&db, position.projects).await? {
-            app.keys.set_limit(project, limit);
-        }
+        app.keys.apply(&projects::rules_changed_after(&db, position.projects).await?);
     }
     app.keys.confirm();
     Ok(reached)

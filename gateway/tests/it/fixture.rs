@@ -18,8 +18,8 @@ pub struct Gateway {
     pub sql: tokio_postgres::Client,
     pub bus: Bus,
     served: setup::Gateway,
-    _database: TestDatabase,
-    _nats: TestNats,
+    /// Its own.
+    _servers: Option<(TestDatabase, TestNats)>,
 }
 
 #[derive(Debug)]
@@ -51,16 +51,31 @@ impl Gateway {
     /// With environment variables.
     pub async fn start_with(variables: &[(&str, &str)]) -> Self {
         let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
+        let gateway = Self::start_as(&database, &nats, variables).await;
+        Self { _servers: Some((database, nats)), ..gateway }
+    }
+
+    /// On servers that others use too.
+    pub async fn start_on(database: &TestDatabase, nats: &TestNats) -> Self {
+        Self::start_as(database, nats, &[]).await
+    }
+
+    async fn start_as(database: &TestDatabase, nats: &TestNats, variables: &[(&str, &str)]) -> Self {
         let config = GatewayConfig::from_env(&Env::from_pairs(variables.iter().copied())).unwrap();
         let bus = bus_config(nats.url(), nats.prefix(), 16 * MB);
         let served = setup::Gateway::start(&database.config(), &bus, config).await;
         let (app, bus) = (served.app.clone(), served.app.bus.clone());
-        Self { app, sql: database.client().await, bus, served, _database: database, _nats: nats }
+        Self { app, sql: database.client().await, bus, served, _servers: None }
     }
 
     /// A new project with a public and a secret key.
     pub async fn project(&self) -> Tenant {
         setup::tenant(&self.app.store, 100_000).await
+    }
+
+    /// A call below `/api/v1`, as nobody.
+    pub fn call(&self, method: &str, path: &str) -> Call {
+        Call::new(self.served.addr, method, &format!("/api/v1{path}"))
     }
 
     /// Sends a request with a key; the path is one below `/api/v1`.

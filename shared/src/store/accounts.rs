@@ -1,29 +1,58 @@
-//! The people who work with the dashboard, and the projects they belong to.
+//! The people who work with the dashboard.
 
-use deadpool_postgres::Transaction;
+use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::StoreError;
-use crate::ids::ProjectId;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    Admin,
-    Member,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    pub id: Uuid,
+    pub email: String,
+    /// May be empty.
+    pub name: String,
 }
 
-impl Role {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Admin => "ADMIN",
-            Self::Member => "MEMBER",
-        }
-    }
+/// An account with what its password is checked against.
+pub struct Credentials {
+    pub account: Account,
+    /// An argon2id PHC string.
+    pub password_hash: String,
 }
 
-/// Makes an account, or gives the existing one of that email address a new password; returns its id.
-/// `password_hash` is an argon2id PHC string.
+const COLUMNS: &str = "id, email, name, password_hash";
+
+fn from_row(row: &Row) -> Result<Credentials, StoreError> {
+    let account = Account { id: row.try_get(0)?, email: row.try_get(1)?, name: row.try_get(2)? };
+    Ok(Credentials { account, password_hash: row.try_get(3)? })
+}
+
+/// By address, without regard to case.
+pub async fn find(db: &impl GenericClient, email: &str) -> Result<Option<Credentials>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM account WHERE lower(email) = lower($1)");
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&email]).await?.as_ref().map(from_row).transpose()
+}
+
+pub async fn get(db: &impl GenericClient, id: Uuid) -> Result<Option<Credentials>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM account WHERE id = $1");
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Makes an account; false when there is one of that address.
+pub async fn insert(
+    tx: &Transaction<'_>,
+    new: &Account,
+    password_hash: &str,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let sql = "INSERT INTO account (id, email, name, password_hash, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $5) \
+               ON CONFLICT (lower(email)) DO NOTHING";
+    Ok(tx.execute(sql, &[&new.id, &new.email, &new.name, &password_hash, &now]).await? == 1)
+}
+
+/// Makes an account, or gives the existing one of that address a new password; returns its id.
 pub async fn upsert(
     tx: &Transaction<'_>,
     id: Uuid,
@@ -37,16 +66,13 @@ pub async fn upsert(
     Ok(tx.query_one(sql, &[&id, &email, &password_hash, &now]).await?.try_get(0)?)
 }
 
-/// Makes the account a member of a project, or changes its role.
-pub async fn join(
+pub async fn set_password(
     tx: &Transaction<'_>,
-    project: ProjectId,
-    account: Uuid,
-    role: Role,
+    id: Uuid,
+    password_hash: &str,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let sql = "INSERT INTO member (project_id, account_id, role, created_at) VALUES ($1, $2, $3, $4) \
-               ON CONFLICT (project_id, account_id) DO UPDATE SET role = excluded.role";
-    tx.execute(sql, &[&project, &account, &role.as_str(), &now]).await?;
+    let sql = "UPDATE account SET password_hash = $2, updated_at = $3 WHERE id = $1";
+    tx.execute(sql, &[&id, &password_hash, &now]).await?;
     Ok(())
 }

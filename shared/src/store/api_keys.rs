@@ -54,9 +54,37 @@ pub struct ActiveKey {
     pub id: Uuid,
     pub project: ProjectId,
     pub key_type: KeyType,
+    /// As it is listed.
+    pub prefix: String,
     /// The project's limit, in requests a second.
     pub rate_limit: u32,
+    /// Whether the project makes public keys prove the user ids that they name.
+    pub identity_verification: bool,
 }
+
+/// A key as it is listed.
+#[derive(Clone, Debug)]
+pub struct ListedKey {
+    pub id: Uuid,
+    pub name: String,
+    pub key_type: KeyType,
+    /// The key's first characters.
+    pub prefix: String,
+    pub created_at: Timestamp,
+    /// Written now and again.
+    pub last_used_at: Option<Timestamp>,
+}
+
+/// When a key was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyUse {
+    pub project: ProjectId,
+    pub id: Uuid,
+    pub at: Timestamp,
+}
+
+/// How many characters of a key are listed.
+const PREFIX: usize = 12;
 
 pub fn hash(key: &str) -> KeyHash {
     Sha256::digest(key.as_bytes()).into()
@@ -78,6 +106,11 @@ pub fn random_key(key_type: KeyType) -> String {
     key
 }
 
+/// What is listed of a key.
+pub fn prefix(key: &str) -> &str {
+    key.get(..PREFIX).unwrap_or(key)
+}
+
 /// Stores a key made by [`random_key`].
 pub async fn insert(
     tx: &Transaction<'_>,
@@ -89,7 +122,7 @@ pub async fn insert(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let seq = changes::next(tx, Topic::ApiKey).await?;
-    let prefix: String = key.chars().take(12).collect();
+    let prefix = prefix(key);
     tx.execute(
         "INSERT INTO api_key (project_id, id, name, type, prefix, hash, created_at, changed_seq) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
         &[&project, &id, &name, &key_type.as_str(), &prefix, &&hash(key)[..], &now, &seq],
@@ -106,10 +139,52 @@ pub async fn revoke(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Tim
     Ok(tx.execute(sql, &[&project, &id, &now, &seq]).await? == 1)
 }
 
+const LISTED: &str = "SELECT id, name, type, prefix, created_at, last_used_at FROM api_key \
+                      WHERE project_id = $1 AND revoked_at IS NULL";
+
+fn listed_from_row(row: &Row) -> Result<ListedKey, StoreError> {
+    Ok(ListedKey {
+        id: row.try_get(0)?,
+        name: row.try_get(1)?,
+        key_type: key_type(row.try_get(2)?)?,
+        prefix: row.try_get(3)?,
+        created_at: row.try_get(4)?,
+        last_used_at: row.try_get(5)?,
+    })
+}
+
+/// The keys of a project that work, oldest first.
+pub async fn list(db: &impl GenericClient, project: ProjectId) -> Result<Vec<ListedKey>, StoreError> {
+    let statement = db.prepare_cached(&format!("{LISTED} ORDER BY created_at, id")).await?;
+    db.query(&statement, &[&project]).await?.iter().map(listed_from_row).collect()
+}
+
+/// A key that works, locked until the transaction's end.
+pub async fn get_for_update(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+) -> Result<Option<ListedKey>, StoreError> {
+    let sql = format!("{LISTED} AND id = $2 FOR UPDATE");
+    tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(listed_from_row).transpose()
+}
+
+/// Writes when keys were last used. What is there already is later or stays.
+pub async fn set_last_used(db: &impl GenericClient, uses: &[KeyUse]) -> Result<(), StoreError> {
+    let sql = "UPDATE api_key k SET last_used_at = u.at \
+               FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS u (project_id, id, at) \
+               WHERE k.project_id = u.project_id AND k.id = u.id AND (k.last_used_at IS NULL OR k.last_used_at < u.at)";
+    let projects: Vec<ProjectId> = uses.iter().map(|u| u.project).collect();
+    let ids: Vec<Uuid> = uses.iter().map(|u| u.id).collect();
+    let times: Vec<Timestamp> = uses.iter().map(|u| u.at).collect();
+    db.execute(&db.prepare_cached(sql).await?, &[&projects, &ids, &times]).await?;
+    Ok(())
+}
+
 /// Finds the key that works under a hash.
 pub async fn find_active(db: &impl GenericClient, hash: &KeyHash) -> Result<Option<ActiveKey>, StoreError> {
-    let sql = "SELECT k.id, k.project_id, k.type, p.rate_limit FROM api_key k JOIN project p ON p.project_id = k.project_id \
-               WHERE k.hash = $1 AND k.revoked_at IS NULL";
+    let sql = "SELECT k.id, k.project_id, k.type, k.prefix, p.rate_limit, p.identity_verification \
+               FROM api_key k JOIN project p ON p.project_id = k.project_id WHERE k.hash = $1 AND k.revoked_at IS NULL";
     let statement = db.prepare_cached(sql).await?;
     db.query_opt(&statement, &[&&hash[..]]).await?.as_ref().map(active_from_row).transpose()
 }
@@ -126,13 +201,18 @@ fn hash_of(bytes: &[u8]) -> Result<KeyHash, StoreError> {
 }
 
 fn active_from_row(row: &Row) -> Result<ActiveKey, StoreError> {
-    let key_type: &str = row.try_get(2)?;
     Ok(ActiveKey {
         id: row.try_get(0)?,
         project: row.try_get(1)?,
-        key_type: KeyType::parse(key_type).ok_or_else(|| StoreError::Corrupt(format!("key type {key_type:?}")))?,
-        rate_limit: row.try_get::<_, i32>(3)?.unsigned_abs(),
+        key_type: key_type(row.try_get(2)?)?,
+        prefix: row.try_get(3)?,
+        rate_limit: row.try_get::<_, i32>(4)?.unsigned_abs(),
+        identity_verification: row.try_get(5)?,
     })
+}
+
+fn key_type(text: &str) -> Result<KeyType, StoreError> {
+    KeyType::parse(text).ok_or_else(|| StoreError::Corrupt(format!("key type {text:?}")))
 }
 
 #[cfg(test)]

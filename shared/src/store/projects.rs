@@ -1,5 +1,7 @@
 //! Projects: the tenants.
 
+use std::time::Duration;
+
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -21,7 +23,13 @@ pub struct Project {
     pub timezone: String,
     /// Requests a second.
     pub rate_limit: u32,
+    pub retention_days: u32,
+    /// Whether opens and clicks are tracked.
+    pub tracking: bool,
+    /// Whether public keys must prove the user ids that they name.
+    pub identity_verification: bool,
     pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 /// What signs for a project: hexadecimal, 32 random bytes each.
@@ -29,15 +37,49 @@ pub struct Project {
 pub struct ProjectSecrets {
     pub webhook: String,
     pub identity: String,
+    /// The webhook secret before the last rotation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_webhook: Option<PreviousSecret>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+pub struct PreviousSecret {
+    pub secret: String,
+    /// It is accepted before this time.
+    pub until: Timestamp,
+}
+
+/// How long a rotated webhook secret goes on being accepted.
+const ACCEPTED_ON: Duration = Duration::from_hours(24);
+
+fn random_secret() -> String {
+    hex::encode(rand::random::<[u8; 32]>())
 }
 
 impl ProjectSecrets {
     pub fn random() -> Self {
-        Self { webhook: hex::encode(rand::random::<[u8; 32]>()), identity: hex::encode(rand::random::<[u8; 32]>()) }
+        Self::new(random_secret(), random_secret())
+    }
+
+    pub fn new(webhook: String, identity: String) -> Self {
+        Self { webhook, identity, previous_webhook: None }
+    }
+
+    /// With a new webhook secret. The present one goes on being accepted for a day; the one before it no longer is.
+    pub fn with_rotated_webhook(self, now: Timestamp) -> Self {
+        let previous = PreviousSecret { secret: self.webhook, until: now + ACCEPTED_ON };
+        Self { webhook: random_secret(), identity: self.identity, previous_webhook: Some(previous) }
+    }
+
+    /// The secrets that a webhook may be signed under.
+    pub fn accepted_webhook(&self, now: Timestamp) -> impl Iterator<Item = &str> {
+        let previous = self.previous_webhook.as_ref().filter(|p| now < p.until).map(|p| p.secret.as_str());
+        [self.webhook.as_str()].into_iter().chain(previous)
     }
 }
 
-const COLUMNS: &str = "project_id, name, timezone, rate_limit, created_at";
+const COLUMNS: &str =
+    "project_id, name, timezone, rate_limit, retention_days, tracking, identity_verification, created_at, updated_at";
 
 fn from_row(row: &Row) -> Result<Project, StoreError> {
     Ok(Project {
@@ -45,7 +87,11 @@ fn from_row(row: &Row) -> Result<Project, StoreError> {
         name: row.try_get(1)?,
         timezone: row.try_get(2)?,
         rate_limit: row.try_get::<_, i32>(3)?.unsigned_abs(),
-        created_at: row.try_get(4)?,
+        retention_days: row.try_get::<_, i32>(4)?.unsigned_abs(),
+        tracking: row.try_get(5)?,
+        identity_verification: row.try_get(6)?,
+        created_at: row.try_get(7)?,
+        updated_at: row.try_get(8)?,
     })
 }
 
@@ -59,8 +105,7 @@ pub async fn insert(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let seq = changes::next(tx, Topic::Project).await?;
-    let plain = serde_json::to_vec(secrets).map_err(|e| StoreError::Corrupt(e.to_string()))?;
-    let sealed = keys.seal(id, PLACE, &plain);
+    let sealed = sealed(keys, id, secrets)?;
     tx.execute(
         "INSERT INTO project (project_id, name, secrets, created_at, updated_at, changed_seq) VALUES ($1, $2, $3, $4, $4, $5)",
         &[&id, &name, &sealed, &now, &seq],
@@ -83,11 +128,58 @@ pub async fn list(db: &impl GenericClient) -> Result<Vec<Project>, StoreError> {
         .collect()
 }
 
-/// The limits, in requests a second, of projects changed after a sequence.
-pub async fn limits_changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<(ProjectId, u32)>, StoreError> {
-    let statement = db.prepare_cached("SELECT project_id, rate_limit FROM project WHERE changed_seq > $1").await?;
-    let rows = db.query(&statement, &[&seq]).await?;
-    rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get::<_, i32>(1)?.unsigned_abs()))).collect()
+/// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
+pub async fn get_for_update(tx: &Transaction<'_>, id: ProjectId) -> Result<Option<Project>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM project WHERE project_id = $1 FOR UPDATE");
+    tx.query_opt(&sql, &[&id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Writes a project that was read by [`get_for_update`] and changed.
+pub async fn update(tx: &Transaction<'_>, changed: &Project) -> Result<(), StoreError> {
+    let seq = changes::next(tx, Topic::Project).await?;
+    let sql = "UPDATE project SET name = $2, timezone = $3, rate_limit = $4, retention_days = $5, tracking = $6, \
+               identity_verification = $7, updated_at = $8, changed_seq = $9 WHERE project_id = $1";
+    let p = changed;
+    let (rate_limit, retention) = (p.rate_limit.cast_signed(), p.retention_days.cast_signed());
+    tx.execute(
+        sql,
+        &[
+            &p.id,
+            &p.name,
+            &p.timezone,
+            &rate_limit,
+            &retention,
+            &p.tracking,
+            &p.identity_verification,
+            &p.updated_at,
+            &seq,
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+/// What gateways keep of a project beside its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProjectRules {
+    pub id: ProjectId,
+    /// Requests a second.
+    pub rate_limit: u32,
+    pub identity_verification: bool,
+}
+
+/// The rules of projects changed after a sequence.
+pub async fn rules_changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<ProjectRules>, StoreError> {
+    let sql = "SELECT project_id, rate_limit, identity_verification FROM project WHERE changed_seq > $1";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&seq]).await?;
+    let rules = |row: &Row| {
+        Ok(ProjectRules {
+            id: row.try_get(0)?,
+            rate_limit: row.try_get::<_, i32>(1)?.unsigned_abs(),
+            identity_verification: row.try_get(2)?,
+        })
+    };
+    rows.iter().map(rules).collect()
 }
 
 pub async fn secrets(
@@ -95,11 +187,56 @@ pub async fn secrets(
     keys: &MasterKeys,
     id: ProjectId,
 ) -> Result<Option<ProjectSecrets>, StoreError> {
-    let Some(row) = db.query_opt("SELECT secrets FROM project WHERE project_id = $1", &[&id]).await? else {
-        return Ok(None);
-    };
+    let statement = db.prepare_cached("SELECT secrets FROM project WHERE project_id = $1").await?;
+    let Some(row) = db.query_opt(&statement, &[&id]).await? else { return Ok(None) };
     let plain = keys
         .open(id, PLACE, row.try_get(0)?)
         .map_err(|e| StoreError::Corrupt(format!("secrets of project {id}: {e}")))?;
     serde_json::from_slice(&plain).map(Some).map_err(|e| StoreError::Corrupt(e.to_string()))
+}
+
+/// Writes a project's secrets, which were read after [`get_for_update`].
+pub async fn set_secrets(
+    tx: &Transaction<'_>,
+    keys: &MasterKeys,
+    id: ProjectId,
+    secrets: &ProjectSecrets,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let seq = changes::next(tx, Topic::Project).await?;
+    let sql = "UPDATE project SET secrets = $2, updated_at = $3, changed_seq = $4 WHERE project_id = $1";
+    tx.execute(sql, &[&id, &sealed(keys, id, secrets)?, &now, &seq]).await?;
+    Ok(())
+}
+
+fn sealed(keys: &MasterKeys, id: ProjectId, secrets: &ProjectSecrets) -> Result<Vec<u8>, StoreError> {
+    let plain = serde_json::to_vec(secrets).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+    Ok(keys.seal(id, PLACE, &plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rotated_secret_is_accepted_for_a_day() {
+        let at = |hours: i64| Timestamp::from_second(hours * 3_600).unwrap();
+        let first = ProjectSecrets::random();
+        let second = first.clone().with_rotated_webhook(at(0));
+        let accepted = |of: &ProjectSecrets, now, expected: &[&str]| {
+            assert_eq!(of.accepted_webhook(now).collect::<Vec<_>>(), expected);
+        };
+        accepted(&first, at(0), &[&first.webhook]);
+        accepted(&second, at(23), &[&second.webhook, &first.webhook]);
+        accepted(&second, at(24), &[&second.webhook]);
+        assert_eq!(second.identity, first.identity);
+        let third = second.clone().with_rotated_webhook(at(1));
+        accepted(&third, at(2), &[&third.webhook, &second.webhook]);
+    }
+
+    #[test]
+    fn secrets_that_were_sealed_before_there_were_rotations_are_read() {
+        let read: ProjectSecrets = serde_json::from_str(r#"{"webhook":"w","identity":"i"}"#).unwrap();
+        assert!(read.previous_webhook.is_none());
+    }
 }

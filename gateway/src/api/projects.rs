@@ -1,0 +1,177 @@
+//! Projects and their settings.
+
+mod input;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use shared::ids::{self, ProjectId};
+use shared::store::audit::{self, Actor, Change};
+use shared::store::changes::Topic;
+use shared::store::members::{self, Role};
+use shared::store::projects::{self, Project, ProjectSecrets};
+use shared::store::{GenericClient, StoreError};
+use uuid::Uuid;
+
+use super::sessions::{BODY, MembershipView};
+use super::{audit_log, changed, shape};
+use crate::auth::session;
+use crate::context::{Context, Request};
+use crate::error::ApiError;
+use crate::respond::{Reply, created, ok};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ProjectView {
+    id: Uuid,
+    name: String,
+    timezone: String,
+    rate_limit: u32,
+    retention_days: u32,
+    tracking: bool,
+    identity_verification: bool,
+    role: &'static str,
+    #[serde(serialize_with = "shape::time")]
+    created_at: Timestamp,
+    #[serde(serialize_with = "shape::time")]
+    updated_at: Timestamp,
+    /// For admins.
+    #[serde(flatten)]
+    secrets: Option<SecretsView>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SecretsView {
+    webhook_secret: String,
+    #[serde(serialize_with = "shape::maybe_time")]
+    previous_webhook_secret_until: Option<Timestamp>,
+    identity_secret: String,
+}
+
+impl SecretsView {
+    fn new(secrets: ProjectSecrets, now: Timestamp) -> Self {
+        Self {
+            webhook_secret: secrets.webhook,
+            previous_webhook_secret_until: secrets.previous_webhook.map(|p| p.until).filter(|until| now < *until),
+            identity_secret: secrets.identity,
+        }
+    }
+}
+
+impl ProjectView {
+    fn new(project: Project, role: Role, secrets: Option<SecretsView>) -> Self {
+        Self {
+            id: project.id.0,
+            name: project.name,
+            timezone: project.timezone,
+            rate_limit: project.rate_limit,
+            retention_days: project.retention_days,
+            tracking: project.tracking,
+            identity_verification: project.identity_verification,
+            role: role.as_str(),
+            created_at: project.created_at,
+            updated_at: project.updated_at,
+            secrets,
+        }
+    }
+}
+
+/// `GET /projects`
+pub async fn list(request: &Request<'_>) -> Result<Reply, ApiError> {
+    let session = session::required(request).await?;
+    let found = members::memberships(&request.database().await?, session.account.id).await?;
+    ok(&json!({ "projects": found.into_iter().map(MembershipView::from).collect::<Vec<_>>() }))
+}
+
+/// `POST /projects`: whoever makes a project is its first ADMIN.
+pub async fn create(request: &Request<'_>) -> Result<Reply, ApiError> {
+    let session = session::required(request).await?;
+    let body = request.read_json(BODY).await?;
+    let app = request.app;
+    let now = app.clock.now();
+    let id = ProjectId(ids::fresh(now.as_millisecond()));
+    let project = input::new_project(&body, id, now)?;
+    let secrets = ProjectSecrets::random();
+    let mut db = request.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    projects::insert(&tx, &app.master_keys, id, &project.name, &secrets, now).await?;
+    projects::update(&tx, &project).await?;
+    members::join(&tx, id, session.account.id, Role::Admin, now).await?;
+    let change = Change {
+        action: "project.created",
+        resource_id: Some(id.to_string()),
+        resource_name: Some(&project.name),
+        details: json!({}),
+        request_id: Some(request.request_id),
+    };
+    let actor = Actor::Account { id: session.account.id, email: session.account.email.clone() };
+    audit::insert(&tx, id, ids::fresh(now.as_millisecond()), &actor, &change, now).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    changed::announce(request, Topic::Project).await;
+    created(&ProjectView::new(project, Role::Admin, Some(SecretsView::new(secrets, now))))
+}
+
+/// `GET /projects/:id`
+pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let db = cx.database().await?;
+    let project = projects::get(&db, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
+    ok(&view(cx, &db, project).await?)
+}
+
+async fn view(cx: &Context<'_>, db: &impl GenericClient, project: Project) -> Result<ProjectView, ApiError> {
+    if !cx.caller.is_admin() {
+        return Ok(ProjectView::new(project, Role::Member, None));
+    }
+    let secrets = projects::secrets(db, &cx.app.master_keys, cx.project).await?;
+    let secrets = secrets.map(|secrets| SecretsView::new(secrets, cx.app.clock.now()));
+    Ok(ProjectView::new(project, Role::Admin, secrets))
+}
+
+/// `PUT /projects/:id`
+pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let body = cx.read_json(BODY).await?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let current = projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
+    let project = input::changed_project(&body, current.clone(), cx.app.clock.now())?;
+    projects::update(&tx, &project).await?;
+    let details = Value::Object(differences(&current, &project));
+    audit_log::note(cx, &tx, "project.updated", (cx.project.0, &project.name), details).await?;
+    let shown = view(cx, &tx, project).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    changed::announce(cx, Topic::Project).await;
+    ok(&shown)
+}
+
+/// What an update changed, as `{ field: { from, to } }`.
+fn differences(before: &Project, after: &Project) -> Map<String, Value> {
+    let fields = |p: &Project| {
+        [
+            ("name", json!(p.name)),
+            ("timezone", json!(p.timezone)),
+            ("rateLimit", json!(p.rate_limit)),
+            ("retentionDays", json!(p.retention_days)),
+            ("tracking", json!(p.tracking)),
+            ("identityVerification", json!(p.identity_verification)),
+        ]
+    };
+    let pairs = fields(before).into_iter().zip(fields(after)).filter(|(from, to)| from != to);
+    pairs.map(|((name, from), (_, to))| (name.to_owned(), json!({ "from": from, "to": to }))).collect()
+}
+
+/// `POST /projects/:id/webhook-secret`: makes a new one; the present one goes on being accepted for a day.
+pub async fn rotate_webhook_secret(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let (keys, now) = (&cx.app.master_keys, cx.app.clock.now());
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let project = projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
+    let secrets = projects::secrets(&tx, keys, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
+    let secrets = secrets.with_rotated_webhook(now);
+    projects::set_secrets(&tx, keys, cx.project, &secrets, now).await?;
+    audit_log::note(cx, &tx, "project.webhook_secret_rotated", (cx.project.0, &project.name), json!({})).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    let shown = SecretsView::new(secrets, now);
+    let until = shown.previous_webhook_secret_until.map(shared::clock::rfc3339);
+    ok(&json!({ "webhookSecret": shown.webhook_secret, "previousWebhookSecretUntil": until }))
+}

@@ -1,0 +1,131 @@
+//! What may be set of a project.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value};
+use shared::ids::ProjectId;
+use shared::store::projects::Project;
+
+use crate::error::ApiError;
+use crate::fields::{Fields, Text};
+
+const NAME: Text = Text::line(200);
+const TIMEZONE: Text = Text::line(100);
+/// Requests a second.
+const RATE_LIMIT: std::ops::RangeInclusive<i64> = 1..=1_000_000;
+const RETENTION_DAYS: std::ops::RangeInclusive<i64> = 1..=3_650;
+
+const READ_ONLY: &[&str] =
+    &["id", "role", "createdAt", "updatedAt", "webhookSecret", "previousWebhookSecretUntil", "identitySecret"];
+
+/// A project as posted. `name` is required.
+pub fn new_project(body: &Map<String, Value>, id: ProjectId, now: Timestamp) -> Result<Project, ApiError> {
+    let mut fields = Fields::of(body);
+    if !fields.has("name") || fields.is_null("name") {
+        fields.problem("name", "is required");
+    }
+    let project = Project {
+        id,
+        name: String::new(),
+        timezone: "UTC".to_owned(),
+        rate_limit: 1_000,
+        retention_days: 365,
+        tracking: true,
+        identity_verification: false,
+        created_at: now,
+        updated_at: now,
+    };
+    with_fields(fields, project)
+}
+
+/// A project with the fields that were sent.
+pub fn changed_project(body: &Map<String, Value>, current: Project, now: Timestamp) -> Result<Project, ApiError> {
+    with_fields(Fields::of(body), Project { updated_at: now, ..current })
+}
+
+fn with_fields(mut fields: Fields<'_>, mut project: Project) -> Result<Project, ApiError> {
+    fields.read_only(READ_ONLY);
+    if let Some(name) = fields.text("name", &NAME) {
+        if name.trim().is_empty() {
+            fields.problem("name", "must not be blank");
+        }
+        name.trim().clone_into(&mut project.name);
+    }
+    if let Some(timezone) = fields.text("timezone", &TIMEZONE) {
+        if TimeZone::get(timezone).is_err() {
+            fields.problem("timezone", "must be an IANA name such as Europe/Berlin, or UTC");
+        }
+        timezone.clone_into(&mut project.timezone);
+    }
+    if let Some(limit) = fields.integer("rateLimit", RATE_LIMIT) {
+        project.rate_limit = limit as u32;
+    }
+    if let Some(days) = fields.integer("retentionDays", RETENTION_DAYS) {
+        project.retention_days = days as u32;
+    }
+    if let Some(tracking) = fields.boolean("tracking") {
+        project.tracking = tracking;
+    }
+    if let Some(verification) = fields.boolean("identityVerification") {
+        project.identity_verification = verification;
+    }
+    fields.finish()?;
+    Ok(project)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn new(value: Value) -> Result<Project, Vec<String>> {
+        let body = value.as_object().cloned().unwrap();
+        new_project(&body, ProjectId(uuid::Uuid::nil()), Timestamp::UNIX_EPOCH).map_err(|e| named(&e))
+    }
+
+    fn named(error: &ApiError) -> Vec<String> {
+        error.details().iter().map(|p| p.field.clone()).collect()
+    }
+
+    #[test]
+    fn a_project_needs_only_a_name() {
+        let project = new(json!({"name": " Shop "})).unwrap();
+        assert_eq!((project.name.as_str(), project.timezone.as_str(), project.rate_limit), ("Shop", "UTC", 1_000));
+        for without in [json!({}), json!({"name": null})] {
+            assert_eq!(new(without).unwrap_err(), ["name"]);
+        }
+    }
+
+    #[test]
+    fn wrong_fields_are_named() {
+        for (field, wrong) in [
+            ("name", json!(" ")),
+            ("name", json!("a\nb")),
+            ("timezone", json!("Mars/Olympus")),
+            ("timezone", json!(5)),
+            ("rateLimit", json!(0)),
+            ("rateLimit", json!(1_000_001)),
+            ("rateLimit", json!("many")),
+            ("retentionDays", json!(0)),
+            ("retentionDays", json!(3_651)),
+            ("tracking", json!("off")),
+            ("identityVerification", json!(1)),
+            ("nmae", json!("x")),
+        ] {
+            let mut body = json!({"name": "Shop"});
+            body[field] = wrong.clone();
+            assert_eq!(new(body).unwrap_err(), [field], "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_was_read_can_be_sent_back() {
+        let project = new(json!({"name": "Shop"})).unwrap();
+        let read = json!({"id": "x", "name": "Shop", "role": "ADMIN", "webhookSecret": "w", "identitySecret": "i",
+                          "previousWebhookSecretUntil": null, "createdAt": "", "updatedAt": "", "rateLimit": 5});
+        let body = read.as_object().cloned().unwrap();
+        let changed = changed_project(&body, project, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(changed.rate_limit, 5);
+    }
+}

@@ -1,0 +1,159 @@
+//! Sessions: a random id in a cookie, kept as a hash, and a second token against requests that other sites make.
+
+use std::time::Duration;
+
+use hmac::{Hmac, KeyInit, Mac};
+use http::Method;
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+use shared::store::StoreError;
+use shared::store::accounts::Account;
+use shared::store::sessions::{self, SessionHash};
+use subtle::ConstantTimeEq;
+use tokio::sync::Semaphore;
+
+use super::cookie;
+use crate::context::Request;
+use crate::error::ApiError;
+
+/// A session ends when it was not used for so long,
+const IDLE: Duration = Duration::from_hours(7 * 24);
+/// and in any case after this.
+const LONGEST: Duration = Duration::from_hours(30 * 24);
+/// Its end is moved on no more often than this.
+const STEP: Duration = Duration::from_hours(1);
+/// How long a look-up waits for its turn.
+const TURN: Duration = Duration::from_secs(2);
+
+pub const MISSING: ApiError =
+    ApiError::Unauthorized("the session is missing or has ended: log in with POST /auth/login");
+
+/// Look-ups in the database at a time: made-up cookies must not take all its connections.
+pub struct Lookups(Semaphore);
+
+impl Default for Lookups {
+    fn default() -> Self {
+        Self(Semaphore::new(4))
+    }
+}
+
+/// Somebody who is logged in.
+pub struct Session {
+    /// The cookie's value.
+    id: String,
+    pub account: Account,
+}
+
+impl Session {
+    pub fn hash(&self) -> SessionHash {
+        hash(&self.id)
+    }
+
+    /// What unsafe requests must bring in `X-CSRF-Token`: made of the session's id, which it does not tell.
+    pub fn csrf_token(&self) -> String {
+        csrf_token(&self.id)
+    }
+
+    /// The `Set-Cookie` that hands it to the browser.
+    pub fn cookie(&self, request: &Request<'_>) -> String {
+        cookie::set(&self.id, LONGEST, request.is_secure())
+    }
+}
+
+fn hash(id: &str) -> SessionHash {
+    Sha256::digest(id.as_bytes()).into()
+}
+
+fn csrf_token(id: &str) -> String {
+    // A key of any length is taken.
+    let mac = Hmac::<Sha256>::new_from_slice(id.as_bytes()).map(|mac| mac.chain_update(b"csrf").finalize());
+    mac.map(|tag| hex::encode(tag.into_bytes())).unwrap_or_default()
+}
+
+/// When a session ends that is used now.
+fn end(created_at: Timestamp, now: Timestamp) -> Timestamp {
+    (now + IDLE).min(created_at + LONGEST)
+}
+
+/// Begins a session; one that the browser has already ends.
+pub async fn begin(request: &Request<'_>, account: Account) -> Result<Session, ApiError> {
+    let session = Session { id: hex::encode(rand::random::<[u8; 32]>()), account };
+    let now = request.app.clock.now();
+    let db = request.database().await?;
+    if let Some(id) = cookie::value(request.headers) {
+        sessions::end(&db, &hash(id)).await?;
+    }
+    sessions::insert(&db, &session.hash(), session.account.id, now, end(now, now)).await?;
+    Ok(session)
+}
+
+/// The session that a request brings, if it holds. Unsafe requests must bring its token, too.
+pub async fn of(request: &Request<'_>) -> Result<Option<Session>, ApiError> {
+    let Some(id) = cookie::value(request.headers).filter(|id| id.len() == 64) else { return Ok(None) };
+    let busy = || StoreError::Unavailable("too many sessions are being looked up".to_owned());
+    let lookups = &request.app.lookups.0;
+    let turn = tokio::time::timeout(TURN, lookups.acquire()).await.map_err(|_| busy())?.map_err(|_| busy())?;
+    let (now, hash) = (request.app.clock.now(), hash(id));
+    let db = request.database().await?;
+    let Some(stored) = sessions::find(&db, &hash, now).await? else { return Ok(None) };
+    let end = end(stored.created_at, now);
+    if end - STEP > stored.expires_at {
+        sessions::extend(&db, &hash, end).await?;
+    }
+    drop((turn, db));
+    let session = Session { id: id.to_owned(), account: stored.account };
+    check_token(request, &session)?;
+    Ok(Some(session))
+}
+
+/// As [`of`], where nobody else is let in.
+pub async fn required(request: &Request<'_>) -> Result<Session, ApiError> {
+    of(request).await?.ok_or(MISSING)
+}
+
+/// Ends a session; returns the `Set-Cookie` that makes the browser forget it.
+pub async fn finish(request: &Request<'_>, session: &Session) -> Result<String, ApiError> {
+    sessions::end(&request.database().await?, &session.hash()).await?;
+    Ok(cookie::removed(request.is_secure()))
+}
+
+fn check_token(request: &Request<'_>, session: &Session) -> Result<(), ApiError> {
+    if matches!(*request.method, Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    refuse_other_sites(request)?;
+    let sent = request.header("x-csrf-token").unwrap_or("");
+    if bool::from(sent.as_bytes().ct_eq(session.csrf_token().as_bytes())) {
+        return Ok(());
+    }
+    Err(ApiError::Forbidden("send the session's `csrfToken` as X-CSRF-Token: GET /auth/session tells it"))
+}
+
+/// Refuses what a browser says another site asked for: also for logging in, where there is no token yet.
+pub fn refuse_other_sites(request: &Request<'_>) -> Result<(), ApiError> {
+    match request.header("sec-fetch-site") {
+        Some("cross-site") => Err(ApiError::Forbidden("another site asked for this")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_slides_up_to_its_bound() {
+        let at = |hours: i64| Timestamp::from_second(hours * 3_600).unwrap();
+        assert_eq!(end(at(0), at(0)), at(7 * 24));
+        assert_eq!(end(at(0), at(10 * 24)), at(17 * 24));
+        assert_eq!(end(at(0), at(29 * 24)), at(30 * 24));
+    }
+
+    #[test]
+    fn the_token_is_the_sessions_own_and_does_not_tell_it() {
+        let (a, b) = ("a".repeat(64), "b".repeat(64));
+        assert_eq!(csrf_token(&a), csrf_token(&a));
+        assert_ne!(csrf_token(&a), csrf_token(&b));
+        assert!(csrf_token(&a).len() == 64 && csrf_token(&a) != a && csrf_token(&a) != hex::encode(hash(&a)));
+    }
+}

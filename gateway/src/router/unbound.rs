@@ -1,0 +1,26 @@
+//! Addresses outside of any project.
+
+/// What belongs to no project of the caller's, or to one that only the handler finds out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unbound {
+    Login,
+    Logout,
+    GetSession,
+    ChangePassword,
+    AcceptInvite,
+    ListProjects,
+    CreateProject,
+}
+
+impl Unbound {
+    pub(super) fn pattern(self) -> &'static str {
+        match self {
+            Self::Login => "/auth/login",
+            Self::Logout => "/auth/logout",
+            Self::GetSession => "/auth/session",
+            Self::ChangePassword => "/auth/password",
+            Self::AcceptInvite => "/auth/invites/accept",
+            Self::ListProjects | Self::CreateProject => "/projects",
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `/api-keys`
+
+use gateway::auth::last_used;
+use serde_json::json;
+use shared::store::members::Role;
+use testkit::{TestDatabase, TestNats, eventually};
+
+use crate::fixture::{Gateway, texts};
+use crate::http::Call;
+use crate::setup::{self, MB, bus_config, secs};
+
+const EVENT: &str = r#"{"event":"e","user_id":"u"}"#;
+
+#[tokio::test]
+async fn a_key_is_shown_once_listed_and_revoked() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let admin = gateway.log_in(&project, Role::Admin).await;
+    let made = gateway.post_as(&admin, "/api-keys", &json!({"name": "backend"})).await.expect(201);
+    let key = made["key"].as_str().unwrap();
+    assert!(key.starts_with("sk_live_") && key.len() == 40, "{key}");
+    assert_eq!((&made["type"], &made["prefix"]), (&json!("secret"), &json!(key[..12])));
+    gateway.send("GET", "/templates", key, &[], "").await.expect(200);
+    let public = json!({"name": "site", "type": "public"});
+    let public = gateway.post_as(&admin, "/api-keys", &public).await.expect(201);
+    assert!(public["key"].as_str().unwrap().starts_with("pk_live_"));
+
+    let listed = gateway.get_as(&admin, "/api-keys").await.expect(200);
+    assert_eq!(texts(&listed["keys"], "name"), ["test", "test", "backend", "site"]);
+    assert_eq!(listed["keys"][2]["id"], made["id"]);
+    assert!(!listed.to_string().contains(key));
+
+    gateway.send_as(&admin, "DELETE", "/api-keys", json!({"id": made["id"]}).to_string()).await.expect(200);
+    let again = gateway.send_as(&admin, "DELETE", "/api-keys", json!({"id": made["id"]}).to_string()).await;
+    assert_eq!(again.status, 404);
+    let listed = gateway.get_as(&admin, "/api-keys").await.expect(200);
+    assert_eq!(texts(&listed["keys"], "name"), ["test", "test", "site"]);
+    let log = gateway.get_as(&admin, "/audit-log?action=api_key.revoked").await.expect(200);
+    let line = &log["entries"][0];
+    assert_eq!((&line["resourceId"], &line["resourceName"]), (&made["id"], &json!("backend")));
+    assert!(!log.to_string().contains(key));
+}
+
+#[tokio::test]
+async fn a_key_revoked_at_one_gateway_is_refused_by_another_within_a_second() {
+    let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
+    let here = Gateway::start_on(&database, &nats).await;
+    let bus = bus_config(nats.url(), nats.prefix(), 16 * MB);
+    let there = setup::Gateway::start(&database.config(), &bus, gateway::config::GatewayConfig::default()).await;
+    let project = here.project().await;
+    let admin = here.log_in(&project, Role::Admin).await;
+    let made = here.post_as(&admin, "/api-keys", &json!({"name": "k", "type": "public"})).await.expect(201);
+    let key = made["key"].as_str().unwrap();
+    let tried = async || Call::new(there.addr, "POST", "/api/v1/events").header("x-api-key", key).send(EVENT).await;
+    assert_eq!(tried().await.status, 202);
+    here.send_as(&admin, "DELETE", "/api-keys", json!({"id": made["id"]}).to_string()).await.expect(200);
+    eventually(secs(1), async || match tried().await.status {
+        401 => Ok(()),
+        other => Err(other),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn when_a_key_was_used_is_written_in_bulk() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let admin = gateway.log_in(&project, Role::Admin).await;
+    let used = async || {
+        let listed = gateway.get_as(&admin, "/api-keys").await.expect(200);
+        let keys = listed["keys"].as_array().unwrap().clone();
+        keys.into_iter().map(|key| key["lastUsedAt"].is_string()).collect::<Vec<_>>()
+    };
+    gateway.get(&project, "/templates").await.expect(200);
+    assert_eq!(used().await, [false, false]);
+    last_used::write(&gateway.app).await.unwrap();
+    assert_eq!(used().await, [true, false]);
+    // Nothing is written for a key that was not used since.
+    gateway.sql.execute("UPDATE api_key SET last_used_at = NULL", &[]).await.unwrap();
+    last_used::write(&gateway.app).await.unwrap();
+    assert_eq!(used().await, [false, false]);
+}
+
+#[tokio::test]
+async fn bad_input_is_named() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let admin = gateway.log_in(&project, Role::Admin).await;
+    for (body, fields) in [
+        (json!({}), vec!["name"]),
+        (json!({"name": ""}), vec!["name"]),
+        (json!({"name": "n", "type": "private"}), vec!["type"]),
+        (json!({"name": "n", "type": 5}), vec!["type"]),
+        (json!({"name": "n", "scopes": []}), vec!["scopes"]),
+    ] {
+        let answer = gateway.post_as(&admin, "/api-keys", &body).await;
+        assert_eq!((answer.status, answer.fields()), (422, fields), "{body}");
+    }
+    for body in [json!({}), json!({"id": 5}), json!({"id": "nonsense"}), json!({"id": ""})] {
+        let answer = gateway.send_as(&admin, "DELETE", "/api-keys", body.to_string()).await;
+        assert_eq!((answer.status, answer.fields()), (422, vec!["id"]), "{body}");
+    }
+    assert_eq!(gateway.send_as(&admin, "DELETE", "/api-keys", "").await.status, 400);
+}

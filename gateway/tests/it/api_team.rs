@@ -1,0 +1,155 @@
+//! `/team`, its invitations, and `/auth/invites/accept`
+
+use serde_json::{Value, json};
+use shared::store::members::Role;
+
+use crate::fixture::{Gateway, texts};
+use crate::login::{Login, account};
+use crate::setup::Tenant;
+
+async fn invite(gateway: &Gateway, by: &Login, email: &str, role: &str) -> (String, String) {
+    let body = gateway.post_as(by, "/team/invites", &json!({"email": email, "role": role})).await.expect(201);
+    assert_eq!((&body["invite"]["status"], &body["invite"]["email"]), (&json!("PENDING"), &json!(email)));
+    let token = body["acceptUrl"].as_str().unwrap().split_once("?token=").unwrap().1;
+    (body["invite"]["id"].as_str().unwrap().to_owned(), token.to_owned())
+}
+
+async fn accept(gateway: &Gateway, token: &str, password: &str) -> crate::http::Answer {
+    let body = json!({"token": token, "name": "Grace", "password": password}).to_string();
+    gateway.call("POST", "/auth/invites/accept").send(body).await
+}
+
+async fn statuses(gateway: &Gateway, by: &Login) -> Vec<String> {
+    texts(&gateway.get_as(by, "/team/invites").await.expect(200)["invites"], "status")
+}
+
+async fn started() -> (Gateway, Tenant, Login) {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let admin = gateway.log_in(&project, Role::Admin).await;
+    (gateway, project, admin)
+}
+
+#[tokio::test]
+async fn who_is_invited_joins_once() {
+    let (gateway, project, admin) = started().await;
+    let (id, token) = invite(&gateway, &admin, "grace@example.com", "MEMBER").await;
+    let stored = gateway.sql.query_one("SELECT encode(token_hash, 'hex') FROM invite", &[]).await.unwrap();
+    assert_ne!(stored.get::<_, String>(0), token);
+    accept(&gateway, "0000", "long enough").await.error(404);
+    accept(&gateway, &token, "short").await.error(422);
+
+    let answer = accept(&gateway, &token, "long enough").await;
+    let session = answer.json();
+    assert_eq!(answer.status, 200, "{session}");
+    assert_eq!(session["user"]["name"], "Grace");
+    assert_eq!(session["projects"], json!([{"id": project.id.to_string(), "name": "Test", "role": "MEMBER"}]));
+    let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let team = gateway.call("GET", "/team").header("cookie", &cookie).send("").await.json();
+    assert_eq!(texts(&team["members"], "role"), ["ADMIN", "MEMBER"]);
+    assert_eq!(texts(&team["members"], "email"), [admin.email.as_str(), "grace@example.com"]);
+
+    accept(&gateway, &token, "long enough").await.error(409);
+    let shown = gateway.get_as(&admin, &format!("/team/invites/{id}")).await.expect(200);
+    assert_eq!(shown["status"], "ACCEPTED");
+    assert_eq!(gateway.delete_as(&admin, &format!("/team/invites/{id}")).await.status, 409);
+    let again = gateway.post_as(&admin, "/team/invites", &json!({"email": "Grace@example.com"})).await;
+    assert_eq!(again.status, 409);
+    assert_eq!(gateway.post_login("grace@example.com", "long enough").await.status, 200);
+
+    let log = gateway.get_as(&admin, "/audit-log").await.expect(200);
+    assert_eq!(texts(&log["entries"], "action"), ["invite.accepted", "invite.created"]);
+    assert_eq!(log["entries"][1]["actor"], json!({"type": "account", "id": admin.account, "name": admin.email}));
+}
+
+#[tokio::test]
+async fn an_account_that_is_there_joins_with_its_own_password() {
+    let (gateway, _, admin) = started().await;
+    account(&gateway.app.store, "grace@example.com", Some("her password")).await;
+    let (_, token) = invite(&gateway, &admin, "Grace@Example.com", "ADMIN").await;
+    accept(&gateway, &token, "not her password").await.error(401);
+    let joined = accept(&gateway, &token, "her password").await.json();
+    assert_eq!((&joined["user"]["name"], &joined["projects"][0]["role"]), (&json!("Ada"), &json!("ADMIN")));
+}
+
+#[tokio::test]
+async fn invitations_end() {
+    let (gateway, _, admin) = started().await;
+    let (id, revoked) = invite(&gateway, &admin, "a@example.com", "MEMBER").await;
+    gateway.delete_as(&admin, &format!("/team/invites/{id}")).await.expect(200);
+    accept(&gateway, &revoked, "long enough").await.error(409);
+    assert_eq!(gateway.delete_as(&admin, &format!("/team/invites/{id}")).await.status, 409);
+    // A second one takes the place of the first.
+    let (_, first) = invite(&gateway, &admin, "b@example.com", "MEMBER").await;
+    let (_, second) = invite(&gateway, &admin, "B@example.com", "ADMIN").await;
+    accept(&gateway, &first, "long enough").await.error(409);
+    assert_eq!(statuses(&gateway, &admin).await, ["PENDING", "REVOKED", "REVOKED"]);
+    gateway.sql.execute("UPDATE invite SET expires_at = now()", &[]).await.unwrap();
+    accept(&gateway, &second, "long enough").await.error(409);
+    assert_eq!(statuses(&gateway, &admin).await, ["EXPIRED", "REVOKED", "REVOKED"]);
+    assert_eq!(gateway.sql.query("SELECT 1 FROM account", &[]).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn one_link_used_twice_at_once_makes_one_member() {
+    let (gateway, _, admin) = started().await;
+    let (_, token) = invite(&gateway, &admin, "grace@example.com", "MEMBER").await;
+    let one = || accept(&gateway, &token, "long enough");
+    let (a, b) = tokio::join!(one(), one());
+    let mut told = [a.status, b.status];
+    told.sort_unstable();
+    assert_eq!(told, [200, 409]);
+}
+
+#[tokio::test]
+async fn roles_change_and_the_last_admin_stays() {
+    let (gateway, project, admin) = started().await;
+    let member = gateway.log_in(&project, Role::Member).await;
+    let (own, other) = (format!("/team/{}", admin.account), format!("/team/{}", member.account));
+    let (to_admin, to_member) = (json!({"role": "ADMIN"}), json!({"role": "MEMBER"}));
+
+    assert_eq!(gateway.get_as(&member, "/api-keys").await.status, 403);
+    assert_eq!(gateway.put_as(&admin, &own, &to_member).await.status, 409);
+    assert_eq!(gateway.delete_as(&admin, &own).await.status, 409);
+    let made = gateway.put_as(&admin, &other, &to_admin).await.expect(200);
+    assert_eq!(made["role"], "ADMIN");
+    // What was read can be sent back, and it holds at once.
+    gateway.put_as(&admin, &other, &made).await.expect(200);
+    gateway.get_as(&member, "/api-keys").await.expect(200);
+
+    // Two who take each other's role away at once: one of them stays.
+    let (a, b) = tokio::join!(gateway.put_as(&admin, &other, &to_member), gateway.put_as(&member, &own, &to_member));
+    let sql = "SELECT count(*) FROM member WHERE role = 'ADMIN'";
+    let admins: i64 = gateway.sql.query_one(sql, &[]).await.unwrap().get(0);
+    assert_eq!(admins, 1, "{a:?} {b:?}");
+    let (left, gone) = if a.status == 200 { (&admin, &other) } else { (&member, &own) };
+    gateway.delete_as(left, gone).await.expect(200);
+    assert_eq!(gateway.delete_as(left, gone).await.status, 404);
+    let removed = if a.status == 200 { &member } else { &admin };
+    assert_eq!(gateway.get_as(removed, "/team").await.status, 404);
+}
+
+#[tokio::test]
+async fn bad_input_is_named() {
+    let (gateway, _, admin) = started().await;
+    for (body, fields) in [
+        (json!({}), vec!["email"]),
+        (json!({"email": "nobody"}), vec!["email"]),
+        (json!({"email": "Ada <a@b.co>"}), vec!["email"]),
+        (json!({"email": 5, "role": "OWNER"}), vec!["email", "role"]),
+        (json!({"email": "a@b.co", "admin": true}), vec!["admin"]),
+    ] {
+        let answer = gateway.post_as(&admin, "/team/invites", &body).await;
+        assert_eq!((answer.status, answer.fields()), (422, fields), "{body}");
+    }
+    let own = format!("/team/{}", admin.account);
+    for body in [json!({}), json!({"role": "admin"}), json!({"role": null})] {
+        let answer = gateway.put_as(&admin, &own, &body).await;
+        assert_eq!((answer.status, answer.fields()), (422, vec!["role"]), "{body}");
+    }
+    for path in ["/team/nonsense", "/team/invites/nonsense"] {
+        assert_eq!(gateway.delete_as(&admin, path).await.status, 404);
+    }
+    let none: Value = gateway.get_as(&admin, "/team/invites").await.expect(200);
+    assert_eq!(none, json!({"invites": [], "nextCursor": null}));
+}

@@ -1,0 +1,105 @@
+//! People who are logged in, for tests of what needs a session.
+
+use bytes::Bytes;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use shared::clock::Clock;
+use shared::ids::{ProjectId, fresh};
+use shared::password;
+use shared::store::accounts::{self, Account};
+use shared::store::members::{self, Role};
+use shared::store::{Store, sessions};
+use uuid::Uuid;
+
+use crate::fixture::{Answer, Gateway};
+use crate::http::{self, Call};
+use crate::setup::{Tenant, secs};
+
+/// Somebody who is logged in, and the project that they work on.
+#[derive(Clone)]
+pub struct Login {
+    pub account: Uuid,
+    pub email: String,
+    pub project: ProjectId,
+    pub cookie: String,
+    pub csrf_token: String,
+}
+
+/// Makes an account; without a password nobody can log in to it by one.
+pub async fn account(store: &Store, email: &str, password: Option<&str>) -> Uuid {
+    let now = Clock::system().now();
+    let hash = password.map_or(password::NOBODYS.to_owned(), |p| password::hash(p).unwrap());
+    let account = Account { id: fresh(now.as_millisecond()), email: email.to_owned(), name: "Ada".to_owned() };
+    let mut db = store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    assert!(accounts::insert(&tx, &account, &hash, now).await.unwrap(), "{email} is there already");
+    tx.commit().await.unwrap();
+    account.id
+}
+
+pub async fn join(store: &Store, project: ProjectId, account: Uuid, role: Role) {
+    let mut db = store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    members::join(&tx, project, account, role, Clock::system().now()).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+impl Gateway {
+    /// A new member of a project, logged in.
+    pub async fn log_in(&self, project: &Tenant, role: Role) -> Login {
+        let store = &self.app.store;
+        let email = format!("{:016x}@example.com", rand::random::<u64>());
+        let account = account(store, &email, None).await;
+        join(store, project.id, account, role).await;
+        self.session_of(account, &email, project.id).await
+    }
+
+    /// A session without the way over a password, which takes its time.
+    pub async fn session_of(&self, account: Uuid, email: &str, project: ProjectId) -> Login {
+        let id = hex::encode(rand::random::<[u8; 32]>());
+        let now = Clock::system().now();
+        let db = self.app.store.connection().await.unwrap();
+        let hash = Sha256::digest(id.as_bytes()).into();
+        sessions::insert(&db, &hash, account, now, now + secs(3_600)).await.unwrap();
+        let cookie = format!("session={id}");
+        let mut login = Login { account, email: email.to_owned(), project, cookie, csrf_token: String::new() };
+        let session = self.send_as(&login, "GET", "/auth/session", "").await.expect(200);
+        session["csrfToken"].as_str().unwrap().clone_into(&mut login.csrf_token);
+        login
+    }
+
+    /// A call below `/api/v1` by somebody who is logged in.
+    pub fn call_as(&self, login: &Login, method: &str, path: &str) -> Call {
+        self.call(method, path)
+            .header("cookie", &login.cookie)
+            .header("x-csrf-token", &login.csrf_token)
+            .header("x-project-id", &login.project.to_string())
+    }
+
+    pub async fn send_as(&self, login: &Login, method: &str, path: &str, body: impl Into<Bytes>) -> Answer {
+        let answer = self.call_as(login, method, path).send(body).await;
+        Answer { status: answer.status, body: answer.json() }
+    }
+
+    pub async fn get_as(&self, login: &Login, path: &str) -> Answer {
+        self.send_as(login, "GET", path, "").await
+    }
+
+    pub async fn post_as(&self, login: &Login, path: &str, body: &Value) -> Answer {
+        self.send_as(login, "POST", path, body.to_string()).await
+    }
+
+    pub async fn put_as(&self, login: &Login, path: &str, body: &Value) -> Answer {
+        self.send_as(login, "PUT", path, body.to_string()).await
+    }
+
+    pub async fn delete_as(&self, login: &Login, path: &str) -> Answer {
+        self.send_as(login, "DELETE", path, "").await
+    }
+
+    /// Logs in by email and password.
+    pub async fn post_login(&self, email: &str, password: &str) -> http::Answer {
+        let body = serde_json::json!({ "email": email, "password": password });
+        self.call("POST", "/auth/login").send(body.to_string()).await
+    }
+}

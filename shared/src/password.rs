@@ -1,0 +1,53 @@
+//! Passwords: kept as argon2id hashes (19 MiB, two passes, as OWASP recommends), in the PHC string format.
+//!
+//! Hashing takes tens of milliseconds of a processor and belongs on a thread that may block.
+
+use std::ops::RangeInclusive;
+
+use argon2::{Argon2, PasswordHasher, PasswordVerifier};
+
+/// Characters of a password. The upper bound only keeps out what nobody types.
+pub const LENGTH: RangeInclusive<usize> = 8..=200;
+
+/// The hash of a password that nobody knows: verifying against it takes as long as against any other.
+pub const NOBODYS: &str =
+    "$argon2id$v=19$m=19456,t=2,p=1$cmVraW5kbGUtbm9ib2R5cw$Gv1rVZ0q3n0zXq5pO0c1l6r3cC1mM1m0mJ8W3q8bVJg";
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot hash a password: {0}")]
+pub struct HashError(String);
+
+/// A new hash, under a random salt.
+pub fn hash(password: &str) -> Result<String, HashError> {
+    let hash = Argon2::default().hash_password(password.as_bytes()).map_err(|e| HashError(e.to_string()))?;
+    Ok(hash.to_string())
+}
+
+/// Whether a password is the one of a hash. A hash that cannot be read fits none.
+pub fn fits(password: &str, hash: &str) -> bool {
+    Argon2::default().verify_password(password.as_bytes(), hash).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_password_itself_fits() {
+        let hashed = hash("correct horse").unwrap();
+        assert!(hashed.starts_with("$argon2id$"), "{hashed}");
+        assert!(fits("correct horse", &hashed));
+        for wrong in ["Correct horse", "correct horse ", ""] {
+            assert!(!fits(wrong, &hashed), "{wrong}");
+        }
+        assert_ne!(hash("correct horse").unwrap(), hashed);
+        assert!(!fits("x", "no hash"));
+    }
+
+    #[test]
+    fn nobodys_hash_costs_what_any_other_does() {
+        let parameters = |hash: &str| hash.rsplitn(3, '$').last().map(str::to_owned);
+        assert_eq!(parameters(NOBODYS), parameters(&hash("x").unwrap()));
+        assert!(argon2::PasswordHash::new(NOBODYS).is_ok());
+    }
+}
