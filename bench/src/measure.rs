@@ -106,17 +106,19 @@ pub async fn sustained(system: &System, sender: &mut Sender, pace: Pace, time: D
     let mut second = tokio::time::interval(Duration::from_secs(1));
     second.tick().await;
     let outcome = loop {
-        tokio::select! {
-            outcome = &mut sending => break outcome?,
-            _ = second.tick() => {
-                let applied = (system.applied().await? - applied_before) as f64;
-                let accepted = (accepted.load(Ordering::Relaxed) - accepted_before) as f64;
-                let sample = Sample { seconds: started.elapsed().as_secs_f64(), backlog: (accepted - applied).max(0.0), applied };
-                result.samples.push(sample);
-                let memory = usage::memory(&watched);
-                result.memory.push(memory.iter().map(|(name, m)| (name.clone(), m.now)).collect());
-                keep_peaks(&mut peaks, memory);
-            }
+        let outcome = tokio::select! {
+            outcome = &mut sending => Some(outcome?),
+            _ = second.tick() => None,
+        };
+        let applied = (system.applied().await? - applied_before) as f64;
+        let accepted = (accepted.load(Ordering::Relaxed) - accepted_before) as f64;
+        let seconds = started.elapsed().as_secs_f64();
+        result.samples.push(Sample { seconds, backlog: (accepted - applied).max(0.0), applied });
+        let memory = usage::memory(&watched);
+        result.memory.push(memory.iter().map(|(name, m)| (name.clone(), m.now)).collect());
+        keep_peaks(&mut peaks, memory);
+        if let Some(outcome) = outcome {
+            break outcome;
         }
     };
     let sent = Instant::now();

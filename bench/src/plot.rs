@@ -17,7 +17,7 @@ pub fn draw(report: &Report, dir: &Path) -> Result<Vec<(String, String)>> {
     for section in report.sections.iter().filter(|s| s.steps.len() > 1) {
         let what = if section.scenario.ends_with("single") { "single events" } else { "batches of 100" };
         let name = format!("load-{}.svg", section.scenario);
-        rates::draw(&dir.join(&name), what, &section.steps)?;
+        rates::draw(&dir.join(&name), what, &section.steps, section.wanted)?;
         drawn.push((name, format!("Throughput and latency against offered load, {what}, end to end")));
     }
     let loads = cost::end_to_end(report);

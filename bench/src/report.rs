@@ -131,6 +131,8 @@ pub struct Section {
     pub costs: Vec<Cost>,
     /// How it went at growing rates.
     pub steps: Vec<Step>,
+    /// Events a second that should be recorded.
+    pub wanted: Option<f64>,
     /// Memory in MiB by process, over the seconds of a long load.
     pub memory: Vec<(String, Vec<(f64, f64)>)>,
     /// Why it is not whole.

@@ -12,6 +12,8 @@ use crate::measure::GENERATOR;
 use crate::report::{Cost, Report};
 
 const LEGEND: u32 = 190;
+/// The share of a bar from which on a part can be seen.
+const VISIBLE: f64 = 0.008;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
@@ -151,7 +153,8 @@ fn stack(chart: &mut Chart<'_, '_>, x: f64, bar: &Bar) -> Result<()> {
 
 /// Those processes that can be seen in some bar, from the top of a stack down.
 fn legend<'a>(area: &Area<'_>, bars: impl Iterator<Item = &'a Bar> + Clone) -> Result<()> {
-    let seen = |name: &str| bars.clone().flat_map(|b| &b.parts).any(|(n, v)| n == name && *v >= 0.02);
+    let seen =
+        |name: &str| bars.clone().any(|bar| bar.parts.iter().any(|(n, v)| n == name && *v >= bar.total() * VISIBLE));
     let names: Vec<&str> = ORDER.iter().copied().chain(["others"]).filter(|name| seen(name)).rev().collect();
     let mut y = 56;
     for name in names {

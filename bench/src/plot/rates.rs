@@ -6,26 +6,27 @@ use anyhow::Result;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::style::{FAINT, FIRST, FONT, GOAL, INK, SECOND, short, text};
+use super::style::{FAINT, FIRST, FONT, GOAL, GREY, INK, SECOND, short, text};
 use crate::report::Step;
 
 const SIZE: (u32, u32) = (1_100, 440);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-pub fn draw(path: &Path, what: &str, steps: &[Step]) -> Result<()> {
+pub fn draw(path: &Path, what: &str, steps: &[Step], wanted: Option<f64>) -> Result<()> {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let (left, right) = root.split_horizontally(SIZE.0 / 2);
-    throughput(&left, what, steps)?;
+    throughput(&left, what, steps, wanted)?;
     latency(&right, what, steps)?;
     root.present()?;
     Ok(())
 }
 
-fn throughput(area: &Area<'_>, what: &str, steps: &[Step]) -> Result<()> {
+fn throughput(area: &Area<'_>, what: &str, steps: &[Step], wanted: Option<f64>) -> Result<()> {
     let end = steps.iter().map(|s| s.offered).fold(0.0, f64::max) * 1.05;
-    let top = steps.iter().map(|s| s.accepted.max(s.recorded)).fold(0.0, f64::max).max(end / 2.0) * 1.15;
+    let top = steps.iter().map(|s| s.accepted.max(s.recorded)).fold(0.0, f64::max);
+    let top = top.max(end / 2.0).max(wanted.unwrap_or_default()) * 1.15;
     let mut chart = ChartBuilder::on(area)
         .caption(format!("Throughput, {what}"), text(18))
         .margin(14)
@@ -46,9 +47,15 @@ fn throughput(area: &Area<'_>, what: &str, steps: &[Step]) -> Result<()> {
     // What is offered, as far as it fits.
     let diagonal = [(0.0, 0.0), (end.min(top), end.min(top))];
     chart
-        .draw_series(DashedLineSeries::new(diagonal, 5, 5, GOAL.stroke_width(1)))?
+        .draw_series(DashedLineSeries::new(diagonal, 5, 5, GREY.stroke_width(1)))?
         .label("all that is offered")
-        .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], GOAL.stroke_width(1)));
+        .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], GREY.stroke_width(1)));
+    if let Some(wanted) = wanted {
+        chart
+            .draw_series(LineSeries::new([(0.0, wanted), (end, wanted)], GOAL.stroke_width(2)))?
+            .label("goal, recorded")
+            .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], GOAL.stroke_width(2)));
+    }
     type Of = fn(&Step) -> f64;
     let lines: [(&str, RGBColor, Of); 2] = [("accepted", FIRST, |s| s.accepted), ("recorded", SECOND, |s| s.recorded)];
     for (name, colour, of) in lines {

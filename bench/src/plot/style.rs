@@ -6,6 +6,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 pub const FONT: &str = "Helvetica, Arial, sans-serif";
 pub const INK: RGBColor = RGBColor(40, 44, 52);
 pub const FAINT: RGBColor = RGBColor(225, 228, 232);
+pub const GREY: RGBColor = RGBColor(130, 136, 145);
 /// Of goals.
 pub const GOAL: RGBColor = RGBColor(200, 30, 60);
 pub const FIRST: RGBColor = RGBColor(0, 114, 178);

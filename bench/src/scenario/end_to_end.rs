@@ -38,6 +38,7 @@ const BATCH_OF_MANY: Load =
 pub async fn single(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!("{SINGLES} single events/s offered, through gateway, NATS, worker and PostgreSQL");
     steady(lab, section, &SINGLE).await?;
+    section.wanted = Some(SINGLE.wanted);
     steps(lab, section, Kind::Single, &[5e3, 10e3, 15e3, 20e3, 30e3, 40e3, 50e3, 60e3]).await
 }
 
@@ -47,6 +48,7 @@ pub async fn batch(lab: &mut Lab, section: &mut Section) -> Result<()> {
         format!("{BATCHES} items/s offered in batches of 100, through gateway, NATS, worker and PostgreSQL");
     steady(lab, section, &BATCH_OF_ONE).await?;
     steady(lab, section, &BATCH_OF_MANY).await?;
+    section.wanted = Some(BATCH_OF_MANY.wanted);
     steps(lab, section, Kind::BatchOfMany, &[10e3, 20e3, 40e3, 60e3, 80e3, 100e3, 120e3, 150e3]).await
 }
 
