@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use shared::clock::Clock;
 use shared::config::DatabaseConfig;
+use shared::store::events::counters;
 use shared::store::{Store, migrate, time_partitions};
 use tokio_postgres::NoTls;
 
@@ -79,13 +80,24 @@ pub async fn run(args: &FillArgs, progress: &Progress) -> Result<()> {
 
     progress.step("writing what people are searched by");
     provision::searchable(&args.database_url).await?;
+    fold(&args.database_url).await?;
 
     progress.step("vacuuming and analyzing");
-    for table in ["events", "event_count_new"] {
+    for table in ["events", "event_count_new", "event_count_sum"] {
         client.batch_execute(&format!("VACUUM (ANALYZE) {table}")).await?;
     }
     let took = started.elapsed().as_secs_f64();
     progress.done(&format!("{} events and {} people in {took:.0} s", args.events, args.users));
+    Ok(())
+}
+
+/// As the scheduler does now and then.
+async fn fold(database_url: &str) -> Result<()> {
+    let config = DatabaseConfig { url: database_url.to_owned(), pool_size: 1 };
+    let connection = Store::new(&config, "bench")?.connection().await?;
+    for project in counters::unfolded(&connection).await? {
+        counters::fold(&connection, project).await?;
+    }
     Ok(())
 }
 
