@@ -15,7 +15,7 @@ use crate::context::{self, Context, Unread};
 use crate::error::ApiError;
 use crate::respond::{self, Reply};
 use crate::router::{self, Access, Miss, Route};
-use crate::{api, auth, body, cors, health, measure, request_id};
+use crate::{api, auth, body, cors, health, measure, request_id, sdk};
 
 pub type Body = Full<Bytes>;
 
@@ -108,7 +108,7 @@ async fn in_time(work: impl Future<Output = Result<Reply, ApiError>>) -> Result<
 /// What has no route: probes, the documentation, preflights and mistakes.
 async fn elsewhere(app: &App, parts: &http::request::Parts, miss: &Miss) -> Result<Reply, ApiError> {
     let path = parts.uri.path();
-    let page = app.docs.at(path);
+    let page = app.docs.at(path).or_else(|| sdk::at(path));
     if page.is_some() || path == "/healthz" || path == "/readyz" {
         if parts.method != Method::GET && parts.method != Method::HEAD {
             return Err(ApiError::MethodNotAllowed("GET, HEAD".to_owned()));

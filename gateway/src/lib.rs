@@ -21,6 +21,7 @@ pub mod rate_limit;
 pub mod request_id;
 pub mod respond;
 pub mod router;
+pub mod sdk;
 pub mod server;
 pub mod start;
 

@@ -83,6 +83,37 @@ test('a script tag and five lines: the person is there, with what they did befor
   expect(users[0]).toMatchObject({ externalId: user, email: `${user}@example.com`, name: 'Ada', properties: { plan: 'pro' } });
 });
 
+test('the script that the product serves finds the product by itself', async () => {
+  const user = person();
+  const { origin } = new URL(product.url);
+  const page = await context.newPage();
+  await page.goto(`${site.origin}/bare`);
+  const { files } = (await (await fetch(`${origin}/sdk/v1/integrity.json`)).json()) as { files: Record<string, { path: string; integrity: string }> };
+  const script = files['web.js']!;
+  await page.addScriptTag({ url: `${origin}/sdk/v1/web.js` });
+  await page.evaluate(
+    async ([src, integrity]) => {
+      const tag = Object.assign(document.createElement('script'), { src, integrity, crossOrigin: 'anonymous' });
+      await new Promise((done, failed) => {
+        tag.addEventListener('load', done);
+        tag.addEventListener('error', failed);
+        document.head.append(tag);
+      });
+    },
+    [origin + script.path, script.integrity] as const,
+  );
+  await page.evaluate(
+    async ([projectId, apiKey, user]) => {
+      rekindle.init({ projectId, apiKey, autoTrackLifecycle: false, autoTrackScreens: false });
+      rekindle.identify(user);
+      rekindle.track('served');
+      await rekindle.flush();
+    },
+    [product.projectId, product.publicKey, user] as const,
+  );
+  await recorded(user, 1);
+});
+
 test('calls made before the script is there wait for it', async () => {
   const user = person();
   const page = await context.newPage();

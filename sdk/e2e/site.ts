@@ -64,6 +64,7 @@ export class Site {
     const script = /^\/sdk\/v1\/(web|stub|rekindle-sw)\.js$/.exec(url.pathname)?.[1] ?? /^\/(rekindle-sw)\.js$/.exec(url.pathname)?.[1];
     if (script) return void response.writeHead(200, { 'content-type': 'text/javascript' }).end(built(`${script}.js`));
     if (url.pathname === '/start.js') return void response.writeHead(200, { 'content-type': 'text/javascript' }).end(this.start(url.searchParams.get('with')));
+    if (url.pathname === '/bare') return void response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Bare</title>');
     const start = `/start.js?with=${encodeURIComponent(url.searchParams.get('with') ?? '{}')}`;
     const tags = ['/sdk/v1/stub.js', start].map((src) => `<script src="${src}"></script>`);
     const html = `<!doctype html><title>Shop</title>${tags.join('')}<script async src="/sdk/v1/web.js"></script><h1>Shop</h1>`;

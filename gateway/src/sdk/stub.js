@@ -1,0 +1,1 @@
+(function(){let e=window;if(!e.rekindle){let t=[],n={calls:t};for(let e of`init identify track screen setUserProperties productViewed addedToCart removedFromCart checkoutStarted orderCompleted flush reset optOutTracking optInTracking dispose`.split(` `))n[e]=(...n)=>void t.push([e,n]);e.rekindle=n}})();
