@@ -12,12 +12,12 @@ const source = (document.currentScript as HTMLScriptElement | null)?.src ?? '';
 const server = source.includes('/sdk/') ? source.slice(0, source.indexOf('/sdk/')) : undefined;
 
 const page = window as unknown as { rekindle?: Stub | Rekindle };
+const before = page.rekindle as Stub | undefined;
 // Loaded twice, the first one stays: it has the page's state.
-if (!(page.rekindle instanceof Rekindle)) {
-  const waiting = (page.rekindle as Stub | undefined)?.calls ?? [];
+if (!before || before.calls) {
   const rekindle = new Scripted();
   page.rekindle = rekindle;
-  for (const [name, args] of waiting) {
+  for (const [name, args] of before?.calls ?? []) {
     const call = rekindle[name as keyof Rekindle] as unknown;
     if (typeof call === 'function') call.apply(rekindle, args);
   }
