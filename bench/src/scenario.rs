@@ -17,7 +17,7 @@ use shared::clock::Clock;
 use crate::progress::Progress;
 use crate::provision;
 use crate::report::Section;
-use crate::system::{Options, System};
+use crate::system::{Options, System, clear};
 use crate::tenants::PROJECTS;
 
 /// People of each project that are known before a load.
@@ -96,18 +96,43 @@ impl Lab {
     pub async fn system(&mut self) -> Result<&mut System> {
         if self.system.is_none() {
             let automations = self.settings.automations;
-            self.system = Some(provisioned(self.options.clone(), automations, &self.progress).await?);
-            self.known = vec![PEOPLE; PROJECTS as usize];
-            self.active = (PROJECTS, automations);
+            self.open(self.options.clone()).await?;
+            self.provision(automations).await?;
         }
-        self.system.as_mut().ok_or_else(|| anyhow::anyhow!("no system"))
+        self.opened()
     }
 
+    /// A new and empty system in place of the one that runs.
+    pub async fn open(&mut self, options: Options) -> Result<&mut System> {
+        self.close().await?;
+        self.system = Some(System::start(options, &self.progress).await?);
+        self.opened()
+    }
+
+    fn opened(&mut self) -> Result<&mut System> {
+        self.system.as_mut().ok_or_else(|| anyhow::anyhow!("no system runs"))
+    }
+
+    /// Makes the projects, with so many automations each, and their people.
+    pub async fn provision(&mut self, automations: u32) -> Result<&mut System> {
+        self.progress.step("making 1,000 projects, their automations and 100,000 people");
+        let system = self.opened()?;
+        let now = Clock::system().now();
+        provision::projects(&system.database, PROJECTS, now).await?;
+        provision::automations(&system.database, PROJECTS, automations, now).await?;
+        provision::people(&system.database, 0..PROJECTS, 0..PEOPLE, now).await?;
+        provision::searchable(system.database_url()).await?;
+        self.known = vec![PEOPLE; PROJECTS as usize];
+        self.active = (PROJECTS, automations);
+        self.opened()
+    }
+
+    /// Ends whatever runs.
     pub async fn close(&mut self) -> Result<()> {
-        match self.system.take() {
-            Some(system) => system.stop().await,
-            None => Ok(()),
+        if let Some(system) = self.system.take() {
+            system.stop().await?;
         }
+        clear(&self.options).await
     }
 
     /// Runs one scenario; what it found before it failed stays in its section.
@@ -130,23 +155,13 @@ impl Lab {
             Ok(()) => self.progress.done(&section.scenario),
             Err(error) => {
                 // The next one begins in a new system: this one may be in any state.
-                let _ = self.close().await;
+                if let Err(error) = self.close().await {
+                    self.progress.warn(&format!("{error:#}"));
+                }
                 self.progress.warn(&format!("{}: {error:#}", section.scenario));
                 section.error = Some(format!("{error:#}"));
             }
         }
         section
     }
-}
-
-/// A system of its own, with 1,000 projects and 100,000 people.
-async fn provisioned(options: Options, automations: u32, progress: &Progress) -> Result<System> {
-    let system = System::start(options, progress).await?;
-    progress.step("making 1,000 projects, their automations and 100,000 people");
-    let now = Clock::system().now();
-    provision::projects(&system.database, PROJECTS, now).await?;
-    provision::automations(&system.database, PROJECTS, automations, now).await?;
-    provision::people(&system.database, 0..PROJECTS, 0..PEOPLE, now).await?;
-    provision::searchable(system.database_url()).await?;
-    Ok(system)
 }

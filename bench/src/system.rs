@@ -74,7 +74,7 @@ impl System {
         progress.step("starting PostgreSQL, NATS and Redis");
         let place = place(&options.programs);
         let tools = tools(&place, progress).await?;
-        let dir = place.join(format!("run-{}", std::process::id()));
+        let dir = run_dir(&options);
         let nats_options = NatsOptions { sync_interval: options.sync_interval.clone(), ..NatsOptions::default() };
         let (postgres_dir, nats_dir) = (dir.join("postgres"), dir.join("nats"));
         let postgres_options = PostgresOptions::default();
@@ -218,15 +218,32 @@ impl System {
         for (_, program) in std::mem::take(&mut self.programs) {
             program.stop().await?;
         }
-        self.nats.kill().await;
-        if let Some(redis) = &self.redis {
-            redis.kill().await;
-        }
-        self.postgres.kill().await;
-        PostgresServer::remove(&self.dir.join("postgres"))?;
-        std::fs::remove_dir_all(&self.dir)?;
-        Ok(())
+        clear(&self.options).await
     }
+}
+
+/// Kills the servers that this process has started, also those of a system that did not come up, and removes their data.
+pub async fn clear(options: &Options) -> Result<()> {
+    let dir = run_dir(options);
+    if !dir.exists() {
+        return Ok(());
+    }
+    if let Some(nats) = NatsServer::attach(&dir.join("nats"))? {
+        nats.kill().await;
+    }
+    if let Some(redis) = RedisServer::attach(&dir.join("redis"))? {
+        redis.kill().await;
+    }
+    if let Some(postgres) = PostgresServer::attach(&dir.join("postgres"))? {
+        postgres.kill().await;
+    }
+    PostgresServer::remove(&dir.join("postgres"))?;
+    std::fs::remove_dir_all(&dir)?;
+    Ok(())
+}
+
+fn run_dir(options: &Options) -> PathBuf {
+    place(&options.programs).join(format!("run-{}", std::process::id()))
 }
 
 /// Where the bench keeps what it makes: beside the folder of the programs.

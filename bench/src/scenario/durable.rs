@@ -7,8 +7,8 @@ use anyhow::Result;
 use crate::load::{Kind, Pace, Sender, Shape};
 use crate::measure::{self, Measured};
 use crate::report::{Figure, Goal, Section};
-use crate::scenario::{Lab, provisioned};
-use crate::system::{GATEWAY, Options, System};
+use crate::scenario::Lab;
+use crate::system::{GATEWAY, Options};
 
 const CONNECTIONS: usize = 256;
 const BATCH_CONNECTIONS: usize = 64;
@@ -17,15 +17,9 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about =
         "as single and batch, with sync_interval: always, so that a power failure loses nothing that was acknowledged"
             .into();
-    lab.close().await?;
-    let options = Options { sync_interval: "always".to_owned(), ..lab.options.clone() };
-    let mut system = provisioned(options, 0, &lab.progress).await?;
-    let outcome = loads(lab, &mut system, section).await;
-    system.stop().await?;
-    outcome
-}
-
-async fn loads(lab: &Lab, system: &mut System, section: &mut Section) -> Result<()> {
+    let (settings, progress) = (lab.settings, lab.progress.clone());
+    lab.open(Options { sync_interval: "always".to_owned(), ..lab.options.clone() }).await?;
+    let system = lab.provision(0).await?;
     system.run_accepting().await?;
     let loads = [
         (Kind::Single, "single", CONNECTIONS, 40_000.0),
@@ -36,9 +30,9 @@ async fn loads(lab: &Lab, system: &mut System, section: &mut Section) -> Result<
         let mut sender = Sender::connect(system.gateway, Shape::new(kind), connections).await?;
         sender.send(Pace::Full, Duration::from_secs(1)).await?;
         let mut rounds: Vec<Measured> = Vec::new();
-        for round in 1..=lab.settings.rounds {
-            lab.progress.step(&format!("durable {name}, round {round} of {}", lab.settings.rounds));
-            rounds.push(measure::accepting(&system.watched(), &mut sender, Pace::Full, lab.settings.round).await?);
+        for round in 1..=settings.rounds {
+            progress.step(&format!("durable {name}, round {round} of {}", settings.rounds));
+            rounds.push(measure::accepting(&system.watched(), &mut sender, Pace::Full, settings.round).await?);
             system.purge().await?;
         }
         let of = |value: fn(&Measured) -> f64| rounds.iter().map(value).collect::<Vec<f64>>();
@@ -52,5 +46,5 @@ async fn loads(lab: &Lab, system: &mut System, section: &mut Section) -> Result<
         section.figures.push(Figure::one(format!("CPU of the gateway, {name}"), "µs/event", cost.cpu_of(GATEWAY)));
         section.costs.push(cost);
     }
-    Ok(())
+    lab.close().await
 }

@@ -97,7 +97,7 @@ impl Lab {
         self.system().await?;
         let mut known = std::mem::take(&mut self.known);
         let system = self.system().await?;
-        let mut from = 0;
+        let (mut from, mut new) = (0, false);
         while from < projects {
             // Neighbours of whom as many are known are filled together.
             let there = known[from as usize];
@@ -105,10 +105,13 @@ impl Lab {
             if there < people {
                 provision::people(&system.database, from..from + alike, there..people, Clock::system().now()).await?;
                 known[from as usize..(from + alike) as usize].fill(people);
+                new = true;
             }
             from += alike;
         }
-        provision::searchable(system.database_url()).await?;
+        if new {
+            provision::searchable(system.database_url()).await?;
+        }
         self.known = known;
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::fill::{self, BIG, FillArgs, Shares};
 use crate::load::{Answers, quantile, write};
 use crate::report::{Figure, Goal, Section};
 use crate::scenario::Lab;
-use crate::system::{GATEWAY, System};
+use crate::system::GATEWAY;
 use crate::tenants::{self, EVENT_NAMES, PROJECTS};
 
 const DATABASE: &str = "reads";
@@ -70,30 +70,23 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
         "{events} events and {users} people over {PROJECTS} projects; the project asked has a good half of them"
     );
-    lab.close().await?;
-    let mut system = System::start(lab.options.clone(), &lab.progress).await?;
-    let outcome = questions(lab, &mut system, section).await;
-    system.stop().await?;
-    outcome
-}
-
-async fn questions(lab: &Lab, system: &mut System, section: &mut Section) -> Result<()> {
-    let (events, users) = lab.settings.filled;
+    let progress = lab.progress.clone();
+    let system = lab.open(lab.options.clone()).await?;
     let database_url = system.use_database(DATABASE).await?;
     let started = Instant::now();
-    fill::run(&FillArgs { events, users, projects: PROJECTS, database_url }, &lab.progress).await?;
+    fill::run(&FillArgs { events, users, projects: PROJECTS, database_url }, &progress).await?;
     section.figures.push(Figure::one("time of the fill", "s", started.elapsed().as_secs_f64()));
     system.run(&[GATEWAY]).await?;
     let people = Shares { projects: PROJECTS, total: users }.of(BIG) as u32;
     for question in &ALL {
-        lab.progress.step(question.name);
+        progress.step(question.name);
         ask_all(system.gateway, question, people, 1).await?;
         let times = ask_all(system.gateway, question, people, QUESTIONS).await?;
         section.figures.push(Figure::one(format!("{}, p50", question.name), "ms", quantile(&times, 0.5)));
         let p99 = Figure::one(format!("{}, p99", question.name), "ms", quantile(&times, 0.99));
         section.figures.push(if question.goal { p99.goal(Goal::AtMost(P99)) } else { p99 });
     }
-    Ok(())
+    lab.close().await
 }
 
 /// Sorted times in microseconds.
