@@ -8,7 +8,7 @@ mod check;
 pub mod ids;
 mod item;
 pub mod prefer;
-mod properties;
+pub mod properties;
 pub mod publish;
 pub(crate) mod time;
 

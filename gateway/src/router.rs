@@ -21,8 +21,11 @@ pub enum Route<'p> {
     Identify,
     ListEvents,
     GetEvent(&'p str),
+    DeleteEvent(&'p str),
     ListUsers,
     GetUser(&'p str),
+    UpdateUser(&'p str),
+    DeleteUser(&'p str),
     ListTemplates,
     CreateTemplate,
     GetTemplate(&'p str),
@@ -91,8 +94,11 @@ impl Route<'_> {
             | Self::GetPushSettings => Access::Public,
             Self::ListEvents
             | Self::GetEvent(_)
+            | Self::DeleteEvent(_)
             | Self::ListUsers
             | Self::GetUser(_)
+            | Self::UpdateUser(_)
+            | Self::DeleteUser(_)
             | Self::ListTemplates
             | Self::CreateTemplate
             | Self::GetTemplate(_)
@@ -158,9 +164,9 @@ impl Route<'_> {
             Self::Track | Self::ListEvents => "/events",
             Self::Batch => "/events/batch",
             Self::Identify => "/users/identify",
-            Self::GetEvent(_) => "/events/:id",
+            Self::GetEvent(_) | Self::DeleteEvent(_) => "/events/:id",
             Self::ListUsers => "/users",
-            Self::GetUser(_) => "/users/:id",
+            Self::GetUser(_) | Self::UpdateUser(_) | Self::DeleteUser(_) => "/users/:id",
             Self::ListTemplates | Self::CreateTemplate => "/templates",
             Self::GetTemplate(_) | Self::UpdateTemplate(_) | Self::DeleteTemplate(_) => "/templates/:id",
             Self::ListAutomations | Self::CreateAutomation => "/automations",
@@ -231,9 +237,12 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("POST", ["events", "batch"]) => Route::Batch,
         ("POST", ["users", "identify"]) => Route::Identify,
         ("GET", ["events"]) => Route::ListEvents,
-        ("GET", ["events", id]) if *id != "batch" => Route::GetEvent(id),
+        ("GET", ["events", id]) => Route::GetEvent(id),
+        ("DELETE", ["events", id]) => Route::DeleteEvent(id),
         ("GET", ["users"]) => Route::ListUsers,
-        ("GET", ["users", id]) if *id != "identify" => Route::GetUser(id),
+        ("GET", ["users", id]) => Route::GetUser(id),
+        ("PUT", ["users", id]) => Route::UpdateUser(id),
+        ("DELETE", ["users", id]) => Route::DeleteUser(id),
         ("GET", ["templates"]) => Route::ListTemplates,
         ("POST", ["templates"]) => Route::CreateTemplate,
         ("GET", ["templates", id]) => Route::GetTemplate(id),

@@ -11,7 +11,7 @@ use shared::store::{time_partitions, workers};
 
 use crate::purge::purge;
 use crate::tick::TickError;
-use crate::{App, thaw};
+use crate::{App, erasures, thaw};
 
 type Work = fn(Arc<App>) -> Pin<Box<dyn Future<Output = Result<(), TickError>> + Send>>;
 
@@ -22,7 +22,7 @@ pub struct Chore {
     work: Work,
 }
 
-pub const CHORES: [Chore; 6] = [
+pub const CHORES: [Chore; 8] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
     Chore { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
     Chore { what: "the ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
@@ -32,6 +32,8 @@ pub const CHORES: [Chore; 6] = [
         work: |app| Box::pin(thaw::end_deleted(app)),
     },
     Chore { what: "the search index", every: Duration::from_secs(2), work: |app| Box::pin(settle_search(app)) },
+    Chore { what: "erased people's rows", every: Duration::from_secs(1), work: |app| Box::pin(erasures::finish(app)) },
+    Chore { what: "old erasures", every: Duration::from_hours(1), work: |app| Box::pin(erasures::forget(app)) },
     Chore { what: "the clock", every: Duration::from_secs(10), work: |app| Box::pin(synchronize(app)) },
 ];
 

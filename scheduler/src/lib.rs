@@ -4,6 +4,7 @@
 //! dying scheduler took is found by the next; and whatever is handed over may be handed over twice.
 
 pub mod config;
+pub mod erasures;
 pub mod house;
 pub mod messages;
 pub mod purge;

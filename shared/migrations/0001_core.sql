@@ -166,6 +166,19 @@ CREATE TABLE vapid_key (
     created_at  timestamptz NOT NULL
 );
 
+-- Who was erased, under each of their ids: what was accepted until then is dropped when it comes to be applied. Rows that
+-- are too many to go at once are removed by the scheduler.
+CREATE TABLE erasure (
+    project_id uuid NOT NULL,
+    user_id    uuid NOT NULL,
+    erased_at  timestamptz NOT NULL,                                       -- when the erasure was accepted
+    applied_at timestamptz NOT NULL,                                       -- and when it was carried out
+    has_left   boolean NOT NULL,
+    PRIMARY KEY (project_id, user_id)
+);
+CREATE INDEX erasure_latest ON erasure (erased_at);
+CREATE INDEX erasure_left ON erasure (project_id) WHERE has_left;
+
 -- Events, partitioned by id: a UUIDv7 holds the time, so the primary key both finds a repeat and orders by time.
 CREATE TABLE events (
     project_id  uuid NOT NULL,

@@ -52,7 +52,7 @@ pub struct IngestItem {
     pub user_id: Option<String>,
     #[prost(string, optional, tag = "7")]
     pub anonymous_id: Option<String>,
-    #[prost(oneof = "Body", tags = "10, 11, 12, 13, 16, 17, 18")]
+    #[prost(oneof = "Body", tags = "10, 11, 12, 13, 14, 16, 17, 18")]
     pub body: Option<Body>,
 }
 
@@ -66,6 +66,8 @@ pub enum Body {
     Alias(Alias),
     #[prost(message, tag = "13")]
     Timer(Timer),
+    #[prost(message, tag = "14")]
+    Erase(Erase),
     #[prost(message, tag = "16")]
     RegisterToken(RegisterToken),
     #[prost(message, tag = "17")]
@@ -107,6 +109,14 @@ pub struct Timer {
     pub run_id: Bytes,
     #[prost(uint32, tag = "2")]
     pub wait_seq: u32,
+}
+
+/// The erasure of a person under all their ids, in their own partition: what was accepted before it goes, too.
+#[derive(Clone, PartialEq, Message)]
+pub struct Erase {
+    /// 16 bytes: the internal id.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub user_id: Bytes,
 }
 
 /// A device's push token, which belongs to the item's person from now on. In the token's own partition.

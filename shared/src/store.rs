@@ -8,6 +8,7 @@ pub mod campaigns;
 pub mod changes;
 pub mod channels;
 pub mod client_ids;
+pub mod erasures;
 pub mod events;
 pub mod filter;
 pub mod ingest_partitions;

@@ -70,6 +70,10 @@ pub enum Action {
         run: Uuid,
         wait_seq: i32,
     },
+    /// Of a person, by an internal id.
+    Erase {
+        person: Uuid,
+    },
     RegisterToken {
         platform: Platform,
         token: String,
@@ -148,6 +152,7 @@ impl Item {
                     Action::Timer { run: event::uuid("run_id", &timer.run_id)?, wait_seq: timer.wait_seq as i32 };
                 (action, Who::default())
             }
+            Body::Erase(erase) => (Action::Erase { person: event::uuid("user_id", &erase.user_id)? }, who),
             Body::RegisterToken(new) => {
                 let unknown = || WireError::Undecodable(format!("platform {:?}", new.platform));
                 let platform = Platform::parse(&new.platform).ok_or_else(unknown)?;

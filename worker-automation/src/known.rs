@@ -48,6 +48,13 @@ pub struct Learnt {
     pub merged: Vec<(PersonKey, Uuid)>,
 }
 
+impl Learnt {
+    pub fn add(&mut self, more: Self) {
+        self.present.extend(more.present);
+        self.merged.extend(more.merged);
+    }
+}
+
 /// The memory, shared by a worker's lanes and bounded.
 pub struct Known {
     present: Cache<PersonKey, Present>,

@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod enrol;
+pub mod erase;
 pub mod item;
 pub mod journey;
 pub mod known;

@@ -23,6 +23,7 @@ use shared::store::users::record::{self as users, Edition};
 use shared::store::{Store, StoreError, Transaction, automations};
 
 use crate::enrol::{Definitions, Journeys, NOBODY, NewEvent};
+use crate::erase::{self, Erasures, Part};
 use crate::item::{Action, Item};
 use crate::known::{Known, Learnt};
 use crate::matching::Index;
@@ -158,6 +159,9 @@ impl Recorder {
     }
 
     async fn apply(&self, tx: &Transaction<'_>, batch: &Batch, skip: &HashSet<usize>) -> Result<Applied, RecordError> {
+        if batch.items.iter().any(|item| matches!(item.action, Action::Erase { .. })) {
+            users::begin_removal(tx).await?;
+        }
         let edition = users::edition(tx).await?;
         self.known.check(edition);
         let index = self.fresh_index(tx).await?;
@@ -167,18 +171,44 @@ impl Recorder {
         let all: Vec<(usize, &Item)> = batch.items.iter().enumerate().filter(|(i, _)| !skip.contains(i)).collect();
 
         let fresh = self.without_repeats(tx, &all).await?;
-        let mut recorded = Recorded { repeats: (all.len() - fresh.len()) as u64, ..Recorded::default() };
-        let items: Vec<&Item> = fresh.iter().map(|(_, item)| *item).collect();
+        let recorded = Recorded { repeats: (all.len() - fresh.len()) as u64, ..Recorded::default() };
+        let mut applied = Applied { recorded, edition, learnt: Learnt::default(), counted: Vec::new(), now };
+        let mut erasures = Erasures::load(tx).await?;
+        for part in erase::parts(fresh.iter().map(|(_, item)| *item).collect()) {
+            match part {
+                Part::Items(items) => {
+                    let items = erasures.leave_out(tx, items).await?;
+                    self.apply_part(tx, &index, &items, lane, &mut applied).await?;
+                }
+                Part::Erasure(item, person) => {
+                    erasures.erase(tx, (lane, now), item, person).await?;
+                    // It may be about them.
+                    applied.learnt = Learnt::default();
+                }
+            }
+        }
+        Ok(applied)
+    }
+
+    async fn apply_part(
+        &self,
+        tx: &Transaction<'_>,
+        index: &Index,
+        items: &[&Item],
+        lane: i16,
+        applied: &mut Applied,
+    ) -> Result<(), RecordError> {
+        let now = applied.now;
         let decides = |item: &Item| match &item.action {
             Action::Identify { .. } | Action::RegisterToken { .. } => true,
             action => action
                 .event()
                 .is_some_and(|(name, _)| index.started_by(item.project, action.trigger(), name).next().is_some()),
         };
-        let mut people = People::load(tx, &self.known, &items, now, decides).await?;
+        let mut people = People::load(tx, &self.known, items, now, decides).await?;
 
         let mut tracked = Vec::new();
-        for item in &items {
+        for item in items {
             match &item.action {
                 Action::Identify { patch } => {
                     if let Err(too_large) = people.identify(item, patch) {
@@ -201,29 +231,30 @@ impl Recorder {
                     let event = item.action.event();
                     tracked.extend(event.map(|(name, properties)| NewEvent { item, person, name, properties }));
                 }
-                Action::Timer { .. } | Action::RemoveToken { .. } => {}
+                Action::Timer { .. } | Action::RemoveToken { .. } | Action::Erase { .. } => {}
             }
         }
         // A merge later in the batch tells whose the earlier events are.
         tracked.iter_mut().for_each(|event: &mut NewEvent<'_>| event.person = people.resolve(event.person));
         failpoint::hit("automation.in_transaction");
         let new = insert_events(tx, tracked).await?;
-        recorded.repeats += new.repeats;
-        recorded.events = new.events.len() as u64;
-        let counted = count(tx, now, &new.events).await?;
+        applied.recorded.repeats += new.repeats;
+        applied.recorded.events += new.events.len() as u64;
+        applied.counted.extend(count(tx, now, &new.events).await?);
 
         people.reassign(tx).await?;
-        tokens::store(tx, &items, &people).await?;
-        receipts::store(tx, &items, now).await?;
+        tokens::store(tx, items, &people).await?;
+        receipts::store(tx, items, now).await?;
         let mut journeys = Journeys::default();
-        journeys.resume(tx, &index, &self.definitions, &items, now).await?;
-        journeys.start(tx, &index, &new.events).await?;
-        recorded.runs = journeys.started;
+        journeys.resume(tx, index, &self.definitions, items, now).await?;
+        journeys.start(tx, index, &new.events).await?;
+        applied.recorded.runs += journeys.started;
         let refs = journeys.store(tx, lane, now).await?;
-        let learnt = people.store(tx, &self.known, lane, now).await?;
-        recorded.outbox = hand_over(&self.names, lane, now.as_millisecond(), refs);
-        outbox::insert(tx, &recorded.outbox, now).await?;
-        Ok(Applied { recorded, edition, learnt, counted, now })
+        applied.learnt.add(people.store(tx, &self.known, lane, now).await?);
+        let outbox = hand_over(&self.names, lane, now.as_millisecond(), refs);
+        outbox::insert(tx, &outbox, now).await?;
+        applied.recorded.outbox.extend(outbox);
+        Ok(())
     }
 
     /// The automations as they are now: whatever was saved before an event was accepted is seen by that event.

@@ -10,9 +10,10 @@ use shared::clock::from_ms;
 use shared::event::{WireError, uuid};
 use shared::ids::ProjectId;
 use shared::send::{Channel, DirectMessage, Lane, MessageRef, SendChunk};
-use shared::store::StoreError;
 use shared::store::messages::insert::{NewMessage, any_lane, queued};
 use shared::store::users::recipient;
+use shared::store::users::record::PersonKey;
+use shared::store::{StoreError, erasures};
 use uuid::Uuid;
 
 use crate::App;
@@ -90,7 +91,14 @@ impl Intake {
             let found = recipient::load(&db, project, &ids).await?;
             people.extend(found.into_iter().map(|(asked, person)| ((project, asked), person.id)));
         }
-        let direct = std::mem::take(&mut self.direct);
+        let mut direct = std::mem::take(&mut self.direct);
+        let named: Vec<PersonKey> =
+            direct.iter().flat_map(|(c, _)| c.users.iter().map(|id| (c.row.project, *id))).collect();
+        let erased = erasures::of(&db, &named).await?;
+        // Accepted before its person was erased.
+        let is_erased =
+            |c: &Candidate, id: &Uuid| erased.get(&(c.row.project, *id)).is_some_and(|at| c.row.created_at <= *at);
+        direct.retain(|(c, _)| !c.users.iter().any(|id| is_erased(c, id)));
         let resolved = |c: &Candidate| c.clone().resolved(|id| people.get(&(c.row.project, id)).copied());
         let rows: Vec<NewMessage> = direct.iter().map(|(candidate, _)| resolved(candidate)).collect();
         match queued(&db, any_lane(), &rows).await {

@@ -1,6 +1,7 @@
 //! The product as a whole.
 
 mod crash;
+mod erasure;
 mod line;
 mod mail;
 mod outages;

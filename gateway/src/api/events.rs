@@ -5,17 +5,18 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use shared::store::Connection;
 use shared::store::events::list::{self as events, EventFilter};
 use shared::store::events::read::{self, Event};
+use shared::store::events::remove;
 use shared::store::users::read::{self as people, ShownPerson};
+use shared::store::{Connection, StoreError, erasures};
 use uuid::Uuid;
 
 use super::{paging, path, shape};
 use crate::context::Context;
 use crate::error::ApiError;
 use crate::query::Query;
-use crate::respond::{Reply, ok};
+use crate::respond::{Reply, deleted, ok};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -76,6 +77,8 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let (mut events, total) = events::list(&mut db, cx.project, &filter, &start, page.limit + 1).await?;
     let next_cursor = paging::cut(&mut events, page.limit, |event| event.id.to_string());
     let ids: Vec<Uuid> = events.iter().map(|event| event.user_id).collect();
+    let erased = erasures::under_way(&db, cx.project, &ids).await?;
+    events.retain(|event| !is_erased(event, &erased));
     let people = people::shown(&db, cx.project, &ids).await?;
     ok(&ListView {
         events: events.into_iter().map(|event| EventView::new(event, &people)).collect(),
@@ -121,6 +124,28 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::text(segment, "event")?;
     let db = cx.database().await?;
     let event = read::find(&db, cx.project, &id).await?.ok_or_else(|| ApiError::no_such("event"))?;
+    let erased = erasures::under_way(&db, cx.project, &[event.user_id]).await?;
+    if is_erased(&event, &erased) {
+        return Err(ApiError::no_such("event"));
+    }
     let people = people::shown(&db, cx.project, &[event.user_id]).await?;
     ok(&EventView::new(event, &people))
+}
+
+/// What people left who were erased is gone for everybody, also while its rows are still being removed.
+fn is_erased(event: &Event, erased: &HashMap<Uuid, Timestamp>) -> bool {
+    erased.get(&event.user_id).is_some_and(|at| event.received_at <= *at)
+}
+
+/// `DELETE /events/:id`
+pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::text(segment, "event")?;
+    let mut db = cx.database().await?;
+    let event = read::find(&db, cx.project, &id).await?.ok_or_else(|| ApiError::no_such("event"))?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    if !remove::remove(&tx, cx.project, event.id).await? {
+        return Err(ApiError::no_such("event"));
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    deleted()
 }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use serde::Serialize;
 use shared::send::{Channel, DeliveryState};
+use shared::store::erasures;
 use shared::store::messages::read::{self, Message, MessageFilter};
 use shared::store::users::read::{self as people, ShownPerson};
 use uuid::Uuid;
@@ -114,6 +115,8 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let next_cursor = paging::cut(&mut messages, page.limit, |message| message.id.to_string());
     let total = read::total(&db, cx.project, &filter).await?;
     let ids: Vec<Uuid> = messages.iter().map(|message| message.user_id).collect();
+    let erased = erasures::under_way(&db, cx.project, &ids).await?;
+    messages.retain(|message| erased.get(&message.user_id).is_none_or(|at| message.created_at > *at));
     let people = people::shown(&db, cx.project, &ids).await?;
     ok(&ListView {
         messages: messages.into_iter().map(|message| MessageView::new(message, &people)).collect(),

@@ -1,5 +1,7 @@
 //! People.
 
+pub mod change;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
@@ -113,9 +115,12 @@ impl From<PushToken> for DeviceView {
 
 /// `GET /users/:id`
 pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    let id = path::text(segment, "user")?;
+    person(cx, &path::text(segment, "user")?).await
+}
+
+async fn person(cx: &Context<'_>, id: &str) -> Result<Reply, ApiError> {
     let db = cx.database().await?;
-    let user = read::find(&db, cx.project, &id).await?.ok_or_else(|| ApiError::no_such("user"))?;
+    let user = read::find(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("user"))?;
     let devices = push_tokens::of_person(&db, cx.project, user.id).await?;
     ok(&PersonView { user: user.into(), devices: devices.into_iter().map(DeviceView::from).collect() })
 }

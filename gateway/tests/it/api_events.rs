@@ -159,3 +159,28 @@ async fn totals_of_a_person_are_exact_up_to_ten_thousand() {
     let last = gateway.get(&project, &format!("/events?user=u1&limit=100&cursor={next}")).await.expect(200);
     assert_eq!((last["events"].as_array().unwrap().len(), &last["nextCursor"]), (1, &Value::Null));
 }
+
+#[tokio::test]
+async fn a_deleted_event_is_gone_and_counted_no_more() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let rows = Rows { gateway: &gateway, project: project.id };
+    let user = rows.user("u1", None, None, 60).await;
+    let event = rows.event(user, "bought", 1_000).await;
+    let named = derived_event_id(project.id, "order-1");
+    rows.event_with_id(ids::fresh(gateway.app.clock.now_ms()), Some(named), user, "bought").await;
+    assert_eq!(gateway.delete(&other, &format!("/events/{event}")).await.status, 404);
+    assert_eq!(gateway.delete(&project, &format!("/events/{event}")).await.expect(200), json!({"deleted": true}));
+    assert_eq!(gateway.delete(&project, &format!("/events/{event}")).await.status, 404);
+    let list = gateway.get(&project, "/events?event=bought").await.expect(200);
+    assert_eq!((texts(&list["events"], "id"), &list["pagination"]["total"]), (vec![named.to_string()], &json!(1)));
+    // By the id that its client sent, which may count anew.
+    gateway.delete(&project, "/events/order-1").await.expect(200);
+    let left = gateway.sql.query_one("SELECT count(*) FROM client_id", &[]).await.unwrap();
+    assert_eq!(left.get::<_, i64>(0), 0);
+    assert_eq!(gateway.get(&project, "/events").await.expect(200)["pagination"]["total"], 0);
+    for nothing in ["/events/batch", "/events/nothing"] {
+        assert_eq!(gateway.get(&project, nothing).await.status, 404);
+        assert_eq!(gateway.delete(&project, nothing).await.status, 404);
+    }
+}

@@ -1,6 +1,8 @@
 //! `GET /users`
 
 use serde_json::{Value, json};
+use shared::event::Body;
+use shared::store::ingest_partitions;
 
 use crate::fixture::{Gateway, texts};
 use crate::people::Rows;
@@ -98,4 +100,67 @@ async fn pages_and_cursors_meet_without_gap_or_repeat() {
     assert_eq!(all, ["u0", "u1", "u2", "u3", "u4"]);
     let second = gateway.get(&project, "/users?limit=2&page=2").await.expect(200);
     assert_eq!((texts(&second["users"], "externalId"), &second["page"]), (by_cursor[1].clone(), &json!(2)));
+}
+
+#[tokio::test]
+async fn changes_go_the_way_of_events_and_are_answered_when_they_took_effect() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let rows = Rows { gateway: &gateway, project: project.id };
+    let known = rows.user("identify", Some("ann@example.com"), Some("Ann"), 60).await;
+    let visitor = rows.visitor("a1", None).await;
+    // As if recording had applied everything already: what it does is tried with the whole system.
+    let stream = &gateway.app.ingest_stream;
+    let db = gateway.app.store.connection().await.unwrap();
+    ingest_partitions::ensure(&db, stream.partitions, stream.created_ms).await.unwrap();
+    db.execute("UPDATE ingest_partition SET applied_seq = 100", &[]).await.unwrap();
+
+    let before = gateway.get(&project, "/users/identify").await.expect(200);
+    let mut body = before.clone();
+    body["name"] = json!(null);
+    body["properties"] = json!({"plan": "free"});
+    assert_eq!(gateway.put(&project, "/users/identify", &body).await.expect(200), before);
+    gateway.put(&project, &format!("/users/{visitor}"), &json!({"email": "b@example.com"})).await.expect(200);
+    let answer = gateway.delete(&project, &format!("/users/{known}")).await;
+    assert_eq!(answer.expect(200), json!({"deleted": true}));
+    let mut items = gateway.items().await;
+    items.sort_by_key(|item| item.row_id().unwrap());
+    let Some(Body::Identify(change)) = &items[0].body else { panic!("{:?}", items[0]) };
+    let change: Value = serde_json::from_slice(&change.properties).unwrap();
+    assert_eq!(change, json!({"email": "ann@example.com", "name": null, "plan": "free"}));
+    assert_eq!((items[0].user_id.as_deref(), items[0].anonymous_id.as_deref()), (Some("identify"), None));
+    assert_eq!((items[1].user_id.as_deref(), items[1].anonymous_id.as_deref()), (None, Some("a1")));
+    let Some(Body::Erase(erase)) = &items[2].body else { panic!("{:?}", items[2]) };
+    assert_eq!((&erase.user_id[..], items[2].user_id.as_deref()), (&known.as_bytes()[..], Some("identify")));
+
+    for (body, field) in [
+        (json!({"email": "nobody"}), "email"),
+        (json!({"plan": "pro"}), "plan"),
+        (json!({"properties": {"k": "x".repeat(33_000)}}), "properties"),
+    ] {
+        let answer = gateway.put(&project, "/users/identify", &body).await;
+        assert_eq!((answer.status, answer.fields()), (422, vec![field]), "{body}");
+    }
+    for path in ["/users/nobody", "/users/%ff"] {
+        assert_eq!(gateway.put(&project, path, &json!({})).await.status, 404);
+        assert_eq!(gateway.delete(&project, path).await.status, 404);
+    }
+    assert_eq!(gateway.delete(&other, &format!("/users/{known}")).await.status, 404);
+    assert_eq!(gateway.items().await.len(), 3);
+}
+
+#[tokio::test]
+async fn of_erased_people_nothing_is_shown_while_their_rows_are_being_removed() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let rows = Rows { gateway: &gateway, project: project.id };
+    let person = rows.anonymous("gone");
+    let before = rows.event(person, "before", 5_000).await;
+    let sql = "INSERT INTO erasure (project_id, user_id, erased_at, applied_at, has_left) VALUES ($1, $2, clock_timestamp(), clock_timestamp(), true)";
+    gateway.sql.execute(sql, &[&project.id, &person]).await.unwrap();
+    let since = rows.event(person, "since", 0).await;
+    let list = gateway.get(&project, "/events").await.expect(200);
+    assert_eq!(texts(&list["events"], "eventName"), ["since"]);
+    assert_eq!(gateway.get(&project, &format!("/events/{before}")).await.status, 404);
+    gateway.get(&project, &format!("/events/{since}")).await.expect(200);
 }

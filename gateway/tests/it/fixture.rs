@@ -8,6 +8,7 @@ use gateway::config::GatewayConfig;
 use serde_json::Value;
 use shared::bus::Bus;
 use shared::env::Env;
+use shared::event::IngestItem;
 use testkit::{TestDatabase, TestNats};
 
 use crate::http::Call;
@@ -91,6 +92,11 @@ impl Gateway {
         let call = headers.iter().fold(call, |call: Call, (name, value)| call.header(name, value));
         let answer = call.send(body).await;
         Answer { status: answer.status, body: answer.json() }
+    }
+
+    /// The items in the stream.
+    pub async fn items(&self) -> Vec<IngestItem> {
+        self.served.stored().await
     }
 
     /// With a project's secret key.

@@ -4,3 +4,4 @@ pub mod counters;
 pub mod list;
 pub mod read;
 pub mod record;
+pub mod remove;

@@ -62,3 +62,12 @@ pub async fn unfolded(db: &impl GenericClient) -> Result<Vec<ProjectId>, StoreEr
     let rows = db.query("SELECT DISTINCT project_id FROM event_count_new", &[]).await?;
     rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
 }
+
+/// Takes events away from the numbers: so many of a day of receipt and a name.
+pub async fn take(tx: &Transaction<'_>, project: ProjectId, events: &[(Date, String, i64)]) -> Result<(), StoreError> {
+    let mut counts: BTreeMap<(ProjectId, Date), Names<'_>> = BTreeMap::new();
+    for (day, name, count) in events {
+        *counts.entry((project, *day)).or_default().entry(name).or_default() -= count;
+    }
+    add(tx, Uuid::from_u128(rand::random()), &counts).await
+}

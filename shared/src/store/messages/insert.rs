@@ -36,6 +36,17 @@ pub fn any_lane() -> i16 {
     rand::random_range(1_000..1_016)
 }
 
+/// Adds to the exact number of messages, for what is inserted or removed elsewhere.
+pub async fn count(db: &impl GenericClient, project: ProjectId, lane: i16, delta: i64) -> Result<(), StoreError> {
+    if delta == 0 {
+        return Ok(());
+    }
+    let sql = "INSERT INTO message_count (project_id, lane, count) VALUES ($1, $2, $3) \
+               ON CONFLICT (project_id, lane) DO UPDATE SET count = message_count.count + excluded.count";
+    db.execute(&db.prepare_cached(sql).await?, &[&project, &lane, &delta]).await?;
+    Ok(())
+}
+
 /// Inserts messages as `queued` and counts them; returns how many were new. One statement, so at home in any transaction;
 /// the row of the lane's counter stays locked until its end.
 pub async fn queued(db: &impl GenericClient, lane: i16, messages: &[NewMessage]) -> Result<i64, StoreError> {

@@ -78,6 +78,13 @@ pub async fn find_id(db: &impl GenericClient, project: ProjectId, text: &str) ->
     row.map_or(Ok(None), |row| Ok(row.try_get(0)?))
 }
 
+/// The person whom an internal id leads to.
+pub async fn resolve(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Uuid>, StoreError> {
+    let sql = format!("{PERSON} SELECT id FROM way WHERE merged_into IS NULL");
+    let row = db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &vec![id]]).await?;
+    row.map_or(Ok(None), |row| Ok(row.try_get(0)?))
+}
+
 /// Every internal id of a person: their own and those that were merged into it.
 pub async fn all_ids(db: &impl GenericClient, project: ProjectId, person: Uuid) -> Result<Vec<Uuid>, StoreError> {
     // UNION, not UNION ALL: it ends whatever the rows hold.

@@ -1,0 +1,179 @@
+//! The erasure of people: a row for each of their ids, which keeps out what was accepted before it, and the removal of
+//! what was theirs.
+
+use std::collections::HashMap;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use jiff::civil::Date;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::StoreError;
+use super::users::record::PersonKey;
+use crate::ids::ProjectId;
+
+/// Rows removed at once; what is more goes in slices.
+pub const SLICE: i64 = 5_000;
+/// Tables whose rows with a person's `user_id` simply go. What needs more is removed by statements of its own.
+const OWNED: [&str; 2] = ["push_token", "segment_member"];
+
+/// When somebody was erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Erased {
+    /// Accepted: what was accepted until then is theirs no longer.
+    pub accepted: Timestamp,
+    /// Carried out: what the product made for them until then is gone.
+    pub applied: Timestamp,
+}
+
+/// Notes that these ids were erased. A later erasure counts.
+pub async fn record(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    ids: &[Uuid],
+    erased: Erased,
+    left: bool,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO erasure (project_id, user_id, erased_at, applied_at, has_left) \
+               SELECT $1, i, $3, $4, $5 FROM unnest($2::uuid[]) AS i ORDER BY i \
+               ON CONFLICT (project_id, user_id) DO UPDATE SET erased_at = greatest(erasure.erased_at, excluded.erased_at), \
+               applied_at = excluded.applied_at, has_left = erasure.has_left OR excluded.has_left";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &ids, &erased.accepted, &erased.applied, &left]).await?;
+    Ok(())
+}
+
+/// When the latest erasure was accepted: who was accepted after it needs no look at the others.
+pub async fn latest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
+    Ok(db.query_one(&db.prepare_cached("SELECT max(erased_at) FROM erasure").await?, &[]).await?.try_get(0)?)
+}
+
+/// When these people were erased, as far as they were.
+pub async fn of(db: &impl GenericClient, people: &[PersonKey]) -> Result<HashMap<PersonKey, Timestamp>, StoreError> {
+    if people.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = people.iter().copied().unzip();
+    let sql = "SELECT e.project_id, e.user_id, e.erased_at FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
+               JOIN erasure e ON e.project_id = v.p AND e.user_id = v.i";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&projects, &ids]).await?;
+    rows.iter().map(|row| Ok(((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?))).collect()
+}
+
+/// Of these people, whose rows are still being removed: what was accepted until then is not to be shown.
+pub async fn under_way(
+    db: &impl GenericClient,
+    project: ProjectId,
+    ids: &[Uuid],
+) -> Result<HashMap<Uuid, Timestamp>, StoreError> {
+    let sql = "SELECT user_id, erased_at FROM erasure WHERE project_id = $1 AND user_id = ANY($2) AND has_left";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// Takes an id of which something is left; nobody else takes it until the end of the transaction.
+pub async fn take_left(tx: &Transaction<'_>) -> Result<Option<(PersonKey, Erased)>, StoreError> {
+    let sql =
+        "SELECT project_id, user_id, erased_at, applied_at FROM erasure WHERE has_left LIMIT 1 FOR UPDATE SKIP LOCKED";
+    let row = tx.query_opt(&tx.prepare_cached(sql).await?, &[]).await?;
+    let taken = |row: &Row| {
+        let erased = Erased { accepted: row.try_get(2)?, applied: row.try_get(3)? };
+        Ok(((row.try_get(0)?, row.try_get(1)?), erased))
+    };
+    row.as_ref().map(taken).transpose()
+}
+
+/// Notes that nothing is left.
+pub async fn nothing_left(tx: &Transaction<'_>, (project, id): PersonKey) -> Result<(), StoreError> {
+    let sql = "UPDATE erasure SET has_left = false WHERE project_id = $1 AND user_id = $2";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id]).await?;
+    Ok(())
+}
+
+/// Forgets erasures before which nothing can be waiting any more.
+pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
+    Ok(db.execute("DELETE FROM erasure WHERE erased_at < $1 AND NOT has_left", &[&before]).await?)
+}
+
+/// Removes the people's own rows and what hangs on them by itself: runs with their timers, devices. What they are
+/// searched by goes with them.
+pub async fn remove_people(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid]) -> Result<(), StoreError> {
+    for sql in [
+        "DELETE FROM users WHERE project_id = $1 AND id = ANY($2)",
+        "DELETE FROM user_search WHERE project_id = $1 AND id = ANY($2)",
+        "WITH gone AS (DELETE FROM run WHERE project_id = $1 AND user_id = ANY($2) RETURNING id) \
+         DELETE FROM timer t USING gone WHERE t.project_id = $1 AND t.run_id = gone.id",
+    ] {
+        tx.execute(&tx.prepare_cached(sql).await?, &[&project, &ids]).await?;
+    }
+    for table in OWNED {
+        let sql = format!("DELETE FROM {table} WHERE project_id = $1 AND user_id = ANY($2)");
+        tx.execute(&tx.prepare_cached(&sql).await?, &[&project, &ids]).await?;
+    }
+    Ok(())
+}
+
+/// What a slice of a removal came to.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// Events by day of receipt and name, for the counters.
+    pub events: Vec<(Date, String, i64)>,
+    pub messages: i64,
+    /// Whether there is more.
+    pub left: bool,
+}
+
+/// Removes at most about [`SLICE`] events of these people that were accepted until the erasure, and as many messages:
+/// those that were asked for until then, and those that the product made for them, which is all that are there while the
+/// erasure is being applied (`applied` is none) and later those of before. An id that an event was sent under may count
+/// anew.
+pub async fn remove_slice(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    ids: &[Uuid],
+    (at, applied): (Timestamp, Option<Timestamp>),
+) -> Result<Removed, StoreError> {
+    let events = "received_at <= $3 AND $4::timestamptz IS NULL";
+    let until = bound(tx, "events", events, (project, ids, at, None)).await?;
+    let sql = "WITH gone AS (DELETE FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at <= $3 AND id < $4 \
+               RETURNING client_id, name, received_at), \
+               names AS (DELETE FROM client_id c USING gone g WHERE c.project_id = $1 AND c.id = g.client_id) \
+               SELECT (received_at AT TIME ZONE 'UTC')::date, name, count(*) FROM gone GROUP BY 1, 2";
+    let last = until.unwrap_or(Uuid::max());
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids, &at, &last]).await?;
+    let events = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)));
+    let events: Vec<(Date, String, i64)> = events.collect::<Result<_, StoreError>>()?;
+
+    let theirs = "CASE lane WHEN 'direct' THEN created_at <= $3 ELSE $4::timestamptz IS NULL OR created_at < $4 END";
+    let until_message = bound(tx, "message", theirs, (project, ids, at, applied)).await?;
+    let sql = format!("DELETE FROM message WHERE project_id = $1 AND user_id = ANY($2) AND {theirs} AND id < $5");
+    let last = until_message.unwrap_or(Uuid::max());
+    let messages = tx.execute(&tx.prepare_cached(&sql).await?, &[&project, &ids, &at, &applied, &last]).await? as i64;
+    Ok(Removed { events, messages, left: until.is_some() || until_message.is_some() })
+}
+
+/// The row that a slice ends before, where there are more.
+async fn bound(
+    tx: &Transaction<'_>,
+    table: &str,
+    theirs: &str,
+    (project, ids, at, applied): (ProjectId, &[Uuid], Timestamp, Option<Timestamp>),
+) -> Result<Option<Uuid>, StoreError> {
+    let sql = format!(
+        "SELECT id FROM {table} WHERE project_id = $1 AND user_id = ANY($2) AND {theirs} ORDER BY id OFFSET {SLICE} LIMIT 1"
+    );
+    let row = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project, &ids, &at, &applied]).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
+
+/// Of these ids, those that did something after `at`, and when first.
+pub async fn active_since(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    ids: &[Uuid],
+    at: Timestamp,
+) -> Result<Vec<(Uuid, Timestamp)>, StoreError> {
+    let sql = "SELECT user_id, min(received_at) FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at > $3 GROUP BY user_id";
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids, &at]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}

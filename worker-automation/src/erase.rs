@@ -1,0 +1,119 @@
+//! Erasing people within the recording transaction: in the order of their items, and for good. What was accepted before
+//! an erasure but comes to be applied after it, by another partition or from a restored backup, is left out.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use shared::store::erasures::{self, Erased};
+use shared::store::events::counters;
+use shared::store::messages::insert;
+use shared::store::users::read;
+use shared::store::users::record::{self, NewPerson, PersonKey};
+use shared::store::users::search;
+use shared::store::{StoreError, Transaction};
+use uuid::Uuid;
+
+use crate::item::{Action, Item, Named};
+
+/// A part of a batch: erasures take their turn among the other items.
+pub enum Part<'a> {
+    Items(Vec<&'a Item>),
+    Erasure(&'a Item, Uuid),
+}
+
+/// Cuts a batch at its erasures.
+pub fn parts(items: Vec<&Item>) -> Vec<Part<'_>> {
+    let mut parts = Vec::with_capacity(1);
+    let mut between = Vec::with_capacity(items.len());
+    for item in items {
+        if let Action::Erase { person } = item.action {
+            if !between.is_empty() {
+                parts.push(Part::Items(std::mem::take(&mut between)));
+            }
+            parts.push(Part::Erasure(item, person));
+        } else {
+            between.push(item);
+        }
+    }
+    if !between.is_empty() || parts.is_empty() {
+        parts.push(Part::Items(between));
+    }
+    parts
+}
+
+/// When the latest erasure was accepted, as this transaction sees it.
+pub struct Erasures {
+    latest: Option<Timestamp>,
+}
+
+impl Erasures {
+    pub async fn load(tx: &Transaction<'_>) -> Result<Self, StoreError> {
+        Ok(Self { latest: erasures::latest(tx).await? })
+    }
+
+    /// Leaves out the items of people who were erased after these were accepted. Mostly there is nobody to be looked up:
+    /// what is applied was accepted after the latest erasure.
+    pub async fn leave_out<'a>(&self, tx: &Transaction<'_>, items: Vec<&'a Item>) -> Result<Vec<&'a Item>, StoreError> {
+        let is_early = |item: &Item| self.latest.is_some_and(|latest| item.received <= latest);
+        let named: BTreeSet<PersonKey> =
+            items.iter().filter(|item| is_early(item)).flat_map(|item| keys(item)).collect();
+        let erased = erasures::of(tx, &named.into_iter().collect::<Vec<_>>()).await?;
+        let is_erased = |item: &Item| keys(item).any(|key| erased.get(&key).is_some_and(|at| item.received <= *at));
+        Ok(items.into_iter().filter(|item| erased.is_empty() || !is_erased(item)).collect())
+    }
+
+    /// Erases a person under all their ids.
+    pub async fn erase(
+        &mut self,
+        tx: &Transaction<'_>,
+        (lane, now): (i16, Timestamp),
+        item: &Item,
+        person: Uuid,
+    ) -> Result<(), StoreError> {
+        self.latest = self.latest.max(Some(item.received));
+        erase(tx, (lane, now), item, person).await
+    }
+}
+
+/// The ids that an item names somebody by, an internal one in a known id's place included.
+fn keys(item: &Item) -> impl Iterator<Item = PersonKey> {
+    let internal = item.who.known.as_ref().and_then(|n: &Named| Uuid::try_parse(&n.name).ok());
+    let named = item.who.known.iter().chain(&item.who.anonymous).map(|n| n.id);
+    named.chain(internal).map(|id| (item.project, id))
+}
+
+async fn erase(
+    tx: &Transaction<'_>,
+    (lane, now): (i16, Timestamp),
+    item: &Item,
+    person: Uuid,
+) -> Result<(), StoreError> {
+    let (project, at) = (item.project, item.received);
+    let person = read::resolve(tx, project, person).await?.unwrap_or(person);
+    let mut ids = read::all_ids(tx, project, person).await?;
+    ids.sort_unstable();
+    let keys: Vec<PersonKey> = ids.iter().map(|id| (project, *id)).collect();
+    let rows = record::lock(tx, &keys).await?;
+    erasures::remove_people(tx, project, &ids).await?;
+    let removed = erasures::remove_slice(tx, project, &ids, (at, None)).await?;
+    erasures::record(tx, project, &ids, Erased { accepted: at, applied: now }, removed.left).await?;
+    counters::take(tx, project, &removed.events).await?;
+    insert::count(tx, project, lane, -removed.messages).await?;
+    let mut people = -(rows.iter().filter(|row| row.merged_into.is_none()).count() as i64);
+
+    // Who did something since, which another partition applied earlier, is a new person.
+    let mut again: Vec<NewPerson> = Vec::new();
+    for (id, seen) in erasures::active_since(tx, project, &ids, at).await? {
+        let Some(row) = rows.iter().find(|row| row.key.1 == id) else { continue };
+        let (external_id, anonymous_id) = match &row.external_id {
+            Some(id) => (Some(id.clone()), None),
+            None => (None, row.anonymous_id.clone()),
+        };
+        again.push(NewPerson { key: row.key, external_id, anonymous_id, seen });
+    }
+    again.sort_unstable_by_key(|p| p.key);
+    people += record::insert_missing(tx, &again).await?.len() as i64;
+    let texts = again.iter().filter_map(|p| Some((p.key, search::text_of(p.external_id.as_deref(), None, None)?)));
+    search::put(tx, &texts.collect::<Vec<_>>()).await?;
+    record::count(tx, lane, &[(project, people)]).await
+}

@@ -1,0 +1,111 @@
+//! Erasing people: in the order of their items, under all their ids, and for good.
+
+use serde_json::json;
+use shared::event::{Body, Erase, IngestItem, RegisterToken, id_bytes};
+use shared::ids::UserKey;
+
+use crate::fixture::{Fixture, anonymous_track, identify, track};
+
+fn erase(f: &Fixture, user: &str) -> IngestItem {
+    let id = UserKey::External(user).internal_id(f.project);
+    IngestItem { body: Some(Body::Erase(Erase { user_id: id_bytes(id) })), ..track(f, user, "", json!({})) }
+}
+
+/// Rows that hold one of the person's ids, by table.
+async fn left(f: &Fixture) -> Vec<i64> {
+    let mut counts = Vec::new();
+    for table in ["users", "user_search", "events", "run", "timer", "message", "push_token", "client_id"] {
+        counts.push(f.number(&format!("SELECT count(*) FROM {table}")).await);
+    }
+    counts
+}
+
+#[tokio::test]
+async fn a_person_goes_with_all_that_was_theirs_and_may_come_back() {
+    let f = Fixture::start().await;
+    let template = "00000000-0000-7000-8000-000000000009";
+    let steps = [
+        json!({"type": "SEND_EMAIL", "templateId": template}),
+        json!({"type": "WAIT", "delay": 3600}),
+        json!({"type": "SEND_EMAIL", "templateId": template}),
+    ];
+    f.automation("bought", "always", &steps).await;
+    let mut named = track(&f, "u1", "bought", json!({"card": 1}));
+    named.dedupe_id = id_bytes(shared::ids::derived_event_id(f.project, "order-1"));
+    let token = RegisterToken { platform: "IOS".into(), token: "ab".repeat(32) };
+    let token = IngestItem { body: Some(Body::RegisterToken(token)), ..track(&f, "u1", "", json!({})) };
+    f.publish(vec![anonymous_track(&f, "a1", "viewed")]).await;
+    f.applied().await;
+    f.publish(vec![identify(&f, Some("u1"), Some("a1"), json!({"email": "u1@example.com"})), named, token]).await;
+    f.applied().await;
+    assert_eq!(left(&f).await, [2, 1, 2, 1, 1, 1, 1, 1]);
+
+    // Before and after it in one message: what comes after makes a new person.
+    let before = track(&f, "u1", "before", json!({}));
+    let erasure = erase(&f, "u1");
+    let after = track(&f, "u1", "after", json!({}));
+    f.publish(vec![before, erasure, after]).await;
+    f.applied().await;
+    assert_eq!(left(&f).await, [1, 1, 1, 0, 0, 0, 0, 0]);
+    assert_eq!(f.text("SELECT name FROM events").await.as_deref(), Some("after"));
+    assert_eq!(f.text("SELECT properties::text FROM users").await.as_deref(), Some("{}"));
+    assert_eq!(f.text("SELECT replace(text, chr(1), '|') FROM user_search").await.as_deref(), Some("|u1"));
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM user_count").await, 1);
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM event_count").await, 1);
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM message_count").await, 0);
+
+    // Once more, and twice: nothing is counted below nothing.
+    f.publish(vec![erase(&f, "u1"), erase(&f, "u1")]).await;
+    f.applied().await;
+    assert_eq!(left(&f).await, [0; 8]);
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM user_count").await, 0);
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM event_count").await, 0);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_accepted_before_comes_too_late_and_what_was_after_stays() {
+    let f = Fixture::start().await;
+    f.publish(vec![
+        identify(&f, Some("u1"), Some("a1"), json!({"plan": "pro"})),
+        track(&f, "other", "viewed", json!({})),
+    ])
+    .await;
+    f.applied().await;
+    // By other partitions than the person's own, so that their order is not the stream's.
+    let late = anonymous_track(&f, "a1", "late");
+    let token = RegisterToken { platform: "IOS".into(), token: "ab".repeat(32) };
+    let late_token = IngestItem { body: Some(Body::RegisterToken(token)), ..track(&f, "u1", "", json!({})) };
+    let erasure = erase(&f, "u1");
+    let early = anonymous_track(&f, "a1", "since");
+    f.publish(vec![early]).await;
+    f.applied().await;
+    f.publish(vec![erasure]).await;
+    f.applied().await;
+    f.publish(vec![late]).await;
+    f.publish_to(0, vec![late_token]).await;
+    f.applied().await;
+    let a1 = UserKey::Anonymous("a1").internal_id(f.project);
+    // The event since was recorded as the known person's, for so they were then.
+    assert_eq!(f.number("SELECT count(*) FROM events WHERE name = 'late'").await, 0);
+    assert_eq!(f.number("SELECT count(*) FROM events WHERE name = 'since'").await, 1);
+    assert_eq!(f.number("SELECT count(*) FROM push_token").await, 0);
+    let without_person = "SELECT count(*) FROM events e WHERE NOT EXISTS (SELECT FROM users u WHERE u.id = e.user_id)";
+    assert_eq!(f.number(without_person).await, 0);
+    assert_eq!(f.number("SELECT count(*) FROM users WHERE properties <> '{}'").await, 0);
+
+    f.publish(vec![anonymous_track(&f, "a1", "later"), track(&f, "other", "viewed", json!({}))]).await;
+    f.applied().await;
+    let own = format!(
+        "SELECT count(*) FROM events e JOIN users u ON u.id = e.user_id WHERE u.id = '{a1}' AND e.name = 'later'"
+    );
+    assert_eq!(f.number(&own).await, 1);
+    assert_eq!(f.number("SELECT count(*) FROM users WHERE merged_into IS NOT NULL").await, 0);
+    let people = f.number("SELECT count(*) FROM users").await;
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM user_count").await, people);
+    assert_eq!(
+        f.number("SELECT sum(count)::bigint FROM event_count").await,
+        f.number("SELECT count(*) FROM events").await
+    );
+    f.stop().await;
+}
