@@ -19,6 +19,7 @@ use crate::config::GatewayConfig;
 use crate::docs::Docs;
 use crate::health::readiness::Readiness;
 use crate::ingest::applied::Applied;
+use crate::measure::Meters;
 use crate::rate_limit::RateLimits;
 
 /// The parts that an [`App`] is put together from.
@@ -50,6 +51,7 @@ pub struct App {
     /// Where one is configured.
     pub ai: Option<Ai>,
     pub readiness: Readiness,
+    pub meters: Meters,
     /// Positions up to which the ingest stream has been applied, for those who wait for them.
     pub applied: Applied,
     /// Room for segments to be evaluated in while somebody waits.

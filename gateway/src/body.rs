@@ -1,5 +1,8 @@
 //! Reading a request's body: bounded in time and in size, before and after decompression.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -59,8 +62,7 @@ where
         discard(body, headers).await;
         return Err(ApiError::TooLarge);
     }
-    let collected = tokio::time::timeout(READ_TIMEOUT, collect(&mut body, limit)).await;
-    let bytes = match collected.map_err(|_| ApiError::Timeout)? {
+    let bytes = match in_time(collect(&mut body, limit)).await.ok_or(ApiError::Timeout)? {
         Err(ApiError::TooLarge) => {
             discard(body, headers).await;
             return Err(ApiError::TooLarge);
@@ -68,6 +70,15 @@ where
         collected => collected?,
     };
     if gzip { unzip(&bytes, limit) } else { Ok(bytes) }
+}
+
+/// What came within [`READ_TIMEOUT`]. No timer is set for what is there already, as most bodies are.
+async fn in_time<T>(reading: impl Future<Output = T>) -> Option<T> {
+    let mut reading = pin!(reading);
+    match poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await {
+        Poll::Ready(read) => Some(read),
+        Poll::Pending => tokio::time::timeout(READ_TIMEOUT, reading).await.ok(),
+    }
 }
 
 async fn collect<B>(body: &mut B, limit: usize) -> Result<Bytes, ApiError>

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{HeaderValue, Method, Request, Response};
+use http::{HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
@@ -15,9 +15,14 @@ use crate::context::{self, Context, Unread};
 use crate::error::ApiError;
 use crate::respond::{self, Reply};
 use crate::router::{self, Access, Miss, Route};
-use crate::{api, auth, body, cors, health, measure, request_id, sdk};
+use crate::{api, auth, body, cors, health, request_id, sdk};
 
 pub type Body = Full<Bytes>;
+
+const RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
+const RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
+const RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Longer than a body and a statement may take together.
 const HANDLER_TIMEOUT: Duration = Duration::from_secs(25);
@@ -42,8 +47,8 @@ pub async fn answer(app: &App, request: Request<Incoming>) -> Response<Body> {
     if is_open(&found, &parts.method, parts.uri.path()) {
         cors::allow(&mut reply.headers);
     }
-    measure::request(found.as_ref().ok().copied(), reply.status, started.elapsed());
-    reply.headers.insert("x-request-id", id);
+    app.meters.request(found.as_ref().ok().copied(), reply.status, started.elapsed());
+    reply.headers.insert(X_REQUEST_ID, id);
     reply.into()
 }
 
@@ -82,9 +87,9 @@ async fn reply(
         }
     };
     for (name, value) in [
-        ("ratelimit-limit", allowance.limit),
-        ("ratelimit-remaining", allowance.remaining),
-        ("ratelimit-reset", allowance.reset),
+        (RATELIMIT_LIMIT, allowance.limit),
+        (RATELIMIT_REMAINING, allowance.remaining),
+        (RATELIMIT_RESET, allowance.reset),
     ] {
         reply.headers.insert(name, HeaderValue::from(value));
     }

@@ -16,17 +16,16 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use shared::clock::{from_ms, rfc3339};
-use shared::event::{Body, IngestItem};
 use shared::ids::UserKey;
-use shared::metric_name::EVENTS_ACCEPTED;
 use uuid::Uuid;
 
 use crate::body::{self, MAX_BYTES, Media};
 use crate::context::Context;
 use crate::error::{ApiError, Problem};
 use crate::respond::{self, Reply};
-use check::{Checker, Kind};
+use check::{Checked, Checker, Content, Kind};
 use item::{Batch, Item};
+use publish::Outgoing;
 
 /// Items of one batch at most.
 pub const MAX_ITEMS: usize = 100;
@@ -52,33 +51,37 @@ struct TrackedEvent<'a> {
 /// `POST /events`.
 pub async fn track(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
-    let text = utf8(&body)?;
-    let item = Item::single(text)?;
-    let checker = Checker::new(cx, &body, item.sent_at)?;
-    let checked = checker.check(&item, Kind::Track, None).map_err(ApiError::Invalid)?;
-    let wait = prefer::Wait::asked(cx)?;
+    let item = Item::single(utf8(&body)?)?;
+    let checked = Checker::new(cx, item.sent_at)?.check(&item, Kind::Track, None).map_err(ApiError::Invalid)?;
+    let waited = accept(cx, &checked).await?;
 
-    let positions = publish::all(&cx.app.ingest, cx.project, std::slice::from_ref(&checked.item)).await?;
-    metrics::counter!(EVENTS_ACCEPTED).increment(1);
-    let applied = wait.until(cx.app, &positions).await;
-
-    let Some(Body::Track(event)) = &checked.item.body else {
+    let Content::Track { name, .. } = &checked.content else {
         return Err(ApiError::Internal("a tracked event without a body".to_owned()));
     };
-    let properties = std::str::from_utf8(&event.properties).ok().and_then(|p| serde_json::from_str(p).ok());
+    let properties = item.properties.or_else(|| serde_json::from_str("{}").ok());
     let answer = Tracked {
         id: checked.public_id,
         status: "accepted",
         event: TrackedEvent {
             id: checked.public_id,
-            event_name: &event.name,
-            user_id: checked.item.user_id.as_deref(),
-            anonymous_id: checked.item.anonymous_id.as_deref(),
+            event_name: name,
+            user_id: checked.user_id.as_deref(),
+            anonymous_id: checked.anonymous_id.as_deref(),
             properties: properties.unwrap_or(RawValue::NULL),
-            timestamp: rfc3339(from_ms(checked.item.timestamp_ms)),
+            timestamp: rfc3339(from_ms(checked.timestamp_ms)),
         },
     };
-    Ok(applied.tell(respond::accepted(&answer)?))
+    Ok(waited.tell(respond::accepted(&answer)?))
+}
+
+/// Publishes a single item, and waits for it to be applied where the client asks for that.
+async fn accept(cx: &Context<'_>, checked: &Checked<'_>) -> Result<prefer::Waited, ApiError> {
+    let wait = prefer::Wait::asked(cx)?;
+    let mut outgoing = Outgoing::new(&cx.app.ingest, cx.project, 1);
+    outgoing.push(&checked.item())?;
+    let positions = outgoing.publish(&cx.app.ingest).await?;
+    cx.app.meters.accepted.increment(1);
+    Ok(wait.until(cx.app, &positions).await)
 }
 
 #[derive(Serialize)]
@@ -99,28 +102,15 @@ struct IdentifiedUser<'a> {
 /// `POST /users/identify`.
 pub async fn identify(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
-    let text = utf8(&body)?;
-    let item = Item::single(text)?;
-    let checker = Checker::new(cx, &body, item.sent_at)?;
-    let checked = checker.check(&item, Kind::Identify, None).map_err(ApiError::Invalid)?;
-    let wait = prefer::Wait::asked(cx)?;
+    let item = Item::single(utf8(&body)?)?;
+    let checked = Checker::new(cx, item.sent_at)?.check(&item, Kind::Identify, None).map_err(ApiError::Invalid)?;
+    let waited = accept(cx, &checked).await?;
 
-    let positions = publish::all(&cx.app.ingest, cx.project, std::slice::from_ref(&checked.item)).await?;
-    metrics::counter!(EVENTS_ACCEPTED).increment(1);
-    let applied = wait.until(cx.app, &positions).await;
-
-    let IngestItem { user_id, anonymous_id, .. } = &checked.item;
-    let key = UserKey::of(user_id.as_deref(), anonymous_id.as_deref())
+    let (user_id, anonymous_id) = (checked.user_id.as_deref(), checked.anonymous_id.as_deref());
+    let key = UserKey::of(user_id, anonymous_id)
         .ok_or_else(|| ApiError::Internal("an identified user without an id".to_owned()))?;
-    let answer = Identified {
-        success: true,
-        user: IdentifiedUser {
-            id: key.internal_id(cx.project),
-            external_id: user_id.as_deref(),
-            anonymous_id: anonymous_id.as_deref(),
-        },
-    };
-    Ok(applied.tell(respond::accepted(&answer)?))
+    let user = IdentifiedUser { id: key.internal_id(cx.project), external_id: user_id, anonymous_id };
+    Ok(waited.tell(respond::accepted(&Identified { success: true, user })?))
 }
 
 #[derive(Serialize)]
@@ -143,27 +133,28 @@ struct ItemError {
 pub async fn batch(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
     let batch = Batch::parse(utf8(&body)?)?;
-    let checker = Checker::new(cx, &body, batch.sent_at)?;
+    let checker = Checker::new(cx, batch.sent_at)?;
     let wait = prefer::Wait::asked(cx)?;
 
-    let mut items = Vec::with_capacity(batch.items.len());
+    let mut outgoing = Outgoing::new(&cx.app.ingest, cx.project, batch.items.len());
     let mut details = Vec::new();
     for (index, item) in batch.items.iter().enumerate() {
-        let checked = match item {
-            Ok(item) => checker.check_of_batch(item, index),
-            Err(message) => Err(message.clone()),
+        let checked = match batch.unreadable.get(&index) {
+            None => checker.check_of_batch(item, index),
+            Some(why) => Err(why.clone()),
         };
         match checked {
-            Ok(checked) => items.push(checked.item),
+            Ok(checked) => outgoing.push(&checked.item())?,
             Err(message) => details.push(ItemError { index, message }),
         }
     }
-    let positions = publish::all(&cx.app.ingest, cx.project, &items).await?;
-    metrics::counter!(EVENTS_ACCEPTED).increment(items.len() as u64);
-    let applied = wait.until(cx.app, &positions).await;
+    let processed = batch.items.len() - details.len();
+    let positions = outgoing.publish(&cx.app.ingest).await?;
+    cx.app.meters.accepted.increment(processed as u64);
+    let waited = wait.until(cx.app, &positions).await;
 
-    let answer = BatchAnswer { success: details.is_empty(), processed: items.len(), errors: details.len(), details };
-    Ok(applied.tell(respond::accepted(&answer)?))
+    let answer = BatchAnswer { success: details.is_empty(), processed, errors: details.len(), details };
+    Ok(waited.tell(respond::accepted(&answer)?))
 }
 
 fn utf8(body: &Bytes) -> Result<&str, ApiError> {

@@ -1,25 +1,80 @@
 //! What is counted about requests.
+//!
+//! Finding a metric by its name and labels costs more than counting, so each is looked up once and kept.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::StatusCode;
-use metrics::{counter, histogram};
-use shared::metric_name::{HTTP_REQUESTS, HTTP_SECONDS};
+use metrics::{Counter, Histogram, counter, histogram};
+use shared::metric_name::{EVENTS_ACCEPTED, HTTP_REQUESTS, HTTP_SECONDS};
 
 use crate::router::Route;
 
-pub fn request(route: Option<Route<'_>>, status: StatusCode, took: Duration) {
-    let route = route.map_or("none", Route::pattern);
-    counter!(HTTP_REQUESTS, "route" => route, "status" => class(status)).increment(1);
-    histogram!(HTTP_SECONDS, "route" => route).record(took);
+/// The metrics of the request path, made after the recorder was installed.
+pub struct Meters {
+    /// Items that the stream has acknowledged.
+    pub accepted: Counter,
+    routes: ArcSwap<Vec<Arc<OfRoute>>>,
 }
 
-fn class(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        ..200 => "1xx",
-        200..300 => "2xx",
-        300..400 => "3xx",
-        400..500 => "4xx",
-        500.. => "5xx",
+struct OfRoute {
+    pattern: &'static str,
+    seconds: Histogram,
+    /// By the first digit of the status, less one.
+    requests: [OnceLock<Counter>; 5],
+}
+
+impl Default for Meters {
+    fn default() -> Self {
+        Self { accepted: counter!(EVENTS_ACCEPTED), routes: ArcSwap::default() }
+    }
+}
+
+impl Meters {
+    /// Counts an answered request; `None` is one that no route was found for.
+    pub fn request(&self, route: Option<Route<'_>>, status: StatusCode, took: Duration) {
+        let pattern = route.map_or("none", Route::pattern);
+        let known = self.routes.load();
+        match known.iter().find(|r| r.pattern == pattern) {
+            Some(route) => route.count(status, took),
+            None => self.add(pattern).count(status, took),
+        }
+    }
+
+    /// The routes are few, and each is added once, or in a race twice under the same metrics.
+    fn add(&self, pattern: &'static str) -> Arc<OfRoute> {
+        let seconds = histogram!(HTTP_SECONDS, "route" => pattern);
+        let route = Arc::new(OfRoute { pattern, seconds, requests: Default::default() });
+        self.routes.rcu(|known| [known.as_slice(), std::slice::from_ref(&route)].concat());
+        route
+    }
+}
+
+impl OfRoute {
+    fn count(&self, status: StatusCode, took: Duration) {
+        let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
+        let route = self.pattern;
+        let name = ["1xx", "2xx", "3xx", "4xx", "5xx"][class];
+        let counter = || counter!(HTTP_REQUESTS, "route" => route, "status" => name);
+        self.requests[class].get_or_init(counter).increment(1);
+        self.seconds.record(took);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_is_looked_up_once() {
+        let meters = Meters::default();
+        for status in [202, 503, 202] {
+            meters.request(Some(Route::Track), StatusCode::from_u16(status).unwrap(), Duration::from_millis(1));
+        }
+        meters.request(None, StatusCode::NOT_FOUND, Duration::ZERO);
+        let routes: Vec<_> = meters.routes.load().iter().map(|r| r.pattern).collect();
+        assert_eq!(routes, ["/events", "none"]);
     }
 }

@@ -8,6 +8,9 @@ use serde::Serialize;
 
 use crate::error::{ApiError, Problem};
 
+/// Room for the headers of an ordinary answer.
+const HEADERS: usize = 9;
+
 /// What a handler answers: a status and a JSON body.
 #[derive(Clone, Debug)]
 pub struct Reply {
@@ -20,7 +23,7 @@ pub struct Reply {
 impl Reply {
     pub fn json(status: StatusCode, body: &impl Serialize) -> Result<Self, ApiError> {
         let body = serde_json::to_vec(body).map_err(|e| ApiError::Internal(format!("writing the answer: {e}")))?;
-        Ok(Self { status, headers: HeaderMap::new(), body: body.into() })
+        Ok(Self { status, headers: HeaderMap::with_capacity(HEADERS), body: body.into() })
     }
 
     /// With a header; one whose value cannot be in a header is left out.

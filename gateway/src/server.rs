@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use shared::shutdown::Shutdown;
 use tokio::net::{TcpListener, TcpStream};
@@ -17,15 +17,14 @@ use tokio::sync::Semaphore;
 
 use crate::app::App;
 use crate::dispatch;
-use wire::{Phase, Wire};
+use wire::{Limits, Phase, Wire};
 
-/// How long a request's head may take to arrive.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may stay idle between requests: longer than load balancers keep theirs.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
-/// How long a client may take to read an answer that does not fit into the system's buffers.
-const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
-const MAX_HEADERS: usize = 100;
+const LIMITS: Limits = Limits {
+    head: Duration::from_secs(10),
+    // Longer than load balancers keep theirs.
+    idle: Duration::from_secs(75),
+    write: Duration::from_mins(1),
+};
 /// Bytes of a request's head, and of a body read at once.
 const READ_BUFFER: usize = 64 * 1024;
 
@@ -67,21 +66,25 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, shutdown: Shutdown) {
 async fn connection(stream: TcpStream, app: Arc<App>, watcher: Watcher) -> hyper::Result<()> {
     let _ = stream.set_nodelay(true);
     let phase = Phase::default();
-    let wire = Wire::new(stream, phase.clone(), HEAD_TIMEOUT, WRITE_TIMEOUT);
+    let wire = Wire::new(stream, phase.clone(), LIMITS);
+    // One count of references for each connection: that of the whole process would go to and fro between the cores.
+    let of_connection = Arc::new((app, phase));
     let service = service_fn(move |request| {
-        let (app, phase) = (app.clone(), phase.clone());
-        phase.busy();
+        let of_connection = of_connection.clone();
+        of_connection.1.busy();
         async move {
-            let response = dispatch::answer(&app, request).await;
+            let (app, phase) = &*of_connection;
+            let response = dispatch::answer(app, request).await;
             phase.idle();
             Ok::<_, Infallible>(response)
         }
     });
+    // Of headers it takes its own 100; said by us, each request's would be on the heap. One piece is cheaper to write than
+    // the two of head and body, which are small.
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(IDLE_TIMEOUT)
-        .max_headers(MAX_HEADERS)
+        .writev(false)
         .max_buf_size(READ_BUFFER)
+        .header_read_timeout(None)
         .serve_connection(TokioIo::new(wire), service);
     watcher.watch(connection).await
 }

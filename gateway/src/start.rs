@@ -27,6 +27,7 @@ use crate::config::ProcessConfig;
 use crate::docs::Docs;
 use crate::health::readiness::Readiness;
 use crate::ingest::applied::Applied;
+use crate::measure::Meters;
 use crate::rate_limit::RateLimits;
 
 /// How often the clock is set by the database's.
@@ -49,6 +50,7 @@ impl App {
             logins: Logins::default(),
             lookups: Lookups::default(),
             readiness: Readiness::default(),
+            meters: Meters::default(),
             applied: Applied::new(ingest_stream.partitions),
             evaluations: Semaphore::new(EVALUATIONS),
             draining: AtomicBool::new(false),

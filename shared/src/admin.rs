@@ -14,6 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
+use tokio::time::MissedTickBehavior;
 
 use crate::shutdown::Shutdown;
 
@@ -60,11 +61,20 @@ fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
     response
 }
 
-/// Serves until the shutdown.
+/// How often samples of times are summed up. Until then each of them takes room, whether or not anybody asks for them.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// Serves until the shutdown, and keeps the metrics small.
 pub async fn serve(listener: TcpListener, admin: Admin, shutdown: Shutdown) {
+    let mut upkeep = tokio::time::interval(UPKEEP);
+    upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let (stream, _) = tokio::select! {
             () = shutdown.cancelled() => return,
+            _ = upkeep.tick() => {
+                admin.metrics.as_ref().inspect(|metrics| metrics.run_upkeep());
+                continue;
+            }
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {

@@ -1,5 +1,6 @@
 //! The broker: NATS JetStream, as transport. What lasts is in Postgres.
 
+mod acks;
 pub mod consumer;
 pub mod dead_letter;
 pub mod group_commit;

@@ -41,7 +41,7 @@ fn item(cx: &Context<'_>, body: Body) -> Result<IngestItem, ApiError> {
     Ok(IngestItem {
         project_id: id_bytes(cx.project.0),
         id: id_bytes(ids.row),
-        dedupe_id: ids.dedupe,
+        dedupe_id: ids.dedupe.map(id_bytes).unwrap_or_default(),
         received_ms: cx.received_ms,
         timestamp_ms: cx.received_ms,
         body: Some(body),

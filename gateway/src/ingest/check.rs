@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
 use serde_json::value::RawValue;
-use shared::event::{Alias, Body, Identify, IngestItem, Track, id_bytes};
+use shared::event::{BorrowedBody, BorrowedItem};
 use shared::ids::ProjectId;
 use uuid::Uuid;
 
@@ -18,7 +17,7 @@ const MAX_TEXT: usize = 200;
 const TEXT_ALLOWED: &str = "must be a string of 1 to 200 characters without control characters";
 /// What a screen is recorded as.
 const SCREEN_EVENT: &str = "screen_viewed";
-const EMPTY: Bytes = Bytes::from_static(b"{}");
+const EMPTY: &str = "{}";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -31,39 +30,71 @@ pub enum Kind {
 const KINDS: [(&str, Kind); 4] =
     [("track", Kind::Track), ("identify", Kind::Identify), ("screen", Kind::Screen), ("alias", Kind::Alias)];
 
-/// An item that may be published.
+/// An item that may be published; its parts stand in the request's body wherever they can.
 #[derive(Debug)]
-pub struct Checked {
-    pub item: IngestItem,
+pub struct Checked<'a> {
     /// The id that the answer shows.
     pub public_id: Uuid,
+    pub user_id: Option<Cow<'a, str>>,
+    pub anonymous_id: Option<Cow<'a, str>>,
+    /// When it happened, in Unix milliseconds.
+    pub timestamp_ms: i64,
+    pub content: Content<'a>,
+    project: ProjectId,
+    row: Uuid,
+    dedupe: Option<Uuid>,
+    received_ms: i64,
+}
+
+/// What the item says; properties are a JSON object as text.
+#[derive(Debug)]
+pub enum Content<'a> {
+    Track { name: Cow<'a, str>, properties: Cow<'a, str> },
+    Identify { properties: Cow<'a, str> },
+    Alias { previous_id: Cow<'a, str> },
+}
+
+impl Checked<'_> {
+    /// As it goes onto the wire.
+    pub fn item(&self) -> BorrowedItem<'_> {
+        BorrowedItem {
+            project_id: self.project,
+            id: self.row,
+            dedupe_id: self.dedupe,
+            received_ms: self.received_ms,
+            timestamp_ms: self.timestamp_ms,
+            user_id: self.user_id.as_deref(),
+            anonymous_id: self.anonymous_id.as_deref(),
+            body: match &self.content {
+                Content::Track { name, properties } => BorrowedBody::Track { name, properties },
+                Content::Identify { properties } => BorrowedBody::Identify { properties },
+                Content::Alias { previous_id } => BorrowedBody::Alias { previous_id },
+            },
+        }
+    }
 }
 
 /// What the items of one request have in common.
 pub struct Checker<'a> {
     project: ProjectId,
-    project_bytes: Bytes,
     received_ms: i64,
     skew_ms: i64,
     idempotency_key: Option<&'a str>,
-    body: &'a Bytes,
 }
 
 impl<'a> Checker<'a> {
-    /// `body` is what the items point into.
-    pub fn new(cx: &Context<'a>, body: &'a Bytes, sent_at: Option<&RawValue>) -> Result<Self, ApiError> {
+    pub fn new(cx: &Context<'a>, sent_at: Option<&RawValue>) -> Result<Self, ApiError> {
         let key = cx.header("idempotency-key");
         if key.is_some_and(|k| k.len() > MAX_TEXT) || (key.is_none() && cx.headers.get("idempotency-key").is_some()) {
             return Err(ApiError::invalid("Idempotency-Key", "must have 1 to 200 ASCII characters"));
         }
-        Self::of(cx.project, cx.received_ms, key, body, sent_at)
+        Self::of(cx.project, cx.received_ms, key, sent_at)
     }
 
     fn of(
         project: ProjectId,
         received_ms: i64,
         idempotency_key: Option<&'a str>,
-        body: &'a Bytes,
         sent_at: Option<&RawValue>,
     ) -> Result<Self, ApiError> {
         let sent_at = match sent_at {
@@ -71,18 +102,18 @@ impl<'a> Checker<'a> {
             Some(raw) => Some(time_of(raw).ok_or_else(|| ApiError::invalid("sentAt", time::ALLOWED))?),
         };
         let skew_ms = time::skew(sent_at, received_ms);
-        Ok(Self { project, project_bytes: id_bytes(project.0), received_ms, skew_ms, idempotency_key, body })
+        Ok(Self { project, received_ms, skew_ms, idempotency_key })
     }
 
     /// An item of a batch, with its problems in one line.
-    pub fn check_of_batch(&self, item: &Item<'_>, index: usize) -> Result<Checked, String> {
+    pub fn check_of_batch<'i>(&self, item: &Item<'i>, index: usize) -> Result<Checked<'i>, String> {
         let text = item.kind.and_then(text_of);
         let kind = KINDS.iter().find(|(name, _)| text.as_deref() == Some(name)).map(|(_, kind)| *kind);
         let kind = kind.ok_or("type: must be one of `track`, `identify`, `screen`, `alias`")?;
         self.check(item, kind, Some(index)).map_err(|problems| in_one_line(&problems))
     }
 
-    pub fn check(&self, item: &Item<'_>, kind: Kind, index: Option<usize>) -> Result<Checked, Vec<Problem>> {
+    pub fn check<'i>(&self, item: &Item<'i>, kind: Kind, index: Option<usize>) -> Result<Checked<'i>, Vec<Problem>> {
         let mut problems = Vec::new();
         let user_id = text(item.user_id, "user_id", &mut problems);
         let anonymous_id = text(item.anonymous_id, "anonymous_id", &mut problems);
@@ -94,23 +125,22 @@ impl<'a> Checker<'a> {
             }
             found
         });
-        let body = match kind {
+        let content = match kind {
             Kind::Track => {
-                let name = required(item.event, "event", &mut problems).into_owned();
-                Body::Track(Track { name, properties: self.properties(item.properties, &mut problems) })
+                let name = required(item.event, "event", &mut problems);
+                Content::Track { name, properties: properties_of(item.properties, &mut problems) }
             }
             Kind::Screen => {
                 let name = required(item.name, "name", &mut problems);
-                let properties = self.properties(item.properties, &mut problems);
-                Body::Track(Track { name: SCREEN_EVENT.to_owned(), properties: with_name(&properties, &name) })
+                let properties = with_name(&properties_of(item.properties, &mut problems), &name);
+                Content::Track { name: Cow::Borrowed(SCREEN_EVENT), properties: Cow::Owned(properties) }
             }
-            Kind::Identify => Body::Identify(Identify { properties: self.properties(item.properties, &mut problems) }),
+            Kind::Identify => Content::Identify { properties: properties_of(item.properties, &mut problems) },
             Kind::Alias => {
                 if item.user_id.is_none() {
                     problems.push(Problem::new("user_id", "is required"));
                 }
-                let previous_id = required(item.previous_id, "previous_id", &mut problems).into_owned();
-                Body::Alias(Alias { previous_id })
+                Content::Alias { previous_id: required(item.previous_id, "previous_id", &mut problems) }
             }
         };
         if kind != Kind::Alias && item.user_id.is_none() && item.anonymous_id.is_none() {
@@ -127,37 +157,37 @@ impl<'a> Checker<'a> {
             Kind::Track | Kind::Screen => ids::of_event(self.project, derived.as_deref(), self.received_ms),
             Kind::Identify | Kind::Alias => ids::of_update(self.project, derived.as_deref(), self.received_ms),
         };
-        let item = IngestItem {
-            project_id: self.project_bytes.clone(),
-            id: id_bytes(ids.row),
-            dedupe_id: ids.dedupe,
-            received_ms: self.received_ms,
-            timestamp_ms: time::happened(timestamp_ms, self.skew_ms, self.received_ms),
-            user_id: user_id.map(Cow::into_owned),
+        Ok(Checked {
+            public_id: ids.public,
+            user_id,
             // For an alias only the two known ids count.
-            anonymous_id: anonymous_id.filter(|_| kind != Kind::Alias).map(Cow::into_owned),
-            body: Some(body),
-        };
-        Ok(Checked { item, public_id: ids.public })
-    }
-
-    /// The properties' text within the body, uncopied.
-    fn properties(&self, raw: Option<&RawValue>, problems: &mut Vec<Problem>) -> Bytes {
-        let Some(raw) = raw else { return EMPTY };
-        if let Some(why) = properties::refuses(raw.get()) {
-            problems.push(Problem::new("properties", why));
-            return EMPTY;
-        }
-        self.body.slice_ref(raw.get().as_bytes())
+            anonymous_id: anonymous_id.filter(|_| kind != Kind::Alias),
+            timestamp_ms: time::happened(timestamp_ms, self.skew_ms, self.received_ms),
+            content,
+            project: self.project,
+            row: ids.row,
+            dedupe: ids.dedupe,
+            received_ms: self.received_ms,
+        })
     }
 }
 
+/// The properties' text within the body, uncopied.
+fn properties_of<'a>(raw: Option<&'a RawValue>, problems: &mut Vec<Problem>) -> Cow<'a, str> {
+    let Some(raw) = raw else { return Cow::Borrowed(EMPTY) };
+    if let Some(why) = properties::refuses(raw.get()) {
+        problems.push(Problem::new("properties", why));
+        return Cow::Borrowed(EMPTY);
+    }
+    Cow::Borrowed(raw.get())
+}
+
 /// Properties with a `name`, which wins over one that is there.
-fn with_name(properties: &[u8], name: &str) -> Bytes {
-    let inner = properties.strip_suffix(b"}").unwrap_or(b"{");
+fn with_name(properties: &str, name: &str) -> String {
+    let inner = properties.strip_suffix('}').unwrap_or("{");
     let comma = if inner[1..].trim_ascii().is_empty() { "" } else { "," };
     let name = serde_json::Value::from(name);
-    Bytes::from([inner, format!("{comma}\"name\":{name}}}").as_bytes()].concat())
+    format!("{inner}{comma}\"name\":{name}}}")
 }
 
 fn required<'a>(raw: Option<&'a RawValue>, field: &str, problems: &mut Vec<Problem>) -> Cow<'a, str> {
@@ -177,6 +207,10 @@ fn text<'a>(raw: Option<&'a RawValue>, field: &str, problems: &mut Vec<Problem>)
 }
 
 fn is_fit(text: &str) -> bool {
+    // Most are short and plain ASCII, which needs no decoding.
+    if (1..=MAX_TEXT).contains(&text.len()) && text.bytes().all(|b| (b' '..0x7f).contains(&b)) {
+        return true;
+    }
     !text.is_empty()
         && (text.len() <= MAX_TEXT || text.chars().count() <= MAX_TEXT)
         && !text.chars().any(char::is_control)

@@ -1,7 +1,5 @@
 //! Which id an item gets, and by which one its repeats are found.
 
-use bytes::Bytes;
-use shared::event::id_bytes;
 use shared::ids::{EventId, ProjectId, derived_update_id};
 use uuid::Uuid;
 
@@ -11,14 +9,14 @@ pub struct ItemIds {
     pub row: Uuid,
     /// What the answer shows.
     pub public: Uuid,
-    /// As on the wire: 16 bytes or none.
-    pub dedupe: Bytes,
+    /// By which its repeats are found, where the row's own id cannot serve.
+    pub dedupe: Option<Uuid>,
 }
 
 /// The ids of an event.
 pub fn of_event(project: ProjectId, client_id: Option<&str>, received_ms: i64) -> ItemIds {
     let id = EventId::new(project, client_id, received_ms);
-    ItemIds { row: id.row, public: id.public(), dedupe: id.derived.map(id_bytes).unwrap_or_default() }
+    ItemIds { row: id.row, public: id.public(), dedupe: id.derived }
 }
 
 /// The ids of what leaves no event behind: its repeats are always found by a derived id, apart from those of events, so
@@ -26,7 +24,7 @@ pub fn of_event(project: ProjectId, client_id: Option<&str>, received_ms: i64) -
 pub fn of_update(project: ProjectId, client_id: Option<&str>, received_ms: i64) -> ItemIds {
     let row = EventId::new(project, None, received_ms).row;
     let dedupe = client_id.map(|id| derived_update_id(project, id));
-    ItemIds { row, public: row, dedupe: dedupe.map(id_bytes).unwrap_or_default() }
+    ItemIds { row, public: row, dedupe }
 }
 
 /// The client id of an item of a batch that has none of its own, from the request's `Idempotency-Key`.
@@ -44,7 +42,7 @@ mod tests {
     #[test]
     fn repeats_share_the_id_that_they_are_found_by() {
         let (first, again) = (of_event(PROJECT, Some("a"), NOW), of_event(PROJECT, Some("a"), NOW + 9));
-        assert_eq!((&first.dedupe, first.public), (&again.dedupe, again.public));
+        assert_eq!((first.dedupe, first.public), (again.dedupe, again.public));
         assert_ne!(first.row, again.row);
         let (first, again) = (of_update(PROJECT, Some("a"), NOW), of_update(PROJECT, Some("a"), NOW + 9));
         assert_eq!(first.dedupe, again.dedupe);
@@ -55,10 +53,10 @@ mod tests {
 
     #[test]
     fn without_a_clients_id_nothing_repeats() {
-        assert!(of_event(PROJECT, None, NOW).dedupe.is_empty());
-        assert!(of_update(PROJECT, None, NOW).dedupe.is_empty());
+        assert!(of_event(PROJECT, None, NOW).dedupe.is_none());
+        assert!(of_update(PROJECT, None, NOW).dedupe.is_none());
         let own = shared::ids::fresh(NOW).to_string();
         let ids = of_event(PROJECT, Some(&own), NOW);
-        assert_eq!((ids.row.to_string(), ids.dedupe.len()), (own, 0));
+        assert_eq!((ids.row.to_string(), ids.dedupe), (own, None));
     }
 }

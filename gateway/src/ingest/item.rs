@@ -1,8 +1,9 @@
 //! The shape of an item as it arrives: every field as raw JSON, under both styles of names.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::{MAX_ITEMS, unreadable};
@@ -80,16 +81,21 @@ fields!(ItemField {
     SentAt: "sentAt" | "sent_at",
 });
 
-impl<'de: 'a, 'a> Deserialize<'de> for Item<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Items<'a>(std::marker::PhantomData<&'a ()>);
-        impl<'de: 'a, 'a> Visitor<'de> for Items<'a> {
-            type Value = Item<'a>;
+/// What is read into where it stays: an item is large, and moving it from hand to hand costs as much as reading it.
+trait ReadInPlace<'de>: Default {
+    fn read<D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error>;
+}
+
+impl<'de: 'a, 'a> ReadInPlace<'de> for Item<'a> {
+    fn read<D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error> {
+        struct Fields<'i, 'a>(&'i mut Item<'a>);
+        impl<'de: 'a, 'a> Visitor<'de> for Fields<'_, 'a> {
+            type Value = ();
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Item<'a>, A::Error> {
-                let mut item = Item::default();
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+                let item = self.0;
                 while let Some(field) = map.next_key()? {
                     let place = match field {
                         ItemField::Kind => &mut item.kind,
@@ -113,17 +119,48 @@ impl<'de: 'a, 'a> Deserialize<'de> for Item<'a> {
                         *place = Some(raw);
                     }
                 }
-                Ok(item)
+                Ok(())
             }
         }
-        deserializer.deserialize_map(Items(std::marker::PhantomData))
+        deserializer.deserialize_map(Fields(self))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Item<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut item = Self::default();
+        item.read(deserializer)?;
+        Ok(item)
+    }
+}
+
+/// An element of a batch, whatever it is.
+#[derive(Default)]
+struct Element<'a>(Raw<'a>);
+
+impl<'de: 'a, 'a> ReadInPlace<'de> for Element<'a> {
+    fn read<D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error> {
+        self.0 = Some(<&'de RawValue>::deserialize(deserializer)?);
+        Ok(())
+    }
+}
+
+struct Place<'p, T>(&'p mut T);
+
+impl<'de, T: ReadInPlace<'de>> DeserializeSeed<'de> for Place<'_, T> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        self.0.read(deserializer)
     }
 }
 
 /// The body of a batch: an item that cannot be read is its own error, which costs the others nothing.
 #[derive(Debug)]
 pub struct Batch<'a> {
-    pub items: Vec<Result<Item<'a>, String>>,
+    /// In their order; in place of what cannot be read, an empty one.
+    pub items: Vec<Item<'a>>,
+    /// Why an item cannot be read, by its index.
+    pub unreadable: BTreeMap<usize, String>,
     pub sent_at: Raw<'a>,
 }
 
@@ -140,20 +177,22 @@ struct Elements<T> {
     total: usize,
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Elements<T> {
+impl<'de, T: ReadInPlace<'de>> Deserialize<'de> for Elements<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct All<T>(std::marker::PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for All<T> {
+        impl<'de, T: ReadInPlace<'de>> Visitor<'de> for All<T> {
             type Value = Elements<T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an array")
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Elements<T>, A::Error> {
-                let mut kept = Vec::with_capacity(20);
+                let mut kept: Vec<T> = Vec::with_capacity(MAX_ITEMS);
                 while kept.len() < MAX_ITEMS {
-                    match seq.next_element()? {
-                        Some(element) => kept.push(element),
-                        None => return Ok(Elements { total: kept.len(), kept }),
+                    let at = kept.len();
+                    kept.push(T::default());
+                    if seq.next_element_seed(Place(&mut kept[at]))?.is_none() {
+                        kept.truncate(at);
+                        return Ok(Elements { total: at, kept });
                     }
                 }
                 let mut total = kept.len();
@@ -167,10 +206,10 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Elements<T> {
     }
 }
 
-impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Outer<'a, T> {
+impl<'de: 'a, 'a, T: ReadInPlace<'de>> Deserialize<'de> for Outer<'a, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Outers<'a, T>(std::marker::PhantomData<(&'a (), T)>);
-        impl<'de: 'a, 'a, T: Deserialize<'de>> Visitor<'de> for Outers<'a, T> {
+        impl<'de: 'a, 'a, T: ReadInPlace<'de>> Visitor<'de> for Outers<'a, T> {
             type Value = Outer<'a, T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -197,23 +236,33 @@ impl<'a> Batch<'a> {
     pub fn parse(text: &'a str) -> Result<Self, ApiError> {
         // Nearly always all items are objects; only where that fails is the body read again, element by element.
         if let Ok(outer) = serde_json::from_str::<Outer<'a, Item<'a>>>(text) {
-            return Self::of(outer, Ok);
+            let sent_at = outer.sent_at;
+            return Ok(Self { items: outer.into_elements()?, unreadable: BTreeMap::new(), sent_at });
         }
-        let outer: Outer<'a, &'a RawValue> = serde_json::from_str(text).map_err(|e| not_a_batch(text, &e))?;
-        Self::of(outer, |raw| {
-            serde_json::from_str(raw.get()).map_err(|e| {
-                if raw.get().starts_with('{') { format!("cannot be read: {e}") } else { "must be an object".to_owned() }
-            })
-        })
+        let outer: Outer<'a, Element<'a>> = serde_json::from_str(text).map_err(|e| not_a_batch(text, &e))?;
+        let sent_at = outer.sent_at;
+        let (mut items, mut unreadable) = (Vec::new(), BTreeMap::new());
+        for (index, element) in outer.into_elements()?.into_iter().enumerate() {
+            let text = element.0.map_or("null", RawValue::get);
+            items.push(serde_json::from_str(text).unwrap_or_else(|e| {
+                let is_object = text.starts_with('{');
+                let why = if is_object { format!("cannot be read: {e}") } else { "must be an object".to_owned() };
+                unreadable.insert(index, why);
+                Item::default()
+            }));
+        }
+        Ok(Self { items, unreadable, sent_at })
     }
+}
 
-    fn of<T>(outer: Outer<'a, T>, read: impl FnMut(T) -> Result<Item<'a>, String>) -> Result<Self, ApiError> {
-        let Some(elements) = outer.elements else { return Err(ApiError::invalid("batch", "is required")) };
+impl<T> Outer<'_, T> {
+    fn into_elements(self) -> Result<Vec<T>, ApiError> {
+        let Some(elements) = self.elements else { return Err(ApiError::invalid("batch", "is required")) };
         if elements.total > MAX_ITEMS {
             let message = format!("has {} items, and {MAX_ITEMS} is the most; nothing was taken", elements.total);
             return Err(ApiError::invalid("batch", message));
         }
-        Ok(Self { items: elements.kept.into_iter().map(read).collect(), sent_at: outer.sent_at })
+        Ok(elements.kept)
     }
 }
 
@@ -254,8 +303,9 @@ mod tests {
         let batch =
             Batch::parse(r#"{"sentAt":"s","batch":[{"type":"track"},7,1e999,null,[],{"\ud800":1},{"event":"e"}]}"#);
         let batch = batch.unwrap();
-        let good: Vec<bool> = batch.items.iter().map(Result::is_ok).collect();
-        assert_eq!(good, [true, false, false, false, false, false, true]);
+        assert_eq!(batch.items.len(), 7);
+        assert_eq!(batch.unreadable.keys().copied().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        assert_eq!((batch.items[0].kind.unwrap().get(), batch.items[6].event.unwrap().get()), ("\"track\"", "\"e\""));
         assert_eq!(batch.sent_at.unwrap().get(), "\"s\"");
     }
 

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
 use shared::bus::PublishError;
-use shared::bus::group_commit::{GroupCommit, MESSAGE_BYTES};
-use shared::event::{EncodedItems, IngestItem};
-use shared::ids::{ProjectId, UserKey};
+use shared::bus::group_commit::{GroupCommit, PART_BYTES, Part};
+use shared::event::{BorrowedItem, EncodedItems, IngestItem};
+use shared::ids::ProjectId;
 use uuid::Uuid;
 
 use super::applied::Position;
@@ -14,69 +13,102 @@ use crate::error::ApiError;
 
 /// How long all of it may take: a client hears within 2 s that the broker is away.
 const TIMEOUT: Duration = Duration::from_millis(1_800);
-/// What the head of a message takes.
-const HEAD_BYTES: usize = 16;
 
-/// Publishes and returns where the items stand. After an error some of them may have been published.
-pub async fn all(ingest: &GroupCommit, project: ProjectId, items: &[IngestItem]) -> Result<Vec<Position>, ApiError> {
-    commit_all(ingest, grouped(project, items, ingest.partitions())?).await
+/// Items of one request, encoded, on their way out.
+pub struct Outgoing {
+    project: ProjectId,
+    partitions: u16,
+    /// For how many items of the size of its first a part makes room.
+    room: usize,
+    /// What may go out together, in the order in which it must: a partition's items are in as many rounds as they need
+    /// messages, from the first on. One round suffices for nearly all.
+    rounds: Vec<Vec<Part>>,
+}
+
+impl Outgoing {
+    /// For about so many items.
+    pub fn new(ingest: &GroupCommit, project: ProjectId, items: usize) -> Self {
+        Self::of(project, ingest.partitions(), items)
+    }
+
+    fn of(project: ProjectId, partitions: u16, items: usize) -> Self {
+        Self { project, partitions, room: items.div_ceil(usize::from(partitions.max(1))), rounds: Vec::new() }
+    }
+
+    /// Adds an item behind those of its partition.
+    pub fn push(&mut self, item: &BorrowedItem<'_>) -> Result<(), ApiError> {
+        let key = item.user_key().ok_or_else(|| ApiError::Internal("an item without a user".to_owned()))?;
+        let partition = key.partition(self.project, self.partitions);
+        let found = self
+            .rounds
+            .iter()
+            .enumerate()
+            .rev()
+            .find_map(|(round, parts)| parts.iter().position(|(p, _)| *p == partition).map(|at| (round, at)));
+        if let Some((round, at)) = found {
+            let part = &mut self.rounds[round][at].1;
+            // No item comes near half a message, so that most need no measuring.
+            let used = part.bytes.len();
+            if used <= PART_BYTES / 2 || used + item.encoded_len() <= PART_BYTES {
+                part.push_borrowed(item);
+                return Ok(());
+            }
+        }
+        let round = found.map_or(0, |(round, _)| round + 1);
+        if round == self.rounds.len() {
+            self.rounds.push(Vec::new());
+        }
+        let mut part = EncodedItems::default();
+        part.bytes.reserve(self.room * item.encoded_len());
+        part.push_borrowed(item);
+        self.rounds[round].push((partition, part));
+        Ok(())
+    }
+
+    /// Publishes and returns where the items stand. After an error some of them may have been published.
+    pub async fn publish(self, ingest: &GroupCommit) -> Result<Vec<Position>, ApiError> {
+        in_time(ingest, self.rounds).await
+    }
+}
+
+/// Publishes an item about a person, behind those that were published before it.
+pub async fn one(ingest: &GroupCommit, project: ProjectId, item: &IngestItem) -> Result<Vec<Position>, ApiError> {
+    let key = item.user_key().map_err(|error| ApiError::Internal(error.to_string()))?;
+    put(ingest, key.partition(project, ingest.partitions()), item).await
 }
 
 /// Publishes an item that keeps its order with those of the same key, and not with those of a person.
 pub async fn keyed(ingest: &GroupCommit, key: Uuid, item: &IngestItem) -> Result<Vec<Position>, ApiError> {
-    let partition = (key.as_u128() % u128::from(ingest.partitions().max(1))) as u16;
-    let mut part = EncodedItems::default();
-    part.push(item);
-    commit_all(ingest, vec![(partition, vec![part])]).await
+    put(ingest, (key.as_u128() % u128::from(ingest.partitions().max(1))) as u16, item).await
 }
 
-async fn commit_all(ingest: &GroupCommit, parts: Vec<(u16, Vec<EncodedItems>)>) -> Result<Vec<Position>, ApiError> {
-    let commits = parts.into_iter().map(|(partition, parts)| commit(ingest, partition, parts));
-    let positions = tokio::time::timeout(TIMEOUT, try_join_all(commits)).await;
-    positions.unwrap_or(Err(PublishError::Timeout)).map_err(|error| {
+async fn put(ingest: &GroupCommit, partition: u16, item: &IngestItem) -> Result<Vec<Position>, ApiError> {
+    let mut part = EncodedItems::default();
+    part.push(item);
+    in_time(ingest, vec![vec![(partition, part)]]).await
+}
+
+async fn in_time(ingest: &GroupCommit, rounds: Vec<Vec<Part>>) -> Result<Vec<Position>, ApiError> {
+    let published = tokio::time::timeout(TIMEOUT, commit(ingest, rounds)).await;
+    published.unwrap_or(Err(PublishError::Timeout)).map_err(|error| {
         metrics::counter!(shared::metric_name::PUBLISH_ERRORS, "kind" => kind(&error)).increment(1);
         error.into()
     })
 }
 
-/// One after the other, so that one person's items stay in order.
-async fn commit(ingest: &GroupCommit, partition: u16, parts: Vec<EncodedItems>) -> Result<Position, PublishError> {
-    let mut last = 0;
-    for part in parts {
-        last = ingest.commit(partition, part).await?;
-    }
-    Ok((partition, last))
-}
-
-/// The items of each partition in their order, encoded, in parts of which each fits into a message.
-fn grouped(
-    project: ProjectId,
-    items: &[IngestItem],
-    partitions: u16,
-) -> Result<Vec<(u16, Vec<EncodedItems>)>, ApiError> {
-    let mut groups: Vec<(u16, Vec<EncodedItems>)> = Vec::with_capacity(usize::from(partitions).min(items.len()));
-    for item in items {
-        let key = UserKey::of(item.user_id.as_deref(), item.anonymous_id.as_deref())
-            .ok_or_else(|| ApiError::Internal("an item without a user".to_owned()))?;
-        let partition = key.partition(project, partitions);
-        let at = groups.iter().position(|(p, _)| *p == partition).unwrap_or_else(|| {
-            groups.push((partition, vec![EncodedItems::default()]));
-            groups.len() - 1
-        });
-        let parts = &mut groups[at].1;
-        // No item comes near half a message, so that most need no measuring.
-        let full = |part: &EncodedItems| {
-            let used = part.bytes.len() + HEAD_BYTES;
-            used > MESSAGE_BYTES / 2 && used + EncodedItems::cost(item) > MESSAGE_BYTES
-        };
-        if parts.last().is_some_and(full) {
-            parts.push(EncodedItems::default());
-        }
-        if let Some(part) = parts.last_mut() {
-            part.push(item);
+/// One round after the other, so that one person's items stay in order.
+async fn commit(ingest: &GroupCommit, rounds: Vec<Vec<Part>>) -> Result<Vec<Position>, PublishError> {
+    let mut rounds = rounds.into_iter();
+    let Some(first) = rounds.next() else { return Ok(Vec::new()) };
+    let mut positions = ingest.commit(first).await?;
+    for round in rounds {
+        for (partition, seq) in ingest.commit(round).await? {
+            if let Some(position) = positions.iter_mut().find(|(p, _)| *p == partition) {
+                position.1 = seq;
+            }
         }
     }
-    Ok(groups)
+    Ok(positions)
 }
 
 fn kind(error: &PublishError) -> &'static str {
@@ -92,35 +124,47 @@ fn kind(error: &PublishError) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use shared::event::{Body, IngestBatch, Track, begin_message};
+    use shared::event::{BorrowedBody, IngestBatch, begin_message};
 
     use super::*;
 
     const PROJECT: ProjectId = ProjectId(Uuid::from_u128(7));
 
-    fn item(user: &str, n: i64, bytes: usize) -> IngestItem {
-        let properties = Bytes::from(format!("{{\"x\":\"{}\"}}", "x".repeat(bytes)));
-        let body = Some(Body::Track(Track { name: "e".into(), properties }));
-        IngestItem { user_id: Some(user.to_owned()), received_ms: n, body, ..IngestItem::default() }
-    }
-
-    fn decoded(part: &EncodedItems) -> Vec<IngestItem> {
-        let mut message = Vec::new();
-        begin_message(&mut message);
-        message.extend_from_slice(&part.bytes);
-        assert!(message.len() <= MESSAGE_BYTES, "{}", message.len());
-        IngestBatch::decode_checked(message.into()).unwrap().items
+    /// The times of the items in each round by partition, which are those of the items' numbers.
+    fn rounds(items: &[(String, usize)]) -> Vec<Vec<(u16, Vec<IngestItem>)>> {
+        let mut outgoing = Outgoing::of(PROJECT, 8, items.len());
+        for (n, (user, bytes)) in items.iter().enumerate() {
+            let properties = format!("{{\"x\":\"{}\"}}", "x".repeat(*bytes));
+            let item = BorrowedItem {
+                project_id: PROJECT,
+                id: Uuid::nil(),
+                dedupe_id: None,
+                received_ms: n as i64,
+                timestamp_ms: 0,
+                user_id: Some(user),
+                anonymous_id: None,
+                body: BorrowedBody::Track { name: "e", properties: &properties },
+            };
+            outgoing.push(&item).unwrap();
+        }
+        let decoded = |(partition, part): Part| {
+            assert!(part.bytes.len() <= PART_BYTES, "{}", part.bytes.len());
+            let mut message = Vec::new();
+            begin_message(&mut message);
+            message.extend_from_slice(&part.bytes);
+            (partition, IngestBatch::decode_checked(message.into()).unwrap().items)
+        };
+        outgoing.rounds.into_iter().map(|parts| parts.into_iter().map(decoded).collect()).collect()
     }
 
     #[test]
     fn one_persons_items_stay_together_and_in_order() {
-        let items: Vec<_> = (0..100).map(|n| item(&format!("u{}", n % 7), n, 10)).collect();
-        let groups = grouped(PROJECT, &items, 8).unwrap();
+        let items: Vec<_> = (0..100).map(|n| (format!("u{}", n % 7), 10)).collect();
+        let rounds = rounds(&items);
+        let [parts] = &rounds[..] else { panic!("{} rounds", rounds.len()) };
         let mut seen = 0;
-        for (partition, parts) in groups {
-            let items: Vec<_> = parts.iter().flat_map(decoded).collect();
-            assert!(items.iter().all(|i| i.user_key().unwrap().partition(PROJECT, 8) == partition));
+        for (partition, items) in parts {
+            assert!(items.iter().all(|i| i.user_key().unwrap().partition(PROJECT, 8) == *partition));
             assert!(items.is_sorted_by_key(|i| i.received_ms));
             seen += items.len();
         }
@@ -129,16 +173,24 @@ mod tests {
 
     #[test]
     fn large_groups_are_split_below_a_messages_size() {
-        let items: Vec<_> = (0..100).map(|n| item("u", n, 32_000)).collect();
-        let groups = grouped(PROJECT, &items, 8).unwrap();
-        let [(_, parts)] = &groups[..] else { panic!("{} groups", groups.len()) };
-        assert!((7..=8).contains(&parts.len()), "{}", parts.len());
-        let order: Vec<_> = parts.iter().flat_map(decoded).map(|i| i.received_ms).collect();
-        assert_eq!(order, (0..100).collect::<Vec<_>>());
+        let items: Vec<_> = (0..100).map(|n| (if n % 50 == 3 { "v" } else { "u" }.to_owned(), 32_000)).collect();
+        let rounds = rounds(&items);
+        assert!((7..=8).contains(&rounds.len()), "{}", rounds.len());
+        let of = |user: &str| -> Vec<i64> {
+            let all = rounds.iter().flatten().flat_map(|(_, items)| items);
+            all.filter(|i| i.user_id.as_deref() == Some(user)).map(|i| i.received_ms).collect()
+        };
+        assert_eq!(of("u"), (0..100).filter(|n| n % 50 != 3).collect::<Vec<_>>());
+        assert_eq!(of("v"), [3, 53]);
+        // Of one partition, a round has one part.
+        for parts in &rounds {
+            let partitions: std::collections::HashSet<u16> = parts.iter().map(|(p, _)| *p).collect();
+            assert_eq!(partitions.len(), parts.len());
+        }
     }
 
     #[test]
     fn nothing_makes_no_message() {
-        assert!(grouped(PROJECT, &[], 8).unwrap().is_empty());
+        assert!(rounds(&[]).is_empty());
     }
 }

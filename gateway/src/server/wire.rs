@@ -4,6 +4,9 @@
 //! a connection between two requests may stay idle for longer; only of a head whose beginning came along with the request
 //! before, the rest has as long as an idle connection. An answer that its client does not read ends the connection. And
 //! what could not be read as HTTP at all is answered in the same shape as every other error.
+//!
+//! A connection has one timer for what it waits to read, which a request does not touch: it is left to go off, and set
+//! anew for what is left of the time then.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +17,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use crate::{request_id, respond};
 
@@ -43,12 +46,24 @@ impl Phase {
     }
 }
 
+/// How long a client may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// For a request's head, from its first byte.
+    pub head: Duration,
+    /// Between two requests.
+    pub idle: Duration,
+    /// To take some of an answer that does not fit into the system's buffers.
+    pub write: Duration,
+}
+
 pub struct Wire<S> {
     stream: S,
     phase: Phase,
-    head_timeout: Duration,
-    deadline: Option<Pin<Box<Sleep>>>,
-    write_timeout: Duration,
+    limits: Limits,
+    /// The phase in which something is waited for, and since when.
+    waiting: Option<(u8, Instant)>,
+    timer: Option<Pin<Box<Sleep>>>,
     /// Runs from when the client took no more, until all that was written is with the system.
     write_deadline: Option<Pin<Box<Sleep>>>,
     /// Our own words, written in place of the library's, and how far.
@@ -56,14 +71,44 @@ pub struct Wire<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
-    pub fn new(stream: S, phase: Phase, head_timeout: Duration, write_timeout: Duration) -> Self {
-        Self { stream, phase, head_timeout, deadline: None, write_timeout, write_deadline: None, instead: None }
+    pub fn new(stream: S, phase: Phase, limits: Limits) -> Self {
+        Self { stream, phase, limits, waiting: None, timer: None, write_deadline: None, instead: None }
+    }
+
+    /// Ready when what is waited for has not come in its time.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let phase = self.phase.0.load(Ordering::Relaxed);
+        let limit = match phase {
+            HEAD => self.limits.head,
+            IDLE => self.limits.idle,
+            // A body has its own time.
+            _ => {
+                self.waiting = None;
+                return Poll::Pending;
+            }
+        };
+        let since = match self.waiting {
+            Some((same, since)) if same == phase => since,
+            _ => self.waiting.insert((phase, Instant::now())).1,
+        };
+        let deadline = since + limit;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if timer.deadline() > deadline {
+            timer.as_mut().reset(deadline);
+        }
+        while timer.as_mut().poll(cx).is_ready() {
+            if timer.deadline() >= deadline {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(deadline);
+        }
+        Poll::Pending
     }
 
     /// What a write came to, or that its time is over.
     fn bounded<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_pending() {
-            let timeout = self.write_timeout;
+            let timeout = self.limits.write;
             let deadline = self.write_deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
             ready!(deadline.as_mut().poll(cx));
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -131,20 +176,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<S> {
         let this = &mut *self;
         let before = buf.filled().len();
         match Pin::new(&mut this.stream).poll_read(cx, buf) {
-            Poll::Pending if this.phase.is(HEAD) => {
-                let timeout = this.head_timeout;
-                let deadline = this.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
-                ready!(deadline.as_mut().poll(cx));
-                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-            }
             Poll::Pending => {
-                this.deadline = None;
-                Poll::Pending
+                ready!(this.poll_late(cx));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
             Poll::Ready(outcome) => {
                 if this.phase.is(IDLE) && buf.filled().len() > before {
                     this.phase.0.store(HEAD, Ordering::Relaxed);
-                    this.deadline = None;
+                    this.waiting = None;
                 }
                 Poll::Ready(outcome)
             }
@@ -206,11 +245,75 @@ mod tests {
 
     use super::*;
 
+    const LONG: Duration = Duration::from_mins(1);
+
+    fn limits(head: Duration, idle: Duration, write: Duration) -> Limits {
+        Limits { head, idle, write }
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_has_longer_than_a_head_and_each_time_anew() {
+        let (head, idle) = (Duration::from_millis(20), Duration::from_millis(120));
+        let (mut client, server) = tokio::io::duplex(64);
+        let phase = Phase::default();
+        let mut wire = Wire::new(server, phase.clone(), limits(head, idle, LONG));
+        let mut read = [0; 64];
+        // Three requests, whose pauses together are longer than a connection may be idle.
+        for _ in 0..3 {
+            phase.busy();
+            phase.idle();
+            let pause = async {
+                tokio::time::sleep(idle * 2 / 3).await;
+                client.write_all(b"a head").await.unwrap();
+            };
+            let (read, ()) = tokio::join!(wire.read(&mut read), pause);
+            assert_eq!(read.unwrap(), 6);
+        }
+        // The head's beginning has come, its end does not.
+        let since = Instant::now();
+        assert_eq!(wire.read(&mut read).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!((head..idle).contains(&since.elapsed()), "{:?}", since.elapsed());
+        // Nothing at all comes.
+        phase.busy();
+        phase.idle();
+        let since = Instant::now();
+        assert_eq!(wire.read(&mut read).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(since.elapsed() >= idle, "{:?}", since.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_head_that_trickles_has_no_longer() {
+        let (mut client, server) = tokio::io::duplex(64);
+        let head = Duration::from_millis(100);
+        let mut wire = Wire::new(server, Phase::default(), limits(head, LONG, LONG));
+        let since = Instant::now();
+        let mut read = [0; 64];
+        let reading = async {
+            loop {
+                if let Err(error) = wire.read(&mut read).await {
+                    return error.kind();
+                }
+            }
+        };
+        let trickling = async {
+            loop {
+                tokio::time::sleep(head / 5).await;
+                client.write_all(b"x").await.unwrap();
+            }
+        };
+        let kind = tokio::select! {
+            kind = reading => kind,
+            () = trickling => unreachable!(),
+        };
+        assert_eq!(kind, io::ErrorKind::TimedOut);
+        assert!(since.elapsed() < head * 3, "{:?}", since.elapsed());
+    }
+
     #[tokio::test]
     async fn an_answer_that_nobody_reads_ends_the_connection() {
         let limit = Duration::from_millis(50);
         let (client, server) = tokio::io::duplex(10);
-        let mut wire = Wire::new(server, Phase::default(), limit, limit);
+        let mut wire = Wire::new(server, Phase::default(), limits(limit, LONG, limit));
         wire.write_all(b"is taken").await.unwrap();
         wire.flush().await.unwrap();
         let error = wire.write_all(b"is not taken").await.unwrap_err();
@@ -222,7 +325,7 @@ mod tests {
     async fn an_answer_that_is_read_has_its_time_anew() {
         let limit = Duration::from_millis(80);
         let (mut client, server) = tokio::io::duplex(4);
-        let mut wire = Wire::new(server, Phase::default(), limit, limit);
+        let mut wire = Wire::new(server, Phase::default(), limits(limit, LONG, limit));
         let reading = async {
             let mut read = [0; 8];
             for _ in 0..4 {

@@ -29,6 +29,7 @@ mod people;
 mod plans;
 mod prefer;
 mod process;
+mod publisher;
 mod segment_rules;
 mod server;
 mod sessions;

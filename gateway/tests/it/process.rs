@@ -107,9 +107,11 @@ async fn it_waits_for_its_servers_serves_and_ends_in_order() {
         assert_eq!(Call::new(addr, "GET", "/readyz").send("").await.status, 200);
     }
     let metrics = Call::new(admin, "GET", "/metrics").send("").await.text;
-    for expected in
-        [r#"rekindle_http_requests_total{route="/events",status="2xx"} 1"#, "rekindle_events_accepted_total 1"]
-    {
+    for expected in [
+        r#"rekindle_http_requests_total{route="/events",status="2xx"} 1"#,
+        r#"rekindle_http_request_seconds_bucket{route="/events",le="10"} 1"#,
+        "rekindle_events_accepted_total 1",
+    ] {
         assert!(metrics.contains(expected), "{expected} is not in\n{metrics}");
     }
 

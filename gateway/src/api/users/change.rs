@@ -61,7 +61,7 @@ async fn apply(cx: &Context<'_>, user: &User, body: Body) -> Result<(), ApiError
         body: Some(body),
         ..IngestItem::default()
     };
-    let positions = publish::all(&cx.app.ingest, cx.project, &[item]).await?;
+    let positions = publish::one(&cx.app.ingest, cx.project, &item).await?;
     if cx.app.applied.wait(&cx.app.store, &positions, Instant::now() + WAIT).await {
         return Ok(());
     }

@@ -5,18 +5,15 @@ use super::*;
 const PROJECT: ProjectId = ProjectId(Uuid::from_u128(7));
 const NOW: i64 = 1_790_000_000_000;
 
-fn check(kind: Kind, item: &str) -> Result<Checked, Vec<String>> {
-    let body = Bytes::copy_from_slice(item.as_bytes());
-    let text = std::str::from_utf8(&body).unwrap();
-    let checker = Checker::of(PROJECT, NOW, None, &body, None).unwrap();
-    let item = Item::single(text).unwrap();
+fn check(kind: Kind, item: &str) -> Result<Checked<'_>, Vec<String>> {
+    let checker = Checker::of(PROJECT, NOW, None, None).unwrap();
+    let item = Item::single(item).unwrap();
     checker.check(&item, kind, None).map_err(|problems| problems.into_iter().map(|p| p.field).collect())
 }
 
-fn of_batch(item: &str, key: Option<&str>, index: usize) -> Result<Checked, String> {
-    let body = Bytes::copy_from_slice(item.as_bytes());
-    let checker = Checker::of(PROJECT, NOW, key, &body, None).unwrap();
-    checker.check_of_batch(&Item::single(std::str::from_utf8(&body).unwrap()).unwrap(), index)
+fn of_batch<'a>(item: &'a str, key: Option<&str>, index: usize) -> Result<Checked<'a>, String> {
+    let checker = Checker::of(PROJECT, NOW, key, None).unwrap();
+    checker.check_of_batch(&Item::single(item).unwrap(), index)
 }
 
 #[test]
@@ -53,12 +50,11 @@ fn a_good_item_keeps_what_was_sent() {
         r#"{{"event":"{long}","user_id":"u","anonymousId":"a","timestamp":"2026-01-31T08:15:30Z","properties":{{"a" : 1e2}}}}"#
     );
     let checked = check(Kind::Track, &text).unwrap();
-    let item = checked.item;
-    assert_eq!((item.user_id.as_deref(), item.anonymous_id.as_deref()), (Some("u"), Some("a")));
+    let item = checked.item();
+    assert_eq!((item.user_id, item.anonymous_id), (Some("u"), Some("a")));
     assert_eq!((item.timestamp_ms, item.received_ms), (1_769_847_330_000, NOW));
-    assert_eq!((item.id.len(), item.dedupe_id.len()), (16, 0));
-    let Some(Body::Track(track)) = item.body else { panic!("{:?}", item.body) };
-    assert_eq!((track.name, &track.properties[..]), (long, &br#"{"a" : 1e2}"#[..]));
+    assert_eq!((item.project_id, item.id, item.dedupe_id), (PROJECT, checked.public_id, None));
+    assert_eq!(item.body, BorrowedBody::Track { name: &long, properties: r#"{"a" : 1e2}"# });
 }
 
 #[test]
@@ -87,9 +83,10 @@ fn a_screen_is_an_event_with_its_name() {
         (r#","properties":{"name":"old"}"#, json!({"name": "A \"b\""})),
     ] {
         let text = format!(r#"{{"type":"screen","name":"A \"b\"","user_id":"u"{properties}}}"#);
-        let Some(Body::Track(track)) = of_batch(&text, None, 0).unwrap().item.body else { panic!("{text}") };
-        let found: serde_json::Value = serde_json::from_slice(&track.properties).unwrap();
-        assert_eq!((track.name.as_str(), found), (SCREEN_EVENT, expected));
+        let checked = of_batch(&text, None, 0).unwrap();
+        let Content::Track { name, properties } = &checked.content else { panic!("{text}") };
+        let found: serde_json::Value = serde_json::from_str(properties).unwrap();
+        assert_eq!((name.as_ref(), found), (SCREEN_EVENT, expected));
     }
 }
 
@@ -102,12 +99,11 @@ fn an_idempotency_key_stands_in_for_missing_ids() {
     assert_ne!(id(None, 0), id(None, 0));
     let own = r#"{"type":"track","event":"e","user_id":"u","messageId":"m"}"#;
     let (first, other) = (of_batch(own, Some("k"), 0).unwrap(), of_batch(own, Some("l"), 3).unwrap());
-    assert_eq!((first.public_id, first.item.dedupe_id), (other.public_id, other.item.dedupe_id));
+    assert_eq!((first.public_id, first.dedupe), (other.public_id, other.dedupe));
 }
 
 #[test]
 fn a_wrong_sent_at_is_refused() {
-    let body = Bytes::new();
     let raw: &RawValue = serde_json::from_str("7").unwrap();
-    assert_eq!(Checker::of(PROJECT, NOW, None, &body, Some(raw)).err().unwrap().status().as_u16(), 422);
+    assert_eq!(Checker::of(PROJECT, NOW, None, Some(raw)).err().unwrap().status().as_u16(), 422);
 }

@@ -108,3 +108,37 @@ proptest! {
         prop_assert_eq!(refuses(&text).is_none(), expected, "{}", text);
     }
 }
+
+proptest! {
+    /// What is told at a glance is never what a closer look refuses; and ordinary properties are told at a glance.
+    #[test]
+    fn what_looks_plain_is_good(value in value(), keys in proptest::collection::vec("[a-z\"\\\\ ]{0,300}", 0..4)) {
+        let mut object: serde_json::Map<String, Value> = keys.into_iter().map(|k| (k, json!(1))).collect();
+        object.insert("p".to_owned(), value);
+        let text = Value::from(object).to_string();
+        if is_plain(text.as_bytes()) {
+            prop_assert_eq!(Scan { text: &text, at: 0 }.run(), Ok(()), "{}", text);
+        }
+    }
+}
+
+#[test]
+fn ordinary_properties_are_plain() {
+    let digits = |n: usize| format!(r#"{{"a":{}}}"#, "9".repeat(n));
+    for (text, expected) in [
+        (r"{}".to_owned(), true),
+        (r#"{"product":"sku-7","price":9.5,"tags":["a","b"],"nested":{"true":true,"é":null}}"#.to_owned(), true),
+        (nested(MAX_DEPTH), true),
+        (nested(MAX_DEPTH + 1), false),
+        (r#"{"a":"x\n"}"#.to_owned(), false),
+        (r#"{"a":""}"#.to_owned(), false),
+        (r#"{"a":1e5}"#.to_owned(), false),
+        (r#"{"a":1E5}"#.to_owned(), false),
+        (digits(20), true),
+        (digits(310), false),
+        (format!(r#"{{"{}":1}}"#, "k".repeat(256)), false),
+        (format!("{{{}}}", vec![r#""k":1"#; 300].join(",")), false),
+    ] {
+        assert_eq!(is_plain(text.as_bytes()), expected, "{text}");
+    }
+}

@@ -1,0 +1,59 @@
+//! Publishing against a real broker: every outcome has its class, whatever became of the connection meanwhile.
+
+use bytes::Bytes;
+use shared::bus::{Bus, PublishError, Publisher, topology};
+use testkit::{PrivateNats, TestNats, eventually};
+
+use crate::setup::{MB, bus_config, secs};
+
+#[tokio::test]
+async fn refusals_are_told_apart() {
+    let nats = TestNats::create().await;
+    let bus = Bus::connect(&bus_config(nats.url(), nats.prefix(), MB), "test").await.unwrap();
+    topology::ensure(&bus).await.unwrap();
+    let (publisher, subject) = (Publisher::new(bus.clone()), bus.names.ingest(0));
+    assert_eq!(publisher.publish(subject.clone(), Bytes::from_static(b"1")).await, Ok(1));
+
+    let once = || publisher.publish_once(subject.clone(), "an id", Bytes::from_static(b"2"));
+    assert_eq!((once().await, once().await), (Ok(2), Ok(2)));
+
+    let nowhere = publisher.publish(format!("{}nowhere", nats.prefix()), Bytes::new()).await;
+    assert_eq!(nowhere, Err(PublishError::Refused("no stream takes the subject".to_owned())));
+
+    let most = bus.client.server_info().max_payload;
+    let too_large = publisher.publish(subject.clone(), Bytes::from(vec![0; most + 1])).await;
+    assert_eq!(too_large, Err(PublishError::TooLarge));
+
+    let half = Bytes::from(vec![0; 600_000]);
+    let many = vec![(subject.clone().into(), half.clone()), (bus.names.ingest(1).into(), half)];
+    assert_eq!(publisher.publish_all(many).await, [Ok(3), Err(PublishError::Full)]);
+}
+
+#[tokio::test]
+async fn many_go_out_in_their_order() {
+    let nats = TestNats::create().await;
+    let bus = Bus::connect(&bus_config(nats.url(), nats.prefix(), 64 * MB), "test").await.unwrap();
+    topology::ensure(&bus).await.unwrap();
+    let publisher = Publisher::new(bus.clone());
+    let messages = (0..1_000_u16).map(|n| (bus.names.ingest(n % 4).into(), Bytes::new())).collect();
+    let expected: Vec<_> = (1..=1_000).map(Ok).collect();
+    assert_eq!(publisher.publish_all(messages).await, expected);
+}
+
+#[tokio::test]
+async fn acknowledgements_come_again_after_the_broker_was_away() {
+    let mut nats = PrivateNats::start().await;
+    let bus = Bus::connect(&bus_config(&nats.url(), "", 64 * MB), "test").await.unwrap();
+    topology::ensure(&bus).await.unwrap();
+    let (publisher, subject) = (Publisher::new(bus.clone()), bus.names.ingest(0));
+    let publish = || publisher.publish(subject.clone(), Bytes::new());
+    publish().await.unwrap();
+    nats.stop().await;
+    eventually(secs(5), async || match publish().await {
+        Err(PublishError::Disconnected) => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    nats.start_again().await;
+    eventually(secs(10), publish).await;
+}

@@ -1,0 +1,165 @@
+//! The stream's acknowledgements, taken in by one subscription for all publishes.
+//!
+//! A request of the client's own costs more than the publish itself: an inbox, a timer and a permit for each. Here a
+//! publish names a subject below one inbox, and its acknowledgement is found by the number at that subject's end.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_nats::{Client, Message, StatusCode, Subscriber};
+use futures_util::StreamExt;
+use serde::Deserialize;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use super::PublishError;
+
+/// Publishes that may await their acknowledgement at a time.
+const MOST: usize = 16_384;
+
+type Outcome = Result<u64, PublishError>;
+
+/// The inbox. Its subscription ends with it.
+pub struct Acks {
+    inbox: String,
+    last: AtomicU64,
+    awaited: Arc<Awaited>,
+    reader: AbortHandle,
+}
+
+/// By the number at the end of the subject.
+#[derive(Default)]
+struct Awaited(Mutex<HashMap<u64, oneshot::Sender<Outcome>>>);
+
+impl Awaited {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Outcome>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An acknowledgement to come; no longer awaited when this is dropped.
+pub struct Ack {
+    number: u64,
+    awaited: Arc<Awaited>,
+    outcome: oneshot::Receiver<Outcome>,
+}
+
+impl Acks {
+    pub async fn subscribe(client: &Client) -> Result<Self, PublishError> {
+        let inbox = client.new_inbox();
+        let refused = |e: async_nats::SubscribeError| PublishError::Refused(e.to_string());
+        let subscription = client.subscribe(format!("{inbox}.*")).await.map_err(refused)?;
+        let awaited = Arc::<Awaited>::default();
+        let reader = tokio::spawn(read(subscription, inbox.len() + 1, awaited.clone())).abort_handle();
+        Ok(Self { inbox, last: AtomicU64::new(0), awaited, reader })
+    }
+
+    /// The subject that one publish is acknowledged at, and its acknowledgement.
+    pub fn expect(&self) -> Result<(String, Ack), PublishError> {
+        let number = self.last.fetch_add(1, Ordering::Relaxed);
+        let (sender, outcome) = oneshot::channel();
+        let mut awaited = self.awaited.lock();
+        if awaited.len() >= MOST {
+            return Err(PublishError::Busy);
+        }
+        awaited.insert(number, sender);
+        drop(awaited);
+        Ok((format!("{}.{number}", self.inbox), Ack { number, awaited: self.awaited.clone(), outcome }))
+    }
+}
+
+impl Drop for Acks {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+impl Ack {
+    /// The sequence of the message in its stream.
+    pub async fn outcome(mut self) -> Outcome {
+        (&mut self.outcome).await.unwrap_or(Err(PublishError::Timeout))
+    }
+}
+
+impl Drop for Ack {
+    fn drop(&mut self) {
+        self.awaited.lock().remove(&self.number);
+    }
+}
+
+async fn read(mut subscription: Subscriber, number_at: usize, awaited: Arc<Awaited>) {
+    while let Some(message) = subscription.next().await {
+        let number = message.subject.get(number_at..).and_then(|n| n.parse().ok());
+        let sender = number.and_then(|n| awaited.lock().remove(&n));
+        if let Some(sender) = sender {
+            let _ = sender.send(outcome(&message));
+        }
+    }
+}
+
+/// What a stream answers to a publish.
+#[derive(Deserialize)]
+struct PubAck {
+    #[serde(default)]
+    seq: u64,
+    error: Option<PubError>,
+}
+
+#[derive(Deserialize)]
+struct PubError {
+    #[serde(default)]
+    err_code: u64,
+    #[serde(default)]
+    description: String,
+}
+
+/// JetStream's codes for a stream at its limits: maximum bytes, messages, and resources of the account.
+const FULL: [u64; 4] = [10_077, 10_047, 10_023, 10_001];
+
+fn outcome(message: &Message) -> Outcome {
+    if message.status == Some(StatusCode::NO_RESPONDERS) {
+        return Err(PublishError::Refused("no stream takes the subject".to_owned()));
+    }
+    parse(&message.payload)
+}
+
+fn parse(payload: &[u8]) -> Outcome {
+    match serde_json::from_slice::<PubAck>(payload) {
+        Ok(PubAck { error: Some(error), .. }) if FULL.contains(&error.err_code) => Err(PublishError::Full),
+        Ok(PubAck { error: Some(error), .. }) => {
+            Err(PublishError::Refused(format!("{} (code {})", error.description, error.err_code)))
+        }
+        Ok(PubAck { seq, .. }) if seq > 0 => Ok(seq),
+        Ok(_) => Err(PublishError::Refused("an acknowledgement without a sequence".to_owned())),
+        Err(error) => Err(PublishError::Refused(format!("an acknowledgement that cannot be read: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acknowledgements_and_refusals_are_told_apart() {
+        let refused = |text: &str| Err(PublishError::Refused(text.to_owned()));
+        for (payload, expected) in [
+            (r#"{"stream":"INGEST", "seq":7}"#, Ok(7)),
+            (r#"{"stream":"INGEST","domain":"hub","seq":8,"duplicate":true}"#, Ok(8)),
+            (
+                r#"{"error":{"code":503,"err_code":10077,"description":"maximum bytes exceeded"},"stream":"S","seq":0}"#,
+                Err(PublishError::Full),
+            ),
+            (
+                r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 1"},"stream":"S","seq":0}"#,
+                refused("wrong last sequence: 1 (code 10071)"),
+            ),
+            (r#"{"stream":"INGEST"}"#, refused("an acknowledgement without a sequence")),
+        ] {
+            assert_eq!(parse(payload.as_bytes()), expected, "{payload}");
+        }
+        for unreadable in ["", "+OK", "[]", "7"] {
+            assert!(matches!(parse(unreadable.as_bytes()), Err(PublishError::Refused(_))), "{unreadable}");
+        }
+    }
+}
