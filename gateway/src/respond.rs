@@ -10,6 +10,8 @@ use crate::error::{ApiError, Problem};
 
 /// Room for the headers of an ordinary answer.
 const HEADERS: usize = 9;
+/// Room for the body of one.
+const BODY_BYTES: usize = 512;
 
 /// What a handler answers: a status and a JSON body.
 #[derive(Clone, Debug)]
@@ -22,8 +24,9 @@ pub struct Reply {
 
 impl Reply {
     pub fn json(status: StatusCode, body: &impl Serialize) -> Result<Self, ApiError> {
-        let body = serde_json::to_vec(body).map_err(|e| ApiError::Internal(format!("writing the answer: {e}")))?;
-        Ok(Self { status, headers: HeaderMap::with_capacity(HEADERS), body: body.into() })
+        let mut text = Vec::with_capacity(BODY_BYTES);
+        serde_json::to_writer(&mut text, body).map_err(|e| ApiError::Internal(format!("writing the answer: {e}")))?;
+        Ok(Self { status, headers: HeaderMap::with_capacity(HEADERS), body: text.into() })
     }
 
     /// With a header; one whose value cannot be in a header is left out.

@@ -41,48 +41,61 @@ fn is_plain(text: &[u8]) -> bool {
     if text.len() > PLAIN_BYTES {
         return false;
     }
-    let (blocks, rest) = text.as_chunks::<BLOCK>();
-    let mut opened = 0;
-    let mut before = 0;
-    for block in blocks {
-        let seen = look(before, block);
-        if seen.is_suspicious || seen.quotes == 0 {
+    // Each byte is looked at together with the one before it; the first opens the outermost object.
+    let (Some(all_but_first), Some(all_but_last)) = (text.get(1..), text.get(..text.len().saturating_sub(1))) else {
+        return false;
+    };
+    let (blocks, rest) = all_but_first.as_chunks::<BLOCK>();
+    let (before, rest_before) = all_but_last.as_chunks::<BLOCK>();
+    let mut glance = Glance::default();
+    for (block, before) in blocks.iter().zip(before) {
+        if !glance.finds_quotation_mark(before, block) {
             return false;
         }
-        opened += usize::from(seen.opens);
-        before = block[BLOCK - 1];
     }
-    let mut last = [b' '; BLOCK];
-    last[..rest.len()].copy_from_slice(rest);
-    let seen = look(before, &last);
-    !seen.is_suspicious && opened + usize::from(seen.opens) <= MAX_DEPTH
-}
-
-struct Seen {
-    quotes: u8,
-    opens: u8,
-    is_suspicious: bool,
-}
-
-/// Looks at a block and the byte before it. Numbers in place of branches let the compiler take many bytes in one step.
-fn look(before: u8, block: &[u8; BLOCK]) -> Seen {
-    let is = |byte: u8, wanted: u8| u8::from(byte == wanted);
-    let (mut quotes, mut opens, mut escapes) = (0, 0, 0);
-    for &byte in block {
-        quotes += is(byte, b'"');
-        opens += is(byte, b'{') | is(byte, b'[');
-        escapes |= is(byte, b'\\');
-    }
-    let pair = |first: u8, second: u8| {
-        let empty = is(first, b'"') & is(second, b'"');
-        let exponent = u8::from(first.is_ascii_digit()) & is(second | 0x20, b'e');
-        empty | exponent
+    let padded = |rest: &[u8]| {
+        let mut block = [b' '; BLOCK];
+        block[..rest.len()].copy_from_slice(rest);
+        block
     };
-    let mut pairs = pair(before, block[0]);
-    for at in 1..BLOCK {
-        pairs |= pair(block[at - 1], block[at]);
+    glance.finds_quotation_mark(&padded(rest_before), &padded(rest));
+    glance.is_plain()
+}
+
+/// Bytes that the compiler puts into one register.
+const LANES: usize = 16;
+
+/// What was seen so far. Every byte of a register is treated alike, without a branch, so that the compiler can take them
+/// all in one step.
+#[derive(Default)]
+struct Glance {
+    /// Objects and arrays opened; [`PLAIN_BYTES`] leave room for them in a byte.
+    opens: [u8; LANES],
+    suspicious: [u8; LANES],
+}
+
+impl Glance {
+    /// Looks at a block, and at the bytes before each of its bytes.
+    fn finds_quotation_mark(&mut self, before: &[u8; BLOCK], block: &[u8; BLOCK]) -> bool {
+        let is = |byte: u8, wanted: u8| u8::from(byte == wanted);
+        let mut quotes = [0; LANES];
+        for (bytes, before) in block.as_chunks::<LANES>().0.iter().zip(before.as_chunks::<LANES>().0) {
+            for lane in 0..LANES {
+                let (byte, before) = (bytes[lane], before[lane]);
+                let quote = is(byte, b'"');
+                let exponent = u8::from(before.wrapping_sub(b'0') < 10) & is(byte | 0x20, b'e');
+                quotes[lane] |= quote;
+                self.opens[lane] += is(byte, b'{') | is(byte, b'[');
+                self.suspicious[lane] |= is(byte, b'\\') | (quote & is(before, b'"')) | exponent;
+            }
+        }
+        u128::from_ne_bytes(quotes) != 0
     }
-    Seen { quotes, opens, is_suspicious: escapes | pairs != 0 }
+
+    fn is_plain(&self) -> bool {
+        let opened = 1 + self.opens.iter().map(|o| usize::from(*o)).sum::<usize>();
+        u128::from_ne_bytes(self.suspicious) == 0 && opened <= MAX_DEPTH
+    }
 }
 
 struct Scan<'a> {
