@@ -53,7 +53,7 @@ fn profiles_alone_are_read_in_one_scan() {
     assert_eq!((people.with.as_str(), people.from.as_str()), ("", "users u"));
     assert_eq!(
         people.condition,
-        "u.project_id = $1 AND u.merged_into IS NULL AND ((((u.properties -> $2::text) = $3::jsonb) IS TRUE))"
+        "u.project_id = $1 AND u.merged_into IS NULL AND (((u.properties @> $2::jsonb) IS TRUE))"
     );
     assert!(compiled(json!([]), &HashMap::new()).condition.ends_with("AND true"));
 }

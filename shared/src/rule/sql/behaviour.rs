@@ -101,8 +101,7 @@ impl Compiler<'_> {
             Rule::Any(rules) => joined(rules, " OR "),
             Rule::Not(rule) => format!("(NOT {})", self.filter(rule)),
             Rule::Leaf(Leaf { negated, condition: Condition::Value { source: Source::Property(keys), test } }) => {
-                let value = self.params.property("d.properties", keys);
-                let test = self.params.json_test(&value, test, self.now);
+                let test = self.params.property_test("d.properties", keys, test, self.now);
                 format!("({test} IS {})", if *negated { "NOT TRUE" } else { "TRUE" })
             }
             // Nothing else is read where rules are about an event.
