@@ -3,6 +3,7 @@
 //! Several may run at once: whatever is taken is taken by a row lock and made due again a little later, so that what a
 //! dying scheduler took is found by the next; and whatever is handed over may be handed over twice.
 
+pub mod campaigns;
 pub mod config;
 pub mod erasures;
 pub mod house;
@@ -58,6 +59,7 @@ pub async fn run(app: Arc<App>, shutdown: Shutdown) -> bool {
     let (none, calm) = (Duration::ZERO, app.config.calm);
     tasks.spawn(tick::repeat("timers", app.clone(), shutdown.clone(), none, timers::tick));
     tasks.spawn(tick::repeat("messages", app.clone(), shutdown.clone(), calm, messages::tick));
+    tasks.spawn(tick::repeat("campaigns", app.clone(), shutdown.clone(), none, campaigns::tick));
     tasks.spawn(tick::repeat("frozen runs", app.clone(), shutdown.clone(), none, thaw::tick));
     for chore in house::CHORES {
         tasks.spawn(house::repeat(chore, app.clone(), shutdown.clone()));

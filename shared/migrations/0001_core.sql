@@ -323,10 +323,18 @@ CREATE TABLE campaign (
     scheduled_at        timestamptz,
     status              text NOT NULL CHECK (status IN ('DRAFT', 'SCHEDULED', 'SENDING', 'PAUSED', 'COMPLETED', 'CANCELLED', 'FAILED')),
     status_reason       text,
+    look_at             timestamptz,                                       -- when the scheduler has to look at it; null: never
+    occurrence          integer NOT NULL DEFAULT 0,                        -- sendings begun
+    started_at          timestamptz,                                       -- of the last one, as the rest
+    taken_to            uuid,                                              -- the person up to whom the audience has been taken
+    taken               boolean NOT NULL DEFAULT false,                    -- up to the last
+    recipients          bigint NOT NULL DEFAULT 0,
+    paced_to            timestamptz,                                       -- until when the throttle has been used up
     created_at          timestamptz NOT NULL,
     updated_at          timestamptz NOT NULL,
     PRIMARY KEY (project_id, id)
-);
+) WITH (fillfactor = 70);
+CREATE INDEX campaign_look ON campaign (look_at, project_id) WHERE look_at IS NOT NULL;
 
 -- One person's way through one version of an automation. The id is made of the trigger's time and a hash of
 -- (automation, trigger), so that a trigger starts a run once.
@@ -365,7 +373,7 @@ CREATE INDEX timer_due ON timer (due_at, project_id);                      -- wh
 CREATE INDEX timer_project_due ON timer (project_id, due_at);              -- and what
 
 -- The send ledger. due_at is when somebody has to look at the row again: a retry, a lease that ran out, or a
--- hand-over that never arrived; null once the outcome is known.
+-- hand-over that never arrived; null once the outcome is known, and while a campaign's row is not released yet.
 CREATE TABLE message (
     project_id          uuid NOT NULL,
     id                  uuid NOT NULL,
@@ -379,6 +387,9 @@ CREATE TABLE message (
     data                jsonb NOT NULL DEFAULT '{}',                       -- what the template sees beside the user
     automation_id       uuid,
     run_id              uuid,
+    campaign_id         uuid,
+    occurrence          integer,                                           -- of the campaign
+    variant             text,
     attempt             integer NOT NULL DEFAULT 0,                        -- claims so far; the fence of settling
     failures            integer NOT NULL DEFAULT 0,                        -- provider failures that count against the limit
     ambiguous           integer NOT NULL DEFAULT 0,                        -- calls of which the outcome was never learned
@@ -403,6 +414,7 @@ CREATE TABLE message (
 CREATE INDEX message_due ON message (due_at, project_id) WHERE due_at IS NOT NULL;
 CREATE INDEX message_project_due ON message (project_id, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX message_user ON message (project_id, user_id, id);
+CREATE INDEX message_campaign ON message (project_id, campaign_id, status) WHERE campaign_id IS NOT NULL;
 
 -- Their exact number, as of people: recorders have a lane each, delivery shares some of its own.
 CREATE TABLE message_count (

@@ -113,6 +113,18 @@ impl Settings {
         serde_json::from_value(stored).map_err(|e| e.to_string())
     }
 
+    /// Why this version cannot send so yet, if it cannot.
+    pub fn not_yet(&self) -> Option<String> {
+        let field = if self.winner.is_some() {
+            "winner"
+        } else if self.send_in_user_timezone {
+            "sendInUserTimezone"
+        } else {
+            return None;
+        };
+        Some(format!("`{field}` is not available in this version yet; take it away to send the campaign"))
+    }
+
     /// As they are stored.
     pub fn encode(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with what it found")]
 
 mod calm;
+mod campaigns;
 mod erasures;
 mod frozen;
 mod house;

@@ -1,5 +1,7 @@
 //! Campaigns.
 
+pub mod sending;
+
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use tokio_postgres::Row;
@@ -26,6 +28,10 @@ pub struct Campaign {
     pub status: CampaignStatus,
     /// Why it stands as it does, where somebody has to know.
     pub status_reason: Option<String>,
+    /// When the last sending began.
+    pub started_at: Option<Timestamp>,
+    /// People taken into it so far.
+    pub recipients: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -43,7 +49,8 @@ impl Campaign {
 }
 
 const COLUMNS: &str = "id, name, channel, segment_id, exclude_segment_ids, template_id, settings, scheduled_at, status, \
-    status_reason, created_at, updated_at";
+    status_reason, created_at, updated_at, started_at, recipients";
+const COLUMNS_COUNT: usize = 14;
 
 fn from_row(row: &Row) -> Result<Campaign, StoreError> {
     let id: Uuid = row.try_get(0)?;
@@ -62,6 +69,8 @@ fn from_row(row: &Row) -> Result<Campaign, StoreError> {
         status_reason: row.try_get(9)?,
         created_at: row.try_get(10)?,
         updated_at: row.try_get(11)?,
+        started_at: row.try_get(12)?,
+        recipients: row.try_get(13)?,
     })
 }
 
@@ -134,15 +143,16 @@ async fn used(
 
 pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Campaign) -> Result<(), StoreError> {
     let sql = "INSERT INTO campaign (project_id, id, name, channel, segment_id, exclude_segment_ids, template_id, \
-               template_ids, settings, scheduled_at, status, status_reason, updated_at, created_at) \
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+               template_ids, settings, scheduled_at, status, status_reason, updated_at, created_at, look_at) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, CASE WHEN $11 = 'SCHEDULED' THEN $10::timestamptz END)";
     write(tx, sql, project, new, &[&new.created_at]).await
 }
 
 /// Writes a campaign that was read by [`get_for_update`] and changed.
 pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Campaign) -> Result<(), StoreError> {
     let sql = "UPDATE campaign SET name = $3, channel = $4, segment_id = $5, exclude_segment_ids = $6, template_id = $7, \
-               template_ids = $8, settings = $9, scheduled_at = $10, status = $11, status_reason = $12, updated_at = $13 \
+               template_ids = $8, settings = $9, scheduled_at = $10, status = $11, status_reason = $12, updated_at = $13, \
+               look_at = CASE $11 WHEN 'SCHEDULED' THEN $10::timestamptz WHEN 'DRAFT' THEN NULL ELSE look_at END \
                WHERE project_id = $1 AND id = $2";
     write(tx, sql, project, changed, &[]).await
 }

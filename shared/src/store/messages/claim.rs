@@ -38,7 +38,7 @@ pub struct Claimed {
 ///
 /// The attempt is the whole condition: a row under somebody's lease has moved past the attempt of every hand-over but
 /// one that the scheduler made after it saw that lease run out. Such a row's last call was never settled, which is
-/// counted as ambiguous. A row that is locked just now is another's and is left to them.
+/// counted as ambiguous. A campaign's rows are left alone unless it is sending. A row that is locked just now is another's and is left to them.
 pub async fn claim(
     db: &impl GenericClient,
     project: ProjectId,
@@ -52,7 +52,8 @@ pub async fn claim(
     let sql = "WITH free AS (SELECT m.id, m.claimed FROM unnest($2::uuid[], $3::int[]) AS wanted (id, attempt) \
                JOIN message m ON m.id = wanted.id AND m.attempt = wanted.attempt \
                WHERE m.project_id = $1 AND m.id BETWEEN $4 AND $5 AND m.status = 'queued' \
-               ORDER BY m.id FOR UPDATE OF m SKIP LOCKED) \
+               AND (m.campaign_id IS NULL OR EXISTS (SELECT FROM campaign c WHERE c.project_id = $1 AND c.id = m.campaign_id \
+               AND c.status = 'SENDING')) ORDER BY m.id FOR UPDATE OF m SKIP LOCKED) \
                UPDATE message m SET attempt = m.attempt + 1, ambiguous = m.ambiguous + m.claimed::int, claimed = true, \
                due_at = $6, updated_at = $7 FROM free WHERE m.project_id = $1 AND m.id BETWEEN $4 AND $5 AND m.id = free.id \
                RETURNING m.project_id, m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt, \

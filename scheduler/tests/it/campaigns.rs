@@ -1,0 +1,233 @@
+//! Campaigns, with the test in the place of delivery.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use shared::campaign::{CampaignStatus, Recurrence, Settings, Variant};
+use shared::ids;
+use shared::send::{Channel, SendChunk};
+use shared::store::campaigns::{self, Campaign, sending};
+use shared::store::messages::claim::claim;
+use shared::store::segments::{self, Segment, SegmentType};
+use testkit::eventually;
+use uuid::Uuid;
+
+use crate::place::{Place, SOON};
+
+const SENT: &str =
+    "UPDATE message SET status = 'sent', sent_at = now(), due_at = NULL WHERE due_at IS NOT NULL AND status = 'queued'";
+
+/// People, every third of whom is of the plan `pro`.
+async fn people(place: &Place, count: i64) {
+    let sql = "INSERT INTO users (project_id, id, external_id, properties, created_at, last_seen_at, updated_at) \
+               SELECT $1, md5(i::text)::uuid, 'u' || i, jsonb_build_object('plan', CASE i % 3 WHEN 0 THEN 'pro' ELSE 'free' END), \
+               now(), now(), now() FROM generate_series(1, $2) AS i";
+    place.store.connection().await.unwrap().execute(sql, &[&place.project, &count]).await.unwrap();
+}
+
+async fn segment(place: &Place, plan: &str) -> Uuid {
+    let (id, now) = (ids::fresh(place.clock.now_ms()), place.clock.now());
+    let rules = json!([{"field": "plan", "operator": "eq", "value": plan}]);
+    let (name, description, segment_type) = (plan.to_owned(), String::new(), SegmentType::Rules);
+    let segment = Segment { id, name, description, segment_type, rules, created_at: now, updated_at: now };
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    segments::insert(&tx, place.project, &segment).await.unwrap();
+    tx.commit().await.unwrap();
+    id
+}
+
+/// A campaign to a segment, due at a time.
+async fn campaign(place: &Place, segment_id: Uuid, at: Timestamp, settings: Settings) -> Campaign {
+    let now = place.clock.now();
+    let campaign = Campaign {
+        id: ids::fresh(now.as_millisecond()),
+        name: "Sale".to_owned(),
+        channel: Channel::Email,
+        segment_id,
+        exclude_segment_ids: Vec::new(),
+        template_id: Some(Uuid::from_u128(7)),
+        settings,
+        scheduled_at: Some(at),
+        status: CampaignStatus::Scheduled,
+        status_reason: None,
+        started_at: None,
+        recipients: 0,
+        created_at: now,
+        updated_at: now,
+    };
+    save(place, &campaign).await;
+    campaign
+}
+
+async fn save(place: &Place, campaign: &Campaign) {
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    campaigns::insert(&tx, place.project, campaign).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+async fn now_stands(place: &Place, id: Uuid) -> Campaign {
+    campaigns::get(&place.store.connection().await.unwrap(), place.project, id).await.unwrap().unwrap()
+}
+
+/// Plays delivery until the campaign stands so.
+async fn delivered_until(place: &Place, id: Uuid, status: CampaignStatus) -> Campaign {
+    eventually(SOON, async || {
+        place.store.connection().await.unwrap().execute(SENT, &[]).await.unwrap();
+        let campaign = now_stands(place, id).await;
+        if campaign.status == status { Ok(campaign) } else { Err(format!("{campaign:?}")) }
+    })
+    .await
+}
+
+async fn move_to(place: &Place, id: Uuid, status: CampaignStatus) {
+    let (db, now) = (place.store.connection().await.unwrap(), place.clock.now());
+    sending::to_state(&db, place.project, id, (status, None), Some(now), now).await.unwrap();
+}
+
+async fn handed_over(place: &Place) -> BTreeSet<Uuid> {
+    let names = &place.bus.names;
+    let chunks = place.payloads(&names.send_stream(), &names.send_all()).await;
+    let refs = chunks.into_iter().flat_map(|(subject, payload)| {
+        assert!(subject.ends_with("send.email.campaign"), "{subject}");
+        SendChunk::decode_checked(payload).unwrap().refs
+    });
+    refs.map(|r| Uuid::from_slice(&r.message_id).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn everybody_of_the_audience_gets_one_message_whoever_looks() {
+    let mut place = Place::new().await;
+    people(&place, 18_000).await;
+    let (pro, free) = (segment(&place, "pro").await, segment(&place, "free").await);
+    let sale = campaign(&place, free, place.clock.now(), Settings::default()).await;
+    let none = Campaign { id: Uuid::from_u128(3), exclude_segment_ids: vec![pro, free], ..sale.clone() };
+    save(&place, &none).await;
+    let some = Campaign { id: Uuid::from_u128(4), segment_id: free, exclude_segment_ids: vec![pro], ..sale.clone() };
+    save(&place, &some).await;
+    place.run().await;
+    place.run().await;
+    let done = delivered_until(&place, sale.id, CampaignStatus::Completed).await;
+    assert_eq!(done.recipients, 12_000);
+    assert_eq!(delivered_until(&place, none.id, CampaignStatus::Completed).await.recipients, 0);
+    assert_eq!(delivered_until(&place, some.id, CampaignStatus::Completed).await.recipients, 12_000);
+    place.stop().await;
+    let id = sale.id;
+    let count = format!(
+        "SELECT count(*) FROM message WHERE campaign_id = '{id}' AND status = 'sent' AND template_id IS NOT NULL"
+    );
+    assert_eq!(place.count(&count).await, 12_000);
+    let different = format!("SELECT count(DISTINCT user_id) FROM message WHERE campaign_id = '{id}'");
+    assert_eq!(place.count(&different).await, 12_000);
+    assert_eq!(
+        place.count("SELECT sum(count)::bigint FROM message_count").await,
+        place.count("SELECT count(*) FROM message").await
+    );
+    let handed = handed_over(&place).await;
+    assert_eq!(handed.len() as i64, place.count("SELECT count(*) FROM message").await);
+}
+
+#[tokio::test]
+async fn a_pause_stops_what_was_released_and_a_cancel_ends_the_rest() {
+    let mut place = Place::new().await;
+    people(&place, 900).await;
+    let pro = segment(&place, "pro").await;
+    let settings = Settings { throttle_per_minute: Some(3_000), ..Settings::default() };
+    let sale = campaign(&place, pro, place.clock.now(), settings).await;
+    place.run().await;
+    let queued = format!("SELECT count(*) FROM message WHERE campaign_id = '{}' AND status = 'queued'", sale.id);
+    let released = format!("{queued} AND due_at IS NOT NULL");
+    eventually(SOON, async || match place.count(&released).await {
+        0 => Err("nothing released".to_owned()),
+        _ => Ok(()),
+    })
+    .await;
+    // 50 a second: the rest is still parked.
+    assert!(place.count(&released).await < 300);
+    move_to(&place, sale.id, CampaignStatus::Paused).await;
+    place.eventually_none(&released).await;
+    assert_eq!(place.count(&queued).await, 300);
+    // What was handed over before is left alone while it is paused.
+    let db = place.store.connection().await.unwrap();
+    let handed: Vec<(Uuid, i32)> = handed_over(&place).await.into_iter().map(|id| (id, 0)).collect();
+    assert!(!handed.is_empty());
+    let now = place.clock.now();
+    assert_eq!(claim(&db, place.project, &handed, now, now).await.unwrap(), []);
+    move_to(&place, sale.id, CampaignStatus::Sending).await;
+    let claimed = claim(&db, place.project, &handed, now, now).await.unwrap();
+    assert_eq!(claimed.len(), handed.len());
+    db.execute("UPDATE message SET status = 'sent', claimed = false, due_at = NULL WHERE claimed", &[]).await.unwrap();
+    move_to(&place, sale.id, CampaignStatus::Cancelled).await;
+    place.eventually_none(&queued).await;
+    let cancelled = format!("SELECT count(*) FROM message WHERE campaign_id = '{}' AND status = 'cancelled'", sale.id);
+    let sent = place.count("SELECT count(*) FROM message WHERE status = 'sent'").await;
+    assert_eq!(place.count(&cancelled).await + sent, 300);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn one_that_is_found_hours_late_is_paused_and_sends_nothing() {
+    let mut place = Place::new().await;
+    people(&place, 30).await;
+    let pro = segment(&place, "pro").await;
+    let late = place.clock.now() - SignedDuration::from_mins(6 * 60 + 1);
+    let late = campaign(&place, pro, late, Settings::default()).await;
+    let almost = place.clock.now() - SignedDuration::from_mins(5 * 60 + 55);
+    let almost = campaign(&place, pro, almost, Settings::default()).await;
+    let not_yet = Settings { send_in_user_timezone: true, ..Settings::default() };
+    let not_yet = campaign(&place, pro, place.clock.now(), not_yet).await;
+    place.run().await;
+    delivered_until(&place, almost.id, CampaignStatus::Completed).await;
+    let paused = delivered_until(&place, late.id, CampaignStatus::Paused).await;
+    assert!(paused.status_reason.unwrap().contains("6 hours late"));
+    let paused = delivered_until(&place, not_yet.id, CampaignStatus::Paused).await;
+    assert!(paused.status_reason.unwrap().contains("sendInUserTimezone"));
+    place.stop().await;
+    assert_eq!(place.count("SELECT count(DISTINCT campaign_id) FROM message").await, 1);
+}
+
+#[tokio::test]
+async fn variants_share_the_audience_and_a_recurring_one_waits_for_its_next_time() {
+    let mut place = Place::new().await;
+    people(&place, 3_000).await;
+    let pro = segment(&place, "pro").await;
+    let variant = |name: &str, n, weight| Variant { name: name.to_owned(), template_id: Uuid::from_u128(n), weight };
+    let recurrence = Recurrence { cron: "0 9 * * *".to_owned(), timezone: "Europe/Oslo".to_owned() };
+    let settings = Settings {
+        variants: vec![variant("A", 1, 70.0), variant("B", 2, 30.0)],
+        recurrence: Some(recurrence.clone()),
+        ..Settings::default()
+    };
+    let sale = campaign(&place, pro, place.clock.now(), settings).await;
+    place.run().await;
+    let again = eventually(SOON, async || {
+        place.store.connection().await.unwrap().execute(SENT, &[]).await.unwrap();
+        let campaign = now_stands(&place, sale.id).await;
+        let ended = campaign.status == CampaignStatus::Scheduled && campaign.started_at.is_some();
+        if ended { Ok(campaign) } else { Err(format!("{campaign:?}")) }
+    })
+    .await;
+    assert!(again.scheduled_at.unwrap() > place.clock.now());
+    assert_eq!(again.scheduled_at, recurrence.next_after(place.clock.now()));
+    let of = |name: &str, template: u128| {
+        let template = Uuid::from_u128(template);
+        format!("SELECT count(*) FROM message WHERE variant = '{name}' AND template_id = '{template}'")
+    };
+    let (a, b) = (place.count(&of("A", 1)).await, place.count(&of("B", 2)).await);
+    assert_eq!(a + b, 1_000);
+    assert!((600..800).contains(&a), "{a} of 1000 got a variant of 70 %");
+    // The next time, everybody gets one more.
+    let due = "UPDATE campaign SET look_at = now(), scheduled_at = now()";
+    place.store.connection().await.unwrap().execute(due, &[]).await.unwrap();
+    eventually(SOON, async || {
+        place.store.connection().await.unwrap().execute(SENT, &[]).await.unwrap();
+        match place.count("SELECT count(*) FROM message WHERE status = 'sent'").await {
+            2_000 => Ok(()),
+            n => Err(format!("{n} sent")),
+        }
+    })
+    .await;
+    place.stop().await;
+}
