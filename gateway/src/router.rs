@@ -50,6 +50,11 @@ pub enum Route<'p> {
     GetCampaign(&'p str),
     UpdateCampaign(&'p str),
     DeleteCampaign(&'p str),
+    SendCampaign(&'p str),
+    PauseCampaign(&'p str),
+    ResumeCampaign(&'p str),
+    CancelCampaign(&'p str),
+    ReportCampaign(&'p str),
     GetChannels,
     UpdateChannels,
     SendMessage,
@@ -123,6 +128,11 @@ impl Route<'_> {
             | Self::GetCampaign(_)
             | Self::UpdateCampaign(_)
             | Self::DeleteCampaign(_)
+            | Self::SendCampaign(_)
+            | Self::PauseCampaign(_)
+            | Self::ResumeCampaign(_)
+            | Self::CancelCampaign(_)
+            | Self::ReportCampaign(_)
             | Self::GetChannels
             | Self::SendMessage
             | Self::ListMessages
@@ -179,6 +189,11 @@ impl Route<'_> {
             Self::ExplainSegment(_) => "/segments/:id/explain",
             Self::ListCampaigns | Self::CreateCampaign => "/campaigns",
             Self::GetCampaign(_) | Self::UpdateCampaign(_) | Self::DeleteCampaign(_) => "/campaigns/:id",
+            Self::SendCampaign(_) => "/campaigns/:id/send",
+            Self::PauseCampaign(_) => "/campaigns/:id/pause",
+            Self::ResumeCampaign(_) => "/campaigns/:id/resume",
+            Self::CancelCampaign(_) => "/campaigns/:id/cancel",
+            Self::ReportCampaign(_) => "/campaigns/:id/report",
             Self::GetChannels | Self::UpdateChannels => "/channels",
             Self::SendMessage | Self::ListMessages => "/messages",
             Self::GetMessage(_) => "/messages/:id",
@@ -267,6 +282,11 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("GET", ["campaigns", id]) => Route::GetCampaign(id),
         ("PUT", ["campaigns", id]) => Route::UpdateCampaign(id),
         ("DELETE", ["campaigns", id]) => Route::DeleteCampaign(id),
+        ("POST", ["campaigns", id, "send"]) => Route::SendCampaign(id),
+        ("POST", ["campaigns", id, "pause"]) => Route::PauseCampaign(id),
+        ("POST", ["campaigns", id, "resume"]) => Route::ResumeCampaign(id),
+        ("POST", ["campaigns", id, "cancel"]) => Route::CancelCampaign(id),
+        ("GET", ["campaigns", id, "report"]) => Route::ReportCampaign(id),
         ("GET", ["channels"]) => Route::GetChannels,
         ("PUT", ["channels"]) => Route::UpdateChannels,
         ("POST", ["messages"]) => Route::SendMessage,

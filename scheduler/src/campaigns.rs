@@ -39,7 +39,7 @@ const WAIT: SignedDuration = SignedDuration::from_millis(250);
 /// How late one may begin.
 const LATE: SignedDuration = SignedDuration::from_hours(6);
 /// A segment may need its time; the campaign waits for it, and nobody else.
-const STATEMENT: Duration = Duration::from_secs(60);
+const STATEMENT: Duration = Duration::from_mins(1);
 
 /// One look at what is due.
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
@@ -75,7 +75,7 @@ struct Released {
 async fn look(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Released>, TickError> {
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    shared::store::segments::evaluate::bound(&tx, STATEMENT).await?;
+    shared::store::segments::evaluate::limit(&tx, STATEMENT).await?;
     let now = app.clock.now();
     let Some((campaign, progress)) = sending::hold(&tx, project, id, now).await? else { return Ok(None) };
     failpoint::hit("scheduler.after_claim");

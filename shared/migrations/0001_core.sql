@@ -329,6 +329,7 @@ CREATE TABLE campaign (
     taken_to            uuid,                                              -- the person up to whom the audience has been taken
     taken               boolean NOT NULL DEFAULT false,                    -- up to the last
     recipients          bigint NOT NULL DEFAULT 0,
+    under_way           boolean NOT NULL DEFAULT false,                    -- begun and not ended, also while paused
     paced_to            timestamptz,                                       -- until when the throttle has been used up
     created_at          timestamptz NOT NULL,
     updated_at          timestamptz NOT NULL,

@@ -1,13 +1,15 @@
 //! Campaigns.
 
 mod input;
+mod report;
+mod transition;
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use serde::Serialize;
 use shared::campaign::{CampaignStatus, Settings};
 use shared::ids;
-use shared::store::campaigns::{self, Campaign};
+use shared::store::campaigns::{self, Campaign, sending};
 use shared::store::{StoreError, segments, templates};
 use uuid::Uuid;
 
@@ -16,6 +18,9 @@ use crate::body;
 use crate::context::Context;
 use crate::error::{ApiError, Problem};
 use crate::respond::{Reply, created, deleted, ok};
+
+pub use report::report;
+pub use transition::{cancel, pause, resume, send};
 
 /// Campaigns in one answer at most.
 const LIST_MAX: i64 = 1_000;
@@ -35,6 +40,9 @@ struct CampaignView {
     scheduled_at: Option<Timestamp>,
     status: &'static str,
     status_reason: Option<String>,
+    #[serde(serialize_with = "shape::maybe_time")]
+    started_at: Option<Timestamp>,
+    recipients: i64,
     #[serde(serialize_with = "shape::time")]
     created_at: Timestamp,
     #[serde(serialize_with = "shape::time")]
@@ -54,6 +62,8 @@ impl From<Campaign> for CampaignView {
             scheduled_at: campaign.scheduled_at,
             status: campaign.status.as_str(),
             status_reason: campaign.status_reason,
+            started_at: campaign.started_at,
+            recipients: campaign.recipients,
             created_at: campaign.created_at,
             updated_at: campaign.updated_at,
         }
@@ -131,8 +141,12 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let id = path::id(segment, "campaign")?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    if locked(cx, &tx, id).await?.status == CampaignStatus::Sending {
-        return Err(ApiError::Conflict("the campaign is sending; cancel it first".to_owned()));
+    let campaign = locked(cx, &tx, id).await?;
+    if campaign.status == CampaignStatus::Sending || (campaign.status == CampaignStatus::Paused && campaign.under_way) {
+        return Err(ApiError::Conflict("the campaign is being sent; cancel it first".to_owned()));
+    }
+    if sending::has_open(&tx, cx.project, id).await? {
+        return Err(ApiError::Conflict("its last messages are just being cancelled; try again in a moment".to_owned()));
     }
     campaigns::delete(&tx, cx.project, id).await?;
     tx.commit().await.map_err(StoreError::from)?;

@@ -172,3 +172,48 @@ async fn lists_are_newest_first_and_anothers_campaign_looks_like_none() {
     assert_eq!(gateway.get(&project, "/campaigns?status=sent").await.fields(), ["status"]);
     assert_eq!(gateway.get(&other, "/campaigns").await.expect(200)["campaigns"], json!([]));
 }
+
+#[tokio::test]
+async fn a_campaign_is_sent_paused_resumed_and_cancelled() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let (segment, template) = parts(&gateway, &project).await;
+    let new = json!({"name": "n", "channel": "EMAIL", "segmentId": segment, "templateId": template});
+    let campaign = gateway.post(&project, "/campaigns", &new).await.expect(201);
+    let path = path(&campaign);
+    let none = json!({});
+    let wish = |verb: &str| format!("{path}/{verb}");
+    for verb in ["pause", "resume", "cancel"] {
+        let answer = gateway.post(&project, &wish(verb), &none).await;
+        assert!(answer.status == 409 && answer.body["message"].as_str().unwrap().contains("DRAFT"), "{}", answer.body);
+    }
+    assert_eq!(gateway.post(&other, &wish("send"), &none).await.status, 404);
+    let sent = gateway.post(&project, &wish("send"), &none).await.expect(200);
+    assert_eq!((&sent["status"], &sent["recipients"]), (&json!("SENDING"), &json!(0)));
+    assert!(sent["startedAt"].is_string());
+    assert_eq!(gateway.post(&project, &wish("send"), &none).await.status, 409);
+    for (verb, status) in [("pause", "PAUSED"), ("resume", "SENDING"), ("pause", "PAUSED")] {
+        assert_eq!(gateway.post(&project, &wish(verb), &none).await.expect(200)["status"], status);
+    }
+    assert_eq!(gateway.delete(&project, &path).await.status, 409);
+    assert_eq!(gateway.post(&project, &wish("cancel"), &none).await.expect(200)["status"], "CANCELLED");
+    assert_eq!(gateway.post(&project, &wish("resume"), &none).await.status, 409);
+    let report = gateway.get(&project, &wish("report")).await.expect(200);
+    let expected = json!({"campaignId": campaign["id"], "status": "CANCELLED", "recipients": 0, "total": 0, "byStatus": {}, "variants": []});
+    assert_eq!(report, expected);
+    assert_eq!(gateway.get(&other, &wish("report")).await.status, 404);
+    gateway.delete(&project, &path).await.expect(200);
+
+    let mut waits = new.clone();
+    waits["scheduledAt"] = json!(in_an_hour(&gateway));
+    let waits = gateway.post(&project, "/campaigns", &waits).await.expect(201);
+    let path = format!("/campaigns/{}", waits["id"].as_str().unwrap());
+    for (verb, status) in [("pause", "PAUSED"), ("resume", "SCHEDULED"), ("cancel", "CANCELLED")] {
+        assert_eq!(gateway.post(&project, &format!("{path}/{verb}"), &none).await.expect(200)["status"], status);
+    }
+    let mut later = new;
+    later["sendInUserTimezone"] = json!(true);
+    let later = gateway.post(&project, "/campaigns", &later).await.expect(201);
+    let refused = gateway.post(&project, &format!("/campaigns/{}/send", later["id"].as_str().unwrap()), &none).await;
+    assert!(refused.status == 409 && refused.body["message"].as_str().unwrap().contains("sendInUserTimezone"));
+}

@@ -22,7 +22,7 @@ const SENT: &str =
 async fn people(place: &Place, count: i64) {
     let sql = "INSERT INTO users (project_id, id, external_id, properties, created_at, last_seen_at, updated_at) \
                SELECT $1, md5(i::text)::uuid, 'u' || i, jsonb_build_object('plan', CASE i % 3 WHEN 0 THEN 'pro' ELSE 'free' END), \
-               now(), now(), now() FROM generate_series(1, $2) AS i";
+               now(), now(), now() FROM generate_series(1, $2::bigint) AS i";
     place.store.connection().await.unwrap().execute(sql, &[&place.project, &count]).await.unwrap();
 }
 
@@ -54,6 +54,7 @@ async fn campaign(place: &Place, segment_id: Uuid, at: Timestamp, settings: Sett
         status_reason: None,
         started_at: None,
         recipients: 0,
+        under_way: false,
         created_at: now,
         updated_at: now,
     };

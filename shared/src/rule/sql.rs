@@ -141,11 +141,10 @@ impl<'a> Compiler<'a> {
 
     /// Never null: each leaf is true or false, so that it can be negated.
     fn leaf(&mut self, leaf: &Leaf, select: &mut Select) -> String {
-        let verdict = |holds: bool| if holds == leaf.negated { "NOT TRUE" } else { "TRUE" };
         match &leaf.condition {
             Condition::Value { source, test } => {
                 let condition = self.params.profile_test(source, test, self.now);
-                format!("({condition} IS {})", verdict(true))
+                format!("({condition} IS {})", if leaf.negated { "NOT TRUE" } else { "TRUE" })
             }
             Condition::Segment(ids) => {
                 let mut sets: Vec<String> = Vec::new();
@@ -159,21 +158,17 @@ impl<'a> Compiler<'a> {
                         sets.push(select.join(&name));
                     }
                 }
-                let any: Vec<String> = sets.iter().map(|set| format!("{set}.id IS NOT NULL")).collect();
-                let any = if any.is_empty() { "false".to_owned() } else { any.join(" OR ") };
-                format!("(({any}) IS {})", verdict(true))
+                in_any(&sets, !leaf.negated)
             }
             Condition::Platform(platforms) => {
                 let set = self.with_token(platforms);
-                let set = select.join(&set);
-                format!("(({set}.id IS NOT NULL) IS {})", verdict(true))
+                in_any(&[select.join(&set)], !leaf.negated)
             }
             Condition::Behaviour(behaviour) => {
                 // Who never did it stands in no row: where that satisfies the rule, those who fail it are looked for.
                 let opposite = behaviour.holds_for_none();
                 let set = self.behaved(behaviour, opposite);
-                let set = select.join(&set);
-                format!("(({set}.id IS NOT NULL) IS {})", verdict(!opposite))
+                in_any(&[select.join(&set)], leaf.negated == opposite)
             }
         }
     }
@@ -216,6 +211,15 @@ impl<'a> Compiler<'a> {
             "(SELECT DISTINCT coalesce(a.person, t.user_id) AS id FROM push_token t LEFT JOIN alias a ON a.id = t.user_id \
              WHERE t.project_id = $1{wanted})"
         )
+    }
+}
+
+/// Whether somebody is in one of the joined sets, or in none. Said plainly, so that the planner sees an inner join.
+fn in_any(sets: &[String], holds: bool) -> String {
+    let (test, operator) = if holds { ("IS NOT NULL", " OR ") } else { ("IS NULL", " AND ") };
+    match sets {
+        [] => (!holds).to_string(),
+        _ => format!("({})", sets.iter().map(|set| format!("{set}.id {test}")).collect::<Vec<_>>().join(operator)),
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Campaign {
     pub started_at: Option<Timestamp>,
     /// People taken into it so far.
     pub recipients: i64,
+    /// It began and has not ended, also while it is paused.
+    pub under_way: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -49,8 +51,8 @@ impl Campaign {
 }
 
 const COLUMNS: &str = "id, name, channel, segment_id, exclude_segment_ids, template_id, settings, scheduled_at, status, \
-    status_reason, created_at, updated_at, started_at, recipients";
-const COLUMNS_COUNT: usize = 14;
+    status_reason, created_at, updated_at, started_at, recipients, under_way";
+const COLUMNS_COUNT: usize = 15;
 
 fn from_row(row: &Row) -> Result<Campaign, StoreError> {
     let id: Uuid = row.try_get(0)?;
@@ -71,6 +73,7 @@ fn from_row(row: &Row) -> Result<Campaign, StoreError> {
         updated_at: row.try_get(11)?,
         started_at: row.try_get(12)?,
         recipients: row.try_get(13)?,
+        under_way: row.try_get(14)?,
     })
 }
 

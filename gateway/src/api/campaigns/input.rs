@@ -17,7 +17,7 @@ use crate::fields::{Element, Fields, Text};
 use crate::ingest::time;
 
 const NAME: Text = Text::line(200);
-const READ_ONLY: &[&str] = &["id", "status", "statusReason", "createdAt", "updatedAt"];
+const READ_ONLY: &[&str] = &["id", "status", "statusReason", "startedAt", "recipients", "createdAt", "updatedAt"];
 const EXCLUDED_MAX: usize = 20;
 /// How late a time may be when it is said.
 const LATE: SignedDuration = SignedDuration::from_mins(5);
@@ -36,6 +36,9 @@ pub fn new_campaign(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Resu
         scheduled_at: None,
         status: CampaignStatus::Draft,
         status_reason: None,
+        started_at: None,
+        recipients: 0,
+        under_way: false,
         created_at: now,
         updated_at: now,
     };

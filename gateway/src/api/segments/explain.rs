@@ -8,7 +8,7 @@ use shared::store::segments::{SegmentType, evaluate as people, person};
 use shared::store::users::read;
 use uuid::Uuid;
 
-use super::evaluate::{bound, failed, room};
+use super::evaluate::{AT_MOST, failed, room};
 use super::found;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -32,7 +32,7 @@ pub async fn explain(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError>
     let _room = room(cx).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    bound(&tx).await?;
+    people::limit(&tx, AT_MOST).await?;
     let user = read::find(&tx, cx.project, named).await?.ok_or_else(|| ApiError::no_such("user"))?;
     let now = cx.app.clock.now();
     let rules = segment.parsed_rules()?;

@@ -104,7 +104,7 @@ pub async fn to_state(
 /// Begins a sending.
 pub async fn begin(tx: &impl GenericClient, project: ProjectId, id: Uuid, now: Timestamp) -> Result<(), StoreError> {
     let sql = "UPDATE campaign SET status = 'SENDING', status_reason = NULL, occurrence = occurrence + 1, started_at = $3, \
-               taken_to = NULL, taken = false, paced_to = $3, recipients = 0, look_at = $3, updated_at = $3 \
+               taken_to = NULL, taken = false, paced_to = $3, recipients = 0, under_way = true, look_at = $3, updated_at = $3 \
                WHERE project_id = $1 AND id = $2";
     tx.execute(sql, &[&project, &id, &now]).await?;
     Ok(())
@@ -119,7 +119,8 @@ pub async fn end(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let status = if next.is_some() { CampaignStatus::Scheduled } else { CampaignStatus::Completed };
-    let sql = "UPDATE campaign SET status = $3, scheduled_at = coalesce($4, scheduled_at), look_at = $4, updated_at = $5 \
+    let sql = "UPDATE campaign SET status = $3, scheduled_at = coalesce($4, scheduled_at), look_at = $4, \
+               under_way = false, updated_at = $5 \
                WHERE project_id = $1 AND id = $2";
     tx.execute(sql, &[&project, &id, &status.as_str(), &next, &now]).await?;
     Ok(())
@@ -150,6 +151,7 @@ pub async fn take_slice(
     now: Timestamp,
 ) -> Result<i64, StoreError> {
     let people = audience(tx, project, campaign, now).await?;
+    let served = served(tx, project, campaign.id, progress).await?;
     let sql::People { with, from, condition, params } = people;
     let mut params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|p| p as &(dyn ToSql + Sync)).collect();
     let mut place = |value| {
@@ -163,16 +165,14 @@ pub async fn take_slice(
         (format!("{}:{}", campaign.id, progress.occurrence), campaign.channel.as_str(), any_lane());
     let (from_id, most, ms, key) = (place(&from_id), place(&most), place(&started_ms), place(&key));
     let (channel, data, id) = (place(&channel), place(&data), place(&campaign.id));
-    let (templates, names, bounds) = (place(&templates), place(&names), place(&bounds));
+    let (templates, names, bounds, served) = (place(&templates), place(&names), place(&bounds), place(&served));
     let (started, lane, number) = (place(&progress.started_at), place(&lane), place(&progress.occurrence));
     let with = if with.is_empty() { "WITH ".to_owned() } else { format!("{with}, ") };
     let statement = format!(
         "{with} slice AS MATERIALIZED (SELECT u.id, md5(${key}::text || u.id::text) AS hash FROM {from} \
          WHERE {condition} AND u.id > ${from_id}::uuid ORDER BY u.id LIMIT ${most}), \
          share AS MATERIALIZED (SELECT s.id, s.hash, width_bucket((('x' || substr(s.hash, 25, 7))::bit(28)::int)::float8 / 268435456 * 100, \
-         ${bounds}::float8[]) AS nth FROM slice s WHERE NOT EXISTS (SELECT FROM users m JOIN message x ON x.project_id = $1 \
-         AND x.user_id = m.id AND x.campaign_id = ${id}::uuid AND x.occurrence = ${number}::int \
-         WHERE m.project_id = $1 AND m.merged_into = s.id AND m.merged_at >= ${started}::timestamptz)), \
+         ${bounds}::float8[]) AS nth FROM slice s WHERE NOT (s.id = ANY(${served}::uuid[]))), \
          new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, data, campaign_id, occurrence, \
          variant, created_at, updated_at) \
          SELECT $1, (lpad(to_hex(${ms}::bigint), 12, '0') || '7' || substr(hash, 1, 3) || '8' || substr(hash, 4, 15))::uuid, id, \
@@ -186,7 +186,24 @@ pub async fn take_slice(
          recipients = c.recipients + (SELECT count(*) FROM new) FROM moved \
          WHERE c.project_id = $1 AND c.id = ${id}::uuid RETURNING moved.seen"
     );
-    Ok(tx.query_one(&statement, &params).await?.try_get(0)?)
+    evaluate::for_sets(tx, true).await?;
+    let seen = tx.query_one(&statement, &params).await?.try_get(0)?;
+    evaluate::for_sets(tx, false).await?;
+    Ok(seen)
+}
+
+/// Who was merged with somebody since the beginning who had a row before: they have theirs.
+async fn served(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    campaign: Uuid,
+    progress: &Progress,
+) -> Result<Vec<Uuid>, StoreError> {
+    let sql = "SELECT DISTINCT u.merged_into FROM users u JOIN message m ON m.project_id = $1 AND m.user_id = u.id \
+               AND m.campaign_id = $2 AND m.occurrence = $3 \
+               WHERE u.project_id = $1 AND u.merged_into IS NOT NULL AND u.merged_at >= $4";
+    let rows = tx.query(sql, &[&project, &campaign, &progress.occurrence, &progress.started_at]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
 /// Whoever is in the campaign's segment and in none of the excluded ones.
@@ -239,8 +256,8 @@ fn shares(campaign: &Campaign) -> (Vec<Option<Uuid>>, Vec<Option<String>>, Vec<f
 pub async fn released(tx: &impl GenericClient, of: &Rows, most: i64) -> Result<i64, StoreError> {
     let sql =
         format!("SELECT count(*) FROM (SELECT FROM message WHERE {TO_SEND} AND due_at IS NOT NULL LIMIT $5) AS found");
-    let row = tx.query_one(&tx.prepare_cached(&sql).await?, &[&of.project, &of.campaign, &of.first, &of.last, &most]);
-    Ok(row.await?.try_get(0)?)
+    let statement = tx.prepare_cached(&sql).await?;
+    Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most]).await?.try_get(0)?)
 }
 
 /// Releases up to `most` parked rows, to be handed over by `again` at the latest; returns their ids and attempts.
@@ -275,15 +292,25 @@ pub async fn cancel(tx: &impl GenericClient, of: &Rows, most: i64, now: Timestam
 /// whole ledger.
 async fn waiting(tx: &impl GenericClient, of: &Rows, which: &str, most: i64) -> Result<Vec<Uuid>, StoreError> {
     let sql = format!("SELECT id FROM message WHERE {TO_SEND} AND {which} LIMIT $5 FOR UPDATE SKIP LOCKED");
-    let found = tx.query(&tx.prepare_cached(&sql).await?, &[&of.project, &of.campaign, &of.first, &of.last, &most]);
-    found.await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    let statement = tx.prepare_cached(&sql).await?;
+    tx.query(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most])
+        .await?
+        .iter()
+        .map(|row| Ok(row.try_get(0)?))
+        .collect()
 }
 
 /// Whether rows of it are still to be sent.
 pub async fn is_open(tx: &impl GenericClient, of: &Rows) -> Result<bool, StoreError> {
     let sql = format!("SELECT EXISTS (SELECT FROM message WHERE {TO_SEND})");
-    let row = tx.query_one(&tx.prepare_cached(&sql).await?, &[&of.project, &of.campaign, &of.first, &of.last]);
-    Ok(row.await?.try_get(0)?)
+    let statement = tx.prepare_cached(&sql).await?;
+    Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last]).await?.try_get(0)?)
+}
+
+/// Whether messages of any of its sendings are still to be sent.
+pub async fn has_open(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT FROM message WHERE project_id = $1 AND campaign_id = $2 AND status = 'queued')";
+    Ok(db.query_one(sql, &[&project, &id]).await?.try_get(0)?)
 }
 
 /// How many messages of the campaign stand where: by variant and status.

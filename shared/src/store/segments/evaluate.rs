@@ -26,10 +26,26 @@ pub type Definitions = HashMap<Uuid, Membership>;
 /// The first page.
 pub const FIRST: Start<(Timestamp, Uuid)> = Start::Offset(0);
 
-/// Bounds the statements of a transaction that evaluates rules, whose sets should find room in memory.
+/// Bounds the statements of a transaction in time.
+pub async fn limit(tx: &Transaction<'_>, at_most: Duration) -> Result<(), StoreError> {
+    Ok(tx.batch_execute(&format!("SET LOCAL statement_timeout = {}", at_most.as_millis().max(1))).await?)
+}
+
+/// Bounds the statements of a transaction that finds people, and fits it to that.
 pub async fn bound(tx: &Transaction<'_>, at_most: Duration) -> Result<(), StoreError> {
-    let sql = format!("SET LOCAL statement_timeout = {}; SET LOCAL work_mem = '64MB'", at_most.as_millis().max(1));
-    Ok(tx.batch_execute(&sql).await?)
+    limit(tx, at_most).await?;
+    for_sets(tx, true).await
+}
+
+/// Fits a transaction to joining sets, or to other things again. How many people satisfy a rule cannot be guessed, and a
+/// set that was taken for small would be gone through once for each person. Sets should also find room in memory.
+pub async fn for_sets(tx: &Transaction<'_>, on: bool) -> Result<(), StoreError> {
+    let sql = if on {
+        "SET LOCAL enable_nestloop = off; SET LOCAL work_mem = '64MB'"
+    } else {
+        "SET LOCAL enable_nestloop = on"
+    };
+    Ok(tx.batch_execute(sql).await?)
 }
 
 /// These segments, and all that their rules name in turn. One that is not there is left out.
