@@ -30,12 +30,11 @@ enum Step {
 fn step(wish: Wish, status: CampaignStatus, started: bool, waits: bool) -> Option<Step> {
     use CampaignStatus::{Cancelled, Draft, Paused, Scheduled, Sending};
     match (wish, status) {
-        (Wish::Send, Draft | Scheduled) => Some(Step::Begin),
         (Wish::Pause, Scheduled | Sending) => Some(Step::To(Paused)),
         (Wish::Resume, Paused) if started => Some(Step::To(Sending)),
         // Paused before its time, which is still to come, or has passed meanwhile.
         (Wish::Resume, Paused) if waits => Some(Step::To(Scheduled)),
-        (Wish::Resume, Paused) => Some(Step::Begin),
+        (Wish::Send, Draft | Scheduled) | (Wish::Resume, Paused) => Some(Step::Begin),
         (Wish::Cancel, Scheduled | Sending | Paused) => Some(Step::To(Cancelled)),
         _ => None,
     }
