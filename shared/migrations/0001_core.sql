@@ -399,6 +399,7 @@ CREATE TABLE message (
     subject             text,                                              -- as rendered
     provider            text,
     provider_message_id text,
+    devices             jsonb,                                             -- of a push: [{platform, provider, outcome, reason}]
     created_at          timestamptz NOT NULL,
     sent_at             timestamptz,
     delivered_at        timestamptz,

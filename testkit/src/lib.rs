@@ -6,21 +6,26 @@
 //! and run until `testkit-servers stop`. A test without its server fails; it is never skipped.
 
 mod ai_server;
+mod apns_service;
 mod background;
 mod certificate;
 mod database;
 mod eventually;
+mod jwt;
 mod mail_service;
 mod mailbox;
 mod nats;
 mod place;
 mod private;
 mod provider_server;
+mod push_gateway;
 mod redis;
 pub mod servers;
 mod session;
+mod web_push_service;
 
 pub use ai_server::{AiRequest, TestAi};
+pub use apns_service::ApnsService;
 pub use database::TestDatabase;
 pub use eventually::{eventually, eventually_true};
 pub use mail_service::MailService;
@@ -28,7 +33,9 @@ pub use mailbox::{Mail, TestMailbox};
 pub use nats::TestNats;
 pub use private::{PrivateNats, PrivatePostgres, PrivateRedis};
 pub use provider_server::{Fault, ProviderServer, Received, Reply, Vendor};
+pub use push_gateway::PushGateway;
 pub use redis::TestRedis;
+pub use web_push_service::WebPushService;
 
 /// What a test can do about a broken test set-up is nothing but end with the reason.
 pub(crate) fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {

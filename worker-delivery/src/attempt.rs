@@ -1,6 +1,7 @@
 //! One message from its claim to its end: rendered, sent, judged.
 
 mod email;
+pub mod push;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -44,7 +45,8 @@ async fn run(app: Arc<App>, loaded: Loaded) -> Settled {
     let Some(person) = recipient else { return judge::user_unknown(message, at) };
     let settled = match message.channel {
         Channel::Email => email::attempt(&app, &loaded, person).await,
-        Channel::Push | Channel::InApp | Channel::Sms => failed(message, "channel_not_supported"),
+        Channel::Push => push::attempt(&app, &loaded, person).await,
+        Channel::InApp | Channel::Sms => failed(message, "channel_not_supported"),
     };
     Settled { user_id: (person.id != message.user_id).then_some(person.id), ..settled }
 }

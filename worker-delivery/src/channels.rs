@@ -12,13 +12,16 @@ use shared::send::Channel;
 use shared::store::changes::{self, Topic};
 use shared::store::channels::ChannelSettings;
 use shared::store::messages::settle;
-use shared::store::{StoreError, channels};
+use shared::store::{StoreError, channels, vapid_keys};
+use shared::vapid::VapidKeys;
 use tokio::time::Instant;
 
 use crate::App;
+use crate::provider::push::Push;
 use crate::provider::stub::Stub;
 use crate::provider::{Email, Outcome, Outside};
 use crate::routes::email::EmailRoutes;
+use crate::routes::push::PushRoutes;
 
 /// How often a working channel makes sure that no error is shown.
 const CLEARED: Duration = Duration::from_secs(30);
@@ -44,15 +47,22 @@ pub enum Routes {
     /// The settings cannot be read.
     Unreadable(String),
     Email(Box<EmailRoutes>),
+    Push(Box<PushRoutes>),
 }
 
 impl Routes {
-    fn from_settings(channel: Channel, settings: &ChannelSettings, outside: &Outside) -> Self {
+    fn from_settings(
+        channel: Channel,
+        settings: &ChannelSettings,
+        vapid: Option<&VapidKeys>,
+        outside: &Outside,
+    ) -> Self {
         match channel {
             Channel::Email => {
                 EmailRoutes::from_settings(settings, outside).map_or(Self::None, |r| Self::Email(Box::new(r)))
             }
-            Channel::Push | Channel::InApp | Channel::Sms => Self::None,
+            Channel::Push => Self::Push(Box::new(PushRoutes::from_settings(settings, vapid, outside))),
+            Channel::InApp | Channel::Sms => Self::None,
         }
     }
 }
@@ -67,11 +77,15 @@ impl Sender {
         self.superseded.load(Ordering::Relaxed)
     }
 
+    fn serves_browsers(&self) -> bool {
+        matches!(&self.routes, Routes::Push(routes) if routes.serves_browsers())
+    }
+
     /// Whether a message that is sent again under its id is recognised by whoever gets it.
     pub fn repeats_safely(&self) -> bool {
         match &self.routes {
             Routes::Email(routes) => routes.repeats_safely(),
-            Routes::None | Routes::Unreadable(_) => false,
+            Routes::None | Routes::Unreadable(_) | Routes::Push(_) => false,
         }
     }
 
@@ -114,11 +128,17 @@ pub struct Channels {
     senders: Mutex<HashMap<Key, Arc<Sender>>>,
     /// In the place of every provider of mail, in tests.
     stub: Option<Stub<Email>>,
+    /// Likewise of push.
+    push_stub: Option<Stub<Push>>,
 }
 
 impl Channels {
     pub fn with_stub(stub: Stub<Email>) -> Self {
         Self { stub: Some(stub), ..Self::default() }
+    }
+
+    pub fn with_push_stub(stub: Stub<Push>) -> Self {
+        Self { push_stub: Some(stub), ..Self::default() }
     }
 
     /// The sender for the settings as they are now.
@@ -137,12 +157,20 @@ impl Channels {
             }
             Err(error) => return Err(error),
         };
-        if let Some(sender) = self.senders().get(&(project, channel)).filter(|s| s.version == settings.version) {
-            return Ok(sender.clone());
+        let kept = self.senders().get(&(project, channel)).filter(|s| s.version == settings.version).cloned();
+        // The project's keys for browsers are made when they are first asked for, and that may be after this was kept.
+        let vapid = match (channel, &kept) {
+            (Channel::Push, None) => vapid(db, keys, project).await?,
+            (Channel::Push, Some(sender)) if !sender.serves_browsers() => vapid(db, keys, project).await?,
+            _ => None,
+        };
+        if let Some(sender) = kept.filter(|_| vapid.is_none()) {
+            return Ok(sender);
         }
-        let routes = match (&self.stub, channel) {
-            (Some(stub), Channel::Email) => Routes::Email(Box::new(EmailRoutes::stub(stub.clone()))),
-            _ => Routes::from_settings(channel, &settings, outside),
+        let routes = match (channel, &self.stub, &self.push_stub) {
+            (Channel::Email, Some(stub), _) => Routes::Email(Box::new(EmailRoutes::stub(stub.clone()))),
+            (Channel::Push, _, Some(stub)) => Routes::Push(Box::new(PushRoutes::stub(stub.clone()))),
+            _ => Routes::from_settings(channel, &settings, vapid.as_ref(), outside),
         };
         let sender = Arc::new(Sender::new(project, channel, settings.version, routes));
         if let Some(old) = self.senders().insert((project, channel), sender.clone()) {
@@ -167,6 +195,21 @@ impl Channels {
                 routes.reap();
             }
         }
+    }
+}
+
+/// A project's keys for browsers. Where they cannot be opened, only browsers go without.
+async fn vapid(
+    db: &impl GenericClient,
+    keys: &MasterKeys,
+    project: ProjectId,
+) -> Result<Option<VapidKeys>, StoreError> {
+    match vapid_keys::get(db, keys, project).await {
+        Err(StoreError::Corrupt(why)) => {
+            tracing::error!(%project, "{why}");
+            Ok(None)
+        }
+        found => found,
     }
 }
 

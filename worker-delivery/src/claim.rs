@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use deadpool_postgres::Transaction;
 use serde_json::Value;
 use shared::ids::ProjectId;
 use shared::send::Channel;
 use shared::store::StoreError;
 use shared::store::messages::claim::{Claimed, claim};
+use shared::store::push_tokens::{self, PushToken};
 use shared::store::users::recipient::{self, Recipient};
 use uuid::Uuid;
 
@@ -25,6 +27,8 @@ pub struct Loaded {
     /// None where the message brings its own content, or its template is gone.
     pub template: Option<Found>,
     pub sender: Arc<Sender>,
+    /// The person's devices, where the message is for them.
+    pub tokens: Vec<PushToken>,
 }
 
 /// Claims what is still to be sent of a project's messages; committed on return.
@@ -51,14 +55,32 @@ pub async fn claim_slice(app: &App, project: ProjectId, wanted: &[(Uuid, i32)]) 
             place.insert(app.channels.get(&tx, &app.config.master_keys, &app.outside, key).await?);
         }
     }
+    let tokens = devices(&tx, project, &claimed, &people).await?;
     tx.commit().await?;
     let load = |message: Claimed| {
         let sender = senders.get(&message.channel)?.clone();
         let recipient = candidates(&message).find_map(|id| people.get(&id)).cloned();
         let template = message.template_id.and_then(|id| templates.get(&id)).cloned();
-        Some(Loaded { message, recipient, template, sender })
+        let devices = recipient.as_ref().filter(|_| message.channel == Channel::Push).and_then(|r| tokens.get(&r.id));
+        let tokens = devices.cloned().unwrap_or_default();
+        Some(Loaded { message, recipient, template, sender, tokens })
     };
     Ok(claimed.into_iter().filter_map(load).collect())
+}
+
+/// The devices of those who get a push, by person.
+async fn devices(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    claimed: &[Claimed],
+    people: &HashMap<Uuid, Recipient>,
+) -> Result<HashMap<Uuid, Vec<PushToken>>, StoreError> {
+    let pushes = claimed.iter().filter(|m| m.channel == Channel::Push);
+    let mut persons: Vec<Uuid> =
+        pushes.filter_map(|m| Some(candidates(m).find_map(|id| people.get(&id))?.id)).collect();
+    persons.sort_unstable();
+    persons.dedup();
+    push_tokens::of_people(tx, project, &persons).await
 }
 
 /// The ids that a message may be for: the row's own, and those that a direct message still had to choose from when it

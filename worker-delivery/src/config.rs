@@ -8,7 +8,7 @@ use shared::secrets::MasterKeys;
 use shared::send::Channel;
 
 /// The channels that this program can serve.
-pub const SERVED: [Channel; 1] = [Channel::Email];
+pub const SERVED: [Channel; 2] = [Channel::Email, Channel::Push];
 
 #[derive(Clone)]
 pub struct DeliveryConfig {
@@ -29,12 +29,38 @@ pub struct DeliveryConfig {
 #[derive(Clone, Debug)]
 pub struct Addresses {
     pub mail: BaseUrl,
+    /// In the place of both of the vendor's environments.
+    pub apns: Option<BaseUrl>,
+    pub push_gateway: BaseUrl,
+    /// Whom push services turn to: `mailto:` or `https:`.
+    pub vapid_subject: Option<String>,
 }
 
 impl Addresses {
-    /// `MAIL_BASE_URL`.
+    /// `MAIL_BASE_URL`, `APNS_BASE_URL`, `PUSH_GATEWAY_BASE_URL`; `VAPID_SUBJECT`, or `PUBLIC_BASE_URL` where that is https.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
-        Ok(Self { mail: BaseUrl::from_env(env, "MAIL_BASE_URL", "https://api.resend.com")? })
+        let is_set = |name: &str| env.get(name).is_some();
+        let apns = || BaseUrl::from_env(env, "APNS_BASE_URL", "");
+        Ok(Self {
+            mail: BaseUrl::from_env(env, "MAIL_BASE_URL", "https://api.resend.com")?,
+            apns: is_set("APNS_BASE_URL").then(apns).transpose()?,
+            push_gateway: BaseUrl::from_env(env, "PUSH_GATEWAY_BASE_URL", "https://fcm.googleapis.com")?,
+            vapid_subject: vapid_subject(env)?,
+        })
+    }
+}
+
+fn vapid_subject(env: &Env) -> Result<Option<String>, EnvError> {
+    const NAME: &str = "VAPID_SUBJECT";
+    let is_subject = |text: &str| text.starts_with("mailto:") || text.starts_with("https://");
+    match env.get(NAME) {
+        Some(text) if is_subject(text) => Ok(Some(text.to_owned())),
+        Some(text) => Err(EnvError {
+            name: NAME.to_owned(),
+            problem: format!("{text:?} is none"),
+            allowed: "an address such as mailto:push@example.com or https://example.com",
+        }),
+        None => Ok(env.get("PUBLIC_BASE_URL").filter(|url| url.starts_with("https://")).map(str::to_owned)),
     }
 }
 
@@ -61,7 +87,7 @@ impl DeliveryConfig {
 
 fn channels(env: &Env) -> Result<Vec<Channel>, EnvError> {
     const NAME: &str = "DELIVERY_CHANNELS";
-    const ALLOWED: &str = "a list of: email";
+    const ALLOWED: &str = "a list of: email, push";
     let mut channels = Vec::new();
     for name in env.list::<String>(NAME, ALLOWED)? {
         let served = Channel::parse(&name).filter(|c| SERVED.contains(c));
@@ -80,7 +106,7 @@ mod tests {
     #[test]
     fn defaults_work_on_one_machine() {
         let config = DeliveryConfig::from_env(&Env::from_pairs([KEY])).unwrap();
-        assert_eq!((config.channels, config.concurrency, config.unknown_retries), (vec![Channel::Email], 32, 1));
+        assert_eq!((config.channels, config.concurrency, config.unknown_retries), (SERVED.to_vec(), 32, 1));
         assert_eq!(config.lease, Duration::from_secs(90));
     }
 
@@ -94,6 +120,9 @@ mod tests {
             ("OUTBOUND_ALLOW", "here"),
             ("OUTBOUND_CA_FILE", "/no/such/file"),
             ("MAIL_BASE_URL", "api.example.com"),
+            ("APNS_BASE_URL", "x"),
+            ("PUSH_GATEWAY_BASE_URL", "ftp://x"),
+            ("VAPID_SUBJECT", "me"),
         ] {
             let error = DeliveryConfig::from_env(&Env::from_pairs([KEY, (name, value)])).err().unwrap();
             assert_eq!(error.name, name);

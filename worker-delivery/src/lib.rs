@@ -31,7 +31,7 @@ use tokio_util::task::TaskTracker;
 use channels::Channels;
 use config::DeliveryConfig;
 use permits::Permits;
-use provider::Outside;
+use provider::{Outside, apns};
 use settle::Settler;
 use templates::Templates;
 
@@ -61,7 +61,7 @@ impl App {
         let settler = Settler::start(store.clone(), clock.clone());
         let (http, addresses) = (config.http.clone(), config.addresses.clone());
         Arc::new(Self {
-            outside: Outside { http, addresses, clock: clock.clone() },
+            outside: Outside { http, addresses, clock: clock.clone(), apns_tokens: apns::Tokens::default() },
             templates: Templates::default(),
             permits: Permits::new(config.concurrency),
             tasks: TaskTracker::new(),

@@ -1,9 +1,14 @@
 //! Those who carry messages on. One folder a provider, all with the same rooms: `client`, `config`, `error`.
 
+pub mod apns;
+pub mod gateway;
 pub mod http;
+mod jwt;
 pub mod mail_http;
+pub mod push;
 pub mod smtp;
 pub mod stub;
+pub mod web_push;
 
 use std::future::Future;
 use std::time::Duration;
@@ -22,6 +27,7 @@ pub struct Outside {
     pub http: HttpClient,
     pub addresses: Addresses,
     pub clock: Clock,
+    pub apns_tokens: apns::Tokens,
 }
 
 /// What came of one call to a provider. The texts are for people: the provider's words where it said any.

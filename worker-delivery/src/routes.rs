@@ -2,6 +2,7 @@
 
 mod circuit;
 pub mod email;
+pub mod push;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

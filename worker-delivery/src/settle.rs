@@ -1,5 +1,6 @@
 //! Writing down what became of messages: many at a time, and for as long as it takes.
 
+pub mod devices;
 pub mod judge;
 pub mod reschedule;
 

@@ -127,6 +127,7 @@ fn sent(project: ProjectId, id: Uuid) -> Settled {
         subject: None,
         provider: None,
         provider_message_id: None,
+        devices: None,
     }
 }
 

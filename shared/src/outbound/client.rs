@@ -78,6 +78,7 @@ type Connections = legacy::Client<HttpsConnector<Vetted>, Outgoing>;
 #[derive(Clone)]
 pub struct HttpClient {
     policy: OutboundPolicy,
+    tls: ClientConfig,
     /// HTTP/1.1, or HTTP/2 where TLS agrees on it.
     any: Connections,
     /// HTTP/2 always, without TLS too.
@@ -95,7 +96,10 @@ impl HttpClient {
             allowed: "a TLS set-up that works",
         })?;
         let tls = versions.with_root_certificates(roots(env)?).with_no_client_auth();
-        let policy = OutboundPolicy::from_env(env)?;
+        Ok(Self::new(OutboundPolicy::from_env(env)?, tls))
+    }
+
+    fn new(policy: OutboundPolicy, tls: ClientConfig) -> Self {
         let https = || hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
         let mut any = legacy::Client::builder(TokioExecutor::new());
         any.pool_timer(TokioTimer::new()).timer(TokioTimer::new()).pool_idle_timeout(IDLE);
@@ -103,11 +107,18 @@ impl HttpClient {
         h2.pool_timer(TokioTimer::new()).timer(TokioTimer::new()).pool_idle_timeout(IDLE_H2);
         h2.http2_only(true).http2_keep_alive_interval(PING).http2_keep_alive_timeout(PONG);
         h2.http2_keep_alive_while_idle(true);
-        Ok(Self {
+        Self {
             any: any.build(https().enable_all_versions().wrap_connector(Vetted(policy.clone()))),
             h2: h2.build(https().enable_http2().wrap_connector(Vetted(policy.clone()))),
             policy,
-        })
+            tls,
+        }
+    }
+
+    /// One that shares its settings with this one, and no connection.
+    #[must_use]
+    pub fn with_own_connections(&self) -> Self {
+        Self::new(self.policy.clone(), self.tls.clone())
     }
 
     pub fn policy(&self) -> &OutboundPolicy {

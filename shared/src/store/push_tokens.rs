@@ -1,7 +1,10 @@
 //! The devices that take a person's pushes. A token belongs to one person of a project.
 
+use std::collections::HashMap;
+
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::StoreError;
@@ -81,27 +84,57 @@ pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Res
     Ok(())
 }
 
+/// Forgets tokens that their provider calls gone, unless they were registered again since (`updated_at`).
+pub async fn remove_gone(
+    db: &impl GenericClient,
+    project: ProjectId,
+    gone: &[(Uuid, Timestamp)],
+) -> Result<(), StoreError> {
+    let (ids, times): (Vec<Uuid>, Vec<Timestamp>) = gone.iter().copied().unzip();
+    let sql = "DELETE FROM push_token t USING unnest($2::uuid[], $3::timestamptz[]) AS v(i, at) \
+               WHERE t.project_id = $1 AND t.id = v.i AND t.updated_at <= v.at";
+    db.execute(&db.prepare_cached(sql).await?, &[&project, &ids, &times]).await?;
+    Ok(())
+}
+
 /// A person's devices, the last registered first.
 pub async fn of_person(
     db: &impl GenericClient,
     project: ProjectId,
     person: Uuid,
 ) -> Result<Vec<PushToken>, StoreError> {
+    let mut devices = of_people(db, project, &[person]).await?;
+    Ok(devices.remove(&person).unwrap_or_default())
+}
+
+/// As [`of_person`], of many.
+pub async fn of_people(
+    db: &impl GenericClient,
+    project: ProjectId,
+    people: &[Uuid],
+) -> Result<HashMap<Uuid, Vec<PushToken>>, StoreError> {
+    let mut devices: HashMap<Uuid, Vec<PushToken>> = HashMap::new();
+    if people.is_empty() {
+        return Ok(devices);
+    }
     let sql = "SELECT id, user_id, platform, token, created_at, updated_at FROM push_token \
-               WHERE project_id = $1 AND user_id = $2 ORDER BY updated_at DESC, id";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &person]).await?;
-    rows.iter()
-        .map(|row| {
-            let platform: &str = row.try_get(2)?;
-            let unknown = || StoreError::Corrupt(format!("platform {platform:?}"));
-            Ok(PushToken {
-                id: row.try_get(0)?,
-                user_id: row.try_get(1)?,
-                platform: Platform::parse(platform).ok_or_else(unknown)?,
-                token: row.try_get(3)?,
-                created_at: row.try_get(4)?,
-                updated_at: row.try_get(5)?,
-            })
-        })
-        .collect()
+               WHERE project_id = $1 AND user_id = ANY($2) ORDER BY updated_at DESC, id";
+    for row in db.query(&db.prepare_cached(sql).await?, &[&project, &people]).await? {
+        let token = from_row(&row)?;
+        devices.entry(token.user_id).or_default().push(token);
+    }
+    Ok(devices)
+}
+
+fn from_row(row: &Row) -> Result<PushToken, StoreError> {
+    let platform: &str = row.try_get(2)?;
+    let unknown = || StoreError::Corrupt(format!("platform {platform:?}"));
+    Ok(PushToken {
+        id: row.try_get(0)?,
+        user_id: row.try_get(1)?,
+        platform: Platform::parse(platform).ok_or_else(unknown)?,
+        token: row.try_get(3)?,
+        created_at: row.try_get(4)?,
+        updated_at: row.try_get(5)?,
+    })
 }

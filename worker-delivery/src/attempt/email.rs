@@ -35,7 +35,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
             (outcome, route.name(), routes.has_second() && route.is_open())
         }
         Routes::Unreadable(why) => (Outcome::Misconfigured(why.clone()), None, false),
-        Routes::None => return failed(message, "channel_not_configured"),
+        Routes::None | Routes::Push(_) => return failed(message, "channel_not_configured"),
     };
     failpoint::hit("delivery.after_send");
     sender.note(app, &outcome).await;

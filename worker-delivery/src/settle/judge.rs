@@ -44,6 +44,7 @@ pub fn known(message: &Claimed, status: DeliveryState, reason: Option<&str>) -> 
         subject: None,
         provider: None,
         provider_message_id: None,
+        devices: None,
     }
 }
 
@@ -155,7 +156,7 @@ fn nowhere(message: &Claimed, reason: &str, at: Circumstances) -> Settled {
 const APPLIED: Duration = Duration::from_secs(4);
 
 /// A provider's words, fit for a row: Postgres takes no NUL, and nobody reads a page.
-fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(REASON_CHARS).collect()
 }
 

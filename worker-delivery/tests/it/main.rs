@@ -8,6 +8,7 @@ mod faults;
 mod outage;
 mod outcomes;
 mod place;
+mod push;
 mod queued;
 mod settings;
 mod settling;

@@ -41,6 +41,8 @@ pub struct Place {
     pub clock: Clock,
     /// For a worker in a process of its own.
     pub env: Vec<(&'static str, String)>,
+    /// For the workers of this process: addresses of providers.
+    pub addresses: Vec<(&'static str, String)>,
     running: Vec<(Shutdown, JoinHandle<bool>)>,
     _nats: Option<TestNats>,
     _database: Option<TestDatabase>,
@@ -101,7 +103,18 @@ impl Place {
             ("OUTBOUND_ALLOW", "127.0.0.0/8".to_owned()),
             ("ADMIN_ADDR", "127.0.0.1:0".to_owned()),
         ];
-        Self { store, bus, project, keys, clock, env, running: Vec::new(), _nats: nats, _database: database }
+        Self {
+            store,
+            bus,
+            project,
+            keys,
+            clock,
+            env,
+            addresses: Vec::new(),
+            running: Vec::new(),
+            _nats: nats,
+            _database: database,
+        }
     }
 
     /// With a mailbox and a running delivery.
@@ -120,14 +133,19 @@ impl Place {
             "mailproviderFromEmail": "shop@example.com", "emailFromName": "Shop",
         });
         settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let secrets: Vec<(&str, &str)> = password.map(|p| ("smtpPassword", p)).into_iter().collect();
+        self.configure_channel(Channel::Email, settings, &secrets).await;
+    }
+
+    pub async fn configure_channel(&self, channel: Channel, settings: Value, secrets: &[(&str, &str)]) {
         let new = ChannelSettings {
             settings: settings.as_object().unwrap().clone(),
-            secrets: password.map(|p| ("smtpPassword".to_owned(), p.to_owned())).into_iter().collect(),
+            secrets: secrets.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
             ..ChannelSettings::default()
         };
         let mut db = self.store.connection().await.unwrap();
         let tx = db.transaction().await.unwrap();
-        channels::put(&tx, &self.keys, self.project, Channel::Email, &new, self.clock.now()).await.unwrap();
+        channels::put(&tx, &self.keys, self.project, channel, &new, self.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
     }
 
@@ -142,7 +160,8 @@ impl Place {
     /// One more worker.
     pub async fn run_with(&mut self, channels: Channels, store: Store) {
         let ingest_stream = topology::ensure(&self.bus).await.unwrap();
-        let env = Env::from_pairs([("MASTER_KEY", KEY), ("OUTBOUND_ALLOW", "127.0.0.0/8")]);
+        let own = [("MASTER_KEY", KEY), ("OUTBOUND_ALLOW", "127.0.0.0/8")];
+        let env = Env::from_pairs(own.into_iter().chain(self.addresses.iter().map(|(n, v)| (*n, v.as_str()))));
         let config = DeliveryConfig::from_env(&env).unwrap();
         let connected = Connected { store, bus: self.bus.clone(), ingest_stream, clock: self.clock.clone() };
         let shutdown = Shutdown::new();
@@ -304,7 +323,11 @@ impl Place {
     }
 
     pub async fn channel_error(&self) -> Option<String> {
+        self.error_of(Channel::Email).await
+    }
+
+    pub async fn error_of(&self, channel: Channel) -> Option<String> {
         let db = self.store.connection().await.unwrap();
-        channels::get(&db, &self.keys, self.project, Channel::Email).await.unwrap().unwrap().error
+        channels::get(&db, &self.keys, self.project, channel).await.unwrap().unwrap().error
     }
 }

@@ -128,6 +128,7 @@ async fn a_receipt_that_overtakes_the_settling_stays_and_loses_nothing() {
         subject: Some("Hi".into()),
         provider: Some("smtp"),
         provider_message_id: Some("p1".into()),
+        devices: None,
     };
     let ends = [end(messages[0].id, Sent, None), end(messages[1].id, Queued, Some(now))];
     let settled = settle(&db, place.project, &ends.iter().collect::<Vec<_>>(), now).await.unwrap();

@@ -2,6 +2,7 @@
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -37,11 +38,13 @@ pub struct Message {
     pub failed_at: Option<Timestamp>,
     pub bounced_at: Option<Timestamp>,
     pub complained_at: Option<Timestamp>,
+    /// Of a push: an array of what came of each device.
+    pub devices: Option<Value>,
 }
 
 const COLUMNS: &str = "id, status, status_reason, user_id, channel, subject, template_id, automation_id, run_id, \
     attempt, ambiguous, provider, provider_message_id, created_at, sent_at, delivered_at, opened_at, clicked_at, failed_at, \
-    bounced_at, complained_at";
+    bounced_at, complained_at, devices";
 
 fn from_row(row: &Row) -> Result<Message, StoreError> {
     let (status, channel): (&str, &str) = (row.try_get(1)?, row.try_get(4)?);
@@ -67,6 +70,7 @@ fn from_row(row: &Row) -> Result<Message, StoreError> {
         failed_at: row.try_get(18)?,
         bounced_at: row.try_get(19)?,
         complained_at: row.try_get(20)?,
+        devices: row.try_get(21)?,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::ids::ProjectId;
@@ -34,20 +35,22 @@ pub struct Settled {
     pub subject: Option<String>,
     pub provider: Option<&'static str>,
     pub provider_message_id: Option<String>,
+    /// Of a push: an array of what came of each device.
+    pub devices: Option<Value>,
 }
 
 impl Settled {
     /// Whether it holds no text of others, of which the database might refuse one.
     pub fn is_bare(&self) -> bool {
         let code_only = self.reason.as_deref().is_none_or(|r| !r.contains(':'));
-        code_only && self.subject.is_none() && self.provider_message_id.is_none()
+        code_only && self.subject.is_none() && self.provider_message_id.is_none() && self.devices.is_none()
     }
 
     /// The same end without the texts of others: of the reason, its code.
     #[must_use]
     pub fn into_bare(self) -> Self {
         let reason = self.reason.map(|r| r.split(':').next().unwrap_or_default().to_owned());
-        Self { reason, subject: None, provider_message_id: None, ..self }
+        Self { reason, subject: None, provider_message_id: None, devices: None, ..self }
     }
 }
 
@@ -70,11 +73,12 @@ pub async fn settle(
     let subjects: Vec<Option<&str>> = settled.iter().map(|s| s.subject.as_deref()).collect();
     let providers: Vec<Option<&str>> = settled.iter().map(|s| s.provider).collect();
     let provider_ids: Vec<Option<&str>> = settled.iter().map(|s| s.provider_message_id.as_deref()).collect();
+    let devices: Vec<Option<&Value>> = settled.iter().map(|s| s.devices.as_ref()).collect();
     // A receipt may have come before the call was settled: then the state it told of stays, and the rest is written.
     // Locked in the order of ids first: an update with a join takes rows in any order, and two of them would deadlock.
     let sql = "WITH ends AS (SELECT e.* FROM unnest($2::uuid[], $3::int[], $4::text[], $5::text[], $6::timestamptz[], $7::int[], \
-               $8::int[], $9::uuid[], $10::text[], $11::text[], $12::text[]) \
-               AS e (id, attempt, status, reason, due, failures, ambiguous, user_id, subject, provider, provider_id) \
+               $8::int[], $9::uuid[], $10::text[], $11::text[], $12::text[], $16::jsonb[]) \
+               AS e (id, attempt, status, reason, due, failures, ambiguous, user_id, subject, provider, provider_id, devices) \
                JOIN message m ON m.id = e.id AND m.attempt = e.attempt \
                WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND (m.status = 'queued' OR m.claimed) ORDER BY m.id FOR UPDATE OF m) \
                UPDATE message m SET status = CASE WHEN m.status = 'queued' THEN e.status ELSE m.status END, \
@@ -82,7 +86,7 @@ pub async fn settle(
                due_at = CASE WHEN m.status = 'queued' THEN e.due END, claimed = false, \
                failures = m.failures + e.failures, ambiguous = m.ambiguous + e.ambiguous, user_id = coalesce(e.user_id, m.user_id), \
                subject = coalesce(e.subject, m.subject), provider = coalesce(e.provider, m.provider), \
-               provider_message_id = coalesce(e.provider_id, m.provider_message_id), \
+               provider_message_id = coalesce(e.provider_id, m.provider_message_id), devices = coalesce(e.devices, m.devices), \
                sent_at = CASE WHEN e.status = 'sent' THEN $15 ELSE m.sent_at END, \
                failed_at = CASE WHEN e.status = 'failed' AND m.status = 'queued' THEN $15 ELSE m.failed_at END, updated_at = $15 \
                FROM ends e WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND m.id = e.id RETURNING m.id";
@@ -106,6 +110,7 @@ pub async fn settle(
                 first,
                 last,
                 &now,
+                &devices,
             ],
         )
         .await?;

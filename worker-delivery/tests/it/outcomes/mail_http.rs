@@ -44,7 +44,7 @@ impl Rig for Mail {
     const ANSWERS: Answers = Answers {
         throttled: || refusal(429, "rate_limit_exceeded"),
         rejected: || refusal(422, "invalid_parameter"),
-        misconfigured: || refusal(401, "restricted_api_key"),
+        misconfigured: Some(|| refusal(401, "restricted_api_key")),
         gone: None,
         repeats_safely: true,
     };

@@ -1,0 +1,104 @@
+//! A push: one call for each of the person's devices, all under way at once.
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use shared::failpoint;
+use shared::store::messages::settle::Settled;
+use shared::store::push_tokens::{self, PushToken};
+use shared::store::users::recipient::Recipient;
+use uuid::Uuid;
+
+use super::{circumstances, source};
+use crate::App;
+use crate::channels::Routes;
+use crate::claim::Loaded;
+use crate::provider::push::{PAYLOAD_MAX, Push};
+use crate::provider::{Outcome, TOO_LARGE};
+use crate::render::plain::{self, Plain};
+use crate::settle::devices;
+use crate::settle::judge::{self, failed};
+
+/// Devices of one person that are called for one message; a person has a few.
+const DEVICES_MAX: usize = 100;
+
+/// What came of one device.
+pub struct DeviceResult<'a> {
+    pub token: &'a PushToken,
+    pub provider: Option<&'static str>,
+    pub outcome: Outcome,
+}
+
+pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled {
+    let Loaded { message, sender, tokens, .. } = loaded;
+    let at = circumstances(app, loaded);
+    if tokens.is_empty() {
+        return judge::token_missing(message, at);
+    }
+    let rendered = source(loaded).and_then(|source| {
+        plain::text(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
+    });
+    let Plain { title, body } = match rendered {
+        Ok(rendered) => rendered,
+        Err(why) => return failed(message, &why),
+    };
+    let routes = match &sender.routes {
+        Routes::Push(routes) => routes,
+        Routes::Unreadable(why) => return judge::judge(message, &Outcome::Misconfigured(why.clone()), at),
+        Routes::None | Routes::Email(_) => return failed(message, "channel_not_configured"),
+    };
+    let push = |token: &PushToken| Push {
+        id: message.id,
+        title: title.clone(),
+        body: body.clone(),
+        platform: token.platform,
+        token: token.token.clone(),
+    };
+    if push(&tokens[0]).payload().to_string().len() > PAYLOAD_MAX {
+        return Settled { subject: Some(title), ..failed(message, TOO_LARGE) };
+    }
+    let served = tokens.iter().take(DEVICES_MAX).filter_map(|token| Some((token, routes.choose(token.platform)?)));
+    let calls = served.map(|(token, route)| async move {
+        let outcome = route.send(&push(token), judge::is_test(message)).await;
+        DeviceResult { token, provider: route.name(), outcome }
+    });
+    let results: Vec<DeviceResult<'_>> = join_all(calls).await;
+    failpoint::hit("delivery.after_send");
+    let Some(decisive) = devices::decisive(&results) else { return failed(message, "channel_not_configured") };
+    for result in &results {
+        sender.note(app, &result.outcome).await;
+    }
+    forget_gone(app, message.project, &results).await;
+    Settled {
+        provider: decisive.provider,
+        subject: Some(title),
+        devices: Some(shown(&results)),
+        ..judge::judge(message, &decisive.outcome, at)
+    }
+}
+
+/// Removes the tokens that are no more, unless they were registered again since they were read.
+async fn forget_gone(app: &App, project: shared::ids::ProjectId, results: &[DeviceResult<'_>]) {
+    let gone = results.iter().filter(|r| matches!(r.outcome, Outcome::Gone(_)));
+    let gone: Vec<(Uuid, jiff::Timestamp)> = gone.map(|r| (r.token.id, r.token.updated_at)).collect();
+    if gone.is_empty() {
+        return;
+    }
+    let removed = async { push_tokens::remove_gone(&app.store.connection().await?, project, &gone).await };
+    if let Err(error) = removed.await {
+        tracing::warn!(%project, %error, "cannot remove {} tokens that are gone; the next push finds them again", gone.len());
+    }
+}
+
+/// The results as the ledger keeps them; no token is among them.
+fn shown(results: &[DeviceResult<'_>]) -> Value {
+    let device = |result: &DeviceResult<'_>| {
+        let words = judge::clean(result.outcome.words());
+        let mut device = json!({
+            "platform": result.token.platform.as_str(), "provider": result.provider, "outcome": result.outcome.name(),
+        });
+        let field = if matches!(result.outcome, Outcome::Accepted(_)) { "providerMessageId" } else { "reason" };
+        device[field] = words.into();
+        device
+    };
+    results.iter().map(device).collect()
+}

@@ -1,0 +1,72 @@
+//! One call a device, over shared HTTP/2 connections.
+
+use bytes::Bytes;
+use http::Request;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use serde_json::json;
+use shared::clock::Clock;
+use shared::outbound::HttpClient;
+
+use super::config::ApnsConfig;
+use super::error::{outcome, says_expired};
+use super::token::Tokens;
+use crate::provider::http::unanswered;
+use crate::provider::push::{PAYLOAD_MAX, Push, TTL_SECS};
+use crate::provider::{Outcome, TOO_LARGE};
+
+pub struct Client {
+    config: ApnsConfig,
+    tokens: Tokens,
+    http: HttpClient,
+    clock: Clock,
+}
+
+impl Client {
+    pub fn new(config: ApnsConfig, tokens: Tokens, http: &HttpClient, clock: Clock) -> Self {
+        let http = tokens.connections(&config, http);
+        Self { config, tokens, http, clock }
+    }
+
+    pub async fn send(&self, push: &Push) -> Outcome {
+        // What goes into the path must not lead elsewhere.
+        if push.token.is_empty() || !push.token.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Outcome::Rejected("the token is none of this vendor's, which have hexadecimal digits".to_owned());
+        }
+        let payload = json!({
+            "aps": { "alert": { "title": push.title, "body": push.body }, "sound": "default", "mutable-content": 1 },
+            "messageId": push.id,
+        })
+        .to_string();
+        if payload.len() > PAYLOAD_MAX {
+            return Outcome::Rejected(format!("{TOO_LARGE}: {} bytes", payload.len()));
+        }
+        let token = match self.tokens.get(&self.config, &self.clock) {
+            Ok(token) => token,
+            Err(error) => return Outcome::Misconfigured(format!("iosPushPrivateKey {error}")),
+        };
+        let id = push.id.to_string();
+        let request = Request::post(self.config.base.join(&format!("/3/device/{}", push.token)))
+            .header(AUTHORIZATION, format!("bearer {token}"))
+            .header(CONTENT_TYPE, "application/json")
+            .header("apns-topic", &self.config.bundle_id)
+            .header("apns-push-type", "alert")
+            .header("apns-priority", "10")
+            .header("apns-expiration", self.clock.now().as_second() + TTL_SECS)
+            .header("apns-id", &id)
+            // A repeat takes the place of the first copy.
+            .header("apns-collapse-id", &id)
+            .body(Bytes::from(payload));
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => return Outcome::Misconfigured(error.to_string()),
+        };
+        let answer = match self.http.call_h2(request).await {
+            Ok(answer) => answer,
+            Err(error) => return unanswered(error),
+        };
+        if says_expired(&answer) {
+            self.tokens.expired(&self.config, &token);
+        }
+        outcome(&answer, &id, self.clock.now())
+    }
+}

@@ -1,0 +1,137 @@
+//! What the vendor's answers mean: its table of reasons, whole.
+
+use std::time::Duration;
+
+use apns_h2::ErrorReason as Reason;
+use jiff::Timestamp;
+use serde::Deserialize;
+use shared::outbound::Answer;
+
+use crate::provider::http::{at_least, by_status, said};
+use crate::provider::{Outcome, TOO_LARGE};
+
+/// How often the vendor lets a team change its token.
+const TOKEN_UPDATES: Duration = Duration::from_mins(20);
+
+#[derive(Deserialize)]
+struct Problem {
+    reason: String,
+}
+
+fn named(reason: &str) -> Option<Reason> {
+    serde_json::from_value(reason.into()).ok()
+}
+
+pub fn says_expired(answer: &Answer) -> bool {
+    answer.json::<Problem>().is_some_and(|p| named(&p.reason) == Some(Reason::ExpiredProviderToken))
+}
+
+/// `id` is the one that was sent.
+pub fn outcome(answer: &Answer, id: &str, now: Timestamp) -> Outcome {
+    if answer.status.is_success() {
+        return Outcome::Accepted(answer.header("apns-id").unwrap_or(id).to_owned());
+    }
+    let Some(Problem { reason }) = answer.json::<Problem>() else { return by_status(answer, answer.text(), now) };
+    let (why, after) = (said(answer.status, &reason), answer.retry_after(now));
+    match named(&reason) {
+        Some(reason) => of_reason(&reason, why, after),
+        None => by_status(answer, reason, now),
+    }
+}
+
+fn of_reason(reason: &Reason, why: String, after: Option<Duration>) -> Outcome {
+    match reason {
+        Reason::BadDeviceToken | Reason::MissingDeviceToken | Reason::ExpiredToken | Reason::Unregistered => {
+            Outcome::Gone(why)
+        }
+        Reason::PayloadTooLarge => Outcome::Rejected(format!("{TOO_LARGE}: {why}")),
+        // Of this message or of this device: others still go through.
+        Reason::BadCollapseId
+        | Reason::BadExpirationDate
+        | Reason::BadMessageId
+        | Reason::BadPriority
+        | Reason::DeviceTokenNotForTopic
+        | Reason::DuplicateHeaders
+        | Reason::InvalidPushType
+        | Reason::PayloadEmpty => Outcome::Rejected(why),
+        // Of the key, the team, the app or the address: nothing goes through.
+        Reason::BadTopic
+        | Reason::MissingTopic
+        | Reason::TopicDisallowed
+        | Reason::BadCertificate
+        | Reason::BadCertificateEnvironment
+        | Reason::Forbidden
+        | Reason::InvalidProviderToken
+        | Reason::MissingProviderToken
+        | Reason::UnrelatedKeyIdInToken
+        | Reason::BadEnvironmentKeyIdInToken
+        | Reason::BadPath
+        | Reason::MethodNotAllowed => Outcome::Misconfigured(why),
+        Reason::TooManyProviderTokenUpdates => Outcome::Throttled { after: at_least(after, TOKEN_UPDATES), why },
+        Reason::TooManyRequests => Outcome::Throttled { after, why },
+        // The next attempt comes with a new token.
+        Reason::ExpiredProviderToken
+        | Reason::IdleTimeout
+        | Reason::InternalServerError
+        | Reason::ServiceUnavailable
+        | Reason::Shutdown => Outcome::Unavailable { after, why },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::{HeaderMap, StatusCode};
+    use serde_json::json;
+
+    use super::*;
+
+    fn answer(status: u16, body: &serde_json::Value) -> Answer {
+        let status = StatusCode::from_u16(status).unwrap();
+        Answer { status, headers: HeaderMap::new(), body: Bytes::from(body.to_string()), whole: true }
+    }
+
+    #[test]
+    fn every_reason_of_the_vendors_table() {
+        for (status, reason, name) in [
+            (400, "BadCollapseId", "rejected"),
+            (400, "BadDeviceToken", "gone"),
+            (400, "BadExpirationDate", "rejected"),
+            (400, "BadMessageId", "rejected"),
+            (400, "BadPriority", "rejected"),
+            (400, "BadTopic", "misconfigured"),
+            (400, "DeviceTokenNotForTopic", "rejected"),
+            (400, "DuplicateHeaders", "rejected"),
+            (400, "IdleTimeout", "unavailable"),
+            (400, "InvalidPushType", "rejected"),
+            (400, "MissingDeviceToken", "gone"),
+            (400, "MissingTopic", "misconfigured"),
+            (400, "PayloadEmpty", "rejected"),
+            (400, "TopicDisallowed", "misconfigured"),
+            (403, "BadCertificate", "misconfigured"),
+            (403, "BadCertificateEnvironment", "misconfigured"),
+            (403, "ExpiredProviderToken", "unavailable"),
+            (403, "Forbidden", "misconfigured"),
+            (403, "InvalidProviderToken", "misconfigured"),
+            (403, "MissingProviderToken", "misconfigured"),
+            (403, "UnrelatedKeyIdInToken", "misconfigured"),
+            (403, "BadEnvironmentKeyIdInToken", "misconfigured"),
+            (404, "BadPath", "misconfigured"),
+            (405, "MethodNotAllowed", "misconfigured"),
+            (410, "ExpiredToken", "gone"),
+            (410, "Unregistered", "gone"),
+            (413, "PayloadTooLarge", "rejected"),
+            (429, "TooManyProviderTokenUpdates", "throttled"),
+            (429, "TooManyRequests", "throttled"),
+            (500, "InternalServerError", "unavailable"),
+            (503, "ServiceUnavailable", "unavailable"),
+            (503, "Shutdown", "unavailable"),
+            (400, "SomethingNew", "rejected"),
+            (503, "SomethingNew", "unavailable"),
+        ] {
+            let found = outcome(&answer(status, &json!({ "reason": reason })), "id", Timestamp::UNIX_EPOCH);
+            assert_eq!(found.name(), name, "{status} {reason}");
+            assert!(found.words().ends_with(reason), "{found:?}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The tokens that identify a team to the vendor. It takes one for an hour, and is annoyed by a new one sooner than after
+//! 20 minutes; so they are shared by all projects and versions of settings that use one key.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::json;
+use shared::clock::Clock;
+use shared::outbound::HttpClient;
+use tokio::time::Instant;
+
+use super::config::ApnsConfig;
+use crate::provider::jwt::KeyError;
+
+/// How long a token is used.
+const USED: Duration = Duration::from_mins(40);
+/// How old one must be before a new one takes its place.
+const LEAST: Duration = Duration::from_mins(20);
+const KEPT: usize = 10_000;
+
+type Key = (String, String, String);
+
+struct Kept {
+    token: String,
+    made: Instant,
+}
+
+/// Tokens by key id, team id and key.
+#[derive(Clone, Default)]
+pub struct Tokens {
+    kept: Arc<Mutex<HashMap<Key, Kept>>>,
+    connections: Arc<Mutex<HashMap<Key, HttpClient>>>,
+}
+
+impl Tokens {
+    /// The connections for one key: the vendor takes tokens of one key only on each.
+    pub fn connections(&self, config: &ApnsConfig, http: &HttpClient) -> HttpClient {
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        if connections.len() >= KEPT {
+            connections.clear();
+        }
+        connections.entry(key(config)).or_insert_with(|| http.with_own_connections()).clone()
+    }
+
+    pub fn get(&self, config: &ApnsConfig, clock: &Clock) -> Result<String, KeyError> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = key(config);
+        if let Some(kept) = kept.get(&key).filter(|k| k.made.elapsed() < USED) {
+            return Ok(kept.token.clone());
+        }
+        let claims = json!({ "iss": config.team_id, "iat": clock.now().as_second() });
+        let token = config.key.token(Some(&config.key_id), &claims)?;
+        if kept.len() >= KEPT {
+            kept.retain(|_, k| k.made.elapsed() < USED);
+        }
+        kept.insert(key, Kept { token: token.clone(), made: Instant::now() });
+        Ok(token)
+    }
+
+    /// Forgets a token that the vendor calls too old, unless it is not.
+    pub fn expired(&self, config: &ApnsConfig, token: &str) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = key(config);
+        if kept.get(&key).is_some_and(|k| k.token == token && k.made.elapsed() >= LEAST) {
+            kept.remove(&key);
+        }
+    }
+}
+
+fn key(config: &ApnsConfig) -> Key {
+    (config.key_id.clone(), config.team_id.clone(), config.key_text.clone())
+}

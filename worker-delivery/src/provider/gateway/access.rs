@@ -1,0 +1,100 @@
+//! Access tokens (OAuth 2, RFC 7523): asked for with a signed assertion, and kept until shortly before they end.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http::header::CONTENT_TYPE;
+use serde::Deserialize;
+use serde_json::json;
+use shared::clock::Clock;
+use shared::outbound::{CallError, HttpClient};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::config::ServiceAccount;
+use crate::provider::Outcome;
+use crate::provider::http::{by_status, said, unanswered};
+
+const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
+/// How long before its end a token is no longer used.
+const EARLY: Duration = Duration::from_mins(5);
+const ASSERTION_SECS: i64 = 3_600;
+
+#[derive(Deserialize)]
+struct Granted {
+    access_token: String,
+    expires_in: u64,
+}
+
+#[derive(Deserialize)]
+struct Refused {
+    error: String,
+    #[serde(default)]
+    error_description: String,
+}
+
+#[derive(Clone)]
+struct Kept {
+    token: String,
+    until: Instant,
+}
+
+/// The token of one account; one call at a time asks for a new one.
+#[derive(Default)]
+pub struct Access(Mutex<Option<Kept>>);
+
+impl Access {
+    pub async fn token(&self, account: &ServiceAccount, http: &HttpClient, clock: &Clock) -> Result<String, Outcome> {
+        let mut kept = self.0.lock().await;
+        if let Some(kept) = kept.as_ref().filter(|k| Instant::now() < k.until) {
+            return Ok(kept.token.clone());
+        }
+        let granted = ask(account, http, clock).await?;
+        let lasts = Duration::from_secs(granted.expires_in.min(86_400)).saturating_sub(EARLY);
+        *kept = Some(Kept { token: granted.access_token.clone(), until: Instant::now() + lasts });
+        Ok(granted.access_token)
+    }
+
+    /// Forgets a token that was refused; true when it was the one kept.
+    pub async fn forget(&self, token: &str) -> bool {
+        let mut kept = self.0.lock().await;
+        kept.take_if(|kept| kept.token == token).is_some()
+    }
+}
+
+/// Nothing of the message was sent yet: whatever fails here is no doubt about it.
+async fn ask(account: &ServiceAccount, http: &HttpClient, clock: &Clock) -> Result<Granted, Outcome> {
+    let now = clock.now();
+    let issued = now.as_second();
+    let claims = json!({
+        "iss": account.email, "scope": SCOPE, "aud": account.token_address, "iat": issued, "exp": issued + ASSERTION_SECS,
+    });
+    let assertion = account.key.token(account.key_id.as_deref(), &claims);
+    let assertion = assertion.map_err(|e| Outcome::Misconfigured(format!("the service account's key {e}")))?;
+    let form = format!("grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion={assertion}");
+    let request = Request::post(&account.token_address)
+        .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(Bytes::from(form))
+        .map_err(|e| Outcome::Misconfigured(e.to_string()))?;
+    let answer = match http.call(request).await {
+        Ok(answer) => answer,
+        Err(CallError::Unanswered(why)) => return Err(Outcome::unavailable(format!("access token: {why}"))),
+        Err(error) => return Err(unanswered(error)),
+    };
+    if answer.status.is_success() {
+        return answer
+            .json::<Granted>()
+            .filter(|g| !g.access_token.is_empty() && g.access_token.bytes().all(|b| b.is_ascii_graphic()))
+            .ok_or_else(|| Outcome::unavailable("the token service's answer holds no token"));
+    }
+    if let Some(refused) = answer.json::<Refused>().filter(|_| answer.status.is_client_error()) {
+        let why = said(answer.status, &format!("{}: {}", refused.error, refused.error_description));
+        return Err(Outcome::Misconfigured(why));
+    }
+    Err(match by_status(&answer, answer.text(), now) {
+        Outcome::Ambiguous(why) => Outcome::unavailable(why),
+        Outcome::Rejected(why) => Outcome::Misconfigured(why),
+        other => other,
+    })
+}

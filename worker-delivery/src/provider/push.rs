@@ -1,0 +1,62 @@
+//! A push for one device, and those who carry it.
+
+use serde_json::{Value, json};
+use shared::push_token::Platform;
+use uuid::Uuid;
+
+use super::stub::Stub;
+use super::{Outcome, Provider, apns, gateway, web_push};
+
+/// How long a device that is away may take to come back, in seconds: three days.
+pub const TTL_SECS: i64 = 259_200;
+/// Bytes of a payload at most.
+pub const PAYLOAD_MAX: usize = 4_096;
+
+/// A push ready to go to one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Push {
+    /// The same at every attempt, so that a device shows a repeat in the place of the first copy.
+    pub id: Uuid,
+    pub title: String,
+    pub body: String,
+    pub platform: Platform,
+    /// The device's token, or the JSON of a browser's subscription.
+    pub token: String,
+}
+
+impl Push {
+    /// What every device gets in one form or another: `{title, body, messageId}`.
+    pub fn payload(&self) -> Value {
+        json!({ "title": self.title, "body": self.body, "messageId": self.id })
+    }
+}
+
+/// Who carries a push.
+pub enum PushProvider {
+    Apns(Box<apns::Client>),
+    Gateway(Box<gateway::Client>),
+    WebPush(Box<web_push::Client>),
+    Stub(Stub<Push>),
+}
+
+impl Provider for PushProvider {
+    type Parcel = Push;
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Apns(_) => "apns",
+            Self::Gateway(_) => "pushgateway",
+            Self::WebPush(_) => "webpush",
+            Self::Stub(_) => "stub",
+        }
+    }
+
+    async fn send(&self, push: &Push) -> Outcome {
+        match self {
+            Self::Apns(client) => client.send(push).await,
+            Self::Gateway(client) => client.send(push).await,
+            Self::WebPush(client) => client.send(push).await,
+            Self::Stub(stub) => stub.send(push),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What push services' answers mean. A browser names its push service itself, so nothing that one says concerns another:
+//! not even a refusal of our keys makes the settings wrong.
+
+use http::StatusCode;
+use jiff::Timestamp;
+use shared::outbound::{Answer, CallError};
+
+use crate::provider::http::{by_status, said};
+use crate::provider::{Outcome, TOO_LARGE};
+
+/// `id` stands for an acceptance that names no message of its own.
+pub fn outcome(answer: &Answer, id: &str, now: Timestamp) -> Outcome {
+    let why = said(answer.status, &answer.text());
+    match answer.status {
+        status if status.is_success() => Outcome::Accepted(answer.header("location").unwrap_or(id).to_owned()),
+        StatusCode::NOT_FOUND | StatusCode::GONE => Outcome::Gone(why),
+        StatusCode::PAYLOAD_TOO_LARGE => Outcome::Rejected(format!("{TOO_LARGE}: {why}")),
+        _ => match by_status(answer, answer.text(), now) {
+            Outcome::Misconfigured(why) => Outcome::Rejected(why),
+            other => other,
+        },
+    }
+}
+
+pub fn unanswered(error: CallError) -> Outcome {
+    match error {
+        CallError::Refused(why) => Outcome::Rejected(why),
+        CallError::Tls(why) | CallError::Unreachable(why) => Outcome::unavailable(why),
+        CallError::Unanswered(why) => Outcome::Ambiguous(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::HeaderMap;
+
+    use super::*;
+
+    #[test]
+    fn every_status_has_its_outcome() {
+        for (status, name) in [
+            (200, "accepted"),
+            (201, "accepted"),
+            (202, "accepted"),
+            (307, "rejected"),
+            (400, "rejected"),
+            (401, "rejected"),
+            (403, "rejected"),
+            (404, "gone"),
+            (410, "gone"),
+            (413, "rejected"),
+            (429, "throttled"),
+            (500, "unavailable"),
+            (503, "unavailable"),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let answer = Answer { status, headers: HeaderMap::new(), body: Bytes::new(), whole: true };
+            assert_eq!(outcome(&answer, "id", Timestamp::UNIX_EPOCH).name(), name, "{status}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Push: by the provider that serves a device's platform.
+
+use shared::push_token::Platform;
+use shared::store::channels::ChannelSettings;
+use shared::vapid::VapidKeys;
+
+use super::Route;
+use crate::provider::push::{Push, PushProvider};
+use crate::provider::stub::Stub;
+use crate::provider::{Outcome, Outside, Provider, apns, gateway, web_push};
+
+pub struct PushRoutes {
+    direct: Option<Route<PushProvider>>,
+    gateway: Option<Route<PushProvider>>,
+    web: Option<PushProvider>,
+}
+
+/// By whom one device is reached.
+pub enum PushRoute<'a> {
+    Shared(&'a Route<PushProvider>),
+    /// Each browser names a push service of its own: what one says is no reason to call another or not.
+    Web(&'a PushProvider),
+}
+
+impl PushRoutes {
+    pub fn stub(stub: Stub<Push>) -> Self {
+        let route = || Some(Route::new(Ok(PushProvider::Stub(stub.clone()))));
+        Self { direct: route(), gateway: route(), web: Some(PushProvider::Stub(stub.clone())) }
+    }
+
+    pub fn from_settings(settings: &ChannelSettings, vapid: Option<&VapidKeys>, outside: &Outside) -> Self {
+        let Outside { http, addresses, clock, apns_tokens } = outside;
+        let direct = apns::ApnsConfig::from_settings(settings, addresses.apns.as_ref()).map(|config| {
+            let client = |config| apns::Client::new(config, apns_tokens.clone(), http, clock.clone());
+            Route::new(config.map(|config| PushProvider::Apns(Box::new(client(config)))))
+        });
+        let gateway = settings.secret("pushGatewayServerKey").map(|key| {
+            let config = gateway::GatewayConfig::from_key(key, &addresses.push_gateway);
+            let client = |config| gateway::Client::new(config, http.clone(), clock.clone());
+            Route::new(config.map(|config| PushProvider::Gateway(Box::new(client(config)))))
+        });
+        let web = vapid.and_then(|keys| {
+            let config = web_push::WebPushConfig::new(keys, addresses.vapid_subject.as_deref());
+            let config = config.inspect_err(|error| tracing::error!("{error}")).ok()?;
+            let client = web_push::Client::new(config, http.clone(), clock.clone());
+            Some(PushProvider::WebPush(Box::new(client)))
+        });
+        Self { direct, gateway, web }
+    }
+
+    pub fn serves_browsers(&self) -> bool {
+        self.web.is_some()
+    }
+
+    /// Who serves a platform; none where nobody does.
+    pub fn choose(&self, platform: Platform) -> Option<PushRoute<'_>> {
+        match platform {
+            Platform::Ios => self.direct.as_ref().or(self.gateway.as_ref()).map(PushRoute::Shared),
+            Platform::Android => self.gateway.as_ref().map(PushRoute::Shared),
+            Platform::Web => self.web.as_ref().map(PushRoute::Web),
+        }
+    }
+}
+
+impl PushRoute<'_> {
+    pub fn name(&self) -> Option<&'static str> {
+        match self {
+            Self::Shared(route) => route.name(),
+            Self::Web(provider) => Some(provider.name()),
+        }
+    }
+
+    pub async fn send(&self, push: &Push, in_any_case: bool) -> Outcome {
+        match self {
+            Self::Shared(route) => route.send(push, in_any_case).await,
+            Self::Web(provider) => provider.send(push).await,
+        }
+    }
+}

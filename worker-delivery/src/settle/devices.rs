@@ -1,0 +1,61 @@
+//! From what came of several devices to what counts for the message. Pure.
+
+use crate::attempt::push::DeviceResult;
+use crate::provider::Outcome;
+
+/// The result that decides: one acceptance makes the message sent. Without one, a device that may have got it stands
+/// against calling again too soon; then come those that are worth another attempt, and refusals at last.
+pub fn decisive<'a, 'b>(results: &'a [DeviceResult<'b>]) -> Option<&'a DeviceResult<'b>> {
+    results.iter().min_by_key(|result| rank(&result.outcome))
+}
+
+fn rank(outcome: &Outcome) -> u8 {
+    match outcome {
+        Outcome::Accepted(_) => 0,
+        Outcome::Ambiguous(_) => 1,
+        Outcome::Throttled { .. } => 2,
+        Outcome::Unavailable { .. } => 3,
+        Outcome::Held { .. } => 4,
+        Outcome::Misconfigured(_) => 5,
+        Outcome::Rejected(_) => 6,
+        Outcome::Gone(_) => 7,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::clock::from_ms;
+    use shared::push_token::Platform;
+    use shared::store::push_tokens::PushToken;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn one_acceptance_decides_and_a_doubt_goes_before_another_attempt() {
+        let token = PushToken {
+            id: Uuid::nil(),
+            user_id: Uuid::nil(),
+            platform: Platform::Ios,
+            token: String::new(),
+            created_at: from_ms(0),
+            updated_at: from_ms(0),
+        };
+        let text = String::new;
+        let (accepted, gone) = (Outcome::Accepted(text()), Outcome::Gone(text()));
+        let (doubt, later) = (Outcome::Ambiguous(text()), Outcome::unavailable(""));
+        for (outcomes, expected) in [
+            (vec![&gone, &accepted, &later], Some("accepted")),
+            (vec![&later, &doubt, &gone], Some("ambiguous")),
+            (vec![&gone, &later], Some("unavailable")),
+            (vec![&gone], Some("gone")),
+            (vec![], None),
+        ] {
+            let results: Vec<DeviceResult<'_>> = outcomes
+                .into_iter()
+                .map(|outcome| DeviceResult { token: &token, provider: None, outcome: outcome.clone() })
+                .collect();
+            assert_eq!(decisive(&results).map(|r| r.outcome.name()), expected);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Push straight to Apple's devices.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::json;
+use shared::push_token::Platform;
+use shared::store::channels::ChannelSettings;
+use testkit::{ApnsService, ProviderServer, Reply};
+use uuid::Uuid;
+use worker_delivery::provider::apns::{ApnsConfig, Client, Tokens};
+use worker_delivery::provider::push::Push;
+use worker_delivery::provider::{Outcome, TOO_LARGE};
+
+use super::{Answers, Rig, every_outcome, outside};
+
+const TOPIC: &str = "com.example.shop";
+
+struct Apns {
+    server: ProviderServer<ApnsService>,
+    client: Client,
+    sent: AtomicU64,
+}
+
+fn service() -> ApnsService {
+    ApnsService::new("ABC123DEFG", "DEF123GHIJ", TOPIC)
+}
+
+/// A client with the service's own key, under the names given.
+fn client(service: &ApnsService, url: &str, team: &str, topic: &str, ca: Option<&str>) -> Client {
+    let ca: Vec<(&str, &str)> = ca.map(|file| ("OUTBOUND_CA_FILE", file)).into_iter().collect();
+    let outside = outside(&ca);
+    let settings = ChannelSettings {
+        settings: json!({ "iosPushKeyId": service.key_id, "iosPushTeamId": team, "iosPushBundleId": topic })
+            .as_object()
+            .cloned()
+            .unwrap(),
+        secrets: [("iosPushPrivateKey".to_owned(), service.key_file.clone())].into(),
+        ..ChannelSettings::default()
+    };
+    let config = ApnsConfig::from_settings(&settings, Some(&url.parse().unwrap())).unwrap().ok().unwrap();
+    Client::new(config, Tokens::default(), &outside.http, outside.clock)
+}
+
+fn push(n: u64, token: &str) -> Push {
+    Push {
+        id: Uuid::from_u128(n.into()),
+        title: "Hello ✓".to_owned(),
+        body: "Your order is on its way".to_owned(),
+        platform: Platform::Ios,
+        token: token.to_owned(),
+    }
+}
+
+fn refusal(status: u16, reason: &str) -> Reply {
+    Reply::json(status, &json!({ "reason": reason }))
+}
+
+impl Rig for Apns {
+    type Vendor = ApnsService;
+    const ANSWERS: Answers = Answers {
+        throttled: || refusal(429, "TooManyRequests"),
+        rejected: || refusal(400, "DeviceTokenNotForTopic"),
+        misconfigured: Some(|| refusal(403, "InvalidProviderToken")),
+        gone: Some(|| refusal(410, "Unregistered")),
+        repeats_safely: false,
+    };
+
+    fn server(&self) -> &ProviderServer<ApnsService> {
+        &self.server
+    }
+
+    async fn send(&self, again: bool) -> Outcome {
+        let n = self.sent.fetch_add(u64::from(!again), Ordering::Relaxed) + u64::from(!again);
+        self.client.send(&push(n, "aa01")).await
+    }
+
+    fn done(&self) -> usize {
+        self.server.vendor().taken().len()
+    }
+
+    async fn send_to(&self, url: &str) -> Outcome {
+        client(self.server.vendor(), url, "DEF123GHIJ", TOPIC, None).send(&push(1_000, "aa01")).await
+    }
+}
+
+#[tokio::test]
+async fn apns_has_every_outcome() {
+    let server = ProviderServer::start(service()).await;
+    let client = client(server.vendor(), &server.url(), "DEF123GHIJ", TOPIC, None);
+    let rig = Apns { server, client, sent: AtomicU64::new(0) };
+    every_outcome(&rig).await;
+    let taken = rig.server.vendor().taken();
+    let expected = json!({ "title": "Hello ✓", "body": "Your order is on its way" });
+    assert_eq!(taken[0]["aps"]["alert"], expected);
+    // A repeat shows in the place of the first copy.
+    assert_eq!((&taken[1]["collapseId"], &taken[1]["messageId"]), (&taken[2]["collapseId"], &taken[2]["messageId"]));
+    // All calls came under one token.
+    let received = rig.server.received();
+    assert!(received.iter().all(|r| r.http2 && r.header("authorization") == received[0].header("authorization")));
+}
+
+#[tokio::test]
+async fn the_vendors_checks_are_passed_and_its_refusals_understood() {
+    let server = ProviderServer::start_tls(service(), "localhost").await;
+    let (service, ca) = (server.vendor(), server.ca_file());
+    let with = |team: &str, topic: &str| client(service, &server.url(), team, topic, ca.as_deref());
+    let right = with("DEF123GHIJ", TOPIC);
+    let outcome = right.send(&push(1, "aa01")).await;
+    assert_eq!(outcome, Outcome::Accepted(Uuid::from_u128(1).to_string().to_uppercase()));
+    for (client, token, name, words) in [
+        (&right, "dead01", "gone", "410 Unregistered"),
+        (&right, "bb01", "gone", "400 BadDeviceToken"),
+        (&right, "../../x", "rejected", "hexadecimal"),
+        (&right, "", "rejected", "hexadecimal"),
+        (&with("TEAM567890", TOPIC), "aa01", "misconfigured", "403 InvalidProviderToken"),
+        (&with("DEF123GHIJ", "com.example.other"), "aa01", "misconfigured", "400 TopicDisallowed"),
+    ] {
+        let outcome = client.send(&push(2, token)).await;
+        assert!(outcome.name() == name && outcome.words().contains(words), "{token}: {outcome:?}");
+    }
+    let calls = server.received().len();
+    let large = Push { body: "x".repeat(4_096), ..push(3, "aa01") };
+    assert!(matches!(right.send(&large).await, Outcome::Rejected(why) if why.starts_with(TOO_LARGE)));
+    assert_eq!(server.received().len(), calls);
+    let stranger = client(service, &server.url(), "DEF123GHIJ", TOPIC, None).send(&push(4, "aa01")).await;
+    assert!(matches!(&stranger, Outcome::Misconfigured(why) if why.contains("certificate")), "{stranger:?}");
+}

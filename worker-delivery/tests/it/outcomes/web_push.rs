@@ -1,0 +1,138 @@
+//! Web push, to a service that decrypts what it gets.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::json;
+use shared::push_token::Platform;
+use shared::vapid::VapidKeys;
+use testkit::{ProviderServer, Reply, WebPushService};
+use uuid::Uuid;
+use worker_delivery::provider::push::Push;
+use worker_delivery::provider::web_push::{Client, WebPushConfig};
+use worker_delivery::provider::{Outcome, TOO_LARGE};
+
+use super::{Answers, Rig, every_outcome, outside};
+
+struct Web {
+    server: ProviderServer<WebPushService>,
+    client: Client,
+    subscription: String,
+    sent: AtomicU64,
+}
+
+impl Web {
+    async fn start() -> Self {
+        let keys = VapidKeys::generate().unwrap();
+        let server = ProviderServer::start_tls(WebPushService::new(&keys.public), "localhost").await;
+        let (client, subscription) = (client(&keys, &server, true), server.vendor().subscribe(&server.url()));
+        Self { server, client, subscription, sent: AtomicU64::new(0) }
+    }
+}
+
+fn client(keys: &VapidKeys, server: &ProviderServer<WebPushService>, exempt: bool) -> Client {
+    let ca = server.ca_file().unwrap();
+    let mut variables = vec![("OUTBOUND_CA_FILE", ca.as_str())];
+    if !exempt {
+        variables.push(("OUTBOUND_ALLOW", "192.0.2.0/24"));
+    }
+    let outside = outside(&variables);
+    let config = WebPushConfig::new(keys, Some("mailto:push@example.com")).unwrap();
+    Client::new(config, outside.http, outside.clock)
+}
+
+fn push(n: u64, subscription: &str) -> Push {
+    Push {
+        id: Uuid::from_u128(n.into()),
+        title: "Hello ✓".to_owned(),
+        body: "Your order is on its way".to_owned(),
+        platform: Platform::Web,
+        token: subscription.to_owned(),
+    }
+}
+
+impl Rig for Web {
+    type Vendor = WebPushService;
+    const ANSWERS: Answers = Answers {
+        throttled: || Reply::empty(429),
+        rejected: || Reply::empty(400),
+        misconfigured: None,
+        gone: Some(|| Reply::empty(410)),
+        repeats_safely: false,
+    };
+
+    fn server(&self) -> &ProviderServer<WebPushService> {
+        &self.server
+    }
+
+    async fn send(&self, again: bool) -> Outcome {
+        let n = self.sent.fetch_add(u64::from(!again), Ordering::Relaxed) + u64::from(!again);
+        self.client.send(&push(n, &self.subscription)).await
+    }
+
+    fn done(&self) -> usize {
+        self.server.vendor().taken().len()
+    }
+
+    async fn send_to(&self, url: &str) -> Outcome {
+        let url = url.replace("http://127.0.0.1", "https://127.0.0.1");
+        self.client.send(&push(1_000, &self.server.vendor().subscribe(&url))).await
+    }
+}
+
+#[tokio::test]
+async fn web_push_has_every_outcome() {
+    let rig = Web::start().await;
+    every_outcome(&rig).await;
+    let taken = rig.server.vendor().taken();
+    let first = json!({ "title": "Hello ✓", "body": "Your order is on its way", "messageId": Uuid::from_u128(1) });
+    assert_eq!(taken[0], first);
+    let received = rig.server.received();
+    assert!(received.iter().all(|r| r.header("authorization") == received[0].header("authorization")));
+}
+
+#[tokio::test]
+async fn keys_sizes_and_subscriptions_are_told_apart() {
+    let rig = Web::start().await;
+    let stranger = client(&VapidKeys::generate().unwrap(), &rig.server, true);
+    let outcome = stranger.send(&push(1, &rig.subscription)).await;
+    assert!(matches!(&outcome, Outcome::Rejected(why) if why.contains("VAPID")), "{outcome:?}");
+    // Exactly what fits, and one byte more.
+    let empty = Push { body: String::new(), ..push(2, &rig.subscription) };
+    let room = 3_993 - empty.payload().to_string().len();
+    let fits = Push { body: "x".repeat(room), ..empty.clone() };
+    let outcome = rig.client.send(&fits).await;
+    assert!(matches!(outcome, Outcome::Accepted(_)), "{outcome:?}");
+    let outcome = rig.client.send(&Push { body: "x".repeat(room + 1), ..empty }).await;
+    assert!(matches!(&outcome, Outcome::Rejected(why) if why.starts_with(TOO_LARGE)), "{outcome:?}");
+    assert_eq!(rig.server.received().len(), 2);
+    rig.server.vendor().forget_all();
+    assert!(matches!(rig.client.send(&push(3, &rig.subscription)).await, Outcome::Gone(_)));
+    for wrong in ["", "{}", "token", r#"{"endpoint":"https://a/","keys":{"p256dh":"x","auth":"y"}}"#] {
+        assert!(matches!(rig.client.send(&push(4, wrong)).await, Outcome::Rejected(_)), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn inner_addresses_and_other_ports_are_not_called() {
+    let rig = Web::start().await;
+    let port = rig.server.port();
+    let guarded = client(&VapidKeys::generate().unwrap(), &rig.server, false);
+    for url in [
+        format!("https://localhost:{port}"),
+        format!("https://127.0.0.1:{port}"),
+        format!("https://[::1]:{port}"),
+        format!("https://[::ffff:127.0.0.1]:{port}"),
+        format!("https://2130706433:{port}"),
+        "https://10.0.0.1".to_owned(),
+        "https://169.254.169.254".to_owned(),
+        "https://[fd00::1]".to_owned(),
+        "https://localhost".to_owned(),
+    ] {
+        let outcome = guarded.send(&push(1, &rig.server.vendor().subscribe(&url))).await;
+        assert!(matches!(&outcome, Outcome::Rejected(why) if why.contains("may not be called")), "{url}: {outcome:?}");
+    }
+    // A public address, at a port that is none of a push service's.
+    let outcome = guarded.send(&push(1, &rig.server.vendor().subscribe("https://192.88.98.1:8443"))).await;
+    assert!(matches!(&outcome, Outcome::Rejected(why) if why.contains("only 443")), "{outcome:?}");
+    assert!(rig.server.received().is_empty());
+}

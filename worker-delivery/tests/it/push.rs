@@ -1,0 +1,192 @@
+//! Pushes on their way through delivery: to all of a person's devices, by whoever serves each.
+
+use prost::Message as _;
+use serde_json::{Value, json};
+use shared::push_token::{self, Platform};
+use shared::send::{Channel, Lane, SendChunk};
+use shared::store::messages::insert::NewMessage;
+use shared::store::push_tokens::{self, Registration};
+use shared::store::vapid_keys;
+use shared::vapid::VapidKeys;
+use testkit::{ApnsService, Fault, ProviderServer, PushGateway, Reply, WebPushService, eventually_true};
+use uuid::Uuid;
+
+use crate::place::{Place, SOON};
+
+struct Vendors {
+    apns: ProviderServer<ApnsService>,
+    gateway: ProviderServer<PushGateway>,
+    web: ProviderServer<WebPushService>,
+}
+
+/// A project with all three ways of push, and delivery at work on it.
+async fn place() -> (Place, Vendors) {
+    let mut place = Place::new().await;
+    let keys = VapidKeys::generate().unwrap();
+    let vendors = Vendors {
+        apns: ProviderServer::start(ApnsService::new("ABC123DEFG", "DEF123GHIJ", "com.example.shop")).await,
+        gateway: ProviderServer::start(PushGateway::new()).await,
+        web: ProviderServer::start_tls(WebPushService::new(&keys.public), "localhost").await,
+    };
+    let db = place.store.connection().await.unwrap();
+    vapid_keys::insert(&db, &place.keys, place.project, &keys, place.clock.now()).await.unwrap();
+    place.addresses = vec![
+        ("APNS_BASE_URL", vendors.apns.url()),
+        ("PUSH_GATEWAY_BASE_URL", vendors.gateway.url()),
+        ("OUTBOUND_CA_FILE", vendors.web.ca_file().unwrap()),
+    ];
+    configure(&place, &vendors, "DEF123GHIJ").await;
+    place.run().await;
+    (place, vendors)
+}
+
+async fn configure(place: &Place, vendors: &Vendors, team: &str) {
+    let account = vendors.gateway.vendor().account(&vendors.gateway.url()).to_string();
+    let settings =
+        json!({ "iosPushKeyId": "ABC123DEFG", "iosPushTeamId": team, "iosPushBundleId": "com.example.shop" });
+    let secrets = [("pushGatewayServerKey", account.as_str()), ("iosPushPrivateKey", &vendors.apns.vendor().key_file)];
+    place.configure_channel(Channel::Push, settings, &secrets).await;
+}
+
+async fn device(place: &Place, user_id: Uuid, platform: Platform, token: &str) {
+    let id = push_token::id(place.project, token);
+    let at = place.clock.now();
+    let new = Registration { project: place.project, id, user_id, platform, token, at };
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    push_tokens::register(&tx, &[new]).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+fn push(place: &Place, user_id: Uuid, body: &str) -> NewMessage {
+    let content = json!({ "subject": "Hi {{ user.name }}", "body": body });
+    NewMessage { channel: Channel::Push, content, ..place.message(user_id) }
+}
+
+async fn devices(place: &Place, id: Uuid) -> Vec<Value> {
+    let sql = "SELECT devices FROM message WHERE project_id = $1 AND id = $2";
+    let row = place.store.connection().await.unwrap().query_one(sql, &[&place.project, &id]).await.unwrap();
+    let devices: Option<Value> = row.get(0);
+    devices.and_then(|d| d.as_array().cloned()).unwrap_or_default()
+}
+
+async fn tokens_left(place: &Place, user: Uuid) -> usize {
+    let db = place.store.connection().await.unwrap();
+    push_tokens::of_person(&db, place.project, user).await.unwrap().len()
+}
+
+#[tokio::test]
+async fn a_push_goes_to_every_device_by_whoever_serves_it() {
+    let (mut place, vendors) = place().await;
+    let ann = place.user("ann", None, Some("Ann & Co")).await;
+    let subscription = vendors.web.vendor().subscribe(&vendors.web.url());
+    device(&place, ann, Platform::Ios, "aa01").await;
+    device(&place, ann, Platform::Ios, "dead02").await;
+    device(&place, ann, Platform::Android, "fcm-1").await;
+    device(&place, ann, Platform::Web, &subscription).await;
+    // By the channel's own lane, as `POST /messages` sends it.
+    let (id, mut direct) = place.direct(&[ann], &json!({ "subject": "Hi {{ user.name }}", "body": "x < y" }));
+    direct.channel = "PUSH".to_owned();
+    let chunk = SendChunk { direct: vec![direct], ..SendChunk::of(Vec::new()) };
+    let subject = place.bus.names.send(Channel::Push, Lane::Direct);
+    shared::bus::Publisher::new(place.bus.clone()).publish(subject, chunk.encode_to_vec().into()).await.unwrap();
+
+    let row = place.settled(id, 1).await;
+    assert_eq!(
+        (row.status.as_str(), row.reason.as_deref(), row.subject.as_deref()),
+        ("sent", None, Some("Hi Ann & Co"))
+    );
+    let results = devices(&place, id).await;
+    let of = |platform: &str, outcome: &str| {
+        results.iter().filter(|d| d["platform"] == platform && d["outcome"] == outcome).count()
+    };
+    assert_eq!(results.len(), 4, "{results:?}");
+    let counts = [of("IOS", "accepted"), of("IOS", "gone"), of("ANDROID", "accepted"), of("WEB", "accepted")];
+    assert_eq!(counts, [1; 4], "{results:?}");
+    assert!(!Value::from(results).to_string().contains("aa01"), "a token is a secret of its device");
+
+    let alert = &vendors.apns.vendor().taken()[0]["aps"]["alert"];
+    let notification = &vendors.gateway.vendor().taken()[0]["notification"];
+    let shown = &vendors.web.vendor().taken()[0];
+    for place in [alert, notification, shown] {
+        assert_eq!((&place["title"], &place["body"]), (&json!("Hi Ann & Co"), &json!("x < y")));
+    }
+    assert_eq!(shown["messageId"], json!(id));
+    // The one that is gone is called no more.
+    eventually_true("the token is removed", SOON, async || tokens_left(&place, ann).await == 3).await;
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn wrong_ios_credentials_show_on_the_channel_and_the_push_goes_out_once_they_are_mended() {
+    let (mut place, vendors) = place().await;
+    configure(&place, &vendors, "WRONG67890").await;
+    let ann = place.user("ann", None, None).await;
+    device(&place, ann, Platform::Ios, "aa01").await;
+    let messages = [push(&place, ann, "a"), push(&place, ann, "b")];
+    place.queue(&messages[..1]).await;
+    let row = place.settled(messages[0].id, 1).await;
+    assert_eq!((row.status.as_str(), row.failures), ("queued", 0));
+    assert_eq!(row.reason.as_deref(), Some("channel_misconfigured: 403 InvalidProviderToken"));
+    // The circuit is open: the next one is held without a call.
+    let calls = vendors.apns.received().len();
+    place.queue(&messages[1..]).await;
+    assert_eq!(place.settled(messages[1].id, 1).await.status, "queued");
+    assert_eq!(vendors.apns.received().len(), calls);
+    assert_eq!(place.error_of(Channel::Push).await.as_deref(), Some("403 InvalidProviderToken"));
+    configure(&place, &vendors, "DEF123GHIJ").await;
+    for message in &messages {
+        eventually_true("it is sent", SOON, async || {
+            place.sweep().await;
+            place.row(message.id).await.unwrap().status == "sent"
+        })
+        .await;
+    }
+    assert_eq!((vendors.apns.vendor().taken().len(), place.error_of(Channel::Push).await), (2, None));
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn what_no_device_can_get_is_said_so() {
+    let (mut place, vendors) = place().await;
+    let (ann, eve, bob) =
+        (place.user("ann", None, None).await, place.user("eve", None, None).await, place.user("bob", None, None).await);
+    device(&place, ann, Platform::Ios, "aa01").await;
+    device(&place, bob, Platform::Android, "dead-1").await;
+    let large = push(&place, ann, &"x".repeat(4_096));
+    let (nobody, gone) = (push(&place, eve, "x"), push(&place, bob, "x"));
+    place.queue(&[large.clone(), nobody.clone(), gone.clone()]).await;
+    let row = place.settled(large.id, 1).await;
+    assert_eq!((row.status.as_str(), row.reason.as_deref()), ("failed", Some("payload_too_large")));
+    let row = place.settled(nobody.id, 1).await;
+    assert_eq!((row.status.as_str(), row.reason.as_deref()), ("suppressed", Some("no_token")));
+    let row = place.settled(gone.id, 1).await;
+    assert_eq!(row.status, "failed");
+    assert!(row.reason.as_deref().unwrap().starts_with("gone: 404 UNREGISTERED"), "{row:?}");
+    assert_eq!(tokens_left(&place, bob).await, 0);
+    assert!(vendors.apns.received().is_empty());
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn ios_falls_back_to_the_gateway_and_one_accepted_device_is_enough() {
+    let (mut place, vendors) = place().await;
+    let account = vendors.gateway.vendor().account(&vendors.gateway.url()).to_string();
+    place.configure_channel(Channel::Push, json!({}), &[("pushGatewayServerKey", &account)]).await;
+    let ann = place.user("ann", None, None).await;
+    device(&place, ann, Platform::Ios, "fcm-ios").await;
+    device(&place, ann, Platform::Android, "fcm-android").await;
+    let first = push(&place, ann, "x");
+    place.queue(std::slice::from_ref(&first)).await;
+    assert_eq!(place.settled(first.id, 1).await.status, "sent");
+    assert_eq!(vendors.gateway.vendor().taken().len(), 2);
+    // One of two is refused for now: the message is sent all the same.
+    vendors.gateway.fail_next(Fault::Answer(Reply::empty(500)));
+    let second = push(&place, ann, "x");
+    place.queue(std::slice::from_ref(&second)).await;
+    assert_eq!(place.settled(second.id, 1).await.status, "sent");
+    let mut outcomes: Vec<Value> = devices(&place, second.id).await.iter().map(|d| d["outcome"].clone()).collect();
+    outcomes.sort_by_key(ToString::to_string);
+    assert_eq!(outcomes, ["accepted", "unavailable"]);
+    place.stop().await;
+}
