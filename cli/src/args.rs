@@ -1,11 +1,15 @@
 //! The command line: every command, its flags and the help that goes with it.
 
+mod account;
+
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::run_dir::RunDirArg;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use uuid::Uuid;
+
+pub use account::{AccountCommand, RoleName};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -17,6 +21,7 @@ Examples:
   rekindle demo                                   replay a shop's day and balance its books
   rekindle project create --name \"My shop\"        a project and its id
   rekindle key create --project <ID> --type secret --name backend
+  rekindle account create --email ada@example.com --project <ID>
   rekindle down                                   stop what `up` started; the data stays";
 
 #[derive(Debug, Parser)]
@@ -53,6 +58,11 @@ pub enum Command {
     Key {
         #[command(subcommand)]
         command: KeyCommand,
+    },
+    /// The people who log in to the dashboard.
+    Account {
+        #[command(subcommand)]
+        command: AccountCommand,
     },
     /// Keep the processes of RUN_DIR running: what `up` starts in the background.
     #[command(hide = true)]

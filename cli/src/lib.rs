@@ -54,6 +54,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Migrate(args) => operator::migrate(&args).await?,
         Command::Project { command } => operator::project(&command).await?,
         Command::Key { command } => operator::key(&command).await?,
+        Command::Account { command } => operator::account(&command).await?,
         Command::Supervise(place) => {
             shared::telemetry::start_logging(&Env::from_process())?;
             supervise::run(RunDir::create(&place.run_dir)?).await?;

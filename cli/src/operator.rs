@@ -1,11 +1,12 @@
-//! `rekindle migrate`, `project` and `key`: what an operator does to a database.
+//! `rekindle migrate`, `project`, `key` and `account`: what an operator does to a database.
 
 use anyhow::{Context, Result};
 use shared::env::Env;
 use shared::secrets::MasterKeys;
 use shared::store::api_keys::KeyType;
+use shared::store::members::Role;
 
-use crate::args::{DatabaseArgs, KeyCommand, KeyKind, ProjectCommand};
+use crate::args::{AccountCommand, DatabaseArgs, KeyCommand, KeyKind, ProjectCommand, RoleName};
 use crate::provision::Provision;
 use crate::run_dir::RunDir;
 use crate::up;
@@ -78,4 +79,32 @@ pub async fn key(command: &KeyCommand) -> Result<()> {
         }
     }
     Ok(())
+}
+
+pub async fn account(command: &AccountCommand) -> Result<()> {
+    match command {
+        AccountCommand::Create { email, name, project, role, database } => {
+            let joins = project.map(|project| (project, role_of(*role)));
+            let password = Target::of(database)?.provision.create_account(email, name, joins).await?;
+            eprintln!("The password is shown this once; only its hash is kept.");
+            println!("email     {email}\npassword  {password}");
+        }
+        AccountCommand::ResetPassword { email, database } => {
+            let password = Target::of(database)?.provision.reset_password(email).await?;
+            eprintln!("The password is shown this once; only its hash is kept.");
+            println!("email     {email}\npassword  {password}");
+        }
+        AccountCommand::Join { email, project, role, database } => {
+            Target::of(database)?.provision.join(email, *project, role_of(*role)).await?;
+            println!("{email} is {} of {project}", role_of(*role).as_str());
+        }
+    }
+    Ok(())
+}
+
+fn role_of(name: RoleName) -> Role {
+    match name {
+        RoleName::Admin => Role::Admin,
+        RoleName::Member => Role::Member,
+    }
 }

@@ -1,6 +1,8 @@
 //! What the database has to hold: schema, projects, keys, the admin, the mailbox as the first project's email channel.
 //! Every step may be repeated.
 
+mod accounts;
+
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use shared::clock::Clock;
@@ -8,7 +10,7 @@ use shared::config::DatabaseConfig;
 use shared::ids::{self, ProjectId};
 use shared::secrets::MasterKeys;
 use shared::send::Channel;
-use shared::store::accounts;
+use shared::store::accounts as stored_accounts;
 use shared::store::api_keys::{self, KeyType, NewKey};
 use shared::store::channels::{self, ChannelSettings};
 use shared::store::members::{self, Role};
@@ -72,7 +74,7 @@ impl Provision {
             for (key_type, key_id, key) in [public, secret] {
                 api_keys::insert(&tx, id, key_id, key_type, "First key", key, now).await?;
             }
-            let account = accounts::upsert(&tx, first.admin_id, &first.admin_email, &hash, now).await?;
+            let account = stored_accounts::upsert(&tx, first.admin_id, &first.admin_email, &hash, now).await?;
             members::join(&tx, id, account, Role::Admin, now).await?;
             point_at_mailbox(&tx, keys, id, &ChannelSettings::default(), mail_now, now).await?;
             tx.commit().await?;

@@ -87,6 +87,15 @@ pub async fn admit(request: &Request<'_>, route: Route<'_>) -> Result<Admission,
     }
 }
 
+/// The session of a request that belongs to no project, where nobody else is let in.
+pub async fn logged_in(request: &Request<'_>) -> Result<Session, ApiError> {
+    match (session::of(request).await?, header::key(request.headers)) {
+        (Some(session), _) => Ok(session),
+        (None, Some(text)) => Err(key_in_place_of_session(request, text).await?),
+        (None, None) => Err(session::MISSING),
+    }
+}
+
 async fn known(request: &Request<'_>, text: &str) -> Result<Arc<KnownKey>, ApiError> {
     if !api_keys::looks_like_key(text) {
         return Err(NO_KEY);

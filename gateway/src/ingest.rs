@@ -19,11 +19,12 @@ use shared::clock::{from_ms, rfc3339};
 use shared::ids::UserKey;
 use uuid::Uuid;
 
+use crate::auth::identity::{self, Proof};
 use crate::body::{self, MAX_BYTES, Media};
 use crate::context::Context;
 use crate::error::{ApiError, Problem};
 use crate::respond::{self, Reply};
-use check::{Checked, Checker, Content, Kind};
+use check::{Checked, Checker, Content, Kind, text_of};
 use item::{Batch, Item};
 use publish::Outgoing;
 
@@ -53,6 +54,7 @@ pub async fn track(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
     let item = Item::single(utf8(&body)?)?;
     let checked = Checker::new(cx, item.sent_at)?.check(&item, Kind::Track, None).map_err(ApiError::Invalid)?;
+    prove(&Proof::asked(cx).await?, &item)?;
     let waited = accept(cx, &checked).await?;
 
     let Content::Track { name, .. } = &checked.content else {
@@ -104,6 +106,7 @@ pub async fn identify(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
     let item = Item::single(utf8(&body)?)?;
     let checked = Checker::new(cx, item.sent_at)?.check(&item, Kind::Identify, None).map_err(ApiError::Invalid)?;
+    prove(&Proof::asked(cx).await?, &item)?;
     let waited = accept(cx, &checked).await?;
 
     let (user_id, anonymous_id) = (checked.user_id.as_deref(), checked.anonymous_id.as_deref());
@@ -134,13 +137,16 @@ pub async fn batch(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
     let batch = Batch::parse(utf8(&body)?)?;
     let checker = Checker::new(cx, batch.sent_at)?;
+    let proof = Proof::asked(cx).await?;
     let wait = prefer::Wait::asked(cx)?;
 
     let mut outgoing = Outgoing::new(&cx.app.ingest, cx.project, batch.items.len());
     let mut details = Vec::new();
     for (index, item) in batch.items.iter().enumerate() {
         let checked = match batch.unreadable.get(&index) {
-            None => checker.check_of_batch(item, index),
+            None => checker
+                .check_of_batch(item, index)
+                .and_then(|checked| prove(&proof, item).map(|()| checked).map_err(|e| e.to_string())),
             Some(why) => Err(why.clone()),
         };
         match checked {
@@ -155,6 +161,17 @@ pub async fn batch(cx: &Context<'_>) -> Result<Reply, ApiError> {
 
     let answer = BatchAnswer { success: details.is_empty(), processed, errors: details.len(), details };
     Ok(waited.tell(respond::accepted(&answer)?))
+}
+
+/// Refuses an item that names a user without the proof that its project asks for.
+fn prove(proof: &Proof, item: &Item<'_>) -> Result<(), ApiError> {
+    if proof.is_asked() {
+        let (user_id, user_hash) = (item.user_id.and_then(text_of), item.user_hash.and_then(text_of));
+        if !proof.holds(user_id.as_deref(), user_hash.as_deref()) {
+            return Err(ApiError::Forbidden(identity::REFUSED));
+        }
+    }
+    Ok(())
 }
 
 fn utf8(body: &Bytes) -> Result<&str, ApiError> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use shared::shutdown::Shutdown;
 use shared::store::users::search;
-use shared::store::{time_partitions, workers};
+use shared::store::{login_attempts, sessions, time_partitions, workers};
 
 use crate::purge::purge;
 use crate::tick::TickError;
@@ -22,7 +22,7 @@ pub struct Chore {
     work: Work,
 }
 
-pub const CHORES: [Chore; 8] = [
+pub const CHORES: [Chore; 9] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
     Chore { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
     Chore { what: "the ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
@@ -34,6 +34,7 @@ pub const CHORES: [Chore; 8] = [
     Chore { what: "the search index", every: Duration::from_secs(2), work: |app| Box::pin(settle_search(app)) },
     Chore { what: "erased people's rows", every: Duration::from_secs(1), work: |app| Box::pin(erasures::finish(app)) },
     Chore { what: "old erasures", every: Duration::from_hours(1), work: |app| Box::pin(erasures::forget(app)) },
+    Chore { what: "sessions that have ended", every: Duration::from_mins(10), work: |app| Box::pin(end_sessions(app)) },
     Chore { what: "the clock", every: Duration::from_secs(10), work: |app| Box::pin(synchronize(app)) },
 ];
 
@@ -65,6 +66,13 @@ async fn make_partitions(app: Arc<App>) -> Result<(), TickError> {
     if ensured.put_off {
         tracing::warn!("a table is locked, so making its partitions is put off; there are enough for days");
     }
+    Ok(())
+}
+
+async fn end_sessions(app: Arc<App>) -> Result<(), TickError> {
+    let db = app.store.connection().await?;
+    sessions::forget_expired(&db, app.clock.now()).await?;
+    login_attempts::forget_expired(&db, app.clock.now()).await?;
     Ok(())
 }
 

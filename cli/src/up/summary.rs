@@ -71,7 +71,7 @@ pub fn print(dir: &RunDir, state: &State) {
 }
 
 fn text(credentials: &Credentials, file: &str, env: &str) -> String {
-    let Credentials { base_url, public_key, secret_key, mail_dir, .. } = credentials;
+    let Credentials { base_url, public_key, secret_key, admin_email, admin_password, mail_dir, .. } = credentials;
     format!(
         "
 Rekindle is up.
@@ -79,6 +79,7 @@ Rekindle is up.
   API          {base_url}
   public key   {public_key}
   secret key   {secret_key}
+  admin        {admin_email}, password {admin_password}
   mail         {mail_dir}
   all of it    {file}, and for a shell: . {env}
 

@@ -4,9 +4,11 @@ use std::path::Path;
 use std::process::Command;
 
 use shared::ids::ProjectId;
+use shared::password;
 use shared::secrets::MasterKeys;
 use shared::store::api_keys::{self, KeyType};
-use shared::store::projects;
+use shared::store::members::{self, Role};
+use shared::store::{accounts, projects};
 use testkit::TestDatabase;
 use uuid::Uuid;
 
@@ -86,4 +88,30 @@ async fn a_project_needs_the_master_key() {
     assert!(said.contains("MASTER_KEY"), "{said}");
     let said = fail(operate(&database, &create).env("MASTER_KEY", "abc"));
     assert!(said.contains("MASTER_KEY") && !said.contains("abc"), "{said}");
+}
+
+#[tokio::test]
+async fn an_account_logs_in_with_the_password_that_was_printed() {
+    let database = TestDatabase::create().await;
+    let project = succeed(&mut operate(&database, &["project", "create", "--name", "Shop"]));
+    let create = ["account", "create", "--email", "ada@example.com", "--project", project.trim()];
+    let made = succeed(&mut operate(&database, &create));
+    let connection = database.store().connection().await.unwrap();
+    let fits = async |printed: &str| {
+        let known = accounts::find(&connection, "ADA@example.com").await.unwrap().unwrap();
+        password::fits(field(printed, "password"), &known.password_hash)
+    };
+    assert!(fits(&made).await);
+    let team = members::list(&connection, ProjectId(project.trim().parse().unwrap())).await.unwrap();
+    assert_eq!(team.iter().map(|m| m.role).collect::<Vec<_>>(), [Role::Admin]);
+    assert!(fail(&mut operate(&database, &create)).contains("reset-password"));
+
+    let reset = succeed(&mut operate(&database, &["account", "reset-password", "--email", "ada@example.com"]));
+    assert!(fits(&reset).await && !fits(&made).await);
+    let join = ["account", "join", "--email", "ada@example.com", "--project", project.trim(), "--role", "member"];
+    succeed(&mut operate(&database, &join));
+    let team = members::list(&connection, ProjectId(project.trim().parse().unwrap())).await.unwrap();
+    assert_eq!(team.iter().map(|m| m.role).collect::<Vec<_>>(), [Role::Member]);
+    let nobody = ["account", "reset-password", "--email", "eve@example.com"];
+    assert!(fail(&mut operate(&database, &nobody)).contains("no account"));
 }

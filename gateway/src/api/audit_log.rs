@@ -14,7 +14,7 @@ use crate::error::ApiError;
 use crate::respond::{Reply, ok};
 
 /// Notes a change in the transaction that makes it. `action` is for example `template.created`, `name` what people call
-/// the resource, and `details` never holds a secret.
+/// the resource (empty where that is not known), and `details` never holds a secret.
 pub async fn note(
     cx: &Context<'_>,
     tx: &Transaction<'_>,
@@ -27,7 +27,7 @@ pub async fn note(
     let change = Change {
         action,
         resource_id: Some(id.to_string()),
-        resource_name: Some(name),
+        resource_name: Some(name).filter(|name| !name.is_empty()),
         details,
         request_id: Some(cx.request_id),
     };

@@ -5,6 +5,7 @@ mod input;
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::json;
 use shared::automation::{Definition, Reentry, Step};
 use shared::ids;
 use shared::send::Channel;
@@ -13,7 +14,7 @@ use shared::store::changes::Topic;
 use shared::store::{StoreError, templates};
 use uuid::Uuid;
 
-use super::{changed, idempotency, paging, path, shape};
+use super::{audit_log, changed, idempotency, paging, path, shape};
 use crate::body;
 use crate::context::Context;
 use crate::error::{ApiError, Problem};
@@ -93,6 +94,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
         None => {
             check_templates(cx, &tx, &automation.definition).await?;
             automations::insert(&tx, cx.project, &automation).await?;
+            audit_log::note(cx, &tx, "automation.created", (automation.id, &automation.name), json!({})).await?;
         }
     }
     tx.commit().await.map_err(StoreError::from)?;
@@ -115,6 +117,8 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         check_templates(cx, &tx, &automation.definition).await?;
     }
     automations::update(&tx, cx.project, &automation).await?;
+    let details = json!({ "active": automation.active, "version": automation.version });
+    audit_log::note(cx, &tx, "automation.updated", (id, &automation.name), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Automation).await;
     ok(&AutomationView::from(automation))
@@ -128,6 +132,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     if !automations::delete(&tx, cx.project, id, cx.app.clock.now()).await? {
         return Err(ApiError::no_such("automation"));
     }
+    audit_log::note(cx, &tx, "automation.deleted", (id, ""), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Automation).await;
     deleted()

@@ -10,7 +10,7 @@ use shared::store::StoreError;
 use shared::store::changes::Topic;
 use shared::store::channels::{self, ChannelSettings};
 
-use super::changed;
+use super::{audit_log, changed};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -95,6 +95,9 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     for change in changes {
         by_channel.entry(change.channel).or_default().push(change);
     }
+    let named: Vec<&str> = by_channel.keys().map(|channel| channel.as_str()).collect();
+    let details = json!({ "channels": named });
+    audit_log::note(cx, &tx, "channels.updated", (cx.project.0, ""), details).await?;
     for (channel, changes) in by_channel {
         let current = channels::get_for_update(&tx, &cx.app.master_keys, cx.project, channel).await?;
         let mut settings = current.unwrap_or_default();

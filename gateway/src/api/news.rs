@@ -4,12 +4,13 @@ mod input;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::json;
 use shared::ids;
 use shared::store::StoreError;
 use shared::store::news::{self, NewsItem};
 use uuid::Uuid;
 
-use super::{idempotency, paging, path, shape};
+use super::{audit_log, idempotency, paging, path, shape};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -114,7 +115,10 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let tx = db.transaction().await.map_err(StoreError::from)?;
     match idempotency::made_before(cx, &tx, "news", item.id).await? {
         Some(made) => item = news::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?,
-        None => news::insert(&tx, cx.project, &item).await?,
+        None => {
+            news::insert(&tx, cx.project, &item).await?;
+            audit_log::note(cx, &tx, "news.created", (item.id, &item.title), json!({})).await?;
+        }
     }
     tx.commit().await.map_err(StoreError::from)?;
     created(&NewsView::from(item))
@@ -129,6 +133,7 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let current = news::get_for_update(&tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("news item"))?;
     let item = input::changed_item(&body, current, cx.app.clock.now())?;
     news::update(&tx, cx.project, &item).await?;
+    audit_log::note(cx, &tx, "news.updated", (id, &item.title), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     ok(&NewsView::from(item))
 }
@@ -136,6 +141,12 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
 /// `DELETE /news/:id`
 pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "news item")?;
-    let db = cx.database().await?;
-    if news::delete(&db, cx.project, id).await? { deleted() } else { Err(ApiError::no_such("news item")) }
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    if !news::delete(&tx, cx.project, id).await? {
+        return Err(ApiError::no_such("news item"));
+    }
+    audit_log::note(cx, &tx, "news.deleted", (id, ""), json!({})).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    deleted()
 }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::sessions::{BODY, MembershipView};
 use super::{audit_log, changed, shape};
-use crate::auth::session;
+use crate::auth;
 use crate::context::{Context, Request};
 use crate::error::ApiError;
 use crate::respond::{Reply, created, ok};
@@ -79,14 +79,14 @@ impl ProjectView {
 
 /// `GET /projects`
 pub async fn list(request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = session::required(request).await?;
+    let session = auth::logged_in(request).await?;
     let found = members::memberships(&request.database().await?, session.account.id).await?;
     ok(&json!({ "projects": found.into_iter().map(MembershipView::from).collect::<Vec<_>>() }))
 }
 
 /// `POST /projects`: whoever makes a project is its first ADMIN.
 pub async fn create(request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = session::required(request).await?;
+    let session = auth::logged_in(request).await?;
     let body = request.read_json(BODY).await?;
     let app = request.app;
     let now = app.clock.now();

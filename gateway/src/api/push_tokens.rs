@@ -11,6 +11,7 @@ use shared::store::{channels, vapid_keys};
 use shared::vapid::VapidKeys;
 
 use super::idempotency;
+use crate::auth::identity::{self, Proof};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -21,6 +22,9 @@ use crate::respond::{Reply, accepted, ok};
 /// `POST /push-tokens`
 pub async fn register(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let input = input::registration(&cx.read_json(body::MAX_BYTES).await?)?;
+    if !Proof::asked(cx).await?.holds(input.user_id.as_deref(), input.user_hash.as_deref()) {
+        return Err(ApiError::Forbidden(identity::REFUSED));
+    }
     let body = RegisterToken { platform: input.platform.as_str().to_owned(), token: input.token.clone() };
     // The known id wins: a token says nothing about who became whom.
     let anonymous_id = input.anonymous_id.filter(|_| input.user_id.is_none());

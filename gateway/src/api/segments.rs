@@ -9,13 +9,13 @@ mod rests;
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use shared::ids;
 use shared::store::segments::{self, Segment};
 use shared::store::{StoreError, campaigns};
 use uuid::Uuid;
 
-use super::{idempotency, paging, path, shape};
+use super::{audit_log, idempotency, paging, path, shape};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -108,6 +108,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
             None => {
                 rests::check(cx, &tx, &segment).await?;
                 segments::insert(&tx, cx.project, &segment).await?;
+                audit_log::note(cx, &tx, "segment.created", (segment.id, &segment.name), json!({})).await?;
             }
         }
         tx.commit().await.map_err(StoreError::from)?;
@@ -127,6 +128,7 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         let segment = input::changed_segment(&body, current, cx.app.clock.now())?;
         rests::check(cx, &tx, &segment).await?;
         segments::update(&tx, cx.project, &segment).await?;
+        audit_log::note(cx, &tx, "segment.updated", (id, &segment.name), json!({})).await?;
         tx.commit().await.map_err(StoreError::from)?;
         segment
     };
@@ -139,7 +141,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     segments::begin_change(&tx).await?;
-    locked(cx, &tx, id).await?;
+    let segment = locked(cx, &tx, id).await?;
     if let Some((other, name)) = segments::resting_on(&tx, cx.project, id).await? {
         let reason = format!("the rules of the segment {name:?} ({other}) name this one; change them first");
         return Err(ApiError::Conflict(reason));
@@ -150,6 +152,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         return Err(ApiError::Conflict(reason));
     }
     segments::delete(&tx, cx.project, id).await?;
+    audit_log::note(cx, &tx, "segment.deleted", (id, &segment.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
 }

@@ -7,8 +7,8 @@ use shared::store::members::{self, Membership};
 use shared::store::{StoreError, sessions};
 use uuid::Uuid;
 
-use crate::auth::logins;
 use crate::auth::session::{self, Session};
+use crate::auth::{self, logins};
 use crate::context::Request;
 use crate::error::ApiError;
 use crate::fields::{Fields, Text};
@@ -88,20 +88,20 @@ pub async fn login(request: &Request<'_>) -> Result<Reply, ApiError> {
 
 /// `POST /auth/logout`
 pub async fn logout(request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = session::required(request).await?;
+    let session = auth::logged_in(request).await?;
     let removed = session::finish(request, &session).await?;
     Ok(ok(&json!({ "success": true }))?.with("set-cookie", removed))
 }
 
 /// `GET /auth/session`
 pub async fn get(request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = session::required(request).await?;
+    let session = auth::logged_in(request).await?;
     shown(request, session).await
 }
 
 /// `POST /auth/password`: ends the account's other sessions.
 pub async fn change_password(request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = session::required(request).await?;
+    let session = auth::logged_in(request).await?;
     let body = request.read_json(BODY).await?;
     let mut fields = Fields::of(&body);
     let current = fields.required_text("currentPassword", &TRIED);

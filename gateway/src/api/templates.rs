@@ -5,13 +5,14 @@ mod input;
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::json;
 use shared::ids;
 use shared::store::changes::Topic;
 use shared::store::templates::{self, StoredTemplate, TemplateFilter};
 use shared::store::{StoreError, automations, campaigns};
 use uuid::Uuid;
 
-use super::{changed, idempotency, paging, path, shape};
+use super::{audit_log, changed, idempotency, paging, path, shape};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -92,7 +93,10 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let tx = db.transaction().await.map_err(StoreError::from)?;
     match idempotency::made_before(cx, &tx, "template", template.id).await? {
         Some(made) => template = templates::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?,
-        None => templates::insert(&tx, cx.project, &template).await?,
+        None => {
+            templates::insert(&tx, cx.project, &template).await?;
+            audit_log::note(cx, &tx, "template.created", (template.id, &template.name), json!({})).await?;
+        }
     }
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Template).await;
@@ -108,6 +112,7 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let current = locked(cx, &tx, id).await?;
     let template = input::changed_template(&body, current, cx.app.clock.now())?;
     templates::update(&tx, cx.project, &template).await?;
+    audit_log::note(cx, &tx, "template.updated", (id, &template.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Template).await;
     ok(&TemplateView::from(template))
@@ -118,7 +123,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let id = path::id(segment, "template")?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    locked(cx, &tx, id).await?;
+    let template = locked(cx, &tx, id).await?;
     if let Some((automation, name)) = automations::uses_template(&tx, cx.project, id).await? {
         let reason = format!("the active automation {name:?} ({automation}) sends this template; switch it off first");
         return Err(ApiError::Conflict(reason));
@@ -129,6 +134,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         return Err(ApiError::Conflict(reason));
     }
     templates::delete(&tx, cx.project, id).await?;
+    audit_log::note(cx, &tx, "template.deleted", (id, &template.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Template).await;
     deleted()

@@ -49,6 +49,10 @@ impl Proof {
         Ok(Self(Some(secret)))
     }
 
+    pub fn is_asked(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Whether a user may be spoken for. Who names none needs no proof.
     pub fn holds(&self, user_id: Option<&str>, user_hash: Option<&str>) -> bool {
         let (Some(secret), Some(user_id)) = (&self.0, user_id) else { return true };

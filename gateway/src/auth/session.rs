@@ -106,11 +106,6 @@ pub async fn of(request: &Request<'_>) -> Result<Option<Session>, ApiError> {
     Ok(Some(session))
 }
 
-/// As [`of`], where nobody else is let in.
-pub async fn required(request: &Request<'_>) -> Result<Session, ApiError> {
-    of(request).await?.ok_or(MISSING)
-}
-
 /// Ends a session; returns the `Set-Cookie` that makes the browser forget it.
 pub async fn finish(request: &Request<'_>, session: &Session) -> Result<String, ApiError> {
     sessions::end(&request.database().await?, &session.hash()).await?;

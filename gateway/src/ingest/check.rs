@@ -217,7 +217,7 @@ fn is_fit(text: &str) -> bool {
 }
 
 /// A string's content; copied only where it holds escapes.
-fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
+pub(super) fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
     let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') { serde_json::from_str(raw.get()).ok().map(Cow::Owned) } else { Some(Cow::Borrowed(inner)) }
 }

@@ -21,6 +21,8 @@ pub struct Item<'a> {
     /// Of a screen.
     pub name: Raw<'a>,
     pub user_id: Raw<'a>,
+    /// The proof that the caller may speak for the user.
+    pub user_hash: Raw<'a>,
     pub anonymous_id: Raw<'a>,
     pub previous_id: Raw<'a>,
     pub properties: Raw<'a>,
@@ -74,6 +76,7 @@ fields!(ItemField {
     Event: "event" | "eventName" | "event_name",
     Name: "name",
     UserId: "user_id" | "userId",
+    UserHash: "user_hash" | "userHash",
     AnonymousId: "anonymous_id" | "anonymousId",
     PreviousId: "previous_id" | "previousId",
     Properties: "properties",
@@ -103,6 +106,7 @@ impl<'de: 'a, 'a> ReadInPlace<'de> for Item<'a> {
                         ItemField::Event => &mut item.event,
                         ItemField::Name => &mut item.name,
                         ItemField::UserId => &mut item.user_id,
+                        ItemField::UserHash => &mut item.user_hash,
                         ItemField::AnonymousId => &mut item.anonymous_id,
                         ItemField::PreviousId => &mut item.previous_id,
                         ItemField::Properties => &mut item.properties,

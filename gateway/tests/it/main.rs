@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it does not find what it expects")]
 
+mod access;
 mod api_ai;
 mod api_automations;
 mod api_campaigns;
@@ -18,9 +19,12 @@ mod api_templates;
 mod api_users;
 mod auth;
 mod bad_input;
+mod document;
 mod fixture;
 mod http;
+mod identity;
 mod ingest;
+mod isolation;
 mod limits;
 mod login;
 mod openapi;

@@ -16,6 +16,8 @@ const PLATFORMS: &[(&str, Platform)] =
 #[derive(Debug, PartialEq)]
 pub struct TokenInput {
     pub user_id: Option<String>,
+    /// The proof that the caller may speak for the user.
+    pub user_hash: Option<String>,
     pub anonymous_id: Option<String>,
     pub platform: Platform,
     /// As it is to be kept.
@@ -24,9 +26,8 @@ pub struct TokenInput {
 
 pub fn registration(body: &Map<String, Value>) -> Result<TokenInput, ApiError> {
     let mut fields = Fields::of(body);
-    // Checked with the key.
-    fields.read_only(&["user_hash", "userHash"]);
     let user_id = either(&mut fields, ["user_id", "userId"]);
+    let user_hash = either(&mut fields, ["user_hash", "userHash"]);
     let anonymous_id = either(&mut fields, ["anonymous_id", "anonymousId"]);
     let named = ["user_id", "userId", "anonymous_id", "anonymousId"];
     if !named.into_iter().any(|name| fields.has(name) && !fields.is_null(name)) {
@@ -41,7 +42,7 @@ pub fn registration(body: &Map<String, Value>) -> Result<TokenInput, ApiError> {
         }
     }
     fields.finish()?;
-    Ok(TokenInput { user_id, anonymous_id, platform: platform.unwrap_or(Platform::Web), token })
+    Ok(TokenInput { user_id, user_hash, anonymous_id, platform: platform.unwrap_or(Platform::Web), token })
 }
 
 /// A token that is to be forgotten; for the web a subscription or its endpoint.

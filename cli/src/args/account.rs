@@ -1,0 +1,72 @@
+//! `rekindle account`
+
+use clap::{Subcommand, ValueEnum};
+use uuid::Uuid;
+
+use super::{DatabaseArgs, label};
+
+#[derive(Debug, Subcommand)]
+pub enum AccountCommand {
+    /// Create an account and print its password: this once, for only its hash is kept.
+    #[command(after_help = "Example:\n  rekindle account create --email ada@example.com --project <ID>")]
+    Create {
+        /// What the person logs in with.
+        #[arg(long, value_parser = email)]
+        email: String,
+        /// What people call them.
+        #[arg(long, default_value = "", value_parser = label)]
+        name: String,
+        /// A project to join.
+        #[arg(long, value_name = "ID")]
+        project: Option<Uuid>,
+        /// What to be in it.
+        #[arg(long, value_enum, default_value_t = RoleName::Admin)]
+        role: RoleName,
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+    /// Give an account a new password and print it; whoever is logged in to it no longer is.
+    ResetPassword {
+        /// What the person logs in with.
+        #[arg(long, value_parser = email)]
+        email: String,
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+    /// Make an account a member of a project, or change its role there.
+    Join {
+        /// What the person logs in with.
+        #[arg(long, value_parser = email)]
+        email: String,
+        /// The project's id.
+        #[arg(long, value_name = "ID")]
+        project: Uuid,
+        /// What to be in it.
+        #[arg(long, value_enum, default_value_t = RoleName::Member)]
+        role: RoleName,
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RoleName {
+    Admin,
+    Member,
+}
+
+fn email(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if shared::email::is_address(text) { Ok(text.to_owned()) } else { Err("an address such as ada@example.com".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_are_taken() {
+        assert_eq!(email(" ada@example.com "), Ok("ada@example.com".to_owned()));
+        assert!(email("ada").is_err() && email("").is_err());
+    }
+}

@@ -1,0 +1,89 @@
+//! The people who log in to the dashboard.
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use shared::ids::{self, ProjectId};
+use shared::store::accounts::{self, Account};
+use shared::store::audit::{self, Actor, Change};
+use shared::store::members::{self, Role};
+use shared::store::{Connection, Transaction, login_attempts, projects, sessions};
+use uuid::Uuid;
+
+use super::{Provision, hash_password};
+
+impl Provision {
+    /// Makes an account, and a member of a project if one is given; returns its password.
+    pub async fn create_account(&self, email: &str, name: &str, joins: Option<(Uuid, Role)>) -> Result<String> {
+        let password = random_password();
+        let hash = hash_password(&password).await?;
+        let now = self.clock.now();
+        let account = Account { id: ids::fresh(now.as_millisecond()), email: email.to_owned(), name: name.to_owned() };
+        let mut connection = self.connection().await?;
+        if let Some((project, _)) = joins {
+            exists(&connection, project).await?;
+        }
+        let tx = connection.transaction().await?;
+        if !accounts::insert(&tx, &account, &hash, now).await? {
+            bail!("there is an account {email} already: `rekindle account reset-password` gives it a new password");
+        }
+        if let Some((project, role)) = joins {
+            self.add(&tx, ProjectId(project), &account, role).await?;
+        }
+        tx.commit().await?;
+        Ok(password)
+    }
+
+    /// Gives an account a new password, which is returned, and ends its sessions.
+    pub async fn reset_password(&self, email: &str) -> Result<String> {
+        let password = random_password();
+        let hash = hash_password(&password).await?;
+        let mut connection = self.connection().await?;
+        let account = found(&connection, email).await?;
+        let tx = connection.transaction().await?;
+        accounts::set_password(&tx, account.id, &hash, self.clock.now()).await?;
+        sessions::end_others(&tx, account.id, None).await?;
+        login_attempts::clear(&tx, email).await?;
+        tx.commit().await?;
+        Ok(password)
+    }
+
+    /// Makes an account a member of a project, or changes its role.
+    pub async fn join(&self, email: &str, project: Uuid, role: Role) -> Result<()> {
+        let mut connection = self.connection().await?;
+        exists(&connection, project).await?;
+        let account = found(&connection, email).await?;
+        let tx = connection.transaction().await?;
+        self.add(&tx, ProjectId(project), &account, role).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    async fn add(&self, tx: &Transaction<'_>, project: ProjectId, account: &Account, role: Role) -> Result<()> {
+        let now = self.clock.now();
+        members::join(tx, project, account.id, role, now).await?;
+        let change = Change {
+            action: "member.joined",
+            resource_id: Some(account.id.to_string()),
+            resource_name: Some(&account.email),
+            details: json!({ "role": role.as_str() }),
+            request_id: None,
+        };
+        audit::insert(tx, project, ids::fresh(now.as_millisecond()), &Actor::Operator, &change, now).await?;
+        Ok(())
+    }
+}
+
+async fn exists(connection: &Connection, project: Uuid) -> Result<()> {
+    let project_found = projects::get(connection, ProjectId(project)).await?;
+    project_found.map(|_| ()).with_context(|| format!("there is no project {project}"))
+}
+
+async fn found(connection: &Connection, email: &str) -> Result<Account> {
+    let known = accounts::find(connection, email).await?;
+    Ok(known.with_context(|| format!("there is no account {email}: `rekindle account create` makes one"))?.account)
+}
+
+/// 128 random bits.
+fn random_password() -> String {
+    format!("{:032x}", rand::random::<u128>())
+}

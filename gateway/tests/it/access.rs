@@ -1,0 +1,116 @@
+//! Every operation of `openapi.yaml`, called by everybody: new ones are covered by themselves.
+
+use gateway::router::{self, Access, BASE};
+use http::Method;
+use shared::store::members::Role;
+
+use crate::document::{Operation, operations};
+use crate::fixture::Gateway;
+use crate::http::Call;
+use crate::setup::Tenant;
+
+/// Who calls. The project is the one that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Caller {
+    Nobody,
+    Public,
+    Secret,
+    /// A secret key of another project.
+    ForeignKey,
+    Member,
+    Admin,
+    /// The admin of another project, who names this one.
+    Stranger,
+}
+
+const CALLERS: [Caller; 7] = [
+    Caller::Nobody,
+    Caller::Public,
+    Caller::Secret,
+    Caller::ForeignKey,
+    Caller::Member,
+    Caller::Admin,
+    Caller::Stranger,
+];
+
+/// The status that keeps a caller out; none lets them in.
+#[expect(clippy::match_same_arms, reason = "a table, read from top to bottom")]
+fn refusal(access: Access, caller: Caller) -> Option<u16> {
+    match (access, caller) {
+        (Access::Anyone, _) => None,
+        (_, Caller::Nobody) => Some(401),
+        (Access::Session, Caller::Public | Caller::Secret | Caller::ForeignKey) => Some(403),
+        (Access::Session, _) => None,
+        (_, Caller::Stranger) => Some(404),
+        (Access::Public, _) => None,
+        (_, Caller::Public) => Some(403),
+        (Access::Secret, _) | (Access::SecretOrAdmin, Caller::Secret | Caller::ForeignKey | Caller::Admin) => None,
+        (Access::Member, Caller::Member | Caller::Admin) | (Access::Admin, Caller::Admin) => None,
+        (Access::SecretOrAdmin | Access::Member | Access::Admin, _) => Some(403),
+    }
+}
+
+#[test]
+fn the_document_and_the_router_let_in_the_same() {
+    for Operation { method, path, access, .. } in operations() {
+        let method: Method = method.parse().unwrap();
+        let called = format!("{BASE}{}", path.replace("{id}", "7"));
+        assert_eq!(router::route(&method, &called).unwrap().access(), access, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn everybody_is_let_in_where_they_may_and_nowhere_else() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let mut wrong = Vec::new();
+    for operation in operations() {
+        for caller in CALLERS {
+            let id = if operation.path.starts_with("/projects/") {
+                project.id.to_string()
+            } else {
+                "01900000-0000-7000-8000-000000000000".to_owned()
+            };
+            let path = operation.at(&id);
+            let call = call(&gateway, &project, &other, caller, (&operation.method, &path)).await;
+            let body = if operation.method == "GET" { "" } else { "{}" };
+            let answer = call.header("content-type", "application/json").send(body).await;
+            let right = match refusal(operation.access, caller) {
+                Some(status) => answer.status == status,
+                // By itself, what nobody may do without a signature or a token is refused by its handler.
+                None if operation.access == Access::Anyone => answer.status < 500,
+                None => ![401, 403, 405, 500].contains(&answer.status),
+            };
+            if !right {
+                wrong.push(format!("{caller:?}: {} {path}: {}", operation.method, answer.text));
+            }
+            if answer.status >= 400 {
+                answer.error(answer.status);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+async fn call(
+    gateway: &Gateway,
+    project: &Tenant,
+    other: &Tenant,
+    caller: Caller,
+    (method, path): (&str, &str),
+) -> Call {
+    let keyed = |key: &str| gateway.call(method, path).header("x-api-key", key);
+    // A session of its own for each call: logging out is among them.
+    let (of, role) = match caller {
+        Caller::Nobody => return gateway.call(method, path),
+        Caller::Public => return keyed(&project.public),
+        Caller::Secret => return keyed(&project.secret),
+        Caller::ForeignKey => return keyed(&other.secret),
+        Caller::Member => (project, Role::Member),
+        Caller::Admin => (project, Role::Admin),
+        Caller::Stranger => (other, Role::Admin),
+    };
+    let mut login = gateway.log_in(of, role).await;
+    login.project = project.id;
+    gateway.call_as(&login, method, path)
+}

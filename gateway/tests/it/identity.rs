@@ -1,0 +1,78 @@
+//! Identity verification: public keys speak for users only with a proof.
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Value, json};
+use sha2::Sha256;
+use shared::store::members::Role;
+use testkit::eventually;
+
+use crate::fixture::Gateway;
+use crate::login::Login;
+use crate::setup::{Tenant, secs};
+
+fn hash(secret: &str, user: &str) -> String {
+    let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap().chain_update(user);
+    hex::encode(mac.finalize().into_bytes())
+}
+
+async fn switched(gateway: &Gateway, project: &Tenant, admin: &Login, on: bool) -> Value {
+    let path = format!("/projects/{}", project.id);
+    let body = json!({ "identityVerification": on });
+    let answer = gateway.put_as(admin, &path, &body).await.expect(200);
+    let expected = if on { 403 } else { 202 };
+    let event = json!({"event": "probe", "user_id": "probe"}).to_string();
+    eventually(secs(2), async || {
+        match gateway.send("POST", "/events", &project.public, &[], event.clone()).await.status {
+            status if status == expected => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+    answer
+}
+
+#[tokio::test]
+async fn a_public_key_names_a_user_only_with_the_proof() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let admin = gateway.log_in(&project, Role::Admin).await;
+    let send = async |key: &str, path: &str, body: Value| {
+        gateway.send("POST", path, key, &[("content-type", "application/json")], body.to_string()).await
+    };
+    let secret = switched(&gateway, &project, &admin, true).await["identitySecret"].as_str().unwrap().to_owned();
+    let (ann, bob) = (hash(&secret, "ann"), hash(&secret, "bob"));
+    for (path, more) in [
+        ("/events", json!({"event": "e"})),
+        ("/users/identify", json!({"properties": {}})),
+        ("/push-tokens", json!({"token": "t", "platform": "IOS"})),
+    ] {
+        let with = |fields: Value| {
+            let mut body = more.clone();
+            body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            body
+        };
+        for (fields, status) in [
+            (json!({"user_id": "ann", "user_hash": ann}), 202),
+            (json!({"userId": "ann", "userHash": ann.to_uppercase()}), 202),
+            (json!({"anonymous_id": "a"}), 202),
+            (json!({"user_id": "ann"}), 403),
+            (json!({"user_id": "ann", "user_hash": bob}), 403),
+            (json!({"user_id": "ann", "user_hash": ""}), if path == "/push-tokens" { 422 } else { 403 }),
+        ] {
+            let answer = send(&project.public, path, with(fields.clone())).await;
+            assert_eq!(answer.status, status, "{path} {fields}: {}", answer.body);
+        }
+        assert_eq!(send(&project.secret, path, with(json!({"user_id": "ann"}))).await.status, 202, "{path}");
+    }
+    // Each item of a batch by itself.
+    let batch = json!({"batch": [
+        {"type": "track", "event": "e", "user_id": "ann", "user_hash": ann},
+        {"type": "identify", "user_id": "ann"},
+        {"type": "alias", "user_id": "bob", "previous_id": "a", "user_hash": ann},
+        {"type": "track", "event": "e", "anonymous_id": "a"},
+    ]});
+    let answer = send(&project.public, "/events/batch", batch).await.expect(202);
+    assert_eq!((&answer["processed"], &answer["errors"]), (&json!(2), &json!(2)));
+    assert_eq!((&answer["details"][0]["index"], &answer["details"][1]["index"]), (&json!(1), &json!(2)));
+    switched(&gateway, &project, &admin, false).await;
+}

@@ -1,0 +1,121 @@
+//! Another project's ids find nothing and change nothing, at every address of `openapi.yaml` that takes one.
+//!
+//! Nothing has to be added for a new address, unless the database holds no row that it finds: then the test says so.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use shared::ids;
+use shared::store::members::Role;
+
+use crate::document::operations;
+use crate::fixture::Gateway;
+use crate::people::Rows;
+use crate::setup::Tenant;
+
+/// One of everything.
+async fn fill(gateway: &Gateway, project: &Tenant) {
+    let admin = gateway.log_in(project, Role::Admin).await;
+    let made = async |path: &str, body: Value| {
+        let made = gateway.post_as(&admin, path, &body).await.expect(201);
+        made["id"].as_str().unwrap_or_default().to_owned()
+    };
+    let template = made("/templates", json!({"name": "t", "channel": "EMAIL", "subject": "s", "body": "b"})).await;
+    let rule = json!({"field": "plan", "operator": "eq", "value": "pro"});
+    let segment = made("/segments", json!({"name": "s", "rules": [rule]})).await;
+    let steps = json!([{"type": "SEND_EMAIL", "templateId": template}]);
+    let automation = json!({"name": "a", "triggerType": "EVENT", "triggerEvent": "e", "steps": steps});
+    made("/automations", automation).await;
+    made("/campaigns", json!({"name": "c", "channel": "EMAIL", "segmentId": segment, "templateId": template})).await;
+    made("/news", json!({"title": "n", "body": "b", "published": true})).await;
+    made("/team/invites", json!({"email": "grace@example.com"})).await;
+
+    let rows = Rows { gateway, project: project.id };
+    let user = rows.user("u", Some("u@example.com"), None, 1).await;
+    rows.event(user, "e", 0).await;
+    let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at) \
+               VALUES ($1, $2, $3, 'EMAIL', 'direct', 'sent', now(), now())";
+    let message = ids::fresh(gateway.app.clock.now_ms());
+    gateway.sql.execute(sql, &[&project.id, &message, &user]).await.unwrap();
+}
+
+/// The tables that hold rows of projects, and whether they have an id.
+async fn tables(gateway: &Gateway) -> Vec<(String, bool)> {
+    let sql = "SELECT c.table_name::text, bool_or(c.column_name = 'id' AND c.udt_name = 'uuid') \
+               FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name) \
+               JOIN pg_class p ON p.relname = c.table_name AND NOT p.relispartition \
+               WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE' \
+               GROUP BY 1 HAVING bool_or(c.column_name = 'project_id') ORDER BY 1";
+    gateway.sql.query(sql, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+/// Every id in the project's rows.
+async fn ids_of(gateway: &Gateway, project: &Tenant) -> Vec<String> {
+    let mut found = vec![project.id.to_string()];
+    for (table, has_id) in tables(gateway).await {
+        let column = match table.as_str() {
+            "member" => "account_id",
+            _ if has_id => "id",
+            _ => continue,
+        };
+        let sql = format!("SELECT {column}::text FROM {table} WHERE project_id = $1");
+        found.extend(gateway.sql.query(&sql, &[&project.id]).await.unwrap().iter().map(|row| row.get::<_, String>(0)));
+    }
+    found
+}
+
+/// All rows of a project, table by table.
+async fn rows_of(gateway: &Gateway, project: &Tenant) -> BTreeMap<String, Vec<String>> {
+    let mut all = BTreeMap::new();
+    for (table, _) in tables(gateway).await {
+        // But for when a key was used, which its own project's requests change.
+        let without = if table == "api_key" { " - 'last_used_at'" } else { "" };
+        let sql = format!("SELECT (to_jsonb(t){without})::text FROM {table} t WHERE project_id = $1 ORDER BY 1");
+        let rows = gateway.sql.query(&sql, &[&project.id]).await.unwrap();
+        all.insert(table, rows.iter().map(|row| row.get(0)).collect());
+    }
+    all
+}
+
+#[tokio::test]
+async fn another_projects_ids_find_and_change_nothing() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    fill(&gateway, &project).await;
+    let (admin, eve) = (gateway.log_in(&project, Role::Admin).await, gateway.log_in(&other, Role::Admin).await);
+    let ids = ids_of(&gateway, &project).await;
+    let before = rows_of(&gateway, &project).await;
+
+    let mut wrong = Vec::new();
+    for operation in operations().iter().filter(|o| o.has_id()) {
+        let body = match &operation.example {
+            _ if operation.method == "GET" => String::new(),
+            Some(example) => example.to_string(),
+            None => "{}".to_owned(),
+        };
+        // Where a person is asked for, one that there is.
+        let query = operation.query.iter().map(|name| format!("{name}=u")).collect::<Vec<_>>().join("&");
+        let mut found = operation.method != "GET";
+        for id in &ids {
+            let path = format!("{}?{query}", operation.at(id));
+            let foreign = gateway.send_as(&eve, &operation.method, &path, body.clone()).await;
+            if foreign.status != 404 {
+                wrong.push(format!("{} {path}: {} {}", operation.method, foreign.status, foreign.body));
+            }
+            found = found || gateway.send_as(&admin, "GET", &path, "").await.status == 200;
+        }
+        if !found {
+            wrong.push(format!("GET {} finds nothing in its own project: `fill` has to make some", operation.path));
+        }
+    }
+    // The one that takes its id in the body.
+    for id in &ids {
+        let answer = gateway.send_as(&eve, "DELETE", "/api-keys", json!({ "id": id }).to_string()).await;
+        assert_eq!(answer.status, 404, "{id}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let after = rows_of(&gateway, &project).await;
+    for (table, rows) in &before {
+        assert_eq!(&after[table], rows, "{table}");
+    }
+}
