@@ -45,6 +45,7 @@ fn email_view(of: &ChannelSettings) -> Value {
     };
     json!({
         "provider": of.text("emailProvider"),
+        "fallback": of.text("emailFallback"),
         "configured": complete && from.is_some(),
         "fromEmail": from,
         "fromName": of.text("emailFromName"),

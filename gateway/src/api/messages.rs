@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::Value;
 use shared::send::{Channel, DeliveryState};
 use shared::store::erasures;
 use shared::store::messages::read::{self, Message, MessageFilter};
@@ -38,6 +39,8 @@ struct MessageView {
     ambiguous_attempts: i32,
     provider: Option<String>,
     provider_message_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<Value>,
     #[serde(serialize_with = "shape::time")]
     created_at: Timestamp,
     #[serde(serialize_with = "shape::maybe_time")]
@@ -74,6 +77,7 @@ impl MessageView {
             ambiguous_attempts: message.ambiguous,
             provider: message.provider,
             provider_message_id: message.provider_message_id,
+            devices: message.devices,
             created_at: message.created_at,
             sent_at: message.sent_at,
             delivered_at: message.delivered_at,

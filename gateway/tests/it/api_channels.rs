@@ -19,12 +19,12 @@ async fn settings_are_kept_and_secrets_are_not_shown() {
     let smtp = json!({
         "emailProvider": "SMTP", "smtpHost": "127.0.0.1", "smtpPort": 2525, "smtpUsername": "mailer",
         "smtpPassword": "hunter2", "smtpSecurity": "none", "mailproviderFromEmail": "news@example.com",
-        "emailFromName": "Shop", "pushGatewayServerKey": "hunter2",
+        "emailFromName": "Shop", "emailFallback": "MAILPROVIDER", "pushGatewayServerKey": "hunter2",
     });
     assert_eq!(gateway.put(&project, "/channels", &smtp).await.expect(200), json!({"updated": true}));
     let shown = gateway.get(&project, "/channels").await.expect(200);
     let expected = json!({
-        "provider": "SMTP", "configured": true, "fromEmail": "news@example.com", "fromName": "Shop",
+        "provider": "SMTP", "fallback": "MAILPROVIDER", "configured": true, "fromEmail": "news@example.com", "fromName": "Shop",
         "smtpHost": "127.0.0.1", "smtpPort": 2525, "smtpUsername": "mailer", "smtpSecurity": "none",
     });
     assert_eq!((&shown["email"], &shown["push"]["configured"]), (&expected, &json!(true)));

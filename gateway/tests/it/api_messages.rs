@@ -15,10 +15,14 @@ use crate::fixture::{Gateway, texts};
 use crate::people::Rows;
 use crate::setup::Tenant;
 
-/// What the direct lane holds; each message is taken out once.
+/// What the direct lane of mail holds; each message is taken out once.
 async fn queued(gateway: &Gateway) -> Vec<DirectMessage> {
+    queued_by(gateway, Channel::Email).await
+}
+
+async fn queued_by(gateway: &Gateway, channel: Channel) -> Vec<DirectMessage> {
     let stream = gateway.bus.jetstream.get_stream(gateway.bus.names.send_stream()).await.unwrap();
-    let filter_subject = gateway.bus.names.send(Channel::Email, Lane::Direct);
+    let filter_subject = gateway.bus.names.send(channel, Lane::Direct);
     let config = pull::Config { durable_name: Some("test".to_owned()), filter_subject, ..pull::Config::default() };
     let consumer = stream.get_or_create_consumer("test", config).await.unwrap();
     let mut messages = consumer.fetch().max_messages(100).messages().await.unwrap();
@@ -76,6 +80,16 @@ async fn a_message_is_in_the_stream_when_it_is_accepted() {
 }
 
 #[tokio::test]
+async fn a_push_takes_the_lane_of_its_channel() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let push = json!({"user_id": "u1", "channel": "push", "content": {"title": "T", "body": "B"}});
+    gateway.post(&project, "/messages", &push).await.expect(202);
+    let messages = queued_by(&gateway, Channel::Push).await;
+    assert_eq!((messages.len(), messages[0].channel.as_str()), (1, "PUSH"));
+}
+
+#[tokio::test]
 async fn a_repeat_under_the_same_key_is_the_same_message() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
@@ -119,7 +133,7 @@ async fn what_cannot_be_sent_is_refused() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     for (field, value) in [
-        ("channel", json!("push")),
+        ("channel", json!("sms")),
         ("channel", json!("FAX")),
         ("subject", json!("a\r\nBcc: x@y.z")),
         ("body", json!("{% if %}")),

@@ -44,6 +44,7 @@ const fn secret(name: &'static str, channel: Channel, kind: Kind) -> Field {
 
 const FIELDS: &[Field] = &[
     shown("emailProvider", Channel::Email, Kind::OneOf(&["MAILPROVIDER", "SMTP"])),
+    shown("emailFallback", Channel::Email, Kind::OneOf(&["MAILPROVIDER", "SMTP"])),
     secret("mailproviderApiKey", Channel::Email, Kind::Line(1_000)),
     shown("mailproviderFromEmail", Channel::Email, Kind::Email),
     shown("emailFromName", Channel::Email, Kind::Line(200)),
@@ -67,7 +68,7 @@ const FIELDS: &[Field] = &[
 ];
 
 /// Of the API, but not in this version: to store them and do nothing would be a false promise.
-const LATER: &[&str] = &["emailFallback", "quietHours", "frequencyCap"];
+const LATER: &[&str] = &["quietHours", "frequencyCap"];
 /// What the configuration's own answer shows.
 const READ_ONLY: &[&str] = &["email", "push", "sms", "inApp"];
 

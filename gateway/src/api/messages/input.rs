@@ -24,6 +24,7 @@ const READ_ONLY: &[&str] = &[
     "ambiguousAttempts",
     "provider",
     "providerMessageId",
+    "devices",
     "createdAt",
     "sentAt",
     "deliveredAt",
@@ -84,17 +85,19 @@ fn user(fields: &mut Fields<'_>) -> String {
     camel.or(snake).unwrap_or_default().to_owned()
 }
 
+/// The channels that messages can be sent by today.
+const SENT: [Channel; 2] = [Channel::Email, Channel::Push];
+
 fn channel(fields: &mut Fields<'_>) -> Channel {
     let sent = fields.element("channel").filter(|c| !c.value().is_null());
     match sent.as_ref().map(|c| c.value().as_str().and_then(Channel::parse)) {
         None => fields.problem("channel", "is required"),
         Some(None) => fields.problem("channel", channels_allowed()),
-        Some(Some(Channel::Email)) => {}
+        Some(Some(channel)) if SENT.contains(&channel) => return channel,
         Some(Some(other)) => {
-            fields.problem(
-                "channel",
-                format!("{} is not available in this version yet; available: EMAIL", other.as_str()),
-            );
+            let available = SENT.map(Channel::as_str).join(", ");
+            let name = other.as_str();
+            fields.problem("channel", format!("{name} is not available in this version yet; available: {available}"));
         }
     }
     Channel::Email
@@ -167,6 +170,14 @@ mod tests {
     }
 
     #[test]
+    fn a_push_is_named_in_either_case() {
+        for channel in ["PUSH", "push"] {
+            let input = json!({"user_id": "u1", "channel": channel, "content": {"title": "Hi", "body": "B"}});
+            assert_eq!(parsed(&input).unwrap().channel, Channel::Push);
+        }
+    }
+
+    #[test]
     fn a_template_brings_the_content() {
         let id = Uuid::from_u128(7);
         let input = parsed(&json!({"userId": "u1", "channel": "EMAIL", "templateId": id, "data": {"a": 1}})).unwrap();
@@ -181,7 +192,7 @@ mod tests {
             (json!({"userId": ""}), &["userId"]),
             (json!({"userId": 5}), &["userId"]),
             (json!({"userId": "a", "user_id": "b"}), &["user_id"]),
-            (json!({"channel": "push"}), &["channel"]),
+            (json!({"channel": "sms"}), &["channel"]),
             (json!({"channel": "fax"}), &["channel"]),
             (json!({"subject": "a\r\nBcc: x@y.z"}), &["subject"]),
             (json!({"subject": "{{"}), &["subject"]),

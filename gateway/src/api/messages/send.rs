@@ -7,7 +7,7 @@ use prost::Message as _;
 use serde::Serialize;
 use shared::event::id_bytes;
 use shared::ids;
-use shared::send::{Channel, DirectMessage, Lane, SendChunk, VERSION};
+use shared::send::{DirectMessage, Lane, SendChunk, VERSION};
 use shared::store::messages::read::{self, Message};
 use shared::store::users::read as people;
 use shared::store::{client_ids, templates};
@@ -91,7 +91,7 @@ async fn publish(cx: &Context<'_>, id: Uuid, input: &DirectInput) -> Result<(), 
         accepted_ms: ids::time_ms(id),
     };
     let chunk = SendChunk { version: VERSION, refs: Vec::new(), direct: vec![direct] };
-    let subject = cx.app.bus.names.send(Channel::Email, Lane::Direct);
+    let subject = cx.app.bus.names.send(input.channel, Lane::Direct);
     cx.app.publisher.publish(subject, Bytes::from(chunk.encode_to_vec())).await?;
     Ok(())
 }

@@ -17,7 +17,7 @@ fn refused(value: Value) -> Vec<String> {
 #[test]
 fn every_field_takes_what_it_is_for() {
     let all = json!({
-        "emailProvider": "SMTP", "mailproviderApiKey": "k", "mailproviderFromEmail": " news@example.com ",
+        "emailProvider": "SMTP", "emailFallback": "MAILPROVIDER", "mailproviderApiKey": "k", "mailproviderFromEmail": " news@example.com ",
         "emailFromName": "Ünï Shop", "smtpHost": "smtp.example.com", "smtpPort": 587, "smtpUsername": "u",
         "smtpPassword": "p", "smtpSecurity": "starttls", "pushGatewayServerKey": "{\"type\": \"service_account\"}",
         "iosPushKeyId": "ABC123DEFG", "iosPushTeamId": "0123456789", "iosPushPrivateKey": KEY,
