@@ -137,7 +137,7 @@ impl Recorder {
     /// Records a batch without the items in `skip`.
     pub async fn record(&self, batch: &Batch, skip: &HashSet<usize>, mode: Mode) -> Result<Recorded, RecordError> {
         let mut connection = self.store.connection().await?;
-        let tx = connection.transaction().await.map_err(StoreError::from)?;
+        let tx = ingest_partitions::begin(&mut connection).await?;
         let applied = self.apply(&tx, batch, skip).await?;
         if mode == Mode::Trial {
             tx.rollback().await.map_err(StoreError::from)?;

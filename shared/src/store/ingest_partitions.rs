@@ -6,7 +6,7 @@
 use deadpool_postgres::{GenericClient, Transaction};
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{Connection, StoreError};
 use crate::clock::from_ms;
 
 /// Under which epoch a partition is owned, and how far it has been applied.
@@ -81,6 +81,18 @@ pub async fn release(db: &impl GenericClient, worker: Uuid, partition: i16, epoc
     let sql = "UPDATE ingest_partition SET owner = NULL, lease_until = NULL WHERE partition = $2 AND epoch = $3 AND owner = $1";
     db.execute(sql, &[&worker, &partition, &epoch]).await?;
     Ok(())
+}
+
+/// Begins a recording transaction. Its statements look up as many keys as a batch holds, and no plan of theirs may ever
+/// read a table instead: the planner would, for some thousand keys in a table that it takes for small.
+pub async fn begin(db: &mut Connection) -> Result<Transaction<'_>, StoreError> {
+    let tx = db.transaction().await?;
+    tx.batch_execute(
+        "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; \
+         SET LOCAL plan_cache_mode = force_generic_plan",
+    )
+    .await?;
+    Ok(tx)
 }
 
 /// A step of a position, allowed to the holder of the epoch only.

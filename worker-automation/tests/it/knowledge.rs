@@ -210,3 +210,31 @@ async fn totals_are_exact_before_and_after_they_are_added_up() {
     assert_eq!(f.number("SELECT count(*) FROM event_count_new").await, 0);
     f.stop().await;
 }
+
+#[tokio::test]
+async fn people_are_looked_up_by_their_keys_however_many_there_are() {
+    let f = Fixture::without_worker().await;
+    f.execute(&format!(
+        "INSERT INTO users (project_id, id, external_id, created_at, last_seen_at, updated_at) \
+         SELECT '{}', md5(n::text)::uuid, n, now(), '2020-01-01', now() FROM generate_series(1, 20000) n; ANALYZE users",
+        f.project
+    ))
+    .await;
+    let mut db = f.store.connection().await.unwrap();
+    let rows = db.query("SELECT id FROM users ORDER BY id LIMIT 5000", &[]).await.unwrap();
+    let keys: Vec<users::PersonKey> = rows.iter().map(|row| (f.project, row.get(0))).collect();
+    let seen: Vec<_> = keys.iter().map(|key| (*key, f.clock.now())).collect();
+    // A prepared statement may be planned anew some times before its plan stays.
+    for _ in 0..7 {
+        let tx = ingest_partitions::begin(&mut db).await.unwrap();
+        let sql = "SELECT coalesce(sum(seq_scan), 0)::bigint FROM pg_stat_xact_user_tables WHERE relname = 'users'";
+        // The session's statements before this transaction may still be counted with it.
+        let before: i64 = tx.query_one(sql, &[]).await.unwrap().get(0);
+        assert_eq!(users::find(&tx, &keys).await.unwrap().len(), 5_000);
+        assert_eq!(users::lock(&tx, &keys).await.unwrap().len(), 5_000);
+        users::touch(&tx, &seen).await.unwrap();
+        assert_eq!(tx.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), before);
+        tx.rollback().await.unwrap();
+    }
+    f.stop().await;
+}
