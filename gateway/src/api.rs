@@ -16,6 +16,7 @@ mod paging;
 mod path;
 pub mod projects;
 pub mod push_tokens;
+pub mod reports;
 pub mod segments;
 pub mod sessions;
 mod shape;
@@ -82,6 +83,7 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::UpdateNews(id) => news::update(cx, id).await,
         Route::DeleteNews(id) => news::delete(cx, id).await,
         Route::Feed => news::feed(cx).await,
+        Route::GetReport => reports::get(cx).await,
         Route::GenerateCopy => ai::generate(cx).await,
         Route::RegisterPushToken => push_tokens::register(cx).await,
         Route::RemovePushToken => push_tokens::remove(cx).await,

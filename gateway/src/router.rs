@@ -67,6 +67,7 @@ pub enum Route<'p> {
     DeleteNews(&'p str),
     Feed,
     GenerateCopy,
+    GetReport,
     RegisterPushToken,
     RemovePushToken,
     GetPushSettings,
@@ -142,7 +143,8 @@ impl Route<'_> {
             | Self::GetNews(_)
             | Self::UpdateNews(_)
             | Self::DeleteNews(_)
-            | Self::GenerateCopy => Access::Secret,
+            | Self::GenerateCopy
+            | Self::GetReport => Access::Secret,
             Self::UpdateChannels => Access::SecretOrAdmin,
             Self::GetProject(_) | Self::ListTeam => Access::Member,
             Self::UpdateProject(_)
@@ -201,6 +203,7 @@ impl Route<'_> {
             Self::GetNews(_) | Self::UpdateNews(_) | Self::DeleteNews(_) => "/news/:id",
             Self::Feed => "/feed",
             Self::GenerateCopy => "/ai/generate",
+            Self::GetReport => "/reports",
             Self::RegisterPushToken | Self::RemovePushToken | Self::GetPushSettings => "/push-tokens",
             Self::GetProject(_) | Self::UpdateProject(_) => "/projects/:id",
             Self::RotateWebhookSecret(_) => "/projects/:id/webhook-secret",
@@ -298,6 +301,7 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("PUT", ["news", id]) => Route::UpdateNews(id),
         ("DELETE", ["news", id]) => Route::DeleteNews(id),
         ("GET", ["feed"]) => Route::Feed,
+        ("GET", ["reports"]) => Route::GetReport,
         ("POST", ["ai", "generate"]) => Route::GenerateCopy,
         ("POST", ["push-tokens"]) => Route::RegisterPushToken,
         ("DELETE", ["push-tokens"]) => Route::RemovePushToken,
@@ -346,4 +350,101 @@ pub fn methods(segments: &[&str]) -> Vec<&'static str> {
 }
 
 #[cfg(test)]
+<<<<<<< HEAD
 mod tests;
+=======
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_has_its_route() {
+        let table = [
+            ("POST", "/events", Route::Track),
+            ("POST", "/events/", Route::Track),
+            ("POST", "/events/batch", Route::Batch),
+            ("POST", "/users/identify", Route::Identify),
+            ("GET", "/events", Route::ListEvents),
+            ("HEAD", "/events", Route::ListEvents),
+            ("GET", "/events/e1", Route::GetEvent("e1")),
+            ("GET", "/users", Route::ListUsers),
+            ("GET", "/users/u%2F1", Route::GetUser("u%2F1")),
+            ("GET", "/templates", Route::ListTemplates),
+            ("POST", "/templates", Route::CreateTemplate),
+            ("GET", "/templates/t", Route::GetTemplate("t")),
+            ("PUT", "/templates/t", Route::UpdateTemplate("t")),
+            ("DELETE", "/templates/t", Route::DeleteTemplate("t")),
+            ("GET", "/automations", Route::ListAutomations),
+            ("POST", "/automations", Route::CreateAutomation),
+            ("GET", "/automations/a", Route::GetAutomation("a")),
+            ("PUT", "/automations/a", Route::UpdateAutomation("a")),
+            ("DELETE", "/automations/a", Route::DeleteAutomation("a")),
+            ("GET", "/segments", Route::ListSegments),
+            ("POST", "/segments", Route::CreateSegment),
+            ("POST", "/segments/estimate", Route::EstimateSegment),
+            ("GET", "/segments/s", Route::GetSegment("s")),
+            ("PUT", "/segments/s", Route::UpdateSegment("s")),
+            ("DELETE", "/segments/s", Route::DeleteSegment("s")),
+            ("GET", "/segments/s/users", Route::ListSegmentUsers("s")),
+            ("POST", "/segments/s/members", Route::ChangeSegmentMembers("s")),
+            ("GET", "/segments/s/explain", Route::ExplainSegment("s")),
+            ("GET", "/campaigns", Route::ListCampaigns),
+            ("POST", "/campaigns", Route::CreateCampaign),
+            ("GET", "/campaigns/c", Route::GetCampaign("c")),
+            ("PUT", "/campaigns/c", Route::UpdateCampaign("c")),
+            ("DELETE", "/campaigns/c", Route::DeleteCampaign("c")),
+            ("GET", "/channels", Route::GetChannels),
+            ("PUT", "/channels", Route::UpdateChannels),
+            ("POST", "/messages", Route::SendMessage),
+            ("GET", "/messages", Route::ListMessages),
+            ("GET", "/messages/m", Route::GetMessage("m")),
+            ("GET", "/news", Route::ListNews),
+            ("POST", "/news", Route::CreateNews),
+            ("GET", "/news/n", Route::GetNews("n")),
+            ("PUT", "/news/n", Route::UpdateNews("n")),
+            ("DELETE", "/news/n", Route::DeleteNews("n")),
+            ("GET", "/feed", Route::Feed),
+            ("GET", "/reports", Route::GetReport),
+            ("POST", "/ai/generate", Route::GenerateCopy),
+            ("POST", "/push-tokens", Route::RegisterPushToken),
+            ("DELETE", "/push-tokens", Route::RemovePushToken),
+            ("GET", "/push-tokens", Route::GetPushSettings),
+        ];
+        for (method, path, expected) in table {
+            let path = format!("{BASE}{path}");
+            assert_eq!(route(&method.parse().unwrap(), &path), Ok(expected), "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn other_methods_are_told_which_there_are() {
+        for (method, path, allow) in [
+            ("PATCH", "/events", "GET, HEAD, POST, OPTIONS"),
+            ("GET", "/events/batch", "POST, OPTIONS"),
+            ("GET", "/users/identify", "POST, OPTIONS"),
+            ("DELETE", "/channels", "GET, HEAD, PUT, OPTIONS"),
+            ("POST", "/templates/t", "GET, HEAD, PUT, DELETE, OPTIONS"),
+            ("BREW", "/messages", "GET, HEAD, POST, OPTIONS"),
+        ] {
+            let path = format!("{BASE}{path}");
+            let miss = route(&method.parse().unwrap(), &path);
+            assert_eq!(miss, Err(Miss::Method(allow.to_owned())), "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn nothing_else_is_there() {
+        for path in ["", "/", "/events", "/api/v1", "/api/v1/", "/api/v2/events", "/api/v1/nothing", "/api/v1//events"]
+        {
+            assert_eq!(route(&Method::GET, path), Err(Miss::Path), "{path:?}");
+        }
+        assert_eq!(route(&Method::GET, "/api/v1/events/a/b/c/d/e"), Err(Miss::Path));
+    }
+
+    #[test]
+    fn only_ingest_is_open_to_public_keys() {
+        assert_eq!(access_of(&Method::POST, "/api/v1/events"), Some(Access::Public));
+        assert_eq!(access_of(&Method::GET, "/api/v1/events"), Some(Access::Secret));
+        assert_eq!(access_of(&Method::GET, "/api/v1/none"), None);
+    }
+}
+>>>>>>> f8ab958 (Reports from counters: events by the project's days, messages by the quarter of an hour they came to a state in)

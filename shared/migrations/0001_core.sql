@@ -212,7 +212,7 @@ CREATE TABLE client_id_3 PARTITION OF client_id FOR VALUES WITH (MODULUS 4, REMA
 -- wait for one row; they are folded into the sums now and then. The view event_count is both together: read that.
 CREATE TABLE event_count_sum (
     project_id uuid NOT NULL,
-    day        date NOT NULL,
+    day        date NOT NULL,                                              -- of the project's timezone
     name       text NOT NULL,
     count      bigint NOT NULL,
     PRIMARY KEY (project_id, day, name)
@@ -424,6 +424,17 @@ CREATE TABLE message_count (
     lane       smallint NOT NULL,
     count      bigint NOT NULL,
     PRIMARY KEY (project_id, lane)
+) WITH (fillfactor = 70);
+
+-- How many came to each state, by the quarter of an hour: every timezone's days begin at one.
+CREATE TABLE message_status_count (
+    project_id uuid NOT NULL,
+    at         timestamptz NOT NULL,                                       -- the quarter's beginning
+    channel    text NOT NULL,
+    status     text NOT NULL,
+    lane       smallint NOT NULL,                                          -- any of a few, so that two who count seldom meet
+    count      bigint NOT NULL,
+    PRIMARY KEY (project_id, at, channel, status, lane)
 ) WITH (fillfactor = 70);
 
 CREATE TABLE news (

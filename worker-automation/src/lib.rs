@@ -1,6 +1,7 @@
 //! Worker for what users do: reads the ingest stream, records events and people, starts automations and moves them on.
 
 pub mod config;
+mod days;
 pub mod enrol;
 pub mod erase;
 pub mod item;

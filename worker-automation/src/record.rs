@@ -1,13 +1,11 @@
 //! One recording transaction: what a batch of items does to events, people, runs and messages, and how far that has
 //! brought the partitions. All of it is committed, or nothing.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
 use prost::Message;
 use shared::bus::Names;
 use shared::clock::Clock;
@@ -16,12 +14,13 @@ use shared::ids::{self, ProjectId};
 use shared::metric_name;
 use shared::send::{Channel, Lane, MessageRef, SendChunk};
 use shared::store::changes::{self, Topic};
-use shared::store::events::{counters, record as events};
+use shared::store::events::record as events;
 use shared::store::ingest_partitions::{self, Advance};
 use shared::store::outbox::{self, OutboxRow};
 use shared::store::users::record::{self as users, Edition};
 use shared::store::{Store, StoreError, Transaction, automations};
 
+use crate::days::Days;
 use crate::enrol::{Definitions, Journeys, NOBODY, NewEvent};
 use crate::erase::{self, Erasures, Part};
 use crate::item::{Action, Item};
@@ -115,6 +114,7 @@ pub struct Recorder {
     pub definitions: Definitions,
     pub known: Known,
     pub totals: Totals,
+    days: Days,
 }
 
 /// What a transaction has done, if it is committed.
@@ -131,7 +131,7 @@ impl Recorder {
     pub fn new(store: Store, clock: Clock, names: Names, people: usize) -> Self {
         let index = ArcSwap::from_pointee(Index::new(-1, Vec::new()));
         let (definitions, known, totals) = (Definitions::default(), Known::new(people), Totals::default());
-        Self { store, clock, names, index, definitions, known, totals }
+        Self { store, clock, names, index, definitions, known, totals, days: Days::default() }
     }
 
     /// Records a batch without the items in `skip`.
@@ -240,7 +240,7 @@ impl Recorder {
         let new = insert_events(tx, tracked).await?;
         applied.recorded.repeats += new.repeats;
         applied.recorded.events += new.events.len() as u64;
-        applied.counted.extend(count(tx, now, &new.events).await?);
+        applied.counted.extend(self.days.count(tx, now, &new.events).await?);
 
         people.reassign(tx).await?;
         tokens::store(tx, items, &people).await?;
@@ -257,9 +257,12 @@ impl Recorder {
         Ok(())
     }
 
-    /// The automations as they are now: whatever was saved before an event was accepted is seen by that event.
+    /// The automations (and the projects' timezones) as they are now: whatever was saved before an event was accepted is seen by that event.
     async fn fresh_index(&self, tx: &Transaction<'_>) -> Result<Arc<Index>, StoreError> {
-        let current = changes::current(tx, &[Topic::Automation]).await?.first().copied().unwrap_or(0);
+        let [current, projects] = changes::current(tx, &[Topic::Automation, Topic::Project]).await?[..] else {
+            return Err(StoreError::Corrupt("topics are missing".to_owned()));
+        };
+        self.days.follow(tx, projects).await?;
         let known = self.index.load_full();
         if known.seq == current {
             return Ok(known);
@@ -324,20 +327,6 @@ async fn insert_events<'a>(tx: &Transaction<'_>, tracked: Vec<NewEvent<'a>>) -> 
     let events: Vec<NewEvent<'a>> =
         tracked.into_iter().filter(|e| new.contains(&(e.item.project, e.item.id))).collect();
     Ok(Inserted { repeats: (before - events.len()) as u64, events })
-}
-
-/// Counts new events by project, day of receipt and name; returns the projects.
-async fn count(tx: &Transaction<'_>, now: Timestamp, new: &[NewEvent<'_>]) -> Result<Vec<ProjectId>, StoreError> {
-    let mut days: HashMap<i64, Date> = HashMap::new();
-    let mut counts: BTreeMap<(ProjectId, Date), counters::Names<'_>> = BTreeMap::new();
-    for event in new {
-        let received = event.item.received;
-        let day = received.as_second().div_euclid(86_400);
-        let date = *days.entry(day).or_insert_with(|| received.to_zoned(TimeZone::UTC).date());
-        *counts.entry((event.item.project, date)).or_default().entry(event.name).or_default() += 1;
-    }
-    counters::add(tx, ids::fresh(now.as_millisecond()), &counts).await?;
-    Ok(counts.into_keys().map(|(project, _)| project).collect())
 }
 
 /// The messages to delivery, a chunk of the ledger's rows each.

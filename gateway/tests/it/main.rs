@@ -13,6 +13,7 @@ mod api_messages;
 mod api_news;
 mod api_projects;
 mod api_push_tokens;
+mod api_reports;
 mod api_segments;
 mod api_team;
 mod api_templates;

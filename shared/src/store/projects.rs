@@ -119,6 +119,12 @@ pub async fn get(db: &impl GenericClient, id: ProjectId) -> Result<Option<Projec
     db.query_opt(&statement, &[&id]).await?.as_ref().map(from_row).transpose()
 }
 
+/// The timezones of projects that are not in UTC.
+pub async fn timezones_beside_utc(db: &impl GenericClient) -> Result<Vec<(ProjectId, String)>, StoreError> {
+    let statement = db.prepare_cached("SELECT project_id, timezone FROM project WHERE timezone <> 'UTC'").await?;
+    db.query(&statement, &[]).await?.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
 /// Every project, oldest first: for operators' tools.
 pub async fn list(db: &impl GenericClient) -> Result<Vec<Project>, StoreError> {
     db.query(&format!("SELECT {COLUMNS} FROM project ORDER BY created_at, project_id"), &[])

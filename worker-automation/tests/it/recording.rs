@@ -88,3 +88,30 @@ async fn a_profile_that_would_outgrow_its_limit_stays_as_it_was_and_holds_nothin
     assert_eq!(f.dead_letters().await.len(), 0);
     f.stop().await;
 }
+
+#[tokio::test]
+async fn events_count_on_the_day_of_their_projects_timezone() {
+    let f = Fixture::start().await;
+    f.publish(vec![track(&f, "u", "before", json!({}))]).await;
+    f.applied().await;
+    // At any time one of the two is on another day than UTC.
+    for (zone, name) in [("Pacific/Kiritimati", "east"), ("Pacific/Niue", "west")] {
+        f.execute(&format!(
+            "BEGIN; UPDATE change SET seq = seq + 1 WHERE topic = 'project'; \
+             INSERT INTO project (project_id, name, timezone, secrets, created_at, updated_at, changed_seq) \
+             SELECT '{}', 'p', '{zone}', '', now(), now(), seq FROM change WHERE topic = 'project' \
+             ON CONFLICT (project_id) DO UPDATE SET timezone = excluded.timezone; COMMIT",
+            f.project
+        ))
+        .await;
+        f.publish(vec![track(&f, "u", name, json!({}))]).await;
+        f.applied().await;
+        let sql = format!(
+            "SELECT count(*) FROM event_count WHERE name = '{name}' AND day = (now() AT TIME ZONE '{zone}')::date"
+        );
+        assert_eq!(f.number(&sql).await, 1, "{zone}");
+    }
+    let sql = "SELECT count(*) FROM event_count WHERE name = 'before' AND day = (now() AT TIME ZONE 'UTC')::date";
+    assert_eq!(f.number(sql).await, 1);
+    f.stop().await;
+}

@@ -61,6 +61,9 @@ async fn what_is_told_moves_a_message_forward_only() {
     assert_eq!(state(&f, sent).await, "opened: mailbox full D O");
     assert_eq!(state(&f, bounced).await, "bounced: mailbox full D B");
     assert_eq!(state(&f, other).await, "sent");
+    let counted = "SELECT string_agg(status || sum, ' ' ORDER BY status) FROM \
+                   (SELECT status, sum(count) FROM message_status_count WHERE channel = 'PUSH' GROUP BY status) counts";
+    assert_eq!(f.text(counted).await.as_deref(), Some("bounced1 delivered2 opened1"));
     // They leave no event and make nobody.
     assert_eq!(f.number("SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM users)").await, 0);
     assert_eq!(f.dead_letters().await, Vec::<String>::new());

@@ -141,6 +141,11 @@ async fn a_receipt_that_overtakes_the_settling_stays_and_loses_nothing() {
         assert_eq!((status.as_str(), subject.as_str(), provider.as_str()), ("delivered", "Hi", "p1"));
         assert_eq!((row.get::<_, bool>(3), row.get::<_, bool>(4), row.get::<_, bool>(5)), (sent, false, true));
     }
+    // What was sent counts, also where its receipt was first; what was not is not known to have been.
+    let counted = "SELECT status, sum(count)::bigint FROM message_status_count GROUP BY status ORDER BY status";
+    let counted: Vec<(String, i64)> =
+        db.query(counted, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(counted, [("delivered".to_owned(), 2), ("sent".to_owned(), 1)]);
     // Nothing is settled twice.
     assert!(settle(&db, place.project, &ends.iter().collect::<Vec<_>>(), now).await.unwrap().is_empty());
 }

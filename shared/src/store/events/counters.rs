@@ -1,4 +1,4 @@
-//! The exact numbers of events by day and name.
+//! The exact numbers of events by name and day, which is that of the project's timezone.
 //!
 //! A recording transaction of thousands of events touches about as many numbers, and updating a row for each would cost
 //! more than the events' own rows. So it only adds one row for each project and day that holds what it has counted
@@ -42,6 +42,33 @@ pub async fn add(
 pub async fn total(db: &impl GenericClient, project: ProjectId, names: Option<&[String]>) -> Result<i64, StoreError> {
     let sql = "SELECT coalesce(sum(count), 0)::bigint FROM event_count WHERE project_id = $1 AND ($2::text[] IS NULL OR name = ANY($2))";
     Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &names]).await?.try_get(0)?)
+}
+
+/// The numbers by day, both ends counted in; days without events are missing.
+pub async fn by_day(
+    db: &impl GenericClient,
+    project: ProjectId,
+    first: Date,
+    last: Date,
+) -> Result<Vec<(Date, i64)>, StoreError> {
+    let sql =
+        "SELECT day, sum(count)::bigint FROM event_count WHERE project_id = $1 AND day BETWEEN $2 AND $3 GROUP BY day";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &first, &last]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// The names with the greatest numbers over some days, greatest first.
+pub async fn most_frequent(
+    db: &impl GenericClient,
+    project: ProjectId,
+    first: Date,
+    last: Date,
+    limit: i64,
+) -> Result<Vec<(String, i64)>, StoreError> {
+    let sql = "SELECT name, sum(count)::bigint FROM event_count WHERE project_id = $1 AND day BETWEEN $2 AND $3 \
+               GROUP BY name HAVING sum(count) > 0 ORDER BY 2 DESC, name LIMIT $4";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &first, &last, &limit]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 /// Adds a project's new rows to its sums; returns how many rows there were. One statement, so that whoever reads sees

@@ -6,8 +6,9 @@ use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use super::counts;
 use crate::ids::ProjectId;
-use crate::send::DeliveryState;
+use crate::send::{Channel, DeliveryState};
 use crate::store::StoreError;
 
 /// Word that a message has come to a state.
@@ -23,6 +24,7 @@ pub struct Receipt {
 /// How far a message has come, and when it came to each state.
 #[derive(Clone, Debug, PartialEq)]
 struct Progress {
+    channel: Channel,
     status: DeliveryState,
     reason: Option<String>,
     delivered_at: Option<Timestamp>,
@@ -34,6 +36,20 @@ struct Progress {
 }
 
 impl Progress {
+    /// The states that it has come to since.
+    fn reached_since(&self, before: &Self) -> impl Iterator<Item = DeliveryState> {
+        use DeliveryState::{Bounced, Clicked, Complained, Delivered, Failed, Opened};
+        let times = [
+            (Delivered, before.delivered_at, self.delivered_at),
+            (Opened, before.opened_at, self.opened_at),
+            (Clicked, before.clicked_at, self.clicked_at),
+            (Failed, before.failed_at, self.failed_at),
+            (Bounced, before.bounced_at, self.bounced_at),
+            (Complained, before.complained_at, self.complained_at),
+        ];
+        times.into_iter().filter(|(_, before, after)| before.is_none() && after.is_some()).map(|(state, ..)| state)
+    }
+
     /// The state only moves forward; the first time of each state is kept, also where it is told late.
     fn told(&mut self, receipt: &Receipt) {
         let next = self.status.after(receipt.state);
@@ -66,13 +82,14 @@ pub async fn apply(
 ) -> Result<(), StoreError> {
     let ids: Vec<Uuid> = receipts.iter().map(|r| r.message).collect();
     let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(()) };
-    let sql = "SELECT id, status, status_reason, delivered_at, opened_at, clicked_at, failed_at, bounced_at, complained_at \
+    let sql = "SELECT id, status, status_reason, delivered_at, opened_at, clicked_at, failed_at, bounced_at, complained_at, channel \
                FROM message WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4 ORDER BY id FOR UPDATE";
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids, first, last]).await?;
     let mut messages: BTreeMap<Uuid, (Progress, Progress)> = BTreeMap::new();
     for row in rows {
-        let status: &str = row.try_get(1)?;
+        let (status, channel): (&str, &str) = (row.try_get(1)?, row.try_get(9)?);
         let progress = Progress {
+            channel: Channel::parse(channel).ok_or_else(|| StoreError::Corrupt(format!("channel {channel:?}")))?,
             status: DeliveryState::parse(status).ok_or_else(|| StoreError::Corrupt(format!("status {status:?}")))?,
             reason: row.try_get(2)?,
             delivered_at: row.try_get(3)?,
@@ -90,6 +107,13 @@ pub async fn apply(
         }
     }
     messages.retain(|_, (before, after)| before != after);
+    let mut reached: BTreeMap<(Channel, &'static str), i64> = BTreeMap::new();
+    for (before, after) in messages.values() {
+        for state in after.reached_since(before) {
+            *reached.entry((after.channel, state.as_str())).or_default() += 1;
+        }
+    }
+    counts::add(tx, project, &reached, now).await?;
     write(tx, project, &messages.into_iter().map(|(id, (_, after))| (id, after)).collect::<Vec<_>>(), now).await
 }
 
@@ -145,6 +169,7 @@ mod tests {
     #[test]
     fn what_is_told_late_gets_its_time_and_moves_nothing_back() {
         let mut progress = Progress {
+            channel: Channel::Push,
             status: DeliveryState::Sent,
             reason: None,
             delivered_at: None,
@@ -154,6 +179,7 @@ mod tests {
             bounced_at: None,
             complained_at: None,
         };
+        let before = progress.clone();
         progress.told(&receipt(DeliveryState::Opened, 5));
         progress.told(&receipt(DeliveryState::Delivered, 4));
         progress.told(&receipt(DeliveryState::Opened, 9));
@@ -162,6 +188,8 @@ mod tests {
         assert_eq!(progress.status, DeliveryState::Opened);
         assert_eq!((second(progress.delivered_at), second(progress.opened_at)), (Some(4), Some(5)));
         assert_eq!(progress.failed_at, None);
+        let reached: Vec<_> = progress.reached_since(&before).collect();
+        assert_eq!(reached, [DeliveryState::Delivered, DeliveryState::Opened]);
         let told = Receipt { reason: Some("spam".into()), ..receipt(DeliveryState::Complained, 10) };
         progress.told(&told);
         assert_eq!((progress.status, progress.reason.as_deref()), (DeliveryState::Complained, Some("spam")));

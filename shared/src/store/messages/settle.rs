@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::counts;
 use crate::ids::ProjectId;
 use crate::send::{Channel, DeliveryState};
 use crate::store::StoreError;
@@ -54,7 +55,7 @@ impl Settled {
     }
 }
 
-/// Writes the ends of claims of one project's messages; returns the ids of those that were still under their claim.
+/// Writes the ends of claims of one project's messages, and counts what they came to; returns the ids of those that were still under their claim.
 pub async fn settle(
     db: &impl GenericClient,
     project: ProjectId,
@@ -76,12 +77,12 @@ pub async fn settle(
     let devices: Vec<Option<&Value>> = settled.iter().map(|s| s.devices.as_ref()).collect();
     // A receipt may have come before the call was settled: then the state it told of stays, and the rest is written.
     // Locked in the order of ids first: an update with a join takes rows in any order, and two of them would deadlock.
-    let sql = "WITH ends AS (SELECT e.* FROM unnest($2::uuid[], $3::int[], $4::text[], $5::text[], $6::timestamptz[], $7::int[], \
+    let sql = "WITH ends AS (SELECT e.*, m.status = 'queued' AS was_queued FROM unnest($2::uuid[], $3::int[], $4::text[], $5::text[], $6::timestamptz[], $7::int[], \
                $8::int[], $9::uuid[], $10::text[], $11::text[], $12::text[], $16::jsonb[]) \
                AS e (id, attempt, status, reason, due, failures, ambiguous, user_id, subject, provider, provider_id, devices) \
                JOIN message m ON m.id = e.id AND m.attempt = e.attempt \
-               WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND (m.status = 'queued' OR m.claimed) ORDER BY m.id FOR UPDATE OF m) \
-               UPDATE message m SET status = CASE WHEN m.status = 'queued' THEN e.status ELSE m.status END, \
+               WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND (m.status = 'queued' OR m.claimed) ORDER BY m.id FOR UPDATE OF m), \
+               moved AS (UPDATE message m SET status = CASE WHEN m.status = 'queued' THEN e.status ELSE m.status END, \
                status_reason = CASE WHEN m.status = 'queued' THEN e.reason ELSE m.status_reason END, \
                due_at = CASE WHEN m.status = 'queued' THEN e.due END, claimed = false, \
                failures = m.failures + e.failures, ambiguous = m.ambiguous + e.ambiguous, user_id = coalesce(e.user_id, m.user_id), \
@@ -89,7 +90,12 @@ pub async fn settle(
                provider_message_id = coalesce(e.provider_id, m.provider_message_id), devices = coalesce(e.devices, m.devices), \
                sent_at = CASE WHEN e.status = 'sent' THEN $15 ELSE m.sent_at END, \
                failed_at = CASE WHEN e.status = 'failed' AND m.status = 'queued' THEN $15 ELSE m.failed_at END, updated_at = $15 \
-               FROM ends e WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND m.id = e.id RETURNING m.id";
+               FROM ends e WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND m.id = e.id \
+               RETURNING m.id, m.channel, e.status, e.status = 'sent' OR (e.status <> 'queued' AND e.was_queued) AS counts), \
+               counted AS (INSERT INTO message_status_count AS s (project_id, at, channel, status, lane, count) \
+               SELECT $1, $17, channel, status, $18, count(*) FROM moved WHERE counts GROUP BY channel, status ORDER BY channel, status \
+               ON CONFLICT (project_id, at, channel, status, lane) DO UPDATE SET count = s.count + excluded.count) \
+               SELECT id FROM moved";
     let statement = db.prepare_cached(sql).await?;
     let rows = db
         .query(
@@ -111,6 +117,8 @@ pub async fn settle(
                 last,
                 &now,
                 &devices,
+                &counts::quarter(now),
+                &counts::any_lane(),
             ],
         )
         .await?;

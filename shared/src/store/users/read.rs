@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -83,6 +84,14 @@ pub async fn resolve(db: &impl GenericClient, project: ProjectId, id: Uuid) -> R
     let sql = format!("{PERSON} SELECT id FROM way WHERE merged_into IS NULL");
     let row = db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &vec![id]]).await?;
     row.map_or(Ok(None), |row| Ok(row.try_get(0)?))
+}
+
+/// How many people were seen since a time. Of all days but the first the index alone is read.
+pub async fn seen_since(db: &impl GenericClient, project: ProjectId, since: Timestamp) -> Result<i64, StoreError> {
+    let first = since.to_zoned(TimeZone::UTC).date();
+    let sql = "SELECT (SELECT count(*) FROM users WHERE project_id = $1 AND seen_day > $2 AND merged_into IS NULL) \
+               + (SELECT count(*) FROM users WHERE project_id = $1 AND seen_day = $2 AND last_seen_at >= $3 AND merged_into IS NULL)";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &first, &since]).await?.try_get(0)?)
 }
 
 /// Every internal id of a person: their own and those that were merged into it.
