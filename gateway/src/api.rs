@@ -23,6 +23,7 @@ mod shape;
 pub mod team;
 pub mod templates;
 pub mod users;
+pub mod webhook;
 
 use crate::context::{Context, Request};
 use crate::error::ApiError;
@@ -108,7 +109,7 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
 }
 
 /// Hands a request that belongs to no project to its handler, which finds out by itself who calls.
-pub async fn handle_unbound(request: &Request<'_>, route: Unbound) -> Result<Reply, ApiError> {
+pub async fn handle_unbound(request: &Request<'_>, route: Unbound<'_>) -> Result<Reply, ApiError> {
     match route {
         Unbound::Login => sessions::login(request).await,
         Unbound::Logout => sessions::logout(request).await,
@@ -117,5 +118,6 @@ pub async fn handle_unbound(request: &Request<'_>, route: Unbound) -> Result<Rep
         Unbound::AcceptInvite => invites::accept(request).await,
         Unbound::ListProjects => projects::list(request).await,
         Unbound::CreateProject => projects::create(request).await,
+        Unbound::Webhook(project) => webhook::receive(request, project).await,
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{HeaderName, HeaderValue, Method, Request, Response};
+use http::{HeaderName, Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
@@ -19,9 +19,6 @@ use crate::{api, auth, body, cors, health, request_id, sdk};
 
 pub type Body = Full<Bytes>;
 
-const RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
-const RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
-const RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Longer than a body and a statement may take together.
@@ -79,20 +76,12 @@ async fn reply(
     let Admission { project, rate_limit, caller } = auth::admit(&request, route).await?;
     let allowance = app.limits.take(project, rate_limit).await;
     let context = Context::new(&request, project, caller);
-    let mut reply = match allowance.granted {
-        Ok(()) => handled(&context, route).await.unwrap_or_else(|error| respond::error(&error, request_id)),
-        Err(retry_after) => {
-            metrics::counter!(shared::metric_name::RATE_LIMITED).increment(1);
-            respond::error(&ApiError::TooManyRequests { limit: allowance.limit, retry_after }, request_id)
-        }
+    let done = match respond::within(&allowance) {
+        Ok(()) => handled(&context, route).await,
+        Err(over) => Err(over),
     };
-    for (name, value) in [
-        (RATELIMIT_LIMIT, allowance.limit),
-        (RATELIMIT_REMAINING, allowance.remaining),
-        (RATELIMIT_RESET, allowance.reset),
-    ] {
-        reply.headers.insert(name, HeaderValue::from(value));
-    }
+    let mut reply = done.unwrap_or_else(|error| respond::error(&error, request_id));
+    respond::tell_limit(&mut reply, &allowance);
     Ok(reply)
 }
 

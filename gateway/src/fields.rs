@@ -49,6 +49,10 @@ impl Text {
         Self { length: least..=most, control_characters: true }
     }
 
+    pub fn allows(&self, text: &str) -> bool {
+        self.refuses(text).is_none()
+    }
+
     /// Why a text is not allowed.
     fn refuses(&self, text: &str) -> Option<String> {
         // Bytes bound characters from above, so that short texts need no counting.

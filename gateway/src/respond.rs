@@ -7,6 +7,7 @@ use http_body_util::Full;
 use serde::Serialize;
 
 use crate::error::{ApiError, Problem};
+use crate::rate_limit::Allowance;
 
 /// Room for the headers of an ordinary answer.
 const HEADERS: usize = 9;
@@ -97,6 +98,29 @@ pub fn error(error: &ApiError, request_id: &str) -> Reply {
         reply.headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     reply
+}
+
+const RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
+const RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
+const RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
+
+/// Whether a project's limit lets a request in.
+pub fn within(allowance: &Allowance) -> Result<(), ApiError> {
+    allowance.granted.map_err(|retry_after| {
+        metrics::counter!(shared::metric_name::RATE_LIMITED).increment(1);
+        ApiError::TooManyRequests { limit: allowance.limit, retry_after }
+    })
+}
+
+/// Tells about the project's limit.
+pub fn tell_limit(reply: &mut Reply, allowance: &Allowance) {
+    for (name, value) in [
+        (RATELIMIT_LIMIT, allowance.limit),
+        (RATELIMIT_REMAINING, allowance.remaining),
+        (RATELIMIT_RESET, allowance.reset),
+    ] {
+        reply.headers.insert(name, HeaderValue::from(value));
+    }
 }
 
 impl From<Reply> for Response<Full<Bytes>> {

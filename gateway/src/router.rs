@@ -1,6 +1,7 @@
 //! Every address: one `match` on the method and the segments of the path.
 
 mod access;
+mod pattern;
 mod segments;
 mod unbound;
 
@@ -85,7 +86,7 @@ pub enum Route<'p> {
     GetInvite(&'p str),
     RevokeInvite(&'p str),
     ReadAuditLog,
-    Unbound(Unbound),
+    Unbound(Unbound<'p>),
 }
 
 impl Route<'_> {
@@ -159,7 +160,7 @@ impl Route<'_> {
             | Self::GetInvite(_)
             | Self::RevokeInvite(_)
             | Self::ReadAuditLog => Access::Admin,
-            Self::Unbound(Unbound::Login | Unbound::AcceptInvite) => Access::Anyone,
+            Self::Unbound(Unbound::Login | Unbound::AcceptInvite | Unbound::Webhook(_)) => Access::Anyone,
             Self::Unbound(
                 Unbound::Logout
                 | Unbound::GetSession
@@ -167,61 +168,6 @@ impl Route<'_> {
                 | Unbound::ListProjects
                 | Unbound::CreateProject,
             ) => Access::Session,
-        }
-    }
-
-    /// The address with its parameters named: for metrics and logs.
-    pub fn pattern(self) -> &'static str {
-        match self {
-            Self::Track | Self::ListEvents => "/events",
-            Self::Batch => "/events/batch",
-            Self::Identify => "/users/identify",
-            Self::GetEvent(_) | Self::DeleteEvent(_) => "/events/:id",
-            Self::ListUsers => "/users",
-            Self::GetUser(_) | Self::UpdateUser(_) | Self::DeleteUser(_) => "/users/:id",
-            Self::ListTemplates | Self::CreateTemplate => "/templates",
-            Self::GetTemplate(_) | Self::UpdateTemplate(_) | Self::DeleteTemplate(_) => "/templates/:id",
-            Self::ListAutomations | Self::CreateAutomation => "/automations",
-            Self::GetAutomation(_) | Self::UpdateAutomation(_) | Self::DeleteAutomation(_) => "/automations/:id",
-            Self::ListSegments | Self::CreateSegment => "/segments",
-            Self::EstimateSegment => "/segments/estimate",
-            Self::GetSegment(_) | Self::UpdateSegment(_) | Self::DeleteSegment(_) => "/segments/:id",
-            Self::ListSegmentUsers(_) => "/segments/:id/users",
-            Self::ChangeSegmentMembers(_) => "/segments/:id/members",
-            Self::ExplainSegment(_) => "/segments/:id/explain",
-            Self::ListCampaigns | Self::CreateCampaign => "/campaigns",
-            Self::GetCampaign(_) | Self::UpdateCampaign(_) | Self::DeleteCampaign(_) => "/campaigns/:id",
-            Self::SendCampaign(_) => "/campaigns/:id/send",
-            Self::PauseCampaign(_) => "/campaigns/:id/pause",
-            Self::ResumeCampaign(_) => "/campaigns/:id/resume",
-            Self::CancelCampaign(_) => "/campaigns/:id/cancel",
-            Self::ReportCampaign(_) => "/campaigns/:id/report",
-            Self::GetChannels | Self::UpdateChannels => "/channels",
-            Self::SendMessage | Self::ListMessages => "/messages",
-            Self::GetMessage(_) => "/messages/:id",
-            Self::ListNews | Self::CreateNews => "/news",
-            Self::GetNews(_) | Self::UpdateNews(_) | Self::DeleteNews(_) => "/news/:id",
-            Self::Feed => "/feed",
-            Self::GenerateCopy => "/ai/generate",
-            Self::GetReport => "/reports",
-            Self::RegisterPushToken | Self::RemovePushToken | Self::GetPushSettings => "/push-tokens",
-            Self::GetProject(_) | Self::UpdateProject(_) => "/projects/:id",
-            Self::RotateWebhookSecret(_) => "/projects/:id/webhook-secret",
-            Self::ListApiKeys | Self::CreateApiKey | Self::RevokeApiKey => "/api-keys",
-            Self::ListTeam => "/team",
-            Self::ChangeMember(_) | Self::RemoveMember(_) => "/team/:id",
-            Self::ListInvites | Self::CreateInvite => "/team/invites",
-            Self::GetInvite(_) | Self::RevokeInvite(_) => "/team/invites/:id",
-            Self::ReadAuditLog => "/audit-log",
-            Self::Unbound(unbound) => unbound.pattern(),
-        }
-    }
-
-    /// The project, where the path names it.
-    pub fn project(&self) -> Option<&str> {
-        match self {
-            Self::GetProject(id) | Self::UpdateProject(id) | Self::RotateWebhookSecret(id) => Some(id),
-            _ => None,
         }
     }
 }
@@ -311,6 +257,7 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("GET", ["auth", "session"]) => Route::Unbound(Unbound::GetSession),
         ("POST", ["auth", "password"]) => Route::Unbound(Unbound::ChangePassword),
         ("POST", ["auth", "invites", "accept"]) => Route::Unbound(Unbound::AcceptInvite),
+        ("POST", ["webhook", id]) => Route::Unbound(Unbound::Webhook(id)),
         ("GET", ["projects"]) => Route::Unbound(Unbound::ListProjects),
         ("POST", ["projects"]) => Route::Unbound(Unbound::CreateProject),
         ("GET", ["projects", id]) => Route::GetProject(id),
@@ -350,101 +297,4 @@ pub fn methods(segments: &[&str]) -> Vec<&'static str> {
 }
 
 #[cfg(test)]
-<<<<<<< HEAD
 mod tests;
-=======
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_address_has_its_route() {
-        let table = [
-            ("POST", "/events", Route::Track),
-            ("POST", "/events/", Route::Track),
-            ("POST", "/events/batch", Route::Batch),
-            ("POST", "/users/identify", Route::Identify),
-            ("GET", "/events", Route::ListEvents),
-            ("HEAD", "/events", Route::ListEvents),
-            ("GET", "/events/e1", Route::GetEvent("e1")),
-            ("GET", "/users", Route::ListUsers),
-            ("GET", "/users/u%2F1", Route::GetUser("u%2F1")),
-            ("GET", "/templates", Route::ListTemplates),
-            ("POST", "/templates", Route::CreateTemplate),
-            ("GET", "/templates/t", Route::GetTemplate("t")),
-            ("PUT", "/templates/t", Route::UpdateTemplate("t")),
-            ("DELETE", "/templates/t", Route::DeleteTemplate("t")),
-            ("GET", "/automations", Route::ListAutomations),
-            ("POST", "/automations", Route::CreateAutomation),
-            ("GET", "/automations/a", Route::GetAutomation("a")),
-            ("PUT", "/automations/a", Route::UpdateAutomation("a")),
-            ("DELETE", "/automations/a", Route::DeleteAutomation("a")),
-            ("GET", "/segments", Route::ListSegments),
-            ("POST", "/segments", Route::CreateSegment),
-            ("POST", "/segments/estimate", Route::EstimateSegment),
-            ("GET", "/segments/s", Route::GetSegment("s")),
-            ("PUT", "/segments/s", Route::UpdateSegment("s")),
-            ("DELETE", "/segments/s", Route::DeleteSegment("s")),
-            ("GET", "/segments/s/users", Route::ListSegmentUsers("s")),
-            ("POST", "/segments/s/members", Route::ChangeSegmentMembers("s")),
-            ("GET", "/segments/s/explain", Route::ExplainSegment("s")),
-            ("GET", "/campaigns", Route::ListCampaigns),
-            ("POST", "/campaigns", Route::CreateCampaign),
-            ("GET", "/campaigns/c", Route::GetCampaign("c")),
-            ("PUT", "/campaigns/c", Route::UpdateCampaign("c")),
-            ("DELETE", "/campaigns/c", Route::DeleteCampaign("c")),
-            ("GET", "/channels", Route::GetChannels),
-            ("PUT", "/channels", Route::UpdateChannels),
-            ("POST", "/messages", Route::SendMessage),
-            ("GET", "/messages", Route::ListMessages),
-            ("GET", "/messages/m", Route::GetMessage("m")),
-            ("GET", "/news", Route::ListNews),
-            ("POST", "/news", Route::CreateNews),
-            ("GET", "/news/n", Route::GetNews("n")),
-            ("PUT", "/news/n", Route::UpdateNews("n")),
-            ("DELETE", "/news/n", Route::DeleteNews("n")),
-            ("GET", "/feed", Route::Feed),
-            ("GET", "/reports", Route::GetReport),
-            ("POST", "/ai/generate", Route::GenerateCopy),
-            ("POST", "/push-tokens", Route::RegisterPushToken),
-            ("DELETE", "/push-tokens", Route::RemovePushToken),
-            ("GET", "/push-tokens", Route::GetPushSettings),
-        ];
-        for (method, path, expected) in table {
-            let path = format!("{BASE}{path}");
-            assert_eq!(route(&method.parse().unwrap(), &path), Ok(expected), "{method} {path}");
-        }
-    }
-
-    #[test]
-    fn other_methods_are_told_which_there_are() {
-        for (method, path, allow) in [
-            ("PATCH", "/events", "GET, HEAD, POST, OPTIONS"),
-            ("GET", "/events/batch", "POST, OPTIONS"),
-            ("GET", "/users/identify", "POST, OPTIONS"),
-            ("DELETE", "/channels", "GET, HEAD, PUT, OPTIONS"),
-            ("POST", "/templates/t", "GET, HEAD, PUT, DELETE, OPTIONS"),
-            ("BREW", "/messages", "GET, HEAD, POST, OPTIONS"),
-        ] {
-            let path = format!("{BASE}{path}");
-            let miss = route(&method.parse().unwrap(), &path);
-            assert_eq!(miss, Err(Miss::Method(allow.to_owned())), "{method} {path}");
-        }
-    }
-
-    #[test]
-    fn nothing_else_is_there() {
-        for path in ["", "/", "/events", "/api/v1", "/api/v1/", "/api/v2/events", "/api/v1/nothing", "/api/v1//events"]
-        {
-            assert_eq!(route(&Method::GET, path), Err(Miss::Path), "{path:?}");
-        }
-        assert_eq!(route(&Method::GET, "/api/v1/events/a/b/c/d/e"), Err(Miss::Path));
-    }
-
-    #[test]
-    fn only_ingest_is_open_to_public_keys() {
-        assert_eq!(access_of(&Method::POST, "/api/v1/events"), Some(Access::Public));
-        assert_eq!(access_of(&Method::GET, "/api/v1/events"), Some(Access::Secret));
-        assert_eq!(access_of(&Method::GET, "/api/v1/none"), None);
-    }
-}
->>>>>>> f8ab958 (Reports from counters: events by the project's days, messages by the quarter of an hour they came to a state in)

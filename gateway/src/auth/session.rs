@@ -10,7 +10,7 @@ use shared::store::StoreError;
 use shared::store::accounts::Account;
 use shared::store::sessions::{self, SessionHash};
 use subtle::ConstantTimeEq;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::cookie;
 use crate::context::Request;
@@ -28,12 +28,20 @@ const TURN: Duration = Duration::from_secs(2);
 pub const MISSING: ApiError =
     ApiError::Unauthorized("the session is missing or has ended: log in with POST /auth/login");
 
-/// Look-ups in the database at a time: made-up cookies must not take all its connections.
+/// Look-ups in the database at a time: made-up cookies and signatures must not take all its connections.
 pub struct Lookups(Semaphore);
 
 impl Default for Lookups {
     fn default() -> Self {
         Self(Semaphore::new(4))
+    }
+}
+
+impl Lookups {
+    /// Waits for a turn, which lasts for as long as what is returned; not for long.
+    pub async fn turn(&self) -> Result<SemaphorePermit<'_>, StoreError> {
+        let busy = || StoreError::Unavailable("too many callers are being looked up".to_owned());
+        tokio::time::timeout(TURN, self.0.acquire()).await.map_err(|_| busy())?.map_err(|_| busy())
     }
 }
 
@@ -90,9 +98,7 @@ pub async fn begin(request: &Request<'_>, account: Account) -> Result<Session, A
 /// The session that a request brings, if it holds. Unsafe requests must bring its token, too.
 pub async fn of(request: &Request<'_>) -> Result<Option<Session>, ApiError> {
     let Some(id) = cookie::value(request.headers).filter(|id| id.len() == 64) else { return Ok(None) };
-    let busy = || StoreError::Unavailable("too many sessions are being looked up".to_owned());
-    let lookups = &request.app.lookups.0;
-    let turn = tokio::time::timeout(TURN, lookups.acquire()).await.map_err(|_| busy())?.map_err(|_| busy())?;
+    let turn = request.app.lookups.turn().await?;
     let (now, hash) = (request.app.clock.now(), hash(id));
     let db = request.database().await?;
     let Some(stored) = sessions::find(&db, &hash, now).await? else { return Ok(None) };

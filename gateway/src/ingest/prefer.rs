@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::applied::Position;
 use crate::app::App;
-use crate::context::Context;
+use crate::context::Request;
 use crate::error::ApiError;
 use crate::respond::Reply;
 
@@ -21,8 +21,8 @@ pub struct Waited(Option<u64>);
 
 impl Wait {
     /// From the `Prefer` headers. What is no such preference is ignored, as the standard says; a number that is too large is not.
-    pub fn asked(cx: &Context<'_>) -> Result<Self, ApiError> {
-        for value in cx.headers.get_all("prefer") {
+    pub fn asked(request: &Request<'_>) -> Result<Self, ApiError> {
+        for value in request.headers.get_all("prefer") {
             if let Some(seconds) = value.to_str().ok().and_then(wait_in) {
                 let problem = || ApiError::invalid("Prefer", format!("wait must be 0 to {MAX_WAIT} seconds"));
                 let seconds = seconds.parse().ok().filter(|s| *s <= MAX_WAIT).ok_or_else(problem)?;

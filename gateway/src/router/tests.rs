@@ -62,6 +62,8 @@ fn every_address_has_its_route() {
         ("DELETE", "/push-tokens", Route::RemovePushToken),
         ("GET", "/push-tokens", Route::GetPushSettings),
         ("POST", "/auth/login", Route::Unbound(Unbound::Login)),
+        ("GET", "/reports", Route::GetReport),
+        ("POST", "/webhook/p", Route::Unbound(Unbound::Webhook("p"))),
         ("GET", "/projects/p", Route::GetProject("p")),
         ("GET", "/team/invites", Route::ListInvites),
         ("PUT", "/team/m", Route::ChangeMember("m")),

@@ -2,7 +2,7 @@
 
 /// What belongs to no project of the caller's, or to one that only the handler finds out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unbound {
+pub enum Unbound<'p> {
     Login,
     Logout,
     GetSession,
@@ -10,9 +10,11 @@ pub enum Unbound {
     AcceptInvite,
     ListProjects,
     CreateProject,
+    /// Of the project that it names.
+    Webhook(&'p str),
 }
 
-impl Unbound {
+impl Unbound<'_> {
     pub(super) fn pattern(self) -> &'static str {
         match self {
             Self::Login => "/auth/login",
@@ -21,6 +23,7 @@ impl Unbound {
             Self::ChangePassword => "/auth/password",
             Self::AcceptInvite => "/auth/invites/accept",
             Self::ListProjects | Self::CreateProject => "/projects",
+            Self::Webhook(_) => "/webhook/:id",
         }
     }
 }

@@ -23,7 +23,7 @@ async fn messages(gateway: &Gateway, project: ProjectId, at: &str, channel: &str
     gateway.sql.execute(&sql, &[&project.0, &channel, &status, &count]).await.unwrap();
 }
 
-fn of_day<'a>(report: &'a Value, from_last: usize) -> &'a Value {
+fn of_day(report: &Value, from_last: usize) -> &Value {
     let days = report["timeseries"].as_array().unwrap();
     &days[days.len() - 1 - from_last]
 }

@@ -18,6 +18,7 @@ mod api_segments;
 mod api_team;
 mod api_templates;
 mod api_users;
+mod api_webhook;
 mod auth;
 mod bad_input;
 mod document;

@@ -1,0 +1,79 @@
+//! The inbound webhook: what providers and the project's own systems tell.
+
+mod input;
+mod signature;
+
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use shared::clock::from_ms;
+use shared::event::{Body, IngestItem, Webhook, id_bytes};
+use shared::ids::ProjectId;
+use shared::store::projects;
+use uuid::Uuid;
+
+use crate::body::{self, Media};
+use crate::context::Request;
+use crate::error::ApiError;
+use crate::ingest::prefer::Wait;
+use crate::ingest::{ids, publish};
+use crate::respond::{self, Reply, accepted};
+use input::Notification;
+use signature::Signature;
+
+/// `POST /webhook/:projectId`
+pub async fn receive(request: &Request<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let app = request.app;
+    let missing = || ApiError::NotFound("no such project".to_owned());
+    let project = Uuid::try_parse(segment).map(ProjectId).map_err(|_| missing())?;
+    let signature = Signature::of(request.headers, request.received_ms)?;
+    let (secrets, rate_limit) = {
+        // Whoever knows no secret must not take all connections of the database.
+        let _turn = app.lookups.turn().await?;
+        let db = request.database().await?;
+        let known = projects::get(&db, project).await?.ok_or_else(missing)?;
+        (projects::secrets(&db, &app.master_keys, project).await?.ok_or_else(missing)?, known.rate_limit)
+    };
+    let body = request.read_bytes(Media::Json, body::MAX_BYTES).await?;
+    signature.verify(secrets.accepted_webhook(from_ms(request.received_ms)), &body)?;
+
+    let allowance = app.limits.take(project, rate_limit).await;
+    let taken = match respond::within(&allowance) {
+        Ok(()) => take(request, project, &signature, &body).await,
+        Err(over) => Err(over),
+    };
+    let mut reply = taken.unwrap_or_else(|error| respond::error(&error, request.request_id));
+    respond::tell_limit(&mut reply, &allowance);
+    Ok(reply)
+}
+
+async fn take(
+    request: &Request<'_>,
+    project: ProjectId,
+    signature: &Signature<'_>,
+    body: &[u8],
+) -> Result<Reply, ApiError> {
+    let Notification { kind, data, message, user_id, anonymous_id } = input::notification(body::json_object(body)?)?;
+    // The same body with the same timestamp is the same webhook, whoever sends it again.
+    let digest = Sha256::new().chain_update(signature.timestamp.unwrap_or("")).chain_update(b".").chain_update(body);
+    let ids =
+        ids::of_update(project, Some(&format!("webhook:{}", hex::encode(digest.finalize()))), request.received_ms);
+    let item = IngestItem {
+        project_id: id_bytes(project.0),
+        id: id_bytes(ids.row),
+        dedupe_id: ids.dedupe.map(id_bytes).unwrap_or_default(),
+        received_ms: request.received_ms,
+        timestamp_ms: request.received_ms,
+        user_id,
+        anonymous_id,
+        body: Some(Body::Webhook(Webhook { kind, data })),
+    };
+    let wait = Wait::asked(request)?;
+    let ingest = &request.app.ingest;
+    let positions = if item.user_key().is_ok() {
+        publish::one(ingest, project, &item).await?
+    } else {
+        publish::keyed(ingest, message.unwrap_or(ids.row), &item).await?
+    };
+    let applied = wait.until(request.app, &positions).await;
+    Ok(applied.tell(accepted(&json!({ "received": true }))?))
+}

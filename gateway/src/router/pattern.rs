@@ -1,0 +1,60 @@
+//! How addresses are named in metrics and logs, and what their paths name.
+
+use super::Route;
+
+impl Route<'_> {
+    /// The address with its parameters named: for metrics and logs.
+    pub fn pattern(self) -> &'static str {
+        match self {
+            Self::Track | Self::ListEvents => "/events",
+            Self::Batch => "/events/batch",
+            Self::Identify => "/users/identify",
+            Self::GetEvent(_) | Self::DeleteEvent(_) => "/events/:id",
+            Self::ListUsers => "/users",
+            Self::GetUser(_) | Self::UpdateUser(_) | Self::DeleteUser(_) => "/users/:id",
+            Self::ListTemplates | Self::CreateTemplate => "/templates",
+            Self::GetTemplate(_) | Self::UpdateTemplate(_) | Self::DeleteTemplate(_) => "/templates/:id",
+            Self::ListAutomations | Self::CreateAutomation => "/automations",
+            Self::GetAutomation(_) | Self::UpdateAutomation(_) | Self::DeleteAutomation(_) => "/automations/:id",
+            Self::ListSegments | Self::CreateSegment => "/segments",
+            Self::EstimateSegment => "/segments/estimate",
+            Self::GetSegment(_) | Self::UpdateSegment(_) | Self::DeleteSegment(_) => "/segments/:id",
+            Self::ListSegmentUsers(_) => "/segments/:id/users",
+            Self::ChangeSegmentMembers(_) => "/segments/:id/members",
+            Self::ExplainSegment(_) => "/segments/:id/explain",
+            Self::ListCampaigns | Self::CreateCampaign => "/campaigns",
+            Self::GetCampaign(_) | Self::UpdateCampaign(_) | Self::DeleteCampaign(_) => "/campaigns/:id",
+            Self::SendCampaign(_) => "/campaigns/:id/send",
+            Self::PauseCampaign(_) => "/campaigns/:id/pause",
+            Self::ResumeCampaign(_) => "/campaigns/:id/resume",
+            Self::CancelCampaign(_) => "/campaigns/:id/cancel",
+            Self::ReportCampaign(_) => "/campaigns/:id/report",
+            Self::GetChannels | Self::UpdateChannels => "/channels",
+            Self::SendMessage | Self::ListMessages => "/messages",
+            Self::GetMessage(_) => "/messages/:id",
+            Self::ListNews | Self::CreateNews => "/news",
+            Self::GetNews(_) | Self::UpdateNews(_) | Self::DeleteNews(_) => "/news/:id",
+            Self::Feed => "/feed",
+            Self::GenerateCopy => "/ai/generate",
+            Self::GetReport => "/reports",
+            Self::RegisterPushToken | Self::RemovePushToken | Self::GetPushSettings => "/push-tokens",
+            Self::GetProject(_) | Self::UpdateProject(_) => "/projects/:id",
+            Self::RotateWebhookSecret(_) => "/projects/:id/webhook-secret",
+            Self::ListApiKeys | Self::CreateApiKey | Self::RevokeApiKey => "/api-keys",
+            Self::ListTeam => "/team",
+            Self::ChangeMember(_) | Self::RemoveMember(_) => "/team/:id",
+            Self::ListInvites | Self::CreateInvite => "/team/invites",
+            Self::GetInvite(_) | Self::RevokeInvite(_) => "/team/invites/:id",
+            Self::ReadAuditLog => "/audit-log",
+            Self::Unbound(unbound) => unbound.pattern(),
+        }
+    }
+
+    /// The project, where the path names it.
+    pub fn project(&self) -> Option<&str> {
+        match self {
+            Self::GetProject(id) | Self::UpdateProject(id) | Self::RotateWebhookSecret(id) => Some(id),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! `/webhook/:projectId`
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Value, json};
+use sha2::Sha256;
+use shared::event::{Body, IngestBatch, IngestItem};
+use shared::store::projects;
+use uuid::Uuid;
+
+use crate::fixture::{Answer, Gateway};
+use crate::setup::{Tenant, master_keys};
+
+fn signed(secret: &str, content: &str) -> String {
+    let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
+    hex::encode(mac.chain_update(content).finalize().into_bytes())
+}
+
+async fn secret(gateway: &Gateway, project: &Tenant) -> String {
+    let db = gateway.app.store.connection().await.unwrap();
+    projects::secrets(&db, &master_keys(), project.id).await.unwrap().unwrap().webhook
+}
+
+async fn send(gateway: &Gateway, project: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    let json = [("content-type", "application/json")];
+    gateway.send("POST", &format!("/webhook/{project}"), "", &[&json, headers].concat(), body.to_owned()).await
+}
+
+/// Every item of the ingest stream with its subject.
+async fn stored(gateway: &Gateway) -> Vec<IngestItem> {
+    let mut stream = gateway.bus.jetstream.get_stream(gateway.bus.names.ingest_stream()).await.unwrap();
+    let last = stream.info().await.unwrap().state.last_sequence;
+    let mut items = Vec::new();
+    for seq in 1..=last {
+        let message = stream.get_raw_message(seq).await.unwrap();
+        items.extend(IngestBatch::decode_checked(message.payload).unwrap().items);
+    }
+    items
+}
+
+#[tokio::test]
+async fn what_is_signed_is_taken() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let (id, secret) = (project.id.to_string(), secret(&gateway, &project).await);
+    let message = Uuid::from_u128(7);
+    let body = json!({"event": "message.delivered", "data": {"messageId": message, "userId": "u"}}).to_string();
+    let now = (gateway.app.clock.now_ms() / 1_000).to_string();
+    let plain = signed(&secret, &body);
+    let prefixed = format!("sha256={plain}");
+    let timed = signed(&secret, &format!("{now}.{body}"));
+    for headers in [
+        &[("x-signature", plain.as_str())][..],
+        &[("x-signature", &prefixed)],
+        &[("x-signature", &timed), ("x-signature-timestamp", &now)],
+    ] {
+        assert_eq!(send(&gateway, &id, headers, &body).await.expect(202), json!({"received": true}));
+    }
+    let other = json!({"event": "payment.failed", "data": {"user_id": "u", "n": 1}, "sender": "ignored"}).to_string();
+    send(&gateway, &id, &[("x-signature", &signed(&secret, &other))], &other).await.expect(202);
+
+    let items = stored(&gateway).await;
+    let users: Vec<Option<&str>> = items.iter().map(|i| i.user_id.as_deref()).collect();
+    assert_eq!(users, [None, None, None, Some("u")]);
+    let Some(Body::Webhook(told)) = &items[0].body else { panic!("{items:?}") };
+    let data: Value = serde_json::from_slice(&told.data).unwrap();
+    assert_eq!((told.kind.as_str(), &data["messageId"]), ("message.delivered", &json!(message)));
+    // Repeats bear one id to be found by; another timestamp makes another webhook.
+    assert_eq!(items[0].dedupe_id, items[1].dedupe_id);
+    assert!(items[0].dedupe_id != items[2].dedupe_id && items[0].dedupe_id.len() == 16);
+}
+
+#[tokio::test]
+async fn nothing_else_is() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let (id, secret) = (project.id.to_string(), secret(&gateway, &project).await);
+    let body = r#"{"event": "ping"}"#;
+    let good = signed(&secret, body);
+    let now = gateway.app.clock.now_ms() / 1_000;
+    let (old, stale) = ((now - 301).to_string(), signed(&secret, &format!("{}.{body}", now - 301)));
+    for headers in [
+        &[][..],
+        &[("x-signature", "")],
+        &[("x-signature", "sha256=00")],
+        &[("x-signature", &good), ("x-signature-timestamp", &now.to_string())],
+        &[("x-signature", &stale), ("x-signature-timestamp", &old)],
+    ] {
+        assert_eq!(send(&gateway, &id, headers, body).await.status, 401, "{headers:?}");
+    }
+    let headers = [("x-signature", good.as_str())];
+    assert_eq!(send(&gateway, &id, &headers, &format!("{body} ")).await.status, 401);
+    assert_eq!(send(&gateway, &other.id.to_string(), &headers, body).await.status, 401);
+    for unknown in ["00000000-0000-7000-8000-000000000000", "shop"] {
+        assert_eq!(send(&gateway, unknown, &headers, body).await.status, 404, "{unknown}");
+    }
+    for (body, status) in [("[]", 400), ("{", 400), ("{}", 422), (r#"{"event": "message.opened"}"#, 422)] {
+        assert_eq!(
+            send(&gateway, &id, &[("x-signature", &signed(&secret, body))], body).await.status,
+            status,
+            "{body}"
+        );
+    }
+    assert!(stored(&gateway).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_rotated_secret_is_taken_for_a_day() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let id = project.id.to_string();
+    let before = secret(&gateway, &project).await;
+    let mut db = gateway.app.store.connection().await.unwrap();
+    let secrets = projects::secrets(&db, &master_keys(), project.id).await.unwrap().unwrap();
+    let now = gateway.app.clock.now();
+    let body = r#"{"event": "ping"}"#;
+    for (rotated_at, accepted) in
+        [(now - jiff::SignedDuration::from_hours(23), 202), (now - jiff::SignedDuration::from_hours(25), 401)]
+    {
+        let rotated = secrets.clone().with_rotated_webhook(rotated_at);
+        let tx = db.transaction().await.unwrap();
+        projects::set_secrets(&tx, &master_keys(), project.id, &rotated, now).await.unwrap();
+        tx.commit().await.unwrap();
+        let answer = send(&gateway, &id, &[("x-signature", &signed(&before, body))], body).await;
+        assert_eq!(answer.status, accepted);
+        let answer = send(&gateway, &id, &[("x-signature", &signed(&rotated.webhook, body))], body).await;
+        assert_eq!(answer.status, 202);
+    }
+}
