@@ -43,7 +43,8 @@ pub fn notification(mut body: Map<String, Value>) -> Result<Notification, ApiErr
         None if tells_of_message => message = message_id(&Map::new(), &mut problems),
         None => {}
     }
-    if let Some(why) = properties::refuses(&text).filter(|_| problems.is_empty()) {
+    let is_object = data.as_ref().is_none_or(|d| d.value().is_object());
+    if let Some(why) = properties::refuses(&text).filter(|_| is_object && problems.is_empty()) {
         problems.push(Problem::new("data", why));
     }
     for problem in problems {
