@@ -53,25 +53,8 @@ async fn one_person(
     Ok(())
 }
 
-/// Random trees of rules are made by deep recursion, for which a test's own stack is small in a build without
-/// optimisation.
-fn on_a_large_stack(test: impl Future<Output = ()> + Send + 'static) {
-    let run = || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(test);
-    };
-    let outcome = std::thread::Builder::new().stack_size(256 << 20).spawn(run).unwrap().join();
-    if let Err(panic) = outcome {
-        std::panic::resume_unwind(panic);
-    }
-}
-
-#[test]
-fn postgres_memory_and_the_reference_find_the_same_people() {
-    on_a_large_stack(find_the_same_people());
-}
-
-async fn find_the_same_people() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_memory_and_the_reference_find_the_same_people() {
     let database = TestDatabase::create().await;
     let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
     for size in [1, 12, 40] {

@@ -45,20 +45,25 @@ fn property(properties: &Map<String, Value>, field: &str) -> Value {
 }
 
 fn belongs(field: &str, operator: &str, value: &Value, person: &Person, world: &World) -> bool {
-    let has: Vec<String> = if field == "segment" {
-        let by_rules = world.rules.iter().filter(|(_, rules)| all(rules, person, world)).map(|(id, _)| *id);
-        person.lists.iter().copied().chain(by_rules).map(|id: Uuid| id.to_string()).collect()
-    } else {
-        person.platforms.iter().map(|platform| platform.as_str().to_owned()).collect()
+    let platforms: Vec<&str> = person.platforms.iter().map(|platform| platform.as_str()).collect();
+    // Only the segments asked for are looked into: one that rests on another would otherwise rest on itself.
+    let asked = |value: &Value| {
+        if field != "segment" {
+            return platforms.iter().any(|platform| value == platform);
+        }
+        let segment: Uuid = value.as_str().unwrap().parse().unwrap();
+        match world.rules.iter().find(|(id, _)| *id == segment) {
+            Some((_, rules)) => all(rules, person, world),
+            None => person.lists.contains(&segment),
+        }
     };
-    let asked = |value: &Value| has.iter().any(|has| value == has);
     match operator {
         "eq" => asked(value),
         "neq" => !asked(value),
         "in" => value.as_array().unwrap().iter().any(asked),
         "not_in" => !value.as_array().unwrap().iter().any(asked),
-        "exists" => !has.is_empty(),
-        "not_exists" => has.is_empty(),
+        "exists" => !platforms.is_empty(),
+        "not_exists" => platforms.is_empty(),
         other => panic!("{other}"),
     }
 }
