@@ -15,7 +15,7 @@ use crate::context::{self, Context, Unread};
 use crate::error::ApiError;
 use crate::respond::{self, Reply};
 use crate::router::{self, Access, Miss, Route};
-use crate::{api, auth, body, cors, health, request_id, sdk};
+use crate::{api, auth, body, compress, cors, health, request_id, sdk};
 
 pub type Body = Full<Bytes>;
 
@@ -44,6 +44,7 @@ pub async fn answer(app: &App, request: Request<Incoming>) -> Response<Body> {
     if is_open(&found, &parts.method, parts.uri.path()) {
         cors::allow(&mut reply.headers);
     }
+    compress::compress(&mut reply, &parts.headers).await;
     app.meters.request(found.as_ref().ok().copied(), reply.status, started.elapsed());
     reply.headers.insert(X_REQUEST_ID, id);
     reply.into()

@@ -176,6 +176,15 @@ impl<'a> Fields<'a> {
         self.known.extend_from_slice(names);
     }
 
+    /// Reports those that were sent as `null`, where nothing is no value.
+    pub fn not_null(&mut self, names: &[&'static str]) {
+        for name in names {
+            if self.is_null(name) {
+                self.problem(name, "must not be null; leave it out instead");
+            }
+        }
+    }
+
     /// Whether the field was sent, also as `null`.
     pub fn has(&mut self, name: &'static str) -> bool {
         self.known.push(name);
@@ -360,5 +369,7 @@ mod tests {
             assert_eq!(f.required_choice("c", &[("X", 1)]), None);
         });
         assert_eq!(found, [("c".to_owned(), "is required".to_owned())]);
+        let found = problems(&body, |f| f.not_null(&["a", "n", "c"]));
+        assert_eq!(found.iter().map(|(field, _)| field.as_str()).collect::<Vec<_>>(), ["a"]);
     }
 }

@@ -5,6 +5,7 @@ pub mod api;
 pub mod app;
 pub mod auth;
 pub mod body;
+mod compress;
 pub mod config;
 pub mod context;
 pub mod cors;

@@ -45,11 +45,15 @@ impl Query {
 
     /// The value of a parameter; of the last one where it stands several times; none where it is empty.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())
+        self.last(name).filter(|v| !v.is_empty())
+    }
+
+    fn last(&self, name: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 
     pub fn integer(&self, name: &str, allowed: RangeInclusive<i64>) -> Result<Option<i64>, ApiError> {
-        let Some(text) = self.get(name) else { return Ok(None) };
+        let Some(text) = self.last(name) else { return Ok(None) };
         match text.parse().ok().filter(|n| allowed.contains(n)) {
             Some(n) => Ok(Some(n)),
             None => Err(ApiError::invalid(
@@ -134,7 +138,9 @@ mod tests {
         let page = |text| Query::parse(text).unwrap().page().map_err(|e| e.status().as_u16());
         assert_eq!(page(""), Ok(Page { page: 1, limit: 20 }));
         assert_eq!(page("page=3&limit=50").unwrap().offset(), 100);
-        for wrong in ["page=0", "limit=0", "limit=101", "page=x", "page=101&limit=100", "page=9223372036854775807"] {
+        for wrong in
+            ["page=", "page=0", "limit=0", "limit=101", "page=x", "page=101&limit=100", "page=9223372036854775807"]
+        {
             assert_eq!(page(wrong), Err(422), "{wrong}");
         }
     }

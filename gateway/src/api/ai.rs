@@ -27,6 +27,7 @@ struct CopyView {
 pub async fn generate(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_json(body::MAX_BYTES).await?;
     let mut fields = Fields::of(&body);
+    fields.not_null(&["tone"]);
     let channel = fields.element("channel").filter(|c| !c.value().is_null());
     let known = channel.as_ref().and_then(|c| c.value().as_str()).and_then(Channel::parse);
     if known.is_none() {

@@ -65,6 +65,7 @@ struct CreatedView {
 pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_json(body::MAX_BYTES).await?;
     let mut fields = Fields::of(&body);
+    fields.not_null(&["type"]);
     let name = fields.required_text("name", &NAME);
     let key_type = fields.choice("type", TYPES).unwrap_or(KeyType::Secret);
     fields.finish()?;

@@ -87,6 +87,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     if !email.is_empty() && !shared::email::is_address(email) {
         fields.problem("email", "must be an email address such as ada@example.com");
     }
+    fields.not_null(&["role"]);
     let role = fields.choice("role", ROLES).unwrap_or(Role::Member);
     fields.finish()?;
     let Caller::Member { account, .. } = &cx.caller else {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use shared::send::{Channel, DeliveryState};
 use shared::store::erasures;
 use shared::store::messages::read::{self, Message, MessageFilter};
@@ -32,6 +32,8 @@ struct MessageView {
     anonymous_id: Option<String>,
     channel: &'static str,
     subject: Option<String>,
+    body: Option<Value>,
+    content: Option<Value>,
     template_id: Option<Uuid>,
     automation_id: Option<Uuid>,
     run_id: Option<Uuid>,
@@ -70,6 +72,8 @@ impl MessageView {
             anonymous_id: person.anonymous_id,
             channel: message.channel.as_str(),
             subject: message.subject,
+            body: message.content.get("body").cloned(),
+            content: titled(message.channel, &message.content),
             template_id: message.template_id,
             automation_id: message.automation_id,
             run_id: message.run_id,
@@ -88,6 +92,12 @@ impl MessageView {
             complained_at: message.complained_at,
         }
     }
+}
+
+/// The content of a direct message in the form of those that have a title.
+fn titled(channel: Channel, content: &Value) -> Option<Value> {
+    let body = content.get("body").filter(|_| channel != Channel::Email)?;
+    Some(json!({ "title": content.get("subject"), "body": body }))
 }
 
 #[derive(Serialize)]

@@ -207,12 +207,19 @@ async fn the_ledger_is_listed() {
     let shown = gateway.get(&project, &path).await.expect(200);
     let expected = json!({
         "id": made[0], "status": "sent", "statusReason": "why", "userId": "u1", "anonymousId": "a1", "channel": "EMAIL",
-        "subject": "Hi", "templateId": null, "automationId": null, "runId": null, "attempts": 2, "ambiguousAttempts": 1,
+        "subject": "Hi", "body": null, "content": null, "templateId": null, "automationId": null, "runId": null, "attempts": 2, "ambiguousAttempts": 1,
         "provider": "smtp", "providerMessageId": null, "createdAt": shown["createdAt"], "sentAt": shown["sentAt"],
         "deliveredAt": null, "openedAt": null, "clickedAt": null, "failedAt": null, "bouncedAt": null, "complainedAt": null,
     });
     assert_eq!(shown, expected);
     assert!(shown["sentAt"].as_str().unwrap().ends_with('Z'));
+    // What was sent without a template is shown in the forms that it may be sent in.
+    let sql = r#"UPDATE message SET content = '{"subject": "T", "body": "B"}' WHERE id = ANY($1)"#;
+    gateway.sql.execute(sql, &[&vec![made[1], made[2]]]).await.unwrap();
+    for (id, content) in [(made[1], json!(null)), (made[2], json!({"title": "T", "body": "B"}))] {
+        let direct = gateway.get(&project, &format!("/messages/{id}")).await.expect(200);
+        assert_eq!((&direct["body"], &direct["content"]), (&json!("B"), &content));
+    }
     for path in [path.as_str(), "/messages/x"] {
         assert_eq!(gateway.get(&other, path).await.status, 404);
     }

@@ -33,10 +33,16 @@ async fn a_person_is_found_by_either_id_and_after_a_merge() {
         assert_eq!(gateway.get(&other, &format!("/users/{id}")).await.status, 404);
     }
     let stranger = rows.visitor("a2", None).await;
-    let shown = gateway.get(&project, &format!("/users/{stranger}")).await.expect(200);
-    assert_eq!((&shown["externalId"], &shown["anonymousId"]), (&Value::Null, &json!("a2")));
-    // An anonymous id is no id of a user's.
-    for id in ["a2", "nobody", "%ff"] {
+    // An anonymous id is one where nobody has it for another.
+    rows.user("a3", None, None, 0).await;
+    rows.visitor("a3", None).await;
+    assert_eq!(gateway.get(&project, "/users/a3").await.expect(200)["externalId"], "a3");
+    assert_eq!(gateway.get(&project, "/users/a1").await.expect(200)["externalId"], "u/1");
+    for id in [&stranger.to_string(), "a2"] {
+        let shown = gateway.get(&project, &format!("/users/{id}")).await.expect(200);
+        assert_eq!((&shown["externalId"], &shown["anonymousId"]), (&Value::Null, &json!("a2")));
+    }
+    for id in ["nobody", "%ff", "%00"] {
         assert_eq!(gateway.get(&project, &format!("/users/{id}")).await.status, 404, "{id}");
     }
 }
@@ -115,11 +121,11 @@ async fn changes_go_the_way_of_events_and_are_answered_when_they_took_effect() {
     ingest_partitions::ensure(&db, stream.partitions, stream.created_ms).await.unwrap();
     db.execute("UPDATE ingest_partition SET applied_seq = 100", &[]).await.unwrap();
 
-    let before = gateway.get(&project, "/users/identify").await.expect(200);
+    let before = gateway.get(&project, "/users/%69dentify").await.expect(200);
     let mut body = before.clone();
     body["name"] = json!(null);
     body["properties"] = json!({"plan": "free"});
-    assert_eq!(gateway.put(&project, "/users/identify", &body).await.expect(200), before);
+    assert_eq!(gateway.put(&project, "/users/%69dentify", &body).await.expect(200), before);
     gateway.put(&project, &format!("/users/{visitor}"), &json!({"email": "b@example.com"})).await.expect(200);
     let answer = gateway.delete(&project, &format!("/users/{known}")).await;
     assert_eq!(answer.expect(200), json!({"deleted": true}));
@@ -138,7 +144,7 @@ async fn changes_go_the_way_of_events_and_are_answered_when_they_took_effect() {
         (json!({"plan": "pro"}), "plan"),
         (json!({"properties": {"k": "x".repeat(33_000)}}), "properties"),
     ] {
-        let answer = gateway.put(&project, "/users/identify", &body).await;
+        let answer = gateway.put(&project, "/users/%69dentify", &body).await;
         assert_eq!((answer.status, answer.fields()), (422, vec![field]), "{body}");
     }
     for path in ["/users/nobody", "/users/%ff"] {

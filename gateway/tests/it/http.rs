@@ -14,6 +14,8 @@ use tokio::net::TcpStream;
 pub struct Answer {
     pub status: u16,
     pub headers: http::HeaderMap,
+    pub bytes: Bytes,
+    /// Empty where the body is no UTF-8.
     pub text: String,
 }
 
@@ -66,7 +68,7 @@ impl Call {
         let bytes = body.collect().await.unwrap().to_bytes();
         drop(sender);
         let _ = connection.await;
-        let text = String::from_utf8(bytes.to_vec()).unwrap();
-        Answer { status: parts.status.as_u16(), headers: parts.headers, text }
+        let text = String::from_utf8(bytes.to_vec()).unwrap_or_default();
+        Answer { status: parts.status.as_u16(), headers: parts.headers, bytes, text }
     }
 }

@@ -1,5 +1,6 @@
 //! The server itself: addresses, headers, slow clients, the end.
 
+use std::io::Read;
 use std::time::Instant;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -64,6 +65,49 @@ async fn browsers_may_call_what_is_open_to_public_keys() {
     assert_eq!(refused.header("access-control-allow-origin"), Some("*"));
     let listed = f.gateway.call("GET", "/events", &f.tenant.secret).send("").await;
     assert_eq!(listed.header("access-control-allow-origin"), None);
+}
+
+#[tokio::test]
+async fn a_large_answer_is_compressed_for_who_asks_for_it() {
+    let f = fixture().await;
+    let call = || Call::new(f.gateway.addr, "GET", "/api/v1/openapi.json");
+    let (plain, zipped) = (call().send("").await, call().header("accept-encoding", "gzip, br").send("").await);
+    assert_eq!((plain.status, plain.header("content-encoding")), (200, None));
+    assert_eq!((zipped.status, zipped.header("content-encoding")), (200, Some("gzip")));
+    for answer in [&plain, &zipped] {
+        assert_eq!(answer.header("vary"), Some("accept-encoding"));
+        assert_eq!(answer.header("content-length").unwrap(), answer.bytes.len().to_string());
+    }
+    let mut read = String::new();
+    flate2::read::GzDecoder::new(&zipped.bytes[..]).read_to_string(&mut read).unwrap();
+    assert_eq!(read, plain.text);
+}
+
+#[tokio::test]
+async fn a_connection_outlives_the_refusals_on_it() {
+    let f = fixture().await;
+    let mut stream = TcpStream::connect(f.gateway.addr).await.unwrap();
+    let key = &f.tenant.secret;
+    let mut requests = String::new();
+    for (line, body) in [
+        ("GET /api/v1/nothing", ""),
+        ("PATCH /api/v1/events", "{}"),
+        ("POST /api/v1/templates", "nope"),
+        ("POST /api/v1/templates", "{}"),
+        ("GET /api/v1/users?page=0", ""),
+        ("GET /api/v1/users", ""),
+    ] {
+        let length = body.len();
+        requests +=
+            &format!("{line} HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\ncontent-length: {length}\r\n\r\n{body}");
+    }
+    requests =
+        requests.replace("GET /api/v1/users HTTP/1.1\r\n", "GET /api/v1/users HTTP/1.1\r\nconnection: close\r\n");
+    stream.write_all(requests.as_bytes()).await.unwrap();
+    let mut answers = String::new();
+    tokio::time::timeout(secs(20), stream.read_to_string(&mut answers)).await.expect("stays open").unwrap();
+    let statuses: Vec<&str> = answers.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+    assert_eq!(statuses, ["404", "405", "400", "422", "422", "200"], "{answers}");
 }
 
 /// Sends a part of a request, and returns what comes back until the connection ends, and after how long.

@@ -49,6 +49,7 @@ pub fn new_campaign(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Resu
 pub fn changed_campaign(body: &Map<String, Value>, current: Campaign, now: Timestamp) -> Result<Campaign, ApiError> {
     let mut fields = Fields::of(body);
     let mut campaign = current;
+    fields.not_null(&["name", "channel", "segmentId"]);
     if let Some(name) = fields.text("name", &NAME) {
         name.clone_into(&mut campaign.name);
     }

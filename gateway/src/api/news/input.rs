@@ -17,6 +17,7 @@ const READ_ONLY: &[&str] = &["id", "publishedAt", "createdAt", "updatedAt"];
 pub fn new_item(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<NewsItem, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
+    fields.not_null(&["published"]);
     let item = NewsItem {
         id,
         title: fields.required_text("title", &TITLE).to_owned(),
@@ -33,6 +34,7 @@ pub fn new_item(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<N
 pub fn changed_item(body: &Map<String, Value>, mut item: NewsItem, now: Timestamp) -> Result<NewsItem, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
+    fields.not_null(&["title", "body", "published"]);
     if let Some(title) = fields.text("title", &TITLE) {
         title.clone_into(&mut item.title);
     }

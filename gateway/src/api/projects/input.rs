@@ -15,6 +15,7 @@ const TIMEZONE: Text = Text::line(100);
 const RATE_LIMIT: std::ops::RangeInclusive<i64> = 1..=1_000_000;
 const RETENTION_DAYS: std::ops::RangeInclusive<i64> = 1..=3_650;
 
+const SETTINGS: &[&str] = &["timezone", "rateLimit", "retentionDays", "tracking", "identityVerification"];
 const READ_ONLY: &[&str] =
     &["id", "role", "createdAt", "updatedAt", "webhookSecret", "previousWebhookSecretUntil", "identitySecret"];
 
@@ -40,11 +41,14 @@ pub fn new_project(body: &Map<String, Value>, id: ProjectId, now: Timestamp) -> 
 
 /// A project with the fields that were sent.
 pub fn changed_project(body: &Map<String, Value>, current: Project, now: Timestamp) -> Result<Project, ApiError> {
-    with_fields(Fields::of(body), Project { updated_at: now, ..current })
+    let mut fields = Fields::of(body);
+    fields.not_null(&["name"]);
+    with_fields(fields, Project { updated_at: now, ..current })
 }
 
 fn with_fields(mut fields: Fields<'_>, mut project: Project) -> Result<Project, ApiError> {
     fields.read_only(READ_ONLY);
+    fields.not_null(SETTINGS);
     if let Some(name) = fields.text("name", &NAME) {
         if name.trim().is_empty() {
             fields.problem("name", "must not be blank");
@@ -111,6 +115,8 @@ mod tests {
             ("retentionDays", json!(3_651)),
             ("tracking", json!("off")),
             ("identityVerification", json!(1)),
+            ("timezone", json!(null)),
+            ("rateLimit", json!(null)),
             ("nmae", json!("x")),
         ] {
             let mut body = json!({"name": "Shop"});

@@ -19,6 +19,7 @@ const SAMPLE_MAX: i64 = 100;
 pub fn new_segment(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<Segment, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
+    fields.not_null(&["type"]);
     let name = fields.required_text("name", &NAME).to_owned();
     let description = fields.text("description", &DESCRIPTION).unwrap_or_default().to_owned();
     let rules = rules(&mut fields);
@@ -35,6 +36,7 @@ pub fn changed_segment(body: &Map<String, Value>, current: Segment, now: Timesta
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
     let mut segment = current.clone();
+    fields.not_null(&["name", "type"]);
     if let Some(name) = fields.text("name", &NAME) {
         name.clone_into(&mut segment.name);
     }
@@ -63,6 +65,7 @@ pub fn estimate(body: &Map<String, Value>) -> Result<(Vec<Rule>, i64), ApiError>
     if rules.is_none() && !fields.has("rules") {
         fields.problem("rules", "is required");
     }
+    fields.not_null(&["sample"]);
     let sample = fields.integer("sample", 0..=SAMPLE_MAX).unwrap_or(0);
     fields.finish()?;
     let rules = rules.unwrap_or_else(|| json!([]));
@@ -146,6 +149,9 @@ mod tests {
         assert_eq!(change(read).unwrap(), list);
         assert_eq!(change(json!({"description": null})).unwrap().description, "");
         assert_eq!(change(json!({"type": "RULES"})).unwrap_err(), ["type"]);
+        for name in ["name", "type", "rules"] {
+            assert_eq!(change(json!({name: null})).unwrap_err(), [name]);
+        }
         assert_eq!(change(json!({"rules": [rule()]})).unwrap_err(), ["rules"]);
     }
 

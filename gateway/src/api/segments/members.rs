@@ -133,6 +133,7 @@ fn ids(found: &HashMap<String, Uuid>) -> Vec<Uuid> {
 /// Whom to put on the list, and whom to take off it.
 fn changes(body: &Map<String, Value>) -> Result<(Vec<&str>, Vec<&str>), ApiError> {
     let mut fields = Fields::of(body);
+    fields.not_null(&["add", "remove"]);
     let mut people = |name| {
         let items = fields.array(name, 0..=CHANGES_MAX).unwrap_or_default();
         items.iter().filter_map(|item| item.text(&PERSON)).collect::<Vec<_>>()

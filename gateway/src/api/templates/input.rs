@@ -26,6 +26,7 @@ const READ_ONLY: &[&str] = &["id", "version", "createdAt", "updatedAt"];
 pub fn new_template(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<StoredTemplate, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
+    fields.not_null(&["ai"]);
     let template = StoredTemplate {
         id,
         name: fields.required_text("name", &NAME).to_owned(),
@@ -44,7 +45,7 @@ pub fn new_template(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Resu
     Ok(template)
 }
 
-/// A template with the fields that were sent. A change of subject or body makes the next version.
+/// A template with the fields that were sent; null takes subject and tags away. A change of subject or body makes the next version.
 pub fn changed_template(
     body: &Map<String, Value>,
     current: StoredTemplate,
@@ -53,11 +54,15 @@ pub fn changed_template(
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
     let mut template = current.clone();
+    fields.not_null(&["name", "channel", "body", "ai"]);
     if let Some(name) = fields.text("name", &NAME) {
         name.clone_into(&mut template.name);
     }
     if fields.choice("channel", CHANNELS).is_some_and(|channel| channel != current.channel) {
         fields.problem("channel", "cannot be changed; make another template");
+    }
+    if fields.is_null("subject") {
+        template.subject.clear();
     }
     if let Some(subject) = fields.text("subject", &SUBJECT) {
         parses(&fields, "subject", subject);
@@ -66,6 +71,9 @@ pub fn changed_template(
     if let Some(body) = fields.text("body", &BODY) {
         parses(&fields, "body", body);
         body.clone_into(&mut template.body);
+    }
+    if fields.is_null("tags") {
+        template.tags.clear();
     }
     if let Some(tags) = tags(&mut fields) {
         template.tags = tags;
@@ -133,6 +141,7 @@ mod tests {
             (json!({"tags": ["ok", ""]}), "tags[1]"),
             (json!({"tags": "a"}), "tags"),
             (json!({"ai": "yes"}), "ai"),
+            (json!({"ai": null}), "ai"),
             (json!({"boddy": "x"}), "boddy"),
         ] {
             let mut whole = object(json!({"name": "n", "channel": "SMS", "body": "b"}));
@@ -158,6 +167,11 @@ mod tests {
         assert_eq!(change(json!({"subject": "other"})).unwrap().version, 2);
         assert_eq!(change(json!({"body": "{{"})).map_err(|e| named(&e)).unwrap_err(), ["body"]);
         assert_eq!(change(json!({"channel": "SMS"})).map_err(|e| named(&e)).unwrap_err(), ["channel"]);
+        for name in ["name", "channel", "body", "ai"] {
+            assert_eq!(change(json!({name: null})).map_err(|e| named(&e)).unwrap_err(), [name]);
+        }
+        let bare = change(json!({"subject": null, "tags": null})).unwrap();
+        assert_eq!((bare.subject.as_str(), bare.tags.len(), bare.version), ("", 0, 2));
         // What was read can be sent back.
         let read = json!({"id": "x", "version": 9, "createdAt": "", "updatedAt": "", "channel": "PUSH", "body": "b"});
         assert_eq!(change(read).unwrap().version, 1);

@@ -40,11 +40,13 @@ pub struct Message {
     pub complained_at: Option<Timestamp>,
     /// Of a push: an array of what came of each device.
     pub devices: Option<Value>,
+    /// Object `{subject, body}` of a direct message, as it was asked for; empty where a template brings the content.
+    pub content: Value,
 }
 
 const COLUMNS: &str = "id, status, status_reason, user_id, channel, subject, template_id, automation_id, run_id, \
     attempt, ambiguous, provider, provider_message_id, created_at, sent_at, delivered_at, opened_at, clicked_at, failed_at, \
-    bounced_at, complained_at, devices";
+    bounced_at, complained_at, devices, content";
 
 fn from_row(row: &Row) -> Result<Message, StoreError> {
     let (status, channel): (&str, &str) = (row.try_get(1)?, row.try_get(4)?);
@@ -71,6 +73,7 @@ fn from_row(row: &Row) -> Result<Message, StoreError> {
         bounced_at: row.try_get(19)?,
         complained_at: row.try_get(20)?,
         devices: row.try_get(21)?,
+        content: row.try_get(22)?,
     })
 }
 

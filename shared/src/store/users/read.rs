@@ -50,10 +50,11 @@ pub(in crate::store) fn from_row(row: &Row) -> Result<User, StoreError> {
     })
 }
 
-/// The internal ids that a text may name, the first that exists being meant: as an external id, then as an internal one.
+/// The internal ids that a text may name, the first that exists being meant: as an external id, then as an internal one,
+/// then as an anonymous one.
 pub fn candidates(project: ProjectId, text: &str) -> Vec<Uuid> {
-    let external = UserKey::External(text).internal_id(project);
-    std::iter::once(external).chain(Uuid::try_parse(text).ok()).collect()
+    let [external, anonymous] = [UserKey::External(text), UserKey::Anonymous(text)].map(|key| key.internal_id(project));
+    std::iter::once(external).chain(Uuid::try_parse(text).ok()).chain([anonymous]).collect()
 }
 
 /// The ids of merged people point to whom they became; a pointer is followed to its end.
@@ -62,7 +63,7 @@ const PERSON: &str = "WITH RECURSIVE way AS ( \
     UNION ALL SELECT w.start, u.id, u.merged_into, w.hops + 1 FROM way w \
     JOIN users u ON u.project_id = $1 AND u.id = w.merged_into WHERE w.hops < 16)";
 
-/// The person whom an external or internal id leads to.
+/// The person whom an external, internal or anonymous id leads to.
 pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Option<User>, StoreError> {
     let Some(id) = find_id(db, project, text).await? else { return Ok(None) };
     let sql = format!("SELECT {COLUMNS} FROM users WHERE project_id = $1 AND id = $2");
@@ -137,9 +138,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_an_external_id_before_it_is_an_internal_one() {
+    fn a_text_is_an_external_id_then_an_internal_one_then_an_anonymous_one() {
         let project = ProjectId(Uuid::from_u128(1));
-        assert_eq!(candidates(project, "u1"), [UserKey::External("u1").internal_id(project)]);
+        let of = |key: UserKey<'_>| key.internal_id(project);
+        assert_eq!(candidates(project, "u1"), [of(UserKey::External("u1")), of(UserKey::Anonymous("u1"))]);
         let id = Uuid::from_u128(9);
         assert_eq!(candidates(project, &id.to_string())[1], id);
     }

@@ -28,6 +28,7 @@ pub(super) fn change(fields: &mut Fields<'_>, settings: &mut Settings, now: Time
     if let Some(throttle) = fields.integer("throttlePerMinute", 1..=THROTTLE_MAX) {
         settings.throttle_per_minute = Some(throttle);
     }
+    fields.not_null(&["sendInUserTimezone"]);
     if let Some(theirs) = fields.boolean("sendInUserTimezone") {
         settings.send_in_user_timezone = theirs;
     }
@@ -121,6 +122,7 @@ fn read_goal(mut fields: Fields<'_>) -> Goal {
 
 fn read_recurrence(mut fields: Fields<'_>, now: Timestamp) -> Recurrence {
     let cron = fields.required_text("cron", &WORDS).to_owned();
+    fields.not_null(&["timezone"]);
     let timezone = fields.text("timezone", &WORDS).unwrap_or("UTC").to_owned();
     let recurrence = Recurrence { cron, timezone };
     if !recurrence.cron.is_empty()
