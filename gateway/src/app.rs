@@ -1,5 +1,6 @@
 //! What all requests share.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use shared::bus::group_commit::GroupCommit;
@@ -56,6 +57,9 @@ pub struct App {
     pub applied: Applied,
     /// Room for segments to be evaluated in while somebody waits.
     pub evaluations: Semaphore,
+    /// Room for imports and exports, which take long.
+    pub imports: Semaphore,
+    pub exports: Arc<Semaphore>,
     /// No longer ready: requests are only being finished.
     pub draining: AtomicBool,
 }

@@ -120,7 +120,7 @@ fn check_media(headers: &HeaderMap, media: Media) -> Result<(), ApiError> {
     Err(ApiError::UnsupportedMedia("Content-Type must be application/json".to_owned()))
 }
 
-fn is_gzip(headers: &HeaderMap) -> Result<bool, ApiError> {
+pub(crate) fn is_gzip(headers: &HeaderMap) -> Result<bool, ApiError> {
     let Some(value) = headers.get(CONTENT_ENCODING) else { return Ok(false) };
     match value.to_str().unwrap_or("?").trim().to_ascii_lowercase().as_str() {
         "" | "identity" => Ok(false),

@@ -48,7 +48,7 @@ fn gzip(plain: &[u8]) -> Option<Bytes> {
 }
 
 /// Whether `Accept-Encoding` (RFC 9110, 12.5.3) names gzip, or anything, with a weight above 0.
-fn takes_gzip(headers: &HeaderMap) -> bool {
+pub fn takes_gzip(headers: &HeaderMap) -> bool {
     let (mut named, mut any) = (None, None);
     for value in headers.get_all(ACCEPT_ENCODING) {
         for part in value.to_str().unwrap_or("").split(',') {
@@ -79,7 +79,7 @@ mod tests {
 
     fn reply(bytes: usize) -> Reply {
         let body = Bytes::from("answer ".repeat(bytes / 7 + 1)).slice(..bytes);
-        Reply { status: StatusCode::OK, headers: HeaderMap::new(), body }
+        Reply { status: StatusCode::OK, headers: HeaderMap::new(), body, pieces: None }
     }
 
     #[test]

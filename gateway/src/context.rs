@@ -95,9 +95,14 @@ impl<'a> Request<'a> {
         Ok(self.app.store.connection().await?)
     }
 
-    /// The body's bytes, decompressed. A body can be read once.
+    /// The body as it arrives. A body can be read once.
+    pub fn take_body(&self) -> Result<Incoming, ApiError> {
+        self.body.take().ok_or_else(|| ApiError::Internal("the body was read before".to_owned()))
+    }
+
+    /// The body's bytes, decompressed.
     pub async fn read_bytes(&self, media: Media, limit: usize) -> Result<Bytes, ApiError> {
-        let body = self.body.take().ok_or_else(|| ApiError::Internal("the body was read before".to_owned()))?;
+        let body = self.take_body()?;
         body::read(body, self.headers, media, limit.min(body::MAX_BYTES)).await
     }
 

@@ -3,10 +3,8 @@
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderName, Method, Request, Response};
-use http_body_util::Full;
 use hyper::body::Incoming;
 
 use crate::app::App;
@@ -15,9 +13,8 @@ use crate::context::{self, Context, Unread};
 use crate::error::ApiError;
 use crate::respond::{self, Reply};
 use crate::router::{self, Access, Miss, Route};
+use crate::stream::AnswerBody;
 use crate::{api, auth, body, compress, cors, health, request_id, sdk};
-
-pub type Body = Full<Bytes>;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -25,7 +22,7 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const HANDLER_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Answers a request, whatever it is.
-pub async fn answer(app: &App, request: Request<Incoming>) -> Response<Body> {
+pub async fn answer(app: &App, request: Request<Incoming>) -> Response<AnswerBody> {
     let started = Instant::now();
     let (parts, body) = request.into_parts();
     let body = Unread::new(body);
@@ -86,10 +83,12 @@ async fn reply(
     Ok(reply)
 }
 
-/// Ingest and AI keep their own times.
+/// Ingest, AI and imports keep their own times.
 async fn handled(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiError> {
     match route {
-        Route::Track | Route::Batch | Route::Identify | Route::GenerateCopy => api::handle(cx, route).await,
+        Route::Track | Route::Batch | Route::Identify | Route::GenerateCopy | Route::ImportUsers => {
+            api::handle(cx, route).await
+        }
         _ => in_time(api::handle(cx, route)).await,
     }
 }

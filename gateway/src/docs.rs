@@ -47,7 +47,7 @@ impl Docs {
             (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
             (http::header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         ]);
-        Some(Reply { status: StatusCode::OK, headers, body })
+        Some(Reply { status: StatusCode::OK, headers, body, pieces: None })
     }
 }
 

@@ -4,6 +4,7 @@ use http::StatusCode;
 use serde::Serialize;
 use shared::bus::PublishError;
 use shared::store::StoreError;
+use uuid::Uuid;
 
 use crate::ai::AiError;
 
@@ -45,6 +46,14 @@ pub enum ApiError {
     Conflict(String),
     #[error("the body is over {} bytes, which is the limit also after decompression", crate::limits::MAX_BYTES)]
     TooLarge,
+    /// What came before it was taken.
+    #[error("the body is over {0} bytes, which is the limit also after decompression")]
+    OverLimit(u64),
+    /// An import that stands where it broke off.
+    #[error(
+        "{cause}; import {id} has come to line {next_line}: send the body again with `Idempotency-Key: {id}`, or, with `fromLine={next_line}` as well, what is left of it"
+    )]
+    Interrupted { cause: Box<ApiError>, id: Uuid, next_line: u64 },
     #[error("{0}")]
     UnsupportedMedia(String),
     /// Well-formed but invalid.
@@ -98,7 +107,8 @@ impl ApiError {
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Timeout => StatusCode::REQUEST_TIMEOUT,
             Self::Conflict(_) => StatusCode::CONFLICT,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLarge | Self::OverLimit(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Interrupted { cause, .. } => cause.status(),
             Self::UnsupportedMedia(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TooManyRequests { .. } | Self::TooManyAttempts { .. } | Self::Ai(AiError::TooMany { .. }) => {
@@ -114,6 +124,7 @@ impl ApiError {
     pub fn details(&self) -> &[Problem] {
         match self {
             Self::Invalid(problems) => problems,
+            Self::Interrupted { cause, .. } => cause.details(),
             _ => &[],
         }
     }
@@ -125,6 +136,7 @@ impl ApiError {
             | Self::TooManyAttempts { retry_after }
             | Self::Ai(AiError::TooMany { retry_after, .. }) => Some(*retry_after),
             Self::Unavailable(_) => Some(rand::random_range(1..=5)),
+            Self::Interrupted { cause, .. } => cause.retry_after(),
             _ => None,
         }
     }
@@ -139,7 +151,7 @@ impl ApiError {
 
     /// Whether the connection must end because the rest of the body is not read.
     pub fn closes(&self) -> bool {
-        matches!(self, Self::Timeout | Self::TooLarge)
+        matches!(self, Self::Timeout | Self::TooLarge | Self::OverLimit(_) | Self::Interrupted { .. })
     }
 }
 

@@ -12,8 +12,10 @@ pub mod cors;
 pub mod dispatch;
 pub mod docs;
 pub mod error;
+pub mod export;
 pub mod fields;
 pub mod health;
+pub mod import;
 pub mod ingest;
 mod limits;
 pub mod measure;
@@ -25,6 +27,7 @@ pub mod router;
 pub mod sdk;
 pub mod server;
 pub mod start;
+pub mod stream;
 
 pub use app::App;
 pub use server::serve;

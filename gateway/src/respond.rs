@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::error::{ApiError, Problem};
 use crate::rate_limit::Allowance;
+use crate::stream::{AnswerBody, Pieces};
 
 /// Room for the headers of an ordinary answer.
 const HEADERS: usize = 9;
@@ -15,19 +16,20 @@ const HEADERS: usize = 9;
 const BODY_BYTES: usize = 512;
 
 /// What a handler answers: a status and a JSON body.
-#[derive(Clone, Debug)]
 pub struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
     /// JSON, or nothing.
     pub body: Bytes,
+    /// In place of the body: what is still being made.
+    pub pieces: Option<Pieces>,
 }
 
 impl Reply {
     pub fn json(status: StatusCode, body: &impl Serialize) -> Result<Self, ApiError> {
         let mut text = Vec::with_capacity(BODY_BYTES);
         serde_json::to_writer(&mut text, body).map_err(|e| ApiError::Internal(format!("writing the answer: {e}")))?;
-        Ok(Self { status, headers: HeaderMap::with_capacity(HEADERS), body: text.into() })
+        Ok(Self { status, headers: HeaderMap::with_capacity(HEADERS), body: text.into(), pieces: None })
     }
 
     /// With a header; one whose value cannot be in a header is left out.
@@ -39,7 +41,13 @@ impl Reply {
     }
 
     pub fn empty(status: StatusCode) -> Self {
-        Self { status, headers: HeaderMap::new(), body: Bytes::new() }
+        Self { status, headers: HeaderMap::new(), body: Bytes::new(), pieces: None }
+    }
+
+    /// 200, in pieces of a type that is no JSON.
+    pub fn in_pieces(pieces: Pieces, content_type: &'static str) -> Self {
+        let reply = Self { pieces: Some(pieces), ..Self::empty(StatusCode::OK) };
+        reply.with("content-type", content_type)
     }
 }
 
@@ -83,11 +91,15 @@ pub fn error_body(status: StatusCode, message: &str, request_id: &str, details: 
 
 /// The reply of an error.
 pub fn error(error: &ApiError, request_id: &str) -> Reply {
-    if let ApiError::Internal(cause) = error {
+    let innermost = match error {
+        ApiError::Interrupted { cause, .. } => cause,
+        other => other,
+    };
+    if let ApiError::Internal(cause) = innermost {
         tracing::error!(request_id, cause, "a request failed");
     }
     let body = error_body(error.status(), &error.to_string(), request_id, error.details());
-    let mut reply = Reply { status: error.status(), headers: HeaderMap::new(), body: body.into() };
+    let mut reply = Reply { status: error.status(), headers: HeaderMap::new(), body: body.into(), pieces: None };
     if let Some(seconds) = error.retry_after() {
         reply.headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -123,10 +135,14 @@ pub fn tell_limit(reply: &mut Reply, allowance: &Allowance) {
     }
 }
 
-impl From<Reply> for Response<Full<Bytes>> {
+impl From<Reply> for Response<AnswerBody> {
     fn from(reply: Reply) -> Self {
         let has_body = !reply.body.is_empty();
-        let mut response = Response::new(Full::new(reply.body));
+        let body = match reply.pieces {
+            None => AnswerBody::Whole(Full::new(reply.body)),
+            Some(pieces) => AnswerBody::Pieces(pieces),
+        };
+        let mut response = Response::new(body);
         *response.status_mut() = reply.status;
         *response.headers_mut() = reply.headers;
         if has_body {

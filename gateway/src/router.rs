@@ -13,6 +13,9 @@ pub use unbound::Unbound;
 
 /// Where the API begins.
 pub const BASE: &str = "/api/v1";
+/// Operations in the place of an id. An id that is the same is written with an escape.
+const NO_EVENTS: [&str; 2] = ["batch", "export"];
+const NO_USERS: [&str; 3] = ["identify", "import", "export"];
 
 /// What was asked for, with the parameters of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +24,14 @@ pub enum Route<'p> {
     Batch,
     Identify,
     ListEvents,
+    ExportEvents,
     GetEvent(&'p str),
     DeleteEvent(&'p str),
     ListUsers,
+    ImportUsers,
+    ListImports,
+    GetImport(&'p str),
+    ExportUsers,
     GetUser(&'p str),
     UpdateUser(&'p str),
     DeleteUser(&'p str),
@@ -100,9 +108,14 @@ impl Route<'_> {
             | Self::RemovePushToken
             | Self::GetPushSettings => Access::Public,
             Self::ListEvents
+            | Self::ExportEvents
             | Self::GetEvent(_)
             | Self::DeleteEvent(_)
             | Self::ListUsers
+            | Self::ImportUsers
+            | Self::ListImports
+            | Self::GetImport(_)
+            | Self::ExportUsers
             | Self::GetUser(_)
             | Self::UpdateUser(_)
             | Self::DeleteUser(_)
@@ -201,12 +214,17 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("POST", ["events", "batch"]) => Route::Batch,
         ("POST", ["users", "identify"]) => Route::Identify,
         ("GET", ["events"]) => Route::ListEvents,
-        ("GET", ["events", id]) if *id != "batch" => Route::GetEvent(id),
-        ("DELETE", ["events", id]) if *id != "batch" => Route::DeleteEvent(id),
+        ("GET", ["events", "export"]) => Route::ExportEvents,
+        ("GET", ["events", id]) if !NO_EVENTS.contains(id) => Route::GetEvent(id),
+        ("DELETE", ["events", id]) if !NO_EVENTS.contains(id) => Route::DeleteEvent(id),
         ("GET", ["users"]) => Route::ListUsers,
-        ("GET", ["users", id]) if *id != "identify" => Route::GetUser(id),
-        ("PUT", ["users", id]) if *id != "identify" => Route::UpdateUser(id),
-        ("DELETE", ["users", id]) if *id != "identify" => Route::DeleteUser(id),
+        ("POST", ["users", "import"]) => Route::ImportUsers,
+        ("GET", ["users", "import"]) => Route::ListImports,
+        ("GET", ["users", "import", id]) => Route::GetImport(id),
+        ("GET", ["users", "export"]) => Route::ExportUsers,
+        ("GET", ["users", id]) if !NO_USERS.contains(id) => Route::GetUser(id),
+        ("PUT", ["users", id]) if !NO_USERS.contains(id) => Route::UpdateUser(id),
+        ("DELETE", ["users", id]) if !NO_USERS.contains(id) => Route::DeleteUser(id),
         ("GET", ["templates"]) => Route::ListTemplates,
         ("POST", ["templates"]) => Route::CreateTemplate,
         ("GET", ["templates", id]) => Route::GetTemplate(id),

@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 
 use crate::app::App;
 use crate::dispatch;
+use crate::stream::AnswerBody;
 use wire::{Limits, Phase, Wire};
 
 const LIMITS: Limits = Limits {
@@ -74,8 +75,11 @@ async fn connection(stream: TcpStream, app: Arc<App>, watcher: Watcher) -> hyper
         of_connection.1.busy();
         async move {
             let (app, phase) = &*of_connection;
-            let response = dispatch::answer(app, request).await;
-            phase.idle();
+            let mut response = dispatch::answer(app, request).await;
+            match response.body_mut() {
+                AnswerBody::Whole(_) => phase.idle(),
+                AnswerBody::Pieces(pieces) => pieces.hold(phase.streaming()),
+            }
             Ok::<_, Infallible>(response)
         }
     });

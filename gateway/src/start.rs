@@ -29,6 +29,7 @@ use crate::health::readiness::Readiness;
 use crate::ingest::applied::Applied;
 use crate::measure::Meters;
 use crate::rate_limit::RateLimits;
+use crate::{export, import};
 
 /// How often the clock is set by the database's.
 const SYNCHRONIZE: Duration = Duration::from_mins(1);
@@ -53,6 +54,8 @@ impl App {
             meters: Meters::default(),
             applied: Applied::new(ingest_stream.partitions),
             evaluations: Semaphore::new(EVALUATIONS),
+            imports: Semaphore::new(import::AT_ONCE),
+            exports: Arc::new(Semaphore::new(export::AT_ONCE)),
             draining: AtomicBool::new(false),
             config,
             store,

@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use shared::shutdown::Shutdown;
 use shared::store::users::search;
-use shared::store::{login_attempts, sessions, time_partitions, workers};
+use shared::store::{login_attempts, sessions, time_partitions, user_imports, workers};
 
 use crate::purge::purge;
 use crate::tick::TickError;
@@ -22,7 +23,7 @@ pub struct Chore {
     work: Work,
 }
 
-pub const CHORES: [Chore; 9] = [
+pub const CHORES: [Chore; 10] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
     Chore { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
     Chore { what: "the ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
@@ -35,9 +36,12 @@ pub const CHORES: [Chore; 9] = [
     Chore { what: "erased people's rows", every: Duration::from_secs(1), work: |app| Box::pin(erasures::finish(app)) },
     Chore { what: "old erasures", every: Duration::from_hours(1), work: |app| Box::pin(erasures::forget(app)) },
     Chore { what: "sessions that have ended", every: Duration::from_mins(10), work: |app| Box::pin(end_sessions(app)) },
+    Chore { what: "old imports", every: Duration::from_hours(1), work: |app| Box::pin(forget_imports(app)) },
     Chore { what: "the clock", every: Duration::from_secs(10), work: |app| Box::pin(synchronize(app)) },
 ];
 
+/// For how long an import is shown, and can be gone on with.
+const IMPORTS_KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// Until a chore that failed is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -78,6 +82,11 @@ async fn end_sessions(app: Arc<App>) -> Result<(), TickError> {
 
 async fn forget_workers(app: Arc<App>) -> Result<(), TickError> {
     workers::forget_stale(&app.store.connection().await?).await?;
+    Ok(())
+}
+
+async fn forget_imports(app: Arc<App>) -> Result<(), TickError> {
+    user_imports::forget(&app.store.connection().await?, app.clock.now() - IMPORTS_KEPT).await?;
     Ok(())
 }
 

@@ -147,6 +147,26 @@ CREATE INDEX user_search_newest ON user_search (project_id, created_at DESC, id 
 -- New texts wait in a list that the scheduler puts into the index, so that recording does not have to.
 CREATE INDEX user_search_text ON user_search USING gin ((project_id::text), text gin_trgm_ops) WITH (gin_pending_list_limit = 16384);
 
+-- Imports of people: how far each has come, so that one that broke off goes on where it was.
+CREATE TABLE user_import (
+    project_id       uuid NOT NULL,
+    id               uuid NOT NULL,
+    format           text NOT NULL CHECK (format IN ('ndjson', 'csv')),
+    next_line        bigint NOT NULL DEFAULT 1,                            -- those before it are settled
+    digest           bigint NOT NULL,                                      -- of these: another body is told by it
+    imported         bigint NOT NULL DEFAULT 0,
+    failed           bigint NOT NULL DEFAULT 0,
+    problems         jsonb NOT NULL DEFAULT '[]',                          -- the first of them: [{line, field, message}]
+    problems_omitted bigint NOT NULL DEFAULT 0,
+    attempt          integer NOT NULL DEFAULT 0,                           -- fences whoever was thought to be gone
+    lease_until      timestamptz,                                          -- null while nobody is at it
+    created_at       timestamptz NOT NULL,
+    updated_at       timestamptz NOT NULL,
+    completed_at     timestamptz,
+    PRIMARY KEY (project_id, id)
+) WITH (fillfactor = 70);
+CREATE INDEX user_import_newest ON user_import (project_id, created_at DESC, id DESC);
+
 -- Devices. The id is a hash of the token, so that a token belongs to one person of a project.
 CREATE TABLE push_token (
     project_id uuid NOT NULL,

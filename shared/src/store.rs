@@ -27,6 +27,7 @@ pub mod sessions;
 pub mod templates;
 pub mod time_partitions;
 pub mod timers;
+pub mod user_imports;
 pub mod users;
 pub mod vapid_keys;
 pub mod workers;

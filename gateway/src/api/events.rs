@@ -1,5 +1,7 @@
 //! Recorded events.
 
+pub mod export;
+
 use std::collections::HashMap;
 
 use jiff::Timestamp;

@@ -1,6 +1,8 @@
 //! People.
 
 pub mod change;
+pub mod export;
+pub mod import;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;

@@ -8,9 +8,13 @@ impl Route<'_> {
         match self {
             Self::Track | Self::ListEvents => "/events",
             Self::Batch => "/events/batch",
+            Self::ExportEvents => "/events/export",
             Self::Identify => "/users/identify",
             Self::GetEvent(_) | Self::DeleteEvent(_) => "/events/:id",
             Self::ListUsers => "/users",
+            Self::ImportUsers | Self::ListImports => "/users/import",
+            Self::GetImport(_) => "/users/import/:id",
+            Self::ExportUsers => "/users/export",
             Self::GetUser(_) | Self::UpdateUser(_) | Self::DeleteUser(_) => "/users/:id",
             Self::ListTemplates | Self::CreateTemplate => "/templates",
             Self::GetTemplate(_) | Self::UpdateTemplate(_) | Self::DeleteTemplate(_) => "/templates/:id",

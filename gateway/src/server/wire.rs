@@ -31,6 +31,8 @@ const HEAD: u8 = 0;
 const BUSY: u8 = 1;
 /// Between two requests.
 const IDLE: u8 = 2;
+/// An answer is being made while it is written.
+const STREAMING: u8 = 3;
 
 impl Phase {
     pub fn busy(&self) {
@@ -41,8 +43,22 @@ impl Phase {
         self.0.store(IDLE, Ordering::Relaxed);
     }
 
+    /// Until what it returns is dropped; then the connection is idle.
+    pub fn streaming(&self) -> Streaming {
+        self.0.store(STREAMING, Ordering::Relaxed);
+        Streaming(self.clone())
+    }
+
     fn is(&self, phase: u8) -> bool {
         self.0.load(Ordering::Relaxed) == phase
+    }
+}
+
+pub struct Streaming(Phase);
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        self.0.idle();
     }
 }
 
@@ -53,7 +69,7 @@ pub struct Limits {
     pub head: Duration,
     /// Between two requests.
     pub idle: Duration,
-    /// To take some of an answer that does not fit into the system's buffers.
+    /// To take an answer that does not fit into the system's buffers; where it is still being made, some of it.
     pub write: Duration,
 }
 
@@ -112,6 +128,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             let deadline = self.write_deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
             ready!(deadline.as_mut().poll(cx));
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        // It may never be that all of it is with the system, however fast the client reads.
+        if self.phase.is(STREAMING) {
+            self.write_deadline = None;
         }
         written
     }
@@ -340,6 +360,31 @@ mod tests {
             }
         };
         tokio::join!(reading, writing);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_being_made_has_its_time_anew_with_all_that_is_taken_of_it() {
+        let limit = Duration::from_millis(80);
+        let phase = Phase::default();
+        let (mut client, server) = tokio::io::duplex(4);
+        let mut wire = Wire::new(server, phase.clone(), limits(limit, limit, limit));
+        let streaming = phase.streaming();
+        let reading = async {
+            let mut read = [0; 4];
+            for _ in 0..6 {
+                tokio::time::sleep(limit / 2).await;
+                client.read_exact(&mut read).await.unwrap();
+            }
+        };
+        // Never is all of it taken. Nor is it late that the client says nothing meanwhile.
+        let (written, ()) = tokio::join!(wire.write_all(&[b'x'; 28]), reading);
+        written.unwrap();
+        let mut read = [0; 4];
+        let nothing = tokio::time::timeout(limit * 2, wire.read(&mut read)).await;
+        assert!(nothing.is_err(), "{nothing:?}");
+        assert_eq!(wire.write_all(b"x").await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(streaming);
+        assert_eq!(wire.read(&mut read).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

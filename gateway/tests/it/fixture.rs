@@ -1,5 +1,6 @@
 //! A served gateway and projects in it, and a client that speaks JSON.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use serde_json::Value;
 use shared::bus::Bus;
 use shared::env::Env;
 use shared::event::IngestItem;
+use shared::store::ingest_partitions;
 use testkit::{TestDatabase, TestNats};
 
 use crate::http::Call;
@@ -92,6 +94,19 @@ impl Gateway {
         let call = headers.iter().fold(call, |call: Call, (name, value)| call.header(name, value));
         let answer = call.send(body).await;
         Answer { status: answer.status, body: answer.json() }
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.served.addr
+    }
+
+    /// As if recording had applied everything up to a message, already or soon; what it does is tried with the whole system.
+    pub async fn applied_up_to(&self, seq: i64) {
+        let stream = &self.app.ingest_stream;
+        let db = self.app.store.connection().await.unwrap();
+        ingest_partitions::ensure(&db, stream.partitions, stream.created_ms).await.unwrap();
+        db.execute("UPDATE ingest_partition SET applied_seq = $1", &[&seq]).await.unwrap();
     }
 
     /// The items in the stream.

@@ -29,6 +29,10 @@ async fn fill(gateway: &Gateway, project: &Tenant) {
     made("/automations", automation).await;
     made("/campaigns", json!({"name": "c", "channel": "EMAIL", "segmentId": segment, "templateId": template})).await;
     made("/news", json!({"title": "n", "body": "b", "published": true})).await;
+    gateway.applied_up_to(1_000).await;
+    let import =
+        gateway.send("POST", "/users/import", &project.secret, &[("content-type", "text/csv")], "user_id\nu").await;
+    import.expect(200);
     made("/team/invites", json!({"email": "grace@example.com"})).await;
 
     let rows = Rows { gateway, project: project.id };

@@ -8,6 +8,8 @@ mod api_automations;
 mod api_campaigns;
 mod api_channels;
 mod api_events;
+mod api_export;
+mod api_import;
 mod api_keys;
 mod api_messages;
 mod api_news;

@@ -1,6 +1,7 @@
 //! Events.
 
 pub mod counters;
+pub mod export;
 pub mod list;
 pub mod read;
 pub mod record;

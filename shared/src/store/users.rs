@@ -1,5 +1,6 @@
 //! People.
 
+pub mod export;
 pub mod list;
 mod place;
 pub mod read;

@@ -69,7 +69,7 @@ async fn apply(cx: &Context<'_>, user: &User, body: Body) -> Result<(), ApiError
 }
 
 /// The properties that a body changes: `email` and `name` are properties that are shown at the top level as well.
-fn patch(object: &Map<String, Value>) -> Result<Map<String, Value>, ApiError> {
+pub(crate) fn patch(object: &Map<String, Value>) -> Result<Map<String, Value>, ApiError> {
     let mut fields = Fields::of(object);
     fields.read_only(&READ_ONLY);
     let mut patch = match fields.element("properties").map(|e| (e.value(), e)) {

@@ -11,7 +11,7 @@ use crate::store::StoreError;
 use crate::store::filter::{MOST_COUNTED, Pin, Start, Total};
 
 /// Names that are read each by itself; of more, all events are read where the names make up one in so many of them.
-const FEW_NAMES: usize = 20;
+pub(super) const FEW_NAMES: usize = 20;
 const DENSE: i64 = 20;
 
 /// What a list of events is narrowed to.
@@ -25,14 +25,14 @@ pub struct EventFilter {
 
 /// The order of the list is an index's for each name and for each id, but not for several of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     InOrder,
     ByName,
     ByUser,
 }
 
 impl EventFilter {
-    fn finds_nothing(&self) -> bool {
+    pub(super) fn finds_nothing(&self) -> bool {
         self.names.as_ref().is_some_and(Vec::is_empty) || self.user_ids.as_ref().is_some_and(Vec::is_empty)
     }
 
@@ -53,21 +53,27 @@ impl EventFilter {
         format!("{name} AND {user}")
     }
 
+    /// Behind `$4`, from `$5` on, at most `$6`.
     fn page_sql(&self, way: Way) -> String {
-        let conditions = self.conditions(way);
+        self.newest_sql(way, "id < $4", ("$5::bigint + $6::bigint", "OFFSET $5 LIMIT $6"))
+    }
+
+    /// Behind `$4`, down to `$5`, at most `$6`.
+    pub(super) fn stretch_sql(&self, way: Way) -> String {
+        self.newest_sql(way, "id < $4 AND id >= $5::uuid", ("$6::bigint", "LIMIT $6"))
+    }
+
+    /// `most` is how many of each name or person may be needed for the `part` that is wanted.
+    fn newest_sql(&self, way: Way, place: &str, (most, part): (&str, &str)) -> String {
+        let conditions = format!("project_id = $1 AND {} AND {place}", self.conditions(way));
         let from = match way {
-            Way::InOrder => {
-                return format!(
-                    "SELECT {COLUMNS} FROM events WHERE project_id = $1 AND {conditions} AND id < $4 \
-                     ORDER BY id DESC OFFSET $5 LIMIT $6"
-                );
-            }
+            Way::InOrder => return format!("SELECT {COLUMNS} FROM events WHERE {conditions} ORDER BY id DESC {part}"),
             Way::ByName => "unnest($2::text[])",
             Way::ByUser => "unnest($3::uuid[])",
         };
         format!(
-            "SELECT e.* FROM {from} AS each(one) CROSS JOIN LATERAL (SELECT {COLUMNS} FROM events WHERE project_id = $1 \
-             AND {conditions} AND id < $4 ORDER BY id DESC LIMIT $5::bigint + $6::bigint) e ORDER BY e.id DESC OFFSET $5 LIMIT $6"
+            "SELECT e.* FROM {from} AS each(one) CROSS JOIN LATERAL (SELECT {COLUMNS} FROM events WHERE {conditions} \
+             ORDER BY id DESC LIMIT {most}) e ORDER BY e.id DESC {part}"
         )
     }
 }

@@ -10,6 +10,9 @@ use crate::store::filter::{MOST_COUNTED, Start, Total};
 /// Where in the list somebody stands.
 pub type Place = (Timestamp, Uuid);
 
+/// Before all others.
+pub const TOP: Place = (Timestamp::MAX, Uuid::max());
+
 /// Those of a page, and how many there are in all.
 pub(super) struct Found {
     pub page: Vec<Place>,
@@ -43,6 +46,6 @@ pub(super) fn counted_page(rows: &[Row]) -> Result<Found, StoreError> {
 pub(super) fn behind(start: &Start<Place>) -> Place {
     match start {
         Start::After(place) => *place,
-        Start::Offset(_) => (Timestamp::MAX, Uuid::max()),
+        Start::Offset(_) => TOP,
     }
 }

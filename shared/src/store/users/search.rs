@@ -19,6 +19,12 @@ const WALK: i64 = 2_000;
 /// index, which looks at all of them before it gives the first.
 const DENSE: i64 = 10;
 
+/// What a search (lower case) looks for in the texts; none where it can be in no text.
+pub(super) fn needle(text: &str) -> Option<String> {
+    let from_the_start = text.chars().count() <= 2;
+    (!text.contains(BEGIN)).then(|| if from_the_start { format!("{BEGIN}{text}") } else { text.to_owned() })
+}
+
 /// A person's text as it is kept: lower case.
 pub fn text_of(external_id: Option<&str>, email: Option<&str>, name: Option<&str>) -> Option<String> {
     let mut text = String::new();
@@ -95,7 +101,7 @@ struct Walked {
 impl Search<'_> {
     /// Walks from the newest on as long as many are found, and asks the index where few are.
     pub(super) async fn run(&self, db: &mut impl GenericClient) -> Result<Found, StoreError> {
-        if self.text.contains(BEGIN) {
+        if needle(self.text).is_none() {
             return Ok(Found { page: Vec::new(), total: Total::exact(0) });
         }
         let (offset, limit) = (self.start.offset(), self.limit);
@@ -124,7 +130,7 @@ impl Search<'_> {
     }
 
     fn needle(&self) -> String {
-        if self.text.chars().count() <= 2 { format!("{BEGIN}{}", self.text) } else { self.text.to_owned() }
+        needle(self.text).unwrap_or_default()
     }
 
     /// The rows of `user_search` (`s`), with who was seen when where that matters: `$3` is the time.

@@ -1,0 +1,111 @@
+//! Lines out of bytes that arrive in pieces.
+
+/// Bytes of a line at most, also of a row of CSV. The largest profile has place in it.
+pub const MAX_LINE: usize = 64 * 1024;
+
+/// Cuts bytes at line breaks. Holds one line and one piece at most.
+#[derive(Default)]
+pub struct Lines {
+    buffer: Vec<u8>,
+    /// Of the buffer, what has been given out.
+    taken: usize,
+    /// From here on there may be a line break.
+    unseen: usize,
+    /// Line breaks passed.
+    breaks: u64,
+    /// The beginning of this line has been dropped.
+    too_long: bool,
+}
+
+/// A line is longer than [`MAX_LINE`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct TooLong;
+
+/// A line's number, from 1, and its bytes without the line break.
+pub type Line<'a> = (u64, Result<&'a [u8], TooLong>);
+
+impl Lines {
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.drain(..self.taken);
+        self.unseen -= self.taken;
+        self.taken = 0;
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The number of the line that comes next.
+    pub fn number(&self) -> u64 {
+        self.breaks + 1
+    }
+
+    /// Counts on from another number.
+    pub fn set_number(&mut self, number: u64) {
+        self.breaks = number - 1;
+    }
+
+    /// The next line; none where more bytes are needed, or at the `end` no more are there.
+    pub fn next(&mut self, end: bool) -> Option<Line<'_>> {
+        let number = self.number();
+        let found = self.buffer[self.unseen..].iter().position(|b| *b == b'\n').map(|at| self.unseen + at);
+        let Some(stop) = found.or_else(|| (end && self.taken < self.buffer.len()).then_some(self.buffer.len())) else {
+            self.unseen = self.buffer.len();
+            if self.unseen - self.taken > MAX_LINE + 1 {
+                self.taken = self.unseen;
+                self.too_long = true;
+            }
+            if end && self.too_long {
+                self.too_long = false;
+                self.breaks += 1;
+                return Some((number, Err(TooLong)));
+            }
+            return None;
+        };
+        let line = &self.buffer[self.taken..stop];
+        let too_long = std::mem::take(&mut self.too_long) || line.len() > MAX_LINE + 1;
+        self.taken = (stop + 1).min(self.buffer.len());
+        self.unseen = self.taken;
+        self.breaks += 1;
+        Some((number, if too_long { Err(TooLong) } else { Ok(line.strip_suffix(b"\r").unwrap_or(line)) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &[u8], size: usize) -> Vec<(u64, Option<String>)> {
+        let mut lines = Lines::default();
+        let mut found = Vec::new();
+        let mut take = |lines: &mut Lines, end| {
+            while let Some((number, line)) = lines.next(end) {
+                found.push((number, line.ok().map(|l| String::from_utf8(l.to_vec()).unwrap())));
+            }
+        };
+        for piece in text.chunks(size) {
+            lines.push(piece);
+            take(&mut lines, false);
+            assert!(lines.buffer.len() <= MAX_LINE + 2 * size, "{}", lines.buffer.len());
+        }
+        take(&mut lines, true);
+        found
+    }
+
+    #[test]
+    fn lines_are_the_same_in_whatever_pieces_they_come() {
+        let line = |n, text: &str| (n, Some(text.to_owned()));
+        for size in [1, 2, 3, 100] {
+            assert_eq!(lines(b"ab\r\n\nc\n", size), [line(1, "ab"), line(2, ""), line(3, "c")], "{size}");
+            assert_eq!(lines(b"ab\nc", size), [line(1, "ab"), line(2, "c")], "{size}");
+            assert_eq!(lines(b"", size), []);
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_costs_no_other_and_no_memory() {
+        let text = format!("a\n{}\nb\n{}\n{}", "x".repeat(5 << 20), "y".repeat(MAX_LINE), "z".repeat(MAX_LINE + 5));
+        for size in [10, 1_000, 100_000] {
+            let found = lines(text.as_bytes(), size);
+            let short: Vec<_> = found.iter().map(|(n, l)| (*n, l.as_ref().map(String::len))).collect();
+            assert_eq!(short, [(1, Some(1)), (2, None), (3, Some(1)), (4, Some(MAX_LINE)), (5, None)], "{size}");
+        }
+    }
+}

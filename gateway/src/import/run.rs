@@ -1,0 +1,135 @@
+//! One request of an import, from its first byte to its end or to where it broke off.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use shared::store::user_imports::UserImport;
+use tokio::time::Instant;
+
+use super::MAX_BYTES;
+use super::hold::Hold;
+use super::reader::{Reader, Shape};
+use super::slice::Slice;
+use super::source::Source;
+use crate::body;
+use crate::context::Context;
+use crate::error::ApiError;
+use crate::ingest::applied::Position;
+
+/// For how long the worker may take to record a slice, before the client is told to come back.
+const RECORDED: Duration = Duration::from_mins(1);
+/// The last slice is awaited for so long; it is in the stream all the same.
+const LAST: Duration = Duration::from_secs(10);
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked<'a> {
+    pub shape: Shape,
+    /// By which the import is found again.
+    pub key: Option<&'a str>,
+    /// The number of the body's first line in the whole.
+    pub from_line: Option<u64>,
+}
+
+/// Imports the request's body. An import that broke off goes on where it was.
+pub async fn run(cx: &Context<'_>, asked: Asked<'_>) -> Result<UserImport, ApiError> {
+    let Ok(_room) = cx.app.imports.try_acquire() else {
+        return Err(ApiError::Unavailable("as many imports are under way as there may be"));
+    };
+    let source = match Source::new(cx.take_body()?, cx.headers, MAX_BYTES) {
+        Ok(source) => source,
+        Err((error, body)) => {
+            body::discard(body, cx.headers).await;
+            return Err(error);
+        }
+    };
+    let mut reader = Reader::new(source, asked.shape);
+    let outcome = import(cx, asked, &mut reader).await;
+    if outcome.is_err() {
+        body::discard(reader.into_body(), cx.headers).await;
+    }
+    outcome
+}
+
+async fn import(cx: &Context<'_>, asked: Asked<'_>, reader: &mut Reader<Incoming>) -> Result<UserImport, ApiError> {
+    reader.open(asked.from_line).await?;
+    let (hold, before) = Hold::begin(cx, &asked, reader.digest()).await?;
+    let outcome = tokio::select! {
+        outcome = all(cx, &hold, &before, asked, reader) => outcome,
+        lost = hold.keep() => Err(lost),
+    };
+    let released = hold.release(outcome.is_ok()).await;
+    match outcome {
+        Ok(()) => released,
+        Err(cause) => Err(ApiError::Interrupted { cause: Box::new(cause), id: hold.id(), next_line: hold.next_line() }),
+    }
+}
+
+/// Settles all lines, slice by slice.
+async fn all(
+    cx: &Context<'_>,
+    hold: &Hold,
+    before: &UserImport,
+    asked: Asked<'_>,
+    reader: &mut Reader<Incoming>,
+) -> Result<(), ApiError> {
+    let settled = before.next_line as u64;
+    // What is sent again must be what has been settled; of a rest that cannot be told.
+    let mut is_other = settled > 1 && asked.from_line.is_none();
+    if asked.from_line.is_some() {
+        reader.set_digest(before.digest as u64);
+    }
+    let mut shown = before.problems.len();
+    let mut slice = Slice::default();
+    let mut under_way = Vec::new();
+    let mut digest = reader.digest();
+    while let Some(entry) = reader.next(settled).await? {
+        if entry.line < settled {
+            match asked.from_line {
+                None => digest = entry.digest,
+                Some(_) => reader.set_digest(digest),
+            }
+            continue;
+        }
+        if is_other && digest != before.digest as u64 {
+            return Err(other_body());
+        }
+        is_other = false;
+        digest = entry.digest;
+        if let Some(person) = entry.person {
+            slice.add(entry.line, person, &mut shown);
+        }
+        slice.advance.next_line = reader.number().max(entry.line + 1) as i64;
+        slice.advance.digest = digest as i64;
+        if slice.is_full() {
+            settle(cx, hold, std::mem::take(&mut slice), &mut under_way).await?;
+        }
+    }
+    if is_other && digest != before.digest as u64 {
+        return Err(other_body());
+    }
+    if !slice.is_empty() {
+        settle(cx, hold, slice, &mut under_way).await?;
+    }
+    cx.app.applied.wait(&cx.app.store, &under_way, Instant::now() + LAST).await;
+    Ok(())
+}
+
+/// Hands a slice on, once the one before it is recorded, and notes how far that has brought the import.
+async fn settle(cx: &Context<'_>, hold: &Hold, slice: Slice, under_way: &mut Vec<Position>) -> Result<(), ApiError> {
+    if cx.app.draining.load(Ordering::Relaxed) {
+        return Err(ApiError::Unavailable("this server is being stopped"));
+    }
+    if !cx.app.applied.wait(&cx.app.store, under_way, Instant::now() + RECORDED).await {
+        return Err(ApiError::Unavailable("what has been imported so far is still waiting to be recorded"));
+    }
+    *under_way = slice.publish(cx).await?;
+    hold.advance(&slice.advance).await
+}
+
+fn other_body() -> ApiError {
+    ApiError::Conflict(
+        "the body differs from what this import has taken so far; use another Idempotency-Key".to_owned(),
+    )
+}
