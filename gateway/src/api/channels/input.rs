@@ -135,7 +135,9 @@ fn checked(element: &Element<'_>, kind: Kind, outbound: &OutboundPolicy) -> Opti
     };
     let refusal = match kind {
         Kind::Line(_) | Kind::Text(_) | Kind::Port => None,
-        Kind::Email => (!is_address(text)).then(|| "must be an email address such as news@example.com".to_owned()),
+        Kind::Email => {
+            (!shared::email::is_address(text)).then(|| "must be an email address such as news@example.com".to_owned())
+        }
         Kind::Host => host_refusal(text, outbound),
         Kind::OneOf(names) => (!names.contains(&text)).then(|| format!("must be one of {}", names.join(", "))),
         Kind::TenCharacters => (text.len() != 10 || !text.bytes().all(|b| b.is_ascii_alphanumeric()))
@@ -152,18 +154,6 @@ fn checked(element: &Element<'_>, kind: Kind, outbound: &OutboundPolicy) -> Opti
         }
         None => Some(text.into()),
     }
-}
-
-/// Whether a text is an address that mail can come from: one `@`, a plain local part and a domain of labels.
-fn is_address(text: &str) -> bool {
-    let Some((local, domain)) = text.rsplit_once('@') else { return false };
-    let plain = |c: char| c.is_alphanumeric() || "!#$%&'*+-/=?^_`{|}~.".contains(c);
-    let dots_are_inside = |s: &str| !s.starts_with('.') && !s.ends_with('.') && !s.contains("..");
-    (1..=64).contains(&local.len())
-        && local.chars().all(plain)
-        && dots_are_inside(local)
-        && (1..=255).contains(&domain.len())
-        && domain.split('.').all(is_label)
 }
 
 /// A label of a domain name; letters of any script, for internationalized names.
