@@ -1,6 +1,8 @@
 //! The command line: every command, its flags and the help that goes with it.
 
 mod account;
+mod dead_letters;
+mod secrets;
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,6 +12,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use uuid::Uuid;
 
 pub use account::{AccountCommand, RoleName};
+pub use dead_letters::{DeadLettersCommand, Which};
+pub use secrets::SecretsCommand;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,6 +26,8 @@ Examples:
   rekindle project create --name \"My shop\"        a project and its id
   rekindle key create --project <ID> --type secret --name backend
   rekindle account create --email ada@example.com --project <ID>
+  rekindle dead-letters replay --project <ID>     another try for what failed
+  rekindle secrets rotate --help                  how to change the master key
   rekindle down                                   stop what `up` started; the data stays";
 
 #[derive(Debug, Parser)]
@@ -63,6 +69,16 @@ pub enum Command {
     Account {
         #[command(subcommand)]
         command: AccountCommand,
+    },
+    /// Messages and items that failed, and not by their own fault.
+    DeadLetters {
+        #[command(subcommand)]
+        command: DeadLettersCommand,
+    },
+    /// The master key that projects' secrets are sealed under.
+    Secrets {
+        #[command(subcommand)]
+        command: SecretsCommand,
     },
     /// Keep the processes of RUN_DIR running: what `up` starts in the background.
     #[command(hide = true)]

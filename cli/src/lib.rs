@@ -55,6 +55,10 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Project { command } => operator::project(&command).await?,
         Command::Key { command } => operator::key(&command).await?,
         Command::Account { command } => operator::account(&command).await?,
+        Command::DeadLetters { command } => operator::dead_letters(&command).await?,
+        Command::Secrets { command } => {
+            return Ok(if operator::secrets(&command).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
         Command::Supervise(place) => {
             shared::telemetry::start_logging(&Env::from_process())?;
             supervise::run(RunDir::create(&place.run_dir)?).await?;

@@ -1,12 +1,19 @@
-//! `rekindle migrate`, `project`, `key` and `account`: what an operator does to a database.
+//! `rekindle migrate`, `project`, `key`, `account`, `dead-letters` and `secrets`: what an operator does to a database.
 
 use anyhow::{Context, Result};
+use shared::clock::rfc3339;
 use shared::env::Env;
+use shared::ids::ProjectId;
 use shared::secrets::MasterKeys;
+use shared::send::Channel;
 use shared::store::api_keys::KeyType;
+use shared::store::dead_letters::DeadFilter;
 use shared::store::members::Role;
 
-use crate::args::{AccountCommand, DatabaseArgs, KeyCommand, KeyKind, ProjectCommand, RoleName};
+use crate::args::{
+    AccountCommand, DatabaseArgs, DeadLettersCommand, KeyCommand, KeyKind, ProjectCommand, RoleName, SecretsCommand,
+    Which,
+};
 use crate::provision::Provision;
 use crate::run_dir::RunDir;
 use crate::up;
@@ -100,6 +107,65 @@ pub async fn account(command: &AccountCommand) -> Result<()> {
         }
     }
     Ok(())
+}
+
+pub async fn dead_letters(command: &DeadLettersCommand) -> Result<()> {
+    match command {
+        DeadLettersCommand::List { which, limit, database } => {
+            let provision = Target::of(database)?.provision;
+            let found = provision.dead_letters(ProjectId(which.project), &filter_of(which), *limit).await?;
+            if found.is_empty() {
+                eprintln!("There are none.");
+            }
+            for letter in found {
+                let what = letter.channel.map(Channel::as_str).or(letter.name.as_deref()).unwrap_or("item");
+                println!("{}  {}  {what}  {}", letter.id, rfc3339(letter.died_at), letter.reason);
+            }
+        }
+        DeadLettersCommand::Replay { which, database } => {
+            let provision = Target::of(database)?.provision;
+            let replayed = provision.replay_dead_letters(ProjectId(which.project), &filter_of(which)).await?;
+            println!("messages  {}\nitems     {}", replayed.messages, replayed.items);
+        }
+    }
+    Ok(())
+}
+
+fn filter_of(which: &Which) -> DeadFilter {
+    let ids = (!which.ids.is_empty()).then(|| which.ids.clone());
+    DeadFilter { ids, kind: None, channel: which.channel, reason: which.reason.clone() }
+}
+
+/// False where something is left to be done.
+pub async fn secrets(command: &SecretsCommand) -> Result<bool> {
+    match command {
+        SecretsCommand::NewKey => println!("{:032x}{:032x}", rand::random::<u128>(), rand::random::<u128>()),
+        SecretsCommand::Status { database } => {
+            let target = Target::of(database)?;
+            for (table, count) in target.provision.sealed_otherwise(&target.master_keys()?).await? {
+                println!("{table:12} {count}");
+            }
+        }
+        SecretsCommand::Rotate { database } => {
+            let target = Target::of(database)?;
+            let keys = target.master_keys()?;
+            let rotated = target.provision.rotate_secrets(&keys).await?;
+            println!("sealed anew  {}", rotated.resealed);
+            for (table, (project, key)) in &rotated.unreadable {
+                eprintln!("{table} of project {project} {key}: no key of MASTER_KEY opens it");
+            }
+            if !rotated.unreadable.is_empty() {
+                eprintln!(
+                    "Add the key that they were sealed under to MASTER_KEY, behind the others, and run this again."
+                );
+                return Ok(false);
+            }
+            if keys.count() > 1 {
+                eprintln!("Everything is under the first key: the others can be taken out of MASTER_KEY.");
+            }
+        }
+    }
+    Ok(true)
 }
 
 fn role_of(name: RoleName) -> Role {

@@ -2,6 +2,8 @@
 //! Every step may be repeated.
 
 mod accounts;
+mod dead_letters;
+mod secrets;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -15,7 +17,7 @@ use shared::store::api_keys::{self, KeyType, NewKey};
 use shared::store::channels::{self, ChannelSettings};
 use shared::store::members::{self, Role};
 use shared::store::projects::{self, ProjectSecrets};
-use shared::store::{Connection, Store, Transaction, migrate};
+use shared::store::{Connection, Store, Transaction, migrate, project_removals};
 use uuid::Uuid;
 
 use crate::state::FirstProject;
@@ -63,6 +65,10 @@ impl Provision {
         let id = ProjectId(first.id);
         let now = self.clock.now();
         let mut connection = self.connection().await?;
+        // Deleted since: whoever did that wants no other in its place.
+        if !project_removals::among(&connection, &[id]).await?.is_empty() {
+            return Ok(false);
+        }
         if projects::get(&connection, id).await?.is_none() {
             let hash = hash_password(&first.admin_password).await?;
             let secrets = ProjectSecrets::new(first.webhook_secret.clone(), first.identity_secret.clone());

@@ -7,6 +7,7 @@ pub mod automations;
 pub mod campaigns;
 mod changed;
 pub mod channels;
+pub mod dead_letters;
 pub mod events;
 mod idempotency;
 pub mod invites;
@@ -97,6 +98,7 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         // The path's project is the one that the request was let into.
         Route::GetProject(_) => projects::get(cx).await,
         Route::UpdateProject(_) => projects::update(cx).await,
+        Route::DeleteProject(_) => projects::delete(cx).await,
         Route::RotateWebhookSecret(_) => projects::rotate_webhook_secret(cx).await,
         Route::ListApiKeys => api_keys::list(cx).await,
         Route::CreateApiKey => api_keys::create(cx).await,
@@ -108,6 +110,8 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::CreateInvite => invites::create(cx).await,
         Route::GetInvite(id) => invites::get(cx, id).await,
         Route::RevokeInvite(id) => invites::revoke(cx, id).await,
+        Route::ListDeadLetters => dead_letters::list(cx).await,
+        Route::ReplayDeadLetters => dead_letters::replay(cx).await,
         Route::ReadAuditLog => audit_log::list(cx).await,
         Route::Unbound(route) => handle_unbound(cx, route).await,
     }

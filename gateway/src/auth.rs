@@ -52,6 +52,11 @@ impl Caller {
         matches!(self, Self::Member { role: Role::Admin, .. })
     }
 
+    /// Whether it is somebody who is logged in.
+    pub fn is_session(&self) -> bool {
+        matches!(self, Self::Member { .. })
+    }
+
     /// Whether it is a public key, which anybody may have read.
     pub fn is_public(&self) -> bool {
         matches!(self, Self::Key(key) if key.key_type == KeyType::Public)

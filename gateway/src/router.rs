@@ -69,6 +69,8 @@ pub enum Route<'p> {
     SendMessage,
     ListMessages,
     GetMessage(&'p str),
+    ListDeadLetters,
+    ReplayDeadLetters,
     ListNews,
     CreateNews,
     GetNews(&'p str),
@@ -82,6 +84,7 @@ pub enum Route<'p> {
     GetPushSettings,
     GetProject(&'p str),
     UpdateProject(&'p str),
+    DeleteProject(&'p str),
     RotateWebhookSecret(&'p str),
     ListApiKeys,
     CreateApiKey,
@@ -152,6 +155,8 @@ impl Route<'_> {
             | Self::SendMessage
             | Self::ListMessages
             | Self::GetMessage(_)
+            | Self::ListDeadLetters
+            | Self::ReplayDeadLetters
             | Self::ListNews
             | Self::CreateNews
             | Self::GetNews(_)
@@ -162,6 +167,7 @@ impl Route<'_> {
             Self::UpdateChannels => Access::SecretOrAdmin,
             Self::GetProject(_) | Self::ListTeam => Access::Member,
             Self::UpdateProject(_)
+            | Self::DeleteProject(_)
             | Self::RotateWebhookSecret(_)
             | Self::ListApiKeys
             | Self::CreateApiKey
@@ -259,6 +265,8 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("POST", ["messages"]) => Route::SendMessage,
         ("GET", ["messages"]) => Route::ListMessages,
         ("GET", ["messages", id]) => Route::GetMessage(id),
+        ("GET", ["dead-letters"]) => Route::ListDeadLetters,
+        ("POST", ["dead-letters", "replay"]) => Route::ReplayDeadLetters,
         ("GET", ["news"]) => Route::ListNews,
         ("POST", ["news"]) => Route::CreateNews,
         ("GET", ["news", id]) => Route::GetNews(id),
@@ -280,6 +288,7 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("POST", ["projects"]) => Route::Unbound(Unbound::CreateProject),
         ("GET", ["projects", id]) => Route::GetProject(id),
         ("PUT", ["projects", id]) => Route::UpdateProject(id),
+        ("DELETE", ["projects", id]) => Route::DeleteProject(id),
         ("POST", ["projects", id, "webhook-secret"]) => Route::RotateWebhookSecret(id),
         ("GET", ["api-keys"]) => Route::ListApiKeys,
         ("POST", ["api-keys"]) => Route::CreateApiKey,

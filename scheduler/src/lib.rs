@@ -5,10 +5,12 @@
 
 pub mod campaigns;
 pub mod config;
+pub mod dead_letters;
 pub mod erasures;
 pub mod house;
 pub mod messages;
 pub mod purge;
+pub mod removals;
 pub mod thaw;
 pub mod tick;
 pub mod timers;

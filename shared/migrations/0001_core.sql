@@ -25,6 +25,15 @@ CREATE TABLE project (
     changed_seq     bigint NOT NULL
 );
 
+-- Projects that were deleted: what was accepted for them is dropped when it comes to be applied, and their rows go in slices.
+-- Remembered for as long as anything of theirs may wait anywhere.
+CREATE TABLE project_removal (
+    project_id uuid PRIMARY KEY,
+    name       text NOT NULL,
+    removed_at timestamptz NOT NULL,
+    look_at    timestamptz NOT NULL                                        -- when the scheduler looks for rows of it again
+);
+
 CREATE TABLE api_key (
     project_id   uuid NOT NULL,
     id           uuid NOT NULL,
@@ -71,8 +80,13 @@ CREATE TABLE invite (
     expires_at  timestamptz NOT NULL,
     accepted_at timestamptz,
     revoked_at  timestamptz,
+    mail_status  text NOT NULL DEFAULT 'none' CHECK (mail_status IN ('none', 'queued', 'sent', 'failed')),
+    mail_due_at  timestamptz,                                              -- when delivery has to look at it
+    mail_attempt integer NOT NULL DEFAULT 0,                               -- claims so far; the fence of settling
+    sealed_link  bytea,                                                    -- sealed, and only until it was mailed
     PRIMARY KEY (project_id, id)
 );
+CREATE INDEX invite_mail ON invite (mail_due_at) WHERE mail_due_at IS NOT NULL;
 CREATE INDEX invite_token ON invite (token_hash);
 CREATE INDEX invite_open ON invite (project_id, lower(email)) WHERE accepted_at IS NULL AND revoked_at IS NULL;
 
@@ -414,6 +428,8 @@ CREATE TABLE message (
     attempt             integer NOT NULL DEFAULT 0,                        -- claims so far; the fence of settling
     failures            integer NOT NULL DEFAULT 0,                        -- provider failures that count against the limit
     ambiguous           integer NOT NULL DEFAULT 0,                        -- calls of which the outcome was never learned
+    forgiven            integer NOT NULL DEFAULT 0,                        -- those of them from before it was last sent again by hand
+    dead                boolean NOT NULL DEFAULT false,                    -- failed, and not by its own fault: it can be sent again
     due_at              timestamptz,
     claimed             boolean NOT NULL DEFAULT false,
     subject             text,                                              -- as rendered
@@ -437,6 +453,7 @@ CREATE INDEX message_due ON message (due_at, project_id) WHERE due_at IS NOT NUL
 CREATE INDEX message_project_due ON message (project_id, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX message_user ON message (project_id, user_id, id);
 CREATE INDEX message_campaign ON message (project_id, campaign_id, status) WHERE campaign_id IS NOT NULL;
+CREATE INDEX message_dead ON message (project_id, id) WHERE dead;
 
 -- Their exact number, as of people: recorders have a lane each, delivery shares some of its own.
 CREATE TABLE message_count (
@@ -445,6 +462,29 @@ CREATE TABLE message_count (
     count      bigint NOT NULL,
     PRIMARY KEY (project_id, lane)
 ) WITH (fillfactor = 70);
+
+-- What could not be recorded or read, taken from the dead-letter stream. Published again, it goes by the outbox.
+CREATE TABLE dead_item (
+    project_id uuid NOT NULL,
+    id         uuid NOT NULL,                                              -- made of the time it was put aside and its place in the stream
+    user_id    uuid,                                                       -- whom it names
+    name       text NOT NULL,                                              -- what it is: 'track bought', 'message'
+    channel    text,                                                       -- of a message, as its id
+    message_id uuid,
+    reason     text NOT NULL,
+    partition  smallint NOT NULL,                                          -- of the outbox, as the rest
+    subject    text NOT NULL,
+    payload    bytea NOT NULL,
+    created_at timestamptz NOT NULL,                                       -- accepted
+    died_at    timestamptz NOT NULL,                                       -- put aside
+    PRIMARY KEY (project_id, id)
+);
+CREATE INDEX dead_item_user ON dead_item (project_id, user_id) WHERE user_id IS NOT NULL;
+CREATE VIEW dead_letter AS
+    SELECT project_id, id, 'MESSAGE' AS kind, user_id, NULL AS name, channel, id AS message_id, template_id, status_reason AS reason,
+           attempt, created_at, coalesce(failed_at, updated_at) AS died_at FROM message WHERE dead
+    UNION ALL
+    SELECT project_id, id, 'ITEM', user_id, name, channel, message_id, NULL, reason, 0, created_at, died_at FROM dead_item;
 
 -- How many came to each state, by the quarter of an hour: every timezone's days begin at one.
 CREATE TABLE message_status_count (

@@ -11,6 +11,7 @@ pub const INGEST_TRANSACTION_SECONDS: &str = "rekindle_ingest_transaction_second
 pub const PARTITIONS_OWNED: &str = "rekindle_partitions_owned";
 pub const PROFILES_TOO_LARGE: &str = "rekindle_profiles_too_large_total";
 pub const DEAD_LETTERS: &str = "rekindle_dead_letters_total";
+pub const DROPPED_OF_DELETED: &str = "rekindle_dropped_of_deleted_projects_total";
 pub const RUNS_STARTED: &str = "rekindle_runs_started_total";
 pub const TIMERS_FIRED: &str = "rekindle_timers_fired_total";
 pub const MESSAGES_SETTLED: &str = "rekindle_messages_settled_total";

@@ -50,6 +50,21 @@ impl MasterKeys {
         keys.filter(|k| !k.is_empty()).map(Self)
     }
 
+    /// The id of the key that seals, with which everything begins that it has sealed.
+    pub fn sealing_id(&self) -> [u8; 8] {
+        self.0[0].0
+    }
+
+    /// How many keys there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The same secret, sealed under the newest key.
+    pub fn reseal(&self, project: ProjectId, place: &str, sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
+        Ok(self.seal(project, place, &self.open(project, place, sealed)?))
+    }
+
     /// Seals for one place of one project, for example `channel:email`.
     pub fn seal(&self, project: ProjectId, place: &str, plain: &[u8]) -> Vec<u8> {
         let (id, cipher) = &self.0[0];
@@ -105,6 +120,10 @@ mod tests {
         let sealed = old.seal(project(1), "p", b"x");
         assert_eq!(both.open(project(1), "p", &sealed).unwrap(), b"x");
         assert_eq!(old.open(project(1), "p", &both.seal(project(1), "p", b"x")), Err(OpenError::UnknownKey));
+        let anew = both.reseal(project(1), "p", &sealed).unwrap();
+        assert!(anew.starts_with(&both.sealing_id()) && !sealed.starts_with(&both.sealing_id()));
+        assert_eq!(MasterKeys::parse(NEW).unwrap().open(project(1), "p", &anew).unwrap(), b"x");
+        assert_eq!(both.reseal(project(2), "p", &sealed), Err(OpenError::Altered));
     }
 
     #[test]

@@ -239,6 +239,24 @@ impl DeliveryState {
     }
 }
 
+/// Codes of failures that lie with the system, the project's settings or its provider, and not with the message or its
+/// recipient: once that is mended, the message can be sent again.
+const MENDABLE: [&str; 7] = [
+    "gave_up",
+    "outcome_unknown",
+    "internal_error",
+    "channel_not_configured",
+    "channel_not_supported",
+    "template_not_found",
+    "render_failed",
+];
+
+/// Whether a message that failed for this reason is kept as a dead letter. A reason is a code, and after a colon the details.
+pub fn is_dead_letter(reason: &str) -> bool {
+    let code = reason.split(':').next().unwrap_or_default();
+    MENDABLE.contains(&code)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,6 +302,21 @@ mod tests {
             ["message.queued", "message.sent", "message.cancelled", "message.unsubscribed", "bounced", "message."]
         {
             assert_eq!(DeliveryState::told_by(kind), None, "{kind}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_mended_can_be_sent_again() {
+        for (reason, dead) in [
+            ("gave_up: 421 try later", true),
+            ("render_failed: body: line 2", true),
+            ("channel_not_configured", true),
+            ("rejected: 550 no such user", false),
+            ("user_not_found", false),
+            ("gave up", false),
+            ("", false),
+        ] {
+            assert_eq!(is_dead_letter(reason), dead, "{reason}");
         }
     }
 

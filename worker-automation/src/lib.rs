@@ -16,6 +16,7 @@ pub mod poison;
 pub mod profile;
 pub mod receipts;
 pub mod record;
+mod removed;
 pub mod tokens;
 pub mod totals;
 

@@ -27,6 +27,7 @@ use crate::item::{Action, Item};
 use crate::known::{Known, Learnt};
 use crate::matching::Index;
 use crate::people::People;
+use crate::removed::Removed;
 use crate::totals::Totals;
 use crate::{receipts, tokens};
 
@@ -115,6 +116,7 @@ pub struct Recorder {
     pub known: Known,
     pub totals: Totals,
     days: Days,
+    removed: Removed,
 }
 
 /// What a transaction has done, if it is committed.
@@ -131,7 +133,17 @@ impl Recorder {
     pub fn new(store: Store, clock: Clock, names: Names, people: usize) -> Self {
         let index = ArcSwap::from_pointee(Index::new(-1, Vec::new()));
         let (definitions, known, totals) = (Definitions::default(), Known::new(people), Totals::default());
-        Self { store, clock, names, index, definitions, known, totals, days: Days::default() }
+        Self {
+            store,
+            clock,
+            names,
+            index,
+            definitions,
+            known,
+            totals,
+            days: Days::default(),
+            removed: Removed::default(),
+        }
     }
 
     /// Records a batch without the items in `skip`.
@@ -168,7 +180,8 @@ impl Recorder {
         let now = self.clock.now();
         // Two lanes never hold one partition, so the partition tells their counters apart.
         let lane = batch.steps.iter().map(|s| s.partition).min().unwrap_or(0);
-        let all: Vec<(usize, &Item)> = batch.items.iter().enumerate().filter(|(i, _)| !skip.contains(i)).collect();
+        let mut all: Vec<(usize, &Item)> = batch.items.iter().enumerate().filter(|(i, _)| !skip.contains(i)).collect();
+        self.removed.leave_out(&mut all);
 
         let fresh = self.without_repeats(tx, &all).await?;
         let recorded = Recorded { repeats: (all.len() - fresh.len()) as u64, ..Recorded::default() };
@@ -263,6 +276,7 @@ impl Recorder {
             return Err(StoreError::Corrupt("topics are missing".to_owned()));
         };
         self.days.follow(tx, projects).await?;
+        self.removed.follow(tx, projects).await?;
         let known = self.index.load_full();
         if known.seq == current {
             return Ok(known);

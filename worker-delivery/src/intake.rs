@@ -1,6 +1,6 @@
 //! What arrives on the send stream: decoded, and direct messages given their rows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 use shared::clock::from_ms;
 use shared::event::{WireError, uuid};
 use shared::ids::ProjectId;
+use shared::metric_name::DROPPED_OF_DELETED;
 use shared::send::{Channel, DirectMessage, Lane, MessageRef, SendChunk};
 use shared::store::messages::insert::{NewMessage, any_lane, queued};
 use shared::store::users::recipient;
 use shared::store::users::record::PersonKey;
-use shared::store::{StoreError, erasures};
+use shared::store::{Connection, StoreError, erasures, project_removals};
 use uuid::Uuid;
 
 use crate::App;
@@ -71,6 +72,19 @@ impl Intake {
         }
     }
 
+    /// Nobody is left who asked for these.
+    async fn drop_of_deleted(&mut self, db: &Connection) -> Result<(), StoreError> {
+        let projects: BTreeSet<ProjectId> = self.direct.iter().map(|(c, _)| c.row.project).collect();
+        let removed = project_removals::among(db, &projects.into_iter().collect::<Vec<_>>()).await?;
+        let before = self.direct.len();
+        self.direct.retain(|(c, _)| !removed.contains(&c.row.project));
+        let dropped = (before - self.direct.len()) as u64;
+        if dropped > 0 {
+            metrics::counter!(DROPPED_OF_DELETED, "what" => "message").increment(dropped);
+        }
+        Ok(())
+    }
+
     fn refuse_direct(&mut self, direct: DirectMessage, reason: String) {
         let chunk = SendChunk { direct: vec![direct], ..SendChunk::of(Vec::new()) };
         self.refused.push(Refused { payload: chunk.encode_to_vec().into(), reason });
@@ -82,6 +96,7 @@ impl Intake {
             return Ok(());
         }
         let db = app.store.connection().await?;
+        self.drop_of_deleted(&db).await?;
         let mut by_project: BTreeMap<ProjectId, Vec<Uuid>> = BTreeMap::new();
         for (candidate, _) in &self.direct {
             by_project.entry(candidate.row.project).or_default().extend(&candidate.users);

@@ -10,6 +10,7 @@ pub mod config;
 mod consume;
 mod handle;
 mod intake;
+mod invites;
 mod permits;
 pub mod provider;
 pub mod render;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use shared::bus::Bus;
 use shared::clock::Clock;
-use shared::send::Lane;
+use shared::send::{Channel, Lane};
 use shared::shutdown::{DRAIN, Shutdown, drained};
 use shared::startup::Connected;
 use shared::store::Store;
@@ -83,6 +84,9 @@ pub async fn run(app: Arc<App>) -> bool {
         for lane in Lane::ALL {
             app.tasks.spawn(consume::consume(app.clone(), channel, lane));
         }
+    }
+    if app.config.channels.contains(&Channel::Email) {
+        app.tasks.spawn(invites::send_due(app.clone()));
     }
     app.tasks.spawn(follow_clock(app.clone()));
     app.shutdown.cancelled().await;

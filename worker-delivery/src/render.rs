@@ -187,11 +187,11 @@ fn is_empty_element(tag: &str) -> bool {
     matches!(name.to_ascii_lowercase().as_str(), "br" | "img" | "hr" | "meta" | "link" | "input" | "wbr" | "col")
 }
 
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-fn with_line_breaks(text: &str) -> String {
+pub(crate) fn with_line_breaks(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "<br>\n")
 }
 

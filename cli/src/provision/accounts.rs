@@ -73,7 +73,7 @@ impl Provision {
     }
 }
 
-async fn exists(connection: &Connection, project: Uuid) -> Result<()> {
+pub(super) async fn exists(connection: &Connection, project: Uuid) -> Result<()> {
     let project_found = projects::get(connection, ProjectId(project)).await?;
     project_found.map(|_| ()).with_context(|| format!("there is no project {project}"))
 }

@@ -1,14 +1,20 @@
 //! `migrate`, `project` and `key` on a database of their own.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use shared::clock::Clock;
 use shared::ids::ProjectId;
 use shared::password;
 use shared::secrets::MasterKeys;
+use shared::send::Channel;
 use shared::store::api_keys::{self, KeyType};
+use shared::store::channels::{self, ChannelSettings};
 use shared::store::members::{self, Role};
-use shared::store::{accounts, projects};
+use shared::store::sealed::SEALED;
+use shared::store::{accounts, projects, vapid_keys};
+use shared::vapid::VapidKeys;
 use testkit::TestDatabase;
 use uuid::Uuid;
 
@@ -114,4 +120,95 @@ async fn an_account_logs_in_with_the_password_that_was_printed() {
     assert_eq!(team.iter().map(|m| m.role).collect::<Vec<_>>(), [Role::Member]);
     let nobody = ["account", "reset-password", "--email", "eve@example.com"];
     assert!(fail(&mut operate(&database, &nobody)).contains("no account"));
+}
+
+#[tokio::test]
+async fn secrets_are_sealed_anew_and_stay_readable_all_the_while() {
+    const NEW: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    let database = TestDatabase::create().await;
+    let create = || succeed(&mut operate(&database, &["project", "create", "--name", "Shop"])).trim().parse().unwrap();
+    let ids: Vec<ProjectId> = (0..3).map(|_| ProjectId(create())).collect();
+    let (old, new) = (MasterKeys::parse(MASTER_KEY).unwrap(), MasterKeys::parse(NEW).unwrap());
+    let store = database.store();
+    let mut db = store.connection().await.unwrap();
+    let now = Clock::system().now();
+    let tx = db.transaction().await.unwrap();
+    let password = BTreeMap::from([("smtpPassword".to_owned(), "p".to_owned())]);
+    let mail = ChannelSettings { secrets: password.clone(), ..ChannelSettings::default() };
+    channels::put(&tx, &old, ids[0], Channel::Email, &mail, now).await.unwrap();
+    tx.commit().await.unwrap();
+    let vapid = VapidKeys::generate().unwrap();
+    vapid_keys::insert(&db, &old, ids[1], &vapid, now).await.unwrap();
+    // One that was sealed under a key that is lost.
+    let lost = MasterKeys::parse(&"ab".repeat(32)).unwrap().seal(ids[2], "project", b"{}");
+    db.execute("UPDATE project SET secrets = $2 WHERE project_id = $1", &[&ids[2], &lost]).await.unwrap();
+
+    let both = format!("{NEW},{MASTER_KEY}");
+    let rotate = || {
+        let mut command = operate(&database, &["secrets", "rotate"]);
+        command.env("MASTER_KEY", &both);
+        command
+    };
+    let status = succeed(operate(&database, &["secrets", "status"]).env("MASTER_KEY", &both));
+    assert_eq!((field(&status, "project"), field(&status, "channel"), field(&status, "vapid_key")), ("3", "1", "1"));
+    let before = projects::secrets(&db, &old, ids[0]).await.unwrap().unwrap();
+    let told = fail(&mut rotate());
+    assert!(told.contains(&ids[2].to_string()) && !told.contains(&ids[0].to_string()), "{told}");
+    // All the others are under the new key by now, and say what they said.
+    assert_eq!(projects::secrets(&db, &new, ids[0]).await.unwrap().unwrap().webhook, before.webhook);
+    let read = channels::get(&db, &new, ids[0], Channel::Email).await.unwrap().unwrap();
+    assert_eq!(read.secrets, password);
+    assert!(vapid_keys::get(&db, &new, ids[1]).await.unwrap().unwrap() == vapid);
+    assert!(projects::secrets(&db, &old, ids[1]).await.is_err());
+
+    // With that key at hand it goes on, and then there is nothing left to do.
+    let all = format!("{both},{}", "ab".repeat(32));
+    let go_on = || succeed(operate(&database, &["secrets", "rotate"]).env("MASTER_KEY", &all));
+    assert_eq!((field(&go_on(), "sealed anew"), field(&go_on(), "sealed anew")), ("1", "0"));
+    let key = succeed(&mut operate(&database, &["secrets", "new-key"]));
+    assert!(
+        MasterKeys::parse(key.trim()).is_some() && key != succeed(&mut operate(&database, &["secrets", "new-key"]))
+    );
+}
+
+#[tokio::test]
+async fn every_sealed_column_is_known() {
+    let database = TestDatabase::create().await;
+    let sql = "SELECT c.table_name::text || '.' || c.column_name FROM information_schema.columns c \
+               JOIN information_schema.tables t USING (table_schema, table_name) \
+               WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE' AND c.data_type = 'bytea' ORDER BY 1";
+    let rows = database.store().connection().await.unwrap().query(sql, &[]).await.unwrap();
+    // Hashes, public keys and what is to be published.
+    let open = ["hash", "token_hash", "address_hash", "public_key", "payload"];
+    let found: Vec<String> = rows.iter().map(|row| row.get::<_, String>(0)).collect();
+    let found: Vec<&String> = found.iter().filter(|name| !open.contains(&name.split('.').nth(1).unwrap())).collect();
+    let mut known: Vec<String> = SEALED.iter().map(|sealed| format!("{}.{}", sealed.table, sealed.column)).collect();
+    known.sort();
+    assert_eq!(found, known.iter().collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn dead_letters_are_listed_and_given_another_try() {
+    let database = TestDatabase::create().await;
+    let project = succeed(&mut operate(&database, &["project", "create", "--name", "Shop"]));
+    let project = project.trim();
+    let db = database.store().connection().await.unwrap();
+    let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, status_reason, dead, created_at, updated_at) \
+               SELECT $1, uuidv7, gen_random_uuid(), 'EMAIL', 'direct', 'failed', 'gave_up: 421', true, now(), now() \
+               FROM unnest($2::uuid[]) uuidv7";
+    let ids: Vec<Uuid> = (0..3).map(|_| shared::ids::fresh(Clock::system().now_ms())).collect();
+    db.execute(sql, &[&project.parse::<Uuid>().unwrap(), &ids]).await.unwrap();
+    let run = |more: &[&str]| {
+        let args = [&["dead-letters", more[0], "--project", project], &more[1..]].concat();
+        succeed(&mut operate(&database, &args))
+    };
+    let listed = run(&["list", "--limit", "2"]);
+    assert_eq!(listed.lines().count(), 2);
+    assert!(listed.starts_with(&ids[2].to_string()) && listed.contains("EMAIL  gave_up: 421"), "{listed}");
+    assert_eq!(field(&run(&["replay", "--id", &ids[0].to_string()]), "messages"), "1");
+    assert_eq!(field(&run(&["replay", "--channel", "push"]), "messages"), "0");
+    assert_eq!(field(&run(&["replay", "--reason", "gave_up"]), "messages"), "2");
+    assert_eq!(run(&["list"]), "");
+    let nobody = Uuid::nil().to_string();
+    assert!(fail(&mut operate(&database, &["dead-letters", "list", "--project", &nobody])).contains("no project"));
 }

@@ -9,7 +9,7 @@ use shared::store::changes::Topic;
 use shared::store::{StoreError, projects};
 use uuid::Uuid;
 
-use super::{audit_log, changed, shape};
+use super::{audit_log, changed, idempotency, shape};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -57,8 +57,8 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
 struct CreatedView {
     #[serde(flatten)]
     listed: KeyView,
-    /// The whole key: this once.
-    key: String,
+    /// The whole key: this once. Nothing but its hash is kept, so that a repeat cannot tell it.
+    key: Option<String>,
 }
 
 /// `POST /api-keys`
@@ -76,6 +76,10 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let tx = db.transaction().await.map_err(StoreError::from)?;
     // One after the other, so that the most is the most.
     projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
+    if let Some(made) = idempotency::made_before(cx, &tx, "api_key", id).await? {
+        let listed = api_keys::get_for_update(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?;
+        return created(&CreatedView { listed: listed.into(), key: None });
+    }
     if api_keys::list(&tx, cx.project).await?.len() >= MOST {
         return Err(ApiError::Conflict(format!("the project has {MOST} keys, which is the most; revoke one first")));
     }
@@ -86,7 +90,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::ApiKey).await;
     let listed = ListedKey { id, name: name.to_owned(), key_type, prefix, created_at: now, last_used_at: None };
-    created(&CreatedView { listed: listed.into(), key })
+    created(&CreatedView { listed: listed.into(), key: Some(key) })
 }
 
 /// `DELETE /api-keys`

@@ -22,15 +22,30 @@ pub async fn note(
     resource: (Uuid, &str),
     details: Value,
 ) -> Result<(), ApiError> {
-    let now = cx.app.clock.now();
     let (id, name) = resource;
-    let change = Change {
-        action,
-        resource_id: Some(id.to_string()),
-        resource_name: Some(name).filter(|name| !name.is_empty()),
-        details,
-        request_id: Some(cx.request_id),
-    };
+    let (id, name) = (Some(id.to_string()), Some(name).filter(|name| !name.is_empty()));
+    write(cx, tx, action, (id, name), details).await
+}
+
+/// As [`note`], of what concerns no one resource.
+pub async fn note_of_project(
+    cx: &Context<'_>,
+    tx: &Transaction<'_>,
+    action: &'static str,
+    details: Value,
+) -> Result<(), ApiError> {
+    write(cx, tx, action, (None, None), details).await
+}
+
+async fn write(
+    cx: &Context<'_>,
+    tx: &Transaction<'_>,
+    action: &'static str,
+    (resource_id, resource_name): (Option<String>, Option<&str>),
+    details: Value,
+) -> Result<(), ApiError> {
+    let now = cx.app.clock.now();
+    let change = Change { action, resource_id, resource_name, details, request_id: Some(cx.request_id) };
     let line = ids::fresh(now.as_millisecond());
     Ok(audit::insert(tx, cx.project, line, &cx.caller.actor(), &change, now).await?)
 }
@@ -76,10 +91,7 @@ impl From<AuditEntry> for EntryView {
 struct ListView {
     entries: Vec<EntryView>,
     #[serde(flatten)]
-    total: paging::TotalView,
-    page: i64,
-    limit: i64,
-    next_cursor: Option<String>,
+    page: paging::PageView,
 }
 
 /// `GET /audit-log`
@@ -104,9 +116,6 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let total = audit::total(&db, cx.project, &filter).await?;
     ok(&ListView {
         entries: entries.into_iter().map(EntryView::from).collect(),
-        total: total.into(),
-        page: page.page,
-        limit: page.limit,
-        next_cursor,
+        page: paging::PageView::new(total, page, next_cursor),
     })
 }

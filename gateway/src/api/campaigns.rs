@@ -7,13 +7,14 @@ mod transition;
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::{Value, json};
 use shared::campaign::{CampaignStatus, Settings};
 use shared::ids;
 use shared::store::campaigns::{self, Campaign, sending};
 use shared::store::{StoreError, segments, templates};
 use uuid::Uuid;
 
-use super::{idempotency, paging, path, shape};
+use super::{audit_log, idempotency, paging, path, shape};
 use crate::body;
 use crate::context::Context;
 use crate::error::{ApiError, Problem};
@@ -108,6 +109,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
         None => {
             check_references(cx, &tx, &campaign).await?;
             campaigns::insert(&tx, cx.project, &campaign).await?;
+            note(cx, &tx, "campaign.created", &campaign, json!({})).await?;
         }
     }
     tx.commit().await.map_err(StoreError::from)?;
@@ -132,6 +134,7 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         check_references(cx, &tx, &campaign).await?;
     }
     campaigns::update(&tx, cx.project, &campaign).await?;
+    note(cx, &tx, "campaign.updated", &campaign, json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     ok(&CampaignView::from(campaign))
 }
@@ -149,12 +152,23 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         return Err(ApiError::Conflict("its last messages are just being cancelled; try again in a moment".to_owned()));
     }
     campaigns::delete(&tx, cx.project, id).await?;
+    note(cx, &tx, "campaign.deleted", &campaign, json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
 }
 
 async fn locked(cx: &Context<'_>, tx: &Transaction<'_>, id: Uuid) -> Result<Campaign, ApiError> {
     campaigns::get_for_update(tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("campaign"))
+}
+
+async fn note(
+    cx: &Context<'_>,
+    tx: &Transaction<'_>,
+    action: &'static str,
+    campaign: &Campaign,
+    details: Value,
+) -> Result<(), ApiError> {
+    audit_log::note(cx, tx, action, (campaign.id, &campaign.name), details).await
 }
 
 /// Segments and templates must be of this project, the templates of the campaign's channel; none of them can be deleted

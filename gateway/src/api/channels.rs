@@ -36,18 +36,22 @@ pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
     ok(&shown)
 }
 
-fn email_view(of: &ChannelSettings) -> Value {
-    let from = of.text("mailproviderFromEmail");
+/// Whether mail could be sent.
+pub(in crate::api) fn email_is_configured(of: &ChannelSettings) -> bool {
     let complete = match of.text("emailProvider") {
         Some("SMTP") => of.text("smtpHost").is_some(),
         Some("MAILPROVIDER") => of.secret("mailproviderApiKey").is_some(),
         _ => false,
     };
+    complete && of.text("mailproviderFromEmail").is_some()
+}
+
+fn email_view(of: &ChannelSettings) -> Value {
     json!({
         "provider": of.text("emailProvider"),
         "fallback": of.text("emailFallback"),
-        "configured": complete && from.is_some(),
-        "fromEmail": from,
+        "configured": email_is_configured(of),
+        "fromEmail": of.text("mailproviderFromEmail"),
         "fromName": of.text("emailFromName"),
         "smtpHost": of.text("smtpHost"),
         "smtpPort": of.settings.get("smtpPort"),

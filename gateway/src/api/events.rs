@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use shared::store::events::list::{self as events, EventFilter};
 use shared::store::events::read::{self, Event};
 use shared::store::events::remove;
@@ -14,7 +14,7 @@ use shared::store::users::read::{self as people, ShownPerson};
 use shared::store::{Connection, StoreError, erasures};
 use uuid::Uuid;
 
-use super::{paging, path, shape};
+use super::{audit_log, paging, path, shape};
 use crate::context::Context;
 use crate::error::ApiError;
 use crate::query::Query;
@@ -60,12 +60,9 @@ struct ListView {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Pagination {
-    page: i64,
-    limit: i64,
     #[serde(flatten)]
-    total: paging::TotalView,
+    page: paging::PageView,
     total_pages: i64,
-    next_cursor: Option<String>,
 }
 
 /// `GET /events`
@@ -85,11 +82,8 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     ok(&ListView {
         events: events.into_iter().map(|event| EventView::new(event, &people)).collect(),
         pagination: Pagination {
-            page: page.page,
-            limit: page.limit,
             total_pages: (total.count + page.limit - 1) / page.limit,
-            total: total.into(),
-            next_cursor: next_cursor.clone(),
+            page: paging::PageView::new(total, page, next_cursor.clone()),
         },
         next_cursor,
     })
@@ -148,6 +142,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     if !remove::remove(&tx, cx.project, event.id).await? {
         return Err(ApiError::no_such("event"));
     }
+    audit_log::note(cx, &tx, "event.deleted", (event.id, &event.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
 }

@@ -3,15 +3,15 @@
 use shared::store::{Transaction, client_ids};
 use uuid::Uuid;
 
-use crate::context::Context;
+use crate::context::{Context, Request};
 use crate::error::ApiError;
 
 const KEY_MAX: usize = 200;
 
 /// The request's key.
-pub fn key<'a>(cx: &Context<'a>) -> Result<Option<&'a str>, ApiError> {
-    let key = cx.header("idempotency-key");
-    let unusable = key.is_none() && cx.headers.contains_key("idempotency-key");
+pub fn key<'a>(request: &Request<'a>) -> Result<Option<&'a str>, ApiError> {
+    let key = request.header("idempotency-key");
+    let unusable = key.is_none() && request.headers.contains_key("idempotency-key");
     if unusable || key.is_some_and(|key| key.len() > KEY_MAX) {
         return Err(ApiError::invalid("Idempotency-Key", format!("must have 1 to {KEY_MAX} ASCII characters")));
     }
@@ -30,6 +30,11 @@ pub async fn made_before(
     let key = client_ids::resource_key(cx.project, resource, key);
     let first = client_ids::first_of(tx, cx.project, key, fresh, cx.app.clock.now()).await?;
     Ok((first != fresh).then_some(first))
+}
+
+/// The id of what an account makes under a key, where no project could keep the key.
+pub fn id_of(account: Uuid, resource: &str, key: &str) -> Uuid {
+    Uuid::new_v5(&account, format!("{resource}:{key}").as_bytes())
 }
 
 /// What a key made is no longer there.

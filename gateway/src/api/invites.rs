@@ -7,16 +7,18 @@ use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use shared::ids;
+use shared::send::Channel;
 use shared::store::accounts::{self, Account};
 use shared::store::audit::{self, Actor, Change};
-use shared::store::invites::{self, Invite, InviteStatus, TokenHash};
+use shared::store::invites::{self, Invite, InviteStatus, MailStatus, TokenHash, mail};
 use shared::store::members::{self, Role};
-use shared::store::{StoreError, Transaction};
+use shared::store::{StoreError, Transaction, channels};
 use uuid::Uuid;
 
+use super::channels::email_is_configured;
 use super::sessions::{BODY, CHOSEN, EMAIL};
 use super::team::ROLES;
-use super::{audit_log, paging, path, sessions, shape};
+use super::{audit_log, idempotency, paging, path, sessions, shape};
 use crate::auth::{Caller, logins, session};
 use crate::context::{Context, Request};
 use crate::error::ApiError;
@@ -37,6 +39,8 @@ struct InviteView {
     email: String,
     role: &'static str,
     status: &'static str,
+    /// What became of the mail with the link.
+    email_status: &'static str,
     invited_by: Uuid,
     #[serde(serialize_with = "shape::time")]
     created_at: Timestamp,
@@ -49,6 +53,7 @@ impl InviteView {
         Self {
             id: invite.id,
             status: invite.status(now).as_str(),
+            email_status: invite.mail.as_str(),
             email: invite.email,
             role: invite.role.as_str(),
             invited_by: invite.invited_by,
@@ -96,7 +101,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
 
     let now = cx.app.clock.now();
     let token = hex::encode(rand::random::<[u8; 32]>());
-    let invite = Invite {
+    let mut invite = Invite {
         project: cx.project,
         id: ids::fresh(now.as_millisecond()),
         email: email.to_owned(),
@@ -106,17 +111,29 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
         expires_at: now + LASTS,
         accepted_at: None,
         revoked_at: None,
+        mail: MailStatus::None,
     };
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
+    if let Some(made) = idempotency::made_before(cx, &tx, "invite", invite.id).await? {
+        let invite = invites::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?;
+        // Nothing but the token's hash is kept, so that a repeat cannot tell the link.
+        return created(&json!({ "invite": InviteView::new(invite, now), "acceptUrl": null }));
+    }
     if is_member(&tx, &invite).await? {
         return Err(ApiError::Conflict(format!("{email} belongs to the team already")));
     }
     invites::insert(&tx, &invite, &hash(&token)).await?;
+    let accept_url = format!("{}/accept-invite?token={token}", cx.app.config.public_base_url);
+    let keys = &cx.app.master_keys;
+    let channel = channels::get(&tx, keys, cx.project, Channel::Email).await?.unwrap_or_default();
+    if email_is_configured(&channel) {
+        mail::queue(&tx, keys, cx.project, invite.id, &accept_url, now).await?;
+        invite.mail = MailStatus::Queued;
+    }
     let details = json!({ "role": role.as_str() });
     audit_log::note(cx, &tx, "invite.created", (invite.id, email), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    let accept_url = format!("{}/accept-invite?token={token}", cx.app.config.public_base_url);
     created(&json!({ "invite": InviteView::new(invite, now), "acceptUrl": accept_url }))
 }
 

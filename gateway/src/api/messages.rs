@@ -105,10 +105,7 @@ fn titled(channel: Channel, content: &Value) -> Option<Value> {
 struct ListView {
     messages: Vec<MessageView>,
     #[serde(flatten)]
-    total: paging::TotalView,
-    page: i64,
-    limit: i64,
-    next_cursor: Option<String>,
+    page: paging::PageView,
 }
 
 /// `GET /messages`
@@ -134,10 +131,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let people = people::shown(&db, cx.project, &ids).await?;
     ok(&ListView {
         messages: messages.into_iter().map(|message| MessageView::new(message, &people)).collect(),
-        total: total.into(),
-        page: page.page,
-        limit: page.limit,
-        next_cursor,
+        page: paging::PageView::new(total, page, next_cursor),
     })
 }
 

@@ -73,15 +73,32 @@ pub fn search(query: &Query) -> Result<Option<String>, ApiError> {
 /// `total` and, where there are more rows than were counted, `totalIsCapped`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct TotalView {
-    pub total: i64,
+struct TotalView {
+    total: i64,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub total_is_capped: bool,
+    total_is_capped: bool,
 }
 
 impl From<Total> for TotalView {
     fn from(total: Total) -> Self {
         Self { total: total.count, total_is_capped: total.capped }
+    }
+}
+
+/// What every paged list says beside its items.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PageView {
+    #[serde(flatten)]
+    total: TotalView,
+    page: i64,
+    limit: i64,
+    next_cursor: Option<String>,
+}
+
+impl PageView {
+    pub fn new(total: Total, page: Page, next_cursor: Option<String>) -> Self {
+        Self { total: total.into(), page: page.page, limit: page.limit, next_cursor }
     }
 }
 

@@ -10,15 +10,16 @@ use shared::store::audit::{self, Actor, Change};
 use shared::store::changes::Topic;
 use shared::store::members::{self, Role};
 use shared::store::projects::{self, Project, ProjectSecrets};
-use shared::store::{GenericClient, StoreError};
+use shared::store::{GenericClient, StoreError, Transaction, accounts, project_removals};
 use uuid::Uuid;
 
 use super::sessions::{BODY, MembershipView};
-use super::{audit_log, changed, shape};
+use super::{audit_log, changed, idempotency, shape};
+use crate::app::App;
 use crate::auth;
 use crate::context::{Context, Request};
 use crate::error::ApiError;
-use crate::respond::{Reply, created, ok};
+use crate::respond::{Reply, created, deleted, ok};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -90,11 +91,20 @@ pub async fn create(request: &Request<'_>) -> Result<Reply, ApiError> {
     let body = request.read_json(BODY).await?;
     let app = request.app;
     let now = app.clock.now();
-    let id = ProjectId(ids::fresh(now.as_millisecond()));
+    // Under a key the id is made of it, so that a repeat finds what was made.
+    let key = idempotency::key(request)?;
+    let under_key = |key| idempotency::id_of(session.account.id, "project", key);
+    let id = ProjectId(key.map_or_else(|| ids::fresh(now.as_millisecond()), under_key));
     let project = input::new_project(&body, id, now)?;
     let secrets = ProjectSecrets::random();
     let mut db = request.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
+    if key.is_some() {
+        accounts::lock(&tx, session.account.id).await?;
+        if let Some(made) = made_before(app, &tx, session.account.id, id).await? {
+            return created(&made);
+        }
+    }
     projects::insert(&tx, &app.master_keys, id, &project.name, &secrets, now).await?;
     projects::update(&tx, &project).await?;
     members::join(&tx, id, session.account.id, Role::Admin, now).await?;
@@ -112,20 +122,40 @@ pub async fn create(request: &Request<'_>) -> Result<Reply, ApiError> {
     created(&ProjectView::new(project, Role::Admin, Some(SecretsView::new(secrets, now))))
 }
 
+/// What the account has made as `id` before.
+async fn made_before(
+    app: &App,
+    tx: &Transaction<'_>,
+    account: Uuid,
+    id: ProjectId,
+) -> Result<Option<ProjectView>, ApiError> {
+    if !project_removals::among(tx, &[id]).await?.is_empty() {
+        return Err(idempotency::gone());
+    }
+    let Some(project) = projects::get(tx, id).await? else { return Ok(None) };
+    let membership = members::membership_of(tx, account, id).await?.ok_or_else(idempotency::gone)?;
+    view(app, tx, project, membership.role).await.map(Some)
+}
+
 /// `GET /projects/:id`
 pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let db = cx.database().await?;
     let project = projects::get(&db, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
-    ok(&view(cx, &db, project).await?)
+    ok(&view(cx.app, &db, project, role_of(cx)).await?)
 }
 
-async fn view(cx: &Context<'_>, db: &impl GenericClient, project: Project) -> Result<ProjectView, ApiError> {
-    if !cx.caller.is_admin() {
-        return Ok(ProjectView::new(project, Role::Member, None));
+/// As a member of that role sees it.
+async fn view(app: &App, db: &impl GenericClient, project: Project, role: Role) -> Result<ProjectView, ApiError> {
+    if role != Role::Admin {
+        return Ok(ProjectView::new(project, role, None));
     }
-    let secrets = projects::secrets(db, &cx.app.master_keys, cx.project).await?;
-    let secrets = secrets.map(|secrets| SecretsView::new(secrets, cx.app.clock.now()));
-    Ok(ProjectView::new(project, Role::Admin, secrets))
+    let secrets = projects::secrets(db, &app.master_keys, project.id).await?;
+    let secrets = secrets.map(|secrets| SecretsView::new(secrets, app.clock.now()));
+    Ok(ProjectView::new(project, role, secrets))
+}
+
+fn role_of(cx: &Context<'_>) -> Role {
+    if cx.caller.is_admin() { Role::Admin } else { Role::Member }
 }
 
 /// `PUT /projects/:id`
@@ -138,10 +168,26 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     projects::update(&tx, &project).await?;
     let details = Value::Object(differences(&current, &project));
     audit_log::note(cx, &tx, "project.updated", (cx.project.0, &project.name), details).await?;
-    let shown = view(cx, &tx, project).await?;
+    let shown = view(cx.app, &tx, project, role_of(cx)).await?;
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Project).await;
     ok(&shown)
+}
+
+/// `DELETE /projects/:id`: from now on it is nowhere to be found and its keys work no more; its data goes by and by.
+pub async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let body = cx.read_json(BODY).await?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let project = projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
+    input::confirm(&body, &project)?;
+    projects::remove(&tx, &project, cx.app.clock.now()).await?;
+    audit_log::note(cx, &tx, "project.deleted", (cx.project.0, &project.name), json!({})).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    tracing::info!(project = %cx.project, "the project was deleted");
+    changed::announce(cx, Topic::ApiKey).await;
+    changed::announce(cx, Topic::Project).await;
+    deleted()
 }
 
 /// What an update changed, as `{ field: { from, to } }`.

@@ -58,10 +58,7 @@ impl From<User> for UserView {
 struct ListView {
     users: Vec<UserView>,
     #[serde(flatten)]
-    total: paging::TotalView,
-    page: i64,
-    limit: i64,
-    next_cursor: Option<String>,
+    page: paging::PageView,
 }
 
 /// `GET /users`
@@ -77,10 +74,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let next_cursor = paging::cut(&mut users, page.limit, |user| paging::time_cursor(user.created_at, user.id));
     ok(&ListView {
         users: users.into_iter().map(UserView::from).collect(),
-        total: total.into(),
-        page: page.page,
-        limit: page.limit,
-        next_cursor,
+        page: paging::PageView::new(total, page, next_cursor),
     })
 }
 

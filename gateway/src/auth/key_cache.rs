@@ -69,9 +69,10 @@ impl KnownKey {
         self.uses.written.fetch_max(at.as_millisecond(), Ordering::Relaxed);
     }
 
-    fn unwritten(&self) -> Option<KeyUse> {
+    fn unwritten(&self, before: Timestamp) -> Option<KeyUse> {
         let latest = self.uses.latest.load(Ordering::Relaxed);
-        let unwritten = latest > self.uses.written.load(Ordering::Relaxed);
+        let written = self.uses.written.load(Ordering::Relaxed);
+        let unwritten = latest > written && written <= before.as_millisecond();
         unwritten.then(|| KeyUse { project: self.key.project, id: self.key.id, at: from_ms(latest) })
     }
 }
@@ -187,9 +188,9 @@ impl KeyCache {
         self.absent.clear();
     }
 
-    /// The keys whose latest use the database does not know.
-    pub fn unwritten(&self) -> Vec<(Arc<KnownKey>, KeyUse)> {
-        self.known.iter().filter_map(|(_, known)| Some((known.key.clone(), known.key.unwritten()?))).collect()
+    /// The keys whose latest use the database does not know, of which none was written since a time.
+    pub fn unwritten(&self, before: Timestamp) -> Vec<(Arc<KnownKey>, KeyUse)> {
+        self.known.iter().filter_map(|(_, known)| Some((known.key.clone(), known.key.unwritten(before)?))).collect()
     }
 
     /// Takes over what was changed about projects.

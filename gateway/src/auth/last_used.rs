@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use shared::shutdown::Shutdown;
 use shared::store::StoreError;
 use shared::store::api_keys::{self, KeyUse};
@@ -10,7 +11,10 @@ use shared::store::api_keys::{self, KeyUse};
 use super::key_cache::KnownKey;
 use crate::app::App;
 
-const EVERY: Duration = Duration::from_secs(30);
+/// How soon a first use is seen.
+const EVERY: Duration = Duration::from_secs(5);
+/// How often a key that is used all the time is written, by all gateways together.
+const A_KEY_EVERY: Duration = Duration::from_mins(1);
 /// Keys in one statement.
 const CHUNK: usize = 1_000;
 
@@ -22,7 +26,8 @@ pub async fn keep_writing(app: Arc<App>, shutdown: Shutdown) {
             () = tokio::time::sleep(EVERY) => false,
         };
         // What could not be written is tried again the next time.
-        if let Err(error) = write(&app).await {
+        let written = if ends { write_all(&app).await } else { write(&app).await };
+        if let Err(error) = written {
             tracing::debug!(%error, "when keys were last used could not be written");
         }
         if ends {
@@ -31,14 +36,24 @@ pub async fn keep_writing(app: Arc<App>, shutdown: Shutdown) {
     }
 }
 
-/// Writes the uses that are not written yet.
+/// Writes the uses of keys of which none was written within the minute.
 pub async fn write(app: &App) -> Result<(), StoreError> {
-    let mut used: Vec<(Arc<KnownKey>, KeyUse)> = app.keys.unwritten();
+    write_those_before(app, app.clock.now() - A_KEY_EVERY).await
+}
+
+/// Writes every use that is not written yet: nobody will do it later.
+async fn write_all(app: &App) -> Result<(), StoreError> {
+    write_those_before(app, app.clock.now()).await
+}
+
+/// Writes the uses of keys that were last written before a time.
+async fn write_those_before(app: &App, before: Timestamp) -> Result<(), StoreError> {
+    let mut used: Vec<(Arc<KnownKey>, KeyUse)> = app.keys.unwritten(before);
     // In one order, so that two gateways do not wait for one another's rows.
     used.sort_unstable_by_key(|(_, key_use)| *key_use);
     for chunk in used.chunks(CHUNK) {
         let uses: Vec<KeyUse> = chunk.iter().map(|(_, key_use)| *key_use).collect();
-        api_keys::set_last_used(&app.store.connection().await?, &uses).await?;
+        api_keys::set_last_used(&app.store.connection().await?, &uses, before).await?;
         for (key, key_use) in chunk {
             key.written(key_use.at);
         }

@@ -36,13 +36,15 @@ impl Route<'_> {
             Self::GetChannels | Self::UpdateChannels => "/channels",
             Self::SendMessage | Self::ListMessages => "/messages",
             Self::GetMessage(_) => "/messages/:id",
+            Self::ListDeadLetters => "/dead-letters",
+            Self::ReplayDeadLetters => "/dead-letters/replay",
             Self::ListNews | Self::CreateNews => "/news",
             Self::GetNews(_) | Self::UpdateNews(_) | Self::DeleteNews(_) => "/news/:id",
             Self::Feed => "/feed",
             Self::GenerateCopy => "/ai/generate",
             Self::GetReport => "/reports",
             Self::RegisterPushToken | Self::RemovePushToken | Self::GetPushSettings => "/push-tokens",
-            Self::GetProject(_) | Self::UpdateProject(_) => "/projects/:id",
+            Self::GetProject(_) | Self::UpdateProject(_) | Self::DeleteProject(_) => "/projects/:id",
             Self::RotateWebhookSecret(_) => "/projects/:id/webhook-secret",
             Self::ListApiKeys | Self::CreateApiKey | Self::RevokeApiKey => "/api-keys",
             Self::ListTeam => "/team",
@@ -57,7 +59,10 @@ impl Route<'_> {
     /// The project, where the path names it.
     pub fn project(&self) -> Option<&str> {
         match self {
-            Self::GetProject(id) | Self::UpdateProject(id) | Self::RotateWebhookSecret(id) => Some(id),
+            Self::GetProject(id)
+            | Self::UpdateProject(id)
+            | Self::DeleteProject(id)
+            | Self::RotateWebhookSecret(id) => Some(id),
             _ => None,
         }
     }

@@ -184,3 +184,27 @@ async fn a_deleted_event_is_gone_and_counted_no_more() {
         assert_eq!(gateway.delete(&project, nothing).await.status, 404);
     }
 }
+
+#[tokio::test]
+async fn a_deleted_event_leaves_the_day_that_it_was_counted_by() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let rows = Rows { gateway: &gateway, project: project.id };
+    // At any time it is another day than in UTC in one of these.
+    for timezone in ["Pacific/Kiritimati", "Pacific/Pago_Pago"] {
+        let sql = "UPDATE project SET timezone = $2 WHERE project_id = $1";
+        gateway.sql.execute(sql, &[&project.id, &timezone]).await.unwrap();
+        let user = rows.user(timezone, None, None, 60).await;
+        let event = rows.event(user, "bought", 1_000).await;
+        // As recording counts it.
+        let sql = "UPDATE event_count_sum SET day = (now() AT TIME ZONE $2)::date WHERE project_id = $1";
+        gateway.sql.execute(sql, &[&project.id, &timezone]).await.unwrap();
+        gateway.delete(&project, &format!("/events/{event}")).await.expect(200);
+        let sql =
+            "SELECT count(*) FROM (SELECT FROM event_count GROUP BY project_id, day, name HAVING sum(count) <> 0) AS d";
+        let off = gateway.sql.query_one(sql, &[]).await.unwrap();
+        assert_eq!(off.get::<_, i64>(0), 0, "{timezone}");
+        gateway.sql.execute("DELETE FROM event_count_sum", &[]).await.unwrap();
+        gateway.sql.execute("DELETE FROM event_count_new", &[]).await.unwrap();
+    }
+}

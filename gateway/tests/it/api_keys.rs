@@ -62,23 +62,58 @@ async fn a_key_revoked_at_one_gateway_is_refused_by_another_within_a_second() {
 }
 
 #[tokio::test]
-async fn when_a_key_was_used_is_written_in_bulk() {
+async fn when_a_key_was_used_is_written_once_a_minute_by_all_gateways_together() {
+    let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
+    let here = Gateway::start_on(&database, &nats).await;
+    let there = Gateway::start_on(&database, &nats).await;
+    let project = here.project().await;
+    let admin = here.log_in(&project, Role::Admin).await;
+    let used = async || {
+        let listed = here.get_as(&admin, "/api-keys").await.expect(200);
+        let keys = listed["keys"].as_array().unwrap().clone();
+        keys.into_iter().map(|key| key["lastUsedAt"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    assert_eq!(used().await, [None, None]);
+    here.get(&project, "/templates").await.expect(200);
+    last_used::write(&here.app).await.unwrap();
+    let first = used().await;
+    assert!(first[0].is_some() && first[1].is_none(), "{first:?}");
+    // Another gateway's use within the minute changes nothing; one of later does, in either of them.
+    there.get(&project, "/templates").await.expect(200);
+    last_used::write(&there.app).await.unwrap();
+    assert_eq!(used().await, first);
+    let sql = "UPDATE api_key SET last_used_at = last_used_at - interval '61 seconds'";
+    here.sql.execute(sql, &[]).await.unwrap();
+    there.app.keys.forget_all();
+    there.get(&project, "/templates").await.expect(200);
+    last_used::write(&there.app).await.unwrap();
+    assert!(used().await[0] >= first[0], "{first:?}");
+    // Nothing is written for a key that was not used since.
+    here.sql.execute("UPDATE api_key SET last_used_at = NULL", &[]).await.unwrap();
+    last_used::write(&here.app).await.unwrap();
+    last_used::write(&there.app).await.unwrap();
+    assert_eq!(used().await, [None, None]);
+}
+
+#[tokio::test]
+async fn a_repeated_request_makes_one_key_and_does_not_tell_it_again() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
-    let used = async || {
-        let listed = gateway.get_as(&admin, "/api-keys").await.expect(200);
-        let keys = listed["keys"].as_array().unwrap().clone();
-        keys.into_iter().map(|key| key["lastUsedAt"].is_string()).collect::<Vec<_>>()
+    let make = async |key: &str| {
+        let call = gateway.call_as(&admin, "POST", "/api-keys").header("idempotency-key", key);
+        let answer = call.header("content-type", "application/json").send(r#"{"name": "backend"}"#).await;
+        assert_eq!(answer.status, 201, "{}", answer.text);
+        answer.json()
     };
-    gateway.get(&project, "/templates").await.expect(200);
-    assert_eq!(used().await, [false, false]);
-    last_used::write(&gateway.app).await.unwrap();
-    assert_eq!(used().await, [true, false]);
-    // Nothing is written for a key that was not used since.
-    gateway.sql.execute("UPDATE api_key SET last_used_at = NULL", &[]).await.unwrap();
-    last_used::write(&gateway.app).await.unwrap();
-    assert_eq!(used().await, [false, false]);
+    let (first, again) = (make("k1").await, make("k1").await);
+    assert!(first["key"].is_string() && again["key"].is_null(), "{again}");
+    assert_eq!((&first["id"], &first["prefix"]), (&again["id"], &again["prefix"]));
+    assert_ne!(make("k2").await["id"], first["id"]);
+    assert_eq!(gateway.get_as(&admin, "/api-keys").await.expect(200)["keys"].as_array().unwrap().len(), 4);
+    gateway.send_as(&admin, "DELETE", "/api-keys", json!({"id": first["id"]}).to_string()).await.expect(200);
+    let call = gateway.call_as(&admin, "POST", "/api-keys").header("idempotency-key", "k1");
+    call.header("content-type", "application/json").send(r#"{"name": "backend"}"#).await.error(409);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use shared::store::members::Role;
 use shared::store::projects;
-use testkit::eventually;
+use testkit::{TestDatabase, TestNats, eventually};
 
 use crate::fixture::{Gateway, texts};
 use crate::setup::{master_keys, secs};
@@ -106,4 +106,70 @@ async fn the_audit_log_is_paged() {
     for wrong in ["limit=0", "limit=101", "page=0", "cursor=x", "actor=x"] {
         assert_eq!(gateway.get_as(&admin, &format!("/audit-log?{wrong}")).await.status, 422, "{wrong}");
     }
+}
+
+#[tokio::test]
+async fn a_deleted_project_is_gone_at_every_gateway_within_a_second() {
+    let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
+    let here = Gateway::start_on(&database, &nats).await;
+    let there = Gateway::start_on(&database, &nats).await;
+    let (project, other) = (here.project().await, here.project().await);
+    let admin = here.log_in(&project, Role::Admin).await;
+    let member = here.log_in(&project, Role::Member).await;
+    let path = format!("/projects/{}", project.id);
+    let invited = here.post_as(&admin, "/team/invites", &json!({"email": "grace@example.com"})).await.expect(201);
+    let link = invited["acceptUrl"].as_str().unwrap().to_owned();
+    let event = json!({"event": "e", "user_id": "u"});
+    let tried = async |key: &str| there.send("POST", "/events", key, &[], event.to_string()).await.status;
+    assert_eq!((tried(&project.public).await, tried(&project.secret).await), (202, 202));
+
+    let delete = async |as_whom, body: Value| here.send_as(as_whom, "DELETE", &path, body.to_string()).await;
+    for (body, field) in
+        [(json!({}), "name"), (json!({"name": "Tset"}), "name"), (json!({"name": "Test", "x": 1}), "x")]
+    {
+        let answer = delete(&admin, body).await;
+        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+    }
+    assert_eq!(delete(&member, json!({"name": "Test"})).await.status, 403);
+    assert_eq!(here.get_as(&admin, &path).await.expect(200)["name"], "Test");
+    assert_eq!(delete(&admin, json!({"name": "Test"})).await.expect(200), json!({"deleted": true}));
+
+    // At once for sessions, within a second for keys.
+    assert_eq!(there.get_as(&admin, "/projects").await.expect(200), json!({"projects": []}));
+    assert_eq!(there.get_as(&admin, &path).await.status, 404);
+    assert_eq!(delete(&admin, json!({"name": "Test"})).await.status, 404);
+    eventually(secs(1), async || match (tried(&project.public).await, tried(&project.secret).await) {
+        (401, 401) => Ok(()),
+        statuses => Err(statuses),
+    })
+    .await;
+    let token = link.split("token=").nth(1).unwrap();
+    let accept = json!({"token": token, "name": "Grace", "password": "long enough"});
+    here.call("POST", "/auth/invites/accept").send(accept.to_string()).await.error(404);
+    assert_eq!(tried(&other.secret).await, 202);
+    let sql = "SELECT actor_name FROM audit_log WHERE project_id = $1 AND action = 'project.deleted'";
+    let line = here.sql.query_one(sql, &[&project.id]).await.unwrap();
+    assert_eq!(line.get::<_, &str>(0), admin.email);
+}
+
+#[tokio::test]
+async fn a_repeated_request_makes_one_project() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let (ada, bob) = (gateway.log_in(&project, Role::Admin).await, gateway.log_in(&project, Role::Admin).await);
+    let make = async |login, key: &str| {
+        let call = gateway.call_as(login, "POST", "/projects").header("idempotency-key", key);
+        call.send(r#"{"name": "Shop"}"#).await
+    };
+    let (first, again) = tokio::join!(make(&ada, "k"), make(&ada, "k"));
+    assert_eq!((first.status, again.status), (201, 201), "{first:?} {again:?}");
+    assert_eq!(first.json(), again.json());
+    assert_eq!(gateway.get_as(&ada, "/projects").await.expect(200)["projects"].as_array().unwrap().len(), 2);
+    // Another key, and another account's same key, make others.
+    let id = |answer: &crate::http::Answer| answer.json()["id"].clone();
+    let (other, bobs) = (make(&ada, "k2").await, make(&bob, "k").await);
+    assert!(id(&other) != id(&first) && id(&bobs) != id(&first));
+    let path = format!("/projects/{}", id(&first).as_str().unwrap());
+    gateway.send_as(&ada, "DELETE", &path, json!({"name": "Shop"}).to_string()).await.expect(200);
+    make(&ada, "k").await.error(409);
 }

@@ -5,7 +5,7 @@ use shared::store::members::Role;
 
 use crate::fixture::{Gateway, texts};
 use crate::login::{Login, account};
-use crate::setup::Tenant;
+use crate::setup::{Tenant, master_keys};
 
 async fn invite(gateway: &Gateway, by: &Login, email: &str, role: &str) -> (String, String) {
     let body = gateway.post_as(by, "/team/invites", &json!({"email": email, "role": role})).await.expect(201);
@@ -152,4 +152,44 @@ async fn bad_input_is_named() {
     }
     let none: Value = gateway.get_as(&admin, "/team/invites").await.expect(200);
     assert_eq!(none, json!({"invites": [], "nextCursor": null}));
+}
+
+#[tokio::test]
+async fn an_invitation_is_mailed_where_the_project_can_send_mail_and_tells_its_token_nowhere() {
+    let (gateway, project, admin) = started().await;
+    let unmailed = gateway.post_as(&admin, "/team/invites", &json!({"email": "a@example.com"})).await.expect(201);
+    assert_eq!(unmailed["invite"]["emailStatus"], "none");
+    let mail =
+        json!({"emailProvider": "SMTP", "smtpHost": "smtp.example.com", "mailproviderFromEmail": "shop@example.com"});
+    gateway.put(&project, "/channels", &mail).await.expect(200);
+    let made = gateway.post_as(&admin, "/team/invites", &json!({"email": "b@example.com"})).await.expect(201);
+    assert_eq!(made["invite"]["emailStatus"], "queued");
+    let link = made["acceptUrl"].as_str().unwrap();
+    let token = link.split("token=").nth(1).unwrap();
+
+    let sql =
+        "SELECT to_jsonb(i)::text, sealed_link, mail_due_at IS NOT NULL FROM invite i WHERE email = 'b@example.com'";
+    let row = gateway.sql.query_one(sql, &[]).await.unwrap();
+    assert!(!row.get::<_, &str>(0).contains(&hex::encode(token)), "the link lies in the open");
+    assert_eq!(master_keys().open(project.id, "invite", row.get(1)).unwrap(), link.as_bytes());
+    assert!(row.get::<_, bool>(2));
+    for path in ["/team/invites", "/audit-log", "/messages", "/dead-letters"] {
+        let shown = gateway.get_as(&admin, path).await.expect(200).to_string();
+        assert!(!shown.contains(token), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_request_invites_once() {
+    let (gateway, _, admin) = started().await;
+    let make = async || {
+        let call = gateway.call_as(&admin, "POST", "/team/invites").header("idempotency-key", "k");
+        let answer = call.send(r#"{"email": "grace@example.com"}"#).await;
+        assert_eq!(answer.status, 201, "{}", answer.text);
+        answer.json()
+    };
+    let (first, again) = (make().await, make().await);
+    assert_eq!(first["invite"], again["invite"]);
+    assert!(first["acceptUrl"].is_string() && again["acceptUrl"].is_null());
+    assert_eq!(statuses(&gateway, &admin).await, ["PENDING"]);
 }

@@ -4,11 +4,13 @@
 
 mod calm;
 mod campaigns;
+mod dead_letters;
 mod erasures;
 mod frozen;
 mod house;
 mod messages;
 mod place;
 mod plans;
+mod removals;
 mod start;
 mod timers;

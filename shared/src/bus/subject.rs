@@ -67,6 +67,11 @@ impl Names {
         format!("{}dead.{from}", self.prefix)
     }
 
+    /// The durable consumer by which dead letters come into the database.
+    pub fn dead_consumer(&self) -> String {
+        format!("{}dead-letters", self.prefix)
+    }
+
     /// A hint that caches should look for changes of a topic now instead of within half a second.
     pub fn changed(&self, topic: &str) -> String {
         format!("{}control.changed.{topic}", self.prefix)

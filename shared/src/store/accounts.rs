@@ -40,6 +40,12 @@ pub async fn get(db: &impl GenericClient, id: Uuid) -> Result<Option<Credentials
     db.query_opt(&db.prepare_cached(&sql).await?, &[&id]).await?.as_ref().map(from_row).transpose()
 }
 
+/// Holds an account until the transaction's end, so that what it does twice at once takes turns.
+pub async fn lock(tx: &Transaction<'_>, id: Uuid) -> Result<(), StoreError> {
+    tx.execute("SELECT FROM account WHERE id = $1 FOR UPDATE", &[&id]).await?;
+    Ok(())
+}
+
 /// Makes an account; false when there is one of that address.
 pub async fn insert(
     tx: &Transaction<'_>,

@@ -139,6 +139,14 @@ pub async fn revoke(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Tim
     Ok(tx.execute(sql, &[&project, &id, &now, &seq]).await? == 1)
 }
 
+/// Ends all keys of a project.
+pub async fn revoke_all(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
+    let seq = changes::next(tx, Topic::ApiKey).await?;
+    let sql = "UPDATE api_key SET revoked_at = $2, changed_seq = $3 WHERE project_id = $1 AND revoked_at IS NULL";
+    tx.execute(sql, &[&project, &now, &seq]).await?;
+    Ok(())
+}
+
 const LISTED: &str = "SELECT id, name, type, prefix, created_at, last_used_at FROM api_key \
                       WHERE project_id = $1 AND revoked_at IS NULL";
 
@@ -169,15 +177,15 @@ pub async fn get_for_update(
     tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(listed_from_row).transpose()
 }
 
-/// Writes when keys were last used. What is there already is later or stays.
-pub async fn set_last_used(db: &impl GenericClient, uses: &[KeyUse]) -> Result<(), StoreError> {
+/// Writes when keys were last used, but for those of which a use after `before` is there already.
+pub async fn set_last_used(db: &impl GenericClient, uses: &[KeyUse], before: Timestamp) -> Result<(), StoreError> {
     let sql = "UPDATE api_key k SET last_used_at = u.at \
                FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS u (project_id, id, at) \
-               WHERE k.project_id = u.project_id AND k.id = u.id AND (k.last_used_at IS NULL OR k.last_used_at < u.at)";
+               WHERE k.project_id = u.project_id AND k.id = u.id AND (k.last_used_at IS NULL OR k.last_used_at < least(u.at, $4))";
     let projects: Vec<ProjectId> = uses.iter().map(|u| u.project).collect();
     let ids: Vec<Uuid> = uses.iter().map(|u| u.id).collect();
     let times: Vec<Timestamp> = uses.iter().map(|u| u.at).collect();
-    db.execute(&db.prepare_cached(sql).await?, &[&projects, &ids, &times]).await?;
+    db.execute(&db.prepare_cached(sql).await?, &[&projects, &ids, &times, &before]).await?;
     Ok(())
 }
 

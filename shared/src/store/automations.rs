@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 pub use read::{changed_after, get, is_active, list, load_active, uses_template, version};
-pub use write::{delete, get_for_update, insert, update};
+pub use write::{delete, delete_all, get_for_update, insert, update};
 
 use super::StoreError;
 use crate::automation::Definition;

@@ -193,3 +193,10 @@ pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Resul
     tx.execute("DELETE FROM campaign WHERE project_id = $1 AND id = $2", &[&project, &id]).await?;
     Ok(())
 }
+
+/// Ends all campaigns of a project that is being deleted: nobody looks at them any more.
+pub async fn cancel_all(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
+    let sql = "UPDATE campaign SET status = 'CANCELLED', look_at = NULL, updated_at = $2 WHERE project_id = $1";
+    tx.execute(sql, &[&project, &now]).await?;
+    Ok(())
+}

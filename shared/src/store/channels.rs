@@ -9,6 +9,7 @@ use tokio_postgres::Row;
 
 use super::StoreError;
 use super::changes::{self, Topic};
+use super::sealed::Sealed;
 use crate::ids::ProjectId;
 use crate::secrets::MasterKeys;
 use crate::send::Channel;
@@ -36,9 +37,16 @@ impl ChannelSettings {
     }
 }
 
+/// Where a channel's secrets are sealed for.
 fn place(channel: Channel) -> String {
-    format!("channel:{}", channel.slug())
+    place_of(channel.slug())
 }
+
+fn place_of(slug: &str) -> String {
+    format!("channel:{slug}")
+}
+
+pub(super) const SEALED: Sealed = Sealed { table: "channel", column: "secrets", key: "channel", place: place_of };
 
 pub(super) async fn insert_empty(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
     let seq = changes::next(tx, Topic::Channel).await?;

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
-use jiff::civil::Date;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -16,7 +15,7 @@ use crate::ids::ProjectId;
 /// Rows removed at once; what is more goes in slices.
 pub const SLICE: i64 = 5_000;
 /// Tables whose rows with a person's `user_id` simply go. What needs more is removed by statements of its own.
-const OWNED: [&str; 2] = ["push_token", "segment_member"];
+const OWNED: [&str; 3] = ["push_token", "segment_member", "dead_item"];
 
 /// When somebody was erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,8 +115,8 @@ pub async fn remove_people(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid
 /// What a slice of a removal came to.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Removed {
-    /// Events by day of receipt and name, for the counters.
-    pub events: Vec<(Date, String, i64)>,
+    /// Events by the quarter of an hour of their receipt and name, for the counters.
+    pub events: Vec<(Timestamp, String, i64)>,
     pub messages: i64,
     /// Whether there is more.
     pub left: bool,
@@ -138,11 +137,11 @@ pub async fn remove_slice(
     let sql = "WITH gone AS (DELETE FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at <= $3 AND id < $4 \
                RETURNING client_id, name, received_at), \
                names AS (DELETE FROM client_id c USING gone g WHERE c.project_id = $1 AND c.id = g.client_id) \
-               SELECT (received_at AT TIME ZONE 'UTC')::date, name, count(*) FROM gone GROUP BY 1, 2";
+               SELECT date_bin('15 minutes', received_at, 'epoch'), name, count(*) FROM gone GROUP BY 1, 2";
     let last = until.unwrap_or(Uuid::max());
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids, &at, &last]).await?;
     let events = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)));
-    let events: Vec<(Date, String, i64)> = events.collect::<Result<_, StoreError>>()?;
+    let events: Vec<(Timestamp, String, i64)> = events.collect::<Result<_, StoreError>>()?;
 
     let theirs = "CASE lane WHEN 'direct' THEN created_at <= $3 ELSE $4::timestamptz IS NULL OR created_at < $4 END";
     let until_message = bound(tx, "message", theirs, (project, ids, at, applied)).await?;

@@ -1,5 +1,7 @@
 //! Invitations to a project's team. The token in the link is kept as a hash and works once.
 
+pub mod mail;
+
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use tokio_postgres::Row;
@@ -9,6 +11,7 @@ use super::StoreError;
 use super::filter::Filter;
 use super::members::{self, Role};
 use crate::ids::ProjectId;
+pub use mail::MailStatus;
 
 /// The SHA-256 of an invitation's token.
 pub type TokenHash = [u8; 32];
@@ -43,6 +46,7 @@ pub struct Invite {
     pub expires_at: Timestamp,
     pub accepted_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
+    pub mail: MailStatus,
 }
 
 impl Invite {
@@ -56,7 +60,8 @@ impl Invite {
     }
 }
 
-const COLUMNS: &str = "project_id, id, email, role, invited_by, created_at, expires_at, accepted_at, revoked_at";
+const COLUMNS: &str =
+    "project_id, id, email, role, invited_by, created_at, expires_at, accepted_at, revoked_at, mail_status";
 
 fn from_row(row: &Row) -> Result<Invite, StoreError> {
     Ok(Invite {
@@ -69,6 +74,7 @@ fn from_row(row: &Row) -> Result<Invite, StoreError> {
         expires_at: row.try_get(6)?,
         accepted_at: row.try_get(7)?,
         revoked_at: row.try_get(8)?,
+        mail: MailStatus::parse(row.try_get(9)?)?,
     })
 }
 
@@ -149,6 +155,7 @@ mod tests {
             expires_at: at(100),
             accepted_at,
             revoked_at,
+            mail: MailStatus::None,
         };
         for (invite, now, status) in [
             (invite(None, None), 99, InviteStatus::Pending),

@@ -4,16 +4,20 @@ use std::time::Duration;
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
 
 use super::changes::{self, Topic};
-use super::{StoreError, channels};
+use super::sealed::Sealed;
+use super::{StoreError, api_keys, automations, campaigns, channels, project_removals};
 use crate::ids::ProjectId;
 use crate::secrets::MasterKeys;
 
 /// Where a project's secrets are sealed for.
 const PLACE: &str = "project";
+pub(super) const SEALED: Sealed =
+    Sealed { table: "project", column: "secrets", key: "''", place: |_| PLACE.to_owned() };
 
 #[derive(Clone, Debug)]
 pub struct Project {
@@ -119,6 +123,13 @@ pub async fn get(db: &impl GenericClient, id: ProjectId) -> Result<Option<Projec
     db.query_opt(&statement, &[&id]).await?.as_ref().map(from_row).transpose()
 }
 
+/// The timezone whose days a project is counted by; UTC where there is no such project.
+pub async fn timezone(db: &impl GenericClient, id: ProjectId) -> Result<TimeZone, StoreError> {
+    let statement = db.prepare_cached("SELECT timezone FROM project WHERE project_id = $1").await?;
+    let Some(row) = db.query_opt(&statement, &[&id]).await? else { return Ok(TimeZone::UTC) };
+    Ok(TimeZone::get(row.try_get(0)?).unwrap_or(TimeZone::UTC))
+}
+
 /// The timezones of projects that are not in UTC.
 pub async fn timezones_beside_utc(db: &impl GenericClient) -> Result<Vec<(ProjectId, String)>, StoreError> {
     let statement = db.prepare_cached("SELECT project_id, timezone FROM project WHERE timezone <> 'UTC'").await?;
@@ -162,6 +173,24 @@ pub async fn update(tx: &Transaction<'_>, changed: &Project) -> Result<(), Store
         ],
     )
     .await?;
+    Ok(())
+}
+
+/// Deletes a project that was read by [`get_for_update`]: from the end of the transaction on it is nowhere to be found, and
+/// nothing is done for it. Its rows are removed by the scheduler ([`project_removals`]).
+pub async fn remove(tx: &Transaction<'_>, project: &Project, now: Timestamp) -> Result<(), StoreError> {
+    changes::next(tx, Topic::Project).await?;
+    api_keys::revoke_all(tx, project.id, now).await?;
+    automations::delete_all(tx, project.id, now).await?;
+    campaigns::cancel_all(tx, project.id, now).await?;
+    project_removals::begin(tx, project.id, &project.name, now).await?;
+    for sql in [
+        "DELETE FROM invite WHERE project_id = $1",
+        "DELETE FROM member WHERE project_id = $1",
+        "DELETE FROM project WHERE project_id = $1",
+    ] {
+        tx.execute(sql, &[&project.id]).await?;
+    }
     Ok(())
 }
 

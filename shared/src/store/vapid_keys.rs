@@ -5,12 +5,15 @@ use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
 
 use super::StoreError;
+use super::sealed::Sealed;
 use crate::ids::ProjectId;
 use crate::secrets::MasterKeys;
 use crate::vapid::VapidKeys;
 
 /// Where the private key is sealed for.
 const PLACE: &str = "vapid";
+pub(super) const SEALED: Sealed =
+    Sealed { table: "vapid_key", column: "private_key", key: "''", place: |_| PLACE.to_owned() };
 
 pub async fn get(
     db: &impl GenericClient,

@@ -115,3 +115,23 @@ async fn events_count_on_the_day_of_their_projects_timezone() {
     assert_eq!(f.number(sql).await, 1);
     f.stop().await;
 }
+
+#[tokio::test]
+async fn what_is_on_its_way_for_a_deleted_project_is_dropped_and_is_no_poison() {
+    let f = Fixture::start().await;
+    f.publish(vec![track(&f, "u1", "before", json!({}))]).await;
+    f.applied().await;
+    f.execute(&format!(
+        "BEGIN; UPDATE change SET seq = seq + 1 WHERE topic = 'project'; \
+         INSERT INTO project_removal VALUES ('{}', 'Shop', now(), now()); COMMIT",
+        f.project
+    ))
+    .await;
+    let poison = f.raw_track("u1", "bad", "{not json");
+    f.publish(vec![track(&f, "u1", "after", json!({})), identify(&f, Some("u2"), None, json!({})), poison]).await;
+    f.applied().await;
+    assert_eq!(f.number("SELECT count(*) FROM events").await, 1);
+    assert_eq!(f.number("SELECT count(*) FROM users").await, 1);
+    assert_eq!(f.dead_letters().await, [""; 0]);
+    f.stop().await;
+}

@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with what it found")]
 
 mod crash;
+mod dead_letters;
 mod direct;
 mod faults;
+mod invites;
 mod outage;
 mod outcomes;
 mod place;

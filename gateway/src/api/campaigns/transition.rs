@@ -1,10 +1,11 @@
 //! Sending, pausing, resuming and cancelling. The scheduler does what follows from it.
 
+use serde_json::json;
 use shared::campaign::CampaignStatus;
 use shared::store::StoreError;
 use shared::store::campaigns::{self, Campaign, sending};
 
-use super::{CampaignView, check_references, locked, path};
+use super::{CampaignView, check_references, locked, note, path};
 use crate::context::Context;
 use crate::error::ApiError;
 use crate::respond::{Reply, ok};
@@ -16,6 +17,17 @@ enum Wish {
     Pause,
     Resume,
     Cancel,
+}
+
+impl Wish {
+    fn action(self) -> &'static str {
+        match self {
+            Self::Send => "campaign.sent",
+            Self::Pause => "campaign.paused",
+            Self::Resume => "campaign.resumed",
+            Self::Cancel => "campaign.cancelled",
+        }
+    }
 }
 
 /// What follows from a wish.
@@ -83,7 +95,10 @@ async fn fulfil(cx: &Context<'_>, segment: &str, wish: Wish) -> Result<Reply, Ap
             sending::to_state(&tx, cx.project, id, (status, None), look_at, now).await?;
         }
     }
+    let before = campaign.status.as_str();
     let campaign = campaigns::get(&tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("campaign"))?;
+    let details = json!({ "status": { "from": before, "to": campaign.status.as_str() } });
+    note(cx, &tx, wish.action(), &campaign, details).await?;
     tx.commit().await.map_err(StoreError::from)?;
     ok(&CampaignView::from(campaign))
 }

@@ -5,17 +5,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message as _;
 use serde::Serialize;
+use serde_json::json;
 use shared::event::id_bytes;
 use shared::ids;
 use shared::send::{DirectMessage, Lane, SendChunk, VERSION};
 use shared::store::messages::read::{self, Message};
 use shared::store::users::read as people;
-use shared::store::{client_ids, templates};
+use shared::store::{StoreError, client_ids, templates};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::input::{self, DirectInput};
-use crate::api::idempotency;
+use crate::api::{audit_log, idempotency};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -52,6 +53,9 @@ pub async fn send(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let input = input::direct(&cx.read_json(body::MAX_BYTES).await?)?;
     check_template(cx, &input).await?;
     let id = message_id(cx, key).await?;
+    if cx.caller.is_session() {
+        note(cx, id, &input).await?;
+    }
     publish(cx, id, &input).await?;
     let Some(seconds) = wait else { return accepted(&SentView::queued(id)) };
     let outcome = outcome(cx, id, started + Duration::from_secs(seconds)).await;
@@ -76,6 +80,17 @@ async fn message_id(cx: &Context<'_>, key: Option<&str>) -> Result<Uuid, ApiErro
     let key = client_ids::resource_key(cx.project, "message", key);
     let now = shared::clock::from_ms(cx.received_ms);
     Ok(client_ids::first_of(&cx.database().await?, cx.project, key, fresh, now).await?)
+}
+
+/// Somebody sends a message by hand; what servers send is in the ledger alone. Written before the broker has it, so that
+/// nothing is sent without its line, and without a word of what is said.
+async fn note(cx: &Context<'_>, id: Uuid, input: &DirectInput) -> Result<(), ApiError> {
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let details = json!({ "channel": input.channel.as_str(), "templateId": input.template_id });
+    audit_log::note(cx, &tx, "message.sent", (id, ""), details).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(())
 }
 
 /// Returns once the broker has the message. A repeat is harmless: the row of its id is written once.

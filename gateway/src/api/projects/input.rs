@@ -46,6 +46,16 @@ pub fn changed_project(body: &Map<String, Value>, current: Project, now: Timesta
     with_fields(fields, Project { updated_at: now, ..current })
 }
 
+/// Whether a body holds the project's name, by which whoever deletes it says that they mean this one.
+pub fn confirm(body: &Map<String, Value>, project: &Project) -> Result<(), ApiError> {
+    let mut fields = Fields::of(body);
+    let name = fields.required_text("name", &NAME);
+    if !name.is_empty() && name.trim() != project.name {
+        fields.problem("name", "must be the project's name: its deletion cannot be undone");
+    }
+    fields.finish()
+}
+
 fn with_fields(mut fields: Fields<'_>, mut project: Project) -> Result<Project, ApiError> {
     fields.read_only(READ_ONLY);
     fields.not_null(SETTINGS);

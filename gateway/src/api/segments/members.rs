@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use shared::store::StoreError;
 use shared::store::segments::{self, SegmentType, evaluate as people, members};
 use uuid::Uuid;
 
 use super::super::users::UserView;
-use super::super::{paging, path};
+use super::super::{audit_log, paging, path};
 use super::evaluate::{self, Count, bound, failed, room};
 use super::{found, input, locked, rests};
 use crate::body;
@@ -54,10 +54,7 @@ pub async fn estimate(cx: &Context<'_>) -> Result<Reply, ApiError> {
 struct UsersView {
     users: Vec<UserView>,
     #[serde(flatten)]
-    total: paging::TotalView,
-    page: i64,
-    limit: i64,
-    next_cursor: Option<String>,
+    page: paging::PageView,
 }
 
 /// `GET /segments/:id/users`
@@ -76,10 +73,7 @@ pub async fn list_users(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiErr
     let total = people::count_capped(&tx, &whom).await.map_err(failed)?;
     ok(&UsersView {
         users: users.into_iter().map(UserView::from).collect(),
-        total: total.into(),
-        page: page.page,
-        limit: page.limit,
-        next_cursor,
+        page: paging::PageView::new(total, page, next_cursor),
     })
 }
 
@@ -118,6 +112,8 @@ pub async fn change_members(cx: &Context<'_>, segment: &str) -> Result<Reply, Ap
         let gone = members::find(&tx, cx.project, &remove).await?;
         let removed = members::remove(&tx, cx.project, id, &ids(&gone)).await?;
         let added = members::add(&tx, cx.project, id, &ids(&known), now).await?;
+        let details = json!({ "added": added, "removed": removed });
+        audit_log::note(cx, &tx, "segment.members_changed", (id, &segment.name), details).await?;
         tx.commit().await.map_err(StoreError::from)?;
         let unknown = add.iter().filter(|text| !known.contains_key(**text)).map(|text| (*text).to_owned());
         (added, removed, unknown.collect())

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use shared::event::{Body, Erase, Identify, IngestItem, id_bytes};
+use shared::store::StoreError;
 use shared::store::users::read::{self, User};
 use tokio::time::Instant;
 
 use super::person;
-use crate::api::path;
+use crate::api::{audit_log, path};
 use crate::body::MAX_BYTES;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -31,6 +32,10 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let patch = patch(&cx.read_json(MAX_BYTES).await?)?;
     let user = find(cx, &id).await?;
     fits(&user.properties, &patch)?;
+    // Servers do this as often as they track: of theirs there is no line.
+    if cx.caller.is_session() {
+        note(cx, "user.updated", &user, json!({ "fields": patch.keys().collect::<Vec<_>>() })).await?;
+    }
     let properties = Value::Object(patch).to_string().into();
     apply(cx, &user, Body::Identify(Identify { properties })).await?;
     person(cx, &user.id.to_string()).await
@@ -39,8 +44,19 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
 /// `DELETE /users/:id`
 pub async fn erase(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let user = find(cx, &path::text(segment, "user")?).await?;
+    note(cx, "user.deleted", &user, json!({})).await?;
     apply(cx, &user, Body::Erase(Erase { user_id: id_bytes(user.id) })).await?;
     deleted()
+}
+
+/// Notes what is asked for before it goes its way, so that nothing takes effect without its line. Who was erased is in the
+/// log by the internal id alone, which tells nobody who they were.
+async fn note(cx: &Context<'_>, action: &'static str, user: &User, details: Value) -> Result<(), ApiError> {
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    audit_log::note(cx, &tx, action, (user.id, ""), details).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(())
 }
 
 async fn find(cx: &Context<'_>, id: &str) -> Result<User, ApiError> {

@@ -91,3 +91,12 @@ pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Tim
                WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL";
     Ok(tx.execute(sql, &[&project, &id, &now, &seq]).await? > 0)
 }
+
+/// Deletes all automations of a project.
+pub async fn delete_all(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
+    let seq = changes::next(tx, Topic::Automation).await?;
+    let sql = "UPDATE automation SET active = false, deleted_at = $2, updated_at = $2, changed_seq = $3 \
+               WHERE project_id = $1 AND deleted_at IS NULL";
+    tx.execute(sql, &[&project, &now, &seq]).await?;
+    Ok(())
+}

@@ -9,11 +9,12 @@
 use std::collections::BTreeMap;
 
 use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
 use jiff::civil::Date;
 use uuid::Uuid;
 
 use crate::ids::ProjectId;
-use crate::store::StoreError;
+use crate::store::{StoreError, projects};
 
 /// Events by name.
 pub type Names<'a> = BTreeMap<&'a str, i64>;
@@ -90,11 +91,21 @@ pub async fn unfolded(db: &impl GenericClient) -> Result<Vec<ProjectId>, StoreEr
     rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
 }
 
-/// Takes events away from the numbers: so many of a day of receipt and a name.
-pub async fn take(tx: &Transaction<'_>, project: ProjectId, events: &[(Date, String, i64)]) -> Result<(), StoreError> {
+/// Takes events away from the numbers: so many of a name that were received within a quarter of an hour from a time on,
+/// which lies within one day of every timezone. They are taken from the days of the project's timezone as it is now.
+pub async fn take(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    events: &[(Timestamp, String, i64)],
+) -> Result<(), StoreError> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let zone = projects::timezone(tx, project).await?;
     let mut counts: BTreeMap<(ProjectId, Date), Names<'_>> = BTreeMap::new();
-    for (day, name, count) in events {
-        *counts.entry((project, *day)).or_default().entry(name).or_default() -= count;
+    for (received, name, count) in events {
+        let day = received.to_zoned(zone.clone()).date();
+        *counts.entry((project, day)).or_default().entry(name).or_default() -= count;
     }
     add(tx, Uuid::from_u128(rand::random()), &counts).await
 }

@@ -12,7 +12,7 @@ use crate::store::StoreError;
 pub async fn remove(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<bool, StoreError> {
     let sql = "WITH gone AS (DELETE FROM events WHERE project_id = $1 AND id = $2 RETURNING client_id, name, received_at), \
                names AS (DELETE FROM client_id c USING gone g WHERE c.project_id = $1 AND c.id = g.client_id) \
-               SELECT (received_at AT TIME ZONE 'UTC')::date, name FROM gone";
+               SELECT received_at, name FROM gone";
     let Some(row) = tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &id]).await? else { return Ok(false) };
     counters::take(tx, project, &[(row.try_get(0)?, row.try_get(1)?, 1)]).await?;
     Ok(true)

@@ -27,7 +27,7 @@ pub struct Claimed {
     pub attempt: i32,
     /// Provider failures so far that count against the limit.
     pub failures: i32,
-    /// Calls so far of which the outcome was never learned.
+    /// Calls of which the outcome was never learned, since it was last sent again by hand.
     pub ambiguous: i32,
     /// The claim before this one was never settled; its call, if there was one, is counted in `ambiguous`.
     pub lapsed: bool,
@@ -38,7 +38,9 @@ pub struct Claimed {
 ///
 /// The attempt is the whole condition: a row under somebody's lease has moved past the attempt of every hand-over but
 /// one that the scheduler made after it saw that lease run out. Such a row's last call was never settled, which is
-/// counted as ambiguous. A campaign's rows are left alone unless it is sending. A row that is locked just now is another's and is left to them.
+/// counted as ambiguous. A campaign's rows are left alone unless it is sending, or has done so: then they are dead letters
+/// that are to be sent again. A row that is locked just now is another's and is left to them. Of a project that was
+/// deleted nothing is sent.
 pub async fn claim(
     db: &impl GenericClient,
     project: ProjectId,
@@ -53,11 +55,12 @@ pub async fn claim(
                JOIN message m ON m.id = wanted.id AND m.attempt = wanted.attempt \
                WHERE m.project_id = $1 AND m.id BETWEEN $4 AND $5 AND m.status = 'queued' \
                AND (m.campaign_id IS NULL OR EXISTS (SELECT FROM campaign c WHERE c.project_id = $1 AND c.id = m.campaign_id \
-               AND c.status = 'SENDING')) ORDER BY m.id FOR UPDATE OF m SKIP LOCKED) \
+               AND c.status IN ('SENDING', 'SCHEDULED', 'COMPLETED'))) \
+               AND NOT EXISTS (SELECT FROM project_removal WHERE project_id = $1) ORDER BY m.id FOR UPDATE OF m SKIP LOCKED) \
                UPDATE message m SET attempt = m.attempt + 1, ambiguous = m.ambiguous + m.claimed::int, claimed = true, \
                due_at = $6, updated_at = $7 FROM free WHERE m.project_id = $1 AND m.id BETWEEN $4 AND $5 AND m.id = free.id \
                RETURNING m.project_id, m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt, \
-               m.failures, m.ambiguous, free.claimed, m.created_at";
+               m.failures, m.ambiguous - m.forgiven, free.claimed, m.created_at";
     let statement = db.prepare_cached(sql).await?;
     let rows = db.query(&statement, &[&project, &ids, &attempts, first, last, &lease, &now]).await?;
     rows.iter().map(from_row).collect()

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::counts;
 use crate::ids::ProjectId;
-use crate::send::{Channel, DeliveryState};
+use crate::send::{Channel, DeliveryState, is_dead_letter};
 use crate::store::StoreError;
 
 /// How the reason of a message begins that waits until its channel's settings are mended.
@@ -74,17 +74,20 @@ pub async fn settle(
     let subjects: Vec<Option<&str>> = settled.iter().map(|s| s.subject.as_deref()).collect();
     let providers: Vec<Option<&str>> = settled.iter().map(|s| s.provider).collect();
     let provider_ids: Vec<Option<&str>> = settled.iter().map(|s| s.provider_message_id.as_deref()).collect();
+    let is_dead = |s: &&Settled| s.status == DeliveryState::Failed && s.reason.as_deref().is_some_and(is_dead_letter);
+    let dead: Vec<bool> = settled.iter().map(is_dead).collect();
     let devices: Vec<Option<&Value>> = settled.iter().map(|s| s.devices.as_ref()).collect();
     // A receipt may have come before the call was settled: then the state it told of stays, and the rest is written.
     // Locked in the order of ids first: an update with a join takes rows in any order, and two of them would deadlock.
     let sql = "WITH ends AS (SELECT e.*, m.status = 'queued' AS was_queued FROM unnest($2::uuid[], $3::int[], $4::text[], $5::text[], $6::timestamptz[], $7::int[], \
-               $8::int[], $9::uuid[], $10::text[], $11::text[], $12::text[], $16::jsonb[]) \
-               AS e (id, attempt, status, reason, due, failures, ambiguous, user_id, subject, provider, provider_id, devices) \
+               $8::int[], $9::uuid[], $10::text[], $11::text[], $12::text[], $16::jsonb[], $19::boolean[]) \
+               AS e (id, attempt, status, reason, due, failures, ambiguous, user_id, subject, provider, provider_id, devices, dead) \
                JOIN message m ON m.id = e.id AND m.attempt = e.attempt \
                WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND (m.status = 'queued' OR m.claimed) ORDER BY m.id FOR UPDATE OF m), \
                moved AS (UPDATE message m SET status = CASE WHEN m.status = 'queued' THEN e.status ELSE m.status END, \
                status_reason = CASE WHEN m.status = 'queued' THEN e.reason ELSE m.status_reason END, \
                due_at = CASE WHEN m.status = 'queued' THEN e.due END, claimed = false, \
+               dead = m.status = 'queued' AND e.dead AND NOT m.content @> '{\"test\": true}', \
                failures = m.failures + e.failures, ambiguous = m.ambiguous + e.ambiguous, user_id = coalesce(e.user_id, m.user_id), \
                subject = coalesce(e.subject, m.subject), provider = coalesce(e.provider, m.provider), \
                provider_message_id = coalesce(e.provider_id, m.provider_message_id), devices = coalesce(e.devices, m.devices), \
@@ -119,6 +122,7 @@ pub async fn settle(
                 &devices,
                 &counts::quarter(now),
                 &counts::any_lane(),
+                &dead,
             ],
         )
         .await?;

@@ -1,0 +1,50 @@
+//! What failed, and another try for it.
+
+use anyhow::Result;
+use serde_json::json;
+use shared::ids::{self, ProjectId};
+use shared::store::audit::{self, Actor, Change};
+use shared::store::dead_letters::{self, DeadFilter, DeadLetter, Replayed};
+use shared::store::filter::Start;
+
+use super::{Provision, accounts};
+
+/// In one transaction.
+const AT_ONCE: i64 = 10_000;
+
+impl Provision {
+    /// The newest ones.
+    pub async fn dead_letters(&self, project: ProjectId, which: &DeadFilter, limit: i64) -> Result<Vec<DeadLetter>> {
+        let connection = self.connection().await?;
+        accounts::exists(&connection, project.0).await?;
+        Ok(dead_letters::list(&connection, project, which, &Start::Offset(0), limit).await?)
+    }
+
+    /// Gives all of these another try.
+    pub async fn replay_dead_letters(&self, project: ProjectId, which: &DeadFilter) -> Result<Replayed> {
+        let mut connection = self.connection().await?;
+        accounts::exists(&connection, project.0).await?;
+        let mut all = Replayed::default();
+        loop {
+            let now = self.clock.now();
+            let tx = connection.transaction().await?;
+            let some = dead_letters::replay(&tx, project, which, AT_ONCE, now).await?;
+            if some.sum() > 0 {
+                let change = Change {
+                    action: "dead_letters.replayed",
+                    resource_id: None,
+                    resource_name: None,
+                    details: json!({ "messages": some.messages, "items": some.items }),
+                    request_id: None,
+                };
+                let line = ids::fresh(now.as_millisecond());
+                audit::insert(&tx, project, line, &Actor::Operator, &change, now).await?;
+            }
+            tx.commit().await?;
+            all = Replayed { messages: all.messages + some.messages, items: all.items + some.items };
+            if some.messages < AT_ONCE.unsigned_abs() && some.items < AT_ONCE.unsigned_abs() {
+                return Ok(all);
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Sealing what is secret under another master key.
+
+use anyhow::Result;
+use shared::secrets::MasterKeys;
+use shared::store::sealed::{self, Place, SEALED};
+
+use super::Provision;
+
+/// Secrets in one transaction: whoever wants to change one of them waits no longer than for these.
+const AT_ONCE: i64 = 100;
+
+/// What a rotation came to.
+#[derive(Debug, Default)]
+pub struct Rotated {
+    pub resealed: u64,
+    /// Tables and places of what no key opens.
+    pub unreadable: Vec<(&'static str, Place)>,
+}
+
+impl Provision {
+    /// How many secrets are not sealed under the first key, by table.
+    pub async fn sealed_otherwise(&self, keys: &MasterKeys) -> Result<Vec<(&'static str, i64)>> {
+        let connection = self.connection().await?;
+        let mut counts = Vec::new();
+        for column in SEALED {
+            counts.push((column.table, sealed::left(&connection, column, keys).await?));
+        }
+        Ok(counts)
+    }
+
+    /// Seals every secret under the first key. What is done stays done, wherever it is interrupted.
+    pub async fn rotate_secrets(&self, keys: &MasterKeys) -> Result<Rotated> {
+        let mut connection = self.connection().await?;
+        let mut rotated = Rotated::default();
+        for column in SEALED {
+            let mut next = Some(sealed::start());
+            while let Some(from) = next {
+                let tx = connection.transaction().await?;
+                let step = sealed::reseal(&tx, column, keys, &from, AT_ONCE).await?;
+                tx.commit().await?;
+                rotated.resealed += step.resealed;
+                rotated.unreadable.extend(step.unreadable.into_iter().map(|place| (column.table, place)));
+                next = step.next;
+            }
+        }
+        Ok(rotated)
+    }
+}

@@ -1,0 +1,103 @@
+//! What sessions and keys do leaves a line, in the transaction that does it.
+
+use serde_json::{Value, json};
+use shared::store::members::Role;
+use testkit::eventually;
+
+use crate::fixture::{Gateway, texts};
+use crate::login::Login;
+use crate::people::Rows;
+use crate::setup::secs;
+
+/// The actions of the log, oldest first, and the names that they concern.
+async fn lines(gateway: &Gateway, admin: &Login) -> Vec<(String, String)> {
+    let log = gateway.get_as(admin, "/audit-log?limit=100").await.expect(200);
+    let (actions, names) = (texts(&log["entries"], "action"), texts(&log["entries"], "resourceName"));
+    actions.into_iter().zip(names).rev().collect()
+}
+
+fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    expected.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+}
+
+#[tokio::test]
+async fn campaigns_and_segments() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let admin = gateway.log_in(&project, Role::Admin).await;
+    let made = async |path: &str, body: Value| gateway.post_as(&admin, path, &body).await.expect(201)["id"].clone();
+    let segment = made("/segments", json!({"name": "List"})).await;
+    let people = format!("/segments/{}/members", segment.as_str().unwrap());
+    let rows = Rows { gateway: &gateway, project: project.id };
+    rows.user("ann", None, None, 60).await;
+    gateway.post_as(&admin, &people, &json!({"add": ["ann"]})).await.expect(200);
+    let template = made("/templates", json!({"name": "Mail", "channel": "EMAIL", "body": "b"})).await;
+    let sale = json!({"name": "Sale", "channel": "EMAIL", "segmentId": segment, "templateId": template});
+    let sale = format!("/campaigns/{}", made("/campaigns", sale).await.as_str().unwrap());
+    gateway.put_as(&admin, &sale, &json!({"name": "Big sale"})).await.expect(200);
+    for wish in ["send", "pause", "resume", "cancel"] {
+        gateway.post_as(&admin, &format!("{sale}/{wish}"), &json!({})).await.expect(200);
+    }
+    // What was refused has no line.
+    assert_eq!(gateway.post_as(&admin, &format!("{sale}/send"), &json!({})).await.status, 409);
+    gateway.delete_as(&admin, &sale).await.expect(200);
+    let expected = [
+        ("segment.created", "List"),
+        ("segment.members_changed", "List"),
+        ("template.created", "Mail"),
+        ("campaign.created", "Sale"),
+        ("campaign.updated", "Big sale"),
+        ("campaign.sent", "Big sale"),
+        ("campaign.paused", "Big sale"),
+        ("campaign.resumed", "Big sale"),
+        ("campaign.cancelled", "Big sale"),
+        ("campaign.deleted", "Big sale"),
+    ];
+    assert_eq!(lines(&gateway, &admin).await, pairs(&expected));
+    let log = gateway.get_as(&admin, "/audit-log?action=campaign.paused").await.expect(200);
+    assert_eq!(log["entries"][0]["details"], json!({"status": {"from": "SENDING", "to": "PAUSED"}}));
+    let log = gateway.get_as(&admin, "/audit-log?action=segment.members_changed").await.expect(200);
+    assert_eq!(log["entries"][0]["details"], json!({"added": 1, "removed": 0}));
+}
+
+#[tokio::test]
+async fn people_and_messages() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let admin = gateway.log_in(&project, Role::Admin).await;
+    let rows = Rows { gateway: &gateway, project: project.id };
+    let ann = rows.user("ann", Some("ann@example.com"), Some("Ann"), 60).await;
+    let event = rows.event(ann, "bought", 1_000).await;
+    let mail = json!({"userId": "ann", "channel": "EMAIL", "subject": "Hi", "body": "a secret"});
+    // Servers send and change as often as they track: there is no line, but for what is erased.
+    gateway.post(&project, "/messages", &mail).await.expect(202);
+    assert_eq!(lines(&gateway, &admin).await, []);
+    let sent = gateway.post_as(&admin, "/messages", &mail).await.expect(202);
+    gateway.delete_as(&admin, &format!("/events/{event}")).await.expect(200);
+    // Nobody applies it here, so that no answer comes: what is asked for stands in the log all the same.
+    let noted = async |count: usize| {
+        eventually(secs(5), async || match lines(&gateway, &admin).await.len() {
+            found if found == count => Ok(()),
+            found => Err(found),
+        })
+        .await;
+    };
+    let change = json!({"name": "Anna", "properties": {"plan": "pro"}});
+    tokio::select! {
+        answer = gateway.put_as(&admin, "/users/ann", &change) => panic!("{answer:?}"),
+        () = noted(3) => {}
+    }
+    tokio::select! {
+        answer = gateway.delete(&project, "/users/ann") => panic!("{answer:?}"),
+        () = noted(4) => {}
+    }
+    let expected = [("message.sent", ""), ("event.deleted", "bought"), ("user.updated", ""), ("user.deleted", "")];
+    assert_eq!(lines(&gateway, &admin).await, pairs(&expected));
+    let log = gateway.get_as(&admin, "/audit-log").await.expect(200);
+    let [deleted, updated, _, message] = [0, 1, 2, 3].map(|line: usize| log["entries"][line].clone());
+    assert_eq!((&deleted["actor"]["type"], &deleted["resourceId"]), (&json!("api_key"), &json!(ann)));
+    assert_eq!(updated["details"], json!({"fields": ["name", "plan"]}));
+    assert_eq!((&message["resourceId"], &message["details"]["channel"]), (&sent["id"], &json!("EMAIL")));
+    let text = log.to_string();
+    assert!(!text.contains("secret") && !text.contains("ann@example.com"), "{text}");
+}

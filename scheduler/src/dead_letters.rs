@@ -1,0 +1,247 @@
+//! What was put into the dead-letter stream, brought into the database, where its project sees it and can try it again. It
+//! stays in the stream as well, which drops its oldest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use async_nats::jetstream::Message as Delivered;
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use prost::Message as _;
+use shared::bus::{Names, dead_letter};
+use shared::clock::from_ms;
+use shared::event::{Body, EncodedBatch, IngestItem, uuid};
+use shared::ids::{self, ProjectId};
+use shared::send::{Channel, Lane, SendChunk};
+use shared::store::dead_letters::{self, DeadItem};
+use shared::store::{Connection, project_removals};
+use uuid::Uuid;
+
+use crate::App;
+use crate::tick::TickError;
+
+/// Messages in one look.
+const MOST: usize = 200;
+/// Whoever took a message and says nothing for so long is gone.
+const ACK_WAIT: Duration = Duration::from_secs(30);
+
+/// Takes over what has come since the last look.
+pub async fn collect(app: Arc<App>) -> Result<(), TickError> {
+    let (names, jetstream) = (&app.bus.names, &app.bus.jetstream);
+    let stream = jetstream.get_stream(names.dead_stream()).await.map_err(broker)?;
+    let name = names.dead_consumer();
+    let config = pull::Config {
+        durable_name: Some(name.clone()),
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: ACK_WAIT,
+        ..pull::Config::default()
+    };
+    let consumer: PullConsumer = stream.get_or_create_consumer(&name, config).await.map_err(broker)?;
+    loop {
+        let mut messages = consumer.fetch().max_messages(MOST).messages().await.map_err(broker)?;
+        let mut taken = 0;
+        while let Some(message) = messages.next().await {
+            let message = message.map_err(broker)?;
+            take_over(&app, &message).await?;
+            message.ack().await.map_err(broker)?;
+            taken += 1;
+        }
+        if taken < MOST {
+            return Ok(());
+        }
+    }
+}
+
+async fn take_over(app: &App, message: &Delivered) -> Result<(), TickError> {
+    let info = message.info().map_err(broker)?;
+    let dead = Dead {
+        seq: info.stream_sequence,
+        at_ms: (info.published.unix_timestamp_nanos() / 1_000_000) as i64,
+        reason: header(message.headers.as_ref(), dead_letter::REASON),
+        payload: message.payload.clone(),
+    };
+    let (names, partitions) = (&app.bus.names, app.ingest_stream.partitions);
+    let found = if message.subject.as_str() == names.dead("send") {
+        dead.of_sending(names, partitions)
+    } else {
+        dead.of_ingest(names, partitions)
+    };
+    let Some(item) = found else {
+        tracing::warn!(seq = dead.seq, reason = dead.reason, "a dead letter of no project stays in its stream");
+        return Ok(());
+    };
+    let db: Connection = app.store.connection().await?;
+    if !project_removals::among(&db, &[item.project]).await?.is_empty() {
+        return Ok(());
+    }
+    Ok(dead_letters::keep(&db, &item).await?)
+}
+
+fn header(headers: Option<&HeaderMap>, name: &str) -> String {
+    headers.and_then(|headers| headers.get(name)).map(|value| value.as_str().to_owned()).unwrap_or_default()
+}
+
+fn broker(error: impl std::fmt::Display) -> TickError {
+    TickError::Broker(error.to_string())
+}
+
+/// A message of the dead-letter stream.
+struct Dead {
+    seq: u64,
+    at_ms: i64,
+    reason: String,
+    payload: Bytes,
+}
+
+impl Dead {
+    /// The same place in the stream is always the same id.
+    fn id(&self) -> Uuid {
+        ids::timed_for(self.at_ms, &[b"dead", &self.seq.to_be_bytes()])
+    }
+
+    /// An item that could not be recorded; none where nobody can tell whose it was.
+    fn of_ingest(&self, names: &Names, partitions: u16) -> Option<DeadItem> {
+        let batch = EncodedBatch::decode_checked(self.payload.clone()).ok()?;
+        let [encoded] = &batch.items[..] else { return None };
+        let item = IngestItem::decode(encoded.clone()).ok()?;
+        let project = item.project().ok()?;
+        let key = item.user_key().ok();
+        let any = item.row_id().unwrap_or_default().as_u128() % u128::from(partitions.max(1));
+        let partition = key.map_or(any as u16, |key| key.partition(project, partitions));
+        Some(DeadItem {
+            project,
+            id: self.id(),
+            user_id: key.map(|key| key.internal_id(project)),
+            name: name_of(item.body.as_ref()),
+            channel: None,
+            message_id: None,
+            reason: format!("not_recorded: {}", self.reason),
+            partition: i16::try_from(partition).ok()?,
+            subject: names.ingest(partition),
+            payload: self.payload.to_vec(),
+            created_at: from_ms(item.received_ms),
+            died_at: from_ms(self.at_ms),
+        })
+    }
+
+    /// A message that those who send could not read, or give a row.
+    fn of_sending(&self, names: &Names, partitions: u16) -> Option<DeadItem> {
+        let chunk = SendChunk::decode_checked(self.payload.clone()).ok()?;
+        let (project, message, channel, created_at) = match (&chunk.direct[..], &chunk.refs[..]) {
+            ([direct], []) => {
+                let channel = Channel::parse(&direct.channel)?;
+                (&direct.project_id, &direct.message_id, channel, from_ms(direct.accepted_ms))
+            }
+            _ => return None,
+        };
+        let (project, message) = (uuid("project_id", project).ok()?, uuid("message_id", message).ok()?);
+        let user: Option<Uuid> = chunk.direct.first().and_then(|d| uuid("user_ids", d.user_ids.first()?).ok());
+        let partition = (message.as_u128() % u128::from(partitions.max(1))) as u16;
+        Some(DeadItem {
+            project: ProjectId(project),
+            id: self.id(),
+            user_id: user,
+            name: "message".to_owned(),
+            channel: Some(channel),
+            message_id: Some(message),
+            reason: format!("not_accepted: {}", self.reason),
+            partition: i16::try_from(partition).ok()?,
+            subject: names.send(channel, Lane::Direct),
+            payload: self.payload.to_vec(),
+            created_at,
+            died_at: from_ms(self.at_ms),
+        })
+    }
+}
+
+/// What people would call an item.
+fn name_of(body: Option<&Body>) -> String {
+    match body {
+        Some(Body::Track(track)) => format!("event {}", clean(&track.name)),
+        Some(Body::Identify(_)) => "profile update".to_owned(),
+        Some(Body::Alias(_)) => "alias".to_owned(),
+        Some(Body::Timer(_)) => "timer".to_owned(),
+        Some(Body::Erase(_)) => "erasure".to_owned(),
+        Some(Body::RegisterToken(_)) => "push token".to_owned(),
+        Some(Body::RemoveToken(_)) => "removal of a push token".to_owned(),
+        Some(Body::Webhook(told)) => format!("webhook {}", clean(&told.kind)),
+        None => "nothing".to_owned(),
+    }
+}
+
+/// A name may be the very text that the database refused.
+fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::event::{self, Track, id_bytes};
+    use shared::send::{self, DirectMessage};
+
+    use super::*;
+
+    const PROJECT: Uuid = Uuid::from_u128(1);
+
+    fn dead(payload: Vec<u8>) -> Dead {
+        Dead { seq: 7, at_ms: 5_000, reason: "why".to_owned(), payload: payload.into() }
+    }
+
+    fn track(name: &str) -> IngestItem {
+        IngestItem {
+            project_id: id_bytes(PROJECT),
+            id: id_bytes(Uuid::from_u128(2)),
+            user_id: Some("u".into()),
+            received_ms: 4_000,
+            body: Some(Body::Track(Track { name: name.into(), ..Track::default() })),
+            ..IngestItem::default()
+        }
+    }
+
+    fn batch(items: &[IngestItem]) -> Vec<u8> {
+        let items = items.iter().map(|item| item.encode_to_vec().into()).collect();
+        EncodedBatch { version: event::VERSION, items }.encode_to_vec()
+    }
+
+    #[test]
+    fn an_item_goes_back_to_its_persons_partition() {
+        let names = Names::new("t_");
+        let read = dead(batch(&[track("a\0b")]));
+        let item = read.of_ingest(&names, 8).unwrap();
+        let key = ids::UserKey::External("u");
+        assert_eq!(
+            (item.project.0, item.name.as_str(), item.reason.as_str()),
+            (PROJECT, "event a b", "not_recorded: why")
+        );
+        assert_eq!(item.user_id, Some(key.internal_id(item.project)));
+        assert_eq!(item.subject, names.ingest(key.partition(item.project, 8)));
+        assert_eq!((item.id, item.payload), (read.id(), read.payload.to_vec()));
+        assert_eq!((item.created_at, item.died_at), (from_ms(4_000), from_ms(5_000)));
+        assert_ne!(read.id(), Dead { seq: 8, ..dead(Vec::new()) }.id());
+    }
+
+    #[test]
+    fn what_belongs_to_nobody_is_left() {
+        let nobodys = IngestItem { project_id: Bytes::new(), ..track("a") };
+        for payload in [b"\xff".to_vec(), batch(&[]), batch(&[track("a"), track("b")]), batch(&[nobodys])] {
+            assert_eq!(dead(payload).of_ingest(&Names::new(""), 8), None);
+        }
+    }
+
+    #[test]
+    fn a_message_goes_back_to_its_lane() {
+        let direct = DirectMessage {
+            project_id: id_bytes(PROJECT),
+            message_id: id_bytes(Uuid::from_u128(9)),
+            user_ids: vec![id_bytes(Uuid::from_u128(3))],
+            channel: "SMS".into(),
+            ..DirectMessage::default()
+        };
+        let chunk = SendChunk { version: send::VERSION, refs: Vec::new(), direct: vec![direct] };
+        let item = dead(chunk.encode_to_vec()).of_sending(&Names::new(""), 8).unwrap();
+        assert_eq!((item.message_id, item.user_id), (Some(Uuid::from_u128(9)), Some(Uuid::from_u128(3))));
+        assert_eq!((item.channel, item.subject.as_str()), (Some(Channel::Sms), "send.sms.direct"));
+    }
+}

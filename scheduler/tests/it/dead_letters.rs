@@ -1,0 +1,76 @@
+//! From the dead-letter stream into the database, and back into the way of items.
+
+use prost::Message as _;
+use scheduler::dead_letters::collect;
+use shared::bus::dead_letter;
+use shared::event::{Body, EncodedBatch, IngestItem, Track, VERSION, id_bytes};
+use shared::ids::UserKey;
+use shared::store::dead_letters::{self, DeadFilter, Kind, Replayed};
+use shared::store::filter::Start;
+use uuid::Uuid;
+
+use crate::place::Place;
+
+#[tokio::test]
+async fn what_was_put_aside_is_shown_once_and_goes_its_way_again() {
+    let place = Place::new().await;
+    let app = place.app().await;
+    let item = IngestItem {
+        project_id: id_bytes(place.project.0),
+        id: id_bytes(Uuid::from_u128(2)),
+        user_id: Some("ann".into()),
+        received_ms: place.clock.now_ms(),
+        body: Some(Body::Track(Track { name: "bought".into(), ..Track::default() })),
+        ..IngestItem::default()
+    };
+    let payload = EncodedBatch { version: VERSION, items: vec![item.encode_to_vec().into()] }.encode_to_vec();
+    dead_letter::bury(&place.bus, "ingest", "item", "refused (22P05)", payload.clone().into()).await.unwrap();
+    dead_letter::bury(&place.bus, "ingest", "message 7", "not protobuf", vec![255].into()).await.unwrap();
+    collect(app.clone()).await.unwrap();
+    collect(app.clone()).await.unwrap();
+
+    let mut db = place.store.connection().await.unwrap();
+    let all = DeadFilter::default();
+    let found = dead_letters::list(&db, place.project, &all, &Start::Offset(0), 10).await.unwrap();
+    assert_eq!(found.len(), 1);
+    let key = UserKey::External("ann");
+    assert_eq!((found[0].kind, found[0].name.as_deref()), (Kind::Item, Some("event bought")));
+    assert_eq!(
+        (found[0].user_id, found[0].reason.as_str()),
+        (Some(key.internal_id(place.project)), "not_recorded: refused (22P05)")
+    );
+
+    let tx = db.transaction().await.unwrap();
+    let replayed = dead_letters::replay(&tx, place.project, &all, 10, place.clock.now()).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(replayed, Replayed { messages: 0, items: 1 });
+    let row = db.query_one("SELECT partition, subject, payload FROM outbox", &[]).await.unwrap();
+    let partition = key.partition(place.project, app.ingest_stream.partitions);
+    assert_eq!(
+        (row.get::<_, i16>(0) as u16, row.get::<_, &str>(1)),
+        (partition, place.bus.names.ingest(partition).as_str())
+    );
+    assert_eq!(row.get::<_, &[u8]>(2), payload);
+    // Nothing of it comes back by itself.
+    collect(app).await.unwrap();
+    assert_eq!(dead_letters::total(&db, place.project, &all).await.unwrap().count, 0);
+}
+
+#[tokio::test]
+async fn nothing_is_kept_for_a_deleted_project() {
+    let place = Place::new().await;
+    let item = IngestItem {
+        project_id: id_bytes(place.project.0),
+        id: id_bytes(Uuid::from_u128(2)),
+        user_id: Some("ann".into()),
+        body: Some(Body::Track(Track::default())),
+        ..IngestItem::default()
+    };
+    let payload = EncodedBatch { version: VERSION, items: vec![item.encode_to_vec().into()] }.encode_to_vec();
+    dead_letter::bury(&place.bus, "ingest", "item", "why", payload.into()).await.unwrap();
+    let db = place.store.connection().await.unwrap();
+    let sql = "INSERT INTO project_removal VALUES ($1, 'Shop', now(), now())";
+    db.execute(sql, &[&place.project]).await.unwrap();
+    collect(place.app().await).await.unwrap();
+    assert_eq!(place.count("SELECT count(*) FROM dead_item").await, 0);
+}

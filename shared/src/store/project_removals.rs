@@ -1,0 +1,137 @@
+//! Projects that were deleted: remembered, so that what is still on its way for them is dropped, and cleared away row by row.
+
+use std::collections::HashSet;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::StoreError;
+use crate::ids::ProjectId;
+
+/// Rows removed at once.
+pub const SLICE: i64 = 5_000;
+
+/// Partitioned tables, which are cleared in the order of their ids.
+const BY_ID: [&str; 3] = ["message", "events", "client_id"];
+/// The others: what is due first, then what grew, then what was set up. A test holds this against the schema.
+const BY_ROW: [&str; 24] = [
+    "timer",
+    "run",
+    "user_import",
+    "user_search",
+    "users",
+    "push_token",
+    "segment_member",
+    "dead_item",
+    "event_count_new",
+    "event_count_sum",
+    "user_count",
+    "message_count",
+    "message_status_count",
+    "erasure",
+    "campaign",
+    "automation_version",
+    "automation",
+    "segment",
+    "template",
+    "news",
+    "channel",
+    "vapid_key",
+    "invite",
+    "member",
+];
+/// What stays until the removal is forgotten: by the keys' rows gateways learn that they work no more, and the log says
+/// who deleted the project.
+const LAST: [&str; 2] = ["api_key", "audit_log"];
+
+/// Notes that a project is deleted; its rows go from now on.
+pub(super) async fn begin(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    name: &str,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO project_removal (project_id, name, removed_at, look_at) VALUES ($1, $2, $3, $3)";
+    tx.execute(sql, &[&project, &name, &now]).await?;
+    Ok(())
+}
+
+/// Every project that was deleted and is remembered.
+pub async fn all(db: &impl GenericClient) -> Result<HashSet<ProjectId>, StoreError> {
+    let rows = db.query(&db.prepare_cached("SELECT project_id FROM project_removal").await?, &[]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// Which of these projects were deleted.
+pub async fn among(db: &impl GenericClient, projects: &[ProjectId]) -> Result<HashSet<ProjectId>, StoreError> {
+    let statement = db.prepare_cached("SELECT project_id FROM project_removal WHERE project_id = ANY($1)").await?;
+    db.query(&statement, &[&projects]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// A deleted project that is to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removal {
+    pub project: ProjectId,
+    pub removed_at: Timestamp,
+}
+
+/// Takes one that is due; nobody else takes it until the end of the transaction.
+pub async fn take_due(tx: &Transaction<'_>, now: Timestamp) -> Result<Option<Removal>, StoreError> {
+    let sql = "SELECT project_id, removed_at FROM project_removal WHERE look_at <= $1 ORDER BY look_at LIMIT 1 \
+               FOR UPDATE SKIP LOCKED";
+    let row = tx.query_opt(&tx.prepare_cached(sql).await?, &[&now]).await?;
+    row.map(|row| Ok(Removal { project: row.try_get(0)?, removed_at: row.try_get(1)? })).transpose()
+}
+
+/// Removes up to [`SLICE`] rows of the first table that still has some; returns how many they were, none when all is gone.
+pub async fn remove_slice(tx: &Transaction<'_>, project: ProjectId) -> Result<u64, StoreError> {
+    for table in BY_ID {
+        let removed = remove_by_id(tx, table, project).await?;
+        if removed > 0 {
+            return Ok(removed);
+        }
+    }
+    for table in BY_ROW {
+        let removed = remove_by_row(tx, table, project).await?;
+        if removed > 0 {
+            return Ok(removed);
+        }
+    }
+    Ok(0)
+}
+
+async fn remove_by_id(tx: &Transaction<'_>, table: &str, project: ProjectId) -> Result<u64, StoreError> {
+    let sql = format!("SELECT id FROM {table} WHERE project_id = $1 ORDER BY id OFFSET {SLICE} LIMIT 1");
+    let row = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project]).await?;
+    let end: Option<Uuid> = row.map(|row| row.try_get(0)).transpose()?;
+    let sql = format!("DELETE FROM {table} WHERE project_id = $1 AND ($2::uuid IS NULL OR id < $2)");
+    Ok(tx.execute(&tx.prepare_cached(&sql).await?, &[&project, &end]).await?)
+}
+
+async fn remove_by_row(tx: &Transaction<'_>, table: &str, project: ProjectId) -> Result<u64, StoreError> {
+    let sql = format!(
+        "DELETE FROM {table} WHERE project_id = $1 AND ctid = ANY(ARRAY(SELECT ctid FROM {table} WHERE project_id = $1 LIMIT {SLICE}))"
+    );
+    Ok(tx.execute(&tx.prepare_cached(&sql).await?, &[&project]).await?)
+}
+
+/// Says when it is looked at again: what was just being written when the project was deleted may have come since.
+pub async fn look_again(tx: &Transaction<'_>, project: ProjectId, at: Timestamp) -> Result<(), StoreError> {
+    tx.execute("UPDATE project_removal SET look_at = $2 WHERE project_id = $1", &[&project, &at]).await?;
+    Ok(())
+}
+
+/// Removes the last that there is of a project, and forgets it.
+pub async fn forget(tx: &Transaction<'_>, project: ProjectId) -> Result<(), StoreError> {
+    for table in LAST {
+        while remove_by_row(tx, table, project).await? > 0 {}
+    }
+    tx.execute("DELETE FROM project_removal WHERE project_id = $1", &[&project]).await?;
+    Ok(())
+}
+
+/// The tables that hold rows of projects, as this module knows them.
+pub fn tables() -> impl Iterator<Item = &'static str> {
+    BY_ID.into_iter().chain(BY_ROW).chain(LAST)
+}

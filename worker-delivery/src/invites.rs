@@ -1,0 +1,164 @@
+//! Invitations by mail. They are no messages of the ledger: nobody who is invited is a person of the project, and nothing
+//! may tell the link but the mail itself. So the invitation's row is the queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::ids::ProjectId;
+use shared::send::Channel;
+use shared::store::StoreError;
+use shared::store::invites::mail::{self, InviteMail, MailStatus};
+use uuid::Uuid;
+
+use crate::App;
+use crate::address;
+use crate::channels::Routes;
+use crate::provider::{Email, Outcome};
+use crate::render;
+use crate::settle::reschedule;
+
+const POLL: Duration = Duration::from_secs(1);
+/// In one look.
+const MOST: i64 = 50;
+/// Whoever took one and says nothing for so long is gone.
+const LEASE: Duration = Duration::from_mins(2);
+
+/// Sends what is due until the shutdown.
+pub async fn send_due(app: Arc<App>) {
+    loop {
+        if let Err(error) = look(&app).await {
+            tracing::debug!(%error, "cannot look for invitations to be mailed");
+        }
+        tokio::select! {
+            () = app.shutdown.cancelled() => return,
+            () = tokio::time::sleep(POLL) => {}
+        }
+    }
+}
+
+async fn look(app: &App) -> Result<(), StoreError> {
+    let due = mail::due(&app.store.connection().await?, app.clock.now(), MOST).await?;
+    for invite in &due {
+        if app.shutdown.is_cancelled() {
+            return Ok(());
+        }
+        if let Err(error) = send(app, *invite).await {
+            tracing::warn!(project = %invite.0, invite = %invite.1, %error, "an invitation cannot be mailed yet");
+        }
+    }
+    if !due.is_empty() {
+        mail::forget_ended(&app.store.connection().await?, app.clock.now()).await?;
+    }
+    Ok(())
+}
+
+async fn send(app: &App, invite: (ProjectId, Uuid)) -> Result<(), StoreError> {
+    let now = app.clock.now();
+    let lease = now.checked_add(LEASE).unwrap_or(now);
+    let claimed = {
+        let db = app.store.connection().await?;
+        let Some(mail) = mail::claim(&db, &app.config.master_keys, invite, lease, now).await? else { return Ok(()) };
+        let key = (invite.0, Channel::Email);
+        (mail, app.channels.get(&db, &app.config.master_keys, &app.outside, key).await?)
+    };
+    let (mail, sender) = claimed;
+    let outcome = match (&sender.routes, email(&mail)) {
+        (Routes::Email(routes), Some(email)) => routes.choose().send(&email, false).await,
+        (Routes::Unreadable(why), Some(_)) => Outcome::Misconfigured(why.clone()),
+        (_, None) => Outcome::Rejected("no address".to_owned()),
+        (Routes::None | Routes::Push(_), _) => Outcome::Rejected("the channel is not set up".to_owned()),
+    };
+    let db = app.store.connection().await?;
+    match next(&outcome, mail.attempt, rand::random()) {
+        Next::Done(status) => mail::done(&db, &mail, status).await?,
+        Next::Again(delay) => {
+            let now = app.clock.now();
+            mail::again(&db, &mail, now.checked_add(delay).unwrap_or(now)).await?;
+        }
+    }
+    if !matches!(outcome, Outcome::Accepted(_)) {
+        let (project, invite, why) = (mail.project, mail.id, outcome.words());
+        tracing::warn!(%project, %invite, outcome = outcome.name(), why, "an invitation was not mailed");
+    }
+    Ok(())
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    Done(MailStatus),
+    Again(Duration),
+}
+
+/// What follows from the outcome of an attempt, the first being 1. A second copy of an invitation harms nobody.
+fn next(outcome: &Outcome, attempt: i32, random: f64) -> Next {
+    let hint = match outcome {
+        Outcome::Accepted(_) => return Next::Done(MailStatus::Sent),
+        Outcome::Rejected(_) | Outcome::Gone(_) => return Next::Done(MailStatus::Failed),
+        Outcome::Throttled { after, .. } | Outcome::Unavailable { after, .. } => *after,
+        Outcome::Held { after, .. } => Some(*after),
+        Outcome::Misconfigured(_) | Outcome::Ambiguous(_) => None,
+    };
+    let delay = reschedule::after_failure(attempt - 1, hint, random);
+    delay.map_or(Next::Done(MailStatus::Failed), Next::Again)
+}
+
+/// The mail; none where it has no address that mail can be sent to.
+fn email(mail: &InviteMail) -> Option<Email> {
+    let to = address::mailbox(Some(&mail.to), None).ok()?;
+    let project = address::display_name(&mail.project_name).unwrap_or_else(|| "a project".to_owned());
+    let who = address::display_name(&mail.inviter).unwrap_or_else(|| "Somebody".to_owned());
+    let until = mail.expires_at.strftime("%-d %B %Y, %H:%M UTC");
+    let text = format!(
+        "{who} invites you to join {project} as {}.\n\nAccept the invitation:\n{}\n\n\
+         The link works once, until {until}. If you did not expect it, there is nothing that you need to do.\n",
+        mail.role.as_str(),
+        mail.link
+    );
+    let link = render::escaped(&mail.link).replace('"', "&quot;");
+    let html = render::with_line_breaks(&render::escaped(&text))
+        .replace(&render::escaped(&mail.link), &format!("<a href=\"{link}\">{link}</a>"));
+    Some(Email { id: mail.id, to, subject: format!("Invitation to {project}"), html, text, date: mail.created_at })
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::clock::from_ms;
+    use shared::store::members::Role;
+
+    use super::*;
+
+    fn mail(to: &str, project_name: &str, inviter: &str) -> InviteMail {
+        InviteMail {
+            project: ProjectId(Uuid::from_u128(1)),
+            id: Uuid::from_u128(2),
+            attempt: 1,
+            to: to.to_owned(),
+            role: Role::Member,
+            project_name: project_name.to_owned(),
+            inviter: inviter.to_owned(),
+            link: "https://app.example.com/accept-invite?token=abc&x=1".to_owned(),
+            created_at: from_ms(0),
+            expires_at: from_ms(7 * 86_400_000),
+        }
+    }
+
+    #[test]
+    fn a_mail_says_who_invites_to_what_and_holds_the_link() {
+        let email = email(&mail("ann@example.com", "Shop\r\nBcc: x@y.z", "<b>Ada</b>")).unwrap();
+        assert_eq!(email.subject, "Invitation to Shop Bcc: x@y.z");
+        assert!(email.text.contains("<b>Ada</b> invites you to join Shop") && email.text.contains("token=abc&x=1\n"));
+        assert!(email.text.contains("until 8 January 1970, 00:00 UTC"), "{}", email.text);
+        assert!(email.html.contains("&lt;b&gt;Ada") && email.html.contains("token=abc&amp;x=1\">"), "{}", email.html);
+        assert!(super::email(&mail("nobody", "Shop", "")).is_none());
+    }
+
+    #[test]
+    fn what_passes_is_tried_again_and_in_the_end_given_up() {
+        let unavailable = Outcome::unavailable("down");
+        assert_eq!(next(&Outcome::Accepted("1".into()), 1, 1.0), Next::Done(MailStatus::Sent));
+        assert_eq!(next(&Outcome::Rejected("550".into()), 1, 1.0), Next::Done(MailStatus::Failed));
+        assert_eq!(next(&unavailable, 1, 1.0), Next::Again(Duration::from_secs(15)));
+        assert!(matches!(next(&Outcome::Ambiguous(String::new()), 3, 1.0), Next::Again(_)));
+        assert_eq!(next(&unavailable, reschedule::FAILURES, 1.0), Next::Done(MailStatus::Failed));
+    }
+}
