@@ -145,10 +145,12 @@ pub async fn replay(cx: &Context<'_>) -> Result<Reply, ApiError> {
     })
 }
 
-/// Which are to be tried again: `all`, or those that satisfy every condition of the body.
+/// Which are to be tried again: `all` of those that satisfy every condition of the body, of which there may be none.
 fn wanted(body: &Map<String, Value>) -> Result<DeadFilter, ApiError> {
     let mut fields = Fields::of(body);
-    let all = fields.boolean("all").unwrap_or(false);
+    let conditions = ["ids", "kind", "channel", "reason"];
+    fields.not_null(&conditions);
+    fields.not_null(&["all"]);
     let id = |element: Element<'_>| {
         let id = Uuid::try_parse(element.text(&ID)?);
         if id.is_err() {
@@ -158,23 +160,17 @@ fn wanted(body: &Map<String, Value>) -> Result<DeadFilter, ApiError> {
     };
     let ids = fields.array("ids", 1..=IDS).map(|items| items.into_iter().filter_map(id).collect());
     let kind = fields.choice("kind", &kinds());
-    let channel = fields.element("channel").filter(|e| !e.value().is_null()).and_then(|element| {
-        let channel = Channel::parse(element.text(&REASON)?);
-        if channel.is_none() {
-            element.problem(channels_allowed());
-        }
-        channel
-    });
+    let channel = fields.text("channel", &REASON).map(Channel::parse);
+    if channel == Some(None) {
+        fields.problem("channel", channels_allowed());
+    }
     let reason = fields.text("reason", &REASON).map(str::to_owned);
-    let narrowed =
-        ["ids", "kind", "channel", "reason"].into_iter().any(|name| fields.has(name) && !fields.is_null(name));
-    if all && narrowed {
-        fields.problem("all", "means all of them; leave it out beside `ids`, `kind`, `channel` or `reason`");
-    } else if !all && !narrowed {
+    let (all, narrowed) = (fields.boolean("all"), conditions.into_iter().any(|name| fields.has(name)));
+    if all == Some(false) || (!narrowed && !fields.has("all")) {
         fields.problem("all", "must be true, or say which: `ids`, `kind`, `channel` or `reason`");
     }
     fields.finish()?;
-    Ok(DeadFilter { ids, kind, channel, reason })
+    Ok(DeadFilter { ids, kind, channel: channel.flatten(), reason })
 }
 
 #[cfg(test)]
@@ -190,16 +186,17 @@ mod tests {
         for body in [
             json!({"all": true}),
             json!({"ids": [Uuid::nil()]}),
-            json!({"channel": "email", "reason": "gave_up", "all": false}),
-            json!({"kind": "ITEM", "ids": null}),
+            json!({"channel": "email", "reason": "gave_up"}),
+            json!({"all": true, "kind": "ITEM"}),
         ] {
             assert!(fields(body.clone()).is_empty(), "{body}");
         }
         for (body, field) in [
             (json!({}), "all"),
             (json!({"all": false}), "all"),
-            (json!({"all": null, "ids": null}), "all"),
-            (json!({"all": true, "channel": "EMAIL"}), "all"),
+            (json!({"all": null}), "all"),
+            (json!({"all": false, "channel": "EMAIL"}), "all"),
+            (json!({"kind": "ITEM", "ids": null}), "ids"),
             (json!({"all": "yes", "reason": "gave_up"}), "all"),
             (json!({"ids": []}), "ids"),
             (json!({"ids": ["7"]}), "ids[0]"),
