@@ -99,10 +99,7 @@ fn asked_shape(cx: &Context<'_>, query: &Query) -> Result<Shape, ApiError> {
 struct ListView {
     imports: Vec<ImportView>,
     #[serde(flatten)]
-    total: paging::TotalView,
-    page: i64,
-    limit: i64,
-    next_cursor: Option<String>,
+    page: paging::PageView,
 }
 
 /// `GET /users/import`
@@ -115,10 +112,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let now = cx.app.clock.now();
     ok(&ListView {
         imports: found.into_iter().map(|import| ImportView::new(import, now)).collect(),
-        total: total.into(),
-        page: page.page,
-        limit: page.limit,
-        next_cursor,
+        page: paging::PageView::new(total, page, next_cursor),
     })
 }
 
