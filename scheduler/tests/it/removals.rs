@@ -88,10 +88,11 @@ async fn a_deleted_project_goes_slice_by_slice_and_others_stay() {
     db.execute("INSERT INTO timer VALUES ($1, gen_random_uuid(), 1, 0, now())", &[&gone]).await.unwrap();
     clear(app.clone()).await.unwrap();
     assert_eq!(rows_of(&place, gone).await.len(), 3);
-    db.execute("UPDATE project_removal SET look_at = now()", &[]).await.unwrap();
+    db.execute("UPDATE project_removal SET look_at = now() - interval '1 second'", &[]).await.unwrap();
     clear(app.clone()).await.unwrap();
     assert_eq!(rows_of(&place, gone).await, left(1));
-    let sql = "UPDATE project_removal SET look_at = now(), removed_at = now() - interval '31 days'";
+    let sql =
+        "UPDATE project_removal SET look_at = now() - interval '1 second', removed_at = now() - interval '31 days'";
     db.execute(sql, &[]).await.unwrap();
     clear(app).await.unwrap();
     assert_eq!(rows_of(&place, gone).await, []);

@@ -92,7 +92,9 @@ async fn what_cannot_be_mailed_is_tried_again_or_given_up() {
     .await;
     place.configure(mailbox.port(), json!({}), None).await;
     let db = place.store.connection().await.unwrap();
-    db.execute("UPDATE invite SET mail_due_at = now() WHERE mail_due_at IS NOT NULL", &[]).await.unwrap();
+    db.execute("UPDATE invite SET mail_due_at = now() - interval '1 second' WHERE mail_due_at IS NOT NULL", &[])
+        .await
+        .unwrap();
     eventually_in(&place, waiting, "sent").await;
     place.stop().await;
 }
