@@ -2,9 +2,13 @@
 //!
 //! All partitions take part in one wave: a message for each partition that something waits for, handed to the broker
 //! together and acknowledged together. What a message costs the broker is mostly being woken for it, so that eight that
-//! arrive at once cost little more than one. No timer is involved: when nothing is under way a wave goes out at once,
-//! else in ever larger messages, two waves at a time. So many small requests cost the broker few messages, and an fsync
-//! for each message becomes affordable.
+//! arrive at once cost little more than one. When nothing is under way a wave goes out at once, else in ever larger
+//! messages, two waves at a time. So many small requests cost the broker few messages, and an fsync for each message
+//! becomes affordable.
+//!
+//! A wave of many messages is not followed by the next for a millisecond or two: it says that many clients are at work,
+//! and without that pause a broker that answers fast would get, and the readers behind it, little more than one item in a
+//! message. A wave of one message is followed at once, so that a client by itself never waits.
 //!
 //! What waits is bounded in number and in bytes. What nobody waits for any more, because its client has been told to
 //! come back, is left out. A broker that fell silent gets one submission at a time until it answers again: the
@@ -14,10 +18,12 @@ mod wave;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_nats::Subject;
 use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::{PublishError, Publisher, subject::Names};
@@ -26,8 +32,11 @@ use wave::{Outcome, Outcomes, Room, Submission, Wave};
 
 /// Waves that may be under way.
 const IN_FLIGHT: usize = 2;
+/// How long a wave keeps the next one back for each of its messages but the first.
+const PAUSE: Duration = Duration::from_micros(140);
 /// Submissions that may wait before more are refused.
 const WAITING: usize = 32_768;
+
 /// Takes in submissions for all partitions of the ingest stream.
 pub struct GroupCommit {
     partitions: u16,
@@ -40,7 +49,7 @@ impl GroupCommit {
     pub fn start(publisher: &Publisher, names: &Names, partitions: u16, tasks: &TaskTracker) -> Self {
         let subjects: Arc<[Subject]> = (0..partitions).map(|p| names.ingest(p).into()).collect();
         let publisher = publisher.clone();
-        Self::of(partitions, tasks, move |messages: Vec<(u16, Bytes)>| {
+        Self::of(partitions, tasks, PAUSE, move |messages: Vec<(u16, Bytes)>| {
             let (publisher, subjects) = (publisher.clone(), subjects.clone());
             async move {
                 crate::failpoint::hit("gateway.before_publish");
@@ -52,12 +61,17 @@ impl GroupCommit {
         })
     }
 
-    fn of<F>(partitions: u16, tasks: &TaskTracker, publish: impl Fn(Vec<(u16, Bytes)>) -> F + Send + 'static) -> Self
+    fn of<F>(
+        partitions: u16,
+        tasks: &TaskTracker,
+        pause: Duration,
+        publish: impl Fn(Vec<(u16, Bytes)>) -> F + Send + 'static,
+    ) -> Self
     where
         F: Future<Output = Vec<Outcome>> + Send + 'static,
     {
         let (submissions, receiver) = mpsc::channel(WAITING);
-        tasks.spawn(run(partitions, publish, receiver, tasks.clone()));
+        tasks.spawn(run(partitions, pause, publish, receiver, tasks.clone()));
         Self { partitions, submissions, waiting_bytes: Arc::default() }
     }
 
@@ -84,6 +98,7 @@ impl GroupCommit {
 
 async fn run<F>(
     partitions: u16,
+    pause: Duration,
     publish: impl Fn(Vec<(u16, Bytes)>) -> F,
     mut queue: mpsc::Receiver<Submission>,
     tasks: TaskTracker,
@@ -93,6 +108,7 @@ async fn run<F>(
     let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
     let silent = Arc::new(AtomicBool::new(false));
     let mut held_over = None;
+    let mut not_before = Instant::now();
     loop {
         let first = match held_over.take() {
             Some(submission) => submission,
@@ -104,6 +120,9 @@ async fn run<F>(
         // The permit comes first: what arrives while it is awaited joins this wave. So does what other tasks that are
         // ready to run are about to submit.
         let Ok(permit) = in_flight.clone().acquire_owned().await else { return };
+        if Instant::now() < not_before {
+            tokio::time::sleep_until(not_before).await;
+        }
         tokio::task::yield_now().await;
         let mut wave = Wave::new(partitions);
         let mut next = Some(first);
@@ -122,6 +141,7 @@ async fn run<F>(
             continue;
         }
         let (messages, waiting) = wave.finish();
+        not_before = Instant::now() + pause * (messages.len() as u32).saturating_sub(1);
         let in_order: Vec<u16> = messages.iter().map(|(partition, _)| *partition).collect();
         let publishing = publish(messages.into_iter().map(|(partition, m)| (partition, Bytes::from(m))).collect());
         let silent = silent.clone();

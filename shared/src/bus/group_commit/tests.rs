@@ -10,11 +10,17 @@ const PARTITIONS: u16 = 3;
 /// What a wave went out with: the times of the items of each partition.
 type Seen = Vec<(u16, Vec<i64>)>;
 
+type Queue = (Arc<GroupCommit>, mpsc::UnboundedSender<Vec<Outcome>>, mpsc::UnboundedReceiver<Seen>);
+
 /// A queue whose waves have the outcomes that are sent, in their order; and those waves.
-fn queue_of_all() -> (Arc<GroupCommit>, mpsc::UnboundedSender<Vec<Outcome>>, mpsc::UnboundedReceiver<Seen>) {
+fn queue_of_all() -> Queue {
+    queue_with(PAUSE)
+}
+
+fn queue_with(pause: Duration) -> Queue {
     let ((acks, outcomes), (sent, messages)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
     let outcomes = Arc::new(Mutex::new(outcomes));
-    let queue = GroupCommit::of(PARTITIONS, &TaskTracker::new(), move |messages| {
+    let queue = GroupCommit::of(PARTITIONS, &TaskTracker::new(), pause, move |messages| {
         let times =
             |message| IngestBatch::decode_checked(message).unwrap().items.iter().map(|i| i.received_ms).collect();
         sent.send(messages.into_iter().map(|(partition, message)| (partition, times(message))).collect()).unwrap();
@@ -213,4 +219,40 @@ async fn a_message_stays_below_its_size() {
     assert_eq!(seen, [vec![0], vec![1], vec![2, 3], vec![4, 5], vec![6, 7]]);
     assert_eq!(queue.commit(vec![(0, items(1, PART_BYTES))]).await, Err(PublishError::TooLarge));
     assert_eq!(queue.commit(vec![(PARTITIONS, items(1, 1))]).await, Err(PublishError::TooLarge));
+}
+
+#[tokio::test]
+async fn a_wave_of_many_messages_is_not_followed_at_once() {
+    let pause = Duration::from_millis(200);
+    let (queue, acks, mut waves) = queue_with(pause);
+    (0..9).for_each(|_| acks.send(vec![Ok(1); 3]).unwrap());
+    let all = |n: i64| (0..PARTITIONS).map(|partition| (partition, items(n, 10))).collect();
+    let submit = |parts: Vec<Part>| {
+        let queue = queue.clone();
+        tokio::spawn(async move { queue.commit(parts).await })
+    };
+    let since = Instant::now();
+    for n in 1..4 {
+        submit(all(n));
+        give_way().await;
+    }
+    let of_each = |times: &[i64]| (0..PARTITIONS).map(|partition| (partition, times.to_vec())).collect::<Seen>();
+    assert_eq!(waves.recv().await.unwrap(), of_each(&[1]));
+    assert!(since.elapsed() < pause);
+    assert_eq!(waves.recv().await.unwrap(), of_each(&[2, 3]));
+    assert!(since.elapsed() >= pause * 2);
+}
+
+#[tokio::test]
+async fn a_wave_of_one_message_is_followed_at_once() {
+    let pause = Duration::from_mins(1);
+    let (queue, acks, mut waves) = queue_with(pause);
+    let since = Instant::now();
+    for n in 1..5 {
+        acks.send(vec![Ok(1)]).unwrap();
+        let queue = queue.clone();
+        tokio::spawn(async move { queue.commit(vec![(0, items(n, 10))]).await });
+        assert_eq!(waves.recv().await.unwrap(), [(0, vec![n])]);
+    }
+    assert!(since.elapsed() < pause);
 }
