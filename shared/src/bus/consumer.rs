@@ -1,15 +1,19 @@
 //! Reading a partition of the ingest stream from a position, without giving up.
 //!
 //! The position is the reader's, not the broker's: the consumer asks for no acknowledgement, and whenever a delivery is
-//! missing (a gap in the consumer's own count), late or refused, it is made anew behind the last message seen.
+//! missing (a gap in the consumer's own count), late or refused, it is made anew behind the last message seen. So the
+//! broker need not keep the consumer's state on the disk, which cost it a quarter of its time, and a connection that was
+//! lost is followed by a new consumer: the broker may have forgotten the old one.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, ReplayPolicy, pull};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::Bus;
 use crate::backoff::Backoff;
@@ -17,6 +21,8 @@ use crate::backoff::Backoff;
 const EPOCH: &str = "rekindle-epoch";
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const EXPIRES: Duration = Duration::from_secs(30);
+/// How often to look, where nothing comes, whether the connection is another one by now.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// One message of the partition.
 #[derive(Clone, Debug)]
@@ -39,11 +45,20 @@ pub struct PartitionReader {
     last_seq: u64,
     delivered: u64,
     messages: Option<pull::Stream>,
+    /// How many connections the client had made when the consumer was.
+    connects: u64,
+    look: Interval,
 }
 
 impl PartitionReader {
     pub fn new(bus: Bus, partition: u16, epoch: i64, after: u64) -> Self {
-        Self { bus, partition, epoch, last_seq: after, delivered: 0, messages: None }
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { bus, partition, epoch, last_seq: after, delivered: 0, messages: None, connects: 0, look }
+    }
+
+    fn connects(&self) -> u64 {
+        self.bus.client.statistics().connects.load(Ordering::Relaxed)
     }
 
     /// The next message, awaited for as long as it takes. Cancel-safe.
@@ -64,7 +79,17 @@ impl PartitionReader {
                 }
                 continue;
             };
-            match messages.next().await {
+            let next = tokio::select! {
+                biased;
+                next = messages.next() => next,
+                _ = self.look.tick() => {
+                    if self.connects != self.connects() {
+                        self.messages = None;
+                    }
+                    continue;
+                }
+            };
+            match next {
                 Some(Ok(message)) => {
                     let Ok(info) = message.info() else { continue };
                     let (seq, delivered) = (info.stream_sequence, info.consumer_sequence);
@@ -94,6 +119,7 @@ impl PartitionReader {
     }
 
     async fn open(&mut self) -> Result<pull::Stream, OpenError> {
+        self.connects = self.connects();
         let names = &self.bus.names;
         let (stream, name) = (names.ingest_stream(), names.ingest_consumer(self.partition));
         let existing = self.bus.jetstream.get_consumer_from_stream::<pull::Config, _, _>(&name, &stream).await;
@@ -114,6 +140,7 @@ impl PartitionReader {
             deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: self.last_seq + 1 },
             ack_policy: AckPolicy::None,
             replay_policy: ReplayPolicy::Instant,
+            memory_storage: true,
             metadata: HashMap::from([(EPOCH.to_owned(), self.epoch.to_string())]),
             ..pull::Config::default()
         };
@@ -124,7 +151,7 @@ impl PartitionReader {
             .stream()
             .max_messages_per_batch(256)
             // Messages hold up to half a mebibyte: what waits must not be bounded by their number alone.
-            .max_bytes_per_batch(4 << 20)
+            .max_bytes_per_batch(1 << 20)
             .heartbeat(HEARTBEAT)
             .expires(EXPIRES)
             .messages()

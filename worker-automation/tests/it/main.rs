@@ -7,6 +7,7 @@ mod journeys;
 mod knowledge;
 mod ownership;
 mod people;
+mod reading;
 mod recording;
 mod tokens;
 mod webhooks;
