@@ -62,6 +62,9 @@ struct RunArgs {
     /// Seconds of each sustained load (60; 600 for memory; 5 with --quick).
     #[arg(long)]
     seconds: Option<u64>,
+    /// Items a second of each sustained load (36,000 single events; 82,000 in batches).
+    #[arg(long)]
+    offered: Option<f64>,
     /// Small and short, to see that it works.
     #[arg(long)]
     quick: bool,
@@ -87,6 +90,7 @@ impl RunArgs {
         let (events, users) = if self.quick { (100_000, 20_000) } else { (10_000_000, 1_000_000) };
         Settings {
             quick: self.quick,
+            offered: self.offered,
             sustain: Duration::from_secs(self.seconds.unwrap_or(if self.quick { 5 } else { long })),
             round: Duration::from_secs(if self.quick { 2 } else { 5 }),
             rounds: if self.quick { 1 } else { 3 },

@@ -63,6 +63,8 @@ impl Scenario {
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     pub quick: bool,
+    /// Items a second of a sustained load, where it is not its own.
+    pub offered: Option<f64>,
     /// Of a sustained load.
     pub sustain: Duration,
     /// Of one round of a load or ceiling.
