@@ -107,6 +107,11 @@ impl StoreError {
         }
     }
 
+    /// Whether a row with the same key is there already.
+    pub fn is_unique_violation(&self) -> bool {
+        matches!(self, Self::Query(e) if e.code() == Some(&SqlState::UNIQUE_VIOLATION))
+    }
+
     /// Whether a statement ran into its time limit.
     pub fn is_too_slow(&self) -> bool {
         matches!(self, Self::Query(e) if e.code() == Some(&SqlState::QUERY_CANCELED))

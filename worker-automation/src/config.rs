@@ -15,8 +15,10 @@ pub struct Config {
     pub lanes: usize,
     /// Items in one transaction at most.
     pub batch_items: usize,
-    /// How long a transaction waits for more after its first item.
+    /// How long a transaction waits for more after its first item came.
     pub linger: Duration,
+    /// The same where the one before was large.
+    pub linger_busy: Duration,
     /// People remembered as being there, at about 60 bytes each.
     pub people: usize,
     /// How long a partition stays with a worker that is not heard of.
@@ -24,19 +26,17 @@ pub struct Config {
 }
 
 impl Config {
-    /// `AUTOMATION_LANES` (1), `AUTOMATION_BATCH_ITEMS` (5000), `AUTOMATION_LINGER_MS` (20),
+    /// `AUTOMATION_LANES` (1), `AUTOMATION_BATCH_ITEMS` (5000), `AUTOMATION_LINGER_MS` (20; three times that under load),
     /// `AUTOMATION_PEOPLE` (500000), `PARTITION_LEASE_MS` (8000).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
+        let linger =
+            Duration::from_millis(env.bounded("AUTOMATION_LINGER_MS", 20, 0..=1_000, "0 to 1000 milliseconds")?);
         Ok(Self {
             admin: AdminConfig::from_env(env, 9102)?,
             lanes: env.bounded("AUTOMATION_LANES", 1, 1..=64, "1 to 64")?,
             batch_items: env.bounded("AUTOMATION_BATCH_ITEMS", 5_000, 1..=50_000, "1 to 50000")?,
-            linger: Duration::from_millis(env.bounded(
-                "AUTOMATION_LINGER_MS",
-                20,
-                0..=1_000,
-                "0 to 1000 milliseconds",
-            )?),
+            linger,
+            linger_busy: linger * 3,
             people: env.bounded("AUTOMATION_PEOPLE", 500_000, 1_000..=100_000_000, "1000 to 100000000")?,
             lease: Duration::from_millis(env.bounded(
                 "PARTITION_LEASE_MS",

@@ -1,10 +1,11 @@
 //! Events counted by the day of their receipt, which is the day of their project's timezone, so that reports need no
 //! more than the counts. What a project counted before its timezone was changed stays with the days of then.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use foldhash::HashMap;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -56,7 +57,7 @@ impl Days {
     ) -> Result<Vec<ProjectId>, StoreError> {
         let zones = self.0.load();
         // All offsets are whole minutes, so that the day is found once for each project and minute.
-        let mut days: HashMap<(ProjectId, i64), Date> = HashMap::new();
+        let mut days: HashMap<(ProjectId, i64), Date> = HashMap::default();
         let mut counts: BTreeMap<(ProjectId, Date), counters::Names<'_>> = BTreeMap::new();
         for event in new {
             let (project, received) = (event.item.project, event.item.received);

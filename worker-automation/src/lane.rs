@@ -12,7 +12,7 @@ use shared::metric_name;
 use shared::store::StoreError;
 use shared::store::ingest_partitions::{self, Advance, Lease};
 use shared::store::outbox::OutboxRow;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::config::{Config, RETRY};
@@ -21,7 +21,14 @@ use crate::poison;
 use crate::record::{Batch, Recorder};
 
 /// Bytes of messages in one transaction at most; as rows they take several times as much memory.
-const BATCH_BYTES: usize = 16 << 20;
+const BATCH_BYTES: usize = 8 << 20;
+/// KiB of messages that wait in front of a lane at most, while it records.
+const WAITING_KIB: u32 = 4 << 10;
+/// Their number at most.
+const WAITING: usize = 4_096;
+/// A transaction of so many items shows that there is much to do: larger ones cost less an item, so that the next may wait
+/// for some more to come.
+const BUSY: usize = 200;
 
 /// What reaches a lane, in order for each partition.
 pub enum Input {
@@ -39,11 +46,51 @@ pub enum Input {
     },
 }
 
-/// A message, decoded where it was read, so that this goes on while a lane records.
+/// Where a lane's inputs are put.
+#[derive(Clone)]
+pub struct Inputs {
+    to: mpsc::Sender<Input>,
+    room: Arc<Semaphore>,
+}
+
+impl Inputs {
+    pub fn new() -> (Self, mpsc::Receiver<Input>) {
+        let (to, receiver) = mpsc::channel(WAITING);
+        (Self { to, room: Arc::new(Semaphore::new(WAITING_KIB as usize)) }, receiver)
+    }
+
+    /// Waits for room. False when nobody takes inputs any more.
+    pub async fn put(&self, input: Input) -> bool {
+        self.to.send(input).await.is_ok()
+    }
+
+    /// As [`Inputs::put`], for a message, which is decoded here, so that this goes on while the lane records.
+    pub async fn deliver(&self, partition: i16, epoch: i64, delivered: Delivered) -> bool {
+        let kib = (delivered.payload.len() as u32).div_ceil(1024).clamp(1, WAITING_KIB);
+        let Ok(room) = self.room.clone().acquire_many_owned(kib).await else { return false };
+        let message = Decoded::new(delivered, partition, room);
+        self.put(Input::Message { partition, epoch, message }).await
+    }
+}
+
+/// A message, decoded.
 pub struct Decoded {
     seq: i64,
     payload: Bytes,
     outcome: Result<Vec<Result<Item, Undecodable>>, WireError>,
+    received: Instant,
+    /// Given back when the lane takes it.
+    _room: OwnedSemaphorePermit,
+}
+
+impl Input {
+    /// Since when it waits.
+    fn received(&self) -> Instant {
+        match self {
+            Self::Message { message, .. } => message.received,
+            Self::Assigned(_) | Self::Released { .. } => Instant::now(),
+        }
+    }
 }
 
 /// An item that can never be applied: as it came, and why.
@@ -53,12 +100,12 @@ struct Undecodable {
 }
 
 impl Decoded {
-    pub fn new(delivered: Delivered, partition: i16) -> Self {
+    fn new(delivered: Delivered, partition: i16, room: OwnedSemaphorePermit) -> Self {
         let (seq, payload) = (delivered.seq as i64, delivered.payload);
         let item =
             |encoded: Bytes| Item::decode(encoded.clone(), partition, seq).map_err(|why| Undecodable { encoded, why });
         let outcome = EncodedBatch::decode_checked(payload.clone()).map(|b| b.items.into_iter().map(item).collect());
-        Self { seq, payload, outcome }
+        Self { seq, payload, outcome, received: Instant::now(), _room: room }
     }
 }
 
@@ -91,6 +138,7 @@ impl Lane {
     /// Runs until nothing can send to it any more. Fails only on messages of a newer version.
     pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>) -> anyhow::Result<()> {
         let mut held_over = None;
+        let mut linger = self.config.linger;
         loop {
             let first = match held_over.take() {
                 Some(input) => input,
@@ -100,7 +148,8 @@ impl Lane {
                 },
             };
             let mut collected = Collected::default();
-            let deadline = Instant::now() + self.config.linger;
+            // What came while the last transaction was under way has waited already.
+            let deadline = first.received() + linger;
             let mut next = Some(first);
             while let Some(input) = next.take() {
                 match input {
@@ -115,8 +164,12 @@ impl Lane {
                 if collected.items.len() >= self.config.batch_items || collected.bytes >= BATCH_BYTES {
                     break;
                 }
-                next = tokio::time::timeout_at(deadline, inputs.recv()).await.ok().flatten();
+                next = match inputs.try_recv() {
+                    Ok(input) => Some(input),
+                    Err(_) => tokio::time::timeout_at(deadline, inputs.recv()).await.ok().flatten(),
+                };
             }
+            linger = if collected.items.len() < BUSY { self.config.linger } else { self.config.linger_busy };
             self.settle(collected).await;
             if let Some(input) = held_over.take() {
                 self.reassign(input);
@@ -148,7 +201,7 @@ impl Lane {
     ) -> anyhow::Result<()> {
         failpoint::hit("automation.after_read");
         let position = self.positions.get(&partition);
-        let Decoded { seq, payload, outcome } = message;
+        let Decoded { seq, payload, outcome, .. } = message;
         if !position.is_some_and(|p| p.epoch == epoch && p.applied < seq) {
             return Ok(());
         }

@@ -9,11 +9,11 @@ use shared::metric_name;
 use shared::shutdown::Shutdown;
 use shared::store::ingest_partitions::{self as leases, Lease};
 use shared::store::{Store, StoreError};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 use uuid::Uuid;
 
-use crate::lane::{Decoded, Input};
+use crate::lane::{Input, Inputs};
 use crate::outbox::Owned;
 
 const KIND: &str = "worker-automation";
@@ -31,7 +31,7 @@ pub struct Leases {
     worker: Uuid,
     partitions: u16,
     ttl: Duration,
-    lanes: Vec<mpsc::Sender<Input>>,
+    lanes: Vec<Inputs>,
     owned: Owned,
     held: HashMap<i16, Held>,
     /// Given up, but renewed until the lane has settled what it has of them.
@@ -48,14 +48,7 @@ fn fair_share(partitions: u16, workers: i64) -> usize {
 const SETTLE: Duration = Duration::from_secs(10);
 
 impl Leases {
-    pub fn new(
-        store: Store,
-        bus: Bus,
-        partitions: u16,
-        ttl: Duration,
-        lanes: Vec<mpsc::Sender<Input>>,
-        owned: Owned,
-    ) -> Self {
+    pub fn new(store: Store, bus: Bus, partitions: u16, ttl: Duration, lanes: Vec<Inputs>, owned: Owned) -> Self {
         let worker = Uuid::from_bytes(rand::random());
         let (held, releasing, settling) = (HashMap::new(), HashMap::new(), JoinSet::new());
         Self { store, bus, worker, partitions, ttl, lanes, owned, held, releasing, settling }
@@ -122,7 +115,7 @@ impl Leases {
         Ok(())
     }
 
-    fn lane(&self, partition: i16) -> mpsc::Sender<Input> {
+    fn lane(&self, partition: i16) -> Inputs {
         self.lanes[usize::from(partition.unsigned_abs()) % self.lanes.len()].clone()
     }
 
@@ -150,7 +143,7 @@ impl Leases {
         self.settling.spawn(async move {
             let settle = async {
                 let (done, settled) = oneshot::channel();
-                if lane.send(Input::Released { partition, epoch, done }).await.is_ok() {
+                if lane.put(Input::Released { partition, epoch, done }).await {
                     let _ = settled.await;
                 }
             };
@@ -185,15 +178,14 @@ impl Leases {
 }
 
 /// Brings what the reader delivers to the lane, behind word of the lease, until stopped or deposed.
-async fn read(mut reader: PartitionReader, lease: Lease, lane: mpsc::Sender<Input>, stop: Shutdown) {
+async fn read(mut reader: PartitionReader, lease: Lease, lane: Inputs, stop: Shutdown) {
     let (partition, epoch) = (lease.partition, lease.epoch);
     let forward = async {
-        if lane.send(Input::Assigned(lease)).await.is_err() {
+        if !lane.put(Input::Assigned(lease)).await {
             return;
         }
         while let Ok(delivered) = reader.next().await {
-            let message = Decoded::new(delivered, partition);
-            if lane.send(Input::Message { partition, epoch, message }).await.is_err() {
+            if !lane.deliver(partition, epoch, delivered).await {
                 return;
             }
         }

@@ -4,6 +4,7 @@ pub mod config;
 mod days;
 pub mod enrol;
 pub mod erase;
+mod events;
 pub mod item;
 pub mod journey;
 pub mod known;
@@ -15,6 +16,7 @@ pub mod people;
 pub mod poison;
 pub mod profile;
 pub mod receipts;
+mod recent;
 pub mod record;
 mod removed;
 pub mod tokens;
@@ -33,13 +35,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use config::Config;
-use lane::Lane;
+use lane::{Inputs, Lane};
 use lease::Leases;
 use outbox::{Outbox, Owned};
 use record::Recorder;
-
-/// Messages that wait in front of a lane at most; each may hold half a mebibyte.
-const WAITING: usize = 64;
 
 /// What the worker stands on.
 pub struct App {
@@ -66,7 +65,7 @@ pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     let mut lanes = JoinSet::new();
     let mut inputs = Vec::new();
     for _ in 0..config.lanes {
-        let (input, receiver) = mpsc::channel(WAITING);
+        let (input, receiver) = Inputs::new();
         lanes.spawn(Lane::new(recorder.clone(), bus.clone(), config.clone(), handed_over.clone()).run(receiver));
         inputs.push(input);
     }

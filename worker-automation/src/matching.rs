@@ -1,8 +1,8 @@
 //! Which automations an event starts: an index in memory, by project and event name.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use shared::automation::{Definition, TriggerType};
 use shared::ids::ProjectId;
 use shared::store::automations::{ActiveAutomation, AutomationChange};
@@ -32,7 +32,7 @@ pub struct Index {
 
 impl Index {
     pub fn new(seq: i64, active: Vec<ActiveAutomation>) -> Self {
-        let mut by_project: HashMap<ProjectId, OfProject> = HashMap::new();
+        let mut by_project: HashMap<ProjectId, OfProject> = HashMap::default();
         for automation in active {
             let entry = by_project.entry(automation.project).or_default();
             entry.automations.insert(automation.id, startable(automation));

@@ -1,7 +1,8 @@
 //! The people that a batch touches: made, locked and merged within the recording transaction.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
+use foldhash::{HashMap, HashSet};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use shared::ids::ProjectId;
@@ -63,7 +64,7 @@ impl People {
         locks: impl Fn(&Item) -> bool,
     ) -> Result<Self, StoreError> {
         let mut people = Self { internal: named_internally(tx, known, items).await?, ..Self::default() };
-        let mut mentions: HashMap<PersonKey, Mention<'_>> = HashMap::new();
+        let mut mentions: HashMap<PersonKey, Mention<'_>> = HashMap::default();
         for item in items {
             let locks = locks(item);
             for (named, is_known) in named(item, locks) {
@@ -282,7 +283,7 @@ async fn named_internally(
         .filter(|(key, _)| !known.has(key))
         .collect();
     if candidates.is_empty() {
-        return Ok(HashMap::new());
+        return Ok(HashMap::default());
     }
     let asked: Vec<PersonKey> = candidates.iter().flat_map(|(key, id)| [*key, (key.0, *id)]).collect();
     let there: HashSet<PersonKey> = record::find(tx, &asked).await?.iter().map(|found| found.key).collect();

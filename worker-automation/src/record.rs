@@ -14,19 +14,22 @@ use shared::ids::{self, ProjectId};
 use shared::metric_name;
 use shared::send::{Channel, Lane, MessageRef, SendChunk};
 use shared::store::changes::{self, Topic};
-use shared::store::events::record as events;
+use shared::store::events::record::{NewClientId, claim_client_ids};
 use shared::store::ingest_partitions::{self, Advance};
 use shared::store::outbox::{self, OutboxRow};
 use shared::store::users::record::{self as users, Edition};
 use shared::store::{Store, StoreError, Transaction, automations};
+use uuid::Uuid;
 
 use crate::days::Days;
 use crate::enrol::{Definitions, Journeys, NOBODY, NewEvent};
 use crate::erase::{self, Erasures, Part};
+use crate::events;
 use crate::item::{Action, Item};
 use crate::known::{Known, Learnt};
 use crate::matching::Index;
 use crate::people::People;
+use crate::recent::Recent;
 use crate::removed::Removed;
 use crate::totals::Totals;
 use crate::{receipts, tokens};
@@ -115,6 +118,7 @@ pub struct Recorder {
     pub definitions: Definitions,
     pub known: Known,
     pub totals: Totals,
+    recent: Recent,
     days: Days,
     removed: Removed,
 }
@@ -125,6 +129,7 @@ struct Applied {
     edition: Edition,
     learnt: Learnt,
     counted: Vec<ProjectId>,
+    events: Vec<(ProjectId, Uuid)>,
     now: Timestamp,
 }
 
@@ -133,24 +138,31 @@ impl Recorder {
     pub fn new(store: Store, clock: Clock, names: Names, people: usize) -> Self {
         let index = ArcSwap::from_pointee(Index::new(-1, Vec::new()));
         let (definitions, known, totals) = (Definitions::default(), Known::new(people), Totals::default());
-        Self {
-            store,
-            clock,
-            names,
-            index,
-            definitions,
-            known,
-            totals,
-            days: Days::default(),
-            removed: Removed::default(),
-        }
+        let (recent, days, removed) = (Recent::default(), Days::default(), Removed::default());
+        Self { store, clock, names, index, definitions, known, totals, recent, days, removed }
     }
 
     /// Records a batch without the items in `skip`.
     pub async fn record(&self, batch: &Batch, skip: &HashSet<usize>, mode: Mode) -> Result<Recorded, RecordError> {
+        if self.recent.is_trusted() {
+            match self.attempt(batch, skip, mode, Some(&self.recent)).await {
+                Err(RecordError::Store(error)) if error.is_unique_violation() => self.recent.mistaken(),
+                outcome => return outcome,
+            }
+        }
+        self.attempt(batch, skip, mode, None).await
+    }
+
+    async fn attempt(
+        &self,
+        batch: &Batch,
+        skip: &HashSet<usize>,
+        mode: Mode,
+        trusted: Option<&Recent>,
+    ) -> Result<Recorded, RecordError> {
         let mut connection = self.store.connection().await?;
         let tx = ingest_partitions::begin(&mut connection).await?;
-        let applied = self.apply(&tx, batch, skip).await?;
+        let applied = self.apply(&tx, batch, skip, trusted).await?;
         if mode == Mode::Trial {
             tx.rollback().await.map_err(StoreError::from)?;
             return Ok(applied.recorded);
@@ -167,10 +179,17 @@ impl Recorder {
         failpoint::hit("automation.after_commit");
         self.known.learn(applied.edition, applied.learnt, applied.now);
         self.totals.note(applied.counted);
+        self.recent.remember(&applied.events);
         Ok(applied.recorded)
     }
 
-    async fn apply(&self, tx: &Transaction<'_>, batch: &Batch, skip: &HashSet<usize>) -> Result<Applied, RecordError> {
+    async fn apply(
+        &self,
+        tx: &Transaction<'_>,
+        batch: &Batch,
+        skip: &HashSet<usize>,
+        trusted: Option<&Recent>,
+    ) -> Result<Applied, RecordError> {
         if batch.items.iter().any(|item| matches!(item.action, Action::Erase { .. })) {
             users::begin_removal(tx).await?;
         }
@@ -185,13 +204,14 @@ impl Recorder {
 
         let fresh = self.without_repeats(tx, &all).await?;
         let recorded = Recorded { repeats: (all.len() - fresh.len()) as u64, ..Recorded::default() };
-        let mut applied = Applied { recorded, edition, learnt: Learnt::default(), counted: Vec::new(), now };
+        let (learnt, counted, events) = (Learnt::default(), Vec::new(), Vec::new());
+        let mut applied = Applied { recorded, edition, learnt, counted, events, now };
         let mut erasures = Erasures::load(tx).await?;
         for part in erase::parts(fresh.iter().map(|(_, item)| *item).collect()) {
             match part {
                 Part::Items(items) => {
                     let items = erasures.leave_out(tx, items).await?;
-                    self.apply_part(tx, &index, &items, lane, &mut applied).await?;
+                    self.apply_part(tx, (&index, trusted), &items, lane, &mut applied).await?;
                 }
                 Part::Erasure(item, person) => {
                     erasures.erase(tx, (lane, now), item, person).await?;
@@ -206,7 +226,7 @@ impl Recorder {
     async fn apply_part(
         &self,
         tx: &Transaction<'_>,
-        index: &Index,
+        (index, trusted): (&Index, Option<&Recent>),
         items: &[&Item],
         lane: i16,
         applied: &mut Applied,
@@ -250,9 +270,10 @@ impl Recorder {
         // A merge later in the batch tells whose the earlier events are.
         tracked.iter_mut().for_each(|event: &mut NewEvent<'_>| event.person = people.resolve(event.person));
         failpoint::hit("automation.in_transaction");
-        let new = insert_events(tx, tracked).await?;
+        let new = events::insert(tx, trusted, tracked).await?;
         applied.recorded.repeats += new.repeats;
         applied.recorded.events += new.events.len() as u64;
+        applied.events.extend(new.events.iter().map(|e| (e.item.project, e.item.id)));
         applied.counted.extend(self.days.count(tx, now, &new.events).await?);
 
         people.reassign(tx).await?;
@@ -297,7 +318,7 @@ impl Recorder {
         tx: &Transaction<'_>,
         items: &[(usize, &'a Item)],
     ) -> Result<Vec<(usize, &'a Item)>, StoreError> {
-        let mut seen = HashSet::new();
+        let mut seen = foldhash::HashSet::default();
         let first: Vec<_> = items
             .iter()
             .filter(|(_, item)| seen.insert((item.project, item.dedupe.unwrap_or(item.id))))
@@ -305,42 +326,13 @@ impl Recorder {
             .collect();
         let to_claim = first.iter().filter_map(|(_, item)| {
             let is_event = item.action.event().is_some();
-            Some(events::NewClientId { project: item.project, id: item.dedupe?, event_id: is_event.then_some(item.id) })
+            Some(NewClientId { project: item.project, id: item.dedupe?, event_id: is_event.then_some(item.id) })
         });
-        let to_claim: Vec<events::NewClientId> = to_claim.collect();
-        let claimed = events::claim_client_ids(tx, &to_claim, self.clock.now()).await?;
+        let to_claim: Vec<NewClientId> = to_claim.collect();
+        let claimed = claim_client_ids(tx, &to_claim, self.clock.now()).await?;
         let is_new = |item: &Item| item.dedupe.is_none_or(|id| claimed.contains(&(item.project, id)));
         Ok(first.into_iter().filter(|(_, item)| is_new(item)).collect())
     }
-}
-
-struct Inserted<'a> {
-    events: Vec<NewEvent<'a>>,
-    repeats: u64,
-}
-
-async fn insert_events<'a>(tx: &Transaction<'_>, tracked: Vec<NewEvent<'a>>) -> Result<Inserted<'a>, StoreError> {
-    let mut rows: Vec<events::NewEvent<'_>> = tracked
-        .iter()
-        .map(|e| events::NewEvent {
-            project: e.item.project,
-            id: e.item.id,
-            client_id: e.item.dedupe,
-            name: e.name,
-            user_id: e.person.1,
-            anonymous_id: e.item.who.anonymous.as_ref().map(|n| n.name.as_str()),
-            properties: e.properties,
-            ts: e.item.timestamp,
-            received_at: e.item.received,
-        })
-        .collect();
-    // In the order of the widest index, so that neighbouring rows meet the same pages.
-    rows.sort_unstable_by_key(|e| (e.project, e.user_id, e.id));
-    let new = events::insert(tx, &rows).await?;
-    let before = tracked.len();
-    let events: Vec<NewEvent<'a>> =
-        tracked.into_iter().filter(|e| new.contains(&(e.item.project, e.item.id))).collect();
-    Ok(Inserted { repeats: (before - events.len()) as u64, events })
 }
 
 /// The messages to delivery, a chunk of the ledger's rows each.
@@ -358,7 +350,6 @@ fn hand_over(names: &Names, partition: i16, now_ms: i64, refs: Vec<MessageRef>) 
 #[cfg(test)]
 mod tests {
     use shared::event::{Body, IngestItem, Track, id_bytes};
-    use uuid::Uuid;
 
     use super::*;
 

@@ -1,5 +1,6 @@
 //! Events.
 
+mod copy;
 pub mod counters;
 pub mod export;
 pub mod list;

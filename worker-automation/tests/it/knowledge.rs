@@ -238,3 +238,23 @@ async fn people_are_looked_up_by_their_keys_however_many_there_are() {
     }
     f.stop().await;
 }
+
+#[tokio::test]
+async fn a_repeat_is_found_whether_it_is_remembered_or_not() {
+    let f = Fixture::without_worker().await;
+    let clock = clock(&f);
+    let (mut one, mut two) = (Hand::new(&f, &clock).await, Hand::new(&f, &clock).await);
+    let [first, second, third, fourth] = ["a", "b", "c", "d"].map(|name| track(&f, "u1", name, json!({"name": name})));
+    let counted = |recorded: Recorded| (recorded.events, recorded.repeats);
+    assert_eq!(counted(one.record(vec![first.clone(), second.clone()]).await), (2, 0));
+    // Remembered by the one who recorded it.
+    assert_eq!(counted(one.record(vec![first.clone(), third.clone()]).await), (1, 1));
+    // Not by another: it meets the key, and what came with it is recorded all the same.
+    assert_eq!(counted(two.record(vec![second.clone(), fourth.clone()]).await), (1, 1));
+    // And while nothing is trusted, by nobody.
+    assert_eq!(counted(two.record(vec![first, second, third, fourth]).await), (0, 4));
+    assert_eq!(f.number("SELECT count(*) FROM events").await, 4);
+    assert_eq!(f.number("SELECT count(*) FROM events WHERE properties->>'name' = name").await, 4);
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM event_count").await, 4);
+    f.stop().await;
+}

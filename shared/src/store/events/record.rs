@@ -9,6 +9,8 @@ use uuid::Uuid;
 use crate::ids::ProjectId;
 use crate::store::StoreError;
 
+pub use super::copy::copy;
+
 /// An event to be recorded.
 #[derive(Clone, Debug)]
 pub struct NewEvent<'a> {
@@ -24,7 +26,7 @@ pub struct NewEvent<'a> {
     pub received_at: Timestamp,
 }
 
-/// Records events; returns the ids of those that were new, by project.
+/// Records events, some of which may be there already; returns the ids of those that were new, by project.
 pub async fn insert(tx: &Transaction<'_>, events: &[NewEvent<'_>]) -> Result<HashSet<(ProjectId, Uuid)>, StoreError> {
     if events.is_empty() {
         return Ok(HashSet::new());
