@@ -88,8 +88,9 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
 pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_json(BODY).await?;
     let mut fields = Fields::of(&body);
-    let email = fields.required_text("email", &EMAIL).trim();
-    if !email.is_empty() && !shared::email::is_address(email) {
+    let email = fields.required_text("email", &EMAIL);
+    let (sent, email) = (!email.is_empty(), email.trim());
+    if sent && !shared::email::is_address(email) {
         fields.problem("email", "must be an email address such as ada@example.com");
     }
     fields.not_null(&["role"]);

@@ -118,6 +118,8 @@ impl<'a> Checker<'a> {
         let user_id = text(item.user_id, "user_id", &mut problems);
         let anonymous_id = text(item.anonymous_id, "anonymous_id", &mut problems);
         let client_id = text(item.id, "id", &mut problems);
+        // An empty one is no proof, which is told where proofs are asked for.
+        text(item.user_hash.filter(|raw| raw.get() != "\"\""), "user_hash", &mut problems);
         let timestamp_ms = item.timestamp.and_then(|raw| {
             let found = time_of(raw);
             if found.is_none() {

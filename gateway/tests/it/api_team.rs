@@ -135,6 +135,7 @@ async fn bad_input_is_named() {
     for (body, fields) in [
         (json!({}), vec!["email"]),
         (json!({"email": "nobody"}), vec!["email"]),
+        (json!({"email": "  "}), vec!["email"]),
         (json!({"email": "Ada <a@b.co>"}), vec!["email"]),
         (json!({"email": 5, "role": "OWNER"}), vec!["email", "role"]),
         (json!({"email": "a@b.co", "admin": true}), vec!["admin"]),

@@ -15,11 +15,31 @@ pub struct Operation {
     pub query: Vec<String>,
     /// A body that it takes, where the document shows one.
     pub example: Option<Value>,
+    /// The schema of its JSON body, without references, if it takes one.
+    pub body: Option<Value>,
+    /// The kinds of bodies that it takes.
+    pub media: Vec<String>,
+    /// The parameters of its query string and headers, without references.
+    pub parameters: Vec<Value>,
+    /// The status of its success.
+    pub success: u16,
+    /// Whether its success is told in JSON.
+    pub answers_json: bool,
 }
 
 impl Operation {
     pub fn has_id(&self) -> bool {
         self.path.contains("{id}")
+    }
+
+    /// The path up to and with `{id}`.
+    pub fn upto_id(&self) -> &str {
+        self.path.find("{id}").map_or(&self.path, |at| &self.path[..at + "{id}".len()])
+    }
+
+    /// Whether it takes a parameter in the query string.
+    pub fn takes(&self, name: &str) -> bool {
+        self.parameters.iter().any(|p| p["in"] == "query" && p["name"] == name)
     }
 
     pub fn at(&self, id: &str) -> String {
@@ -39,11 +59,24 @@ pub fn operations() -> Vec<Operation> {
             }
             let own = Some(&operation["security"]).filter(|s| !s.is_null());
             let access = access(own.unwrap_or(&document["security"]));
-            let example = operation["requestBody"]["content"]["application/json"]["example"].clone();
-            let parameters = operation["parameters"].as_array().into_iter().flatten();
-            let query = parameters.filter(|p| p["in"] == "query" && p["required"] == true);
+            let content = &operation["requestBody"]["content"];
+            let example = content["application/json"]["example"].clone();
+            let media = content.as_object().into_iter().flat_map(|kinds| kinds.keys().cloned()).collect();
+            let schema = &content["application/json"]["schema"];
+            let parameters =
+                [&operation["parameters"], &item["parameters"]].into_iter().filter_map(Value::as_array).flatten();
+            let parameters: Vec<Value> = parameters.map(|parameter| resolved(&document, parameter, 0)).collect();
+            let query = parameters.iter().filter(|p| p["in"] == "query" && p["required"] == true);
+            let success = operation["responses"].as_object().unwrap().keys().find_map(|status| status.parse().ok());
+            let status = success.unwrap_or(0u16).to_string();
+            let answer = resolved(&document, &operation["responses"][&status], 0);
             found.push(Operation {
+                answers_json: answer["content"]["application/json"].is_object(),
                 query: query.map(|p| p["name"].as_str().unwrap().to_owned()).collect(),
+                body: (!schema.is_null()).then(|| resolved(&document, schema, 0)),
+                media,
+                success: success.unwrap_or_else(|| panic!("{method} {path}: no status of success")),
+                parameters,
                 method: method.to_uppercase(),
                 path: path.clone(),
                 access: access.unwrap_or_else(|| panic!("{method} {path}: a `security` that stands for nothing")),
@@ -52,6 +85,31 @@ pub fn operations() -> Vec<Operation> {
         }
     }
     found
+}
+
+/// References within each other followed at most: rules are made of rules.
+const DEEPEST: usize = 12;
+
+/// A part of the document with what it refers to in place of the references.
+fn resolved(document: &Value, part: &Value, depth: usize) -> Value {
+    match part {
+        Value::Object(fields) => {
+            let mut whole = match fields.get("$ref").and_then(Value::as_str) {
+                Some(_) if depth == DEEPEST => serde_json::json!({}),
+                Some(reference) => {
+                    let target = document.pointer(&reference[1..]).unwrap_or_else(|| panic!("{reference} is nothing"));
+                    resolved(document, target, depth + 1)
+                }
+                None => serde_json::json!({}),
+            };
+            for (name, value) in fields.iter().filter(|(name, _)| *name != "$ref") {
+                whole[name] = resolved(document, value, depth);
+            }
+            whole
+        }
+        Value::Array(items) => items.iter().map(|item| resolved(document, item, depth)).collect(),
+        other => other.clone(),
+    }
 }
 
 /// The least that a key must be and a session must have, by the roles in `security`.

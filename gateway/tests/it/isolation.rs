@@ -15,7 +15,7 @@ use crate::people::Rows;
 use crate::setup::Tenant;
 
 /// One of everything.
-async fn fill(gateway: &Gateway, project: &Tenant) {
+pub async fn fill(gateway: &Gateway, project: &Tenant) {
     let admin = gateway.log_in(project, Role::Admin).await;
     let made = async |path: &str, body: Value| {
         let made = gateway.post_as(&admin, path, &body).await.expect(201);
@@ -55,7 +55,7 @@ async fn tables(gateway: &Gateway) -> Vec<(String, bool)> {
 }
 
 /// Every id in the project's rows.
-async fn ids_of(gateway: &Gateway, project: &Tenant) -> Vec<String> {
+pub async fn ids_of(gateway: &Gateway, project: &Tenant) -> Vec<String> {
     let mut found = vec![project.id.to_string()];
     for (table, has_id) in tables(gateway).await {
         let column = match table.as_str() {

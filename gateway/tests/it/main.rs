@@ -44,3 +44,4 @@ mod segment_rules;
 mod server;
 mod sessions;
 mod setup;
+mod sweep;

@@ -11,6 +11,8 @@ use crate::fields::{Element, Fields, Text};
 
 const NAME: Text = Text::line(200);
 const EVENT_NAME: Text = Text::line(200);
+/// Of a step's type, or an id.
+const WORD: Text = Text::within(1, 100);
 const STEPS_MAX: usize = 100;
 const READ_ONLY: &[&str] = &["id", "version", "createdAt", "updatedAt"];
 
@@ -42,6 +44,7 @@ pub fn new_automation(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Re
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
     refuse_later(&mut fields);
+    fields.not_null(&["active", "reentry", "steps"]);
     let name = fields.required_text("name", &NAME).to_owned();
     let trigger_type = trigger_type(&mut fields);
     if !fields.has("triggerType") {
@@ -67,6 +70,7 @@ pub fn changed_automation(
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
     refuse_later(&mut fields);
+    fields.not_null(&["name", "triggerEvent", "active", "reentry", "steps"]);
     let mut automation = current.clone();
     if let Some(name) = fields.text("name", &NAME) {
         name.clone_into(&mut automation.name);
@@ -123,7 +127,7 @@ fn steps(fields: &mut Fields<'_>) -> Option<Vec<Step>> {
 
 fn step(element: &Element<'_>) -> Option<Step> {
     let mut fields = element.object()?;
-    let kind = fields.required_text("type", &Text::any(100));
+    let kind = fields.required_text("type", &WORD);
     let step = match kind {
         "SEND_EMAIL" => {
             let (template_id, name) = (template_id(&mut fields), name(&mut fields));
@@ -154,7 +158,7 @@ fn name(fields: &mut Fields<'_>) -> Option<String> {
 }
 
 fn template_id(fields: &mut Fields<'_>) -> Option<Uuid> {
-    let text = fields.required_text("templateId", &Text::any(100));
+    let text = fields.required_text("templateId", &WORD);
     let id = Uuid::try_parse(text).ok();
     if id.is_none() && !text.is_empty() {
         fields.problem("templateId", "no such template in this project");

@@ -61,6 +61,8 @@ fn wrong_fields_are_named_with_their_position() {
         (json!({"steps": [{"type": "WAIT", "delay": 1, "dleay": 2}]}), "steps[0].dleay"),
         (json!({"steps": [{"type": "WAIT", "delay": 1}, {"type": "SEND_EMAIL"}]}), "steps[1].templateId"),
         (json!({"steps": [{"type": "SEND_EMAIL", "templateId": "welcome"}]}), "steps[0].templateId"),
+        (json!({"steps": [{"type": "SEND_EMAIL", "templateId": ""}]}), "steps[0].templateId"),
+        (json!({"steps": [{"type": ""}]}), "steps[0].type"),
         (json!({"steps": [{"type": "SEND_EMAIL", "templateId": 5}]}), "steps[0].templateId"),
     ] {
         let found = problems(with(value.clone()));
