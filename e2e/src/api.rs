@@ -51,12 +51,7 @@ impl Api {
         if let Some(body) = body {
             request = request.json(body);
         }
-        let response = request.send().await.map_err(|error| format!("{error:?}"))?;
-        let status = response.status().as_u16();
-        let retry_after = response.headers().get("retry-after").and_then(|v| v.to_str().ok()?.parse().ok());
-        let text = response.text().await.map_err(|error| format!("{error:?}"))?;
-        let json = serde_json::from_str(&text).unwrap_or_default();
-        Ok(Answer { status, retry_after, json, took: began.elapsed() })
+        read(request.send().await, began).await
     }
 
     /// With the public key, as browsers and apps do.
@@ -77,6 +72,23 @@ impl Api {
         answered(self.call(Method::GET, path, &self.secret_key, None).await)
     }
 
+    /// Sends lines of NDJSON under an `Idempotency-Key`. `Err` when there was no answer at all.
+    pub async fn import(&self, key: &str, lines: String) -> Result<Answer, String> {
+        let began = Instant::now();
+        let request = self.http.post(format!("{}/users/import", self.base)).header("x-api-key", &self.secret_key);
+        let request = request.header("idempotency-key", key).header("content-type", "application/x-ndjson").body(lines);
+        read(request.send().await, began).await
+    }
+
+    /// The lines of an export.
+    pub async fn export(&self, path: &str) -> Vec<Value> {
+        let request = self.http.get(format!("{}{path}", self.base)).header("x-api-key", &self.secret_key);
+        let response = request.send().await.unwrap_or_else(|error| panic!("no answer: {error:?}"));
+        assert_eq!(response.status().as_u16(), 200, "{path}");
+        let text = response.text().await.unwrap_or_else(|error| panic!("no end: {error:?}"));
+        text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+    }
+
     /// Creates something and answers with its id.
     pub async fn create(&self, path: &str, body: &Value) -> String {
         let created = self.post(path, body).await.expect(201);
@@ -91,6 +103,15 @@ impl Api {
         };
         eventually(within, probe).await
     }
+}
+
+async fn read(sent: reqwest::Result<reqwest::Response>, began: Instant) -> Result<Answer, String> {
+    let response = sent.map_err(|error| format!("{error:?}"))?;
+    let status = response.status().as_u16();
+    let retry_after = response.headers().get("retry-after").and_then(|v| v.to_str().ok()?.parse().ok());
+    let text = response.text().await.map_err(|error| format!("{error:?}"))?;
+    let json = serde_json::from_str(&text).unwrap_or_default();
+    Ok(Answer { status, retry_after, json, took: began.elapsed() })
 }
 
 #[track_caller]

@@ -59,6 +59,8 @@ pub struct App {
     pub evaluations: Semaphore,
     /// Room for imports and exports, which take long.
     pub imports: Semaphore,
+    /// Whose slice is under way.
+    pub import_turn: Semaphore,
     pub exports: Arc<Semaphore>,
     /// No longer ready: requests are only being finished.
     pub draining: AtomicBool,

@@ -2,8 +2,8 @@
 //!
 //! The body is read as it arrives and never held as a whole: bytes (`source`) become lines or rows, these people, and so
 //! many people a slice. A slice goes the way of `identify`, into each person's own partition of the ingest stream, and the
-//! next one waits until the worker has recorded it: however large the file, what people do now waits for no more than one
-//! slice of each import, and where the worker has fallen behind, imports stand still. How far an import has come is
+//! next one, of whichever import, waits until the worker has recorded it: however large the files, what people do now waits
+//! for no more than one slice, and where the worker has fallen behind, imports stand still. How far an import has come is
 //! noted with every slice, so one that broke off goes on there.
 
 mod columns;

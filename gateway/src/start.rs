@@ -55,6 +55,7 @@ impl App {
             applied: Applied::new(ingest_stream.partitions),
             evaluations: Semaphore::new(EVALUATIONS),
             imports: Semaphore::new(import::AT_ONCE),
+            import_turn: Semaphore::new(1),
             exports: Arc::new(Semaphore::new(export::AT_ONCE)),
             draining: AtomicBool::new(false),
             config,

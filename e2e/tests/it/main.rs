@@ -2,6 +2,7 @@
 
 mod crash;
 mod erasure;
+mod import;
 mod line;
 mod mail;
 mod outages;

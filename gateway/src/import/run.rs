@@ -15,12 +15,9 @@ use super::source::Source;
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
-use crate::ingest::applied::Position;
 
 /// For how long the worker may take to record a slice, before the client is told to come back.
 const RECORDED: Duration = Duration::from_mins(1);
-/// The last slice is awaited for so long; it is in the stream all the same.
-const LAST: Duration = Duration::from_secs(10);
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +79,6 @@ async fn all(
     }
     let mut shown = before.problems.len();
     let mut slice = Slice::default();
-    let mut under_way = Vec::new();
     let mut digest = reader.digest();
     while let Some(entry) = reader.next(settled).await? {
         if entry.line < settled {
@@ -103,29 +99,33 @@ async fn all(
         slice.advance.next_line = reader.number().max(entry.line + 1) as i64;
         slice.advance.digest = digest as i64;
         if slice.is_full() {
-            settle(cx, hold, std::mem::take(&mut slice), &mut under_way).await?;
+            settle(cx, hold, std::mem::take(&mut slice)).await?;
         }
     }
     if is_other && digest != before.digest as u64 {
         return Err(other_body());
     }
     if !slice.is_empty() {
-        settle(cx, hold, slice, &mut under_way).await?;
+        settle(cx, hold, slice).await?;
     }
-    cx.app.applied.wait(&cx.app.store, &under_way, Instant::now() + LAST).await;
     Ok(())
 }
 
-/// Hands a slice on, once the one before it is recorded, and notes how far that has brought the import.
-async fn settle(cx: &Context<'_>, hold: &Hold, slice: Slice, under_way: &mut Vec<Position>) -> Result<(), ApiError> {
+/// Hands a slice on, notes how far that has brought the import, and waits until the people are recorded. Of all imports
+/// of this gateway one slice at a time is under way: all that what people do now may have to wait for.
+async fn settle(cx: &Context<'_>, hold: &Hold, slice: Slice) -> Result<(), ApiError> {
+    let Ok(_turn) = cx.app.import_turn.acquire().await else {
+        return Err(ApiError::Internal("nobody closes the imports' turn".to_owned()));
+    };
     if cx.app.draining.load(Ordering::Relaxed) {
         return Err(ApiError::Unavailable("this server is being stopped"));
     }
-    if !cx.app.applied.wait(&cx.app.store, under_way, Instant::now() + RECORDED).await {
-        return Err(ApiError::Unavailable("what has been imported so far is still waiting to be recorded"));
+    let positions = slice.publish(cx).await?;
+    hold.advance(&slice.advance).await?;
+    if cx.app.applied.wait(&cx.app.store, &positions, Instant::now() + RECORDED).await {
+        return Ok(());
     }
-    *under_way = slice.publish(cx).await?;
-    hold.advance(&slice.advance).await
+    Err(ApiError::Unavailable("what has been imported so far is still waiting to be recorded"))
 }
 
 fn other_body() -> ApiError {

@@ -3,8 +3,10 @@
 use jiff::SignedDuration;
 use shared::ids::{ProjectId, UserKey};
 use shared::store::Transaction;
+use shared::store::events::export as event_export;
 use shared::store::events::list::{self as events, EventFilter};
 use shared::store::filter::Start;
+use shared::store::users::export::{self as user_export, TOP};
 use shared::store::users::list::{self as users, UserFilter};
 use uuid::Uuid;
 
@@ -144,4 +146,46 @@ async fn of_events_only_those_in_question_are_read() {
     let mut db = gateway.app.store.connection().await.unwrap();
     let (page, total) = events::list(&mut db, project, &nobody, &Start::Offset(0), 21).await.unwrap();
     assert_eq!((page.len(), total.count), (0, 0));
+}
+
+#[tokio::test]
+async fn an_export_reads_a_stretch_whatever_is_in_it() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (ProjectId(Uuid::from_u128(1)), ProjectId(Uuid::from_u128(2)));
+    let ids: Vec<Uuid> = ["u1", "u2"].map(|u| UserKey::External(u).internal_id(project)).to_vec();
+    for project in [project, other] {
+        people(&gateway, project).await;
+        events(&gateway, project, &ids).await;
+    }
+    gateway.sql.batch_execute("ANALYZE users; ANALYZE user_search; ANALYZE events").await.unwrap();
+    let month_ago = gateway.app.clock.now() - SignedDuration::from_hours(30 * 24);
+    let search = |text: &str| UserFilter { search: Some(text.to_owned()), seen_since: None };
+    let seen = |since| UserFilter { search: None, seen_since: Some((since, month_ago)) };
+    // (what, found in the stretch, rows read at most: the stretch's end, and who is in it)
+    for (filter, found, most) in [
+        (UserFilter::default(), 200, 450),
+        (search("ann"), 200, 2 * 5_000 + 900),
+        (search("zelda"), 0, 2 * 5_000 + 50),
+        (seen(true), 13, 4 * 5_000 + 50),
+        (seen(false), 200, 2 * 5_000 + 900),
+    ] {
+        reads_at_most!(gateway, "^user", most, |tx| {
+            let stretch = user_export::stretch(tx, project, &filter, TOP, 200).await.unwrap();
+            assert_eq!(stretch.people.len(), found, "{filter:?}");
+            assert!(stretch.next.is_some());
+        });
+    }
+    let names = |count: i64| Some((0..count).map(|n| format!("rare_{n}")).collect());
+    for (filter, found, most) in [
+        (EventFilter::default(), 200, 450),
+        (EventFilter { names: names(1), user_ids: None }, 10, 60),
+        (EventFilter { names: names(3), user_ids: None }, 30, 120),
+        (EventFilter { names: names(30), user_ids: None }, 0, 2 * 5_000 + 50),
+        (EventFilter { names: None, user_ids: Some(ids.clone()) }, 60, 240),
+    ] {
+        reads_at_most!(gateway, "^events_", most, |tx| {
+            let stretch = event_export::stretch(tx, project, &filter, Uuid::max(), 200).await.unwrap();
+            assert!(stretch.events.len() <= 200 && (found == 0 || stretch.events.len() == found), "{filter:?}");
+        });
+    }
 }

@@ -1,0 +1,81 @@
+//! People by the thousand, in and out, through the whole system.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use e2e::System;
+use reqwest::Method;
+use serde_json::{Value, json};
+use testkit::eventually;
+
+const PEOPLE: usize = 20_000;
+/// A gateway that was killed holds its import for half a minute.
+const HELD: Duration = Duration::from_mins(1);
+const SOON: Duration = Duration::from_secs(20);
+
+fn lines() -> String {
+    let line = |n| json!({"user_id": format!("u{n}"), "email": format!("u{n}@example.com"), "properties": {"n": n}});
+    (0..PEOPLE).map(|n| format!("{}\n", line(n))).collect::<Vec<_>>().concat()
+}
+
+fn ids(export: &[Value]) -> BTreeSet<&str> {
+    export.iter().filter_map(|user| user["externalId"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_file_of_people_outlives_a_crash_gives_way_to_events_and_comes_out_again() {
+    let mut system = System::start().await;
+    let api = system.api.clone();
+    let importing = tokio::spawn({
+        let api = api.clone();
+        async move { api.import("file", lines()).await }
+    });
+    api.until("/users/import/file", SOON, |import| import["nextLine"].as_u64() > Some(2_000)).await;
+    system.gateway.kill().await;
+    assert!(importing.await.unwrap().is_err());
+    system.gateway.start().await;
+    let before = api.get("/users/import/file").await.expect(200);
+    assert!(before["nextLine"].as_u64() < Some(PEOPLE as u64), "{before}");
+
+    // Sent again, with somebody doing things meanwhile, each of which is recorded in its time.
+    let again = eventually(HELD, async || {
+        let answer = api.import("file", lines()).await?;
+        if answer.status == 200 { Ok(answer.json) } else { Err(format!("{answer:?}")) }
+    });
+    let mut slowest = Duration::ZERO;
+    let doing = async {
+        loop {
+            let began = Instant::now();
+            let id = api.track("/events", &json!({"event": "viewed", "user_id": "u7"})).await.expect(202)["id"].clone();
+            api.until(&format!("/events/{}", id.as_str().unwrap()), SOON, |_| true).await;
+            slowest = slowest.max(began.elapsed());
+        }
+    };
+    let import = tokio::select! {
+        import = again => import,
+        () = doing => unreachable!(),
+    };
+    assert_eq!((&import["status"], &import["imported"]), (&json!("completed"), &json!(PEOPLE)));
+    assert!(slowest < Duration::from_secs(2), "an event took {slowest:?}");
+    let total = api.until("/users", SOON, |users| users["total"].as_u64() >= Some(PEOPLE as u64)).await;
+    assert_eq!(total["total"], json!(PEOPLE));
+
+    let exported = api.export("/users/export").await;
+    assert_eq!((exported.len(), ids(&exported).len()), (PEOPLE, PEOPLE));
+    let wrong = exported.iter().find(|user| {
+        let n = user["properties"]["n"].as_u64().unwrap_or_default();
+        user["externalId"] != json!(format!("u{n}")) || user["email"] != json!(format!("u{n}@example.com"))
+    });
+    assert_eq!(wrong, None);
+
+    // Who is erased is not among them, and nothing of what they did.
+    let erased = api.call(Method::DELETE, "/users/u7", &api.secret_key, None).await.unwrap();
+    erased.expect(200);
+    let exported = api.export("/users/export").await;
+    assert!(exported.len() == PEOPLE - 1 && !ids(&exported).contains("u7"));
+    assert_eq!(api.export("/events/export").await, Vec::<Value>::new());
+    // The same file under the same key changes nothing any more.
+    let same = api.import("file", lines()).await.unwrap().expect(200);
+    assert_eq!(same["imported"], json!(PEOPLE));
+    assert_eq!(api.get("/users/u7").await.status, 404);
+}
