@@ -92,7 +92,7 @@ impl RunArgs {
             quick: self.quick,
             offered: self.offered,
             sustain: Duration::from_secs(self.seconds.unwrap_or(if self.quick { 5 } else { long })),
-            round: Duration::from_secs(if self.quick { 2 } else { 5 }),
+            round: Duration::from_secs(if self.quick { 2 } else { 4 }),
             rounds: if self.quick { 1 } else { 3 },
             automations: self.automations,
             filled: (self.events.unwrap_or(events), self.users.unwrap_or(users)),

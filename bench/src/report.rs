@@ -60,15 +60,22 @@ impl Figure {
         self.ceiling.filter(|ceiling| *ceiling > 0.0).map(|ceiling| self.value / ceiling)
     }
 
+    /// By which part of a goal it is missed: 0.1 is a tenth too few or too many. None where it is met.
+    pub fn missed(&self, goal: Goal) -> Option<f64> {
+        let ratio = self.ratio().unwrap_or(f64::NAN);
+        let by = match goal {
+            Goal::AtLeast(bound) => 1.0 - self.value / bound,
+            Goal::AtMost(bound) => self.value / bound - 1.0,
+            Goal::RatioAtLeast(bound) => 1.0 - ratio / bound,
+            Goal::RatioAtMost(bound) => ratio / bound - 1.0,
+        };
+        // What could not be measured is missed.
+        (by > 0.0 || by.is_nan()).then_some(by)
+    }
+
     /// Whether every goal is met; none where there is none.
     pub fn met(&self) -> Option<bool> {
-        let met = |goal: &Goal| match *goal {
-            Goal::AtLeast(bound) => self.value >= bound,
-            Goal::AtMost(bound) => self.value <= bound,
-            Goal::RatioAtLeast(bound) => self.ratio().is_some_and(|r| r >= bound),
-            Goal::RatioAtMost(bound) => self.ratio().is_some_and(|r| r <= bound),
-        };
-        (!self.goals.is_empty()).then(|| self.goals.iter().all(met))
+        (!self.goals.is_empty()).then(|| self.goals.iter().all(|goal| self.missed(*goal).is_none()))
     }
 }
 
@@ -183,7 +190,10 @@ mod tests {
         assert_eq!((figure.value, figure.ratio(), figure.met()), (50.0, Some(0.5), None));
         assert_eq!(figure.clone().goal(Goal::RatioAtLeast(0.5)).met(), Some(true));
         assert_eq!(figure.clone().goal(Goal::RatioAtLeast(0.5)).goal(Goal::AtLeast(51.0)).met(), Some(false));
-        assert_eq!(figure.goal(Goal::AtMost(50.0)).met(), Some(true));
+        assert_eq!(figure.clone().goal(Goal::AtMost(50.0)).met(), Some(true));
+        assert!((figure.missed(Goal::RatioAtLeast(0.625)).unwrap() - 0.2).abs() < 1e-9);
+        assert!((figure.missed(Goal::AtMost(40.0)).unwrap() - 0.25).abs() < 1e-9);
+        assert!(Figure::one("x", "/s", f64::NAN).missed(Goal::AtMost(40.0)).is_some());
         assert!(median(&[]).is_nan() && (median(&[1.0, 2.0]) - 1.5).abs() < 1e-9);
     }
 }

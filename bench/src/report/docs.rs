@@ -34,6 +34,7 @@ fn render(report: &Report, drawings: &[(String, String)]) -> String {
     for section in &report.sections {
         figures(&mut text, section);
     }
+    missed(&mut text, &report.sections);
     for (file, what) in drawings {
         let _ = writeln!(text, "\n![{what}](performance/{file})");
     }
@@ -65,6 +66,24 @@ fn figures(text: &mut String, section: &Section) {
     }
     if let Some(error) = &section.error {
         let _ = writeln!(text, "| not whole: {} | | | | |", error.replace(['\n', '|'], " "));
+    }
+}
+
+/// Each goal that is missed, and by how much.
+fn missed(text: &mut String, sections: &[Section]) {
+    let mut lines = Vec::new();
+    for section in sections {
+        for figure in &section.figures {
+            for by in figure.goals.iter().filter_map(|goal| figure.missed(*goal)) {
+                let (name, value) = (&figure.name, number(figure.value));
+                lines.push(format!("- {}: {name}, {value} {}: by {:.0} %", section.scenario, figure.unit, by * 100.0));
+            }
+        }
+    }
+    if lines.is_empty() {
+        let _ = writeln!(text, "\nEvery goal is met.");
+    } else {
+        let _ = writeln!(text, "\nMissed goals:\n\n{}", lines.join("\n"));
     }
 }
 
@@ -116,5 +135,6 @@ mod tests {
         let text = render(&report, &[]);
         assert!(text.contains("| accepted, events/s | 5.00 | 10.0 (bare) | 0.50 | ≥ 0.60 × ✗ |"), "{text}");
         assert!(text.contains("| single, x | 1.50 |"), "{text}");
+        assert!(text.contains("\nMissed goals:\n\n- single: accepted, 5.00 events/s: by 17 %\n"), "{text}");
     }
 }
