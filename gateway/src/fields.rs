@@ -94,6 +94,11 @@ impl<'a> Element<'a> {
         report(&self.problems, self.path.clone(), message.into());
     }
 
+    /// Reports a problem with what lies within this value, by its whole path.
+    pub fn problem_at(&self, path: impl Into<String>, message: impl Into<String>) {
+        report(&self.problems, path.into(), message.into());
+    }
+
     pub fn object(&self) -> Option<Fields<'a>> {
         let Some(object) = self.value.as_object() else {
             self.problem("must be an object");

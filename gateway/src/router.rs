@@ -45,6 +45,10 @@ pub enum Route<'p> {
     GetAutomation(&'p str),
     UpdateAutomation(&'p str),
     DeleteAutomation(&'p str),
+    ReportAutomation(&'p str),
+    ListRuns(&'p str),
+    GetRun(&'p str, &'p str),
+    SimulateAutomation(&'p str),
     ListSegments,
     CreateSegment,
     EstimateSegment,
@@ -132,6 +136,10 @@ impl Route<'_> {
             | Self::GetAutomation(_)
             | Self::UpdateAutomation(_)
             | Self::DeleteAutomation(_)
+            | Self::ReportAutomation(_)
+            | Self::ListRuns(_)
+            | Self::GetRun(..)
+            | Self::SimulateAutomation(_)
             | Self::ListSegments
             | Self::CreateSegment
             | Self::EstimateSegment
@@ -241,6 +249,10 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("GET", ["automations", id]) => Route::GetAutomation(id),
         ("PUT", ["automations", id]) => Route::UpdateAutomation(id),
         ("DELETE", ["automations", id]) => Route::DeleteAutomation(id),
+        ("GET", ["automations", id, "report"]) => Route::ReportAutomation(id),
+        ("GET", ["automations", id, "runs"]) => Route::ListRuns(id),
+        ("GET", ["automations", id, "runs", run]) => Route::GetRun(id, run),
+        ("POST", ["automations", id, "simulate"]) => Route::SimulateAutomation(id),
         ("GET", ["segments"]) => Route::ListSegments,
         ("POST", ["segments"]) => Route::CreateSegment,
         ("POST", ["segments", "estimate"]) => Route::EstimateSegment,

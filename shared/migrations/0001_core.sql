@@ -326,7 +326,8 @@ CREATE TABLE automation (
     trigger_event text,
     active        boolean NOT NULL DEFAULT false,
     version       integer NOT NULL DEFAULT 1,
-    definition    jsonb NOT NULL,                                          -- trigger, re-entry and steps, as the API shows them
+    definition    jsonb NOT NULL,                                          -- trigger, rules, goal, re-entry and steps, as the API shows them
+    hears         text[] NOT NULL DEFAULT '{}',                            -- events that runs of any version may listen for
     created_at    timestamptz NOT NULL,
     updated_at    timestamptz NOT NULL,
     deleted_at    timestamptz,                                             -- the row stays, so that caches see it go
@@ -371,6 +372,20 @@ CREATE TABLE campaign (
 ) WITH (fillfactor = 70);
 CREATE INDEX campaign_look ON campaign (look_at, project_id) WHERE look_at IS NOT NULL;
 
+-- How often what happened at which step of a version; what concerns whole runs stands at the step ''. The lane is the
+-- recording transaction's.
+CREATE TABLE automation_count (
+    project_id    uuid NOT NULL,
+    automation_id uuid NOT NULL,
+    version       integer NOT NULL,
+    step          text NOT NULL,                                           -- its place: 'steps[2].then[0]'
+    did           text NOT NULL,
+    arm           text NOT NULL,                                           -- that was taken; '' where there is none
+    lane          smallint NOT NULL,
+    count         bigint NOT NULL,
+    PRIMARY KEY (project_id, automation_id, version, step, did, arm, lane)
+) WITH (fillfactor = 70);
+
 -- One person's way through one version of an automation. The id is made of the trigger's time and a hash of
 -- (automation, trigger), so that a trigger starts a run once.
 CREATE TABLE run (
@@ -380,12 +395,16 @@ CREATE TABLE run (
     version       integer NOT NULL,
     user_id       uuid NOT NULL,
     status        text NOT NULL CHECK (status IN ('waiting', 'frozen', 'completed', 'exited', 'failed')),
-    position      text NOT NULL,                                           -- path of the step that the run stands at: "2", later "1.then.0"
+    position      text NOT NULL,                                           -- place of the step that it stands at, in its version's definition; '' at the ends
     wait_seq      integer NOT NULL DEFAULT 0,                              -- number of waits begun; an older timer is stale
     partition     smallint NOT NULL,                                       -- where the person's own items flow
+    depth         smallint NOT NULL DEFAULT 0,                             -- automations that stand behind it
     context       jsonb NOT NULL,                                          -- the trigger: {id, name, properties, timestamp}
+    memory        jsonb NOT NULL DEFAULT '{}',                             -- what its steps left for later ones
+    trail         jsonb NOT NULL DEFAULT '[]',                             -- what happened to it: [{at, step, did, arm, why, until, messageId}]
     reason        text,
-    due_at        timestamptz,
+    due_at        timestamptz,                                             -- when its wait ends, or ended
+    converted_at  timestamptz,                                             -- when the goal was reached
     started_at    timestamptz NOT NULL,
     updated_at    timestamptz NOT NULL,
     ended_at      timestamptz,
@@ -393,7 +412,39 @@ CREATE TABLE run (
 ) WITH (fillfactor = 85);
 CREATE INDEX run_user ON run (project_id, automation_id, user_id);
 CREATE INDEX run_person ON run (project_id, user_id);
+CREATE INDEX run_automation ON run (project_id, automation_id, id);
+CREATE INDEX run_under_way ON run (project_id, automation_id, version) WHERE ended_at IS NULL;
 CREATE INDEX run_frozen ON run (project_id, automation_id) WHERE status = 'frozen';
+
+-- Which of a person's events a run is to hear of.
+CREATE TABLE run_listener (
+    project_id uuid NOT NULL,
+    user_id    uuid NOT NULL,
+    event      text NOT NULL,                                              -- '': whatever they do, and every change of the profile
+    run_id     uuid NOT NULL,
+    until      timestamptz,                                                -- null: until the run moves on
+    PRIMARY KEY (project_id, user_id, event, run_id)
+);
+CREATE INDEX run_listener_until ON run_listener (until) WHERE until IS NOT NULL;
+
+-- Calls that runs wait for, removed once the broker has the answer; the run's wait_seq makes a repeat harmless.
+CREATE TABLE webhook_call (
+    project_id uuid NOT NULL,
+    id         uuid NOT NULL,                                              -- by which the callee knows a repeat
+    run_id     uuid NOT NULL,
+    wait_seq   integer NOT NULL,
+    user_id    uuid NOT NULL,
+    partition  smallint NOT NULL,
+    url        text NOT NULL,
+    body       jsonb NOT NULL,
+    attempt    integer NOT NULL DEFAULT 0,                                 -- calls begun
+    due_at     timestamptz NOT NULL,
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (project_id, id)
+);
+CREATE INDEX webhook_call_due ON webhook_call (due_at, project_id);
+CREATE INDEX webhook_call_project_due ON webhook_call (project_id, due_at);
+CREATE INDEX webhook_call_user ON webhook_call (project_id, user_id);
 
 -- What falls due: removed once the broker has the timer; the run's wait_seq makes a repeat harmless.
 CREATE TABLE timer (

@@ -1,19 +1,28 @@
-//! What an automation does: its trigger, re-entry and steps, as a version of it keeps them.
+//! What an automation does: its trigger, its rules and its steps, as a version of it keeps them.
 //!
 //! A definition is stored as the API shows it, so that what a run follows reads like what was sent. It was checked
-//! when it was saved; here it is only decoded.
+//! when it was saved; here it is only decoded. What runs is made of it by [`crate::journey::Program`].
 //!
 //! ```json
 //! { "triggerType": "EVENT", "triggerEvent": "signed_up", "reentry": "after_exit",
-//!   "steps": [ { "type": "WAIT", "delay": 5 }, { "type": "SEND_EMAIL", "templateId": "…" } ] }
+//!   "steps": [ { "type": "WAIT", "delay": 5 }, { "type": "SEND_EMAIL", "templateId": "…" },
+//!              { "type": "BRANCH", "branches": [ { "rules": [ … ], "steps": [ … ] } ], "else": [ … ] } ] }
 //! ```
 
-use serde::{Deserialize, Serialize, Serializer};
+mod step;
+
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+pub use step::{Action, Arm, Share, Step, WebhookRequest};
+
+use crate::send::Channel;
+
 /// The longest wait, in seconds: 365 days.
 pub const MAX_DELAY_SECS: f64 = 31_536_000.0;
+/// How long after a run began its goal counts, where nothing was said: 30 days.
+pub const GOAL_WITHIN_SECS: f64 = 2_592_000.0;
 
 /// One version of an automation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +32,20 @@ pub struct Definition {
     /// The name of the event that starts a run, or the kind of the webhook.
     #[serde(default)]
     pub trigger_event: Option<String>,
+    /// Rules on the properties of what triggers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger_filter: Option<Value>,
+    /// The date whose coming starts a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger_date: Option<DateTrigger>,
+    /// Rules on the person, for coming in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry_rules: Option<Value>,
+    /// Rules on the person; whoever satisfies them leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_rules: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<Goal>,
     #[serde(default)]
     pub reentry: Reentry,
     pub steps: Vec<Step>,
@@ -36,15 +59,62 @@ pub enum TriggerType {
     Event,
     /// A webhook of the kind named in `triggerEvent` arrives that names a user.
     Webhook,
+    /// A date among the person's properties comes.
+    DateProperty,
 }
 
 impl TriggerType {
+    pub const ALL: [Self; 3] = [Self::Event, Self::Webhook, Self::DateProperty];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Event => "EVENT",
             Self::Webhook => "WEBHOOK",
+            Self::DateProperty => "DATE_PROPERTY",
         }
     }
+}
+
+/// A date among the person's properties, and when around it a run starts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DateTrigger {
+    /// The property, `birthday` or `address.since`.
+    pub property: String,
+    /// Seconds after the date; before it where negative.
+    #[serde(default, serialize_with = "step::number")]
+    pub offset: f64,
+    /// Of the day, in the person's timezone, for example `09:00`. Without it, the property's own time, or midnight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    #[serde(default)]
+    pub repeat: Repeat,
+}
+
+/// How often a date comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Repeat {
+    #[default]
+    Once,
+    Yearly,
+}
+
+/// What a run is to lead to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Goal {
+    pub event: String,
+    /// Rules on the event's properties.
+    #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Value>,
+    /// Seconds after the run's beginning.
+    #[serde(default = "goal_within", serialize_with = "step::number")]
+    pub within: f64,
+}
+
+fn goal_within() -> f64 {
+    GOAL_WITHIN_SECS
 }
 
 /// Whether a person may come in again.
@@ -76,45 +146,22 @@ impl Reentry {
     }
 }
 
-/// One step. A name is for people only.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
-pub enum Step {
-    SendEmail {
-        template_id: Uuid,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        name: Option<String>,
-    },
-    Wait {
-        /// Seconds, 0 to [`MAX_DELAY_SECS`]; a fraction counts.
-        #[serde(serialize_with = "number")]
-        delay: f64,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        name: Option<String>,
-    },
-}
-
-impl Step {
-    /// As the API writes the type.
-    pub fn type_name(&self) -> &'static str {
-        match self {
-            Self::SendEmail { .. } => "SEND_EMAIL",
-            Self::Wait { .. } => "WAIT",
+impl Definition {
+    /// One without rules, goal or date.
+    pub fn new(trigger_type: TriggerType, trigger_event: Option<String>, reentry: Reentry, steps: Vec<Step>) -> Self {
+        Self {
+            trigger_type,
+            trigger_event,
+            trigger_filter: None,
+            trigger_date: None,
+            entry_rules: None,
+            exit_rules: None,
+            goal: None,
+            reentry,
+            steps,
         }
     }
-}
 
-/// A whole number leaves without a fraction, as it came.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
-fn number<S: Serializer>(value: &f64, out: S) -> Result<S::Ok, S::Error> {
-    if value.fract() == 0.0 && value.abs() < 1e15 {
-        out.serialize_i64(*value as i64)
-    } else {
-        out.serialize_f64(*value)
-    }
-}
-
-impl Definition {
     /// Reads a stored definition; the error says what this program does not know.
     pub fn decode(stored: Value) -> Result<Self, String> {
         serde_json::from_value(stored).map_err(|e| e.to_string())
@@ -125,12 +172,26 @@ impl Definition {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// The templates that it sends.
-    pub fn template_ids(&self) -> impl Iterator<Item = Uuid> + '_ {
-        self.steps.iter().filter_map(|step| match step {
-            Step::SendEmail { template_id, .. } => Some(*template_id),
-            Step::Wait { .. } => None,
-        })
+    /// Every step with its place, such as `steps[2].then[0]`, those within arms included.
+    pub fn all_steps(&self) -> Vec<(String, &Step)> {
+        let mut found = Vec::new();
+        step::collect(&self.steps, "steps", &mut found);
+        found
+    }
+
+    /// The templates that it sends, each with its step's place and channel.
+    pub fn templates(&self) -> Vec<(String, Channel, Uuid)> {
+        let sends = |(path, step): (String, &Step)| step.action.sends().map(|(channel, id)| (path, channel, id));
+        self.all_steps().into_iter().filter_map(sends).collect()
+    }
+
+    /// The automations that it starts, each with its step's place.
+    pub fn started(&self) -> Vec<(String, Uuid)> {
+        let starts = |(path, step): (String, &Step)| match step.action {
+            Action::StartAutomation { automation_id } => Some((path, automation_id)),
+            _ => None,
+        };
+        self.all_steps().into_iter().filter_map(starts).collect()
     }
 }
 
@@ -142,24 +203,44 @@ mod tests {
 
     #[test]
     fn a_stored_definition_reads_back_as_it_was() {
+        let mail = json!({ "type": "SEND_EMAIL", "templateId": "00000000-0000-0000-0000-000000000007" });
         let stored = json!({
             "triggerType": "EVENT", "triggerEvent": "checkout_started", "reentry": "always",
+            "triggerFilter": [{ "field": "total", "operator": "gte", "value": 10 }],
+            "goal": { "event": "bought", "within": 60 },
             "steps": [
                 { "type": "WAIT", "delay": 259_200, "name": "three days" },
                 { "type": "WAIT", "delay": 0.5 },
-                { "type": "SEND_EMAIL", "templateId": "00000000-0000-0000-0000-000000000007" },
+                { "type": "WAIT_UNTIL", "time": "09:00" },
+                { "type": "WAIT_UNTIL", "property": "renewal", "offset": -86_400 },
+                { "type": "WAIT_FOR_EVENT", "event": "bought", "timeout": 60, "then": [mail], "else": [{ "type": "EXIT" }] },
+                { "type": "BRANCH", "branches": [{ "rules": [], "steps": [mail] }], "else": [] },
+                { "type": "SPLIT", "branches": [{ "weight": 1, "steps": [mail] }, { "weight": 2.5, "steps": [mail] }] },
+                { "type": "UPDATE_USER", "properties": { "a": 1 } },
+                { "type": "TRACK_EVENT", "event": "x", "properties": {} },
+                { "type": "WEBHOOK", "url": "https://example.com/", "name": "crm" },
+                { "type": "START_AUTOMATION", "automationId": "00000000-0000-0000-0000-000000000008" },
             ],
         });
         let definition = Definition::decode(stored.clone()).unwrap();
-        assert_eq!(definition.steps[1], Step::Wait { delay: 0.5, name: None });
-        assert_eq!(definition.template_ids().collect::<Vec<_>>(), [Uuid::from_u128(7)]);
         assert_eq!(definition.encode(), stored);
+        let templates: Vec<String> = definition.templates().into_iter().map(|(path, ..)| path).collect();
+        let expected = [
+            "steps[4].then[0]",
+            "steps[5].branches[0].steps[0]",
+            "steps[6].branches[0].steps[0]",
+            "steps[6].branches[1].steps[0]",
+        ];
+        assert_eq!(templates, expected);
+        assert_eq!(definition.started(), [("steps[10]".to_owned(), Uuid::from_u128(8))]);
     }
 
     #[test]
     fn what_is_left_out_has_its_default() {
-        let stored = json!({ "triggerType": "EVENT", "triggerEvent": "a", "steps": [] });
-        assert_eq!(Definition::decode(stored).unwrap().reentry, Reentry::AfterExit);
+        let stored = json!({ "triggerType": "EVENT", "triggerEvent": "a", "steps": [], "goal": { "event": "b" } });
+        let definition = Definition::decode(stored).unwrap();
+        assert_eq!(definition.reentry, Reentry::AfterExit);
+        assert_eq!(definition.goal.unwrap().within, GOAL_WITHIN_SECS);
     }
 
     #[test]
@@ -174,7 +255,7 @@ mod tests {
             assert_eq!(Reentry::parse(reentry.as_str()), Some(reentry));
             assert_eq!(json!(reentry), reentry.as_str());
         }
-        for trigger in [TriggerType::Event, TriggerType::Webhook] {
+        for trigger in TriggerType::ALL {
             assert_eq!(json!(trigger), trigger.as_str());
         }
     }

@@ -55,7 +55,10 @@ pub struct IngestItem {
     pub user_id: Option<String>,
     #[prost(string, optional, tag = "7")]
     pub anonymous_id: Option<String>,
-    #[prost(oneof = "Body", tags = "10, 11, 12, 13, 14, 16, 17, 18")]
+    /// How many automations stand behind it, each having caused the next.
+    #[prost(uint32, tag = "32")]
+    pub depth: u32,
+    #[prost(oneof = "Body", tags = "10, 11, 12, 13, 14, 16, 17, 18, 30, 31")]
     pub body: Option<Body>,
 }
 
@@ -77,6 +80,10 @@ pub enum Body {
     RemoveToken(RemoveToken),
     #[prost(message, tag = "18")]
     Webhook(Webhook),
+    #[prost(message, tag = "30")]
+    Answer(Answer),
+    #[prost(message, tag = "31")]
+    Start(Start),
 }
 
 /// An event.
@@ -112,6 +119,33 @@ pub struct Timer {
     pub run_id: Bytes,
     #[prost(uint32, tag = "2")]
     pub wait_seq: u32,
+}
+
+/// What came of a call that a run waits for.
+#[derive(Clone, PartialEq, Message)]
+pub struct Answer {
+    /// 16 bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub run_id: Bytes,
+    #[prost(uint32, tag = "2")]
+    pub wait_seq: u32,
+    /// A [`crate::journey::Answer`] as JSON.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub outcome: Bytes,
+}
+
+/// A run to be started for the item's person: by another automation, or because a date has come.
+#[derive(Clone, PartialEq, Message)]
+pub struct Start {
+    /// 16 bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub automation_id: Bytes,
+    /// Unix milliseconds: the date that has come; 0 where none has.
+    #[prost(int64, tag = "2")]
+    pub date_ms: i64,
+    /// A JSON object: the trigger, as the run's steps see it.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub trigger: Bytes,
 }
 
 /// The erasure of a person under all their ids, in their own partition: what was accepted before it goes, too.

@@ -14,6 +14,7 @@ pub mod env;
 pub mod event;
 pub mod failpoint;
 pub mod ids;
+pub mod journey;
 #[cfg(feature = "local")]
 pub mod local;
 pub mod metric_name;

@@ -33,6 +33,7 @@ pub mod timers;
 pub mod user_imports;
 pub mod users;
 pub mod vapid_keys;
+pub mod webhook_calls;
 pub mod workers;
 
 use std::time::Duration;

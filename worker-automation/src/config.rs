@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use shared::config::AdminConfig;
 use shared::env::{Env, EnvError};
+use shared::outbound::HttpClient;
+use shared::secrets::MasterKeys;
 
 /// How long to wait before the database is asked again.
 pub const RETRY: Duration = Duration::from_millis(250);
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Config {
     pub admin: AdminConfig,
     /// Transactions under way at a time; each serves its share of this worker's partitions.
@@ -23,11 +25,14 @@ pub struct Config {
     pub people: usize,
     /// How long a partition stays with a worker that is not heard of.
     pub lease: Duration,
+    /// Opens what calls are signed with.
+    pub keys: MasterKeys,
+    pub http: HttpClient,
 }
 
 impl Config {
     /// `AUTOMATION_LANES` (1), `AUTOMATION_BATCH_ITEMS` (5000), `AUTOMATION_LINGER_MS` (20; three times that under load),
-    /// `AUTOMATION_PEOPLE` (500000), `PARTITION_LEASE_MS` (8000).
+    /// `AUTOMATION_PEOPLE` (500000), `PARTITION_LEASE_MS` (8000), `MASTER_KEY`, `OUTBOUND_ALLOW`.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let linger =
             Duration::from_millis(env.bounded("AUTOMATION_LINGER_MS", 20, 0..=1_000, "0 to 1000 milliseconds")?);
@@ -44,6 +49,8 @@ impl Config {
                 500..=120_000,
                 "500 to 120000 milliseconds",
             )?),
+            keys: MasterKeys::from_env(env)?,
+            http: HttpClient::from_env(env)?,
         })
     }
 }

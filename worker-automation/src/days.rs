@@ -13,7 +13,7 @@ use shared::ids::{self, ProjectId};
 use shared::store::events::counters;
 use shared::store::{StoreError, Transaction, projects};
 
-use crate::enrol::NewEvent;
+use crate::runs::NewEvent;
 
 /// The timezones of projects that are not in UTC, as of a sequence of changes.
 #[derive(Debug, Default)]
@@ -29,9 +29,12 @@ impl Zones {
         Self { seq: Some(seq), by_project: named.into_iter().filter_map(zone).collect() }
     }
 
+    fn of(&self, project: ProjectId) -> TimeZone {
+        self.by_project.get(&project).cloned().unwrap_or(TimeZone::UTC)
+    }
+
     fn day(&self, project: ProjectId, at: Timestamp) -> Date {
-        let zone = self.by_project.get(&project).cloned().unwrap_or(TimeZone::UTC);
-        at.to_zoned(zone).date()
+        at.to_zoned(self.of(project)).date()
     }
 }
 
@@ -46,6 +49,11 @@ impl Days {
             self.0.store(Arc::new(Zones::new(seq, projects::timezones_beside_utc(tx).await?)));
         }
         Ok(())
+    }
+
+    /// A project's timezone.
+    pub fn timezone(&self, project: ProjectId) -> TimeZone {
+        self.0.load().of(project)
     }
 
     /// Counts new events by project, day and name; returns the projects.

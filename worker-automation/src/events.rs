@@ -6,8 +6,8 @@ use shared::store::events::record::{self, NewEvent as Row};
 use shared::store::{StoreError, Transaction};
 use uuid::Uuid;
 
-use crate::enrol::NewEvent;
 use crate::recent::Recent;
+use crate::runs::NewEvent;
 
 pub struct Inserted<'a> {
     pub events: Vec<NewEvent<'a>>,

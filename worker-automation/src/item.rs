@@ -8,6 +8,7 @@ use shared::automation::TriggerType;
 use shared::clock::from_ms;
 use shared::event::{self, Body, IngestItem, WireError};
 use shared::ids::{ProjectId, UserKey};
+use shared::journey;
 use shared::push_token::Platform;
 use shared::send::DeliveryState;
 use uuid::Uuid;
@@ -70,6 +71,18 @@ pub enum Action {
         run: Uuid,
         wait_seq: i32,
     },
+    Answer {
+        run: Uuid,
+        wait_seq: i32,
+        answer: journey::Answer,
+    },
+    /// By another automation, or because a date has come.
+    Start {
+        automation: Uuid,
+        date: Option<Timestamp>,
+        /// An object, as the run's steps see it.
+        trigger: Map<String, Value>,
+    },
     /// Of a person, by an internal id.
     Erase {
         person: Uuid,
@@ -123,6 +136,8 @@ pub struct Item {
     pub who: Who,
     pub received: Timestamp,
     pub timestamp: Timestamp,
+    /// How many automations stand behind it.
+    pub depth: i16,
     pub partition: i16,
     /// Of the message that it came in.
     pub seq: i64,
@@ -152,6 +167,17 @@ impl Item {
                     Action::Timer { run: event::uuid("run_id", &timer.run_id)?, wait_seq: timer.wait_seq as i32 };
                 (action, Who::default())
             }
+            Body::Answer(answer) => {
+                let outcome = serde_json::from_slice(&answer.outcome);
+                let outcome = outcome.map_err(|e| WireError::Undecodable(format!("outcome: {e}")))?;
+                let (run, wait_seq) = (event::uuid("run_id", &answer.run_id)?, answer.wait_seq as i32);
+                (Action::Answer { run, wait_seq, answer: outcome }, Who::default())
+            }
+            Body::Start(start) => {
+                let date = (start.date_ms != 0).then(|| from_ms(start.date_ms));
+                let automation = event::uuid("automation_id", &start.automation_id)?;
+                (Action::Start { automation, date, trigger: object(&start.trigger)? }, who)
+            }
             Body::Erase(erase) => (Action::Erase { person: event::uuid("user_id", &erase.user_id)? }, who),
             Body::RegisterToken(new) => {
                 let unknown = || WireError::Undecodable(format!("platform {:?}", new.platform));
@@ -161,11 +187,15 @@ impl Item {
             Body::Webhook(told) => (Action::Webhook { kind: told.kind, properties: Text::new(told.data)? }, who),
             Body::RemoveToken(gone) => (Action::RemoveToken { token: gone.token }, Who::default()),
         };
-        let needs_nobody = matches!(action, Action::Timer { .. } | Action::RemoveToken { .. } | Action::Webhook { .. });
+        let needs_nobody = matches!(
+            action,
+            Action::Timer { .. } | Action::Answer { .. } | Action::RemoveToken { .. } | Action::Webhook { .. }
+        );
         if who.named().is_none() && !needs_nobody {
             return Err(WireError::Missing("user"));
         }
-        Ok(Self { project, id, dedupe, who, received, timestamp, partition, seq, action, encoded })
+        let depth = i16::try_from(wire.depth).unwrap_or(i16::MAX);
+        Ok(Self { project, id, dedupe, who, received, timestamp, depth, partition, seq, action, encoded })
     }
 }
 

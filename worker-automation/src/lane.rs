@@ -12,7 +12,7 @@ use shared::metric_name;
 use shared::store::StoreError;
 use shared::store::ingest_partitions::{self, Advance, Lease};
 use shared::store::outbox::OutboxRow;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::config::{Config, RETRY};
@@ -119,6 +119,8 @@ pub struct Lane {
     pub bus: Bus,
     pub config: Config,
     pub outbox: mpsc::Sender<Vec<OutboxRow>>,
+    /// Told when calls were recorded.
+    calls: Arc<Notify>,
     positions: HashMap<i16, Position>,
 }
 
@@ -131,8 +133,14 @@ struct Collected {
 }
 
 impl Lane {
-    pub fn new(recorder: Arc<Recorder>, bus: Bus, config: Config, outbox: mpsc::Sender<Vec<OutboxRow>>) -> Self {
-        Self { recorder, bus, config, outbox, positions: HashMap::new() }
+    pub fn new(
+        recorder: Arc<Recorder>,
+        bus: Bus,
+        config: Config,
+        outbox: mpsc::Sender<Vec<OutboxRow>>,
+        calls: Arc<Notify>,
+    ) -> Self {
+        Self { recorder, bus, config, outbox, calls, positions: HashMap::new() }
     }
 
     /// Runs until nothing can send to it any more. Fails only on messages of a newer version.
@@ -258,6 +266,9 @@ impl Lane {
                     metrics::counter!(metric_name::RUNS_STARTED).increment(recorded.runs);
                     metrics::histogram!(metric_name::INGEST_TRANSACTION_SECONDS)
                         .record(started.elapsed().as_secs_f64());
+                    if recorded.calls > 0 {
+                        self.calls.notify_one();
+                    }
                     if !recorded.outbox.is_empty() {
                         let _ = self.outbox.send(recorded.outbox).await;
                     }

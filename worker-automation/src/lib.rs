@@ -1,12 +1,11 @@
 //! Worker for what users do: reads the ingest stream, records events and people, starts automations and moves them on.
 
+pub mod calls;
 pub mod config;
 mod days;
-pub mod enrol;
 pub mod erase;
 mod events;
 pub mod item;
-pub mod journey;
 pub mod known;
 pub mod lane;
 pub mod lease;
@@ -19,6 +18,7 @@ pub mod receipts;
 mod recent;
 pub mod record;
 mod removed;
+pub mod runs;
 pub mod tokens;
 pub mod totals;
 
@@ -31,9 +31,10 @@ use shared::clock::Clock;
 use shared::shutdown::Shutdown;
 use shared::startup::Connected;
 use shared::store::{Store, ingest_partitions};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
+use calls::Caller;
 use config::Config;
 use lane::{Inputs, Lane};
 use lease::Leases;
@@ -61,12 +62,26 @@ pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     };
     let outbox = tokio::spawn(outbox.run(to_publish, shutdown.clone()));
 
+    let calls = Arc::new(Notify::new());
+    let caller = Caller {
+        store: store.clone(),
+        publisher: Publisher::new(bus.clone()),
+        names: bus.names.clone(),
+        clock: clock.clone(),
+        http: config.http.clone(),
+        keys: config.keys.clone(),
+        wake: calls.clone(),
+    };
+    let caller = tokio::spawn(caller.run(shutdown.clone()));
+
     let recorder = Arc::new(Recorder::new(store.clone(), clock.clone(), bus.names.clone(), config.people));
     let mut lanes = JoinSet::new();
     let mut inputs = Vec::new();
     for _ in 0..config.lanes {
         let (input, receiver) = Inputs::new();
-        lanes.spawn(Lane::new(recorder.clone(), bus.clone(), config.clone(), handed_over.clone()).run(receiver));
+        lanes.spawn(
+            Lane::new(recorder.clone(), bus.clone(), config.clone(), handed_over.clone(), calls.clone()).run(receiver),
+        );
         inputs.push(input);
     }
     drop(handed_over);
@@ -92,7 +107,7 @@ pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
         ended.context("a lane panicked")??;
     }
     outbox.await.context("the outbox panicked")?;
-    let _ = tokio::join!(follow, totals);
+    let _ = tokio::join!(follow, totals, caller);
     Ok(())
 }
 

@@ -1,11 +1,13 @@
-//! Which automations an event starts: an index in memory, by project and event name.
+//! Which automations an event starts, and which events runs may listen for: an index in memory, by project and name.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use foldhash::HashMap;
-use shared::automation::{Definition, TriggerType};
+use foldhash::{HashMap, HashSet};
+use shared::automation::TriggerType;
 use shared::ids::ProjectId;
-use shared::store::automations::{ActiveAutomation, AutomationChange};
+use shared::journey::{ANYTHING, Program};
+use shared::store::automations::{ActiveAutomation, FollowedAutomation};
 use uuid::Uuid;
 
 /// An automation that may start runs now.
@@ -13,16 +15,21 @@ use uuid::Uuid;
 pub struct Startable {
     pub id: Uuid,
     pub version: i32,
-    pub definition: Arc<Definition>,
+    trigger: (TriggerType, Option<String>),
+    pub program: Arc<Program>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct OfProject {
     automations: HashMap<Uuid, Startable>,
     by_trigger: HashMap<TriggerType, HashMap<String, Vec<Uuid>>>,
+    /// What runs of each automation may listen for, also of inactive ones and of earlier versions.
+    hears: HashMap<Uuid, BTreeSet<String>>,
+    heard: HashSet<String>,
 }
 
-/// All active automations, as of a sequence of changes. Copied when it changes; projects are shared between copies.
+/// All automations that may start runs or have some, as of a sequence of changes. Copied when it changes; projects are
+/// shared between copies.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     /// The sequence up to which changes are in it.
@@ -31,11 +38,10 @@ pub struct Index {
 }
 
 impl Index {
-    pub fn new(seq: i64, active: Vec<ActiveAutomation>) -> Self {
+    pub fn new(seq: i64, followed: Vec<FollowedAutomation>) -> Self {
         let mut by_project: HashMap<ProjectId, OfProject> = HashMap::default();
-        for automation in active {
-            let entry = by_project.entry(automation.project).or_default();
-            entry.automations.insert(automation.id, startable(automation));
+        for automation in followed {
+            by_project.entry(automation.project).or_default().take(automation);
         }
         let projects = by_project.into_iter().map(|(project, entry)| (project, Arc::new(entry.indexed()))).collect();
         Self { seq, projects }
@@ -43,24 +49,22 @@ impl Index {
 
     /// The index after changes, as of their sequence.
     #[must_use]
-    pub fn changed(&self, seq: i64, changes: Vec<AutomationChange>) -> Self {
+    pub fn changed(&self, seq: i64, changes: Vec<FollowedAutomation>) -> Self {
         let mut index = self.clone();
         index.seq = seq;
+        let mut changed: HashMap<ProjectId, OfProject> = HashMap::default();
         for change in changes {
-            let project = match &change {
-                AutomationChange::Active(automation) => automation.project,
-                AutomationChange::Inactive { project, .. } => *project,
-            };
-            let mut entry = index.projects.get(&project).map(|e| OfProject::clone(e)).unwrap_or_default();
-            match change {
-                AutomationChange::Active(automation) => {
-                    entry.automations.insert(automation.id, startable(automation));
-                }
-                AutomationChange::Inactive { id, .. } => {
-                    entry.automations.remove(&id);
-                }
+            let project = change.project;
+            let known = || index.projects.get(&project).map(|e| OfProject::clone(e)).unwrap_or_default();
+            changed.entry(project).or_insert_with(known).take(change);
+        }
+        for (project, entry) in changed {
+            let entry = entry.indexed();
+            if entry.is_empty() {
+                index.projects.remove(&project);
+            } else {
+                index.projects.insert(project, Arc::new(entry));
             }
-            index.projects.insert(project, Arc::new(entry.indexed()));
         }
         index
     }
@@ -78,47 +82,89 @@ impl Index {
         ids.iter().filter_map(move |id| of_project?.automations.get(id))
     }
 
+    /// An active automation.
+    pub fn get(&self, project: ProjectId, automation: Uuid) -> Option<&Startable> {
+        self.projects.get(&project)?.automations.get(&automation)
+    }
+
     pub fn is_active(&self, project: ProjectId, automation: Uuid) -> bool {
-        self.projects.get(&project).is_some_and(|p| p.automations.contains_key(&automation))
+        self.get(project, automation).is_some()
+    }
+
+    /// Whether a run may listen for an event of this name by its name, and whether for anything at all.
+    pub fn is_heard(&self, project: ProjectId, name: &str) -> (bool, bool) {
+        let heard = self.projects.get(&project).map(|p| &p.heard).filter(|heard| !heard.is_empty());
+        heard.map_or((false, false), |heard| (heard.contains(name), heard.contains(ANYTHING)))
     }
 }
 
-fn startable(automation: ActiveAutomation) -> Startable {
-    Startable { id: automation.id, version: automation.version, definition: Arc::new(automation.definition) }
+fn startable(automation: &ActiveAutomation) -> Option<Startable> {
+    let ActiveAutomation { project, id, version, definition } = automation;
+    let trigger = (definition.trigger_type, definition.trigger_event.clone());
+    match Program::compile(definition) {
+        Ok(program) => Some(Startable { id: *id, version: *version, trigger, program: Arc::new(program) }),
+        Err(error) => {
+            tracing::error!(%project, automation = %id, error, "an automation cannot be read, and starts no runs");
+            None
+        }
+    }
 }
 
 impl OfProject {
+    fn take(&mut self, automation: FollowedAutomation) {
+        let id = automation.id;
+        self.automations.remove(&id);
+        let mut hears: BTreeSet<String> = automation.hears.into_iter().collect();
+        if let Some(startable) = automation.active.as_ref().and_then(startable) {
+            hears.extend(startable.program.may_hear());
+            self.automations.insert(id, startable);
+        }
+        self.hears.remove(&id);
+        if !hears.is_empty() {
+            self.hears.insert(id, hears);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.automations.is_empty() && self.hears.is_empty()
+    }
+
     fn indexed(mut self) -> Self {
         self.by_trigger.clear();
         for (id, automation) in &self.automations {
-            let definition = &automation.definition;
-            if let Some(name) = &definition.trigger_event {
-                let by_name = self.by_trigger.entry(definition.trigger_type).or_default();
-                by_name.entry(name.clone()).or_default().push(*id);
+            if let (by, Some(name)) = &automation.trigger {
+                self.by_trigger.entry(*by).or_default().entry(name.clone()).or_default().push(*id);
             }
         }
         // Ids hold the time of their making.
         self.by_trigger.values_mut().flat_map(HashMap::values_mut).for_each(|ids| ids.sort_unstable());
+        self.heard = self.hears.values().flatten().cloned().collect();
         self
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use shared::automation::Reentry;
+    use serde_json::json;
+    use shared::automation::{Definition, Reentry};
 
     use super::*;
 
     const PROJECT: ProjectId = ProjectId(Uuid::from_u128(1));
 
-    fn automation(id: u128, event: &str) -> ActiveAutomation {
-        let definition = Definition {
-            trigger_type: TriggerType::Event,
-            trigger_event: Some(event.to_owned()),
-            reentry: Reentry::Always,
-            steps: vec![],
-        };
-        ActiveAutomation { project: PROJECT, id: Uuid::from_u128(id), version: 1, definition }
+    fn automation(id: u128, event: &str) -> FollowedAutomation {
+        let definition = Definition::new(TriggerType::Event, Some(event.to_owned()), Reentry::Always, vec![]);
+        of(id, definition)
+    }
+
+    fn of(id: u128, definition: Definition) -> FollowedAutomation {
+        let id = Uuid::from_u128(id);
+        let active = ActiveAutomation { project: PROJECT, id, version: 1, definition };
+        FollowedAutomation { project: PROJECT, id, active: Some(active), hears: vec![] }
+    }
+
+    fn gone(id: u128) -> FollowedAutomation {
+        FollowedAutomation { project: PROJECT, id: Uuid::from_u128(id), active: None, hears: vec![] }
     }
 
     fn started(index: &Index, project: ProjectId, event: &str) -> Vec<u128> {
@@ -136,7 +182,7 @@ mod tests {
     #[test]
     fn a_webhook_starts_only_what_waits_for_webhooks() {
         let mut by_webhook = automation(2, "a");
-        by_webhook.definition.trigger_type = TriggerType::Webhook;
+        by_webhook.active.as_mut().unwrap().definition.trigger_type = TriggerType::Webhook;
         let index = Index::new(3, vec![automation(1, "a"), by_webhook]);
         assert_eq!(started(&index, PROJECT, "a"), [1]);
         let started: Vec<_> =
@@ -147,11 +193,29 @@ mod tests {
     #[test]
     fn changes_take_and_leave() {
         let index = Index::new(3, vec![automation(1, "a"), automation(2, "a")]);
-        let gone = AutomationChange::Inactive { project: PROJECT, id: Uuid::from_u128(1) };
-        let changed = index.changed(5, vec![gone, AutomationChange::Active(automation(2, "b"))]);
+        let changed = index.changed(5, vec![gone(1), automation(2, "b")]);
         assert_eq!((changed.seq, started(&changed, PROJECT, "a").len()), (5, 0));
         assert_eq!(started(&changed, PROJECT, "b"), [2]);
         assert!(!changed.is_active(PROJECT, Uuid::from_u128(1)) && changed.is_active(PROJECT, Uuid::from_u128(2)));
         assert_eq!(started(&index, PROJECT, "a"), [1, 2]);
+    }
+
+    #[test]
+    fn what_runs_may_listen_for_is_known_also_while_they_stand_still() {
+        let wait = json!({ "type": "WAIT_FOR_EVENT", "event": "bought", "timeout": 5, "then": [], "else": [] });
+        let steps = serde_json::from_value(json!([wait])).unwrap();
+        let index =
+            Index::new(1, vec![of(1, Definition::new(TriggerType::Event, Some("a".into()), Reentry::Always, steps))]);
+        assert_eq!((index.is_heard(PROJECT, "bought"), index.is_heard(PROJECT, "a")), ((true, false), (false, false)));
+        // Inactive, with what the database remembers of earlier versions.
+        let stands_still = FollowedAutomation { hears: vec!["bought".into(), ANYTHING.into()], ..gone(1) };
+        let changed = index.changed(2, vec![stands_still]);
+        assert_eq!(
+            (changed.is_heard(PROJECT, "bought"), changed.is_heard(PROJECT, "x")),
+            ((true, true), (false, true))
+        );
+        let removed = changed.changed(3, vec![gone(1)]);
+        assert_eq!(removed.is_heard(PROJECT, "bought"), (false, false));
+        assert!(removed.projects.is_empty());
     }
 }

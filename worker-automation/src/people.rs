@@ -55,13 +55,14 @@ impl Mention<'_> {
 
 impl People {
     /// Looks up those who are not known to be there, makes those that are missing, and locks those whose row decides
-    /// something: `locks` says of whom.
+    /// something: `locks` says of whom, and `others` are locked, too, where they are there.
     pub async fn load(
         tx: &Transaction<'_>,
         known: &Known,
         items: &[&Item],
         now: Timestamp,
         locks: impl Fn(&Item) -> bool,
+        others: Vec<PersonKey>,
     ) -> Result<Self, StoreError> {
         let mut people = Self { internal: named_internally(tx, known, items).await?, ..Self::default() };
         let mut mentions: HashMap<PersonKey, Mention<'_>> = HashMap::default();
@@ -75,7 +76,7 @@ impl People {
                 before.locks |= locks;
             }
         }
-        let (mut unknown, mut to_lock) = (BTreeSet::new(), BTreeSet::new());
+        let (mut unknown, mut to_lock) = (BTreeSet::new(), BTreeSet::from_iter(others));
         for (key, mention) in &mentions {
             if mention.locks {
                 to_lock.insert(*key);
@@ -177,16 +178,32 @@ impl People {
         // Said of the anonymous person before they became the known one, but arriving after: the known one's words win.
         let merged_at = anonymous.and_then(|a| self.locked.get(&a)?.merged_at);
         let said_before_merge = known.is_none() && merged_at.is_some_and(|at| item.received < at);
-        let Some(profile) = self.locked.get_mut(&person) else { return Ok(()) };
-        let apply = if said_before_merge { profile::fill } else { profile::patch };
+        let applied = self.change(person, patch, if said_before_merge { profile::fill } else { profile::patch });
+        if let Some(profile) = self.locked.get_mut(&person) {
+            profile.last_seen_at = profile.last_seen_at.max(item.received);
+        }
+        applied.unwrap_or(Ok(()))
+    }
+
+    /// Merges properties into a locked person's profile; none where nobody is locked under that key.
+    pub fn patch(&mut self, person: PersonKey, patch: &Map<String, Value>) -> Option<Result<(), TooLarge>> {
+        self.change(person, patch, profile::patch)
+    }
+
+    fn change(
+        &mut self,
+        person: PersonKey,
+        patch: &Map<String, Value>,
+        apply: fn(&mut Profile, &Map<String, Value>) -> Result<(), TooLarge>,
+    ) -> Option<Result<(), TooLarge>> {
+        let profile = self.locked.get_mut(&person)?;
         let before = (profile.email.clone(), profile.name.clone());
         let applied = apply(profile, patch);
         if before != (profile.email.clone(), profile.name.clone()) {
             self.renamed.insert(person);
         }
-        profile.last_seen_at = profile.last_seen_at.max(item.received);
         self.changed.insert(person);
-        applied
+        Some(applied)
     }
 
     /// An anonymous person becomes a known one, once: whoever was merged stays where they are.

@@ -6,13 +6,11 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
-use prost::Message;
 use shared::bus::Names;
 use shared::clock::Clock;
 use shared::failpoint;
-use shared::ids::{self, ProjectId};
+use shared::ids::ProjectId;
 use shared::metric_name;
-use shared::send::{Channel, Lane, MessageRef, SendChunk};
 use shared::store::changes::{self, Topic};
 use shared::store::events::record::{NewClientId, claim_client_ids};
 use shared::store::ingest_partitions::{self, Advance};
@@ -22,7 +20,6 @@ use shared::store::{Store, StoreError, Transaction, automations};
 use uuid::Uuid;
 
 use crate::days::Days;
-use crate::enrol::{Definitions, Journeys, NOBODY, NewEvent};
 use crate::erase::{self, Erasures, Part};
 use crate::events;
 use crate::item::{Action, Item};
@@ -31,11 +28,9 @@ use crate::matching::Index;
 use crate::people::People;
 use crate::recent::Recent;
 use crate::removed::Removed;
+use crate::runs::{self, NOBODY, NewEvent, Programs, Stage};
 use crate::totals::Totals;
 use crate::{receipts, tokens};
-
-/// Messages to delivery in one message of the broker at most.
-const REFS: usize = 500;
 
 /// Items to be recorded, and the positions that they bring their partitions to.
 #[derive(Debug, Default)]
@@ -84,6 +79,8 @@ pub struct Recorded {
     pub events: u64,
     pub repeats: u64,
     pub runs: u64,
+    /// Calls to be made.
+    pub calls: usize,
 }
 
 impl Recorded {
@@ -95,6 +92,7 @@ impl Recorded {
             events: self.events + other.events,
             repeats: self.repeats + other.repeats,
             runs: self.runs + other.runs,
+            calls: self.calls + other.calls,
             outbox: self.outbox,
         }
     }
@@ -115,7 +113,7 @@ pub struct Recorder {
     pub clock: Clock,
     pub names: Names,
     pub index: ArcSwap<Index>,
-    pub definitions: Definitions,
+    pub programs: Programs,
     pub known: Known,
     pub totals: Totals,
     recent: Recent,
@@ -137,9 +135,9 @@ impl Recorder {
     /// Remembers so many people at most.
     pub fn new(store: Store, clock: Clock, names: Names, people: usize) -> Self {
         let index = ArcSwap::from_pointee(Index::new(-1, Vec::new()));
-        let (definitions, known, totals) = (Definitions::default(), Known::new(people), Totals::default());
+        let (programs, known, totals) = (Programs::default(), Known::new(people), Totals::default());
         let (recent, days, removed) = (Recent::default(), Days::default(), Removed::default());
-        Self { store, clock, names, index, definitions, known, totals, recent, days, removed }
+        Self { store, clock, names, index, programs, known, totals, recent, days, removed }
     }
 
     /// Records a batch without the items in `skip`.
@@ -233,12 +231,14 @@ impl Recorder {
     ) -> Result<(), RecordError> {
         let now = applied.now;
         let decides = |item: &Item| match &item.action {
-            Action::Identify { .. } | Action::RegisterToken { .. } => true,
-            action => action
-                .event()
-                .is_some_and(|(name, _)| index.started_by(item.project, action.trigger(), name).next().is_some()),
+            Action::Identify { .. } | Action::RegisterToken { .. } | Action::Start { .. } => true,
+            action => action.event().is_some_and(|(name, _)| {
+                index.started_by(item.project, action.trigger(), name).next().is_some()
+                    || index.is_heard(item.project, name) != (false, false)
+            }),
         };
-        let mut people = People::load(tx, &self.known, items, now, decides).await?;
+        let changing = runs::changing(tx, &self.programs, items).await?;
+        let mut people = People::load(tx, &self.known, items, now, decides, changing).await?;
 
         let mut tracked = Vec::new();
         for item in items {
@@ -264,7 +264,11 @@ impl Recorder {
                     let event = item.action.event();
                     tracked.extend(event.map(|(name, properties)| NewEvent { item, person, name, properties }));
                 }
-                Action::Timer { .. } | Action::RemoveToken { .. } | Action::Erase { .. } => {}
+                Action::Timer { .. }
+                | Action::Answer { .. }
+                | Action::Start { .. }
+                | Action::RemoveToken { .. }
+                | Action::Erase { .. } => {}
             }
         }
         // A merge later in the batch tells whose the earlier events are.
@@ -279,15 +283,14 @@ impl Recorder {
         people.reassign(tx).await?;
         tokens::store(tx, items, &people).await?;
         receipts::store(tx, items, now).await?;
-        let mut journeys = Journeys::default();
-        journeys.resume(tx, index, &self.definitions, items, now).await?;
-        journeys.start(tx, index, &new.events).await?;
-        applied.recorded.runs += journeys.started;
-        let refs = journeys.store(tx, lane, now).await?;
+        let stage = Stage { tx, index, programs: &self.programs, days: &self.days, people: &mut people };
+        let outcome = runs::apply(stage, items, &new.events, now).await?;
+        applied.recorded.runs += outcome.started;
+        let written = outcome.store(tx, &self.names, lane, now).await?;
+        applied.recorded.calls += written.calls;
         applied.learnt.add(people.store(tx, &self.known, lane, now).await?);
-        let outbox = hand_over(&self.names, lane, now.as_millisecond(), refs);
-        outbox::insert(tx, &outbox, now).await?;
-        applied.recorded.outbox.extend(outbox);
+        outbox::insert(tx, &written.outbox, now).await?;
+        applied.recorded.outbox.extend(written.outbox);
         Ok(())
     }
 
@@ -303,7 +306,7 @@ impl Recorder {
             return Ok(known);
         }
         let index = if known.seq < 0 || known.seq > current {
-            Index::new(current, automations::load_active(tx).await?)
+            Index::new(current, automations::load_followed(tx).await?)
         } else {
             known.changed(current, automations::changed_after(tx, known.seq).await?)
         };
@@ -335,20 +338,9 @@ impl Recorder {
     }
 }
 
-/// The messages to delivery, a chunk of the ledger's rows each.
-fn hand_over(names: &Names, partition: i16, now_ms: i64, refs: Vec<MessageRef>) -> Vec<OutboxRow> {
-    let subject = names.send(Channel::Email, Lane::Automation);
-    let chunks = refs.chunks(REFS).map(|chunk| OutboxRow {
-        partition,
-        id: ids::fresh(now_ms),
-        subject: subject.clone(),
-        payload: SendChunk::of(chunk.to_vec()).encode_to_vec(),
-    });
-    chunks.collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use prost::Message;
     use shared::event::{Body, IngestItem, Track, id_bytes};
 
     use super::*;

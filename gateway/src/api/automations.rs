@@ -1,23 +1,25 @@
 //! Automations.
 
 mod input;
+mod named;
+pub mod report;
+pub mod runs;
+pub mod simulate;
 
-use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::json;
-use shared::automation::{Definition, Reentry, Step};
+use serde_json::{Value, json};
+use shared::automation::{DateTrigger, Goal, Reentry, Step};
 use shared::ids;
-use shared::send::Channel;
+use shared::store::StoreError;
 use shared::store::automations::{self, Automation};
 use shared::store::changes::Topic;
-use shared::store::{StoreError, templates};
 use uuid::Uuid;
 
 use super::{audit_log, changed, idempotency, paging, path, shape};
 use crate::body;
 use crate::context::Context;
-use crate::error::{ApiError, Problem};
+use crate::error::ApiError;
 use crate::respond::{Reply, created, deleted, ok};
 
 /// Automations in one answer at most.
@@ -30,6 +32,12 @@ struct AutomationView {
     name: String,
     trigger_type: &'static str,
     trigger_event: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trigger_date: Option<DateTrigger>,
+    trigger_filter: Option<Value>,
+    entry_rules: Option<Value>,
+    exit_rules: Option<Value>,
+    goal: Option<Goal>,
     active: bool,
     reentry: Reentry,
     steps: Vec<Step>,
@@ -42,15 +50,20 @@ struct AutomationView {
 
 impl From<Automation> for AutomationView {
     fn from(automation: Automation) -> Self {
-        let Definition { trigger_type, trigger_event, reentry, steps } = automation.definition;
+        let definition = automation.definition;
         Self {
             id: automation.id,
             name: automation.name,
-            trigger_type: trigger_type.as_str(),
-            trigger_event,
+            trigger_type: definition.trigger_type.as_str(),
+            trigger_event: definition.trigger_event,
+            trigger_date: definition.trigger_date,
+            trigger_filter: definition.trigger_filter,
+            entry_rules: definition.entry_rules,
+            exit_rules: definition.exit_rules,
+            goal: definition.goal,
             active: automation.active,
-            reentry,
-            steps,
+            reentry: definition.reentry,
+            steps: definition.steps,
             version: automation.version,
             created_at: automation.created_at,
             updated_at: automation.updated_at,
@@ -92,7 +105,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     match idempotency::made_before(cx, &tx, "automation", automation.id).await? {
         Some(made) => automation = automations::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?,
         None => {
-            check_templates(cx, &tx, &automation.definition).await?;
+            named::check(cx, &tx, &automation).await?;
             automations::insert(&tx, cx.project, &automation).await?;
             audit_log::note(cx, &tx, "automation.created", (automation.id, &automation.name), json!({})).await?;
         }
@@ -114,7 +127,7 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let automation = input::changed_automation(&body, current, cx.app.clock.now())?;
     // A template may have been deleted while the automation was off.
     if automation.version != was_version || (automation.active && !was_active) {
-        check_templates(cx, &tx, &automation.definition).await?;
+        named::check(cx, &tx, &automation).await?;
     }
     automations::update(&tx, cx.project, &automation).await?;
     let details = json!({ "active": automation.active, "version": automation.version });
@@ -136,25 +149,4 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Automation).await;
     deleted()
-}
-
-/// Every step's template must be there, and of the step's channel; none of them can be deleted before the end of the
-/// transaction.
-async fn check_templates(cx: &Context<'_>, tx: &Transaction<'_>, definition: &Definition) -> Result<(), ApiError> {
-    let ids: Vec<Uuid> = definition.template_ids().collect();
-    if ids.is_empty() {
-        return Ok(());
-    }
-    let channels = templates::channels_of(tx, cx.project, &ids).await?;
-    let mut problems = Vec::new();
-    for (i, step) in definition.steps.iter().enumerate() {
-        let Step::SendEmail { template_id, .. } = step else { continue };
-        let problem = match channels.get(template_id) {
-            Some(Channel::Email) => continue,
-            Some(other) => format!("is a template of channel {}, this step needs one of EMAIL", other.as_str()),
-            None => "no such template in this project".to_owned(),
-        };
-        problems.push(Problem::new(format!("steps[{i}].templateId"), problem));
-    }
-    if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
 }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 use shared::ids;
+use shared::store::automations::TemplateUse;
 use shared::store::changes::Topic;
 use shared::store::templates::{self, StoredTemplate, TemplateFilter};
 use shared::store::{StoreError, automations, campaigns};
@@ -124,9 +125,12 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let template = locked(cx, &tx, id).await?;
-    if let Some((automation, name)) = automations::uses_template(&tx, cx.project, id).await? {
-        let reason = format!("the active automation {name:?} ({automation}) sends this template; switch it off first");
-        return Err(ApiError::Conflict(reason));
+    if let Some(TemplateUse { automation, name, active }) = automations::uses_template(&tx, cx.project, id).await? {
+        return Err(ApiError::Conflict(if active {
+            format!("the active automation {name:?} ({automation}) sends this template; switch it off first")
+        } else {
+            format!("runs of the automation {name:?} ({automation}) that are under way send this template")
+        }));
     }
     if let Some((campaign, name)) = campaigns::uses_template(&tx, cx.project, id).await? {
         let reason =

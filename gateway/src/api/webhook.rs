@@ -66,6 +66,7 @@ async fn take(
         user_id,
         anonymous_id,
         body: Some(Body::Webhook(Webhook { kind, data })),
+        ..IngestItem::default()
     };
     let wait = Wait::asked(request)?;
     let ingest = &request.app.ingest;

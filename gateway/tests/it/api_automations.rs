@@ -1,8 +1,8 @@
 //! `/automations`
 
 use serde_json::{Value, json};
-use shared::automation::Step;
-use shared::store::automations::{self, AutomationChange};
+use shared::automation::Action;
+use shared::store::automations::{self, FollowedAutomation};
 use shared::store::changes::{self, Topic};
 use uuid::Uuid;
 
@@ -30,6 +30,7 @@ async fn an_automation_is_made_read_changed_and_deleted() {
     let made = gateway.post(&project, "/automations", &automation(steps.clone())).await.expect(201);
     let expected = json!({
         "id": made["id"], "name": "Reminder", "triggerType": "EVENT", "triggerEvent": "checkout_started",
+        "triggerFilter": null, "entryRules": null, "exitRules": null, "goal": null,
         "active": false, "reentry": "after_exit", "steps": steps, "version": 1,
         "createdAt": made["createdAt"], "updatedAt": made["updatedAt"],
     });
@@ -64,24 +65,25 @@ async fn workers_see_versions_and_changes() {
     let path = format!("/automations/{id}");
     gateway.put(&project, &path, &json!({"steps": wait(2)})).await.expect(200);
 
-    let active = automations::load_active(&db).await.unwrap();
-    assert_eq!(active.len(), 1);
-    assert_eq!((active[0].project, active[0].id, active[0].version), (project.id, id, 2));
+    let followed = automations::load_followed(&db).await.unwrap();
+    assert_eq!(followed.len(), 1);
+    let active = followed[0].active.as_ref().unwrap();
+    assert_eq!((active.project, active.id, active.version), (project.id, id, 2));
     for (version, delay) in [(1, 1.0), (2, 2.0)] {
-        let definition = automations::version(&db, project.id, id, version).await.unwrap().unwrap();
-        assert_eq!(definition.steps, [Step::Wait { delay, name: None }]);
+        let definition = automations::get_version(&db, project.id, id, version).await.unwrap().unwrap();
+        assert_eq!(definition.steps[0].action, Action::Wait { delay });
     }
     let changed = automations::changed_after(&db, before).await.unwrap();
-    assert_eq!(changed, [AutomationChange::Active(active[0].clone())]);
+    assert_eq!(changed, followed);
     assert!(automations::is_active(&db, project.id, id).await.unwrap());
 
     let seen = changes::current(&db, &[Topic::Automation]).await.unwrap()[0];
     gateway.delete(&project, &path).await.expect(200);
     let changed = automations::changed_after(&db, seen).await.unwrap();
-    assert_eq!(changed, [AutomationChange::Inactive { project: project.id, id }]);
+    assert_eq!(changed, [FollowedAutomation { project: project.id, id, active: None, hears: vec![] }]);
     assert!(!automations::is_active(&db, project.id, id).await.unwrap());
     // Runs under way keep what they started with.
-    assert!(automations::version(&db, project.id, id, 1).await.unwrap().is_some());
+    assert!(automations::get_version(&db, project.id, id, 1).await.unwrap().is_some());
 }
 
 #[tokio::test]
@@ -123,13 +125,94 @@ async fn templates_must_be_there_and_of_the_channel() {
 }
 
 #[tokio::test]
+async fn every_kind_of_step_is_kept_as_it_was_sent() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let mail = template(&gateway, &project, "EMAIL").await;
+    let segment = gateway.post(&project, "/segments", &json!({"name": "s", "rules": []})).await.expect(201);
+    let other = gateway.post(&project, "/automations", &automation(json!([]))).await.expect(201);
+    let send = json!({"type": "SEND_EMAIL", "templateId": mail});
+    let rule = json!({"field": "segment", "operator": "eq", "value": segment["id"]});
+    let mut new = automation(json!([
+        send,
+        {"type": "WAIT_UNTIL", "time": "09:00"},
+        {"type": "WAIT_UNTIL", "property": "renewal", "offset": -86_400},
+        {"type": "WAIT_FOR_EVENT", "name": "purchase", "event": "bought", "timeout": 604_800,
+         "where": [{"field": "total", "operator": "gt", "value": 10}], "then": [], "else": [send]},
+        {"type": "BRANCH", "branches": [{"rules": [rule], "steps": [send]}], "else": [{"type": "EXIT"}]},
+        {"type": "SPLIT", "branches": [{"weight": 50, "steps": [send]}, {"weight": 50, "steps": [{"type": "EXIT"}]}]},
+        {"type": "UPDATE_USER", "properties": {"tier": "{{ steps.crm.response.tier }}"}},
+        {"type": "TRACK_EVENT", "event": "reminded", "properties": {}},
+        {"type": "WEBHOOK", "url": "https://example.com/hook", "body": {"id": "{{ user.id }}"}, "name": "crm"},
+        {"type": "START_AUTOMATION", "automationId": other["id"]},
+    ]));
+    let parts = json!({
+        "triggerFilter": [{"field": "total", "operator": "gte", "value": 5}],
+        "entryRules": [rule], "exitRules": [{"field": "event:bought", "operator": "did", "value": {"within": "1d"}}],
+        "goal": {"event": "bought", "within": 86_400},
+    });
+    new.as_object_mut().unwrap().extend(parts.as_object().unwrap().clone());
+    let made = gateway.post(&project, "/automations", &new).await.expect(201);
+    for field in ["steps", "triggerFilter", "entryRules", "exitRules", "goal"] {
+        assert_eq!(made[field], new[field], "{field}");
+    }
+    let path = format!("/automations/{}", made["id"].as_str().unwrap());
+    assert_eq!(gateway.put(&project, &path, &made).await.expect(200)["version"], 1, "what was read can be sent back");
+    let without = gateway.put(&project, &path, &json!({"goal": null, "exitRules": null})).await.expect(200);
+    assert_eq!((&without["goal"], &without["exitRules"], &without["version"]), (&Value::Null, &Value::Null, &json!(2)));
+
+    // What it names must be there, wherever it is named.
+    let missing = Uuid::from_u128(1);
+    let within = |step: Value| json!([{"type": "BRANCH", "branches": [{"rules": [], "steps": [step]}]}]);
+    for (steps, field) in [
+        (within(json!({"type": "SEND_PUSH", "templateId": mail})), "steps[0].branches[0].steps[0].templateId"),
+        (
+            within(json!({"type": "START_AUTOMATION", "automationId": missing})),
+            "steps[0].branches[0].steps[0].automationId",
+        ),
+        (
+            json!([{"type": "BRANCH", "branches": [
+                {"rules": [{"field": "segment", "operator": "eq", "value": missing}], "steps": [{"type": "EXIT"}]}]}]),
+            "steps[0].branches[0].rules[0].value",
+        ),
+    ] {
+        let answer = gateway.put(&project, &path, &json!({ "steps": steps })).await;
+        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+    }
+}
+
+#[tokio::test]
+async fn a_template_stays_while_runs_under_way_send_it() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let mail = template(&gateway, &project, "EMAIL").await;
+    let steps = json!([{"type": "WAIT_FOR_EVENT", "event": "e", "timeout": 60,
+        "then": [{"type": "SEND_EMAIL", "templateId": mail}], "else": []}]);
+    let mut new = automation(steps);
+    new["active"] = json!(true);
+    let made = gateway.post(&project, "/automations", &new).await.expect(201);
+    let (path, template) = (format!("/automations/{}", made["id"].as_str().unwrap()), format!("/templates/{mail}"));
+    assert_eq!(gateway.delete(&project, &template).await.status, 409, "active");
+    let id: Uuid = made["id"].as_str().unwrap().parse().unwrap();
+    let sql = "INSERT INTO run (project_id, id, automation_id, version, user_id, status, position, partition, context, \
+               started_at, updated_at) VALUES ($1, $2, $2, 1, $2, 'waiting', 'steps[0]', 0, '{}', now(), now())";
+    gateway.sql.execute(sql, &[&project.id, &id]).await.unwrap();
+    gateway.put(&project, &path, &json!({"active": false, "steps": []})).await.expect(200);
+    let answer = gateway.delete(&project, &template).await;
+    assert_eq!(answer.status, 409);
+    assert!(answer.body["message"].as_str().unwrap().contains("under way"), "{}", answer.body);
+    gateway.sql.batch_execute("UPDATE run SET status = 'completed', ended_at = now()").await.unwrap();
+    gateway.delete(&project, &template).await.expect(200);
+}
+
+#[tokio::test]
 async fn what_is_wrong_is_named() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let answer = gateway.post(&project, "/automations", &json!({"name": "n", "goal": {}, "x": 1})).await;
     let mut fields = answer.fields();
     fields.sort_unstable();
-    assert_eq!((answer.status, fields), (422, vec!["goal", "triggerEvent", "triggerType", "x"]));
+    assert_eq!((answer.status, fields), (422, vec!["goal.event", "triggerEvent", "triggerType", "x"]));
     let made = gateway.post(&project, "/automations", &automation(json!([]))).await.expect(201);
     let path = format!("/automations/{}", made["id"].as_str().unwrap());
     for path in [path.as_str(), "/automations/x"] {

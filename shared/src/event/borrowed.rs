@@ -162,6 +162,7 @@ mod tests {
                 BorrowedBody::Identify { properties } => Body::Identify(Identify { properties: bytes(properties) }),
                 BorrowedBody::Alias { previous_id } => Body::Alias(Alias { previous_id: previous_id.to_owned() }),
             }),
+            ..IngestItem::default()
         }
     }
 

@@ -30,6 +30,10 @@ impl Span {
         (1..=LONGEST_DAYS * 86_400).contains(&seconds).then_some(Self { seconds })
     }
 
+    pub fn seconds(self) -> i64 {
+        self.seconds
+    }
+
     /// When a span that ends now began.
     pub fn before(self, now: Timestamp) -> Timestamp {
         now.checked_sub(SignedDuration::from_secs(self.seconds)).unwrap_or(Timestamp::MIN)

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-pub use read::{changed_after, get, is_active, list, load_active, uses_template, version};
+pub use read::{TemplateUse, changed_after, get, get_version, is_active, list, load_followed, uses_template};
 pub use write::{delete, delete_all, get_for_update, insert, update};
 
 use super::StoreError;
@@ -40,13 +40,15 @@ pub struct ActiveAutomation {
     pub definition: Definition,
 }
 
-/// What happened to an automation since a sequence.
+/// An automation as the workers follow it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum AutomationChange {
-    /// It is active, perhaps in a new version.
-    Active(ActiveAutomation),
-    /// It was switched off or deleted, or this program cannot read it.
-    Inactive { project: ProjectId, id: Uuid },
+pub struct FollowedAutomation {
+    pub project: ProjectId,
+    pub id: Uuid,
+    /// Where it may start runs: not where it was switched off or deleted, or this program cannot read it.
+    pub active: Option<ActiveAutomation>,
+    /// The events that runs of any version of it may listen for; none of a deleted one.
+    pub hears: Vec<String>,
 }
 
 const COLUMNS: &str = "id, name, active, version, definition, created_at, updated_at";

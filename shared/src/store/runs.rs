@@ -1,4 +1,7 @@
 //! Runs: people's ways through automations.
 
+pub mod counts;
+pub mod listeners;
+pub mod read;
 pub mod record;
 pub mod resume;

@@ -24,6 +24,8 @@ use uuid::Uuid;
 use worker_automation::config::Config;
 use worker_automation::{App, run};
 
+/// Seals the secrets of projects.
+pub const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const WITHIN: Duration = Duration::from_secs(20);
 
 /// A worker in a runtime of its own, so that it can die without a word.
@@ -79,6 +81,8 @@ impl Fixture {
             ("SEND_MAX_BYTES", "67108864"),
             ("DEAD_MAX_BYTES", "67108864"),
             ("PARTITION_LEASE_MS", "2000"),
+            ("MASTER_KEY", KEY),
+            ("OUTBOUND_ALLOW", "127.0.0.0/8"),
         ]);
         let bus = Bus::connect(&BusConfig::from_env(&env).unwrap(), "test").await.unwrap();
         let stream = topology::ensure(&bus).await.unwrap();
@@ -219,8 +223,14 @@ impl Fixture {
 
     /// Saves an active automation started by an event.
     pub async fn automation(&self, event: &str, reentry: &str, steps: &[Value]) -> Uuid {
+        self.automation_with(event, reentry, steps, json!({})).await
+    }
+
+    /// As [`Fixture::automation`], with other parts of a definition.
+    pub async fn automation_with(&self, event: &str, reentry: &str, steps: &[Value], parts: Value) -> Uuid {
         let id = ids::fresh(self.clock.now_ms());
-        let definition = json!({"triggerType": "EVENT", "triggerEvent": event, "reentry": reentry, "steps": steps});
+        let mut definition = json!({"triggerType": "EVENT", "triggerEvent": event, "reentry": reentry, "steps": steps});
+        definition.as_object_mut().unwrap().extend(parts.as_object().unwrap().clone());
         self.execute(&format!(
             "BEGIN; UPDATE change SET seq = seq + 1 WHERE topic = 'automation'; \
              INSERT INTO automation (project_id, id, name, trigger_type, trigger_event, active, definition, created_at, updated_at, changed_seq) \

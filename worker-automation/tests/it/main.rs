@@ -9,5 +9,6 @@ mod ownership;
 mod people;
 mod reading;
 mod recording;
+mod steps;
 mod tokens;
 mod webhooks;

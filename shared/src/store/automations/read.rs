@@ -4,7 +4,7 @@ use deadpool_postgres::GenericClient;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{ActiveAutomation, Automation, AutomationChange, COLUMNS, decoded, from_row};
+use super::{ActiveAutomation, Automation, COLUMNS, FollowedAutomation, decoded, from_row};
 use crate::automation::Definition;
 use crate::ids::ProjectId;
 use crate::store::StoreError;
@@ -28,58 +28,68 @@ pub async fn list(
     db.query(&db.prepare_cached(&sql).await?, &[&project, &before, &limit]).await?.iter().map(from_row).collect()
 }
 
-/// An active automation whose newest version sends this template: its id and name.
+/// Who sends a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemplateUse {
+    pub automation: Uuid,
+    pub name: String,
+    /// Whether its newest version does, and it is active; otherwise runs under way do, of whatever version.
+    pub active: bool,
+}
+
+/// An active automation whose newest version sends this template, or one with runs under way whose version does.
 pub async fn uses_template(
     db: &impl GenericClient,
     project: ProjectId,
     template: Uuid,
-) -> Result<Option<(Uuid, String)>, StoreError> {
-    let sql = "SELECT id, name FROM automation WHERE project_id = $1 AND active AND deleted_at IS NULL \
-               AND definition @> jsonb_build_object('steps', jsonb_build_array(jsonb_build_object('templateId', $2::text))) \
-               ORDER BY id LIMIT 1";
-    let row = db.query_opt(sql, &[&project, &template.to_string()]).await?;
-    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+) -> Result<Option<TemplateUse>, StoreError> {
+    let sends = "'$.steps.**.templateId ? (@ == $t)', jsonb_build_object('t', $2::text)";
+    let sql = format!(
+        "SELECT id, name, active FROM (SELECT a.id, a.name, a.active AND jsonb_path_exists(a.definition, {sends}) AS active, \
+         EXISTS (SELECT FROM automation_version v WHERE v.project_id = $1 AND v.automation_id = a.id \
+         AND jsonb_path_exists(v.definition, {sends}) AND EXISTS (SELECT FROM run r WHERE r.project_id = $1 \
+         AND r.automation_id = a.id AND r.version = v.version AND r.ended_at IS NULL)) AS under_way \
+         FROM automation a WHERE a.project_id = $1 AND a.deleted_at IS NULL) AS found \
+         WHERE active OR under_way ORDER BY active DESC, id LIMIT 1"
+    );
+    let row = db.query_opt(&sql, &[&project, &template.to_string()]).await?;
+    let found =
+        |row: Row| Ok(TemplateUse { automation: row.try_get(0)?, name: row.try_get(1)?, active: row.try_get(2)? });
+    row.map(found).transpose()
 }
 
-/// Every active automation of every project. One that this program cannot read is logged and left out.
-/// To keep up, read `Topic::Automation`'s sequence before this, and [`changed_after`] it later.
-pub async fn load_active(db: &impl GenericClient) -> Result<Vec<ActiveAutomation>, StoreError> {
-    let sql = "SELECT project_id, id, version, definition, true FROM automation WHERE active AND deleted_at IS NULL";
-    let mut active = Vec::new();
-    for row in db.query(sql, &[]).await? {
-        if let AutomationChange::Active(automation) = change(&row)? {
-            active.push(automation);
-        }
-    }
-    Ok(active)
+const FOLLOWED: &str = "project_id, id, version, definition, active AND deleted_at IS NULL, \
+                        CASE WHEN deleted_at IS NULL THEN hears ELSE '{}' END";
+
+/// Every automation of every project that may start runs or has some that may listen. One that this program cannot read
+/// is logged, and starts none. To keep up, read `Topic::Automation`'s sequence before this, and [`changed_after`] it later.
+pub async fn load_followed(db: &impl GenericClient) -> Result<Vec<FollowedAutomation>, StoreError> {
+    let sql = format!("SELECT {FOLLOWED} FROM automation WHERE deleted_at IS NULL AND (active OR hears <> '{{}}')");
+    db.query(&sql, &[]).await?.iter().map(followed).collect()
 }
 
-/// What changed after a sequence of `Topic::Automation`.
-pub async fn changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<AutomationChange>, StoreError> {
-    let sql = "SELECT project_id, id, version, definition, active AND deleted_at IS NULL FROM automation \
-               WHERE changed_seq > $1 ORDER BY changed_seq";
-    db.query(&db.prepare_cached(sql).await?, &[&seq]).await?.iter().map(change).collect()
+/// Those that were changed after a sequence of `Topic::Automation`, also those that are neither any more.
+pub async fn changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<FollowedAutomation>, StoreError> {
+    let sql = format!("SELECT {FOLLOWED} FROM automation WHERE changed_seq > $1 ORDER BY changed_seq");
+    db.query(&db.prepare_cached(&sql).await?, &[&seq]).await?.iter().map(followed).collect()
 }
 
-fn change(row: &Row) -> Result<AutomationChange, StoreError> {
-    let (project, id) = (row.try_get(0)?, row.try_get(1)?);
-    let inactive = AutomationChange::Inactive { project, id };
-    if !row.try_get::<_, bool>(4)? {
-        return Ok(inactive);
-    }
-    match decoded(id, row.try_get(3)?) {
-        Ok(definition) => {
-            Ok(AutomationChange::Active(ActiveAutomation { project, id, version: row.try_get(2)?, definition }))
-        }
-        Err(error) => {
-            tracing::error!(%project, automation = %id, %error, "an automation cannot be read, and starts no runs");
-            Ok(inactive)
+fn followed(row: &Row) -> Result<FollowedAutomation, StoreError> {
+    let (project, id): (ProjectId, Uuid) = (row.try_get(0)?, row.try_get(1)?);
+    let mut active = None;
+    if row.try_get(4)? {
+        match decoded(id, row.try_get(3)?) {
+            Ok(definition) => active = Some(ActiveAutomation { project, id, version: row.try_get(2)?, definition }),
+            Err(error) => {
+                tracing::error!(%project, automation = %id, %error, "an automation cannot be read, and starts no runs");
+            }
         }
     }
+    Ok(FollowedAutomation { project, id, active, hears: row.try_get(5)? })
 }
 
 /// The definition that a run started with.
-pub async fn version(
+pub async fn get_version(
     db: &impl GenericClient,
     project: ProjectId,
     automation: Uuid,

@@ -5,7 +5,9 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::{Automation, COLUMNS, from_row};
+use crate::automation::Definition;
 use crate::ids::ProjectId;
+use crate::journey::Program;
 use crate::store::StoreError;
 use crate::store::changes::{self, Topic};
 
@@ -25,7 +27,7 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Automation) 
     let seq = changes::next(tx, Topic::Automation).await?;
     let definition = new.definition.encode();
     let sql = "INSERT INTO automation (project_id, id, name, trigger_type, trigger_event, active, version, definition, \
-               created_at, updated_at, changed_seq) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+               created_at, updated_at, changed_seq, hears) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
     let trigger = new.definition.trigger_type.as_str();
     let event = &new.definition.trigger_event;
     tx.execute(
@@ -42,6 +44,7 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Automation) 
             &new.created_at,
             &new.updated_at,
             &seq,
+            &may_hear(&new.definition)?,
         ],
     )
     .await?;
@@ -53,7 +56,9 @@ pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Automati
     let seq = changes::next(tx, Topic::Automation).await?;
     let definition = changed.definition.encode();
     let sql = "UPDATE automation SET name = $3, trigger_type = $4, trigger_event = $5, active = $6, version = $7, \
-               definition = $8, updated_at = $9, changed_seq = $10 WHERE project_id = $1 AND id = $2";
+               definition = $8, updated_at = $9, changed_seq = $10, \
+               hears = (SELECT coalesce(array_agg(DISTINCT e), '{}') FROM unnest(hears || $11::text[]) AS e) \
+               WHERE project_id = $1 AND id = $2";
     let trigger = changed.definition.trigger_type.as_str();
     let event = &changed.definition.trigger_event;
     tx.execute(
@@ -69,10 +74,16 @@ pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Automati
             &definition,
             &changed.updated_at,
             &seq,
+            &may_hear(&changed.definition)?,
         ],
     )
     .await?;
     insert_version(tx, project, changed).await
+}
+
+fn may_hear(definition: &Definition) -> Result<Vec<String>, StoreError> {
+    let program = Program::compile(definition).map_err(StoreError::Corrupt)?;
+    Ok(program.may_hear().into_iter().collect())
 }
 
 async fn insert_version(tx: &Transaction<'_>, project: ProjectId, of: &Automation) -> Result<(), StoreError> {

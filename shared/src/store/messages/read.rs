@@ -82,6 +82,25 @@ pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Resul
     db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
+/// How messages of these ids stand, each with the reason. Unknown ids are left out.
+pub async fn states(
+    db: &impl GenericClient,
+    project: ProjectId,
+    ids: &[Uuid],
+) -> Result<Vec<(Uuid, DeliveryState, Option<String>)>, StoreError> {
+    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
+    // The bounds leave all but a few of the table's partitions out.
+    let sql =
+        "SELECT id, status, status_reason FROM message WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids, first, last]).await?;
+    let state = |row: &Row| {
+        let status: &str = row.try_get(1)?;
+        let status = DeliveryState::parse(status).ok_or_else(|| StoreError::Corrupt(format!("status {status:?}")))?;
+        Ok((row.try_get(0)?, status, row.try_get(2)?))
+    };
+    rows.iter().map(state).collect()
+}
+
 /// What a list of messages is narrowed to.
 #[derive(Clone, Debug, Default)]
 pub struct MessageFilter {

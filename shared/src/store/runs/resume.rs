@@ -64,12 +64,18 @@ pub async fn end(
     let sql = "UPDATE run SET status = 'exited', reason = 'automation_deleted', due_at = NULL, updated_at = $3, ended_at = $3 \
                WHERE project_id = $1 AND id = ANY($2)";
     tx.execute(&tx.prepare_cached(sql).await?, &[&project, &still, &now]).await?;
-    let sql = "DELETE FROM timer WHERE project_id = $1 AND run_id = ANY($2)";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &still]).await?;
+    for sql in [
+        "DELETE FROM timer WHERE project_id = $1 AND run_id = ANY($2)",
+        "DELETE FROM run_listener l USING run r WHERE r.project_id = $1 AND r.id = ANY($2) \
+         AND l.project_id = $1 AND l.user_id = r.user_id AND l.run_id = r.id",
+    ] {
+        tx.execute(&tx.prepare_cached(sql).await?, &[&project, &still]).await?;
+    }
     Ok(ids.len())
 }
 
-/// Lets at most so many of an automation's frozen runs go on, by timers that are due at once; returns how many.
+/// Lets at most so many of an automation's frozen runs go on, those first whose waits ended first, by timers that are due
+/// at once; returns how many. Each keeps the time that its wait ended at, by which it is told what comes too late.
 pub async fn resume(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -78,15 +84,17 @@ pub async fn resume(
     most: i64,
 ) -> Result<usize, StoreError> {
     let sql = "WITH frozen AS (SELECT id FROM run WHERE project_id = $1 AND automation_id = $2 AND status = 'frozen' \
-               ORDER BY id LIMIT $4 FOR UPDATE SKIP LOCKED) \
-               UPDATE run r SET status = 'waiting', due_at = $3, updated_at = $3 FROM frozen \
-               WHERE r.project_id = $1 AND r.id = frozen.id RETURNING r.id, r.wait_seq, r.partition";
+               ORDER BY due_at, id LIMIT $4 FOR UPDATE SKIP LOCKED) \
+               UPDATE run r SET status = 'waiting', updated_at = $3 FROM frozen \
+               WHERE r.project_id = $1 AND r.id = frozen.id RETURNING r.id, r.wait_seq, r.partition, r.due_at";
     let statement = tx.prepare_cached(sql).await?;
     let rows = tx.query(&statement, &[&project, &automation, &now, &most]).await?;
     let mut timers = Vec::with_capacity(rows.len());
     for row in rows {
         let (run, wait_seq, partition) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-        timers.push(NewTimer { project, run, wait_seq, partition, due_at: now });
+        // The earlier a wait ended, the earlier its timer: they are handed over in that order.
+        let due_at = row.try_get::<_, Option<Timestamp>>(3)?.map_or(now, |due| due.min(now));
+        timers.push(NewTimer { project, run, wait_seq, partition, due_at });
     }
     timers.sort_by_key(|t| t.run);
     set::set(tx, &timers).await?;

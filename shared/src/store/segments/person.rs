@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::evaluate::Definitions;
 use crate::ids::ProjectId;
+use crate::journey;
 use crate::push_token::Platform;
 use crate::rule::eval::{self, Actual, Facts, Stats};
 use crate::rule::sql::{self, Membership};
@@ -50,6 +51,25 @@ impl Facts for Person {
     fn stats(&self, behaviour: &Behaviour) -> Stats {
         let found = self.stats.iter().find(|(known, _)| known == behaviour);
         found.map(|(_, stats)| stats.clone()).unwrap_or_default()
+    }
+}
+
+impl From<Person> for journey::Person {
+    fn from(person: Person) -> Self {
+        let Person { user, properties, platforms, stats, segments } = person;
+        Self {
+            id: user.id,
+            external_id: user.external_id,
+            anonymous_id: user.anonymous_id,
+            email: user.email,
+            name: user.name,
+            properties,
+            created_at: user.created_at,
+            last_seen_at: user.last_seen_at,
+            platforms,
+            stats,
+            segments,
+        }
     }
 }
 

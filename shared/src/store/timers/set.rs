@@ -35,3 +35,16 @@ pub async fn set(tx: &Transaction<'_>, timers: &[NewTimer]) -> Result<(), StoreE
     tx.execute(&statement, &[&projects, &runs, &waits, &partitions, &due]).await?;
     Ok(())
 }
+
+/// Removes the timers of runs that wait no more.
+pub async fn cancel(tx: &Transaction<'_>, runs: &[(ProjectId, Uuid)]) -> Result<(), StoreError> {
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = runs.iter().copied().unzip();
+    let sql = "WITH gone AS (SELECT t.project_id, t.run_id FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
+               JOIN timer t ON t.project_id = v.p AND t.run_id = v.i ORDER BY 1, 2 FOR UPDATE OF t) \
+               DELETE FROM timer t USING gone WHERE t.project_id = gone.project_id AND t.run_id = gone.run_id";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&projects, &ids]).await?;
+    Ok(())
+}

@@ -70,6 +70,12 @@ pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Re
     db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
+/// A person by their own internal id; whoever was merged is not found.
+pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<User>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM users WHERE project_id = $1 AND id = $2 AND merged_into IS NULL");
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
 /// As [`find`], the internal id only.
 pub async fn find_id(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Option<Uuid>, StoreError> {
     let candidates = candidates(project, text);

@@ -1,0 +1,48 @@
+//! What a run listens for beside its timer, so that only what concerns it is brought to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::program::Op;
+use super::{Program, Run, RunStatus, State};
+use crate::rule::{self, Condition, Deed, Rule};
+
+/// In place of an event's name: whatever the person does, and every change of their profile. No event is named so.
+pub const ANYTHING: &str = "";
+
+/// The names of the events that a run is to hear of, each with the time until which, none where the run's own end ends
+/// it.
+pub fn listens(program: &Program, run: Run<'_>, state: &State) -> BTreeMap<String, Option<Timestamp>> {
+    let mut names = BTreeMap::new();
+    if let Some(goal) = program.goal.as_ref().filter(|_| state.converted_at.is_none()) {
+        names.insert(goal.event.clone(), Some(until(run.started_at, goal.within)));
+    }
+    if state.status.has_ended() {
+        return names;
+    }
+    names.extend(program.exits_by().iter().map(|name| (name.clone(), None)));
+    if state.status == RunStatus::Waiting
+        && let Some(Op::WaitForEvent { event, .. }) = program.at(&state.position)
+    {
+        names.insert(event.clone(), None);
+    }
+    names
+}
+
+/// When a goal stops counting.
+pub(super) fn until(started: Timestamp, within: f64) -> Timestamp {
+    let within = SignedDuration::try_from_secs_f64(within).unwrap_or(SignedDuration::ZERO);
+    started.checked_add(within).unwrap_or(Timestamp::MAX)
+}
+
+/// The events after which exit rules may hold that did not before.
+pub(super) fn decided_by(rules: &[Rule]) -> BTreeSet<String> {
+    let event = |leaf: &&rule::Leaf| match &leaf.condition {
+        Condition::Behaviour(rule::Behaviour { deed: Deed::Event { name, .. }, .. }) => name.clone(),
+        _ => ANYTHING.to_owned(),
+    };
+    let names: BTreeSet<String> = rule::leaves(rules).iter().map(event).collect();
+    // Who hears of anything needs to hear of nothing by its name.
+    if names.contains(ANYTHING) { BTreeSet::from([ANYTHING.to_owned()]) } else { names }
+}

@@ -1,0 +1,192 @@
+//! Calls that runs wait for: claimed from their rows, made beside the recording, and answered into the person's own
+//! partition, where the run goes on in its turn. A row is deleted when the broker has the answer; a call that was made
+//! twice bears the same id both times.
+
+mod answer;
+mod sign;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use jiff::Timestamp;
+use prost::Message;
+use shared::backoff::Backoff;
+use shared::bus::Publisher;
+use shared::clock::Clock;
+use shared::event::{Answer as AnswerItem, Body, IngestBatch, IngestItem, VERSION, id_bytes};
+use shared::ids;
+use shared::journey::Answer;
+use shared::outbound::HttpClient;
+use shared::secrets::MasterKeys;
+use shared::shutdown::Shutdown;
+use shared::store::webhook_calls::{self, Claimed};
+use shared::store::{Store, StoreError, projects};
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::task::TaskTracker;
+
+use answer::{Judged, judge};
+
+/// Calls under way at a time.
+const AT_ONCE: usize = 64;
+/// Projects in one look.
+const PROJECTS: i64 = 100;
+/// After so long a call that was claimed and not settled is made again: longer than any call takes.
+const LEASE: Duration = Duration::from_mins(1);
+/// How often is looked for what others left, or put off.
+const LOOK: Duration = Duration::from_millis(500);
+/// Calls in all, and the time between them: about a quarter of an hour together.
+const ATTEMPTS: i32 = 6;
+const AGAIN: Backoff = Backoff { first: Duration::from_secs(2), factor: 4, most: Duration::from_mins(10) };
+/// Bytes of what is sent.
+const BODY_MAX: usize = 256 * 1024;
+
+/// Makes calls.
+pub struct Caller {
+    pub store: Store,
+    pub publisher: Publisher,
+    pub names: shared::bus::Names,
+    pub clock: Clock,
+    pub http: HttpClient,
+    pub keys: MasterKeys,
+    /// Told by the lanes when they have written calls.
+    pub wake: Arc<Notify>,
+}
+
+impl Caller {
+    /// Runs until the shutdown; what is under way then comes to its end.
+    pub async fn run(self, shutdown: Shutdown) {
+        let (caller, room, tasks) = (Arc::new(self), Arc::new(Semaphore::new(AT_ONCE)), TaskTracker::new());
+        while !shutdown.is_cancelled() {
+            if let Err(error) = caller.look(&room, &tasks, &shutdown).await {
+                tracing::debug!(%error, "cannot look for calls; trying again");
+            }
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = caller.wake.notified() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+        tasks.close();
+        tasks.wait().await;
+    }
+
+    /// Takes up what is due, no more than there is room for, so that a kill leaves only those few in doubt.
+    async fn look(
+        self: &Arc<Self>,
+        room: &Arc<Semaphore>,
+        tasks: &TaskTracker,
+        shutdown: &Shutdown,
+    ) -> Result<(), StoreError> {
+        loop {
+            let mut claimed = 0;
+            let now = self.clock.now();
+            let due = webhook_calls::projects(&self.store.connection().await?, now, PROJECTS).await?;
+            // Each project its share, so that one whose service is slow keeps nobody else's calls waiting for long.
+            let share = (AT_ONCE / due.len().max(1)).max(1);
+            for project in due {
+                let most = room.available_permits().min(share);
+                if most == 0 || shutdown.is_cancelled() {
+                    return Ok(());
+                }
+                let lease = now.checked_add(LEASE).unwrap_or(now);
+                let db = self.store.connection().await?;
+                for call in webhook_calls::claim(&db, project, now, lease, most as i64).await? {
+                    let Ok(permit) = room.clone().acquire_owned().await else { return Ok(()) };
+                    claimed += 1;
+                    let caller = self.clone();
+                    tasks.spawn(async move {
+                        caller.handle(call).await;
+                        drop(permit);
+                        caller.wake.notify_one();
+                    });
+                }
+            }
+            if claimed == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn handle(&self, call: Claimed) {
+        let judged = self.call(&call).await;
+        let outcome = match judged {
+            Judged::Again(why) if call.attempt < ATTEMPTS => {
+                tracing::debug!(project = %call.project, run = %call.run, why, "a webhook step's call is tried again");
+                let delay = AGAIN.delay(call.attempt.unsigned_abs(), rand::random());
+                let until = self.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX);
+                self.settle(async |db| webhook_calls::put_off(db, &call, until).await).await;
+                return;
+            }
+            Judged::Again(why) => Answer { error: Some(why), ..answer::none() },
+            Judged::Done(answer) => answer,
+        };
+        // Only then may the row go; else the lease runs out, and the call is made again under the same id.
+        if self.tell(&call, &outcome).await {
+            self.settle(async |db| webhook_calls::delete(db, call.project, call.id).await).await;
+        }
+    }
+
+    async fn settle(&self, write: impl AsyncFnOnce(&shared::store::Connection) -> Result<(), StoreError>) {
+        let written = async {
+            let db = self.store.connection().await?;
+            write(&db).await
+        };
+        if let Err(error) = written.await {
+            tracing::debug!(%error, "cannot settle a call; it is made again");
+        }
+    }
+
+    async fn call(&self, call: &Claimed) -> Judged {
+        let body = call.body.to_string();
+        if body.len() > BODY_MAX {
+            return Judged::Done(Answer { error: Some("body_too_large".to_owned()), ..answer::none() });
+        }
+        let secret = async { projects::secrets(&self.store.connection().await?, &self.keys, call.project).await };
+        let secret = match secret.await {
+            Ok(Some(secrets)) => secrets.webhook,
+            Ok(None) => return Judged::Again("the project has no secret to sign with".to_owned()),
+            Err(error) => return Judged::Again(error.to_string()),
+        };
+        let seconds = self.clock.now_ms().div_euclid(1_000);
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(&call.url)
+            .header("content-type", "application/json")
+            .header("user-agent", "Rekindle")
+            .header("webhook-id", call.id.to_string())
+            .header("webhook-timestamp", seconds.to_string())
+            .header("webhook-signature", sign::signature(&secret, call.id, seconds, &body))
+            .body(Bytes::from(body));
+        match request {
+            Ok(request) => judge(self.http.call(request).await),
+            Err(error) => Judged::Done(Answer { error: Some(error.to_string()), ..answer::none() }),
+        }
+    }
+
+    async fn tell(&self, call: &Claimed, outcome: &Answer) -> bool {
+        let now_ms = self.clock.now_ms();
+        let item = IngestItem {
+            project_id: id_bytes(call.project.0),
+            id: id_bytes(ids::fresh(now_ms)),
+            received_ms: now_ms,
+            timestamp_ms: now_ms,
+            body: Some(Body::Answer(AnswerItem {
+                run_id: id_bytes(call.run),
+                wait_seq: u32::try_from(call.wait_seq).unwrap_or(0),
+                outcome: serde_json::to_vec(outcome).unwrap_or_default().into(),
+            })),
+            ..IngestItem::default()
+        };
+        let payload = IngestBatch { version: VERSION, items: vec![item] }.encode_to_vec();
+        let subject = self.names.ingest(call.partition.unsigned_abs());
+        match self.publisher.publish(subject, payload.into()).await {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::debug!(%error, "an answer cannot be published; its call is made again");
+                false
+            }
+        }
+    }
+}

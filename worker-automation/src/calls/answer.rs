@@ -1,0 +1,107 @@
+//! What an answer means. Pure.
+
+use serde_json::Value;
+use shared::journey;
+use shared::outbound::{Answer, CallError};
+
+/// Objects and arrays within each other in what is kept of an answer.
+const DEPTH: usize = 20;
+/// Bytes of JSON that are kept of an answer.
+const KEPT_MAX: usize = 32 * 1024;
+
+#[derive(Debug, PartialEq)]
+pub enum Judged {
+    Done(journey::Answer),
+    /// It may go better another time; why it did not.
+    Again(String),
+}
+
+pub fn none() -> journey::Answer {
+    journey::Answer { status: None, response: Value::Null, error: None }
+}
+
+/// 2xx is done, with the JSON of the answer. Whoever is away, too busy or broken is asked again; every other refusal is
+/// final, as is an address that may not be called.
+pub fn judge(outcome: Result<Answer, CallError>) -> Judged {
+    let answer = match outcome {
+        Ok(answer) => answer,
+        Err(CallError::Refused(why)) => return Judged::Done(journey::Answer { error: Some(why), ..none() }),
+        Err(error) => return Judged::Again(error.to_string()),
+    };
+    let status = answer.status.as_u16();
+    if matches!(status, 408 | 425 | 429 | 500..) {
+        return Judged::Again(format!("answered with {status}"));
+    }
+    let (response, unusable) = match usable(&answer) {
+        Ok(response) => (response, None),
+        Err(why) => (Value::Null, Some(why.to_owned())),
+    };
+    let error = if answer.status.is_success() { unusable } else { Some(format!("answered with {status}")) };
+    Judged::Done(journey::Answer { status: Some(status), response, error })
+}
+
+/// The JSON of an answer; null where there is none, which is nobody's fault.
+fn usable(answer: &Answer) -> Result<Value, &'static str> {
+    if answer.body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Value::Null);
+    }
+    let is_json = answer.header("content-type").is_some_and(|kind| kind.contains("json"));
+    if !answer.whole || answer.body.len() > KEPT_MAX {
+        return Err("answer_too_large");
+    }
+    match serde_json::from_slice::<Value>(&answer.body) {
+        Ok(value) if is_kept(&value, DEPTH) => Ok(value),
+        Ok(_) => Err("answer_not_usable"),
+        Err(_) if is_json => Err("answer_not_json"),
+        Err(_) => Ok(Value::Null),
+    }
+}
+
+/// Whether the database takes it: no U+0000, and not too deep.
+fn is_kept(value: &Value, depth: usize) -> bool {
+    match value {
+        Value::String(text) => !text.contains('\0'),
+        Value::Array(items) => depth > 0 && items.iter().all(|item| is_kept(item, depth - 1)),
+        Value::Object(object) => {
+            depth > 0 && object.iter().all(|(key, value)| !key.contains('\0') && is_kept(value, depth - 1))
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, StatusCode};
+    use serde_json::json;
+
+    use super::*;
+
+    fn answered(status: u16, kind: &'static str, body: &str) -> Judged {
+        let mut headers = HeaderMap::new();
+        headers.insert("content-type", kind.parse().unwrap());
+        let status = StatusCode::from_u16(status).unwrap();
+        judge(Ok(Answer { status, headers, body: body.as_bytes().to_vec().into(), whole: true }))
+    }
+
+    #[test]
+    fn what_comes_back_is_judged() {
+        let done = |status, response, error: Option<&str>| {
+            Judged::Done(journey::Answer { status: Some(status), response, error: error.map(str::to_owned) })
+        };
+        let json_type = "application/json; charset=utf-8";
+        assert_eq!(answered(200, json_type, r#"{"tier": 3}"#), done(200, json!({"tier": 3}), None));
+        assert_eq!(answered(204, json_type, ""), done(204, Value::Null, None));
+        assert_eq!(answered(200, "text/plain", "ok"), done(200, Value::Null, None));
+        assert_eq!(answered(200, json_type, "ok"), done(200, Value::Null, Some("answer_not_json")));
+        assert_eq!(answered(200, json_type, "\"\\u0000\""), done(200, Value::Null, Some("answer_not_usable")));
+        let large = format!("\"{}\"", "x".repeat(KEPT_MAX));
+        assert_eq!(answered(200, json_type, &large), done(200, Value::Null, Some("answer_too_large")));
+        assert_eq!(answered(404, json_type, "{}"), done(404, json!({}), Some("answered with 404")));
+        assert_eq!(answered(302, "text/html", "<a>"), done(302, Value::Null, Some("answered with 302")));
+        for again in [408, 425, 429, 500, 503] {
+            assert_eq!(answered(again, json_type, "{}"), Judged::Again(format!("answered with {again}")));
+        }
+        assert_eq!(judge(Err(CallError::Unreachable("no".into()))), Judged::Again("no".into()));
+        assert!(matches!(judge(Err(CallError::Refused("no".into()))), Judged::Done(_)));
+    }
+}

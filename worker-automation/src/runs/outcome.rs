@@ -1,0 +1,294 @@
+//! What runs of a batch lead to: rows, messages, items of their people, and counts.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+use jiff::{SignedDuration, Timestamp};
+use prost::Message as _;
+use serde_json::{Map, Value, json};
+use shared::bus::Names;
+use shared::bus::group_commit::MESSAGE_BYTES;
+use shared::event::{Body, EncodedItems, IngestItem, Start, Track, begin_message, id_bytes};
+use shared::ids;
+use shared::journey::{self, Did, Effect, Mark, Moved, Run};
+use shared::send::{Channel, Lane, MessageRef, SendChunk};
+use shared::store::messages::insert::{self, NewMessage};
+use shared::store::outbox::OutboxRow;
+use shared::store::runs::counts::{self, Counted};
+use shared::store::runs::listeners::{self, Listener};
+use shared::store::runs::record::{self as runs, RunRow};
+use shared::store::timers::set::{self as timers, NewTimer};
+use shared::store::webhook_calls::{self, NewCall};
+use shared::store::{StoreError, Transaction};
+use uuid::Uuid;
+
+use super::{Held, RunKey};
+use crate::item::Item;
+use crate::people::People;
+use crate::profile;
+
+/// How long a message may wait to be taken before the scheduler hands it over again.
+const HAND_OVER: SignedDuration = SignedDuration::from_secs(60);
+/// Messages to delivery in one message of the broker at most.
+const REFS: usize = 500;
+
+/// Collected while runs take their turns, written at the end.
+#[derive(Default)]
+pub struct Outcome {
+    rows: Vec<RunRow>,
+    timers: HashMap<RunKey, NewTimer>,
+    /// Runs whose timers are of no use any more.
+    timerless: Vec<RunKey>,
+    listens: Vec<Listener>,
+    silent: Vec<Listener>,
+    messages: Vec<NewMessage>,
+    /// Items for people's own partitions, in order.
+    items: BTreeMap<i16, Vec<IngestItem>>,
+    calls: Vec<NewCall>,
+    counts: BTreeMap<Counted, i64>,
+    pub started: u64,
+}
+
+/// What was written.
+#[derive(Default)]
+pub struct Written {
+    pub outbox: Vec<OutboxRow>,
+    pub calls: usize,
+}
+
+impl Outcome {
+    /// A run that is new.
+    pub(super) fn entered(&mut self, row: &RunRow) {
+        self.started += 1;
+        self.count(row, "", "entered", "");
+    }
+
+    /// Takes what came of an input.
+    pub(super) fn take(&mut self, row: &mut RunRow, moved: Moved, item: &Item, people: &mut People) {
+        let Moved { state, effects, mut marks } = moved;
+        let had_converted = row.state.converted_at.is_some();
+        row.state = state;
+        for effect in effects {
+            self.effect(row, effect, &mut marks, item, people);
+        }
+        if row.state.status.has_ended() && row.ended_at.is_none() {
+            row.ended_at = Some(item.received);
+            self.count(row, "", row.state.status.as_str(), "");
+        }
+        if row.state.converted_at.is_some() && !had_converted {
+            self.count(row, "", Did::Converted.as_str(), "");
+        }
+        for mark in marks.iter().filter(|mark| !mark.step.is_empty()) {
+            self.count(row, &mark.step, mark.did.as_str(), mark.arm.as_deref().unwrap_or_default());
+        }
+        row.marks.extend(marks);
+    }
+
+    /// A run that cannot go on.
+    pub(super) fn fail(&mut self, mut row: RunRow, at: Timestamp) {
+        row.ended_at = Some(at);
+        self.count(&row, "", row.state.status.as_str(), "");
+        self.timerless.push((row.project, row.id));
+        self.rows.push(row);
+    }
+
+    fn count(&mut self, row: &RunRow, step: &str, did: &'static str, arm: &str) {
+        let counted = Counted {
+            project: row.project,
+            automation: row.automation,
+            version: row.version,
+            step: step.to_owned(),
+            did,
+            arm: arm.to_owned(),
+        };
+        *self.counts.entry(counted).or_default() += 1;
+    }
+
+    fn effect(&mut self, row: &RunRow, effect: Effect, marks: &mut [Mark], item: &Item, people: &mut People) {
+        match effect {
+            Effect::Send { channel, template_id, position } => {
+                let message = message(row, channel, template_id, &position, item.received);
+                note(marks, &position, |mark| mark.message_id = Some(message.id));
+                self.messages.push(message);
+            }
+            Effect::SetTimer { wait_seq, due_at } => {
+                let timer = NewTimer { project: row.project, run: row.id, wait_seq, partition: row.partition, due_at };
+                self.timers.insert((row.project, row.id), timer);
+            }
+            Effect::UpdateUser { position, properties } => {
+                let refused = match people.patch((row.project, row.user_id), &properties) {
+                    Some(Ok(())) => return,
+                    Some(Err(_)) => "profile_too_large",
+                    None => "user_not_found",
+                };
+                note(marks, &position, |mark| (mark.did, mark.why) = (Did::Skipped, Some(refused.to_owned())));
+            }
+            Effect::TrackEvent { position, depth, name, properties } => {
+                let Some(properties) = text_of(&properties) else {
+                    let why = Some("properties_too_large".to_owned());
+                    return note(marks, &position, |mark| (mark.did, mark.why) = (Did::Skipped, why));
+                };
+                self.send_item(row, item, (&position, depth), Body::Track(Track { name, properties }));
+            }
+            Effect::StartAutomation { position, depth, automation_id } => {
+                let trigger = row.context.to_string().into();
+                let start = Start { automation_id: id_bytes(automation_id), date_ms: 0, trigger };
+                self.send_item(row, item, (&position, depth), Body::Start(start));
+            }
+            Effect::Call { wait_seq, position, name: _, url, body } => self.calls.push(NewCall {
+                project: row.project,
+                id: ids::timed_for(item.received.as_millisecond(), &[row.id.as_bytes(), position.as_bytes()]),
+                run: row.id,
+                wait_seq,
+                user_id: row.user_id,
+                partition: item.partition,
+                url,
+                body,
+            }),
+        }
+    }
+
+    /// An item of the run's person, by their internal id. A step is taken once, so that its item has an id of its own, by
+    /// which a repeat is found.
+    fn send_item(&mut self, row: &RunRow, item: &Item, (position, depth): (&str, i16), body: Body) {
+        let now_ms = item.received.as_millisecond();
+        let id = id_bytes(ids::timed_for(now_ms, &[row.id.as_bytes(), position.as_bytes()]));
+        let is_event = matches!(body, Body::Track(_));
+        let new = IngestItem {
+            project_id: id_bytes(row.project.0),
+            dedupe_id: if is_event { Bytes::new() } else { id.clone() },
+            id,
+            received_ms: now_ms,
+            timestamp_ms: now_ms,
+            user_id: Some(row.user_id.to_string()),
+            depth: u32::from(depth.unsigned_abs()),
+            body: Some(body),
+            ..IngestItem::default()
+        };
+        self.items.entry(item.partition).or_default().push(new);
+    }
+
+    /// Takes a run as it stands after its turns.
+    pub(super) fn keep(&mut self, held: Held) {
+        let Held { row, program, before, had_timer, is_changed } = held;
+        let run = Run { id: row.id, started_at: row.started_at, depth: row.depth, trigger: &row.context };
+        let after = journey::listens(&program, run, &row.state);
+        let person = (row.project, row.user_id);
+        let listener = |(event, until): (&String, &Option<Timestamp>)| Listener {
+            person,
+            event: event.clone(),
+            run: row.id,
+            until: *until,
+        };
+        self.listens.extend(after.iter().filter(|(event, until)| before.get(*event) != Some(until)).map(listener));
+        self.silent.extend(before.iter().filter(|(event, _)| !after.contains_key(*event)).map(listener));
+        if row.state.status.has_ended() {
+            let key = (row.project, row.id);
+            self.timers.remove(&key);
+            self.timerless.extend(had_timer.then_some(key));
+        }
+        if is_changed {
+            self.rows.push(row);
+        }
+    }
+
+    /// Writes all of it.
+    pub async fn store(
+        mut self,
+        tx: &Transaction<'_>,
+        names: &Names,
+        lane: i16,
+        now: Timestamp,
+    ) -> Result<Written, StoreError> {
+        self.rows.sort_unstable_by_key(|r| (r.project, r.id));
+        runs::put(tx, &self.rows.iter().collect::<Vec<_>>(), now).await?;
+        let mut set: Vec<NewTimer> = self.timers.into_values().collect();
+        set.sort_unstable_by_key(|t| (t.project, t.run));
+        timers::set(tx, &set).await?;
+        self.timerless.sort_unstable();
+        timers::cancel(tx, &self.timerless).await?;
+        self.silent.sort_unstable();
+        listeners::remove(tx, &self.silent).await?;
+        self.listens.sort_unstable();
+        listeners::add(tx, &self.listens).await?;
+        self.messages.iter_mut().for_each(|m| (m.created_at, m.due_at) = (now, now + HAND_OVER));
+        insert::queued(tx, lane, &self.messages).await?;
+        webhook_calls::insert(tx, &self.calls, now).await?;
+        counts::add(tx, lane, &self.counts).await?;
+        let mut outbox = hand_over(names, lane, now.as_millisecond(), &self.messages);
+        outbox.extend(own_items(names, lane, now.as_millisecond(), self.items));
+        Ok(Written { outbox, calls: self.calls.len() })
+    }
+}
+
+/// Completes the mark of a step's effect.
+fn note(marks: &mut [Mark], position: &str, change: impl FnOnce(&mut Mark)) {
+    if let Some(mark) = marks.iter_mut().find(|mark| mark.step == position) {
+        change(mark);
+    }
+}
+
+/// An event's properties as text, as far as they keep to the limits of any event.
+fn text_of(properties: &Map<String, Value>) -> Option<Bytes> {
+    let text = serde_json::to_string(properties).ok()?;
+    (text.len() <= profile::MAX_BYTES && properties.len() <= profile::MAX_KEYS).then(|| text.into())
+}
+
+fn message(row: &RunRow, channel: Channel, template_id: Uuid, position: &str, now: Timestamp) -> NewMessage {
+    NewMessage {
+        project: row.project,
+        id: ids::timed_for(now.as_millisecond(), &[row.id.as_bytes(), position.as_bytes()]),
+        user_id: row.user_id,
+        channel,
+        lane: Lane::Automation,
+        template_id: Some(template_id),
+        content: json!({}),
+        data: json!({
+            "event": row.context, "properties": row.context.get("properties"), "steps": row.state.memory.steps,
+        }),
+        automation_id: Some(row.automation),
+        run_id: Some(row.id),
+        created_at: now,
+        due_at: now,
+    }
+}
+
+/// The messages to delivery, a chunk of the ledger's rows of one channel each.
+fn hand_over(names: &Names, partition: i16, now_ms: i64, messages: &[NewMessage]) -> Vec<OutboxRow> {
+    let mut rows = Vec::new();
+    for channel in Channel::ALL {
+        let of_channel = messages.iter().filter(|m| m.channel == channel);
+        let refs: Vec<MessageRef> = of_channel.map(|m| MessageRef::new(m.project, m.id)).collect();
+        let subject = names.send(channel, Lane::Automation);
+        rows.extend(refs.chunks(REFS).map(|chunk| OutboxRow {
+            partition,
+            id: ids::fresh(now_ms),
+            subject: subject.clone(),
+            payload: SendChunk::of(chunk.to_vec()).encode_to_vec(),
+        }));
+    }
+    rows
+}
+
+/// People's items, those of a partition together, as large as a message may be.
+fn own_items(names: &Names, lane: i16, now_ms: i64, items: BTreeMap<i16, Vec<IngestItem>>) -> Vec<OutboxRow> {
+    let mut rows = Vec::new();
+    for (partition, items) in items {
+        let mut finish = |encoded: EncodedItems| {
+            let mut payload = Vec::with_capacity(encoded.bytes.len() + 16);
+            begin_message(&mut payload);
+            payload.extend_from_slice(&encoded.bytes);
+            let subject = names.ingest(partition.unsigned_abs());
+            rows.push(OutboxRow { partition: lane, id: ids::fresh(now_ms), subject, payload });
+        };
+        let mut encoded = EncodedItems::default();
+        for item in items {
+            if encoded.count > 0 && encoded.bytes.len() + EncodedItems::cost(&item) + 16 > MESSAGE_BYTES {
+                finish(std::mem::take(&mut encoded));
+            }
+            encoded.push(&item);
+        }
+        finish(encoded);
+    }
+    rows
+}

@@ -1,0 +1,50 @@
+//! The person of a run, as far as its automation asks.
+
+use jiff::Timestamp;
+use serde_json::Value;
+use shared::journey::{Person, Program};
+use shared::rule;
+use shared::store::StoreError;
+use shared::store::segments::{evaluate, person};
+use shared::store::users::read;
+use shared::store::users::record::PersonKey;
+
+use super::Stage;
+
+/// As they are within the transaction: what earlier items of the batch, and earlier steps, made of them counts. None where
+/// they are gone.
+pub async fn load(
+    stage: &Stage<'_>,
+    key: PersonKey,
+    program: &Program,
+    now: Timestamp,
+) -> Result<Option<Person>, StoreError> {
+    let rules = program.person_rules();
+    let profile = stage.people.profile(key).filter(|profile| profile.merged_into.is_none());
+    if let Some(profile) = profile
+        && !Program::asks_beyond_profile(rules)
+    {
+        return Ok(Some(Person {
+            id: key.1,
+            external_id: profile.external_id.clone(),
+            anonymous_id: profile.anonymous_id.clone(),
+            email: profile.email.clone(),
+            name: profile.name.clone(),
+            properties: profile.properties.clone(),
+            // Nobody asks.
+            created_at: profile.last_seen_at,
+            last_seen_at: profile.last_seen_at,
+            platforms: Default::default(),
+            stats: Vec::new(),
+            segments: Default::default(),
+        }));
+    }
+    let Some(mut user) = read::get(stage.tx, key.0, key.1).await? else { return Ok(None) };
+    if let Some(profile) = profile {
+        user.email.clone_from(&profile.email);
+        user.name.clone_from(&profile.name);
+        user.properties = Value::Object(profile.properties.clone());
+    }
+    let segments = evaluate::definitions(stage.tx, key.0, &rule::segments(rules)).await?;
+    Ok(Some(person::load(stage.tx, key.0, user, (rules, &segments), now).await?.into()))
+}
