@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use shared::shutdown::Shutdown;
+use shared::store::runs::listeners;
 use shared::store::users::search;
 use shared::store::{login_attempts, sessions, time_partitions, user_imports, workers};
 
@@ -23,7 +24,7 @@ pub struct Chore {
     work: Work,
 }
 
-pub const CHORES: [Chore; 12] = [
+pub const CHORES: [Chore; 13] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
     Chore { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
     Chore { what: "the ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
@@ -32,6 +33,7 @@ pub const CHORES: [Chore; 12] = [
         every: Duration::from_mins(1),
         work: |app| Box::pin(thaw::end_deleted(app)),
     },
+    Chore { what: "goals out of time", every: Duration::from_mins(10), work: |app| Box::pin(forget_goals(app)) },
     Chore { what: "the search index", every: Duration::from_secs(2), work: |app| Box::pin(settle_search(app)) },
     Chore { what: "erased people's rows", every: Duration::from_secs(1), work: |app| Box::pin(erasures::finish(app)) },
     Chore { what: "deleted projects' rows", every: Duration::from_secs(1), work: |app| Box::pin(removals::clear(app)) },
@@ -89,6 +91,13 @@ async fn forget_workers(app: Arc<App>) -> Result<(), TickError> {
 
 async fn forget_imports(app: Arc<App>) -> Result<(), TickError> {
     user_imports::forget(&app.store.connection().await?, app.clock.now() - IMPORTS_KEPT).await?;
+    Ok(())
+}
+
+/// Runs listen for their goals no longer than those count, with a day's grace for what is still to be applied.
+async fn forget_goals(app: Arc<App>) -> Result<(), TickError> {
+    let before = app.clock.now() - SignedDuration::from_hours(24);
+    listeners::forget(&app.store.connection().await?, before).await?;
     Ok(())
 }
 

@@ -240,7 +240,7 @@ mod tests {
         let stored = json!({ "triggerType": "EVENT", "triggerEvent": "a", "steps": [], "goal": { "event": "b" } });
         let definition = Definition::decode(stored).unwrap();
         assert_eq!(definition.reentry, Reentry::AfterExit);
-        assert_eq!(definition.goal.unwrap().within, GOAL_WITHIN_SECS);
+        assert_eq!(json!(definition.goal.unwrap()), json!({ "event": "b", "within": 2_592_000 }));
     }
 
     #[test]

@@ -184,7 +184,7 @@ fn turns<'a>(stage: &Stage<'_>, items: &[&'a Item], new: &'a [NewEvent<'a>]) -> 
     turns
 }
 
-impl<'a> Runs<'a> {
+impl Runs<'_> {
     async fn take(&mut self, turn: &Turn<'_>) -> Result<(), StoreError> {
         match turn {
             Turn::Timer { item, run, wait_seq } => self.go(*run, Input::Timer { wait_seq: *wait_seq }, item).await,

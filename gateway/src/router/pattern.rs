@@ -22,7 +22,7 @@ impl Route<'_> {
             Self::GetAutomation(_) | Self::UpdateAutomation(_) | Self::DeleteAutomation(_) => "/automations/:id",
             Self::ReportAutomation(_) => "/automations/:id/report",
             Self::ListRuns(_) => "/automations/:id/runs",
-            Self::GetRun(..) => "/automations/:id/runs/:runId",
+            Self::GetRun(..) => "/automations/:id/runs/:run",
             Self::SimulateAutomation(_) => "/automations/:id/simulate",
             Self::ListSegments | Self::CreateSegment => "/segments",
             Self::EstimateSegment => "/segments/estimate",

@@ -43,7 +43,7 @@ impl Operation {
     }
 
     pub fn at(&self, id: &str) -> String {
-        self.path.replace("{id}", id)
+        self.path.replace("{id}", id).replace("{run}", id)
     }
 }
 

@@ -26,7 +26,7 @@ pub async fn fill(gateway: &Gateway, project: &Tenant) {
     let segment = made("/segments", json!({"name": "s", "rules": [rule]})).await;
     let steps = json!([{"type": "SEND_EMAIL", "templateId": template}]);
     let automation = json!({"name": "a", "triggerType": "EVENT", "triggerEvent": "e", "steps": steps});
-    made("/automations", automation).await;
+    let automation = made("/automations", automation).await;
     made("/campaigns", json!({"name": "c", "channel": "EMAIL", "segmentId": segment, "templateId": template})).await;
     made("/news", json!({"title": "n", "body": "b", "published": true})).await;
     gateway.applied_up_to(1_000).await;
@@ -40,6 +40,11 @@ pub async fn fill(gateway: &Gateway, project: &Tenant) {
     rows.event(user, "e", 0).await;
     let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at) \
                VALUES ($1, $2, $3, 'EMAIL', 'direct', 'sent', now(), now())";
+    let automation: uuid::Uuid = automation.parse().unwrap();
+    // Of the automation's own id, so that one id finds both.
+    let run = "INSERT INTO run (project_id, id, automation_id, version, user_id, status, position, partition, context, started_at, \
+               updated_at) VALUES ($1, $2, $2, 1, $3, 'waiting', 'steps[0]', 0, '{}', now(), now())";
+    gateway.sql.execute(run, &[&project.id, &automation, &user]).await.unwrap();
     let message = ids::fresh(gateway.app.clock.now_ms());
     gateway.sql.execute(sql, &[&project.id, &message, &user]).await.unwrap();
 }

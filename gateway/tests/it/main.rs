@@ -17,6 +17,7 @@ mod api_news;
 mod api_projects;
 mod api_push_tokens;
 mod api_reports;
+mod api_runs;
 mod api_segments;
 mod api_team;
 mod api_templates;

@@ -3,6 +3,8 @@
 mod model;
 mod steps;
 
+use std::collections::{BTreeSet, HashSet};
+
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -47,9 +49,9 @@ fn person(properties: Value) -> Person {
             .collect(),
         created_at: from_ms(0),
         last_seen_at: from_ms(0),
-        platforms: Default::default(),
+        platforms: BTreeSet::new(),
         stats: Vec::new(),
-        segments: Default::default(),
+        segments: HashSet::new(),
     }
 }
 

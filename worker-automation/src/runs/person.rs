@@ -1,5 +1,7 @@
 //! The person of a run, as far as its automation asks.
 
+use std::collections::{BTreeSet, HashSet};
+
 use jiff::Timestamp;
 use serde_json::Value;
 use shared::journey::{Person, Program};
@@ -34,9 +36,9 @@ pub async fn load(
             // Nobody asks.
             created_at: profile.last_seen_at,
             last_seen_at: profile.last_seen_at,
-            platforms: Default::default(),
+            platforms: BTreeSet::new(),
             stats: Vec::new(),
-            segments: Default::default(),
+            segments: HashSet::new(),
         }));
     }
     let Some(mut user) = read::get(stage.tx, key.0, key.1).await? else { return Ok(None) };

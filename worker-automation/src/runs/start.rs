@@ -1,7 +1,9 @@
 //! Starting runs: by what people do, by other automations, and because dates come.
 
+use std::collections::BTreeMap;
+
 use jiff::SignedDuration;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use shared::automation::Reentry;
 use shared::clock::rfc3339;
 use shared::ids;
@@ -81,7 +83,7 @@ impl Runs<'_> {
         };
         self.outcome.entered(&row);
         let (key, program) = ((row.project, row.id), automation.program.clone());
-        let mut held = Held { row, program, before: Default::default(), had_timer: false, is_changed: true };
+        let mut held = Held { row, program, before: BTreeMap::new(), had_timer: false, is_changed: true };
         *self.enrolled.entry(enrolment).or_default() += 1;
         match self.may_cause(person, item.depth) {
             Ok(()) => self.advance(&mut held, Input::Start, item).await?,
@@ -107,7 +109,7 @@ impl Runs<'_> {
             return Ok(true);
         }
         let person = person::load(&self.stage, key, &automation.program, item.received).await?;
-        let none = Default::default();
+        let none = Map::new();
         let holds = |person| eval::holds(rules, &RunFacts { person, trigger, steps: &none }, item.received);
         Ok(person.as_ref().is_some_and(holds))
     }

@@ -1,6 +1,7 @@
 //! worker-automation against real servers.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod calls;
 mod erasure;
 mod fixture;
 mod journeys;

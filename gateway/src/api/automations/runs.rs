@@ -155,7 +155,7 @@ pub async fn list(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     ok(&ListView { runs: found.into_iter().map(|run| RunView::new(run, &people)).collect(), next_cursor })
 }
 
-/// `GET /automations/:id/runs/:runId`
+/// `GET /automations/:id/runs/:run`
 pub async fn get(cx: &Context<'_>, segment: &str, run: &str) -> Result<Reply, ApiError> {
     let (id, run) = (path::id(segment, "automation")?, path::id(run, "run")?);
     let db = cx.database().await?;

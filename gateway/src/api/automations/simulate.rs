@@ -2,12 +2,12 @@
 
 mod input;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use shared::clock::rfc3339;
 use shared::ids;
 use shared::journey::{
@@ -95,12 +95,12 @@ fn nobody(now: Timestamp) -> Person {
         anonymous_id: None,
         email: None,
         name: None,
-        properties: Default::default(),
+        properties: Map::new(),
         created_at: now,
         last_seen_at: now,
-        platforms: Default::default(),
+        platforms: BTreeSet::new(),
         stats: Vec::new(),
-        segments: Default::default(),
+        segments: HashSet::new(),
     }
 }
 
@@ -142,7 +142,7 @@ impl<'a> Ride<'a> {
 
     fn is_admitted(&self) -> bool {
         let Some(person) = &self.situation.person else { return false };
-        let none = Default::default();
+        let none = Map::new();
         let facts = RunFacts { person, trigger: &self.trigger, steps: &none };
         let now = self.situation.now;
         eval::holds_for_event(&self.program.trigger_filter, &self.asked.trigger.properties, now)

@@ -1,0 +1,81 @@
+//! Webhook steps against a server.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::json;
+use sha2::Sha256;
+use shared::secrets::MasterKeys;
+use shared::store::projects::{self, ProjectSecrets};
+use testkit::{Fault, ProviderServer, Received, Reply};
+use uuid::Uuid;
+
+use crate::fixture::{Fixture, KEY, track};
+
+const SECRET: &str = "whsec";
+
+/// The project's row, with its secret.
+async fn project(f: &Fixture) {
+    let secrets = ProjectSecrets::new(SECRET.to_owned(), "identity".to_owned());
+    let mut db = f.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    projects::insert(&tx, &MasterKeys::parse(KEY).unwrap(), f.project, "p", &secrets, f.clock.now()).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+async fn automation(f: &Fixture, url: &str) {
+    let hook = json!({"type": "WEBHOOK", "name": "crm", "url": url, "body": {"who": "{{ user.externalId }}"}});
+    let rules = json!([{"field": "steps.crm.response.tier", "operator": "eq", "value": 3}]);
+    let mail = |n: u128| json!({"type": "SEND_EMAIL", "templateId": Uuid::from_u128(n)});
+    let branch = json!({"type": "BRANCH", "branches": [{"rules": rules, "steps": [mail(1)]}], "else": [mail(2)]});
+    f.automation("e", "always", &[hook, branch]).await;
+}
+
+const SENT: &str = "SELECT max(right(template_id::text, 1)::int)::bigint FROM message";
+
+#[tokio::test]
+async fn a_call_is_signed_tried_again_and_its_answer_used() {
+    let f = Fixture::start().await;
+    project(&f).await;
+    let server = ProviderServer::start(|_: &Received| Reply::json(200, &json!({"tier": 3}))).await;
+    server.fail_next(Fault::Answer(Reply::empty(503)));
+    automation(&f, &format!("{}/crm", server.url())).await;
+    f.publish(vec![track(&f, "u1", "e", json!({}))]).await;
+    f.eventually("the run went on", SENT, 1).await;
+    let received = server.received();
+    assert_eq!(received.len(), 2);
+    assert_eq!(received[0].header("webhook-id"), received[1].header("webhook-id"));
+    for call in &received {
+        assert_eq!(call.json(), json!({"who": "u1"}));
+        let signed = [call.header("webhook-id"), call.header("webhook-timestamp")].join(".");
+        let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
+        mac.update(signed.as_bytes());
+        mac.update(b".");
+        mac.update(&call.body);
+        let expected = format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
+        assert_eq!(call.header("webhook-signature"), expected);
+    }
+    f.eventually("nothing is left", "SELECT (SELECT count(*) FROM webhook_call) + (SELECT count(*) FROM timer)", 0)
+        .await;
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_called_is_told_and_the_run_goes_on() {
+    let f = Fixture::start().await;
+    project(&f).await;
+    let server = ProviderServer::start(|_: &Received| Reply::json(404, &json!({"tier": 3}))).await;
+    // One that refuses, and one that nobody may call.
+    automation(&f, &format!("{}/gone", server.url())).await;
+    f.publish(vec![track(&f, "u1", "e", json!({}))]).await;
+    f.eventually("the refused one", "SELECT count(*) FROM run WHERE status = 'completed'", 1).await;
+    let why = "SELECT t->>'why' FROM run, jsonb_array_elements(trail) AS t WHERE t->>'did' = 'failed'";
+    assert_eq!(f.text(why).await.as_deref(), Some("answered with 404"));
+    f.execute("DELETE FROM run").await;
+    f.execute("UPDATE change SET seq = seq + 1 WHERE topic = 'automation'; UPDATE automation SET active = false, changed_seq = (SELECT seq FROM change WHERE topic = 'automation')").await;
+    automation(&f, "http://169.254.169.254/latest").await;
+    f.publish(vec![track(&f, "u1", "e", json!({}))]).await;
+    f.eventually("the forbidden one", "SELECT count(*) FROM run WHERE status = 'completed'", 1).await;
+    assert!(f.text(why).await.unwrap().contains("may not be called"));
+    f.stop().await;
+}
