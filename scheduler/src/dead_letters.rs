@@ -163,6 +163,8 @@ fn name_of(body: Option<&Body>) -> String {
         Some(Body::Identify(_)) => "profile update".to_owned(),
         Some(Body::Alias(_)) => "alias".to_owned(),
         Some(Body::Timer(_)) => "timer".to_owned(),
+        Some(Body::Answer(_)) => "answer to a webhook step".to_owned(),
+        Some(Body::Start(_)) => "start of an automation".to_owned(),
         Some(Body::Erase(_)) => "erasure".to_owned(),
         Some(Body::RegisterToken(_)) => "push token".to_owned(),
         Some(Body::RemoveToken(_)) => "removal of a push token".to_owned(),

@@ -15,8 +15,10 @@ pub const SLICE: i64 = 5_000;
 /// Partitioned tables, which are cleared in the order of their ids.
 const BY_ID: [&str; 3] = ["message", "events", "client_id"];
 /// The others: what is due first, then what grew, then what was set up. A test holds this against the schema.
-const BY_ROW: [&str; 24] = [
+const BY_ROW: [&str; 27] = [
     "timer",
+    "webhook_call",
+    "run_listener",
     "run",
     "user_import",
     "user_search",
@@ -31,6 +33,7 @@ const BY_ROW: [&str; 24] = [
     "message_status_count",
     "erasure",
     "campaign",
+    "automation_count",
     "automation_version",
     "automation",
     "segment",
