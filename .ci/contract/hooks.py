@@ -1,4 +1,4 @@
-"""Signs inbound webhooks, over the body as it is sent."""
+"""Signs inbound webhooks, over the body as it is sent; sends lines as they are."""
 
 import hashlib
 import hmac
@@ -21,3 +21,8 @@ class Signed(requests.auth.AuthBase):
 
 
 schemathesis.auth.set_from_requests(Signed()).apply_to(path="/webhook/{id}", method="POST")
+
+
+@schemathesis.serializer("application/x-ndjson")
+def lines(ctx, value):
+    return value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")

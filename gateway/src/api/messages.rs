@@ -71,7 +71,7 @@ impl MessageView {
             user_id: person.external_id,
             anonymous_id: person.anonymous_id,
             channel: message.channel.as_str(),
-            subject: message.subject,
+            subject: message.subject.or_else(|| message.content.get("subject")?.as_str().map(str::to_owned)),
             body: message.content.get("body").cloned(),
             content: titled(message.channel, &message.content),
             template_id: message.template_id,

@@ -214,11 +214,11 @@ async fn the_ledger_is_listed() {
     assert_eq!(shown, expected);
     assert!(shown["sentAt"].as_str().unwrap().ends_with('Z'));
     // What was sent without a template is shown in the forms that it may be sent in.
-    let sql = r#"UPDATE message SET content = '{"subject": "T", "body": "B"}' WHERE id = ANY($1)"#;
+    let sql = r#"UPDATE message SET subject = NULL, content = '{"subject": "T", "body": "B"}' WHERE id = ANY($1)"#;
     gateway.sql.execute(sql, &[&vec![made[1], made[2]]]).await.unwrap();
     for (id, content) in [(made[1], json!(null)), (made[2], json!({"title": "T", "body": "B"}))] {
         let direct = gateway.get(&project, &format!("/messages/{id}")).await.expect(200);
-        assert_eq!((&direct["body"], &direct["content"]), (&json!("B"), &content));
+        assert_eq!((&direct["subject"], &direct["body"], &direct["content"]), (&json!("T"), &json!("B"), &content));
     }
     for path in [path.as_str(), "/messages/x"] {
         assert_eq!(gateway.get(&other, path).await.status, 404);
