@@ -531,11 +531,6 @@ CREATE TABLE dead_item (
     PRIMARY KEY (project_id, id)
 );
 CREATE INDEX dead_item_user ON dead_item (project_id, user_id) WHERE user_id IS NOT NULL;
-CREATE VIEW dead_letter AS
-    SELECT project_id, id, 'MESSAGE' AS kind, user_id, NULL AS name, channel, id AS message_id, template_id, status_reason AS reason,
-           attempt, created_at, coalesce(failed_at, updated_at) AS died_at FROM message WHERE dead
-    UNION ALL
-    SELECT project_id, id, 'ITEM', user_id, name, channel, message_id, NULL, reason, 0, created_at, died_at FROM dead_item;
 
 -- How many came to each state, by the quarter of an hour: every timezone's days begin at one.
 CREATE TABLE message_status_count (

@@ -15,9 +15,9 @@ const AT_ONCE: i64 = 10_000;
 impl Provision {
     /// The newest ones.
     pub async fn dead_letters(&self, project: ProjectId, which: &DeadFilter, limit: i64) -> Result<Vec<DeadLetter>> {
-        let connection = self.connection().await?;
+        let mut connection = self.connection().await?;
         accounts::exists(&connection, project.0).await?;
-        Ok(dead_letters::list(&connection, project, which, &Start::Offset(0), limit).await?)
+        Ok(dead_letters::list(&mut connection, project, which, &Start::Offset(0), limit).await?)
     }
 
     /// Gives all of these another try.

@@ -84,8 +84,8 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
         channel: query.get("channel").map(channel).transpose()?,
         reason: query.get("reason").map(str::to_owned),
     };
-    let db = cx.database().await?;
-    let mut letters = dead_letters::list(&db, cx.project, &filter, &start, page.limit + 1).await?;
+    let mut db = cx.database().await?;
+    let mut letters = dead_letters::list(&mut db, cx.project, &filter, &start, page.limit + 1).await?;
     let next_cursor = paging::cut(&mut letters, page.limit, |letter| letter.id.to_string());
     let total = dead_letters::total(&db, cx.project, &filter).await?;
     let ids: Vec<Uuid> = letters.iter().filter_map(|letter| letter.user_id).collect();

@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 use shared::ids::{ProjectId, UserKey};
 use shared::store::Transaction;
+use shared::store::dead_letters::{self, DeadFilter};
 use shared::store::events::export as event_export;
 use shared::store::events::list::{self as events, EventFilter};
 use shared::store::filter::Start;
@@ -186,6 +187,43 @@ async fn an_export_reads_a_stretch_whatever_is_in_it() {
         reads_at_most!(gateway, "^events_", most, |tx| {
             let stretch = event_export::stretch(tx, project, &filter, Uuid::max(), 200).await.unwrap();
             assert!(stretch.events.len() <= 200 && (found == 0 || stretch.events.len() == found), "{filter:?}");
+        });
+    }
+}
+
+/// Messages of three days, one in 30 of which is a dead letter.
+async fn messages(gateway: &Gateway, project: ProjectId) {
+    let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, status_reason, dead, created_at, updated_at) \
+               SELECT $1, (lpad(to_hex($2::bigint - n * 8000), 12, '0') || '70008' || lpad(to_hex(n), 15, '0'))::uuid, gen_random_uuid(), \
+               'EMAIL', 'direct', 'failed', CASE WHEN n % 300 = 0 THEN 'render_failed: x' ELSE 'gave_up: x' END, n % 30 = 0, now(), now() \
+               FROM generate_series(1, 30000) n";
+    gateway.sql.execute(sql, &[&project, &gateway.app.clock.now_ms()]).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_messages_only_dead_letters_are_read() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (ProjectId(Uuid::from_u128(1)), ProjectId(Uuid::from_u128(2)));
+    messages(&gateway, project).await;
+    messages(&gateway, other).await;
+    gateway.sql.batch_execute("ANALYZE message").await.unwrap();
+    let by_reason = |code: &str| DeadFilter { reason: Some(code.to_owned()), ..DeadFilter::default() };
+    let now = gateway.app.clock.now();
+    for (filter, total, most) in [
+        (DeadFilter::default(), 1_000, 1_000 + 60),
+        (by_reason("render_failed"), 100, 1_000 + 250),
+        (by_reason("nothing"), 0, 2 * 1_100),
+    ] {
+        reads_at_most!(gateway, "^message_", most, |tx| {
+            let page = dead_letters::list(tx, project, &filter, &Start::Offset(0), 21).await.unwrap();
+            let found = dead_letters::total(tx, project, &filter).await.unwrap();
+            assert_eq!((page.len() as i64, found.count), (total.min(21), total), "{filter:?}");
+            assert!(page.is_sorted_by(|a, b| a.id > b.id));
+        });
+        // What is given another try is read, found again by its id, and written.
+        reads_at_most!(gateway, "^message_", 5 * 1_100, |tx| {
+            let replayed = dead_letters::replay(tx, project, &filter, 10_000, now).await.unwrap();
+            assert_eq!(replayed.messages as i64, total);
         });
     }
 }

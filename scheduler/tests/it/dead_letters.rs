@@ -31,7 +31,7 @@ async fn what_was_put_aside_is_shown_once_and_goes_its_way_again() {
 
     let mut db = place.store.connection().await.unwrap();
     let all = DeadFilter::default();
-    let found = dead_letters::list(&db, place.project, &all, &Start::Offset(0), 10).await.unwrap();
+    let found = dead_letters::list(&mut db, place.project, &all, &Start::Offset(0), 10).await.unwrap();
     assert_eq!(found.len(), 1);
     let key = UserKey::External("ann");
     assert_eq!((found[0].kind, found[0].name.as_deref()), (Kind::Item, Some("event bought")));

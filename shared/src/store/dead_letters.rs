@@ -1,5 +1,6 @@
 //! What can be tried again by hand: messages that failed and not by their own fault (rows of the ledger), and items that
-//! could not be recorded (`dead_item`). The view `dead_letter` shows both.
+//! could not be recorded (`dead_item`). Each table is read by itself and in order: put together by the database, all rows of
+//! both would be read for every page.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -7,7 +8,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::StoreError;
-use super::filter::{Filter, Start, Total};
+use super::filter::{Filter, Pin, Start, Total};
 use crate::ids::ProjectId;
 use crate::send::Channel;
 
@@ -77,88 +78,122 @@ pub struct DeadFilter {
     pub reason: Option<String>,
 }
 
-/// The filter's values as the tables hold them.
-struct Wanted<'a> {
-    ids: &'a Option<Vec<Uuid>>,
-    kind: Option<&'static str>,
-    channel: Option<&'static str>,
-    reason: &'a Option<String>,
-}
-
 impl DeadFilter {
-    fn wanted(&self) -> Wanted<'_> {
-        let (kind, channel) = (self.kind.map(Kind::as_str), self.channel.map(Channel::as_str));
-        Wanted { ids: &self.ids, kind, channel, reason: &self.reason }
-    }
-
     fn is_open(&self) -> bool {
         self.ids.is_none() && self.kind.is_none() && self.channel.is_none() && self.reason.is_none()
     }
-}
 
-impl Wanted<'_> {
-    fn apply<'a>(&'a self, filter: &mut Filter<'a>) {
-        if self.ids.is_some() {
-            filter.and("id = ANY(?1)", &[self.ids]);
-        }
-        if self.kind.is_some() {
-            filter.and("kind = ?1", &[&self.kind]);
-        }
-        if self.channel.is_some() {
-            filter.and("channel = ?1", &[&self.channel]);
-        }
-        if self.reason.is_some() {
-            filter.and("split_part(reason, ':', 1) = ?1", &[self.reason]);
-        }
+    fn takes(&self, kind: Kind) -> bool {
+        self.kind.is_none_or(|wanted| wanted == kind)
     }
 }
 
-const COLUMNS: &str = "id, kind, user_id, name, channel, message_id, template_id, reason, attempt, created_at, died_at";
+/// Where the letters of a kind lie.
+struct Table {
+    kind: Kind,
+    name: &'static str,
+    /// Those of [`from_row`].
+    columns: &'static str,
+    reason: &'static str,
+    condition: &'static str,
+}
 
-fn from_row(row: &Row) -> Result<DeadLetter, StoreError> {
-    let (kind, channel): (&str, Option<&str>) = (row.try_get(1)?, row.try_get(4)?);
-    let kind = Kind::ALL.into_iter().find(|k| k.as_str() == kind);
-    Ok(DeadLetter {
-        id: row.try_get(0)?,
-        kind: kind.ok_or_else(|| StoreError::Corrupt("a dead letter of no kind".to_owned()))?,
-        user_id: row.try_get(2)?,
-        name: row.try_get(3)?,
-        channel: channel.and_then(Channel::parse),
-        message_id: row.try_get(5)?,
-        template_id: row.try_get(6)?,
-        reason: row.try_get::<_, Option<String>>(7)?.unwrap_or_default(),
-        attempts: row.try_get(8)?,
-        created_at: row.try_get(9)?,
-        died_at: row.try_get(10)?,
-    })
+const TABLES: [Table; 2] = [
+    Table {
+        kind: Kind::Message,
+        name: "message",
+        columns: "id, user_id, NULL::text, channel, id, template_id, status_reason, attempt, created_at, coalesce(failed_at, updated_at)",
+        reason: "status_reason",
+        condition: "dead",
+    },
+    Table {
+        kind: Kind::Item,
+        name: "dead_item",
+        columns: "id, user_id, name, channel, message_id, NULL::uuid, reason, 0, created_at, died_at",
+        reason: "reason",
+        condition: "true",
+    },
+];
+
+impl Table {
+    fn filter<'a>(
+        &self,
+        project: &'a ProjectId,
+        wanted: &'a DeadFilter,
+        channel: &'a Option<&'static str>,
+    ) -> Filter<'a> {
+        let mut filter = Filter::of(project);
+        filter.and(self.condition, &[]);
+        if wanted.ids.is_some() {
+            filter.and("id = ANY(?1)", &[&wanted.ids]);
+        }
+        if channel.is_some() {
+            filter.and("channel = ?1", &[channel]);
+        }
+        if wanted.reason.is_some() {
+            filter.and(&format!("split_part({}, ':', 1) = ?1", self.reason), &[&wanted.reason]);
+        }
+        filter
+    }
+
+    fn from_row(&self, row: &Row) -> Result<DeadLetter, StoreError> {
+        Ok(DeadLetter {
+            id: row.try_get(0)?,
+            kind: self.kind,
+            user_id: row.try_get(1)?,
+            name: row.try_get(2)?,
+            channel: row.try_get::<_, Option<&str>>(3)?.and_then(Channel::parse),
+            message_id: row.try_get(4)?,
+            template_id: row.try_get(5)?,
+            reason: row.try_get::<_, Option<String>>(6)?.unwrap_or_default(),
+            attempts: row.try_get(7)?,
+            created_at: row.try_get(8)?,
+            died_at: row.try_get(9)?,
+        })
+    }
 }
 
 /// Newest first. A page may begin behind an id.
 pub async fn list(
-    db: &impl GenericClient,
+    db: &mut impl GenericClient,
     project: ProjectId,
     wanted: &DeadFilter,
     start: &Start<Uuid>,
     limit: i64,
 ) -> Result<Vec<DeadLetter>, StoreError> {
-    let wanted = wanted.wanted();
-    let mut filter = Filter::of(&project);
-    wanted.apply(&mut filter);
-    if let Start::After(id) = start {
-        filter.and("id < ?1", &[id]);
+    let channel = wanted.channel.map(Channel::as_str);
+    let (offset, most) = (start.offset(), start.offset().saturating_add(limit));
+    let tx = Pin::Ordered.begin(db).await?;
+    let mut found = Vec::new();
+    for table in TABLES.iter().filter(|table| wanted.takes(table.kind)) {
+        let mut filter = table.filter(&project, wanted, &channel);
+        if let Start::After(id) = start {
+            filter.and("id < ?1", &[id]);
+        }
+        for row in filter.page(&tx, (table.columns, table.name, "id DESC"), &0, &most).await? {
+            found.push(table.from_row(&row)?);
+        }
     }
-    filter.page(db, (COLUMNS, "dead_letter", "id DESC"), &start.offset(), &limit).await?.iter().map(from_row).collect()
+    tx.commit().await?;
+    found.sort_unstable_by(|a, b| b.id.cmp(&a.id));
+    let (offset, limit) = (usize::try_from(offset).unwrap_or(0), usize::try_from(limit).unwrap_or(0));
+    Ok(found.into_iter().skip(offset).take(limit).collect())
 }
 
 pub async fn total(db: &impl GenericClient, project: ProjectId, wanted: &DeadFilter) -> Result<Total, StoreError> {
     if wanted.is_open() {
-        let statement = db.prepare_cached("SELECT count(*) FROM dead_letter WHERE project_id = $1").await?;
-        return Ok(Total::exact(db.query_one(&statement, &[&project]).await?.try_get(0)?));
+        let sql = "SELECT (SELECT count(*) FROM message WHERE project_id = $1 AND dead) \
+                   + (SELECT count(*) FROM dead_item WHERE project_id = $1)";
+        let row = db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?;
+        return Ok(Total::exact(row.try_get(0)?));
     }
-    let wanted = wanted.wanted();
-    let mut filter = Filter::of(&project);
-    wanted.apply(&mut filter);
-    filter.count_capped(db, "dead_letter").await
+    let channel = wanted.channel.map(Channel::as_str);
+    let mut count = 0;
+    for table in TABLES.iter().filter(|table| wanted.takes(table.kind)) {
+        let found = table.filter(&project, wanted, &channel).count_capped(db, table.name).await?;
+        count += found.count + i64::from(found.capped);
+    }
+    Ok(Total::counted(count))
 }
 
 /// Keeps an item of the stream; once, however often it is read, until it is published again.
@@ -210,9 +245,8 @@ pub async fn replay(
     most: i64,
     now: Timestamp,
 ) -> Result<Replayed, StoreError> {
-    let is_wanted = |kind| wanted.kind.is_none_or(|k| k == kind);
-    let messages = if is_wanted(Kind::Message) { replay_messages(tx, project, wanted, most, now).await? } else { 0 };
-    let items = if is_wanted(Kind::Item) { replay_items(tx, project, wanted, most, now).await? } else { 0 };
+    let messages = if wanted.takes(Kind::Message) { replay_messages(tx, project, wanted, most, now).await? } else { 0 };
+    let items = if wanted.takes(Kind::Item) { replay_items(tx, project, wanted, most, now).await? } else { 0 };
     Ok(Replayed { messages, items })
 }
 
@@ -236,7 +270,11 @@ async fn replay_messages(
     let sql = "UPDATE message SET status = 'queued', status_reason = NULL, dead = false, failures = 0, forgiven = ambiguous, \
                failed_at = NULL, due_at = $5, updated_at = $5 \
                WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4";
-    Ok(tx.execute(sql, &[&project, &ids, first, last, &now]).await?)
+    // By their ids, also where they are many of a small table: it may not stay small.
+    tx.batch_execute("SET LOCAL enable_seqscan = off").await?;
+    let replayed = tx.execute(sql, &[&project, &ids, first, last, &now]).await?;
+    tx.batch_execute("SET LOCAL enable_seqscan = on").await?;
+    Ok(replayed)
 }
 
 async fn replay_items(

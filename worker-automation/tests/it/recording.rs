@@ -1,7 +1,10 @@
 //! Events: recorded once, counted exactly, and poison put aside.
 
+use prost::Message as _;
 use serde_json::json;
+use shared::event::{IngestBatch, VERSION};
 use shared::ids::{self, derived_event_id};
+use shared::store::dead_letters::{self, DeadFilter, DeadItem};
 
 use crate::fixture::{Fixture, identify, track};
 
@@ -133,5 +136,40 @@ async fn what_is_on_its_way_for_a_deleted_project_is_dropped_and_is_no_poison() 
     assert_eq!(f.number("SELECT count(*) FROM events").await, 1);
     assert_eq!(f.number("SELECT count(*) FROM users").await, 1);
     assert_eq!(f.dead_letters().await, [""; 0]);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn a_dead_item_that_is_given_another_try_is_recorded_once() {
+    let f = Fixture::start().await;
+    let item = track(&f, "u1", "bought", json!({}));
+    let partition = item.user_key().unwrap().partition(f.project, 8);
+    let payload = IngestBatch { version: VERSION, items: vec![item] }.encode_to_vec();
+    let now = f.clock.now();
+    let dead = DeadItem {
+        project: f.project,
+        id: ids::fresh(now.as_millisecond()),
+        user_id: None,
+        name: "event bought".into(),
+        channel: None,
+        message_id: None,
+        reason: "not_recorded: it was our fault".into(),
+        partition: partition as i16,
+        subject: f.bus.names.ingest(partition),
+        payload,
+        created_at: now,
+        died_at: now,
+    };
+    for _ in 0..2 {
+        let mut db = f.store.connection().await.unwrap();
+        dead_letters::keep(&db, &dead).await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        let replayed = dead_letters::replay(&tx, f.project, &DeadFilter::default(), 10, now).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(replayed.items, 1);
+        f.eventually("left in the outbox", "SELECT count(*) FROM outbox", 0).await;
+        f.applied().await;
+        assert_eq!(f.number("SELECT count(*) FROM events").await, 1);
+    }
     f.stop().await;
 }

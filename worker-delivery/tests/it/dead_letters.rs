@@ -10,8 +10,9 @@ use uuid::Uuid;
 use crate::place::{Place, SOON};
 
 async fn dead(place: &Place) -> Vec<Uuid> {
-    let db = place.store.connection().await.unwrap();
-    let found = dead_letters::list(&db, place.project, &DeadFilter::default(), &Start::Offset(0), 100).await.unwrap();
+    let mut db = place.store.connection().await.unwrap();
+    let found =
+        dead_letters::list(&mut db, place.project, &DeadFilter::default(), &Start::Offset(0), 100).await.unwrap();
     found.into_iter().map(|letter| letter.id).collect()
 }
 

@@ -45,15 +45,15 @@ pub async fn total(db: &impl GenericClient, project: ProjectId, names: Option<&[
     Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &names]).await?.try_get(0)?)
 }
 
-/// The numbers by day, both ends counted in; days without events are missing.
+/// The numbers by day, both ends counted in; days without events are missing. Of events from before a change of the
+/// timezone a day may lack more than it has: that is none.
 pub async fn by_day(
     db: &impl GenericClient,
     project: ProjectId,
     first: Date,
     last: Date,
 ) -> Result<Vec<(Date, i64)>, StoreError> {
-    let sql =
-        "SELECT day, sum(count)::bigint FROM event_count WHERE project_id = $1 AND day BETWEEN $2 AND $3 GROUP BY day";
+    let sql = "SELECT day, greatest(sum(count), 0)::bigint FROM event_count WHERE project_id = $1 AND day BETWEEN $2 AND $3 GROUP BY day";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &first, &last]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
