@@ -269,8 +269,8 @@ async fn replay_messages(
     let (Some(first), Some(last)) = (ids.first(), ids.last()) else { return Ok(0) };
     let sql = "UPDATE message SET status = 'queued', status_reason = NULL, dead = false, failures = 0, forgiven = ambiguous, \
                failed_at = NULL, due_at = $5, updated_at = $5 \
-               WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4";
-    // By their ids, also where they are many of a small table: it may not stay small.
+               WHERE project_id = $1 AND dead AND id = ANY($2) AND id BETWEEN $3 AND $4";
+    // By the index of dead letters, also where they are many of a small table: it may not stay small.
     tx.batch_execute("SET LOCAL enable_seqscan = off").await?;
     let replayed = tx.execute(sql, &[&project, &ids, first, last, &now]).await?;
     tx.batch_execute("SET LOCAL enable_seqscan = on").await?;
