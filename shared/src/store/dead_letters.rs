@@ -92,7 +92,7 @@ impl DeadFilter {
 struct Table {
     kind: Kind,
     name: &'static str,
-    /// Those of [`from_row`].
+    /// As [`Self::letter`] reads them.
     columns: &'static str,
     reason: &'static str,
     condition: &'static str,
@@ -120,14 +120,14 @@ impl Table {
         &self,
         project: &'a ProjectId,
         wanted: &'a DeadFilter,
-        channel: &'a Option<&'static str>,
+        channel: Option<&'a &'static str>,
     ) -> Filter<'a> {
         let mut filter = Filter::of(project);
         filter.and(self.condition, &[]);
         if wanted.ids.is_some() {
             filter.and("id = ANY(?1)", &[&wanted.ids]);
         }
-        if channel.is_some() {
+        if let Some(channel) = channel {
             filter.and("channel = ?1", &[channel]);
         }
         if wanted.reason.is_some() {
@@ -136,7 +136,7 @@ impl Table {
         filter
     }
 
-    fn from_row(&self, row: &Row) -> Result<DeadLetter, StoreError> {
+    fn letter(&self, row: &Row) -> Result<DeadLetter, StoreError> {
         Ok(DeadLetter {
             id: row.try_get(0)?,
             kind: self.kind,
@@ -166,16 +166,16 @@ pub async fn list(
     let tx = Pin::Ordered.begin(db).await?;
     let mut found = Vec::new();
     for table in TABLES.iter().filter(|table| wanted.takes(table.kind)) {
-        let mut filter = table.filter(&project, wanted, &channel);
+        let mut filter = table.filter(&project, wanted, channel.as_ref());
         if let Start::After(id) = start {
             filter.and("id < ?1", &[id]);
         }
         for row in filter.page(&tx, (table.columns, table.name, "id DESC"), &0, &most).await? {
-            found.push(table.from_row(&row)?);
+            found.push(table.letter(&row)?);
         }
     }
     tx.commit().await?;
-    found.sort_unstable_by(|a, b| b.id.cmp(&a.id));
+    found.sort_unstable_by_key(|letter| std::cmp::Reverse(letter.id));
     let (offset, limit) = (usize::try_from(offset).unwrap_or(0), usize::try_from(limit).unwrap_or(0));
     Ok(found.into_iter().skip(offset).take(limit).collect())
 }
@@ -190,7 +190,7 @@ pub async fn total(db: &impl GenericClient, project: ProjectId, wanted: &DeadFil
     let channel = wanted.channel.map(Channel::as_str);
     let mut count = 0;
     for table in TABLES.iter().filter(|table| wanted.takes(table.kind)) {
-        let found = table.filter(&project, wanted, &channel).count_capped(db, table.name).await?;
+        let found = table.filter(&project, wanted, channel.as_ref()).count_capped(db, table.name).await?;
         count += found.count + i64::from(found.capped);
     }
     Ok(Total::counted(count))
