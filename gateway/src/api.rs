@@ -10,6 +10,7 @@ pub mod channels;
 pub mod dead_letters;
 pub mod events;
 mod idempotency;
+pub mod inbox;
 pub mod invites;
 pub mod messages;
 pub mod news;
@@ -21,6 +22,7 @@ pub mod reports;
 pub mod segments;
 pub mod sessions;
 mod shape;
+pub mod suppressions;
 pub mod team;
 pub mod templates;
 pub mod users;
@@ -85,6 +87,10 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::ReportCampaign(id) => campaigns::report(cx, id).await,
         Route::GetChannels => channels::get(cx).await,
         Route::UpdateChannels => channels::update(cx).await,
+        Route::ListSuppressions => suppressions::list(cx).await,
+        Route::CreateSuppression => suppressions::create(cx).await,
+        Route::DeleteSuppression => suppressions::delete(cx).await,
+        Route::TestChannel(channel) => channels::test(cx, channel).await,
         Route::SendMessage => messages::send(cx).await,
         Route::ListMessages => messages::list(cx).await,
         Route::GetMessage(id) => messages::get(cx, id).await,
@@ -94,6 +100,9 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::UpdateNews(id) => news::update(cx, id).await,
         Route::DeleteNews(id) => news::delete(cx, id).await,
         Route::Feed => news::feed(cx).await,
+        Route::ListInbox => inbox::list(cx).await,
+        Route::StreamInbox => inbox::stream(cx).await,
+        Route::ReadInboxItem(id) => inbox::read(cx, id).await,
         Route::GetReport => reports::get(cx).await,
         Route::GenerateCopy => ai::generate(cx).await,
         Route::RegisterPushToken => push_tokens::register(cx).await,

@@ -12,6 +12,7 @@ use shared::store::Store;
 use tokio::sync::Semaphore;
 
 use crate::ai::Ai;
+use crate::api::inbox::Inboxes;
 use crate::auth::identity::IdentitySecrets;
 use crate::auth::key_cache::KeyCache;
 use crate::auth::logins::Logins;
@@ -42,7 +43,7 @@ pub struct App {
     pub ingest_stream: IngestStream,
     pub clock: Clock,
     pub master_keys: MasterKeys,
-    pub keys: KeyCache,
+    pub keys: Arc<KeyCache>,
     pub identity_secrets: IdentitySecrets,
     pub logins: Logins,
     /// Of sessions.
@@ -55,6 +56,8 @@ pub struct App {
     pub meters: Meters,
     /// Positions up to which the ingest stream has been applied, for those who wait for them.
     pub applied: Applied,
+    /// Who follows which inbox.
+    pub inboxes: Inboxes,
     /// Room for segments to be evaluated in while somebody waits.
     pub evaluations: Semaphore,
     /// Room for imports and exports, which take long.

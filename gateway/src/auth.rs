@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use shared::ids::ProjectId;
 use shared::store::accounts::Account;
-use shared::store::api_keys::{self, KeyType};
+use shared::store::api_keys::{self, KeyHash, KeyType};
 use shared::store::audit::Actor;
 use shared::store::members::{self, Membership, Role};
 use uuid::Uuid;
@@ -66,6 +66,11 @@ impl Caller {
     pub fn must_prove_identity(&self) -> bool {
         matches!(self, Self::Key(key) if key.identity_verification && key.key_type == KeyType::Public)
     }
+}
+
+/// The hash of the key that a request brings, if it brings one.
+pub fn key_hash(request: &Request<'_>) -> Option<KeyHash> {
+    header::key(request.headers).map(api_keys::hash)
 }
 
 /// A caller and the project that it was let into.

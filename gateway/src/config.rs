@@ -41,6 +41,8 @@ pub struct GatewayConfig {
     /// Whether `X-Forwarded-Proto` is believed: only behind a proxy that sets it.
     pub trust_forwarded: bool,
     pub max_connections: usize,
+    /// Inboxes that are followed live at a time; each takes a connection.
+    pub inbox_streams: usize,
     /// How many gateways share a project's limit while Redis is away.
     pub replicas: u32,
     /// Without one, each gateway limits on its own.
@@ -53,7 +55,7 @@ pub struct GatewayConfig {
 
 impl GatewayConfig {
     /// `GATEWAY_ADDR` (127.0.0.1:8080), `PUBLIC_BASE_URL` (`http://` and that address), `TRUST_FORWARDED` (off),
-    /// `GATEWAY_MAX_CONNECTIONS` (10000), `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `OUTBOUND_ALLOW` (none), and what
+    /// `GATEWAY_MAX_CONNECTIONS` (10000), `GATEWAY_INBOX_STREAMS` (2000), `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `OUTBOUND_ALLOW` (none), and what
     /// [`AiConfig`] reads.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let default = SocketAddr::from(([127, 0, 0, 1], 8080));
@@ -71,6 +73,7 @@ impl GatewayConfig {
             public_base_url,
             trust_forwarded: on_or_off(env, "TRUST_FORWARDED")?,
             max_connections: env.bounded("GATEWAY_MAX_CONNECTIONS", 10_000, 1..=1_000_000, "1 to 1000000")?,
+            inbox_streams: env.bounded("GATEWAY_INBOX_STREAMS", 2_000, 1..=1_000_000, "1 to 1000000")?,
             replicas: env.bounded("GATEWAY_REPLICAS", 1, 1..=1_000, "1 to 1000")?,
             redis_url: env.get("REDIS_URL").map(str::to_owned),
             outbound: OutboundPolicy::from_env(env)?,
@@ -96,6 +99,7 @@ impl Default for GatewayConfig {
             public_base_url: "http://127.0.0.1:8080".to_owned(),
             trust_forwarded: false,
             max_connections: 10_000,
+            inbox_streams: 2_000,
             replicas: 1,
             redis_url: None,
             outbound: OutboundPolicy::default(),
@@ -114,6 +118,7 @@ mod tests {
             ("GATEWAY_ADDR", "here"),
             ("PUBLIC_BASE_URL", "ftp://x"),
             ("GATEWAY_MAX_CONNECTIONS", "0"),
+            ("GATEWAY_INBOX_STREAMS", "0"),
             ("GATEWAY_REPLICAS", "-1"),
             ("TRUST_FORWARDED", "maybe"),
         ] {

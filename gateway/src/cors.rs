@@ -60,6 +60,7 @@ mod tests {
             ("/api/v1/users/identify", Some("POST")),
             ("/api/v1/push-tokens", Some("GET, POST, DELETE")),
             ("/api/v1/feed", Some("GET")),
+            ("/api/v1/inbox/stream", Some("GET")),
             ("/api/v1/users", None),
             ("/api/v1/templates", None),
             ("/api/v1/channels", None),

@@ -14,7 +14,7 @@ use crate::error::ApiError;
 use crate::respond::{self, Reply};
 use crate::router::{self, Access, Miss, Route};
 use crate::stream::AnswerBody;
-use crate::{api, auth, body, compress, cors, health, request_id, sdk};
+use crate::{api, auth, body, compress, cors, health, links, request_id, sdk};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -111,6 +111,9 @@ async fn elsewhere(app: &App, parts: &http::request::Parts, miss: &Miss) -> Resu
             Some(page) => Ok(page),
             None => health::answer(app, path).await,
         };
+    }
+    if let Some(answered) = links::answer(app, &parts.method, path).await {
+        return answered;
     }
     match miss {
         Miss::Method(allow) if parts.method == Method::OPTIONS => Ok(cors::preflight(path, allow)),

@@ -64,6 +64,9 @@ pub enum ApiError {
     /// Too many wrong passwords.
     #[error("too many wrong passwords for this address; wait {retry_after} s")]
     TooManyAttempts { retry_after: u32 },
+    /// As many of something that lasts as one may have.
+    #[error("{0}")]
+    TooMany(&'static str),
     /// Something that the request needs is away and is likely to come back.
     #[error("{0}; send the request again after the time in Retry-After")]
     Unavailable(&'static str),
@@ -111,9 +114,10 @@ impl ApiError {
             Self::Interrupted { cause, .. } => cause.status(),
             Self::UnsupportedMedia(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::TooManyRequests { .. } | Self::TooManyAttempts { .. } | Self::Ai(AiError::TooMany { .. }) => {
-                StatusCode::TOO_MANY_REQUESTS
-            }
+            Self::TooManyRequests { .. }
+            | Self::TooManyAttempts { .. }
+            | Self::TooMany(_)
+            | Self::Ai(AiError::TooMany { .. }) => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable(_) | Self::NotConfigured(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Ai(AiError::Failed(_)) => StatusCode::BAD_GATEWAY,
             Self::Ai(AiError::Timeout(_)) => StatusCode::GATEWAY_TIMEOUT,
@@ -135,7 +139,7 @@ impl ApiError {
             Self::TooManyRequests { retry_after, .. }
             | Self::TooManyAttempts { retry_after }
             | Self::Ai(AiError::TooMany { retry_after, .. }) => Some(*retry_after),
-            Self::Unavailable(_) => Some(rand::random_range(1..=5)),
+            Self::Unavailable(_) | Self::TooMany(_) => Some(rand::random_range(1..=5)),
             Self::Interrupted { cause, .. } => cause.retry_after(),
             _ => None,
         }

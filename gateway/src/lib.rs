@@ -18,6 +18,7 @@ pub mod health;
 pub mod import;
 pub mod ingest;
 mod limits;
+mod links;
 pub mod measure;
 pub mod query;
 pub mod rate_limit;

@@ -70,6 +70,10 @@ pub enum Route<'p> {
     ReportCampaign(&'p str),
     GetChannels,
     UpdateChannels,
+    TestChannel(&'p str),
+    ListSuppressions,
+    CreateSuppression,
+    DeleteSuppression,
     SendMessage,
     ListMessages,
     GetMessage(&'p str),
@@ -81,6 +85,9 @@ pub enum Route<'p> {
     UpdateNews(&'p str),
     DeleteNews(&'p str),
     Feed,
+    ListInbox,
+    StreamInbox,
+    ReadInboxItem(&'p str),
     GenerateCopy,
     GetReport,
     RegisterPushToken,
@@ -111,6 +118,9 @@ impl Route<'_> {
             | Self::Batch
             | Self::Identify
             | Self::Feed
+            | Self::ListInbox
+            | Self::StreamInbox
+            | Self::ReadInboxItem(_)
             | Self::RegisterPushToken
             | Self::RemovePushToken
             | Self::GetPushSettings => Access::Public,
@@ -160,6 +170,9 @@ impl Route<'_> {
             | Self::CancelCampaign(_)
             | Self::ReportCampaign(_)
             | Self::GetChannels
+            | Self::ListSuppressions
+            | Self::CreateSuppression
+            | Self::DeleteSuppression
             | Self::SendMessage
             | Self::ListMessages
             | Self::GetMessage(_)
@@ -172,7 +185,7 @@ impl Route<'_> {
             | Self::DeleteNews(_)
             | Self::GenerateCopy
             | Self::GetReport => Access::Secret,
-            Self::UpdateChannels => Access::SecretOrAdmin,
+            Self::UpdateChannels | Self::TestChannel(_) => Access::SecretOrAdmin,
             Self::GetProject(_) | Self::ListTeam => Access::Member,
             Self::UpdateProject(_)
             | Self::DeleteProject(_)
@@ -274,6 +287,10 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("GET", ["campaigns", id, "report"]) => Route::ReportCampaign(id),
         ("GET", ["channels"]) => Route::GetChannels,
         ("PUT", ["channels"]) => Route::UpdateChannels,
+        ("POST", ["channels", id, "test"]) => Route::TestChannel(id),
+        ("GET", ["suppressions"]) => Route::ListSuppressions,
+        ("POST", ["suppressions"]) => Route::CreateSuppression,
+        ("DELETE", ["suppressions"]) => Route::DeleteSuppression,
         ("POST", ["messages"]) => Route::SendMessage,
         ("GET", ["messages"]) => Route::ListMessages,
         ("GET", ["messages", id]) => Route::GetMessage(id),
@@ -285,6 +302,9 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("PUT", ["news", id]) => Route::UpdateNews(id),
         ("DELETE", ["news", id]) => Route::DeleteNews(id),
         ("GET", ["feed"]) => Route::Feed,
+        ("GET", ["inbox"]) => Route::ListInbox,
+        ("GET", ["inbox", "stream"]) => Route::StreamInbox,
+        ("POST", ["inbox", id, "read"]) => Route::ReadInboxItem(id),
         ("GET", ["reports"]) => Route::GetReport,
         ("POST", ["ai", "generate"]) => Route::GenerateCopy,
         ("POST", ["push-tokens"]) => Route::RegisterPushToken,

@@ -17,10 +17,10 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::ai::Ai;
+use crate::api::inbox::Inboxes;
 use crate::app::{App, Parts};
 use crate::auth;
 use crate::auth::identity::IdentitySecrets;
-use crate::auth::key_cache::KeyCache;
 use crate::auth::logins::Logins;
 use crate::auth::session::Lookups;
 use crate::config::ProcessConfig;
@@ -46,13 +46,14 @@ impl App {
             limits: RateLimits::start(&config, &bus.config.stream_prefix, shutdown)?,
             docs: Docs::new(&config.public_base_url)?,
             ai: config.ai.clone().map(|ai| Ai::new(ai, config.replicas)).transpose()?,
-            keys: KeyCache::default(),
+            keys: Arc::default(),
             identity_secrets: IdentitySecrets::default(),
             logins: Logins::default(),
             lookups: Lookups::default(),
             readiness: Readiness::default(),
             meters: Meters::default(),
             applied: Applied::new(ingest_stream.partitions),
+            inboxes: Inboxes::new(config.inbox_streams, shutdown.clone()),
             evaluations: Semaphore::new(EVALUATIONS),
             imports: Semaphore::new(import::AT_ONCE),
             import_turn: Semaphore::new(1),

@@ -487,6 +487,8 @@ CREATE TABLE message (
     provider            text,
     provider_message_id text,
     devices             jsonb,                                             -- of a push: [{platform, provider, outcome, reason}]
+    address             text,                                              -- it was sent to, as suppressions name it
+    segments            integer,                                           -- of an SMS that was sent
     created_at          timestamptz NOT NULL,
     sent_at             timestamptz,
     delivered_at        timestamptz,
@@ -542,6 +544,51 @@ CREATE TABLE message_status_count (
     count      bigint NOT NULL,
     PRIMARY KEY (project_id, at, channel, status, lane)
 ) WITH (fillfactor = 70);
+
+-- Addresses that nothing is sent to, and why; several reasons may hold for one. Of a channel without addresses of its own
+-- the address is the person's internal id.
+CREATE TABLE suppression (
+    project_id uuid NOT NULL,
+    channel    text NOT NULL CHECK (channel IN ('EMAIL', 'PUSH', 'IN_APP', 'SMS')),
+    address    text NOT NULL,                                              -- normalised: lower case, E.164
+    reason     text NOT NULL CHECK (reason IN ('unsubscribed', 'bounced', 'complained', 'manual')),
+    id         uuid NOT NULL,                                              -- made of channel, address and reason
+    message_id uuid,                                                       -- by which it came about
+    note       text NOT NULL DEFAULT '',
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (project_id, channel, address, reason)
+);
+CREATE INDEX suppression_id ON suppression (project_id, id);
+CREATE INDEX suppression_newest ON suppression (project_id, created_at DESC, id DESC);
+-- Soft bounces in a row.
+CREATE TABLE bounce_streak (
+    project_id uuid NOT NULL,
+    channel    text NOT NULL,
+    address    text NOT NULL,
+    count      integer NOT NULL,
+    PRIMARY KEY (project_id, channel, address)
+);
+
+-- What people have to read in the app; the id is the message's. Each person's arrive one after another (inbox_owner), so
+-- that who has seen the one of a time has seen all before it.
+CREATE TABLE inbox (
+    project_id uuid NOT NULL,
+    id         uuid NOT NULL,
+    user_id    uuid NOT NULL,
+    title      text NOT NULL,
+    body       text NOT NULL,
+    created_at timestamptz NOT NULL,                                       -- of its arrival
+    read_at    timestamptz,
+    PRIMARY KEY (project_id, id)
+);
+CREATE INDEX inbox_user ON inbox (project_id, user_id, created_at, id);
+CREATE INDEX inbox_unread ON inbox (project_id, user_id) WHERE read_at IS NULL;
+CREATE TABLE inbox_owner (
+    project_id uuid NOT NULL,
+    user_id    uuid NOT NULL,
+    last_at    timestamptz NOT NULL,                                       -- of the newest arrival
+    PRIMARY KEY (project_id, user_id)
+);
 
 CREATE TABLE news (
     project_id   uuid NOT NULL,

@@ -5,16 +5,29 @@
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 
 use crate::env::{Env, EnvError};
 use crate::ids::ProjectId;
 
 const ALLOWED: &str = "64 hexadecimal digits (32 random bytes); several, separated by commas: the first one seals";
 
-/// The keys: the first one seals, all of them open.
+/// Bytes of a signature.
+pub const TAG: usize = 16;
+
+/// The keys: the first one seals and signs, all of them open and verify.
 #[derive(Clone)]
-pub struct MasterKeys(Vec<([u8; 8], XChaCha20Poly1305)>);
+pub struct MasterKeys(Vec<MasterKey>);
+
+#[derive(Clone)]
+struct MasterKey {
+    id: [u8; 8],
+    cipher: XChaCha20Poly1305,
+    /// Made of the key, so that what seals does not sign.
+    signing: [u8; 32],
+}
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum OpenError {
@@ -44,7 +57,7 @@ impl MasterKeys {
             let bytes: [u8; 32] = hex::decode(part.trim()).ok()?.try_into().ok()?;
             let mut id = [0; 8];
             id.copy_from_slice(&Sha256::digest(bytes)[..8]);
-            Some((id, XChaCha20Poly1305::new(&bytes.into())))
+            Some(MasterKey { id, cipher: XChaCha20Poly1305::new(&bytes.into()), signing: mac(&bytes, &[b"signing"]) })
         };
         let keys: Option<Vec<_>> = text.split(',').filter(|p| !p.trim().is_empty()).map(key).collect();
         keys.filter(|k| !k.is_empty()).map(Self)
@@ -52,7 +65,7 @@ impl MasterKeys {
 
     /// The id of the key that seals, with which everything begins that it has sealed.
     pub fn sealing_id(&self) -> [u8; 8] {
-        self.0[0].0
+        self.0[0].id
     }
 
     /// How many keys there are.
@@ -67,7 +80,7 @@ impl MasterKeys {
 
     /// Seals for one place of one project, for example `channel:email`.
     pub fn seal(&self, project: ProjectId, place: &str, plain: &[u8]) -> Vec<u8> {
-        let (id, cipher) = &self.0[0];
+        let MasterKey { id, cipher, .. } = &self.0[0];
         let nonce: [u8; 24] = rand::random();
         let payload = Payload { msg: plain, aad: &associated(project, place) };
         // The cipher only fails on inputs over 256 GiB.
@@ -79,10 +92,39 @@ impl MasterKeys {
         let (id, rest) = sealed.split_at_checked(8).ok_or(OpenError::Altered)?;
         let (nonce, text) = rest.split_at_checked(24).ok_or(OpenError::Altered)?;
         let nonce: [u8; 24] = nonce.try_into().map_err(|_| OpenError::Altered)?;
-        let (_, cipher) = self.0.iter().find(|(k, _)| k == id).ok_or(OpenError::UnknownKey)?;
+        let key = self.0.iter().find(|key| key.id == id).ok_or(OpenError::UnknownKey)?;
         let payload = Payload { msg: text, aad: &associated(project, place) };
-        cipher.decrypt(&XNonce::from(nonce), payload).map_err(|_| OpenError::Altered)
+        key.cipher.decrypt(&XNonce::from(nonce), payload).map_err(|_| OpenError::Altered)
     }
+}
+
+impl MasterKeys {
+    /// Signs what anybody may read, for one place of one project; the same text has the same signature.
+    pub fn sign(&self, project: ProjectId, place: &str, text: &[u8]) -> [u8; TAG] {
+        tag(&self.0[0], project, place, text)
+    }
+
+    /// Whether it was signed for this place, under any of the keys.
+    pub fn has_signed(&self, project: ProjectId, place: &str, text: &[u8], signature: &[u8]) -> bool {
+        self.0.iter().any(|key| bool::from(tag(key, project, place, text).ct_eq(signature)))
+    }
+}
+
+fn tag(key: &MasterKey, project: ProjectId, place: &str, text: &[u8]) -> [u8; TAG] {
+    let whole = mac(&key.signing, &[project.0.as_bytes(), place.as_bytes(), b"\0", text]);
+    let mut tag = [0; TAG];
+    tag.copy_from_slice(&whole[..TAG]);
+    tag
+}
+
+/// HMAC-SHA256.
+fn mac(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
+    // A key shorter than a block is filled up with zeros.
+    let mut block = [0; 64];
+    block[..32].copy_from_slice(key);
+    let mut mac = <Hmac<Sha256> as KeyInit>::new(&block.into());
+    parts.iter().for_each(|part| mac.update(part));
+    mac.finalize().into_bytes().into()
 }
 
 fn associated(project: ProjectId, place: &str) -> Vec<u8> {

@@ -19,9 +19,11 @@ mod place;
 mod private;
 mod provider_server;
 mod push_gateway;
+mod push_provider_service;
 mod redis;
 pub mod servers;
 mod session;
+mod sms_service;
 mod web_push_service;
 
 pub use ai_server::{AiRequest, TestAi};
@@ -34,7 +36,9 @@ pub use nats::TestNats;
 pub use private::{PrivateNats, PrivatePostgres, PrivateRedis};
 pub use provider_server::{Fault, ProviderServer, Received, Reply, Vendor};
 pub use push_gateway::PushGateway;
+pub use push_provider_service::PushProviderService;
 pub use redis::TestRedis;
+pub use sms_service::SmsService;
 pub use web_push_service::WebPushService;
 
 /// What a test can do about a broken test set-up is nothing but end with the reason.

@@ -19,6 +19,7 @@ mod recent;
 pub mod record;
 mod removed;
 pub mod runs;
+pub mod suppression;
 pub mod tokens;
 pub mod totals;
 

@@ -12,6 +12,7 @@ use shared::store::{StoreError, Transaction};
 use uuid::Uuid;
 
 use crate::item::{Action, Item};
+use crate::suppression::{self, Told, ToldOf};
 
 /// The SDKs' own events about a push.
 fn of_event(name: &str) -> Option<DeliveryState> {
@@ -57,6 +58,15 @@ pub async fn store(tx: &Transaction<'_>, items: &[&Item], now: Timestamp) -> Res
     }
     for (project, told) in by_project {
         receipts::apply(tx, project, &told, now).await?;
+    }
+    let mut of_addresses: BTreeMap<ProjectId, Vec<ToldOf<'_>>> = BTreeMap::new();
+    for item in items {
+        if let Some((message, told)) = Told::of(item) {
+            of_addresses.entry(item.project).or_default().push((item, message, told));
+        }
+    }
+    for (project, told) in of_addresses {
+        suppression::store(tx, project, &told).await?;
     }
     Ok(())
 }

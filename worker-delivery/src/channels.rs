@@ -6,20 +6,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::GenericClient;
+use jiff::tz::TimeZone;
 use shared::ids::ProjectId;
 use shared::secrets::MasterKeys;
 use shared::send::Channel;
+use shared::sending_rules::{FrequencyCap, QuietHours};
 use shared::store::changes::{self, Topic};
 use shared::store::channels::ChannelSettings;
 use shared::store::messages::settle;
-use shared::store::{StoreError, channels, vapid_keys};
+use shared::store::{StoreError, channels, projects, vapid_keys};
 use shared::vapid::VapidKeys;
 use tokio::time::Instant;
 
 use crate::App;
 use crate::provider::push::Push;
+use crate::provider::sms::{self, SmsConfig, SmsProvider};
 use crate::provider::stub::Stub;
 use crate::provider::{Email, Outcome, Outside};
+use crate::routes::Route;
 use crate::routes::email::EmailRoutes;
 use crate::routes::push::PushRoutes;
 
@@ -34,10 +38,25 @@ pub struct Sender {
     pub project: ProjectId,
     pub channel: Channel,
     pub routes: Routes,
+    pub rules: Rules,
     version: i64,
     /// The settings have changed since.
     superseded: AtomicBool,
     cleared: Mutex<Option<Instant>>,
+}
+
+/// When and how often a channel's messages go that nobody asked for.
+pub struct Rules {
+    pub quiet: Option<QuietHours>,
+    pub cap: Option<FrequencyCap>,
+    /// The project's.
+    pub timezone: TimeZone,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { quiet: None, cap: None, timezone: TimeZone::UTC }
+    }
 }
 
 /// By whom a channel's messages go.
@@ -48,6 +67,9 @@ pub enum Routes {
     Unreadable(String),
     Email(Box<EmailRoutes>),
     Push(Box<PushRoutes>),
+    Sms(Box<Route<SmsProvider>>),
+    /// Our own database.
+    InApp,
 }
 
 impl Routes {
@@ -62,15 +84,23 @@ impl Routes {
                 EmailRoutes::from_settings(settings, outside).map_or(Self::None, |r| Self::Email(Box::new(r)))
             }
             Channel::Push => Self::Push(Box::new(PushRoutes::from_settings(settings, vapid, outside))),
-            Channel::InApp | Channel::Sms => Self::None,
+            Channel::InApp => Self::InApp,
+            Channel::Sms => {
+                let config = SmsConfig::from_settings(settings, &outside.addresses.sms);
+                let client = |config| sms::Client::new(config, outside.http.clone(), outside.clock.clone());
+                let route = |config: Result<SmsConfig, String>| {
+                    Route::new(config.map(|config| SmsProvider::Http(Box::new(client(config)))))
+                };
+                config.map_or(Self::None, |config| Self::Sms(Box::new(route(config))))
+            }
         }
     }
 }
 
 impl Sender {
-    fn new(project: ProjectId, channel: Channel, version: i64, routes: Routes) -> Self {
+    fn new(project: ProjectId, channel: Channel, version: i64, routes: Routes, rules: Rules) -> Self {
         let (superseded, cleared) = (AtomicBool::new(false), Mutex::default());
-        Self { project, channel, routes, version, superseded, cleared }
+        Self { project, channel, routes, rules, version, superseded, cleared }
     }
 
     pub fn is_superseded(&self) -> bool {
@@ -85,7 +115,8 @@ impl Sender {
     pub fn repeats_safely(&self) -> bool {
         match &self.routes {
             Routes::Email(routes) => routes.repeats_safely(),
-            Routes::None | Routes::Unreadable(_) | Routes::Push(_) => false,
+            Routes::InApp => true,
+            Routes::None | Routes::Unreadable(_) | Routes::Push(_) | Routes::Sms(_) => false,
         }
     }
 
@@ -153,7 +184,7 @@ impl Channels {
             Ok(settings) => settings.unwrap_or_default(),
             // Sealed under another master key: everything else goes on, and this channel says what is wrong.
             Err(StoreError::Corrupt(why)) => {
-                return Ok(Arc::new(Sender::new(project, channel, -1, Routes::Unreadable(why))));
+                return Ok(Arc::new(Sender::new(project, channel, -1, Routes::Unreadable(why), Rules::default())));
             }
             Err(error) => return Err(error),
         };
@@ -172,7 +203,8 @@ impl Channels {
             (Channel::Push, _, Some(stub)) => Routes::Push(Box::new(PushRoutes::stub(stub.clone()))),
             _ => Routes::from_settings(channel, &settings, vapid.as_ref(), outside),
         };
-        let sender = Arc::new(Sender::new(project, channel, settings.version, routes));
+        let rules = rules(db, project, &settings).await?;
+        let sender = Arc::new(Sender::new(project, channel, settings.version, routes, rules));
         if let Some(old) = self.senders().insert((project, channel), sender.clone()) {
             old.superseded.store(true, Ordering::Relaxed);
         }
@@ -196,6 +228,16 @@ impl Channels {
             }
         }
     }
+}
+
+async fn rules(db: &impl GenericClient, project: ProjectId, settings: &ChannelSettings) -> Result<Rules, StoreError> {
+    let quiet = settings.settings.get("quietHours").and_then(QuietHours::from_value);
+    let cap = settings.settings.get("frequencyCap").and_then(FrequencyCap::from_value);
+    let timezone = match quiet {
+        Some(_) => projects::get(db, project).await?.and_then(|p| TimeZone::get(&p.timezone).ok()),
+        None => None,
+    };
+    Ok(Rules { quiet, cap, timezone: timezone.unwrap_or(TimeZone::UTC) })
 }
 
 /// A project's keys for browsers. Where they cannot be opened, only browsers go without.

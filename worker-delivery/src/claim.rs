@@ -6,18 +6,28 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use deadpool_postgres::Transaction;
+use jiff::Timestamp;
 use serde_json::Value;
 use shared::ids::ProjectId;
-use shared::send::Channel;
+use shared::link::{self, About, Purpose};
+use shared::send::{Channel, Lane};
+use shared::sending_rules::FrequencyCap;
 use shared::store::StoreError;
 use shared::store::messages::claim::{Claimed, claim};
+use shared::store::messages::read::sent_since;
 use shared::store::push_tokens::{self, PushToken};
+use shared::store::suppressions;
 use shared::store::users::recipient::{self, Recipient};
+use shared::suppression::{Address, Reason};
 use uuid::Uuid;
 
 use crate::App;
 use crate::channels::Sender;
+use crate::suppressed;
 use crate::templates::Found;
+
+/// What templates call the link by which its person takes themselves off the list.
+pub const UNSUBSCRIBE_URL: &str = "unsubscribeUrl";
 
 /// A claimed message and what it needs.
 pub struct Loaded {
@@ -29,6 +39,10 @@ pub struct Loaded {
     pub sender: Arc<Sender>,
     /// The person's devices, where the message is for them.
     pub tokens: Vec<PushToken>,
+    /// Why the person is not written to, where that is so.
+    pub suppressed: Option<Reason>,
+    /// The person has had as many messages lately as the project allows.
+    pub capped: bool,
 }
 
 /// Claims what is still to be sent of a project's messages; committed on return.
@@ -55,17 +69,63 @@ pub async fn claim_slice(app: &App, project: ProjectId, wanted: &[(Uuid, i32)]) 
             place.insert(app.channels.get(&tx, &app.config.master_keys, &app.outside, key).await?);
         }
     }
+    let listed: Vec<Address> = claimed
+        .iter()
+        .filter_map(|m| Some(suppressed::addresses(m.channel, candidates(m).find_map(|id| people.get(&id))?)))
+        .flatten()
+        .collect();
+    let listed = suppressions::reasons(&tx, project, &listed).await?;
+    let mut had = had_lately(&tx, project, &claimed, &people, &senders, now).await?;
     let tokens = devices(&tx, project, &claimed, &people).await?;
     tx.commit().await?;
-    let load = |message: Claimed| {
+    let load = |mut message: Claimed| {
         let sender = senders.get(&message.channel)?.clone();
         let recipient = candidates(&message).find_map(|id| people.get(&id)).cloned();
         let template = message.template_id.and_then(|id| templates.get(&id)).cloned();
         let devices = recipient.as_ref().filter(|_| message.channel == Channel::Push).and_then(|r| tokens.get(&r.id));
         let tokens = devices.cloned().unwrap_or_default();
-        Some(Loaded { message, recipient, template, sender, tokens })
+        let suppressed = recipient.as_ref().and_then(|person| suppressed::reason(&message, person, &listed));
+        // Of several in one slice only as many go out as there is room for.
+        let cap = sender.rules.cap.filter(|_| message.lane != Lane::Direct && suppressed.is_none());
+        let capped = cap.zip(recipient.as_ref()).is_some_and(|(cap, person)| {
+            let count = had.entry(person.id).or_default();
+            *count += 1;
+            *count > cap.max
+        });
+        if message.channel == Channel::Email {
+            let user = recipient.as_ref().map_or(message.user_id, |person| person.id);
+            let about = About { project, message: message.id, user };
+            let url = link::url(&app.config.master_keys, &app.config.public_base_url, Purpose::Unsubscribe, about);
+            if let Some(data) = message.data.as_object_mut() {
+                data.insert(UNSUBSCRIBE_URL.to_owned(), url.into());
+            }
+        }
+        Some(Loaded { message, recipient, template, sender, tokens, suppressed, capped })
     };
     Ok(claimed.into_iter().filter_map(load).collect())
+}
+
+/// How many messages that they had not asked for those people have had lately for whom that counts.
+async fn had_lately(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    claimed: &[Claimed],
+    people: &HashMap<Uuid, Recipient>,
+    senders: &HashMap<Channel, Arc<Sender>>,
+    now: Timestamp,
+) -> Result<HashMap<Uuid, i64>, StoreError> {
+    let capped = claimed.iter().filter(|m| m.lane != Lane::Direct);
+    let with_cap = capped.filter_map(|m| Some((m, senders.get(&m.channel)?.rules.cap?)));
+    let mut longest: Option<FrequencyCap> = None;
+    let mut persons = Vec::new();
+    for (message, cap) in with_cap {
+        longest = Some(longest.filter(|known| known.within >= cap.within).unwrap_or(cap));
+        persons.extend(candidates(message).find_map(|id| people.get(&id)).map(|person| person.id));
+    }
+    let Some(cap) = longest else { return Ok(HashMap::new()) };
+    persons.sort_unstable();
+    persons.dedup();
+    sent_since(tx, project, &persons, cap.within.before(now)).await
 }
 
 /// The devices of those who get a push, by person.

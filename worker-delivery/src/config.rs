@@ -7,8 +7,10 @@ use shared::outbound::{BaseUrl, HttpClient};
 use shared::secrets::MasterKeys;
 use shared::send::Channel;
 
+use crate::provider::push_provider::ProviderApp;
+
 /// The channels that this program can serve.
-pub const SERVED: [Channel; 2] = [Channel::Email, Channel::Push];
+pub const SERVED: [Channel; 4] = Channel::ALL;
 
 #[derive(Clone)]
 pub struct DeliveryConfig {
@@ -23,6 +25,8 @@ pub struct DeliveryConfig {
     pub http: HttpClient,
     pub addresses: Addresses,
     pub master_keys: MasterKeys,
+    /// Where people reach this installation, without a slash at the end: for links in messages.
+    pub public_base_url: String,
 }
 
 /// Where the providers are: the vendors' own addresses, unless they are set otherwise.
@@ -32,12 +36,17 @@ pub struct Addresses {
     /// In the place of both of the vendor's environments.
     pub apns: Option<BaseUrl>,
     pub push_gateway: BaseUrl,
+    pub push_provider: BaseUrl,
+    /// The operator's app at that provider, for projects without one of their own.
+    pub shared_push_app: Option<ProviderApp>,
+    pub sms: BaseUrl,
     /// Whom push services turn to: `mailto:` or `https:`.
     pub vapid_subject: Option<String>,
 }
 
 impl Addresses {
-    /// `MAIL_BASE_URL`, `APNS_BASE_URL`, `PUSH_GATEWAY_BASE_URL`; `VAPID_SUBJECT`, or `PUBLIC_BASE_URL` where that is https.
+    /// `MAIL_BASE_URL`, `APNS_BASE_URL`, `PUSH_GATEWAY_BASE_URL`, `PUSH_PROVIDER_BASE_URL`, `SMS_BASE_URL`;
+    /// `PUSH_PROVIDER_APP_ID` with `PUSH_PROVIDER_REST_KEY`; `VAPID_SUBJECT`, or `PUBLIC_BASE_URL` where that is https.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let is_set = |name: &str| env.get(name).is_some();
         let apns = || BaseUrl::from_env(env, "APNS_BASE_URL", "");
@@ -45,9 +54,41 @@ impl Addresses {
             mail: BaseUrl::from_env(env, "MAIL_BASE_URL", "https://api.resend.com")?,
             apns: is_set("APNS_BASE_URL").then(apns).transpose()?,
             push_gateway: BaseUrl::from_env(env, "PUSH_GATEWAY_BASE_URL", "https://fcm.googleapis.com")?,
+            push_provider: BaseUrl::from_env(env, "PUSH_PROVIDER_BASE_URL", "https://api.onesignal.com")?,
+            shared_push_app: shared_push_app(env)?,
+            sms: BaseUrl::from_env(env, "SMS_BASE_URL", "https://api.twilio.com")?,
             vapid_subject: vapid_subject(env)?,
         })
     }
+}
+
+fn shared_push_app(env: &Env) -> Result<Option<ProviderApp>, EnvError> {
+    const NAMES: [&str; 2] = ["PUSH_PROVIDER_APP_ID", "PUSH_PROVIDER_REST_KEY"];
+    let wrong = |name: &str, problem: &str| EnvError {
+        name: name.to_owned(),
+        problem: problem.to_owned(),
+        allowed: "the id and the REST key of an app, both or neither",
+    };
+    match NAMES.map(|name| env.get(name)) {
+        [None, None] => Ok(None),
+        [Some(id), Some(key)] => {
+            ProviderApp::new(id, key).map(Some).map_err(|_| wrong(NAMES[1], "holds characters that no key has"))
+        }
+        [None, Some(_)] => Err(wrong(NAMES[0], "is missing")),
+        [Some(_), None] => Err(wrong(NAMES[1], "is missing")),
+    }
+}
+
+fn public_base_url(env: &Env) -> Result<String, EnvError> {
+    const NAME: &str = "PUBLIC_BASE_URL";
+    let url = env.text(NAME, "http://127.0.0.1:8080").trim_end_matches('/').to_owned();
+    // It stands in the headers of mails.
+    let is_address = url.starts_with("http://") || url.starts_with("https://");
+    if is_address && url.bytes().all(|b| b.is_ascii_graphic() && b != b'<' && b != b'>') {
+        return Ok(url);
+    }
+    let problem = format!("{url:?} is no such address");
+    Err(EnvError { name: NAME.to_owned(), problem, allowed: "an http:// or https:// address" })
 }
 
 fn vapid_subject(env: &Env) -> Result<Option<String>, EnvError> {
@@ -66,7 +107,8 @@ fn vapid_subject(env: &Env) -> Result<Option<String>, EnvError> {
 
 impl DeliveryConfig {
     /// `DELIVERY_CHANNELS` (all), `DELIVERY_CONCURRENCY` (32), `DELIVERY_UNKNOWN_RETRIES` (1), `DELIVERY_LEASE_MS` (90000),
-    /// `OUTBOUND_ALLOW`, `OUTBOUND_CA_FILE`, the providers' addresses, `MASTER_KEY` or `MASTER_KEY_FILE`.
+    /// `OUTBOUND_ALLOW`, `OUTBOUND_CA_FILE`, the providers' addresses, `MASTER_KEY` or `MASTER_KEY_FILE`,
+    /// `PUBLIC_BASE_URL` (`http://127.0.0.1:8080`).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         Ok(Self {
             channels: channels(env)?,
@@ -81,13 +123,14 @@ impl DeliveryConfig {
             http: HttpClient::from_env(env)?,
             addresses: Addresses::from_env(env)?,
             master_keys: MasterKeys::from_env(env)?,
+            public_base_url: public_base_url(env)?,
         })
     }
 }
 
 fn channels(env: &Env) -> Result<Vec<Channel>, EnvError> {
     const NAME: &str = "DELIVERY_CHANNELS";
-    const ALLOWED: &str = "a list of: email, push";
+    const ALLOWED: &str = "a list of: email, push, in_app, sms";
     let mut channels = Vec::new();
     for name in env.list::<String>(NAME, ALLOWED)? {
         let served = Channel::parse(&name).filter(|c| SERVED.contains(c));
@@ -122,10 +165,19 @@ mod tests {
             ("MAIL_BASE_URL", "api.example.com"),
             ("APNS_BASE_URL", "x"),
             ("PUSH_GATEWAY_BASE_URL", "ftp://x"),
+            ("PUSH_PROVIDER_BASE_URL", "x"),
+            ("SMS_BASE_URL", "x"),
+            ("PUBLIC_BASE_URL", "ftp://x"),
             ("VAPID_SUBJECT", "me"),
         ] {
             let error = DeliveryConfig::from_env(&Env::from_pairs([KEY, (name, value)])).err().unwrap();
             assert_eq!(error.name, name);
+        }
+        for (given, missing) in
+            [("PUSH_PROVIDER_APP_ID", "PUSH_PROVIDER_REST_KEY"), ("PUSH_PROVIDER_REST_KEY", "PUSH_PROVIDER_APP_ID")]
+        {
+            let error = DeliveryConfig::from_env(&Env::from_pairs([KEY, (given, "x")])).err().unwrap();
+            assert_eq!(error.name, missing);
         }
     }
 }

@@ -66,7 +66,9 @@ async fn send(app: &App, invite: (ProjectId, Uuid)) -> Result<(), StoreError> {
         (Routes::Email(routes), Some(email)) => routes.choose().send(&email, false).await,
         (Routes::Unreadable(why), Some(_)) => Outcome::Misconfigured(why.clone()),
         (_, None) => Outcome::Rejected("no address".to_owned()),
-        (Routes::None | Routes::Push(_), _) => Outcome::Rejected("the channel is not set up".to_owned()),
+        (Routes::None | Routes::Push(_) | Routes::Sms(_) | Routes::InApp, _) => {
+            Outcome::Rejected("the channel is not set up".to_owned())
+        }
     };
     let db = app.store.connection().await?;
     match next(&outcome, mail.attempt, rand::random()) {
@@ -117,7 +119,15 @@ fn email(mail: &InviteMail) -> Option<Email> {
     let link = render::escaped(&mail.link).replace('"', "&quot;");
     let html = render::with_line_breaks(&render::escaped(&text))
         .replace(&render::escaped(&mail.link), &format!("<a href=\"{link}\">{link}</a>"));
-    Some(Email { id: mail.id, to, subject: format!("Invitation to {project}"), html, text, date: mail.created_at })
+    Some(Email {
+        id: mail.id,
+        to,
+        subject: format!("Invitation to {project}"),
+        html,
+        text,
+        date: mail.created_at,
+        unsubscribe: None,
+    })
 }
 
 #[cfg(test)]

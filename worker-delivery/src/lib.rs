@@ -16,6 +16,7 @@ pub mod provider;
 pub mod render;
 pub mod routes;
 pub mod settle;
+mod suppressed;
 mod templates;
 
 use std::sync::Arc;

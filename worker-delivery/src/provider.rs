@@ -6,6 +6,8 @@ pub mod http;
 mod jwt;
 pub mod mail_http;
 pub mod push;
+pub mod push_provider;
+pub mod sms;
 pub mod smtp;
 pub mod stub;
 pub mod web_push;
@@ -115,6 +117,13 @@ pub struct Email {
     pub html: String,
     pub text: String,
     pub date: Timestamp,
+    /// Where one click takes its reader off the list.
+    pub unsubscribe: Option<String>,
+}
+
+/// The headers by which mail programs offer one click to unsubscribe (RFC 8058).
+pub fn one_click(url: &str) -> [(&'static str, String); 2] {
+    [("List-Unsubscribe", format!("<{url}>")), ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click".to_owned())]
 }
 
 /// Who carries a project's mail.

@@ -1,6 +1,8 @@
 //! The configuration of the channels. Secrets come in and never go out.
 
+mod advice;
 mod input;
+mod trial;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +17,8 @@ use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
 use crate::respond::{Reply, ok};
+
+pub use trial::test;
 
 /// `GET /channels`
 pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
@@ -32,6 +36,10 @@ pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
             view.insert("error".to_owned(), error.into());
         }
         shown.insert(name.to_owned(), view);
+        // The same beside every channel.
+        for rule in ["quietHours", "frequencyCap"] {
+            shown.insert(rule.to_owned(), settings.settings.get(rule).cloned().unwrap_or_default());
+        }
     }
     ok(&shown)
 }

@@ -1,7 +1,7 @@
 //! Messages: sending one directly, and reading the ledger.
 
 mod input;
-mod send;
+pub mod send;
 
 use std::collections::HashMap;
 
@@ -43,6 +43,8 @@ struct MessageView {
     provider_message_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segments: Option<i32>,
     #[serde(serialize_with = "shape::time")]
     created_at: Timestamp,
     #[serde(serialize_with = "shape::maybe_time")]
@@ -82,6 +84,7 @@ impl MessageView {
             provider: message.provider,
             provider_message_id: message.provider_message_id,
             devices: message.devices,
+            segments: message.segments,
             created_at: message.created_at,
             sent_at: message.sent_at,
             delivered_at: message.delivered_at,

@@ -36,7 +36,8 @@ pub fn cursor_time(query: &Query) -> Result<Option<(Timestamp, Uuid)>, ApiError>
     parse_time_cursor(text).map(Some).ok_or_else(no_cursor)
 }
 
-fn parse_time_cursor(text: &str) -> Option<(Timestamp, Uuid)> {
+/// Reads a cursor made by [`time_cursor`].
+pub fn parse_time_cursor(text: &str) -> Option<(Timestamp, Uuid)> {
     let (micros, id) = text.split_once('_')?;
     Some((Timestamp::from_microsecond(micros.parse().ok()?).ok()?, Uuid::try_parse(id).ok()?))
 }

@@ -4,7 +4,7 @@ use gateway::router::{self, Access, BASE};
 use http::Method;
 use shared::store::members::Role;
 
-use crate::document::{Operation, operations};
+use crate::document::{Operation, all_operations};
 use crate::fixture::Gateway;
 use crate::http::Call;
 use crate::setup::Tenant;
@@ -52,7 +52,7 @@ fn refusal(access: Access, caller: Caller) -> Option<u16> {
 
 #[test]
 fn the_document_and_the_router_let_in_the_same() {
-    for Operation { method, path, access, .. } in operations() {
+    for Operation { method, path, access, .. } in all_operations() {
         let method: Method = method.parse().unwrap();
         let called = format!("{BASE}{}", path.replace("{id}", "7"));
         assert_eq!(router::route(&method, &called).unwrap().access(), access, "{method} {path}");
@@ -64,7 +64,7 @@ async fn everybody_is_let_in_where_they_may_and_nowhere_else() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let mut wrong = Vec::new();
-    for operation in operations() {
+    for operation in all_operations() {
         for caller in CALLERS {
             let id = if operation.path.starts_with("/projects/") {
                 project.id.to_string()

@@ -4,7 +4,12 @@ use serde_json::{Value, json};
 use shared::send::Channel;
 use shared::store::channels;
 
+use testkit::eventually;
+
+use crate::api_messages::queued_by;
 use crate::fixture::Gateway;
+use crate::people::Rows;
+use crate::setup::{Tenant, secs};
 
 #[tokio::test]
 async fn settings_are_kept_and_secrets_are_not_shown() {
@@ -90,4 +95,59 @@ async fn wrong_settings_change_nothing() {
     fields.sort_unstable();
     assert_eq!((answer.status, fields), (422, vec!["smtpHost", "smtpHots", "smtpPort"]));
     assert_eq!(gateway.get(&project, "/channels").await.expect(200)["email"]["fromName"], Value::Null);
+}
+
+/// Stands in for delivery: takes the test out of its lane and settles it like this.
+async fn settle_test(
+    gateway: &Gateway,
+    project: &Tenant,
+    channel: Channel,
+    status: &str,
+    reason: Option<&str>,
+) -> Value {
+    let message =
+        eventually(secs(20), async || queued_by(gateway, channel).await.pop().ok_or("nothing is queued")).await;
+    let id = shared::event::uuid("id", &message.message_id).unwrap();
+    let user = shared::event::uuid("user", &message.user_ids[0]).unwrap();
+    let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, status_reason, provider, created_at, updated_at) \
+               VALUES ($1, $2, $3, $4, 'direct', $5, $6, 'smtp', now(), now())";
+    let channel = channel.as_str();
+    gateway.sql.execute(sql, &[&project.id, &id, &user, &channel, &status, &reason]).await.unwrap();
+    serde_json::from_slice(&message.content).unwrap()
+}
+
+#[tokio::test]
+async fn a_test_is_a_real_message_and_reports_what_was_said() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let to = json!({"to": "ann@example.com"});
+    let (answer, content) = tokio::join!(
+        gateway.post(&project, "/channels/email/test", &to),
+        settle_test(&gateway, &project, Channel::Email, "failed", Some("misconfigured: 535 5.7.8 Bad credentials")),
+    );
+    assert_eq!((&content["test"], &content["to"]), (&json!(true), &json!("ann@example.com")));
+    let answer = answer.expect(200);
+    assert_eq!(
+        (&answer["success"], &answer["status"], &answer["provider"]),
+        (&json!(false), &json!("failed"), &json!("smtp"))
+    );
+    assert!(answer["reason"].as_str().unwrap().contains("535 5.7.8 Bad credentials"));
+    assert!(answer["advice"].as_str().unwrap().contains("smtpPassword"));
+
+    let ann = Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 9).await;
+    let user = json!({"userId": ann});
+    let (answer, _) = tokio::join!(
+        gateway.post(&project, "/channels/inApp/test", &user),
+        settle_test(&gateway, &project, Channel::InApp, "sent", None),
+    );
+    let answer = answer.expect(200);
+    assert_eq!((&answer["success"], &answer["advice"]), (&json!(true), &json!(null)));
+
+    for (path, body, field) in
+        [("/channels/push/test", json!({"userId": "nobody"}), "userId"), ("/channels/email/test", json!({}), "to")]
+    {
+        let answer = gateway.post(&project, path, &body).await;
+        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+    }
+    assert_eq!(gateway.post(&project, "/channels/fax/test", &to).await.status, 404);
 }

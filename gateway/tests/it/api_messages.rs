@@ -20,11 +20,12 @@ async fn queued(gateway: &Gateway) -> Vec<DirectMessage> {
     queued_by(gateway, Channel::Email).await
 }
 
-async fn queued_by(gateway: &Gateway, channel: Channel) -> Vec<DirectMessage> {
+pub async fn queued_by(gateway: &Gateway, channel: Channel) -> Vec<DirectMessage> {
     let stream = gateway.bus.jetstream.get_stream(gateway.bus.names.send_stream()).await.unwrap();
     let filter_subject = gateway.bus.names.send(channel, Lane::Direct);
-    let config = pull::Config { durable_name: Some("test".to_owned()), filter_subject, ..pull::Config::default() };
-    let consumer = stream.get_or_create_consumer("test", config).await.unwrap();
+    let name = format!("test-{}", channel.slug());
+    let config = pull::Config { durable_name: Some(name.clone()), filter_subject, ..pull::Config::default() };
+    let consumer = stream.get_or_create_consumer(&name, config).await.unwrap();
     let mut messages = consumer.fetch().max_messages(100).messages().await.unwrap();
     let mut found = Vec::new();
     while let Some(message) = messages.next().await {
@@ -133,7 +134,6 @@ async fn what_cannot_be_sent_is_refused() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     for (field, value) in [
-        ("channel", json!("sms")),
         ("channel", json!("FAX")),
         ("subject", json!("a\r\nBcc: x@y.z")),
         ("body", json!("{% if %}")),

@@ -23,6 +23,8 @@ pub struct Operation {
     pub parameters: Vec<Value>,
     /// The status of its success.
     pub success: u16,
+    /// Whether its success goes on until somebody hangs up.
+    pub is_endless: bool,
     /// Whether its success is told in JSON.
     pub answers_json: bool,
 }
@@ -47,8 +49,13 @@ impl Operation {
     }
 }
 
-/// Every operation, in the document's order of addresses.
+/// Every operation whose answer has an end, in the document's order of addresses.
 pub fn operations() -> Vec<Operation> {
+    all_operations().into_iter().filter(|operation| !operation.is_endless).collect()
+}
+
+/// Every operation.
+pub fn all_operations() -> Vec<Operation> {
     let document: Value = serde_saphyr::from_str(DOCUMENT).unwrap();
     let mut found = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -71,6 +78,7 @@ pub fn operations() -> Vec<Operation> {
             let status = success.unwrap_or(0u16).to_string();
             let answer = resolved(&document, &operation["responses"][&status], 0);
             found.push(Operation {
+                is_endless: answer["content"]["text/event-stream"].is_object(),
                 answers_json: answer["content"]["application/json"].is_object(),
                 query: query.map(|p| p["name"].as_str().unwrap().to_owned()).collect(),
                 body: (!schema.is_null()).then(|| resolved(&document, schema, 0)),

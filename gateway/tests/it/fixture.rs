@@ -76,6 +76,16 @@ impl Gateway {
         setup::tenant(&self.app.store, 100_000).await
     }
 
+    pub fn address(&self) -> SocketAddr {
+        self.served.addr
+    }
+
+    /// Stops it; returns once every request is answered.
+    pub async fn stop(&mut self) {
+        self.served.shutdown.cancel();
+        (&mut self.served.serving).await.unwrap();
+    }
+
     /// A call below `/api/v1`, as nobody.
     pub fn call(&self, method: &str, path: &str) -> Call {
         Call::new(self.served.addr, method, &format!("/api/v1{path}"))

@@ -10,7 +10,7 @@ use crate::fixture::Gateway;
 use crate::login::Login;
 use crate::setup::{Tenant, secs};
 
-fn hash(secret: &str, user: &str) -> String {
+pub fn hash(secret: &str, user: &str) -> String {
     let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap().chain_update(user);
     hex::encode(mac.finalize().into_bytes())
 }

@@ -51,6 +51,7 @@ impl World {
     async fn find_ids(&mut self) {
         self.ids.insert("/team/{id}".to_owned(), self.admin.account.to_string());
         self.ids.insert("/webhook/{id}".to_owned(), self.project.id.to_string());
+        self.ids.insert("/channels/{id}".to_owned(), "email".to_owned());
         let candidates = ids_of(&self.gateway, &self.project).await;
         let all = operations();
         for operation in all.iter().filter(|o| o.has_id()) {

@@ -128,6 +128,8 @@ fn sent(project: ProjectId, id: Uuid) -> Settled {
         provider: None,
         provider_message_id: None,
         devices: None,
+        segments: None,
+        address: None,
     }
 }
 

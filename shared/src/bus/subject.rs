@@ -1,5 +1,8 @@
 //! Every stream, subject and consumer name, built in one place.
 
+use uuid::Uuid;
+
+use crate::ids::ProjectId;
 use crate::send::{Channel, Lane};
 
 /// The names under one prefix, so that several installations or tests can share a broker.
@@ -75,6 +78,11 @@ impl Names {
     /// A hint that caches should look for changes of a topic now instead of within half a second.
     pub fn changed(&self, topic: &str) -> String {
         format!("{}control.changed.{topic}", self.prefix)
+    }
+
+    /// A hint that a person's inbox has changed, for those who watch it; a subject for each, so that nobody hears of others.
+    pub fn inbox(&self, project: ProjectId, user: Uuid) -> String {
+        format!("{}control.inbox.{project}.{user}", self.prefix)
     }
 }
 

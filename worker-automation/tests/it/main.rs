@@ -11,5 +11,6 @@ mod people;
 mod reading;
 mod recording;
 mod steps;
+mod suppressions;
 mod tokens;
 mod webhooks;

@@ -1,21 +1,26 @@
 //! A mail: one address, one call.
 
+use serde_json::Value;
 use shared::failpoint;
+use shared::send::Lane;
 use shared::store::messages::settle::Settled;
 use shared::store::users::recipient::Recipient;
+use shared::suppression::Address;
 
 use super::{circumstances, source};
 use crate::App;
 use crate::address::{self, NoMailbox};
 use crate::channels::Routes;
-use crate::claim::Loaded;
+use crate::claim::{Loaded, UNSUBSCRIBE_URL};
 use crate::provider::{Email, Outcome};
 use crate::render::{self, Rendered};
 use crate::settle::judge::{self, failed};
+use crate::suppressed;
 
 pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled {
     let Loaded { message, sender, .. } = loaded;
-    let to = match address::mailbox(person.email.as_deref(), person.name.as_deref()) {
+    let own = judge::test_address(message).or(person.email.as_deref());
+    let to = match address::mailbox(own, person.name.as_deref()) {
         Ok(to) => to,
         Err(NoMailbox::Missing) => return judge::address_missing(message, circumstances(app, loaded)),
         Err(NoMailbox::Invalid) => return failed(message, "invalid_address"),
@@ -27,7 +32,11 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
         Ok(rendered) => rendered,
         Err(why) => return failed(message, &why),
     };
-    let email = Email { id: message.id, to, subject, html, text, date: message.created_at };
+    let address = Address::email(to.email.as_ref()).text;
+    // One click takes whoever gets such mail off the list (RFC 8058); what was asked for is no such mail.
+    let link = message.data.get(UNSUBSCRIBE_URL).and_then(Value::as_str).map(str::to_owned);
+    let unsubscribe = link.filter(|_| message.lane != Lane::Direct);
+    let email = Email { id: message.id, to, subject, html, text, date: message.created_at, unsubscribe };
     let (outcome, provider, other_takes_over) = match &sender.routes {
         Routes::Email(routes) => {
             let route = routes.choose();
@@ -35,11 +44,17 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
             (outcome, route.name(), routes.has_second() && route.is_open())
         }
         Routes::Unreadable(why) => (Outcome::Misconfigured(why.clone()), None, false),
-        Routes::None | Routes::Push(_) => return failed(message, "channel_not_configured"),
+        Routes::None | Routes::Push(_) | Routes::Sms(_) | Routes::InApp => {
+            return failed(message, "channel_not_configured");
+        }
     };
     failpoint::hit("delivery.after_send");
     sender.note(app, &outcome).await;
+    if !judge::is_test(message) {
+        suppressed::keep(app, message, &address, &outcome).await;
+    }
     let mut at = circumstances(app, loaded);
     at.try_again_now |= other_takes_over;
-    Settled { provider, subject: Some(email.subject), ..judge::judge(message, &outcome, at) }
+    let subject = Some(email.subject);
+    Settled { provider, subject, address: Some(address), ..judge::judge(message, &outcome, at) }
 }

@@ -44,7 +44,9 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
     let routes = match &sender.routes {
         Routes::Push(routes) => routes,
         Routes::Unreadable(why) => return judge::judge(message, &Outcome::Misconfigured(why.clone()), at),
-        Routes::None | Routes::Email(_) => return failed(message, "channel_not_configured"),
+        Routes::None | Routes::Email(_) | Routes::Sms(_) | Routes::InApp => {
+            return failed(message, "channel_not_configured");
+        }
     };
     let push = |token: &PushToken| Push {
         id: message.id,
@@ -56,7 +58,8 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
     if push(&tokens[0]).payload().to_string().len() > PAYLOAD_MAX {
         return Settled { subject: Some(title), ..failed(message, TOO_LARGE) };
     }
-    let served = tokens.iter().take(DEVICES_MAX).filter_map(|token| Some((token, routes.choose(token.platform)?)));
+    let served =
+        tokens.iter().take(DEVICES_MAX).filter_map(|token| Some((token, routes.choose(token.platform, &token.token)?)));
     let calls = served.map(|(token, route)| async move {
         let outcome = route.send(&push(token), judge::is_test(message)).await;
         DeviceResult { token, provider: route.name(), outcome }

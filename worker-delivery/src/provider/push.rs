@@ -5,7 +5,7 @@ use shared::push_token::Platform;
 use uuid::Uuid;
 
 use super::stub::Stub;
-use super::{Outcome, Provider, apns, gateway, web_push};
+use super::{Outcome, Provider, apns, gateway, push_provider, web_push};
 
 /// How long a device that is away may take to come back, in seconds: three days.
 pub const TTL_SECS: i64 = 259_200;
@@ -35,6 +35,7 @@ impl Push {
 pub enum PushProvider {
     Apns(Box<apns::Client>),
     Gateway(Box<gateway::Client>),
+    ThirdParty(Box<push_provider::Client>),
     WebPush(Box<web_push::Client>),
     Stub(Stub<Push>),
 }
@@ -46,6 +47,7 @@ impl Provider for PushProvider {
         match self {
             Self::Apns(_) => "apns",
             Self::Gateway(_) => "pushgateway",
+            Self::ThirdParty(_) => "pushprovider",
             Self::WebPush(_) => "webpush",
             Self::Stub(_) => "stub",
         }
@@ -55,6 +57,7 @@ impl Provider for PushProvider {
         match self {
             Self::Apns(client) => client.send(push).await,
             Self::Gateway(client) => client.send(push).await,
+            Self::ThirdParty(client) => client.send(push).await,
             Self::WebPush(client) => client.send(push).await,
             Self::Stub(stub) => stub.send(push),
         }

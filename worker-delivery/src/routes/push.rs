@@ -7,11 +7,12 @@ use shared::vapid::VapidKeys;
 use super::Route;
 use crate::provider::push::{Push, PushProvider};
 use crate::provider::stub::Stub;
-use crate::provider::{Outcome, Outside, Provider, apns, gateway, web_push};
+use crate::provider::{Outcome, Outside, Provider, apns, gateway, push_provider, web_push};
 
 pub struct PushRoutes {
     direct: Option<Route<PushProvider>>,
     gateway: Option<Route<PushProvider>>,
+    third_party: Option<Route<PushProvider>>,
     web: Option<PushProvider>,
 }
 
@@ -25,7 +26,7 @@ pub enum PushRoute<'a> {
 impl PushRoutes {
     pub fn stub(stub: Stub<Push>) -> Self {
         let route = || Some(Route::new(Ok(PushProvider::Stub(stub.clone()))));
-        Self { direct: route(), gateway: route(), web: Some(PushProvider::Stub(stub.clone())) }
+        Self { direct: route(), gateway: route(), third_party: route(), web: Some(PushProvider::Stub(stub.clone())) }
     }
 
     pub fn from_settings(settings: &ChannelSettings, vapid: Option<&VapidKeys>, outside: &Outside) -> Self {
@@ -39,24 +40,37 @@ impl PushRoutes {
             let client = |config| gateway::Client::new(config, http.clone(), clock.clone());
             Route::new(config.map(|config| PushProvider::Gateway(Box::new(client(config)))))
         });
+        let third_party = push_provider::PushProviderConfig::from_settings(
+            settings,
+            addresses.shared_push_app.as_ref(),
+            &addresses.push_provider,
+        );
+        let third_party = third_party.map(|config| {
+            let client = |config| push_provider::Client::new(config, http.clone(), clock.clone());
+            Route::new(config.map(|config| PushProvider::ThirdParty(Box::new(client(config)))))
+        });
         let web = vapid.and_then(|keys| {
             let config = web_push::WebPushConfig::new(keys, addresses.vapid_subject.as_deref());
             let config = config.inspect_err(|error| tracing::error!("{error}")).ok()?;
             let client = web_push::Client::new(config, http.clone(), clock.clone());
             Some(PushProvider::WebPush(Box::new(client)))
         });
-        Self { direct, gateway, web }
+        Self { direct, gateway, third_party, web }
     }
 
     pub fn serves_browsers(&self) -> bool {
         self.web.is_some()
     }
 
-    /// Who serves a platform; none where nobody does.
-    pub fn choose(&self, platform: Platform) -> Option<PushRoute<'_>> {
+    /// Who serves a device; none where nobody does. What the third-party provider named itself is for nobody else.
+    pub fn choose(&self, platform: Platform, token: &str) -> Option<PushRoute<'_>> {
+        let [direct, gateway, third_party] = [&self.direct, &self.gateway, &self.third_party].map(Option::as_ref);
         match platform {
-            Platform::Ios => self.direct.as_ref().or(self.gateway.as_ref()).map(PushRoute::Shared),
-            Platform::Android => self.gateway.as_ref().map(PushRoute::Shared),
+            Platform::Ios | Platform::Android if push_provider::is_subscription(token) => {
+                third_party.map(PushRoute::Shared)
+            }
+            Platform::Ios => direct.or(third_party).or(gateway).map(PushRoute::Shared),
+            Platform::Android => gateway.or(third_party).map(PushRoute::Shared),
             Platform::Web => self.web.as_ref().map(PushRoute::Web),
         }
     }

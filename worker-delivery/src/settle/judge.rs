@@ -45,6 +45,8 @@ pub fn known(message: &Claimed, status: DeliveryState, reason: Option<&str>) -> 
         provider: None,
         provider_message_id: None,
         devices: None,
+        segments: None,
+        address: None,
     }
 }
 
@@ -60,6 +62,11 @@ fn again(message: &Claimed, reason: &str, now: Timestamp, delay: Duration) -> Se
 /// Whether it is sent to try the channel's settings: somebody waits for the outcome, and nothing is repeated.
 pub fn is_test(message: &Claimed) -> bool {
     message.content.get("test").is_some_and(|test| test == true)
+}
+
+/// Where a test goes to, whatever the person's own address is.
+pub fn test_address(message: &Claimed) -> Option<&str> {
+    message.content.get("to").and_then(serde_json::Value::as_str).filter(|_| is_test(message))
 }
 
 /// One more failure that counts against the limit.
@@ -110,6 +117,12 @@ pub fn judge(message: &Claimed, outcome: &Outcome, at: Circumstances) -> Settled
             Settled { ambiguous: 1, ..settled }
         }
     }
+}
+
+/// A message that waits until it wakes nobody; spread out, so that not all go at the first minute of the day.
+pub fn quiet(message: &Claimed, until: Timestamp, at: Circumstances) -> Settled {
+    let wait = until.duration_since(at.now).unsigned_abs();
+    again(message, &format!("quiet_hours: until {until}"), at.now, reschedule::while_quiet(wait, at.random))
 }
 
 /// Whether earlier calls whose outcome was never learned leave room for another one. What nobody waits for is not

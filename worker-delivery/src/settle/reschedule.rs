@@ -40,6 +40,11 @@ pub fn while_open(after: Duration, random: f64) -> Duration {
     after + Duration::from_secs(10).mul_f64(random.clamp(0.0, 1.0))
 }
 
+/// The delay until nobody is woken any more.
+pub fn while_quiet(left: Duration, random: f64) -> Duration {
+    left + Duration::from_mins(1).mul_f64(random.clamp(0.0, 1.0))
+}
+
 /// The delay after a call whose outcome was never learned, if there may be another: `ambiguous` counts those calls,
 /// this one included.
 pub fn after_unknown(ambiguous: i32, retries: i32) -> Option<Duration> {

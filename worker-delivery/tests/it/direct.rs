@@ -77,3 +77,26 @@ async fn what_cannot_be_read_is_put_aside_and_the_rest_goes_on() {
     assert!(stream.consumers().try_collect::<Vec<_>>().await.unwrap().is_empty());
     place.stop().await;
 }
+
+#[tokio::test]
+async fn a_test_goes_to_its_address_and_ends_with_its_only_call() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    // To somebody who is nobody's user, and to an address in the place of the user's own.
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    for user in [Uuid::nil(), ann] {
+        let content = json!({ "subject": "A test", "body": "x", "test": true, "to": "ops@example.com" });
+        let (id, message) = place.direct(&[user], &content);
+        place.send_direct(vec![message]).await;
+        assert_eq!(place.settled(id, 1).await.status, "sent");
+    }
+    let mails = mailbox.wait_for(2, SOON).await;
+    assert!(mails.iter().all(|mail| mail.header("To").is_some_and(|to| to.contains("ops@example.com"))), "{mails:?}");
+    // Nobody listens there: a test is not tried again.
+    place.configure(1, json!({}), None).await;
+    let (id, message) = place.direct(&[ann], &json!({ "subject": "A test", "body": "x", "test": true }));
+    place.send_direct(vec![message]).await;
+    let row = place.settled(id, 1).await;
+    assert_eq!((row.status.as_str(), row.due_at), ("failed", None), "{row:?}");
+    assert!(row.reason.as_deref().unwrap().starts_with("unavailable: "), "{row:?}");
+    place.stop().await;
+}

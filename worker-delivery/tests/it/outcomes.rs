@@ -3,6 +3,8 @@
 mod apns;
 mod gateway;
 mod mail_http;
+mod push_provider;
+mod sms;
 mod web_push;
 
 use std::time::{Duration, Instant};

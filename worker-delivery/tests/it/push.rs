@@ -8,7 +8,9 @@ use shared::store::messages::insert::NewMessage;
 use shared::store::push_tokens::{self, Registration};
 use shared::store::vapid_keys;
 use shared::vapid::VapidKeys;
-use testkit::{ApnsService, Fault, ProviderServer, PushGateway, Reply, WebPushService, eventually_true};
+use testkit::{
+    ApnsService, Fault, ProviderServer, PushGateway, PushProviderService, Reply, WebPushService, eventually_true,
+};
 use uuid::Uuid;
 
 use crate::place::{Place, SOON};
@@ -188,5 +190,48 @@ async fn ios_falls_back_to_the_gateway_and_one_accepted_device_is_enough() {
     let mut outcomes: Vec<Value> = devices(&place, second.id).await.iter().map(|d| d["outcome"].clone()).collect();
     outcomes.sort_by_key(ToString::to_string);
     assert_eq!(outcomes, ["accepted", "unavailable"]);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn ios_takes_the_third_party_before_the_gateway_and_gone_devices_are_forgotten() {
+    let (mut place, vendors) = place().await;
+    place.stop().await;
+    let apps = [("own-app", "own-key"), ("shared-app", "shared-key")];
+    let provider = ProviderServer::start(PushProviderService::new(&apps)).await;
+    place.addresses.extend([
+        ("PUSH_PROVIDER_BASE_URL", provider.url()),
+        ("PUSH_PROVIDER_APP_ID", "shared-app".to_owned()),
+        ("PUSH_PROVIDER_REST_KEY", "shared-key".to_owned()),
+    ]);
+    let account = vendors.gateway.vendor().account(&vendors.gateway.url()).to_string();
+    let gateway = ("pushGatewayServerKey", account.as_str());
+    let own = json!({ "pushProviderAppId": "own-app" });
+    place.configure_channel(Channel::Push, own, &[gateway, ("pushProviderRestKey", "own-key")]).await;
+    place.run().await;
+    let ann = place.user("ann", None, None).await;
+    for (platform, token) in [
+        (Platform::Ios, "aa01"),
+        (Platform::Ios, "dead02"),
+        (Platform::Android, "fcm-1"),
+        (Platform::Android, "1dd608f2-c6a1-11e3-851d-000c2940e62c"),
+    ] {
+        device(&place, ann, platform, token).await;
+    }
+    let first = push(&place, ann, "x");
+    place.queue(std::slice::from_ref(&first)).await;
+    assert_eq!(place.settled(first.id, 1).await.status, "sent");
+    let taken = provider.vendor().taken();
+    assert_eq!((taken.len(), vendors.gateway.vendor().taken().len()), (2, 1), "{taken:?}");
+    assert!(taken.iter().all(|notification| notification["app_id"] == "own-app"));
+    eventually_true("the device is forgotten", SOON, async || tokens_left(&place, ann).await == 3).await;
+
+    // Without an app of its own a project uses the operator's.
+    place.configure_channel(Channel::Push, json!({}), &[]).await;
+    let second = push(&place, ann, "x");
+    place.queue(std::slice::from_ref(&second)).await;
+    assert_eq!(place.settled(second.id, 1).await.status, "sent");
+    let taken = provider.vendor().taken();
+    assert_eq!(taken.iter().filter(|notification| notification["app_id"] == "shared-app").count(), 3);
     place.stop().await;
 }

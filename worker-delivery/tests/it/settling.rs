@@ -129,6 +129,8 @@ async fn a_receipt_that_overtakes_the_settling_stays_and_loses_nothing() {
         provider: Some("smtp"),
         provider_message_id: Some("p1".into()),
         devices: None,
+        segments: None,
+        address: None,
     };
     let ends = [end(messages[0].id, Sent, None), end(messages[1].id, Queued, Some(now))];
     let settled = settle(&db, place.project, &ends.iter().collect::<Vec<_>>(), now).await.unwrap();

@@ -2,9 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use shared::outbound::OutboundPolicy;
+use shared::rule::time::Span;
 use shared::send::Channel;
+use shared::sending_rules::{time_of_day, zone};
 use shared::store::channels::ChannelSettings;
 
 use crate::error::ApiError;
@@ -67,8 +69,11 @@ const FIELDS: &[Field] = &[
     shown("smsFromNumber", Channel::Sms, Kind::PhoneNumber),
 ];
 
-/// Of the API, but not in this version: to store them and do nothing would be a false promise.
-const LATER: &[&str] = &["quietHours", "frequencyCap"];
+type Reader = fn(&Element<'_>) -> Option<Value>;
+/// What holds for all channels alike, and is kept beside the settings of each.
+const RULES: [(&str, Reader); 2] = [("quietHours", quiet_hours), ("frequencyCap", frequency_cap)];
+/// Messages within the cap's span at most.
+const CAP_MAX: i64 = 1_000_000;
 /// What the configuration's own answer shows.
 const READ_ONLY: &[&str] = &["email", "push", "sms", "inApp"];
 
@@ -93,13 +98,49 @@ pub fn changes(body: &Map<String, Value>, outbound: &OutboundPolicy) -> Result<V
         let value = if clears { None } else { checked(&element, *kind, outbound) };
         changes.push(Change { channel: *channel, name, secret: *secret, value });
     }
-    for name in LATER {
-        if fields.element(name).is_some_and(|e| !e.value().is_null() && e.value() != "") {
-            fields.problem(name, "is not available in this version yet");
-        }
+    for (name, read) in RULES {
+        let Some(element) = fields.element(name) else { continue };
+        let clears = element.value().is_null() || element.value() == "";
+        let value = if clears { None } else { read(&element) };
+        let change = |channel| Change { channel, name, secret: false, value: value.clone() };
+        changes.extend(Channel::ALL.map(change));
     }
     fields.finish()?;
     Ok(changes)
+}
+
+/// `{ start, end, timezone }`: times of day, and `user` or an IANA name.
+fn quiet_hours(element: &Element<'_>) -> Option<Value> {
+    let mut fields = element.object()?;
+    let mut times = Vec::new();
+    for name in ["start", "end"] {
+        let text = fields.required_text(name, &Text::line(5));
+        if !text.is_empty() && time_of_day(text).is_none() {
+            fields.problem(name, "must be a time of day such as 22:00");
+        }
+        times.push(text);
+    }
+    if times[0] == times[1] && time_of_day(times[0]).is_some() {
+        fields.problem("end", "must be another time than start");
+    }
+    let timezone = fields.text("timezone", &Text::line(100)).unwrap_or("user");
+    if zone(timezone).is_none() {
+        fields.problem("timezone", "must be `user`, or an IANA name such as Europe/Berlin");
+    }
+    fields.done();
+    Some(json!({ "start": times[0], "end": times[1], "timezone": timezone }))
+}
+
+/// `{ max, within }`.
+fn frequency_cap(element: &Element<'_>) -> Option<Value> {
+    let mut fields = element.object()?;
+    let max = fields.required_integer("max", 0..=CAP_MAX).unwrap_or_default();
+    let within = fields.required_text("within", &Text::line(20));
+    if !within.is_empty() && Span::parse(within).is_none() {
+        fields.problem("within", format!("must be {}", Span::ALLOWED));
+    }
+    fields.done();
+    Some(json!({ "max": max, "within": within }))
 }
 
 /// Writes changes into a channel's settings.

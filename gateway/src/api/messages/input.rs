@@ -25,6 +25,7 @@ const READ_ONLY: &[&str] = &[
     "provider",
     "providerMessageId",
     "devices",
+    "segments",
     "createdAt",
     "sentAt",
     "deliveredAt",
@@ -59,7 +60,7 @@ pub fn direct(body: &Map<String, Value>) -> Result<DirectInput, ApiError> {
     let user = user(&mut fields);
     let channel = channel(&mut fields);
     let template_id = template_id(&mut fields);
-    let content = content(&mut fields);
+    let content = content(&mut fields, channel);
     let data = fields.element("data").filter(|d| !d.value().is_null());
     if let Some(element) = data.as_ref().filter(|d| !d.value().is_object()) {
         element.problem("must be an object");
@@ -85,20 +86,12 @@ fn user(fields: &mut Fields<'_>) -> String {
     camel.or(snake).unwrap_or_default().to_owned()
 }
 
-/// The channels that messages can be sent by today.
-const SENT: [Channel; 2] = [Channel::Email, Channel::Push];
-
 fn channel(fields: &mut Fields<'_>) -> Channel {
     let sent = fields.element("channel").filter(|c| !c.value().is_null());
     match sent.as_ref().map(|c| c.value().as_str().and_then(Channel::parse)) {
         None => fields.problem("channel", "is required"),
         Some(None) => fields.problem("channel", channels_allowed()),
-        Some(Some(channel)) if SENT.contains(&channel) => return channel,
-        Some(Some(other)) => {
-            let available = SENT.map(Channel::as_str).join(", ");
-            let name = other.as_str();
-            fields.problem("channel", format!("{name} is not available in this version yet; available: {available}"));
-        }
+        Some(Some(channel)) => return channel,
     }
     Channel::Email
 }
@@ -112,8 +105,9 @@ fn template_id(fields: &mut Fields<'_>) -> Option<Uuid> {
     id
 }
 
-/// `subject` and `body`, or `content` with `title` and `body`; neither beside a template.
-fn content(fields: &mut Fields<'_>) -> Value {
+/// `subject` and `body`, or `content` with `title` and `body`; neither beside a template. An SMS has a body only.
+fn content(fields: &mut Fields<'_>, channel: Channel) -> Value {
+    let needs_title = channel != Channel::Sms;
     let (mut subject, mut body) = (fields.text("subject", &SUBJECT), fields.text("body", &BODY));
     let (flat, nested) = ((sent(fields, "subject"), sent(fields, "body")), sent(fields, "content"));
     if sent(fields, "templateId") {
@@ -129,7 +123,8 @@ fn content(fields: &mut Fields<'_>) -> Value {
     }
     match fields.object("content") {
         Some(mut inner) => {
-            subject = Some(inner.required_text("title", &SUBJECT));
+            subject =
+                if needs_title { Some(inner.required_text("title", &SUBJECT)) } else { inner.text("title", &SUBJECT) };
             body = Some(inner.required_text("body", &BODY));
             parses(&inner, "title", subject.unwrap_or_default());
             parses(&inner, "body", body.unwrap_or_default());
@@ -138,7 +133,7 @@ fn content(fields: &mut Fields<'_>) -> Value {
         None if nested => {}
         None => {
             for (name, there, text) in [("subject", flat.0, subject), ("body", flat.1, body)] {
-                if !there {
+                if !there && (needs_title || name == "body") {
                     fields.problem(name, "is required, or a templateId");
                 }
                 parses(fields, name, text.unwrap_or_default());
@@ -178,6 +173,16 @@ mod tests {
     }
 
     #[test]
+    fn an_sms_needs_a_body_only() {
+        let flat = parsed(&json!({"userId": "u1", "channel": "SMS", "body": "Code {{ code }}"})).unwrap();
+        assert_eq!((flat.channel, &flat.content["body"]), (Channel::Sms, &json!("Code {{ code }}")));
+        let nested = json!({"userId": "u1", "channel": "sms", "content": {"body": "Code {{ code }}"}});
+        assert_eq!(parsed(&nested).unwrap(), flat);
+        assert_eq!(parsed(&json!({"userId": "u1", "channel": "SMS"})).unwrap_err(), ["body"]);
+        assert_eq!(parsed(&json!({"userId": "u1", "channel": "IN_APP", "body": "x"})).unwrap_err(), ["subject"]);
+    }
+
+    #[test]
     fn a_template_brings_the_content() {
         let id = Uuid::from_u128(7);
         let input = parsed(&json!({"userId": "u1", "channel": "EMAIL", "templateId": id, "data": {"a": 1}})).unwrap();
@@ -192,7 +197,6 @@ mod tests {
             (json!({"userId": ""}), &["userId"]),
             (json!({"userId": 5}), &["userId"]),
             (json!({"userId": "a", "user_id": "b"}), &["user_id"]),
-            (json!({"channel": "sms"}), &["channel"]),
             (json!({"channel": "fax"}), &["channel"]),
             (json!({"subject": "a\r\nBcc: x@y.z"}), &["subject"]),
             (json!({"subject": "{{"}), &["subject"]),

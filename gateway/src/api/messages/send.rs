@@ -15,7 +15,8 @@ use shared::store::{StoreError, client_ids, templates};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::input::{self, DirectInput};
+use super::input;
+pub use super::input::DirectInput;
 use crate::api::{audit_log, idempotency};
 use crate::body;
 use crate::context::Context;
@@ -56,10 +57,11 @@ pub async fn send(cx: &Context<'_>) -> Result<Reply, ApiError> {
     if cx.caller.is_session() {
         note(cx, id, &input).await?;
     }
-    publish(cx, id, &input).await?;
+    publish(cx, id, people::candidates(cx.project, &input.user), &input).await?;
     let Some(seconds) = wait else { return accepted(&SentView::queued(id)) };
     let outcome = outcome(cx, id, started + Duration::from_secs(seconds)).await;
-    Ok(accepted(&outcome)?.with("preference-applied", format!("wait={seconds}")))
+    let view = outcome.map_or_else(|| SentView::queued(id), SentView::of);
+    Ok(accepted(&view)?.with("preference-applied", format!("wait={seconds}")))
 }
 
 async fn check_template(cx: &Context<'_>, input: &DirectInput) -> Result<(), ApiError> {
@@ -94,11 +96,11 @@ async fn note(cx: &Context<'_>, id: Uuid, input: &DirectInput) -> Result<(), Api
 }
 
 /// Returns once the broker has the message. A repeat is harmless: the row of its id is written once.
-async fn publish(cx: &Context<'_>, id: Uuid, input: &DirectInput) -> Result<(), ApiError> {
+pub async fn publish(cx: &Context<'_>, id: Uuid, users: Vec<Uuid>, input: &DirectInput) -> Result<(), ApiError> {
     let direct = DirectMessage {
         project_id: id_bytes(cx.project.0),
         message_id: id_bytes(id),
-        user_ids: people::candidates(cx.project, &input.user).into_iter().map(id_bytes).collect(),
+        user_ids: users.into_iter().map(id_bytes).collect(),
         channel: input.channel.as_str().to_owned(),
         content: input.content.to_string().into(),
         template_id: input.template_id.map(id_bytes).unwrap_or_default(),
@@ -112,14 +114,14 @@ async fn publish(cx: &Context<'_>, id: Uuid, input: &DirectInput) -> Result<(), 
 }
 
 /// Waits for the outcome. The message is queued already: a database that is away only means that it is not known.
-async fn outcome(cx: &Context<'_>, id: Uuid, until: Instant) -> SentView {
-    let mut seen = SentView::queued(id);
+pub async fn outcome(cx: &Context<'_>, id: Uuid, until: Instant) -> Option<Message> {
+    let mut seen = None;
     loop {
         if let Ok(db) = cx.database().await
             && let Ok(Some(message)) = read::get(&db, cx.project, id).await
         {
             let known = message.status.is_terminal();
-            seen = SentView::of(message);
+            seen = Some(message);
             if known {
                 return seen;
             }

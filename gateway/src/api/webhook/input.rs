@@ -11,6 +11,8 @@ use crate::ingest::properties;
 
 const KIND: Text = Text::line(200);
 const ID: Text = Text::line(200);
+/// About a message or a user; unlike the others of its family it is kept as an event, too.
+const UNSUBSCRIBED: &str = "message.unsubscribed";
 
 /// A notification. Of one about a message the message is known, of any other perhaps a user.
 #[derive(Debug, PartialEq)]
@@ -36,6 +38,9 @@ pub fn notification(mut body: Map<String, Value>) -> Result<Notification, ApiErr
     match data.as_ref().map(|d| (d, d.value().as_object())) {
         Some((_, Some(data))) if tells_of_message => message = message_id(data, &mut problems),
         Some((_, Some(data))) => {
+            if kind == UNSUBSCRIBED && data.get("messageId").is_some_and(|id| !id.is_null()) {
+                message = message_id(data, &mut problems);
+            }
             user_id = id(data, ["userId", "user_id"], &mut problems);
             anonymous_id = id(data, ["anonymousId", "anonymous_id"], &mut problems);
         }
@@ -103,6 +108,7 @@ mod tests {
             (json!({"event": "message.opened"}), &["data.messageId"]),
             (json!({"event": "message.opened", "data": {"messageId": "x"}}), &["data.messageId"]),
             (json!({"event": "x", "data": {"userId": 5}}), &["data.userId"]),
+            (json!({"event": "message.unsubscribed", "data": {"messageId": 5}}), &["data.messageId"]),
             (json!({"event": "x", "data": {"anonymous_id": ""}}), &["data.anonymous_id"]),
             (json!({"event": "x", "data": {"a": "b".repeat(40_000)}}), &["data"]),
         ] {

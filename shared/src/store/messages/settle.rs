@@ -38,20 +38,28 @@ pub struct Settled {
     pub provider_message_id: Option<String>,
     /// Of a push: an array of what came of each device.
     pub devices: Option<Value>,
+    /// Of an SMS that was sent.
+    pub segments: Option<i32>,
+    /// Where it was sent to, normalised.
+    pub address: Option<String>,
 }
 
 impl Settled {
     /// Whether it holds no text of others, of which the database might refuse one.
     pub fn is_bare(&self) -> bool {
         let code_only = self.reason.as_deref().is_none_or(|r| !r.contains(':'));
-        code_only && self.subject.is_none() && self.provider_message_id.is_none() && self.devices.is_none()
+        code_only
+            && self.subject.is_none()
+            && self.provider_message_id.is_none()
+            && self.devices.is_none()
+            && self.address.is_none()
     }
 
     /// The same end without the texts of others: of the reason, its code.
     #[must_use]
     pub fn into_bare(self) -> Self {
         let reason = self.reason.map(|r| r.split(':').next().unwrap_or_default().to_owned());
-        Self { reason, subject: None, provider_message_id: None, devices: None, ..self }
+        Self { reason, subject: None, provider_message_id: None, devices: None, address: None, ..self }
     }
 }
 
@@ -76,12 +84,14 @@ pub async fn settle(
     let provider_ids: Vec<Option<&str>> = settled.iter().map(|s| s.provider_message_id.as_deref()).collect();
     let is_dead = |s: &&Settled| s.status == DeliveryState::Failed && s.reason.as_deref().is_some_and(is_dead_letter);
     let dead: Vec<bool> = settled.iter().map(is_dead).collect();
+    let addresses: Vec<Option<&str>> = settled.iter().map(|s| s.address.as_deref()).collect();
+    let segments: Vec<Option<i32>> = settled.iter().map(|s| s.segments).collect();
     let devices: Vec<Option<&Value>> = settled.iter().map(|s| s.devices.as_ref()).collect();
     // A receipt may have come before the call was settled: then the state it told of stays, and the rest is written.
     // Locked in the order of ids first: an update with a join takes rows in any order, and two of them would deadlock.
     let sql = "WITH ends AS (SELECT e.*, m.status = 'queued' AS was_queued FROM unnest($2::uuid[], $3::int[], $4::text[], $5::text[], $6::timestamptz[], $7::int[], \
-               $8::int[], $9::uuid[], $10::text[], $11::text[], $12::text[], $16::jsonb[], $19::boolean[]) \
-               AS e (id, attempt, status, reason, due, failures, ambiguous, user_id, subject, provider, provider_id, devices, dead) \
+               $8::int[], $9::uuid[], $10::text[], $11::text[], $12::text[], $16::jsonb[], $19::boolean[], $20::int[], $21::text[]) \
+               AS e (id, attempt, status, reason, due, failures, ambiguous, user_id, subject, provider, provider_id, devices, dead, segments, address) \
                JOIN message m ON m.id = e.id AND m.attempt = e.attempt \
                WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND (m.status = 'queued' OR m.claimed) ORDER BY m.id FOR UPDATE OF m), \
                moved AS (UPDATE message m SET status = CASE WHEN m.status = 'queued' THEN e.status ELSE m.status END, \
@@ -91,6 +101,7 @@ pub async fn settle(
                failures = m.failures + e.failures, ambiguous = m.ambiguous + e.ambiguous, user_id = coalesce(e.user_id, m.user_id), \
                subject = coalesce(e.subject, m.subject), provider = coalesce(e.provider, m.provider), \
                provider_message_id = coalesce(e.provider_id, m.provider_message_id), devices = coalesce(e.devices, m.devices), \
+               segments = coalesce(e.segments, m.segments), address = coalesce(e.address, m.address), \
                sent_at = CASE WHEN e.status = 'sent' THEN $15 ELSE m.sent_at END, \
                failed_at = CASE WHEN e.status = 'failed' AND m.status = 'queued' THEN $15 ELSE m.failed_at END, updated_at = $15 \
                FROM ends e WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND m.id = e.id \
@@ -123,6 +134,8 @@ pub async fn settle(
                 &counts::quarter(now),
                 &counts::any_lane(),
                 &dead,
+                &segments,
+                &addresses,
             ],
         )
         .await?;

@@ -25,6 +25,14 @@ pub struct Recipient {
     pub created_at: Timestamp,
 }
 
+impl Recipient {
+    /// Somebody of whom nothing is known.
+    pub fn nobody(id: Uuid, created_at: Timestamp) -> Self {
+        let properties = Value::Object(serde_json::Map::new());
+        Self { id, external_id: None, anonymous_id: None, email: None, name: None, properties, created_at }
+    }
+}
+
 /// The people that these ids lead to today, by the id asked for. Ids that lead to nobody are missing.
 pub async fn load(
     db: &impl GenericClient,

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use http::Request;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use serde_json::json;
+use serde_json::{Value, json};
 use shared::clock::Clock;
 use shared::outbound::HttpClient;
 
 use super::config::MailHttpConfig;
 use super::error::outcome;
-use crate::provider::{Email, Outcome, http::unanswered};
+use crate::provider::{Email, Outcome, http::unanswered, one_click};
 
 pub struct Client {
     config: MailHttpConfig,
@@ -23,13 +23,18 @@ impl Client {
     }
 
     pub async fn send(&self, email: &Email) -> Outcome {
-        let mail = json!({
+        let mut mail = json!({
             "from": self.config.from.to_string(),
             "to": [email.to.to_string()],
             "subject": email.subject,
             "html": email.html,
             "text": email.text,
         });
+        if let Some(url) = &email.unsubscribe {
+            mail["headers"] = Value::Object(
+                one_click(url).map(|(name, value)| (name.to_owned(), value.into())).into_iter().collect(),
+            );
+        }
         let id = email.id.to_string();
         let request = Request::post(self.config.base.join("/emails"))
             .header(AUTHORIZATION, format!("Bearer {}", self.config.api_key))

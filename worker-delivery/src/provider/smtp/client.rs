@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use lettre::Message;
 use lettre::message::MultiPart;
+use lettre::message::header::{HeaderName, HeaderValue};
 use shared::outbound::OutboundPolicy;
 use tokio::time::Instant;
 
 use super::config::SmtpConfig;
 use super::error::{Failure, Progress, Step, outcome};
 use super::session::{Envelope, Session};
-use crate::provider::{Email, Outcome};
+use crate::provider::{Email, Outcome, one_click};
 
 /// For a whole send, from finding the server to its last answer.
 const SEND: Duration = shared::shutdown::CALL;
@@ -95,12 +96,17 @@ impl Client {
 
     fn envelope(&self, email: &Email) -> Result<Envelope, String> {
         let since_epoch = Duration::from_millis(email.date.as_millisecond().max(0).unsigned_abs());
-        let mail = Message::builder()
+        let mut mail = Message::builder()
             .message_id(Some(self.message_id(email)))
             .date(std::time::UNIX_EPOCH + since_epoch)
             .from(self.config.from.clone())
             .to(email.to.clone())
-            .subject(email.subject.clone())
+            .subject(email.subject.clone());
+        for (name, value) in email.unsubscribe.iter().flat_map(|url| one_click(url)) {
+            let name = HeaderName::new_from_ascii_str(name);
+            mail = mail.raw_header(HeaderValue::new(name, value));
+        }
+        let mail = mail
             .multipart(MultiPart::alternative_plain_html(email.text.clone(), email.html.clone()))
             .map_err(|e| e.to_string())?;
         let (from, to) = (self.config.from.email.clone(), email.to.email.clone());
@@ -135,6 +141,7 @@ mod tests {
             html: "<p>Grüße 👋</p>".to_owned(),
             text: "Grüße 👋".to_owned(),
             date: shared::clock::from_ms(1_700_000_000_000),
+            unsubscribe: Some("https://example.com/unsubscribe/x".to_owned()),
         }
     }
 
@@ -146,6 +153,8 @@ mod tests {
         assert!(text.contains("Message-ID: <00000000-0000-0000-0000-000000000007@mail.example.com>\r\n"), "{text}");
         assert!(text.contains("Date: Tue, 14 Nov 2023 22:13:20 +0000\r\n"), "{text}");
         assert!(text.contains("multipart/alternative"), "{text}");
+        assert!(text.contains("List-Unsubscribe: <https://example.com/unsubscribe/x>\r\n"), "{text}");
+        assert!(text.contains("List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n"), "{text}");
     }
 
     #[test]

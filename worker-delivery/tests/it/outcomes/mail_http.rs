@@ -32,6 +32,7 @@ fn email(n: u64) -> Email {
         html: "<p>Hi</p>".to_owned(),
         text: "Hi".to_owned(),
         date: from_ms(1_700_000_000_000),
+        unsubscribe: Some("https://example.com/unsubscribe/x".to_owned()),
     }
 }
 
@@ -79,6 +80,8 @@ async fn mail_over_http_has_every_outcome() {
         (&json!("Hello ✓"), &json!("<p>Hi</p>"), &json!("Hi"))
     );
     assert_eq!(mail["from"], "The Shop <shop@example.com>");
+    assert_eq!(mail["headers"]["List-Unsubscribe"], "<https://example.com/unsubscribe/x>");
+    assert_eq!(mail["headers"]["List-Unsubscribe-Post"], "List-Unsubscribe=One-Click");
 }
 
 #[tokio::test]

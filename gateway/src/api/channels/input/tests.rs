@@ -71,7 +71,8 @@ fn wrong_values_are_named() {
         json!({"iosPushPrivateKey": "-----BEGIN PRIVATE KEY-----"}),
         json!({"iosPushEnvironment": "debug"}),
         json!({"smsFromNumber": "+1 (555) 123"}),
-        json!({"quietHours": {"start": "22:00"}}),
+        json!({"quietHours": "at night"}),
+        json!({"frequencyCap": 3}),
         json!({"smtpHots": "x"}),
     ] {
         let name = value.as_object().unwrap().keys().next().unwrap().clone();
@@ -90,6 +91,30 @@ fn addresses_inside_are_refused_unless_exempted() {
         assert_eq!(parsed(json!({"smtpHost": host}), &loopback).is_ok(), allowed, "{host}");
     }
     assert!(parsed(json!({"smtpHost": "1.1.1.1"}), &OutboundPolicy::default()).is_ok());
+}
+
+#[test]
+fn rules_hold_for_every_channel() {
+    let outbound = OutboundPolicy::default();
+    let quiet = json!({"start": "22:00", "end": "08:00"});
+    let changes = parsed(json!({"quietHours": quiet, "frequencyCap": {"max": 3, "within": "7d"}}), &outbound).unwrap();
+    assert_eq!(changes.len(), 2 * Channel::ALL.len());
+    let mut settings = ChannelSettings::default();
+    apply(&mut settings, changes.into_iter().filter(|c| c.channel == Channel::Push).collect());
+    assert_eq!(settings.settings["quietHours"], json!({"start": "22:00", "end": "08:00", "timezone": "user"}));
+    assert_eq!(settings.settings["frequencyCap"], json!({"max": 3, "within": "7d"}));
+    for (value, fields) in [
+        (json!({"quietHours": {"start": "22:00"}}), &["quietHours.end"][..]),
+        (json!({"quietHours": {"start": "25:00", "end": "08:00"}}), &["quietHours.start"]),
+        (json!({"quietHours": {"start": "08:00", "end": "08:00"}}), &["quietHours.end"]),
+        (json!({"quietHours": {"start": "22:00", "end": "08:00", "timezone": "Mars"}}), &["quietHours.timezone"]),
+        (json!({"quietHours": {"start": "22:00", "end": "08:00", "zone": "UTC"}}), &["quietHours.zone"]),
+        (json!({"frequencyCap": {"max": -1, "within": "7d"}}), &["frequencyCap.max"]),
+        (json!({"frequencyCap": {"max": 1, "within": "a week"}}), &["frequencyCap.within"]),
+    ] {
+        assert_eq!(refused(value.clone()), fields, "{value}");
+    }
+    assert_eq!(parsed(json!({"quietHours": null}), &outbound).unwrap().len(), Channel::ALL.len());
 }
 
 #[test]

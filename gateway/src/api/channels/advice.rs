@@ -1,0 +1,103 @@
+//! What to do about the words that providers are known to say. Pure.
+
+/// A part of the words, in lower case, and what it asks for. The first that is found counts: what is more particular
+/// stands first.
+const KNOWN: &[(&str, &str)] = &[
+    // Direct push to iOS.
+    (
+        "invalidprovidertoken",
+        "The key id or the team id is wrong, or the key belongs to another account: compare iosPushKeyId, iosPushTeamId and iosPushPrivateKey with the vendor's page of the key.",
+    ),
+    ("expiredprovidertoken", "This machine's clock is wrong: a token that was just made is already too old."),
+    (
+        "baddevicetoken",
+        "The device's token was made for the other environment: debug builds need iosPushEnvironment sandbox, release builds production.",
+    ),
+    ("devicetokennotfortopic", "iosPushBundleId is not the bundle id of the app that made the device's token."),
+    ("topicdisallowed", "The key may not send for this app: check iosPushBundleId and the key's rights."),
+    ("badtopic", "iosPushBundleId is no bundle id."),
+    // The push gateway.
+    (
+        "third_party_auth_error",
+        "The gateway lacks the iOS credential: upload it in the gateway's console, or set the iosPush fields.",
+    ),
+    (
+        "sender_id_mismatch",
+        "The device's token was made for another project of the gateway than the one of pushGatewayServerKey.",
+    ),
+    (
+        "invalid_grant",
+        "The service account's key was deleted, or this machine's clock is wrong: make a new key and set pushGatewayServerKey.",
+    ),
+    ("unregistered", "The app was removed from the device, or its token has changed: register the device again."),
+    ("notregistered", "The app was removed from the device, or its token has changed: register the device again."),
+    // The third-party push provider.
+    ("app_id not found", "pushProviderAppId is wrong."),
+    ("access denied", "pushProviderRestKey is wrong, or is the key of another app."),
+    ("not subscribed", "The device does not take notifications from this app at the provider; its token was removed."),
+    // Mail over HTTP.
+    ("restricted_api_key", "The mail provider's key may not send: make one with the right to."),
+    ("invalid_api_key", "mailproviderApiKey is wrong."),
+    ("not verified", "Verify the domain of mailproviderFromEmail with the mail provider."),
+    ("quota_exceeded", "The mail provider's quota is used up."),
+    // SMS.
+    ("20003", "smsAccountId or smsAuthToken is wrong."),
+    ("20404", "smsAccountId is wrong."),
+    ("21608", "The SMS account is on trial: it may only send to numbers that were verified with the provider."),
+    ("21606", "smsFromNumber is no number of this account that can send SMS."),
+    ("21659", "smsFromNumber is no number of this account that can send SMS."),
+    ("21660", "smsFromNumber belongs to another account."),
+    ("21212", "smsFromNumber is no number that SMS can be sent from."),
+    ("21408", "Permit SMS to the number's country in the provider's console."),
+    ("21211", "The number is none: it has to be in international form, as +15551234567."),
+    ("21614", "The number is no mobile number."),
+    ("21610", "The person has told this sender to stop; only they can take that back, by texting START."),
+    ("30034", "smsFromNumber has to be registered for messages of businesses (A2P 10DLC)."),
+    // SMTP.
+    ("535", "smtpUsername or smtpPassword is wrong."),
+    ("authentication", "smtpUsername or smtpPassword is wrong, or the server takes none on this port."),
+    ("relay", "The server does not send for this sender: log in with smtpUsername, or check mailproviderFromEmail."),
+    ("starttls", "The server speaks no STARTTLS: set smtpSecurity to tls (port 465) or none."),
+    (
+        "certificate",
+        "The server's certificate does not fit its name, or its authority is not known: check the host, or trust the authority with OUTBOUND_CA_FILE.",
+    ),
+    // Everywhere.
+    ("may not be called", "The address lies in a private network: the operator can permit it with OUTBOUND_ALLOW."),
+    ("cannot be resolved", "The host's name leads nowhere: check its spelling."),
+    ("connection refused", "Nobody listens there: check host and port."),
+    ("channel_not_configured", "Set the channel's fields with PUT /channels."),
+    ("no_token", "The user has no device: register one with POST /push-tokens."),
+    ("no_address", "The user has no address for this channel: an email, or the property phone."),
+    ("invalid_address", "The user's address is none."),
+    ("is missing", "Set the named field with PUT /channels."),
+];
+
+/// What to do about a provider's words, where that is known.
+pub fn on(words: &str) -> Option<&'static str> {
+    let words = words.to_lowercase();
+    KNOWN.iter().find(|(part, _)| words.contains(part)).map(|(_, advice)| *advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_words_have_their_advice() {
+        for (words, part) in [
+            ("misconfigured: 403 InvalidProviderToken", "iosPushTeamId"),
+            ("gone: 400 BadDeviceToken", "sandbox"),
+            ("misconfigured: 401 20003: Authenticate", "smsAuthToken"),
+            ("misconfigured: 535 5.7.8 Authentication credentials invalid", "smtpPassword"),
+            ("misconfigured: 403 validation_error: The domain is not verified", "Verify the domain"),
+            ("misconfigured: 10.0.0.1 is at 10.0.0.1, an address that may not be called", "OUTBOUND_ALLOW"),
+            ("channel_not_configured", "PUT /channels"),
+            ("misconfigured: smsAuthToken is missing", "named field"),
+        ] {
+            assert!(on(words).is_some_and(|advice| advice.contains(part)), "{words}");
+        }
+        assert_eq!(on("rejected: 550 5.1.1 no such user"), None);
+        assert!(KNOWN.iter().all(|(part, _)| *part == part.to_lowercase()));
+    }
+}

@@ -1,0 +1,117 @@
+//! The inbox: in-app messages as their person's app reads them, page by page or as they arrive.
+
+mod stream;
+mod streams;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use shared::send::DeliveryState;
+use shared::store::inbox::{self, InboxFilter, InboxItem};
+use shared::store::messages::receipts::{self, Receipt};
+use shared::store::users::read as people;
+use shared::store::{GenericClient, StoreError};
+use uuid::Uuid;
+
+use super::{paging, path, shape};
+use crate::auth::identity::{self, Proof};
+use crate::context::Context;
+use crate::error::ApiError;
+use crate::fields::Text;
+use crate::query::Query;
+use crate::respond::{Reply, ok};
+
+pub use stream::stream;
+pub use streams::Inboxes;
+
+const USER: Text = Text::line(200);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ItemView {
+    id: Uuid,
+    title: String,
+    body: String,
+    #[serde(serialize_with = "shape::time")]
+    created_at: Timestamp,
+    #[serde(serialize_with = "shape::maybe_time")]
+    read_at: Option<Timestamp>,
+}
+
+impl From<InboxItem> for ItemView {
+    fn from(InboxItem { id, title, body, created_at, read_at }: InboxItem) -> Self {
+        Self { id, title, body, created_at, read_at }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListView {
+    items: Vec<ItemView>,
+    /// Counted up to 10,000.
+    unread: i64,
+    #[serde(flatten)]
+    page: paging::PageView,
+}
+
+/// Whose inbox is asked for. Anyone may read a public key out of a page, and user ids can be guessed: with one, the user
+/// must always be proven, whether or not the project asks for it elsewhere.
+async fn owner(cx: &Context<'_>, query: &Query) -> Result<String, ApiError> {
+    let get = |names: [&str; 2]| names.into_iter().find_map(|name| query.get(name)).map(str::to_owned);
+    let user = get(["user_id", "userId"]);
+    let user = user.ok_or_else(|| ApiError::invalid("user_id", "is required: whose inbox it is"))?;
+    if !USER.allows(&user) {
+        return Err(ApiError::invalid("user_id", "must have 1 to 200 characters, none of them control characters"));
+    }
+    let may = !cx.caller.is_public()
+        || Proof::always(cx).await?.holds(Some(&user), get(["user_hash", "userHash"]).as_deref());
+    if may { Ok(user) } else { Err(ApiError::Forbidden(identity::REFUSED)) }
+}
+
+/// All internal ids of the person whom a text names. Nobody can tell by the answer whether there is such a person.
+async fn ids_of(db: &impl GenericClient, project: shared::ids::ProjectId, user: &str) -> Result<Vec<Uuid>, StoreError> {
+    match people::find_id(db, project, user).await? {
+        Some(person) => people::all_ids(db, project, person).await,
+        None => Ok(people::candidates(project, user)),
+    }
+}
+
+/// `GET /inbox`
+pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let query = cx.query()?;
+    let page = query.page()?;
+    let start = paging::start_by_time(&query, page)?;
+    let unread_only = query.boolean("unread")?.unwrap_or(false);
+    let user = owner(cx, &query).await?;
+    let db = cx.database().await?;
+    let filter = InboxFilter { user_ids: ids_of(&db, cx.project, &user).await?, unread_only };
+    let mut items = inbox::list(&db, cx.project, &filter, &start, page.limit + 1).await?;
+    let next_cursor = paging::cut(&mut items, page.limit, |item| paging::time_cursor(item.created_at, item.id));
+    let total = inbox::total(&db, cx.project, &filter).await?;
+    let unread = if unread_only {
+        total.count
+    } else {
+        inbox::total(&db, cx.project, &InboxFilter { unread_only: true, ..filter }).await?.count
+    };
+    ok(&ListView {
+        items: items.into_iter().map(ItemView::from).collect(),
+        unread,
+        page: paging::PageView::new(total, page, next_cursor),
+    })
+}
+
+/// `POST /inbox/:id/read`: the message counts as opened.
+pub async fn read(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let user = owner(cx, &cx.query()?).await?;
+    let id = path::id(segment, "message in this inbox")?;
+    let now = cx.app.clock.now();
+    let mut db = cx.database().await?;
+    let ids = ids_of(&db, cx.project, &user).await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let read = inbox::mark_read(&tx, cx.project, id, &ids, now).await?;
+    let item = read.ok_or_else(|| ApiError::no_such("message in this inbox"))?;
+    let opened = Receipt { message: id, state: DeliveryState::Opened, at: now, reason: None };
+    receipts::apply(&tx, cx.project, &[opened], now).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    streams::announce(&cx.app.bus, cx.project, &ids).await;
+    ok(&ItemView::from(item))
+}

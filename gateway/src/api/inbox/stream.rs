@@ -1,0 +1,237 @@
+//! `GET /inbox/stream`: what arrives, as server-sent events.
+//!
+//! A stream looks into the database when it is told that something has changed, and at every heartbeat all the same. Each
+//! message is an event whose id is its place in the inbox, so that a client that was cut off goes on behind the last one
+//! it got, at any gateway.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::Subscriber;
+use futures_util::StreamExt;
+use jiff::Timestamp;
+use serde_json::json;
+use shared::ids::ProjectId;
+use shared::shutdown::Shutdown;
+use shared::store::api_keys::KeyHash;
+use shared::store::filter::Start;
+use shared::store::inbox::{self, InboxFilter, InboxItem};
+use shared::store::users::read as people;
+use shared::store::{Store, StoreError};
+use tokio::time::{Instant, sleep_until};
+use uuid::Uuid;
+
+use super::streams::Place;
+use super::{ItemView, ids_of, owner, paging};
+use crate::auth;
+use crate::auth::key_cache::KeyCache;
+use crate::context::Context;
+use crate::error::ApiError;
+use crate::respond::Reply;
+use crate::stream::{Maker, Pieces};
+
+/// Shorter than proxies leave a connection without a word.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How often it is made sure that the key still works, and that somebody reads.
+const KEY_CHECK: Duration = Duration::from_millis(500);
+/// Then the client comes anew, and is admitted anew.
+const LONGEST: Duration = Duration::from_mins(10);
+/// Many hints at once are one.
+const AFTER_HINT: Duration = Duration::from_millis(10);
+/// Messages read at once.
+const PORTION: i64 = 50;
+/// How long clients wait before they come again, in milliseconds.
+const RETRY_MS: u32 = 2_000;
+
+/// `GET /inbox/stream`
+pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let query = cx.query()?;
+    let user = owner(cx, &query).await?;
+    // Pages of other origins may not send the header.
+    let last = [("Last-Event-ID", cx.header("last-event-id")), ("cursor", query.get("cursor"))];
+    let behind = last.into_iter().find_map(|(name, text)| Some((name, text?))).map(|(name, text)| {
+        paging::parse_time_cursor(text)
+            .ok_or_else(|| ApiError::invalid(name, "must be the id of an event of this stream"))
+    });
+    let behind = behind.transpose()?;
+    let db = cx.database().await?;
+    let person = people::find_id(&db, cx.project, &user).await?;
+    let person = person.unwrap_or_else(|| people::candidates(cx.project, &user)[0]);
+    let place = cx.app.inboxes.enter((cx.project, person))?;
+    // Before the first look, so that nothing slips between the two.
+    let hints = cx.app.bus.client.subscribe(cx.app.bus.names.inbox(cx.project, person)).await.ok();
+    let behind = match behind {
+        Some(behind) => behind,
+        None => newest(&db, cx.project, &user).await?,
+    };
+    drop(db);
+    let now = Instant::now();
+    let mut following = Following {
+        store: cx.app.store.clone(),
+        keys: cx.app.keys.clone(),
+        key: auth::key_hash(cx).filter(|_| !cx.caller.is_session()),
+        shutdown: cx.app.inboxes.shutdown.clone(),
+        project: cx.project,
+        user,
+        behind,
+        unread: None,
+        hints,
+        ready: VecDeque::from([format!("retry: {RETRY_MS}\n\n")]),
+        look_at: now,
+        check_at: now + KEY_CHECK,
+        end_at: now + LONGEST,
+        _place: place,
+    };
+    let (maker, pieces) = Pieces::new();
+    tokio::spawn(async move {
+        while let Some(piece) = following.next(&maker).await {
+            // Who does not read must not keep the gateway from stopping.
+            let put = tokio::select! {
+                put = maker.put(piece.into_bytes()) => put,
+                () = following.shutdown.cancelled() => break,
+            };
+            if put.is_err() {
+                return;
+            }
+        }
+        maker.end().await;
+    });
+    let reply = Reply::in_pieces(pieces, "text/event-stream; charset=utf-8");
+    Ok(reply.with("cache-control", "no-store").with("x-accel-buffering", "no"))
+}
+
+/// Where a stream begins that follows no other.
+async fn newest(
+    db: &shared::store::Connection,
+    project: ProjectId,
+    user: &str,
+) -> Result<(Timestamp, Uuid), StoreError> {
+    let filter = InboxFilter { user_ids: ids_of(db, project, user).await?, unread_only: false };
+    let newest = inbox::list(db, project, &filter, &Start::Offset(0), 1).await?;
+    Ok(newest.first().map_or((Timestamp::UNIX_EPOCH, Uuid::nil()), |item| (item.created_at, item.id)))
+}
+
+struct Following {
+    store: Store,
+    keys: Arc<KeyCache>,
+    /// None of a session, which is looked at again when the client comes anew.
+    key: Option<KeyHash>,
+    shutdown: Shutdown,
+    project: ProjectId,
+    user: String,
+    /// The last message that was sent.
+    behind: (Timestamp, Uuid),
+    unread: Option<i64>,
+    hints: Option<Subscriber>,
+    ready: VecDeque<String>,
+    look_at: Instant,
+    check_at: Instant,
+    end_at: Instant,
+    _place: Place,
+}
+
+impl Following {
+    /// The next words to the client; none at the end.
+    async fn next(&mut self, maker: &Maker) -> Option<String> {
+        loop {
+            if let Some(piece) = self.ready.pop_front() {
+                return Some(piece);
+            }
+            let hinted = async {
+                match &mut self.hints {
+                    Some(hints) => hints.next().await.is_some(),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.shutdown.cancelled() => return None,
+                () = sleep_until(self.end_at) => return None,
+                () = sleep_until(self.check_at) => {
+                    if maker.is_unwanted() || !self.key_works().await {
+                        return None;
+                    }
+                    self.check_at = Instant::now() + KEY_CHECK;
+                }
+                () = sleep_until(self.look_at) => {
+                    self.look_at = Instant::now() + HEARTBEAT;
+                    if let Err(error) = self.look().await {
+                        tracing::debug!(%error, "cannot look into an inbox");
+                    }
+                    if self.ready.is_empty() {
+                        self.ready.push_back(": heartbeat\n\n".to_owned());
+                    }
+                }
+                alive = hinted => {
+                    if !alive {
+                        self.hints = None;
+                    }
+                    self.look_at = self.look_at.min(Instant::now() + AFTER_HINT);
+                }
+            }
+        }
+    }
+
+    /// While that cannot be told, it does.
+    async fn key_works(&self) -> bool {
+        match &self.key {
+            Some(hash) => !matches!(self.keys.find(&self.store, hash).await, Ok(None)),
+            None => true,
+        }
+    }
+
+    async fn look(&mut self) -> Result<(), StoreError> {
+        let db = self.store.connection().await?;
+        // Anew each time: the person may have become another meanwhile.
+        let user_ids = ids_of(&db, self.project, &self.user).await?;
+        let arrived = inbox::after(&db, self.project, &user_ids, self.behind, PORTION).await?;
+        if arrived.len() as i64 == PORTION {
+            self.look_at = Instant::now();
+        }
+        for item in arrived {
+            self.behind = (item.created_at, item.id);
+            self.ready.push_back(message(item));
+        }
+        let unread = inbox::total(&db, self.project, &InboxFilter { user_ids, unread_only: true }).await?.count;
+        if self.unread.replace(unread) != Some(unread) {
+            self.ready.push_back(event("unread", None, &json!({ "unread": unread })));
+        }
+        Ok(())
+    }
+}
+
+fn message(item: InboxItem) -> String {
+    let id = paging::time_cursor(item.created_at, item.id);
+    event("message", Some(&id), &ItemView::from(item))
+}
+
+/// JSON has no line breaks of its own, so that the data is one line.
+fn event(kind: &str, id: Option<&str>, data: &impl serde::Serialize) -> String {
+    let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
+    let data = serde_json::to_string(data).unwrap_or_default();
+    format!("{id}event: {kind}\ndata: {data}\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_block_whatever_it_says() {
+        let item = InboxItem {
+            id: Uuid::from_u128(7),
+            title: "a\n\nb".to_owned(),
+            body: "data: x\r\n\u{2028}".to_owned(),
+            created_at: Timestamp::from_microsecond(1_700_000_000_000_001).unwrap(),
+            read_at: None,
+        };
+        let text = message(item.clone());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text:?}");
+        assert_eq!(lines[..2], ["id: 1700000000000001_00000000-0000-0000-0000-000000000007", "event: message"]);
+        let data: serde_json::Value = serde_json::from_str(lines[2].strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!((&data["title"], &data["readAt"]), (&json!("a\n\nb"), &json!(null)));
+        assert_eq!(paging::parse_time_cursor(lines[0].strip_prefix("id: ").unwrap()), Some((item.created_at, item.id)));
+    }
+}

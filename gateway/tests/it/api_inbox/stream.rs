@@ -1,0 +1,165 @@
+//! `GET /inbox/stream`
+
+use serde_json::{Value, json};
+use testkit::eventually_true;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::{deliver, proof};
+use crate::fixture::Gateway;
+use crate::people::Rows;
+use crate::setup::{Tenant, secs};
+
+/// One event, or a line that is none.
+#[derive(Debug, Default)]
+struct Event {
+    id: Option<String>,
+    kind: String,
+    data: Value,
+}
+
+/// The client's end of a stream.
+struct Follower {
+    stream: TcpStream,
+    text: String,
+}
+
+impl Follower {
+    async fn follow(gateway: &Gateway, key: &str, query: &str, headers: &str) -> Self {
+        let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
+        let head =
+            format!("GET /api/v1/inbox/stream?{query} HTTP/1.1\r\nhost: test\r\nx-api-key: {key}\r\n{headers}\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        Self { stream, text: String::new() }
+    }
+
+    /// Reads on until there is a text; false at the end.
+    async fn read_until(&mut self, text: &str) -> bool {
+        while !self.text.contains(text) {
+            let mut piece = [0; 4_096];
+            let read = tokio::time::timeout(secs(20), self.stream.read(&mut piece));
+            match read.await.unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.text)) {
+                Ok(0) | Err(_) => return false,
+                Ok(n) => self.text.push_str(std::str::from_utf8(&piece[..n]).unwrap()),
+            }
+        }
+        true
+    }
+
+    /// The next event of a kind; what comes before it is dropped.
+    async fn next(&mut self, kind: &str) -> Event {
+        loop {
+            assert!(self.read_until("\n\n").await, "the stream ended: {:?}", self.text);
+            let (block, rest) = self.text.split_once("\n\n").unwrap();
+            let mut event = Event::default();
+            for line in block.lines() {
+                match line.split_once(": ") {
+                    Some(("id", id)) => event.id = Some(id.to_owned()),
+                    Some(("event", kind)) => kind.clone_into(&mut event.kind),
+                    Some(("data", data)) => event.data = serde_json::from_str(data).unwrap(),
+                    _ => {}
+                }
+            }
+            let rest = rest.to_owned();
+            self.text = rest;
+            if event.kind == kind {
+                return event;
+            }
+        }
+    }
+}
+
+async fn place() -> (Gateway, Tenant, uuid::Uuid) {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let ann = Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 9).await;
+    (gateway, project, ann)
+}
+
+#[tokio::test]
+async fn what_arrives_is_seen_at_once_and_what_was_missed_later() {
+    let (gateway, project, ann) = place().await;
+    let query = format!("user_id=ann&user_hash={}", proof(&gateway, &project, "ann").await);
+    deliver(&gateway, &project, ann, "old").await;
+    let mut follower = Follower::follow(&gateway, &project.public, &query, "").await;
+    assert!(follower.read_until("text/event-stream").await);
+    assert_eq!(follower.next("unread").await.data, json!({"unread": 1}));
+    // Far sooner than the next heartbeat.
+    let id = deliver(&gateway, &project, ann, "new").await;
+    let first = tokio::time::timeout(secs(5), follower.next("message")).await.unwrap();
+    assert_eq!((&first.data["title"], &first.data["id"]), (&json!("new"), &json!(id)));
+    assert_eq!(follower.next("unread").await.data, json!({"unread": 2}));
+    // Read elsewhere.
+    gateway.post(&project, &format!("/inbox/{id}/read?user_id=ann"), &json!({})).await.expect(200);
+    assert_eq!(follower.next("unread").await.data, json!({"unread": 1}));
+    drop(follower);
+
+    for title in ["missed", "too"] {
+        deliver(&gateway, &project, ann, title).await;
+    }
+    let resumed = format!("last-event-id: {}\r\n", first.id.unwrap());
+    let mut follower = Follower::follow(&gateway, &project.secret, "user_id=ann", &resumed).await;
+    for title in ["missed", "too"] {
+        assert_eq!(follower.next("message").await.data["title"], title);
+    }
+    // One who is not there yet can be waited for.
+    let mut early = Follower::follow(&gateway, &project.secret, "user_id=bob", "").await;
+    assert_eq!(early.next("unread").await.data, json!({"unread": 0}));
+    let bob = Rows { gateway: &gateway, project: project.id }.user("bob", None, None, 9).await;
+    deliver(&gateway, &project, bob, "hello").await;
+    let hello = tokio::time::timeout(secs(5), early.next("message")).await.unwrap();
+    assert_eq!(hello.data["title"], "hello");
+
+    // A page of another origin may not send that header.
+    let cursor = format!("user_id=ann&cursor={}", resumed.trim().trim_start_matches("last-event-id: "));
+    let mut follower = Follower::follow(&gateway, &project.secret, &cursor, "").await;
+    assert_eq!(follower.next("message").await.data["title"], "missed");
+
+    let wrong = [("last-event-id", "x")];
+    let answer = gateway.send("GET", "/inbox/stream?user_id=ann", &project.secret, &wrong, "").await;
+    assert_eq!((answer.status, answer.fields()), (422, vec!["Last-Event-ID"]));
+}
+
+#[tokio::test]
+async fn streams_are_bounded_and_make_room_when_they_end() {
+    let (gateway, project, _) = place().await;
+    let mut followers = Vec::new();
+    for _ in 0..10 {
+        let mut follower = Follower::follow(&gateway, &project.secret, "user_id=ann", "").await;
+        follower.next("unread").await;
+        followers.push(follower);
+    }
+    let refused = gateway.get(&project, "/inbox/stream?user_id=ann").await;
+    assert_eq!(refused.status, 429, "{}", refused.body);
+    drop(followers.pop());
+    let mut again = None;
+    eventually_true("there is room", secs(20), async || {
+        let mut follower = Follower::follow(&gateway, &project.secret, "user_id=ann", "").await;
+        let let_in = follower.read_until("\r\n").await && follower.text.starts_with("HTTP/1.1 200");
+        again = let_in.then_some(follower);
+        let_in
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_gateway_and_with_its_key() {
+    let (mut gateway, project, _) = place().await;
+    let mut by_public = Follower::follow(&gateway, &project.secret, "user_id=ann", "").await;
+    by_public.next("unread").await;
+    let key = crate::setup::key(&gateway.app.store, project.id, shared::store::api_keys::KeyType::Secret).await;
+    let mut revoked = Follower::follow(&gateway, &key, "user_id=ann", "").await;
+    revoked.next("unread").await;
+    let admin = gateway.log_in(&project, shared::store::members::Role::Admin).await;
+    let keys = gateway.send_as(&admin, "GET", "/api-keys", "").await.expect(200);
+    let listed = keys["keys"].as_array().or(keys["apiKeys"].as_array()).unwrap();
+    let id = listed.iter().find(|k| key.starts_with(k["prefix"].as_str().unwrap())).unwrap()["id"].clone();
+    gateway.send_as(&admin, "DELETE", "/api-keys", json!({ "id": id }).to_string()).await.expect(200);
+    let ended = tokio::time::timeout(secs(5), revoked.read_until("\r\n0\r\n\r\n")).await;
+    assert_eq!(ended.ok(), Some(true), "the key is revoked");
+
+    // The gateway does not wait for those who follow.
+    tokio::time::timeout(secs(10), gateway.stop()).await.unwrap();
+    assert!(!by_public.read_until("no such text").await);
+    assert!(by_public.text.ends_with("0\r\n\r\n"), "the answer is whole: {:?}", by_public.text);
+}

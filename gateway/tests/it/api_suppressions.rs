@@ -1,0 +1,107 @@
+//! `/suppressions`, and the page by which people put themselves on the list.
+
+use serde_json::{Value, json};
+use shared::event::Body;
+use shared::link::{self, About, Purpose};
+use uuid::Uuid;
+
+use crate::fixture::{Gateway, texts};
+use crate::http::Call;
+use crate::people::Rows;
+use crate::setup::{Tenant, master_keys};
+
+#[tokio::test]
+async fn addresses_are_put_on_the_list_and_taken_off() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let new = json!({"address": " Ann@Example.com", "note": "asked by phone"});
+    let made = gateway.post(&project, "/suppressions", &new).await.expect(201);
+    assert_eq!(
+        (&made["channel"], &made["address"], &made["reason"], &made["userId"]),
+        (&json!("EMAIL"), &json!("ann@example.com"), &json!("manual"), &json!(null))
+    );
+    // Again, it stays as it was.
+    let again = gateway.post(&project, "/suppressions", &json!({"address": "ann@example.com"})).await.expect(201);
+    assert_eq!(again, made);
+    let unsubscribed = json!({"address": "ann@example.com", "reason": "unsubscribed"});
+    gateway.post(&project, "/suppressions", &unsubscribed).await.expect(201);
+    gateway.post(&project, "/suppressions", &json!({"channel": "SMS", "address": "+1 555 123-4567"})).await.expect(201);
+    Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 9).await;
+    let person = json!({"channel": "PUSH", "userId": "ann"});
+    let person = gateway.post(&project, "/suppressions", &person).await.expect(201);
+    assert_eq!((&person["userId"], &person["address"]), (&json!("ann"), &json!(null)));
+
+    let list = gateway.get(&project, "/suppressions").await.expect(200);
+    assert_eq!((&list["total"], &list["suppressions"][0]), (&json!(4), &person));
+    assert_eq!(gateway.pages(&project, "/suppressions?limit=3", "suppressions", "reason").await.concat().len(), 4);
+    for (query, count) in [
+        ("channel=SMS", 1),
+        ("reason=unsubscribed", 1),
+        ("address=ANN@example.com", 2),
+        ("address=%2B1-555-1234567", 1),
+        ("channel=PUSH&reason=bounced", 0),
+    ] {
+        let found = gateway.get(&project, &format!("/suppressions?{query}")).await.expect(200);
+        assert_eq!(texts(&found["suppressions"], "id").len(), count, "{query}");
+    }
+    assert_eq!(gateway.get(&other, "/suppressions").await.expect(200)["total"], 0);
+
+    let remove = async |of: &Tenant, body: Value| {
+        let json = [("content-type", "application/json")];
+        gateway.send("DELETE", "/suppressions", &of.secret, &json, body.to_string()).await
+    };
+    // Another project's id looks like none.
+    assert_eq!(remove(&other, json!({"id": made["id"]})).await.status, 404);
+    assert_eq!(remove(&project, json!({"id": made["id"]})).await.expect(200), json!({"deleted": true}));
+    assert_eq!(remove(&project, json!({"id": made["id"]})).await.status, 404);
+    assert_eq!(remove(&project, json!({"address": "ANN@example.com"})).await.status, 200, "for whatever reason");
+    assert_eq!(remove(&project, json!({"channel": "PUSH", "userId": "ann"})).await.status, 200);
+    assert_eq!(texts(&gateway.get(&project, "/suppressions").await.expect(200)["suppressions"], "channel"), ["SMS"]);
+    for (body, field) in
+        [(json!({}), "address"), (json!({"address": "x"}), "address"), (json!({"userId": "nobody"}), "userId")]
+    {
+        for answer in [gateway.post(&project, "/suppressions", &body).await, remove(&project, body.clone()).await] {
+            assert_eq!((answer.status, answer.fields()), (422, vec![field]), "{body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_a_post_unsubscribes_and_only_by_a_link_that_was_made_here() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let ann = Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 9).await;
+    let about = About { project: project.id, message: Uuid::from_u128(7), user: ann };
+    let path = link::url(&master_keys(), "", Purpose::Unsubscribe, about);
+    let call = async |method: &str, path: &str, body: &'static str| {
+        let form = ("content-type", "application/x-www-form-urlencoded");
+        Call::new(gateway.address(), method, path).header(form.0, form.1).send(body).await
+    };
+    // Whatever scans mails follows their links.
+    for method in ["GET", "HEAD"] {
+        let page = call(method, &path, "").await;
+        assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
+        assert!(page.header("content-security-policy").unwrap().contains("frame-ancestors 'none'"));
+    }
+    assert!(call("GET", &path, "").await.text.contains("<form method=\"post\">"));
+    let mut forged = path.clone();
+    let last = forged.pop().unwrap();
+    forged.push(if last == 'A' { 'Q' } else { 'A' });
+    for wrong in ["/unsubscribe/", "/unsubscribe/x", &forged] {
+        assert_eq!(call("POST", wrong, "").await.status, 404, "{wrong}");
+    }
+    assert_eq!(call("DELETE", &path, "").await.status, 405);
+    assert!(gateway.items().await.is_empty());
+
+    // As mail programs do it, without a page.
+    let page = call("POST", &path, "List-Unsubscribe=One-Click").await;
+    assert!(page.status == 200 && page.text.contains("You are unsubscribed"), "{page:?}");
+    let items = gateway.items().await;
+    let Some(Body::Webhook(told)) = &items[0].body else { panic!("{items:?}") };
+    let data: Value = serde_json::from_slice(&told.data).unwrap();
+    assert_eq!(
+        (items.len(), told.kind.as_str(), items[0].user_id.as_deref()),
+        (1, "message.unsubscribed", Some("ann"))
+    );
+    assert_eq!(data["messageId"], json!(about.message));
+}

@@ -1,0 +1,223 @@
+//! The suppression list: addresses that nothing is sent to, and how near others are to it.
+
+use std::collections::HashMap;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::StoreError;
+use super::filter::{Filter, Start, Total};
+use crate::ids::ProjectId;
+use crate::send::Channel;
+use crate::suppression::{Address, Reason, SOFT_BOUNCES};
+
+/// A place on the list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suppression {
+    pub id: Uuid,
+    pub address: Address,
+    pub reason: Reason,
+    /// By which it came about.
+    pub message_id: Option<Uuid>,
+    pub note: String,
+    pub created_at: Timestamp,
+}
+
+impl Suppression {
+    pub fn new(project: ProjectId, address: Address, reason: Reason, now: Timestamp) -> Self {
+        let id = address.id(project, reason);
+        Self { id, address, reason, message_id: None, note: String::new(), created_at: now }
+    }
+}
+
+const COLUMNS: &str = "id, channel, address, reason, message_id, note, created_at";
+
+fn from_row(row: &Row) -> Result<Suppression, StoreError> {
+    Ok(Suppression {
+        id: row.try_get(0)?,
+        address: Address { channel: channel(row.try_get(1)?)?, text: row.try_get(2)? },
+        reason: reason(row.try_get(3)?)?,
+        message_id: row.try_get(4)?,
+        note: row.try_get(5)?,
+        created_at: row.try_get(6)?,
+    })
+}
+
+fn channel(text: &str) -> Result<Channel, StoreError> {
+    Channel::parse(text).ok_or_else(|| StoreError::Corrupt(format!("channel {text:?}")))
+}
+
+fn reason(text: &str) -> Result<Reason, StoreError> {
+    Reason::parse(text).ok_or_else(|| StoreError::Corrupt(format!("a suppression's reason {text:?}")))
+}
+
+fn columns(addresses: &[Address]) -> (Vec<&str>, Vec<&str>) {
+    addresses.iter().map(|a| (a.channel.as_str(), a.text.as_str())).unzip()
+}
+
+/// Why these addresses get nothing, those that are on the list.
+pub async fn reasons(
+    db: &impl GenericClient,
+    project: ProjectId,
+    addresses: &[Address],
+) -> Result<HashMap<Address, Vec<Reason>>, StoreError> {
+    let mut found: HashMap<Address, Vec<Reason>> = HashMap::new();
+    if addresses.is_empty() {
+        return Ok(found);
+    }
+    let (channels, texts) = columns(addresses);
+    let sql = "SELECT s.channel, s.address, s.reason FROM unnest($2::text[], $3::text[]) AS v (c, a) \
+               JOIN suppression s ON s.project_id = $1 AND s.channel = v.c AND s.address = v.a";
+    for row in db.query(&db.prepare_cached(sql).await?, &[&project, &channels, &texts]).await? {
+        let address = Address { channel: channel(row.try_get(0)?)?, text: row.try_get(1)? };
+        found.entry(address).or_default().push(reason(row.try_get(2)?)?);
+    }
+    Ok(found)
+}
+
+/// Puts addresses on the list. What is there for the same reason stays as it is; returns how many are new.
+pub async fn put(db: &impl GenericClient, project: ProjectId, new: &[Suppression]) -> Result<u64, StoreError> {
+    if new.is_empty() {
+        return Ok(0);
+    }
+    let mut new: Vec<&Suppression> = new.iter().collect();
+    new.sort_by_key(|s| (&s.address, s.reason));
+    let column = |of: fn(&Suppression) -> &str| new.iter().map(|s| of(s)).collect::<Vec<_>>();
+    let ids: Vec<Uuid> = new.iter().map(|s| s.id).collect();
+    let messages: Vec<Option<Uuid>> = new.iter().map(|s| s.message_id).collect();
+    let times: Vec<Timestamp> = new.iter().map(|s| s.created_at).collect();
+    let sql = "INSERT INTO suppression (project_id, channel, address, reason, id, message_id, note, created_at) \
+               SELECT $1, c, a, r, i, m, n, t \
+               FROM unnest($2::text[], $3::text[], $4::text[], $5::uuid[], $6::uuid[], $7::text[], $8::timestamptz[]) \
+               AS v (c, a, r, i, m, n, t) ON CONFLICT (project_id, channel, address, reason) DO NOTHING";
+    let statement = db.prepare_cached(sql).await?;
+    let channels = column(|s| s.address.channel.as_str());
+    let (texts, reasons) = (column(|s| &s.address.text), column(|s| s.reason.as_str()));
+    let notes = column(|s| &s.note);
+    Ok(db.execute(&statement, &[&project, &channels, &texts, &reasons, &ids, &messages, &notes, &times]).await?)
+}
+
+/// Counts a soft bounce; true when there have been as many in a row as count like a hard one.
+pub async fn bounced_softly(tx: &Transaction<'_>, project: ProjectId, address: &Address) -> Result<bool, StoreError> {
+    let sql = "INSERT INTO bounce_streak AS s (project_id, channel, address, count) VALUES ($1, $2, $3, 1) \
+               ON CONFLICT (project_id, channel, address) DO UPDATE SET count = s.count + 1 RETURNING count";
+    let statement = tx.prepare_cached(sql).await?;
+    let count: i32 =
+        tx.query_one(&statement, &[&project, &address.channel.as_str(), &address.text]).await?.try_get(0)?;
+    Ok(count >= SOFT_BOUNCES)
+}
+
+/// Something arrived at these addresses: they have no bounces in a row.
+pub async fn arrived(tx: &Transaction<'_>, project: ProjectId, addresses: &[Address]) -> Result<(), StoreError> {
+    if addresses.is_empty() {
+        return Ok(());
+    }
+    let (channels, texts) = columns(addresses);
+    let sql = "DELETE FROM bounce_streak s USING unnest($2::text[], $3::text[]) AS v (c, a) \
+               WHERE s.project_id = $1 AND s.channel = v.c AND s.address = v.a";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &channels, &texts]).await?;
+    Ok(())
+}
+
+/// Where a message went to, and whom it was for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipient {
+    pub user_id: Uuid,
+    pub channel: Channel,
+    /// None where it was not sent yet.
+    pub address: Option<String>,
+}
+
+/// Where messages went to, by their ids.
+pub async fn recipients(
+    db: &impl GenericClient,
+    project: ProjectId,
+    messages: &[Uuid],
+) -> Result<HashMap<Uuid, Recipient>, StoreError> {
+    let (Some(first), Some(last)) = (messages.iter().min(), messages.iter().max()) else { return Ok(HashMap::new()) };
+    let sql = "SELECT id, user_id, channel, address FROM message \
+               WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &messages, first, last]).await?;
+    let recipient = |row: &Row| {
+        let found =
+            Recipient { user_id: row.try_get(1)?, channel: channel(row.try_get(2)?)?, address: row.try_get(3)? };
+        Ok((row.try_get(0)?, found))
+    };
+    rows.iter().map(recipient).collect()
+}
+
+/// What the list is narrowed to.
+#[derive(Clone, Debug, Default)]
+pub struct SuppressionFilter {
+    pub channel: Option<Channel>,
+    pub reason: Option<Reason>,
+    /// In full, normalised.
+    pub address: Option<String>,
+}
+
+impl SuppressionFilter {
+    fn conditions<'a>(&self, project: &'a ProjectId, texts: &'a [&'a str; 3]) -> Filter<'a> {
+        let mut filter = Filter::of(project);
+        let given = [self.channel.is_some(), self.reason.is_some(), self.address.is_some()];
+        for ((column, text), given) in ["channel", "reason", "address"].into_iter().zip(texts).zip(given) {
+            if given {
+                filter.and(&format!("{column} = ?1"), &[text]);
+            }
+        }
+        filter
+    }
+
+    fn texts(&self) -> [&str; 3] {
+        [
+            self.channel.map_or("", Channel::as_str),
+            self.reason.map_or("", Reason::as_str),
+            self.address.as_deref().unwrap_or(""),
+        ]
+    }
+}
+
+/// A page of the list, newest first.
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    of: &SuppressionFilter,
+    start: &Start<(Timestamp, Uuid)>,
+    limit: i64,
+) -> Result<Vec<Suppression>, StoreError> {
+    let texts = of.texts();
+    let mut filter = of.conditions(&project, &texts);
+    if let Start::After((at, id)) = start {
+        filter.and("(created_at, id) < (?1, ?2)", &[at, id]);
+    }
+    let order = (COLUMNS, "suppression", "created_at DESC, id DESC");
+    filter.page(db, order, &start.offset(), &limit).await?.iter().map(from_row).collect()
+}
+
+pub async fn total(db: &impl GenericClient, project: ProjectId, of: &SuppressionFilter) -> Result<Total, StoreError> {
+    let texts = of.texts();
+    of.conditions(&project, &texts).count_capped(db, "suppression").await
+}
+
+/// Takes an address off the list, for one reason or for all, and forgets its soft bounces; returns how many places it had.
+pub async fn remove(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    address: &Address,
+    reason: Option<Reason>,
+) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM suppression WHERE project_id = $1 AND channel = $2 AND address = $3 \
+               AND ($4::text IS NULL OR reason = $4)";
+    let reason = reason.map(Reason::as_str);
+    let statement = tx.prepare_cached(sql).await?;
+    let removed = tx.execute(&statement, &[&project, &address.channel.as_str(), &address.text, &reason]).await?;
+    arrived(tx, project, std::slice::from_ref(address)).await?;
+    Ok(removed)
+}
+
+/// The place of an id.
+pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Suppression>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM suppression WHERE project_id = $1 AND id = $2 LIMIT 1");
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}

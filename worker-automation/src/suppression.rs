@@ -1,0 +1,136 @@
+//! What bounces, complaints and unsubscriptions mean for the suppression list.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use shared::ids::ProjectId;
+use shared::send::{Channel, DeliveryState};
+use shared::store::suppressions::{self, Recipient, Suppression};
+use shared::store::users::recipient;
+use shared::store::{StoreError, Transaction};
+use shared::suppression::{Address, Reason, international};
+use uuid::Uuid;
+
+use crate::item::{Action, Item};
+
+/// The kind of the webhook that takes somebody off; our own links tell of it in the same way.
+pub const UNSUBSCRIBED: &str = "message.unsubscribed";
+/// What providers call a bounce that may not happen the next time.
+const SOFT: [&str; 5] = ["soft", "transient", "temporary", "softbounce", "soft_bounce"];
+
+/// What an item says about the address that a message went to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    Bounced { softly: bool },
+    Complained,
+    Unsubscribed,
+    Arrived,
+}
+
+impl Told {
+    /// What an item tells, and of which message. Who unsubscribes may be named in the place of a message.
+    pub fn of(item: &Item) -> Option<(Option<Uuid>, Self)> {
+        let Action::Webhook { kind, properties } = &item.action else { return None };
+        let about: Value = serde_json::from_str(properties.as_str()).ok()?;
+        let told = Self::by(kind, &about)?;
+        let message = about.get("messageId").and_then(|id| Uuid::try_parse(id.as_str()?).ok());
+        (message.is_some() || told == Self::Unsubscribed).then_some((message, told))
+    }
+
+    fn by(kind: &str, about: &Value) -> Option<Self> {
+        if kind == UNSUBSCRIBED {
+            return Some(Self::Unsubscribed);
+        }
+        Some(match DeliveryState::told_by(kind)? {
+            DeliveryState::Bounced => Self::Bounced { softly: is_soft(about) },
+            DeliveryState::Complained => Self::Complained,
+            DeliveryState::Delivered | DeliveryState::Opened | DeliveryState::Clicked => Self::Arrived,
+            _ => return None,
+        })
+    }
+}
+
+/// `bounceType` or `type`; a bounce that says nothing about itself is a hard one.
+fn is_soft(about: &Value) -> bool {
+    let kind = ["bounceType", "bounce_type", "type"].into_iter().find_map(|name| about.get(name)?.as_str());
+    kind.is_some_and(|kind| SOFT.contains(&kind.to_lowercase().as_str()))
+}
+
+/// An item, its message if it names one, and what it tells.
+pub type ToldOf<'a> = (&'a Item, Option<Uuid>, Told);
+
+/// Keeps what was told of one project's messages.
+pub async fn store(tx: &Transaction<'_>, project: ProjectId, told: &[ToldOf<'_>]) -> Result<(), StoreError> {
+    let messages: Vec<Uuid> = told.iter().filter_map(|(_, message, _)| *message).collect();
+    let addresses = addresses(tx, project, &messages).await?;
+    let of = |message: &Option<Uuid>| message.and_then(|id| addresses.get(&id)).cloned();
+    let arrived = told.iter().filter(|(_, _, told)| *told == Told::Arrived);
+    let arrived: Vec<Address> = arrived.filter_map(|(_, message, _)| of(message)).collect();
+    suppressions::arrived(tx, project, &arrived).await?;
+    for (item, message, told) in told {
+        // A message that is kept no more, or none at all: then the person is known, and mail is what is meant.
+        let person = || item.who.named().map(|named| Address::person(Channel::Email, named.id));
+        let address = of(message).or_else(|| person().filter(|_| *told == Told::Unsubscribed));
+        let Some(address) = &address else { continue };
+        let reason = match told {
+            Told::Arrived => continue,
+            Told::Bounced { softly: true } if !suppressions::bounced_softly(tx, project, address).await? => continue,
+            Told::Bounced { .. } => Reason::Bounced,
+            Told::Complained => Reason::Complained,
+            Told::Unsubscribed => Reason::Unsubscribed,
+        };
+        let new = Suppression::new(project, address.clone(), reason, item.timestamp);
+        suppressions::put(tx, project, &[Suppression { message_id: *message, ..new }]).await?;
+    }
+    Ok(())
+}
+
+/// Where messages went to; of one that was not sent yet, where it would go now.
+async fn addresses(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    messages: &[Uuid],
+) -> Result<HashMap<Uuid, Address>, StoreError> {
+    let recipients = suppressions::recipients(tx, project, messages).await?;
+    let unsent = recipients.values().filter(|r| r.address.is_none()).map(|r| r.user_id);
+    let people = recipient::load(tx, project, &unsent.collect::<Vec<_>>()).await?;
+    let address = |Recipient { user_id, channel, address }: Recipient| match (channel, address) {
+        (Channel::Email | Channel::Sms, Some(text)) => Address { channel, text },
+        (Channel::Push | Channel::InApp, _) => Address::person(channel, user_id),
+        (Channel::Email | Channel::Sms, None) => {
+            let person = people.get(&user_id);
+            let email = person.and_then(|p| p.email.as_deref()).map(Address::email);
+            let phone = || person.and_then(|p| p.properties.get("phone")?.as_str()).and_then(international);
+            let own = if channel == Channel::Email { email } else { phone().map(|n| Address::number(&n)) };
+            own.unwrap_or_else(|| Address::person(channel, user_id))
+        }
+    };
+    Ok(recipients.into_iter().map(|(message, recipient)| (message, address(recipient))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn kinds_tell_what_they_mean_for_the_address() {
+        let hard = Told::Bounced { softly: false };
+        for (kind, about, told) in [
+            ("message.unsubscribed", json!({}), Some(Told::Unsubscribed)),
+            ("message.complained", json!({}), Some(Told::Complained)),
+            ("message.bounced", json!({}), Some(hard)),
+            ("message.bounced", json!({"type": "hard"}), Some(hard)),
+            ("message.bounced", json!({"type": "Permanent"}), Some(hard)),
+            ("message.bounced", json!({"bounceType": "Transient"}), Some(Told::Bounced { softly: true })),
+            ("message.bounced", json!({"type": "soft"}), Some(Told::Bounced { softly: true })),
+            ("message.delivered", json!({}), Some(Told::Arrived)),
+            ("message.clicked", json!({}), Some(Told::Arrived)),
+            ("message.failed", json!({}), None),
+            ("payment.failed", json!({}), None),
+        ] {
+            assert_eq!(Told::by(kind, &about), told, "{kind} {about}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Bounces, complaints and unsubscriptions: what puts an address on the suppression list.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use shared::event::{Body, IngestItem, Webhook};
+use shared::ids;
+use uuid::Uuid;
+
+use crate::fixture::{Fixture, track};
+
+fn webhook(f: &Fixture, user: Option<&str>, kind: &str, data: &Value) -> IngestItem {
+    let body = Webhook { kind: kind.into(), data: Bytes::from(data.to_string()) };
+    IngestItem { user_id: user.map(str::to_owned), body: Some(Body::Webhook(body)), ..track(f, "", "", json!({})) }
+}
+
+/// A mail that went to an address, or to nobody knows where yet.
+async fn mail(f: &Fixture, user: Uuid, address: Option<&str>) -> Uuid {
+    let id = ids::fresh(f.clock.now_ms());
+    let address = address.map_or("NULL".to_owned(), |address| format!("'{address}'"));
+    f.execute(&format!(
+        "INSERT INTO message (project_id, id, user_id, channel, lane, status, attempt, address, created_at, updated_at) \
+         VALUES ('{}', '{id}', '{user}', 'EMAIL', 'campaign', 'sent', 1, {address}, now(), now())",
+        f.project
+    ))
+    .await;
+    id
+}
+
+/// The list, in order.
+async fn listed(f: &Fixture) -> String {
+    let sql = "SELECT coalesce(string_agg(channel || ' ' || address || ' ' || reason, ', ' ORDER BY address, reason), '') FROM suppression";
+    f.text(sql).await.unwrap()
+}
+
+#[tokio::test]
+async fn hard_bounces_complaints_and_unsubscriptions_count_at_once() {
+    let f = Fixture::start().await;
+    let to = async |address| mail(&f, Uuid::nil(), Some(address)).await;
+    let (bounced, complained) = (to("a@x.org").await, to("b@x.org").await);
+    let (unsubscribed, failed) = (to("c@x.org").await, to("d@x.org").await);
+    f.publish_to(
+        1,
+        vec![
+            webhook(&f, None, "message.bounced", &json!({"messageId": bounced})),
+            webhook(&f, None, "message.complained", &json!({"messageId": complained})),
+            webhook(&f, None, "message.failed", &json!({"messageId": failed})),
+            webhook(&f, Some("ann"), "message.unsubscribed", &json!({"messageId": unsubscribed, "userId": "ann"})),
+            webhook(&f, None, "message.bounced", &json!({"messageId": Uuid::from_u128(7)})),
+        ],
+    )
+    .await;
+    f.applied().await;
+    let all = "EMAIL a@x.org bounced, EMAIL b@x.org complained, EMAIL c@x.org unsubscribed";
+    assert_eq!(listed(&f).await, all);
+    // Told again, nothing changes; and the event can start automations.
+    f.publish_to(1, vec![webhook(&f, None, "message.complained", &json!({"messageId": complained}))]).await;
+    f.applied().await;
+    assert_eq!(listed(&f).await, all);
+    assert_eq!(f.number("SELECT count(*) FROM events WHERE name = 'message.unsubscribed'").await, 1);
+    assert_eq!(f.dead_letters().await, Vec::<String>::new());
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn five_soft_bounces_in_a_row_count_like_a_hard_one() {
+    let f = Fixture::start().await;
+    let soft = async |times: usize| {
+        for _ in 0..times {
+            let id = mail(&f, Uuid::nil(), Some("a@x.org")).await;
+            f.publish_to(1, vec![webhook(&f, None, "message.bounced", &json!({"messageId": id, "type": "soft"}))])
+                .await;
+            f.applied().await;
+        }
+    };
+    soft(4).await;
+    assert_eq!(listed(&f).await, "");
+    // Something arrives, and the row begins anew.
+    let arrived = mail(&f, Uuid::nil(), Some("a@x.org")).await;
+    f.publish_to(1, vec![webhook(&f, None, "message.delivered", &json!({"messageId": arrived}))]).await;
+    f.applied().await;
+    soft(4).await;
+    assert_eq!(listed(&f).await, "");
+    soft(1).await;
+    assert_eq!(listed(&f).await, "EMAIL a@x.org bounced");
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn without_an_address_the_persons_own_counts_and_without_a_message_the_person() {
+    let f = Fixture::start().await;
+    f.publish(vec![track(&f, "ann", "seen", json!({}))]).await;
+    f.applied().await;
+    f.execute("UPDATE users SET email = 'Ann@X.org'").await;
+    let ann: Uuid = f.text("SELECT id::text FROM users").await.unwrap().parse().unwrap();
+    let unsent = mail(&f, ann, None).await;
+    f.publish_to(
+        1,
+        vec![
+            webhook(&f, None, "message.unsubscribed", &json!({"messageId": unsent})),
+            webhook(&f, Some("ann"), "message.unsubscribed", &json!({"userId": "ann"})),
+        ],
+    )
+    .await;
+    f.applied().await;
+    let expected = [format!("EMAIL {ann} unsubscribed"), "EMAIL ann@x.org unsubscribed".to_owned()];
+    let mut found: Vec<String> = listed(&f).await.split(", ").map(str::to_owned).collect();
+    found.sort();
+    assert_eq!(found, expected);
+    f.stop().await;
+}

@@ -1,0 +1,68 @@
+//! An in-app message: a row in its person's inbox, and a hint to those who watch it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use shared::failpoint;
+use shared::store::StoreError;
+use shared::store::inbox::{self, Arrival};
+use shared::store::messages::settle::Settled;
+use shared::store::users::recipient::Recipient;
+
+use super::{circumstances, source};
+use crate::App;
+use crate::claim::Loaded;
+use crate::provider::{Outcome, TOO_LARGE};
+use crate::render::plain::{self, Plain};
+use crate::settle::judge::{self, failed};
+
+/// Bytes of title and body at most, as rendered: apps hold many of them at once.
+const CONTENT_MAX: usize = 64 * 1024;
+/// As the ledger calls it.
+const PROVIDER: &str = "inbox";
+/// Until it is tried again where the database did not take it.
+const AGAIN: Duration = Duration::from_secs(1);
+
+pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled {
+    let Loaded { message, .. } = loaded;
+    let at = circumstances(app, loaded);
+    let rendered = source(loaded).and_then(|source| {
+        plain::maybe_html(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
+    });
+    let Plain { title, body } = match rendered {
+        Ok(rendered) => rendered,
+        Err(why) => return failed(message, &why),
+    };
+    if title.len() + body.len() > CONTENT_MAX {
+        return Settled { subject: Some(title), ..failed(message, TOO_LARGE) };
+    }
+    let arrival = Arrival { id: message.id, user_id: person.id, title: &title, body: &body };
+    let put = async { inbox::put(&app.store.connection().await?, message.project, arrival, app.clock.now()).await };
+    let settled = match put.await {
+        Ok(true) => {
+            failpoint::hit("delivery.after_send");
+            tell(app, loaded, person).await;
+            judge::judge(message, &Outcome::Accepted(message.id.to_string()), at)
+        }
+        // Erased since the message was claimed.
+        Ok(false) => return judge::user_unknown(message, at),
+        Err(error) => judge::judge(message, &outcome(&error), at),
+    };
+    Settled { provider: Some(PROVIDER), subject: Some(title), ..settled }
+}
+
+/// A fault of the database's is no failure of the message's.
+fn outcome(error: &StoreError) -> Outcome {
+    if error.is_of_data() {
+        return Outcome::Rejected(error.to_string());
+    }
+    Outcome::Held { after: AGAIN, why: error.to_string() }
+}
+
+/// Only a hint: whoever watches an inbox also looks into it now and again.
+async fn tell(app: &App, loaded: &Loaded, person: &Recipient) {
+    if app.bus.is_connected() {
+        let subject = app.bus.names.inbox(loaded.message.project, person.id);
+        let _ = app.bus.client.publish(subject, Bytes::new()).await;
+    }
+}

@@ -1,0 +1,67 @@
+//! An SMS: one number, one call.
+
+use serde_json::Value;
+use shared::failpoint;
+use shared::store::messages::settle::Settled;
+use shared::store::users::recipient::Recipient;
+use shared::suppression::international;
+
+use super::{circumstances, source};
+use crate::App;
+use crate::channels::Routes;
+use crate::claim::Loaded;
+use crate::provider::sms::{Sms, segments};
+use crate::provider::{Outcome, TOO_LARGE};
+use crate::render::plain::{self, Plain};
+use crate::settle::judge::{self, failed};
+use crate::suppressed;
+
+/// The property that holds a person's number.
+const PHONE: &str = "phone";
+/// Characters of a text at most; the vendor takes no more.
+const TEXT_MAX: usize = 1_600;
+
+pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled {
+    let Loaded { message, sender, .. } = loaded;
+    let at = circumstances(app, loaded);
+    let to = match (judge::test_address(message), person.properties.get(PHONE)) {
+        (Some(to), _) => international(to),
+        (None, None | Some(Value::Null)) => return judge::address_missing(message, at),
+        (None, Some(Value::String(text))) if text.trim().is_empty() => return judge::address_missing(message, at),
+        (None, Some(phone)) => phone.as_str().and_then(international),
+    };
+    let Some(to) = to else {
+        return failed(message, "invalid_address: the property phone is no number such as +15551234567");
+    };
+    let rendered = source(loaded).and_then(|source| {
+        plain::text(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
+    });
+    // A text has no title; who gives one only means it as the text.
+    let text = match rendered {
+        Ok(Plain { title, body }) if body.trim().is_empty() => title,
+        Ok(Plain { body, .. }) => body,
+        Err(why) => return failed(message, &why),
+    };
+    if text.trim().is_empty() {
+        return failed(message, "empty: an SMS needs a text");
+    }
+    if text.chars().count() > TEXT_MAX {
+        return failed(message, TOO_LARGE);
+    }
+    let segments = i32::try_from(segments::count(&text)).unwrap_or(i32::MAX);
+    let sms = Sms { id: message.id, to, text };
+    let (outcome, provider) = match &sender.routes {
+        Routes::Sms(route) => (route.send(&sms, judge::is_test(message)).await, route.name()),
+        Routes::Unreadable(why) => (Outcome::Misconfigured(why.clone()), None),
+        Routes::None | Routes::Email(_) | Routes::Push(_) | Routes::InApp => {
+            return failed(message, "channel_not_configured");
+        }
+    };
+    failpoint::hit("delivery.after_send");
+    sender.note(app, &outcome).await;
+    if !judge::is_test(message) {
+        suppressed::keep(app, message, &sms.to, &outcome).await;
+    }
+    let sent = matches!(outcome, Outcome::Accepted(_)).then_some(segments);
+    Settled { provider, segments: sent, address: Some(sms.to), ..judge::judge(message, &outcome, at) }
+}

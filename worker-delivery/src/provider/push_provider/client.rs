@@ -1,0 +1,104 @@
+//! One call a device, under a key by which a repeat is recognised.
+
+use bytes::Bytes;
+use http::Request;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use serde_json::{Value, json};
+use shared::clock::Clock;
+use shared::outbound::HttpClient;
+use shared::push_token::Platform;
+use uuid::Uuid;
+
+use super::config::PushProviderConfig;
+use super::error::outcome;
+use crate::provider::push::{Push, TTL_SECS};
+use crate::provider::{Outcome, http::unanswered};
+
+pub struct Client {
+    config: PushProviderConfig,
+    http: HttpClient,
+    clock: Clock,
+}
+
+/// Whether a token is the provider's own name for a device, which nobody else understands.
+pub fn is_subscription(token: &str) -> bool {
+    token.len() == 36 && Uuid::try_parse(token).is_ok()
+}
+
+impl Client {
+    pub fn new(config: PushProviderConfig, http: HttpClient, clock: Clock) -> Self {
+        Self { config, http, clock }
+    }
+
+    pub async fn send(&self, push: &Push) -> Outcome {
+        let request = Request::post(self.config.base.join("/notifications"))
+            .header(AUTHORIZATION, format!("Key {}", self.config.app.rest_key))
+            .header(CONTENT_TYPE, "application/json")
+            .body(Bytes::from(notification(push, &self.config.app.id).to_string()));
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => return Outcome::Misconfigured(error.to_string()),
+        };
+        match self.http.call(request).await {
+            Ok(answer) => outcome(&answer, self.clock.now()),
+            Err(error) => unanswered(error),
+        }
+    }
+}
+
+fn notification(push: &Push, app: &str) -> Value {
+    // The provider takes no notification without a text.
+    let (title, text) = if push.body.is_empty() { ("", &push.title) } else { (push.title.as_str(), &push.body) };
+    let mut notification = json!({
+        "app_id": app,
+        "target_channel": "push",
+        "contents": { "en": text },
+        "data": { "messageId": push.id },
+        "collapse_id": push.id,
+        "ttl": TTL_SECS,
+        "priority": 10,
+        // Of the message and the device: each of a person's devices is a call of its own.
+        "idempotency_key": Uuid::new_v5(&push.id, push.token.as_bytes()),
+    });
+    if !title.is_empty() {
+        notification["headings"] = json!({ "en": title });
+    }
+    let target = match push.platform {
+        _ if is_subscription(&push.token) => "include_subscription_ids",
+        Platform::Ios => "include_ios_tokens",
+        Platform::Android | Platform::Web => "include_android_reg_ids",
+    };
+    notification[target] = json!([push.token]);
+    notification
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_named_as_it_was_registered() {
+        let push = |platform, token: &str| Push {
+            id: Uuid::from_u128(1),
+            title: "T".to_owned(),
+            body: "B".to_owned(),
+            platform,
+            token: token.to_owned(),
+        };
+        let subscription = "1dd608f2-c6a1-11e3-851d-000c2940e62c";
+        for (platform, token, target) in [
+            (Platform::Ios, "aa01", "include_ios_tokens"),
+            (Platform::Android, "fcm:1", "include_android_reg_ids"),
+            (Platform::Ios, subscription, "include_subscription_ids"),
+            (Platform::Android, subscription, "include_subscription_ids"),
+        ] {
+            assert_eq!(notification(&push(platform, token), "app")[target], json!([token]));
+        }
+        let key = |push: &Push| notification(push, "app")["idempotency_key"].clone();
+        let (one, other) = (push(Platform::Ios, "aa01"), push(Platform::Ios, "aa02"));
+        assert_eq!(key(&one), key(&one.clone()));
+        assert_ne!(key(&one), key(&other));
+        let untitled = notification(&Push { title: "only".to_owned(), body: String::new(), ..one }, "app");
+        assert_eq!((&untitled["contents"]["en"], &untitled["headings"]), (&json!("only"), &json!(null)));
+    }
+}

@@ -1,0 +1,47 @@
+//! SMS, by the API of Twilio (`POST /2010-04-01/Accounts/<account>/Messages.json`).
+
+mod client;
+mod config;
+mod error;
+pub mod segments;
+
+use uuid::Uuid;
+
+use super::stub::Stub;
+use super::{Outcome, Provider};
+
+pub use client::Client;
+pub use config::SmsConfig;
+
+/// A text ready to go to one number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sms {
+    pub id: Uuid,
+    /// In international form (E.164).
+    pub to: String,
+    pub text: String,
+}
+
+/// Who carries a project's SMS.
+pub enum SmsProvider {
+    Http(Box<Client>),
+    Stub(Stub<Sms>),
+}
+
+impl Provider for SmsProvider {
+    type Parcel = Sms;
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Http(_) => "smsprovider",
+            Self::Stub(_) => "stub",
+        }
+    }
+
+    async fn send(&self, sms: &Sms) -> Outcome {
+        match self {
+            Self::Http(client) => client.send(sms).await,
+            Self::Stub(stub) => stub.send(sms),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! How many SMS a text takes (GSM 03.38). Pure.
+
+/// Characters of the default alphabet that take one septet each, besides letters and digits.
+const BASIC: &str = "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./:;<=>?¡ÄÖÑÜ§¿äöñüà";
+/// Those behind an escape, which take two.
+const EXTENDED: &str = "\u{c}^{}\\[~]|€";
+
+/// Septets (or UTF-16 units) of a text that is alone, and of each part of a longer one.
+const GSM: (usize, usize) = (160, 153);
+const UCS2: (usize, usize) = (70, 67);
+
+/// The number of SMS that a text is sent as. One that holds a single character outside of the default alphabet is sent
+/// as UCS-2 altogether.
+pub fn count(text: &str) -> usize {
+    match text.chars().map(septets).collect::<Option<Vec<usize>>>() {
+        Some(sizes) => parts(sizes, GSM),
+        None => parts(text.chars().map(char::len_utf16), UCS2),
+    }
+}
+
+fn septets(c: char) -> Option<usize> {
+    match c {
+        _ if c.is_ascii_alphanumeric() || BASIC.contains(c) => Some(1),
+        _ if EXTENDED.contains(c) => Some(2),
+        _ => None,
+    }
+}
+
+/// No character is split between two parts.
+fn parts(sizes: impl IntoIterator<Item = usize> + Clone, (alone, each): (usize, usize)) -> usize {
+    if sizes.clone().into_iter().sum::<usize>() <= alone {
+        return 1;
+    }
+    let (mut parts, mut room) = (1, each);
+    for size in sizes {
+        if size > room {
+            parts += 1;
+            room = each;
+        }
+        room -= size;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_take_as_many_segments_as_networks_bill() {
+        for (text, segments) in [
+            (String::new(), 1),
+            ("a".repeat(160), 1),
+            ("a".repeat(161), 2),
+            ("a".repeat(306), 2),
+            ("a".repeat(307), 3),
+            ("€".repeat(80), 1),
+            ("€".repeat(81), 2),
+            // An escaped character does not lie across two parts: 76 of them fill 152 of 153.
+            ("€".repeat(152), 2),
+            ("€".repeat(153), 3),
+            (format!("{}ß", "a".repeat(159)), 1),
+            (format!("{}✓", "a".repeat(69)), 1),
+            (format!("{}✓", "a".repeat(70)), 2),
+            ("ж".repeat(70), 1),
+            ("ж".repeat(71), 2),
+            ("ж".repeat(134), 2),
+            ("ж".repeat(135), 3),
+            // Two units each, and 67 is odd.
+            ("😀".repeat(35), 1),
+            ("😀".repeat(36), 2),
+            ("😀".repeat(66), 2),
+            ("😀".repeat(67), 3),
+            ("ç".to_owned(), 1),
+        ] {
+            assert_eq!(count(&text), segments, "{text:.5}, {} characters", text.chars().count());
+        }
+    }
+}

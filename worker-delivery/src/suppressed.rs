@@ -1,0 +1,127 @@
+//! Who is not written to: looked up for each message before it is sent, and learnt from what providers refuse for good.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use shared::ids::ProjectId;
+use shared::send::Channel;
+use shared::store::messages::claim::Claimed;
+use shared::store::suppressions::{self, Suppression};
+use shared::store::users::recipient::Recipient;
+use shared::suppression::{Address, Reason, international};
+
+use crate::App;
+use crate::provider::Outcome;
+
+/// Under what names a person stands on the list: by the address of the channel, and as themselves.
+pub fn addresses(channel: Channel, person: &Recipient) -> impl Iterator<Item = Address> {
+    let own = match channel {
+        Channel::Email => person.email.as_deref().map(Address::email),
+        Channel::Sms => phone(person).and_then(international).map(|number| Address::number(&number)),
+        Channel::Push | Channel::InApp => None,
+    };
+    own.into_iter().chain([Address::person(channel, person.id)])
+}
+
+fn phone(person: &Recipient) -> Option<&str> {
+    person.properties.get("phone").and_then(Value::as_str)
+}
+
+/// What keeps a message from its person; of several reasons the gravest.
+pub fn reason(message: &Claimed, person: &Recipient, listed: &HashMap<Address, Vec<Reason>>) -> Option<Reason> {
+    let reasons = addresses(message.channel, person).filter_map(|address| listed.get(&address)).flatten();
+    reasons.copied().filter(|reason| reason.keeps_out(message.lane)).min()
+}
+
+/// What a refusal says about the address for good.
+pub fn learnt(channel: Channel, outcome: &Outcome) -> Option<Reason> {
+    /// There is no such mailbox, it has moved, or it takes nothing (RFC 3463, RFC 7505).
+    const NOBODY: [&str; 4] = ["5.1.1", "5.1.6", "5.1.10", "5.2.1"];
+    /// The number is not there any more.
+    const UNKNOWN: &str = "30005:";
+    /// Its owner told the sender to stop.
+    const STOPPED: &str = "21610:";
+    let says = |words: &str, code: &str| words.split_whitespace().any(|word| word == code);
+    match (channel, outcome) {
+        (Channel::Email, Outcome::Rejected(why)) if NOBODY.iter().any(|code| says(why, code)) => Some(Reason::Bounced),
+        (Channel::Sms, Outcome::Gone(why)) if says(why, UNKNOWN) => Some(Reason::Bounced),
+        (Channel::Sms, Outcome::Gone(why)) if says(why, STOPPED) => Some(Reason::Unsubscribed),
+        _ => None,
+    }
+}
+
+/// Puts an address on the list after such a refusal. Failing to is no reason to hold the message up: the next one finds
+/// out again.
+pub async fn keep(app: &App, message: &Claimed, address: &str, outcome: &Outcome) {
+    let Some(reason) = learnt(message.channel, outcome) else { return };
+    let address = Address { channel: message.channel, text: address.to_owned() };
+    let new = Suppression::new(message.project, address, reason, app.clock.now());
+    let note = outcome.words().chars().filter(|c| !c.is_control()).take(500).collect();
+    let new = Suppression { message_id: Some(message.id), note, ..new };
+    let project: ProjectId = message.project;
+    let kept = async { suppressions::put(&app.store.connection().await?, project, &[new]).await };
+    if let Err(error) = kept.await {
+        tracing::warn!(%project, %error, "cannot put an address on the suppression list");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::clock::from_ms;
+    use shared::send::Lane;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn only_what_holds_for_good_is_learnt() {
+        let rejected = |words: &str| Outcome::Rejected(words.to_owned());
+        let gone = |words: &str| Outcome::Gone(words.to_owned());
+        for (channel, outcome, reason) in [
+            (Channel::Email, rejected("550 5.1.1 no such user"), Some(Reason::Bounced)),
+            (Channel::Email, rejected("550 5.7.1 looks like spam"), None),
+            (Channel::Email, rejected("552 5.2.2 mailbox full"), None),
+            (Channel::Email, Outcome::unavailable("450 5.1.1"), None),
+            (Channel::Sms, gone("400 21610: Attempt to send to unsubscribed recipient"), Some(Reason::Unsubscribed)),
+            (Channel::Sms, gone("400 30005: Unknown destination handset"), Some(Reason::Bounced)),
+            (Channel::Push, gone("410 Unregistered"), None),
+        ] {
+            assert_eq!(learnt(channel, &outcome), reason, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn people_are_found_by_address_and_as_themselves() {
+        let mut person = Recipient::nobody(Uuid::from_u128(3), from_ms(0));
+        person.email = Some(" Ann@Example.com".to_owned());
+        let message = |lane| Claimed {
+            project: ProjectId(Uuid::from_u128(1)),
+            id: Uuid::from_u128(2),
+            user_id: person.id,
+            channel: Channel::Email,
+            lane,
+            template_id: None,
+            content: Value::Null,
+            data: Value::Null,
+            attempt: 1,
+            failures: 0,
+            ambiguous: 0,
+            lapsed: false,
+            created_at: from_ms(0),
+        };
+        let listed = |address, reasons: &[Reason]| HashMap::from([(address, reasons.to_vec())]);
+        let ann = Address::email("ann@example.com");
+        let both = [Reason::Unsubscribed, Reason::Bounced];
+        for (listed, lane, found) in [
+            (listed(ann.clone(), &[Reason::Unsubscribed]), Lane::Campaign, Some(Reason::Unsubscribed)),
+            (listed(ann.clone(), &[Reason::Unsubscribed]), Lane::Direct, None),
+            (listed(ann.clone(), &both), Lane::Direct, Some(Reason::Bounced)),
+            (listed(ann, &both), Lane::Automation, Some(Reason::Bounced)),
+            (listed(Address::person(Channel::Email, person.id), &[Reason::Manual]), Lane::Direct, Some(Reason::Manual)),
+            (listed(Address::person(Channel::Push, person.id), &[Reason::Manual]), Lane::Direct, None),
+            (listed(Address::email("eve@example.com"), &both), Lane::Direct, None),
+        ] {
+            assert_eq!(reason(&message(lane), &person, &listed), found);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Push by a third-party provider.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::json;
+use shared::push_token::Platform;
+use testkit::{ProviderServer, PushProviderService, Reply};
+use uuid::Uuid;
+use worker_delivery::provider::Outcome;
+use worker_delivery::provider::push::Push;
+use worker_delivery::provider::push_provider::{Client, ProviderApp, PushProviderConfig};
+
+use super::{Answers, Rig, every_outcome, outside};
+
+struct ThirdParty {
+    server: ProviderServer<PushProviderService>,
+    client: Client,
+    sent: AtomicU64,
+}
+
+fn client(url: &str, app: &str, key: &str) -> Client {
+    let outside = outside(&[]);
+    let config = PushProviderConfig { base: url.parse().unwrap(), app: ProviderApp::new(app, key).unwrap() };
+    Client::new(config, outside.http, outside.clock)
+}
+
+fn push(n: u64, token: &str) -> Push {
+    Push {
+        id: Uuid::from_u128(n.into()),
+        title: "Hello ✓".to_owned(),
+        body: "x < y".to_owned(),
+        platform: Platform::Ios,
+        token: token.to_owned(),
+    }
+}
+
+fn refusal(status: u16, words: &str) -> Reply {
+    Reply::json(status, &json!({ "errors": [words] }))
+}
+
+impl Rig for ThirdParty {
+    type Vendor = PushProviderService;
+    const ANSWERS: Answers = Answers {
+        throttled: || refusal(429, "API rate limit exceeded"),
+        rejected: || refusal(400, "Message Notifications must have English language content"),
+        misconfigured: Some(|| refusal(403, "Access denied.")),
+        gone: Some(|| Reply::json(200, &json!({ "id": "", "errors": ["All included players are not subscribed"] }))),
+        repeats_safely: true,
+    };
+
+    fn server(&self) -> &ProviderServer<PushProviderService> {
+        &self.server
+    }
+
+    async fn send(&self, again: bool) -> Outcome {
+        let n = self.sent.fetch_add(u64::from(!again), Ordering::Relaxed) + u64::from(!again);
+        self.client.send(&push(n, "aa01")).await
+    }
+
+    fn done(&self) -> usize {
+        self.server.vendor().taken().len()
+    }
+
+    async fn send_to(&self, url: &str) -> Outcome {
+        client(url, "app-1", "key-1").send(&push(1_000, "aa01")).await
+    }
+}
+
+#[tokio::test]
+async fn a_third_party_push_provider_has_every_outcome() {
+    let server = ProviderServer::start(PushProviderService::new(&[("app-1", "key-1")])).await;
+    let client = client(&server.url(), "app-1", "key-1");
+    let rig = ThirdParty { server, client, sent: AtomicU64::new(0) };
+    every_outcome(&rig).await;
+    let notification = &rig.server.vendor().taken()[0];
+    assert_eq!(
+        (&notification["headings"]["en"], &notification["contents"]["en"], &notification["data"]["messageId"]),
+        (&json!("Hello ✓"), &json!("x < y"), &json!(Uuid::from_u128(1)))
+    );
+}
+
+#[tokio::test]
+async fn wrong_apps_and_keys_are_the_settings_fault_and_dead_devices_are_gone() {
+    let server = ProviderServer::start(PushProviderService::new(&[("app-1", "key-1")])).await;
+    for (app, key, token, name) in [
+        ("app-2", "key-1", "aa01", "misconfigured"),
+        ("app-1", "key-2", "aa01", "misconfigured"),
+        ("app-1", "key-1", "dead01", "gone"),
+    ] {
+        let outcome = client(&server.url(), app, key).send(&push(1, token)).await;
+        assert_eq!(outcome.name(), name, "{outcome:?}");
+    }
+    assert!(server.vendor().taken().is_empty());
+}

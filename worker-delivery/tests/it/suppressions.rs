@@ -1,0 +1,104 @@
+//! Who is not written to, and how people take themselves off.
+
+use serde_json::json;
+use shared::link::{self, About, Purpose};
+use shared::send::Lane;
+use shared::store::messages::insert::NewMessage;
+use shared::store::suppressions::{self, Suppression};
+use shared::suppression::{Address, Reason};
+
+use crate::place::{Place, SOON};
+
+async fn suppress(place: &Place, address: Address, reason: Reason) {
+    let new = Suppression::new(place.project, address, reason, place.clock.now());
+    let db = place.store.connection().await.unwrap();
+    suppressions::put(&db, place.project, &[new]).await.unwrap();
+}
+
+async fn reasons(place: &Place, address: Address) -> Vec<Reason> {
+    let db = place.store.connection().await.unwrap();
+    let mut found = suppressions::reasons(&db, place.project, std::slice::from_ref(&address)).await.unwrap();
+    found.remove(&address).unwrap_or_default()
+}
+
+fn direct(message: NewMessage) -> NewMessage {
+    NewMessage { lane: Lane::Direct, ..message }
+}
+
+#[tokio::test]
+async fn the_list_is_asked_before_every_send() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let [ann, bob, eve, joe] = [
+        ("ann", "Ann@Example.com"),
+        ("bob", "bob@example.com"),
+        ("eve", "eve@example.com"),
+        ("joe", "joe@example.com"),
+    ]
+    .map(|(name, email)| (name, email));
+    let mut users = Vec::new();
+    for (name, email) in [ann, bob, eve, joe] {
+        users.push(place.user(name, Some(email), None).await);
+    }
+    suppress(&place, Address::email("ann@example.com"), Reason::Unsubscribed).await;
+    suppress(&place, Address::email("bob@example.com"), Reason::Bounced).await;
+    suppress(&place, Address::person(shared::send::Channel::Email, users[2]), Reason::Manual).await;
+    for (user, direct_sent, reason) in [
+        (users[0], true, Some("unsubscribed")),
+        (users[1], false, Some("bounced_before")),
+        (users[2], false, Some("suppressed")),
+        (users[3], true, None),
+    ] {
+        let (news, reset) = (place.message(user), direct(place.message(user)));
+        place.queue(&[news.clone(), reset.clone()]).await;
+        let row = place.settled(news.id, 1).await;
+        let expected = if reason.is_some() { "suppressed" } else { "sent" };
+        assert_eq!((row.status.as_str(), row.reason.as_deref()), (expected, reason), "{row:?}");
+        let row = place.settled(reset.id, 1).await;
+        assert_eq!(row.status == "sent", direct_sent, "{row:?}");
+    }
+    assert_eq!(mailbox.wait_for(3, SOON).await.len(), 3);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_not_asked_for_can_be_unsubscribed_from_by_one_click() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let template = place.template("News", "<p>News. <a href=\"{{ unsubscribeUrl }}\">No more</a></p>").await;
+    let news = NewMessage { template_id: Some(template), content: json!({}), ..place.message(ann) };
+    place.queue(std::slice::from_ref(&news)).await;
+    let about = About { project: place.project, message: news.id, user: ann };
+    let url = link::url(&place.keys, "http://127.0.0.1:8080", Purpose::Unsubscribe, about);
+    let mail = &mailbox.wait_for(1, SOON).await[0];
+    assert_eq!(mail.header("List-Unsubscribe"), Some(format!("<{url}>")));
+    assert_eq!(mail.header("List-Unsubscribe-Post").as_deref(), Some("List-Unsubscribe=One-Click"));
+    let parsed = mail_parser::MessageParser::default().parse(&mail.raw).unwrap();
+    let html = parsed.body_html(0).unwrap();
+    assert!(html.contains(&format!("<a href=\"{url}\">No more</a>")), "{html}");
+
+    // A password reset offers no such thing.
+    let reset = direct(place.message(ann));
+    place.queue(std::slice::from_ref(&reset)).await;
+    let mails = mailbox.wait_for(2, SOON).await;
+    let reset = mails.iter().find(|mail| mail.header("Subject").as_deref() == Some("Hello")).unwrap();
+    assert_eq!(reset.header("List-Unsubscribe"), None);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_any_more_is_learnt() {
+    let mailbox = testkit::TestMailbox::start().await;
+    let mut place = Place::new().await;
+    place.configure(mailbox.port(), json!({}), None).await;
+    place.run().await;
+    let gone = place.user("gone", Some("gone+reject550@example.com"), None).await;
+    let (first, second) = (place.message(gone), place.message(gone));
+    place.queue(std::slice::from_ref(&first)).await;
+    let row = place.settled(first.id, 1).await;
+    assert_eq!(row.status, "failed", "{row:?}");
+    assert_eq!(reasons(&place, Address::email("gone+reject550@example.com")).await, [Reason::Bounced], "{row:?}");
+    place.queue(std::slice::from_ref(&second)).await;
+    let row = place.settled(second.id, 1).await;
+    assert_eq!((row.status.as_str(), row.reason.as_deref()), ("suppressed", Some("bounced_before")));
+    place.stop().await;
+}
