@@ -57,6 +57,7 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::GetTemplate(id) => templates::get(cx, id).await,
         Route::UpdateTemplate(id) => templates::update(cx, id).await,
         Route::DeleteTemplate(id) => templates::delete(cx, id).await,
+        Route::PreviewTemplate(id) => templates::preview::preview(cx, id).await,
         Route::ListAutomations => automations::list(cx).await,
         Route::CreateAutomation => automations::create(cx).await,
         Route::GetAutomation(id) => automations::get(cx, id).await,

@@ -40,6 +40,7 @@ pub enum Route<'p> {
     GetTemplate(&'p str),
     UpdateTemplate(&'p str),
     DeleteTemplate(&'p str),
+    PreviewTemplate(&'p str),
     ListAutomations,
     CreateAutomation,
     GetAutomation(&'p str),
@@ -141,6 +142,7 @@ impl Route<'_> {
             | Self::GetTemplate(_)
             | Self::UpdateTemplate(_)
             | Self::DeleteTemplate(_)
+            | Self::PreviewTemplate(_)
             | Self::ListAutomations
             | Self::CreateAutomation
             | Self::GetAutomation(_)
@@ -256,6 +258,7 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("POST", ["templates"]) => Route::CreateTemplate,
         ("GET", ["templates", id]) => Route::GetTemplate(id),
         ("PUT", ["templates", id]) => Route::UpdateTemplate(id),
+        ("POST", ["templates", id, "preview"]) => Route::PreviewTemplate(id),
         ("DELETE", ["templates", id]) => Route::DeleteTemplate(id),
         ("GET", ["automations"]) => Route::ListAutomations,
         ("POST", ["automations"]) => Route::CreateAutomation,

@@ -21,6 +21,7 @@ pub mod local;
 pub mod metric_name;
 pub mod outbound;
 pub mod password;
+pub mod personalization;
 pub mod push_token;
 pub mod rule;
 pub mod secrets;

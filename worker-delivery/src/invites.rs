@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::ids::ProjectId;
+use shared::personalization::with_line_breaks;
 use shared::send::Channel;
 use shared::store::StoreError;
 use shared::store::invites::mail::{self, InviteMail, MailStatus};
@@ -117,7 +118,7 @@ fn email(mail: &InviteMail) -> Option<Email> {
         mail.link
     );
     let link = render::escaped(&mail.link).replace('"', "&quot;");
-    let html = render::with_line_breaks(&render::escaped(&text))
+    let html = with_line_breaks(&render::escaped(&text))
         .replace(&render::escaped(&mail.link), &format!("<a href=\"{link}\">{link}</a>"));
     Some(Email {
         id: mail.id,

@@ -3,11 +3,11 @@
 pub mod plain;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
-use shared::clock::rfc3339;
+use serde_json::Value;
+use shared::personalization::{self, Personalization, has_markup, with_line_breaks};
 use shared::store::messages::claim::Claimed;
 use shared::store::users::recipient::Recipient;
-use shared::template::{Escape, Limits, ParseError, RenderError, Scope, Template, one_line};
+use shared::template::{Escape, Limits, ParseError, RenderError, Template, one_line};
 
 /// Columns of the text part.
 const WIDTH: usize = 78;
@@ -15,9 +15,6 @@ const WIDTH: usize = 78;
 /// seconds, and the text part only says where the content is.
 const LAID_OUT: usize = 256 * 1024;
 const NESTED: usize = 1_000;
-
-/// Names that only the message itself may give.
-const RESERVED: [&str; 4] = ["event", "properties", "campaign", "unsubscribeUrl"];
 
 /// Subject and body of a template, ready to be rendered.
 #[derive(Debug)]
@@ -83,7 +80,7 @@ pub fn from_template(
     now: Timestamp,
 ) -> Result<Rendered, Unrenderable> {
     let (subject, body) = evaluated(template, message, recipient, now, Escape::Html)?;
-    let html = if has_markup(&body) { body } else { with_line_breaks(&body) };
+    let html = personalization::html(body);
     let text = text_of(&html);
     Ok(Rendered { subject, html, text })
 }
@@ -120,52 +117,13 @@ fn evaluated(
     now: Timestamp,
     escape: Escape,
 ) -> Result<(String, String), Unrenderable> {
-    let user = user_data(recipient);
-    let about = json!({
-        "id": message.id,
-        "channel": message.channel.as_str(),
-        "createdAt": rfc3339(message.created_at),
-    });
-    let mut scope = Scope::new(now).with_fallback(&user);
-    // A person's own properties cannot pose as what is the system's to say.
-    for name in RESERVED {
-        scope = scope.with(name, &Value::Null);
-    }
-    // What came with the message goes before the user's own names, but cannot pose as the user.
-    for (name, value) in message.data.as_object().into_iter().flatten() {
-        scope = scope.with(name, value);
-    }
-    let scope = scope.with("user", &user).with("message", &about);
+    let seen = Personalization::new(recipient, (message.id, message.channel), message.created_at);
+    let scope = seen.scope(&message.data, now);
     let limits = Limits::default();
     let failed = |part| move |error| Unrenderable { part, error };
     let subject = template.subject.render_line(&scope, &limits).map_err(failed("subject"))?;
     let body = template.body.render(&scope, escape, &limits).map_err(failed("body"))?;
     Ok((subject, body))
-}
-
-/// The person as a template sees them: the fields of the API's user.
-fn user_data(recipient: &Recipient) -> Value {
-    json!({
-        "id": recipient.id,
-        "externalId": recipient.external_id,
-        "anonymousId": recipient.anonymous_id,
-        "email": recipient.email,
-        "name": recipient.name,
-        "createdAt": rfc3339(recipient.created_at),
-        "properties": recipient.properties,
-    })
-}
-
-/// Whether a text has tags; one without is plain text.
-fn has_markup(text: &str) -> bool {
-    let mut rest = text;
-    while let Some(at) = rest.find('<') {
-        rest = &rest[at + 1..];
-        if rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '!') {
-            return true;
-        }
-    }
-    false
 }
 
 /// How many elements lie within each other at most; roughly, for elements that need no end count as open.
@@ -191,10 +149,6 @@ pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-pub(crate) fn with_line_breaks(text: &str) -> String {
-    text.replace("\r\n", "\n").replace('\n', "<br>\n")
-}
-
 fn text_of(html: &str) -> String {
     if html.len() > LAID_OUT || nesting(html) > NESTED {
         return "This message can only be shown as HTML.\n".to_owned();
@@ -204,6 +158,7 @@ fn text_of(html: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
     use shared::ids::ProjectId;
     use shared::send::{Channel, Lane};
     use uuid::Uuid;

@@ -1,6 +1,7 @@
 //! Message templates.
 
 mod input;
+pub mod preview;
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;

@@ -18,6 +18,7 @@ impl Route<'_> {
             Self::GetUser(_) | Self::UpdateUser(_) | Self::DeleteUser(_) => "/users/:id",
             Self::ListTemplates | Self::CreateTemplate => "/templates",
             Self::GetTemplate(_) | Self::UpdateTemplate(_) | Self::DeleteTemplate(_) => "/templates/:id",
+            Self::PreviewTemplate(_) => "/templates/:id/preview",
             Self::ListAutomations | Self::CreateAutomation => "/automations",
             Self::GetAutomation(_) | Self::UpdateAutomation(_) | Self::DeleteAutomation(_) => "/automations/:id",
             Self::ReportAutomation(_) => "/automations/:id/report",

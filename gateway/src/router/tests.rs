@@ -28,6 +28,7 @@ fn every_address_has_its_route() {
         ("GET", "/templates/t", Route::GetTemplate("t")),
         ("PUT", "/templates/t", Route::UpdateTemplate("t")),
         ("DELETE", "/templates/t", Route::DeleteTemplate("t")),
+        ("POST", "/templates/t/preview", Route::PreviewTemplate("t")),
         ("GET", "/automations", Route::ListAutomations),
         ("POST", "/automations", Route::CreateAutomation),
         ("GET", "/automations/a", Route::GetAutomation("a")),

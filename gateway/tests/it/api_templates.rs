@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::fixture::{Gateway, texts};
+use crate::people::Rows;
 
 #[tokio::test]
 async fn a_template_is_made_read_changed_and_deleted() {
@@ -121,4 +122,38 @@ async fn a_template_in_use_stays() {
     // It cannot be switched on again without its template.
     let refused = gateway.put(&project, &path, &json!({"active": true})).await;
     assert_eq!((refused.status, refused.fields()), (422, vec!["steps[1].templateId"]));
+}
+
+#[tokio::test]
+async fn a_preview_shows_the_template_as_somebody_would_see_it() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let rows = Rows { gateway: &gateway, project: project.id };
+    rows.user("u1", Some("ann@example.com"), Some("Ann"), 0).await;
+    rows.visitor("v1", Some(rows.known("u1"))).await;
+    let new = json!({
+        "name": "n", "channel": "EMAIL", "subject": "Hi {{ name }}",
+        "body": "<p>{{ user.properties.plan }} {{ event.name }} {{ code }}</p>",
+    });
+    let made = gateway.post(&project, "/templates", &new).await.expect(201);
+    let path = format!("/templates/{}/preview", made["id"].as_str().unwrap());
+    let data = json!({"event": {"name": "paid"}, "code": 7});
+    for named in ["u1", "v1"] {
+        let seen = gateway.post(&project, &path, &json!({"userId": named, "data": data})).await.expect(200);
+        assert_eq!(seen, json!({"subject": "Hi Ann", "body": "<p>pro paid 7</p>", "warnings": []}), "{named}");
+    }
+    let seen = gateway.post(&project, &path, &json!({})).await.expect(200);
+    assert_eq!((&seen["subject"], &seen["body"]), (&json!("Hi"), &json!("<p>  </p>")));
+    assert_eq!(seen["warnings"].as_array().unwrap().len(), 4, "{seen}");
+
+    for (body, field) in [(json!({"userId": "nobody"}), "userId"), (json!({"data": [1]}), "data")] {
+        let answer = gateway.post(&project, &path, &body).await;
+        assert_eq!((answer.status, answer.fields()), (422, vec![field]), "{}", answer.body);
+    }
+    let endless = "{% for i in (1..100000) %}{% for j in (1..100000) %}y{% endfor %}{% endfor %}";
+    let endless = json!({"name": "n", "channel": "PUSH", "subject": "t", "body": endless});
+    let made = gateway.post(&project, "/templates", &endless).await.expect(201);
+    let path = format!("/templates/{}/preview", made["id"].as_str().unwrap());
+    let answer = gateway.post(&project, &path, &json!({})).await;
+    assert_eq!((answer.status, answer.fields()), (422, vec!["body"]), "{}", answer.body);
 }

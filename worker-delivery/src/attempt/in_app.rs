@@ -27,7 +27,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
     let Loaded { message, .. } = loaded;
     let at = circumstances(app, loaded);
     let rendered = source(loaded).and_then(|source| {
-        plain::maybe_html(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
+        plain::render(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
     });
     let Plain { title, body } = match rendered {
         Ok(rendered) => rendered,

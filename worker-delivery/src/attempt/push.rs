@@ -35,7 +35,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
         return judge::token_missing(message, at);
     }
     let rendered = source(loaded).and_then(|source| {
-        plain::text(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
+        plain::render(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
     });
     let Plain { title, body } = match rendered {
         Ok(rendered) => rendered,

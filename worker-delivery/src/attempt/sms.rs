@@ -34,7 +34,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
         return failed(message, "invalid_address: the property phone is no number such as +15551234567");
     };
     let rendered = source(loaded).and_then(|source| {
-        plain::text(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
+        plain::render(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
     });
     // A text has no title; who gives one only means it as the text.
     let text = match rendered {

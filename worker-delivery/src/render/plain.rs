@@ -1,11 +1,12 @@
 //! Messages of a title and a text: pushes, in-app messages and SMS. Pure.
 
 use jiff::Timestamp;
+use shared::personalization::escape;
 use shared::store::messages::claim::Claimed;
 use shared::store::users::recipient::Recipient;
-use shared::template::{Escape, one_line};
+use shared::template::one_line;
 
-use super::{Compiled, Source, Unrenderable, evaluated, has_markup, own_content};
+use super::{Compiled, Source, Unrenderable, evaluated, own_content};
 
 /// The content of such a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,32 +16,12 @@ pub struct Plain {
     pub body: String,
 }
 
-/// Renders a text that is shown as it is: nothing in it is escaped.
-pub fn text(
+/// Renders a message as its channel shows it.
+pub fn render(
     source: &Source<'_>,
     message: &Claimed,
     recipient: &Recipient,
     now: Timestamp,
-) -> Result<Plain, Unrenderable> {
-    render(source, message, recipient, now, |_| Escape::None)
-}
-
-/// Renders a text that an app may show as HTML: where its author wrote any, what is filled in is escaped.
-pub fn maybe_html(
-    source: &Source<'_>,
-    message: &Claimed,
-    recipient: &Recipient,
-    now: Timestamp,
-) -> Result<Plain, Unrenderable> {
-    render(source, message, recipient, now, |body| if has_markup(body) { Escape::Html } else { Escape::None })
-}
-
-fn render(
-    source: &Source<'_>,
-    message: &Claimed,
-    recipient: &Recipient,
-    now: Timestamp,
-    escape: impl Fn(&str) -> Escape,
 ) -> Result<Plain, Unrenderable> {
     let own;
     let template = match source {
@@ -55,6 +36,6 @@ fn render(
             &own
         }
     };
-    let (title, body) = evaluated(template, message, recipient, now, escape(template.body_source()))?;
+    let (title, body) = evaluated(template, message, recipient, now, escape(message.channel, template.body_source()))?;
     Ok(Plain { title, body })
 }
