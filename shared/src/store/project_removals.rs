@@ -15,7 +15,7 @@ pub const SLICE: i64 = 5_000;
 /// Partitioned tables, which are cleared in the order of their ids.
 const BY_ID: [&str; 3] = ["message", "events", "client_id"];
 /// The others: what is due first, then what grew, then what was set up. A test holds this against the schema.
-const BY_ROW: [&str; 27] = [
+const BY_ROW: [&str; 31] = [
     "timer",
     "webhook_call",
     "run_listener",
@@ -26,6 +26,10 @@ const BY_ROW: [&str; 27] = [
     "push_token",
     "segment_member",
     "dead_item",
+    "inbox",
+    "inbox_owner",
+    "bounce_streak",
+    "suppression",
     "event_count_new",
     "event_count_sum",
     "user_count",
