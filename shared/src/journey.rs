@@ -19,7 +19,7 @@ mod tests;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 pub use advance::step;
@@ -27,9 +27,10 @@ pub use listen::{ANYTHING, listens};
 pub use mark::{Did, Mark};
 pub use person::{Person, RunFacts};
 pub use program::Program;
-pub use until::{next_coming, time_of_day};
+pub use until::next_coming;
 pub use values::Values;
 
+use crate::clock::rfc3339;
 use crate::send::Channel;
 
 /// A send that comes so long after the end of the wait before it is left out: its run stood still meanwhile.
@@ -149,6 +150,13 @@ pub struct Answer {
     pub error: Option<String>,
 }
 
+impl Answer {
+    /// No answer, and why.
+    pub fn failed(why: impl Into<String>) -> Self {
+        Self { status: None, response: Value::Null, error: Some(why.into()) }
+    }
+}
+
 /// An event of the run's person.
 #[derive(Clone, Copy, Debug)]
 pub struct Occurrence<'a> {
@@ -156,6 +164,13 @@ pub struct Occurrence<'a> {
     pub name: &'a str,
     pub properties: &'a Map<String, Value>,
     pub at: Timestamp,
+}
+
+impl Occurrence<'_> {
+    /// As rules and later steps see it.
+    pub fn shown(&self) -> Value {
+        json!({ "id": self.id, "name": self.name, "properties": self.properties, "timestamp": rfc3339(self.at) })
+    }
 }
 
 /// What a run meets.

@@ -22,6 +22,7 @@ pub mod metric_name;
 pub mod outbound;
 pub mod password;
 pub mod personalization;
+pub mod profile;
 pub mod push_token;
 pub mod rule;
 pub mod secrets;

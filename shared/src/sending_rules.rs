@@ -6,7 +6,7 @@ use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
-use crate::rule::time::Span;
+use crate::rule::time::{Span, time_of_day};
 
 /// Whose clock counts.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,13 +22,6 @@ pub struct QuietHours {
     start: Time,
     end: Time,
     zone: Zone,
-}
-
-/// A time of day such as `22:00`.
-pub fn time_of_day(text: &str) -> Option<Time> {
-    let (hour, minute) = text.split_once(':')?;
-    let two_digits = |part: &str| (part.len() == 2).then(|| part.parse::<i8>().ok().filter(|n| *n >= 0)).flatten();
-    Time::new(two_digits(hour)?, two_digits(minute)?, 0, 0).ok()
 }
 
 /// `user`, or an IANA name.

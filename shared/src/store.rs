@@ -46,11 +46,17 @@ use tokio_postgres::{Config, NoTls};
 
 use crate::clock::Clock;
 use crate::config::DatabaseConfig;
+use crate::send::Channel;
 
 pub use deadpool_postgres::{GenericClient, Object as Connection, Transaction};
 
 /// How long a request waits for a connection before the database counts as away.
 const WAIT: Duration = Duration::from_secs(2);
+
+/// A channel as a column holds it.
+fn channel(text: &str) -> Result<Channel, StoreError> {
+    Channel::parse(text).ok_or_else(|| StoreError::Corrupt(format!("channel {text:?}")))
+}
 
 /// A failure of the database.
 #[derive(Debug, thiserror::Error)]

@@ -119,7 +119,7 @@ impl Caller {
                 self.settle(async |db| webhook_calls::put_off(db, &call, until).await).await;
                 return;
             }
-            Judged::Again(why) => Answer { error: Some(why), ..answer::none() },
+            Judged::Again(why) => Answer::failed(why),
             Judged::Done(answer) => answer,
         };
         // Only then may the row go; else the lease runs out, and the call is made again under the same id.
@@ -141,7 +141,7 @@ impl Caller {
     async fn call(&self, call: &Claimed) -> Judged {
         let body = call.body.to_string();
         if body.len() > BODY_MAX {
-            return Judged::Done(Answer { error: Some("body_too_large".to_owned()), ..answer::none() });
+            return Judged::Done(Answer::failed("body_too_large"));
         }
         let secret = async { projects::secrets(&self.store.connection().await?, &self.keys, call.project).await };
         let secret = match secret.await {
@@ -161,7 +161,7 @@ impl Caller {
             .body(Bytes::from(body));
         match request {
             Ok(request) => judge(self.http.call(request).await),
-            Err(error) => Judged::Done(Answer { error: Some(error.to_string()), ..answer::none() }),
+            Err(error) => Judged::Done(Answer::failed(error.to_string())),
         }
     }
 

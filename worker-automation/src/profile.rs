@@ -1,7 +1,6 @@
-//! How a profile changes. Pure.
+//! How a profile changes, within its limits. Pure.
 
 use serde_json::{Map, Value};
-use shared::email::is_address;
 use shared::store::users::record::Profile;
 
 /// A profile's properties at most, in bytes of JSON.
@@ -19,15 +18,7 @@ pub struct TooLarge {
 
 /// Merges properties key by key; null removes a key.
 pub fn patch(profile: &mut Profile, patch: &Map<String, Value>) -> Result<(), TooLarge> {
-    change(profile, |properties| {
-        for (key, value) in patch {
-            if value.is_null() {
-                properties.remove(key);
-            } else {
-                properties.insert(key.clone(), value.clone());
-            }
-        }
-    })
+    change(profile, |properties| shared::profile::merge(properties, patch))
 }
 
 /// Adds only what is missing: what the profile has was said later, or of the known person.
@@ -63,9 +54,7 @@ fn change(profile: &mut Profile, edit: impl FnOnce(&mut Map<String, Value>)) -> 
         return Err(TooLarge { keys: properties.len(), bytes });
     }
     profile.properties = properties;
-    let text = |key: &str| profile.properties.get(key).and_then(Value::as_str).map(str::trim).filter(|v| !v.is_empty());
-    (profile.email, profile.name) =
-        (text("email").filter(|e| is_address(e)).map(str::to_owned), text("name").map(str::to_owned));
+    (profile.email, profile.name) = shared::profile::email_and_name(&profile.properties);
     Ok(())
 }
 

@@ -31,6 +31,10 @@ impl Told {
     /// What an item tells, and of which message. Who unsubscribes may be named in the place of a message.
     pub fn of(item: &Item) -> Option<(Option<Uuid>, Self)> {
         let Action::Webhook { kind, properties } = &item.action else { return None };
+        if kind != UNSUBSCRIBED && DeliveryState::told_by(kind).is_none() {
+            // Any other webhook: what it says need not be read.
+            return None;
+        }
         let about: Value = serde_json::from_str(properties.as_str()).ok()?;
         let told = Self::by(kind, &about)?;
         let message = about.get("messageId").and_then(|id| Uuid::try_parse(id.as_str()?).ok());
@@ -67,6 +71,7 @@ pub async fn store(tx: &Transaction<'_>, project: ProjectId, told: &[ToldOf<'_>]
     let arrived = told.iter().filter(|(_, _, told)| *told == Told::Arrived);
     let arrived: Vec<Address> = arrived.filter_map(|(_, message, _)| of(message)).collect();
     suppressions::arrived(tx, project, &arrived).await?;
+    let mut new = Vec::new();
     for (item, message, told) in told {
         // A message that is kept no more, or none at all: then the person is known, and mail is what is meant.
         let person = || item.who.named().map(|named| Address::person(Channel::Email, named.id));
@@ -79,9 +84,10 @@ pub async fn store(tx: &Transaction<'_>, project: ProjectId, told: &[ToldOf<'_>]
             Told::Complained => Reason::Complained,
             Told::Unsubscribed => Reason::Unsubscribed,
         };
-        let new = Suppression::new(project, address.clone(), reason, item.timestamp);
-        suppressions::put(tx, project, &[Suppression { message_id: *message, ..new }]).await?;
+        let told = Suppression::new(project, address.clone(), reason, item.timestamp);
+        new.push(Suppression { message_id: *message, ..told });
     }
+    suppressions::put(tx, project, &new).await?;
     Ok(())
 }
 

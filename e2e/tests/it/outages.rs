@@ -93,7 +93,7 @@ async fn without_nats_clients_are_told_to_come_back() {
         if crash {
             system.nats.kill().await;
         } else {
-            system.nats.suspend();
+            system.nats.suspend().await;
         }
         sender.send_for(Duration::from_secs(4), 0, 503).await;
         system.api.get("/events?limit=1").await.expect(200);
@@ -144,7 +144,7 @@ async fn without_redis_all_goes_on() {
         if crash {
             system.redis.kill().await;
         } else {
-            system.redis.suspend();
+            system.redis.suspend().await;
         }
         sender.send_for(Duration::from_secs(3), 0, 202).await;
         if crash { system.redis.start_again().await } else { system.redis.resume() }

@@ -74,7 +74,7 @@ async fn limits_are_shared_again_when_redis_is_back_or_no_longer_hangs() {
     let limits = &gateway.app.limits;
     eventually_true("limits are shared", secs(5), async || limits.are_shared()).await;
 
-    redis.suspend();
+    redis.suspend().await;
     eventually_true("a hanging Redis is given up", secs(10), async || {
         let since = Instant::now();
         let answer = gateway.post("/events", &tenant.public, EVENT).await;

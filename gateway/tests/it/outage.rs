@@ -57,7 +57,7 @@ async fn without_the_broker_nothing_is_accepted_and_all_goes_on_when_it_is_back(
     eventually(secs(5), async || is_accepted(&gateway, &tenant.public).await).await;
 
     // Stopped in its tracks: connected, but silent.
-    nats.suspend();
+    nats.suspend().await;
     eventually(secs(5), async || {
         let since = Instant::now();
         let answer = gateway.post("/events", &tenant.public, EVENT).await;

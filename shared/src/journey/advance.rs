@@ -11,7 +11,6 @@ use super::{
     ANSWER_WITHIN, Answer, Did, Effect, EndedBy, Input, LATE, MOST_DEEP, Mark, Moved, NeedsPerson, Occurrence, Person,
     Program, QUICK, Run, RunFacts, RunStatus, Situation, State,
 };
-use crate::clock::rfc3339;
 use crate::rule::{Rule, eval};
 
 /// Moves a run on as far as it can go. An input that does not fit (a stale timer, an event that is not waited for) changes
@@ -40,7 +39,7 @@ pub fn step(
         Input::Event(event) if walk.state.status == RunStatus::Waiting => {
             if active && walk.leaves()? {
             } else if walk.waits_for(event) {
-                let ended_by = EndedBy::Event(shown(event));
+                let ended_by = EndedBy::Event(event.shown());
                 if active { walk.end_wait(Some(ended_by))? } else { walk.freeze(Some(ended_by)) }
             }
         }
@@ -50,11 +49,6 @@ pub fn step(
         _ => {}
     }
     Ok(Moved { state: walk.state, effects: walk.effects, marks: walk.marks })
-}
-
-/// An event as later steps see it.
-fn shown(event: Occurrence<'_>) -> Value {
-    json!({ "id": event.id, "name": event.name, "properties": event.properties, "timestamp": rfc3339(event.at) })
 }
 
 struct Walk<'a> {
@@ -187,7 +181,7 @@ impl<'a> Walk<'a> {
             (Op::Webhook { .. }, ended_by) => {
                 let answer = match ended_by {
                     Some(EndedBy::Answer(answer)) => answer,
-                    _ => Answer { status: None, response: Value::Null, error: Some("no_answer".to_owned()) },
+                    _ => Answer::failed("no_answer"),
                 };
                 let mark = match &answer.error {
                     None => Mark { did: Did::Answered, ..mark },

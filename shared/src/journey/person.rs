@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::email::is_address;
+use crate::profile;
 use crate::push_token::Platform;
 use crate::rule::eval::{self, Actual, Facts, Stats};
 use crate::rule::{Behaviour, Source};
@@ -31,18 +31,8 @@ pub struct Person {
 impl Person {
     /// Merges properties key by key, as an identify does.
     pub fn patch(&mut self, patch: &Map<String, Value>) {
-        for (key, value) in patch {
-            if value.is_null() {
-                self.properties.remove(key);
-            } else {
-                self.properties.insert(key.clone(), value.clone());
-            }
-        }
-        let text =
-            |key: &str| self.properties.get(key).and_then(Value::as_str).map(str::trim).filter(|v| !v.is_empty());
-        let email = text("email").filter(|e| is_address(e)).map(str::to_owned);
-        let name = text("name").map(str::to_owned);
-        (self.email, self.name) = (email, name);
+        profile::merge(&mut self.properties, patch);
+        (self.email, self.name) = profile::email_and_name(&self.properties);
     }
 
     /// The timezone of the property `timezone`, where there is such a one.

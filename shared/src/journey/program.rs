@@ -7,7 +7,6 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::listen::decided_by;
-use super::until::time_of_day;
 use super::values::Values;
 use crate::automation::{Action, DateTrigger, Definition, Reentry, Step};
 use crate::rule::{self, Condition, Rule, Source};

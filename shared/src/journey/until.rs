@@ -7,15 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::automation::{DateTrigger, Repeat};
 use crate::rule::eval::{self, Actual};
-use crate::rule::time;
-
-/// A time of day such as `09:00`.
-pub fn time_of_day(text: &str) -> Option<Time> {
-    let (hour, minute) = text.split_once(':')?;
-    let number =
-        |part: &str| (part.len() == 2 && part.bytes().all(|b| b.is_ascii_digit())).then(|| part.parse().ok())?;
-    Time::new(number(hour)?, number(minute)?, 0, 0).ok()
-}
+use crate::rule::time::{self, time_of_day};
 
 /// When it is that time of the day next, now included.
 pub(super) fn next_time(time: Time, zone: &TimeZone, now: Timestamp) -> Timestamp {
@@ -105,16 +97,6 @@ mod tests {
 
     fn properties(value: Value) -> Map<String, Value> {
         value.as_object().cloned().unwrap()
-    }
-
-    #[test]
-    fn a_time_of_day_is_two_digits_each() {
-        for (text, expected) in [("09:00", Some((9, 0))), ("23:59", Some((23, 59))), ("00:00", Some((0, 0)))] {
-            assert_eq!(time_of_day(text).map(|t| (t.hour(), t.minute())), expected, "{text}");
-        }
-        for wrong in ["9:00", "24:00", "09:60", "09", "09:00:00", "+9:00", "", ":"] {
-            assert_eq!(time_of_day(wrong), None, "{wrong}");
-        }
     }
 
     #[test]

@@ -111,9 +111,13 @@ impl Process {
         self.gone(Duration::MAX).await;
     }
 
-    /// SIGSTOP: it keeps its connections and answers nothing.
-    pub fn suspend(&self) {
+    /// SIGSTOP, and waits until all its threads have stopped: it keeps its connections and answers nothing.
+    pub async fn suspend(&self) {
         self.signal(Signal::STOP);
+        // The signal is taken by one thread after the other, and the last may still answer somebody.
+        while self.is_running() && !identity::is_stopped(self.pid) {
+            tokio::time::sleep(POLL).await;
+        }
     }
 
     /// SIGCONT.
@@ -174,8 +178,11 @@ mod tests {
     async fn a_suspended_process_is_stopped_all_the_same() {
         let dir = tempfile::tempdir().unwrap();
         let process = sleeper(dir.path());
-        process.suspend();
-        assert!(process.is_running());
+        process.suspend().await;
+        assert!(process.is_running() && identity::is_stopped(process.pid));
+        process.resume();
+        assert!(!identity::is_stopped(process.pid));
+        process.suspend().await;
         assert!(process.stop(Duration::from_secs(5)).await);
     }
 

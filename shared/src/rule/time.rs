@@ -40,6 +40,14 @@ impl Span {
     }
 }
 
+/// A time of day such as `09:00`: two digits each, to the minute.
+pub fn time_of_day(text: &str) -> Option<Time> {
+    let (hour, minute) = text.split_once(':')?;
+    let number =
+        |part: &str| (part.len() == 2 && part.bytes().all(|b| b.is_ascii_digit())).then(|| part.parse().ok())?;
+    Time::new(number(hour)?, number(minute)?, 0, 0).ok()
+}
+
 pub const ALLOWED: &str = "a time such as `2026-01-31T08:15:30Z` or a date such as `2026-01-31`";
 
 /// Reads a time from a text: RFC 3339, also without an offset (then UTC), or a date (its midnight in UTC). Fractions
@@ -98,6 +106,16 @@ fn instant(date: Date, time: Time, offset: i32) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_of_day_is_two_digits_each() {
+        for (text, expected) in [("09:00", Some((9, 0))), ("23:59", Some((23, 59))), ("00:00", Some((0, 0)))] {
+            assert_eq!(time_of_day(text).map(|t| (t.hour(), t.minute())), expected, "{text}");
+        }
+        for wrong in ["9:00", "24:00", "09:60", "09", "09:00:00", "+9:00", "-0:00", "", ":"] {
+            assert_eq!(time_of_day(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn spans_have_a_unit_and_bounds() {

@@ -7,3 +7,14 @@ pub mod insert;
 pub mod read;
 pub mod receipts;
 pub mod settle;
+
+use super::{StoreError, channel};
+use crate::send::{DeliveryState, Lane};
+
+fn lane(text: &str) -> Result<Lane, StoreError> {
+    Lane::parse(text).ok_or_else(|| StoreError::Corrupt(format!("lane {text:?}")))
+}
+
+fn status(text: &str) -> Result<DeliveryState, StoreError> {
+    DeliveryState::parse(text).ok_or_else(|| StoreError::Corrupt(format!("status {text:?}")))
+}

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{StoreError, channel};
 use super::filter::{Filter, Start, Total};
 use crate::ids::ProjectId;
 use crate::send::Channel;
@@ -45,9 +45,6 @@ fn from_row(row: &Row) -> Result<Suppression, StoreError> {
     })
 }
 
-fn channel(text: &str) -> Result<Channel, StoreError> {
-    Channel::parse(text).ok_or_else(|| StoreError::Corrupt(format!("channel {text:?}")))
-}
 
 fn reason(text: &str) -> Result<Reason, StoreError> {
     Reason::parse(text).ok_or_else(|| StoreError::Corrupt(format!("a suppression's reason {text:?}")))

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{StoreError, channel};
 use super::changes::{self, Topic};
 use super::filter::Filter;
 use crate::ids::ProjectId;
@@ -50,9 +50,6 @@ fn from_row(row: &Row) -> Result<StoredTemplate, StoreError> {
     })
 }
 
-fn channel(text: &str) -> Result<Channel, StoreError> {
-    Channel::parse(text).ok_or_else(|| StoreError::Corrupt(format!("channel {text:?}")))
-}
 
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<StoredTemplate>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM template WHERE project_id = $1 AND id = $2");

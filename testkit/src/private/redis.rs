@@ -50,9 +50,9 @@ impl PrivateRedis {
         self.server = launch(&self.dir, &self.options).await;
     }
 
-    /// SIGSTOP: connections stay open and nothing is answered.
-    pub fn suspend(&self) {
-        self.server.process().suspend();
+    /// SIGSTOP, and waits until it has stopped: connections stay open and nothing is answered.
+    pub async fn suspend(&self) {
+        self.server.process().suspend().await;
     }
 
     pub fn resume(&self) {

@@ -48,7 +48,7 @@ async fn a_suspended_server_answers_again_when_resumed() {
     let server = PrivateNats::start().await;
     let client = server.client().await;
     client.flush().await.unwrap();
-    server.suspend();
+    server.suspend().await;
     assert!(
         tokio::time::timeout(Duration::from_millis(300), jetstream::new(client.clone()).query_account()).await.is_err()
     );

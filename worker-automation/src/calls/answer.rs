@@ -16,16 +16,12 @@ pub enum Judged {
     Again(String),
 }
 
-pub fn none() -> journey::Answer {
-    journey::Answer { status: None, response: Value::Null, error: None }
-}
-
 /// 2xx is done, with the JSON of the answer. Whoever is away, too busy or broken is asked again; every other refusal is
 /// final, as is an address that may not be called.
 pub fn judge(outcome: Result<Answer, CallError>) -> Judged {
     let answer = match outcome {
         Ok(answer) => answer,
-        Err(CallError::Refused(why)) => return Judged::Done(journey::Answer { error: Some(why), ..none() }),
+        Err(CallError::Refused(why)) => return Judged::Done(journey::Answer::failed(why)),
         Err(error) => return Judged::Again(error.to_string()),
     };
     let status = answer.status.as_u16();

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use shared::automation::Reentry;
-use shared::clock::rfc3339;
 use shared::ids;
 use shared::journey::{Input, Occurrence, RunFacts, RunStatus, State};
 use shared::rule::{Rule, eval};
@@ -40,11 +39,7 @@ impl Runs<'_> {
         if !eval::holds_for_event(filter, occurrence.properties, event.item.received) {
             return Ok(());
         }
-        let trigger = json!({
-            "id": occurrence.id, "name": event.name, "properties": occurrence.properties,
-            "timestamp": rfc3339(occurrence.at),
-        });
-        self.start(event.item, event.person, automation, trigger).await
+        self.start(event.item, event.person, automation, occurrence.shown()).await
     }
 
     /// Starts what another automation, or a date, starts. An automation that is inactive by now starts nothing.

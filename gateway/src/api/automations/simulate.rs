@@ -8,7 +8,6 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use shared::clock::rfc3339;
 use shared::ids;
 use shared::journey::{
     Answer, Effect, Input, Mark, Moved, Occurrence, Person, Program, Run, RunFacts, RunStatus, Situation, State, step,
@@ -123,9 +122,8 @@ impl<'a> Ride<'a> {
     fn new(program: &'a Program, asked: Simulation, mut person: Person, timezone: TimeZone, now: Timestamp) -> Self {
         person.patch(&asked.properties);
         let id = ids::fresh(now.as_millisecond());
-        let trigger = json!({
-            "id": id, "name": asked.trigger.name, "properties": asked.trigger.properties, "timestamp": rfc3339(now),
-        });
+        let trigger = &asked.trigger;
+        let trigger = Occurrence { id, name: &trigger.name, properties: &trigger.properties, at: now }.shown();
         Self {
             program,
             asked,

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use shared::outbound::OutboundPolicy;
 use shared::rule::time::Span;
 use shared::send::Channel;
-use shared::sending_rules::{time_of_day, zone};
+use shared::rule::time::time_of_day;
+use shared::sending_rules::zone;
 use shared::store::channels::ChannelSettings;
 
 use crate::error::ApiError;

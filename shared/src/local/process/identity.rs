@@ -23,6 +23,18 @@ fn of_linux(pid: Pid) -> Option<Identity> {
     Some(Identity { zombie: matches!(state, 'Z' | 'X'), identity: format!("{ticks}@{}", boot.trim()) })
 }
 
+/// Whether no thread of it runs, as after SIGSTOP; true as well when there is no such process.
+pub(super) fn is_stopped(pid: Pid) -> bool {
+    if !cfg!(target_os = "linux") {
+        return ps(pid, "stat=").is_none_or(|state| state.trim().starts_with('T'));
+    }
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) else { return true };
+    tasks.flatten().all(|task| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).ok();
+        stat.as_deref().and_then(parse_stat).is_none_or(|(state, _)| state == 'T')
+    })
+}
+
 /// State and start time out of `/proc/<pid>/stat`. The name before them is in brackets and may itself hold brackets.
 fn parse_stat(stat: &str) -> Option<(char, u64)> {
     let (_, rest) = stat.rsplit_once(") ")?;
@@ -32,11 +44,15 @@ fn parse_stat(stat: &str) -> Option<(char, u64)> {
 }
 
 fn of_ps(pid: Pid) -> Option<Identity> {
-    let pid = pid.as_raw_nonzero().to_string();
-    let output = Command::new("ps").args(["-o", "stat=,lstart=", "-p", &pid]).env("LC_ALL", "C").output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = ps(pid, "stat=,lstart=")?;
     let (state, started) = text.trim().split_once(' ')?;
     Some(Identity { zombie: state.starts_with('Z'), identity: started.trim().replace(' ', "_") })
+}
+
+fn ps(pid: Pid, columns: &str) -> Option<String> {
+    let pid = pid.as_raw_nonzero().to_string();
+    let output = Command::new("ps").args(["-o", columns, "-p", &pid]).env("LC_ALL", "C").output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]

@@ -57,8 +57,8 @@ pub async fn take(
         let (channel, lane): (&str, &str) = (row.try_get(1)?, row.try_get(2)?);
         due.push(DueMessage {
             id: row.try_get(0)?,
-            channel: Channel::parse(channel).ok_or_else(|| StoreError::Corrupt(format!("channel {channel:?}")))?,
-            lane: Lane::parse(lane).ok_or_else(|| StoreError::Corrupt(format!("lane {lane:?}")))?,
+            channel: super::channel(channel)?,
+            lane: super::lane(lane)?,
             attempt: row.try_get(3)?,
         });
     }

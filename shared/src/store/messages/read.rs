@@ -56,10 +56,10 @@ fn from_row(row: &Row) -> Result<Message, StoreError> {
     let (status, channel): (&str, &str) = (row.try_get(1)?, row.try_get(4)?);
     Ok(Message {
         id: row.try_get(0)?,
-        status: DeliveryState::parse(status).ok_or_else(|| StoreError::Corrupt(format!("status {status:?}")))?,
+        status: super::status(status)?,
         status_reason: row.try_get(2)?,
         user_id: row.try_get(3)?,
-        channel: Channel::parse(channel).ok_or_else(|| StoreError::Corrupt(format!("channel {channel:?}")))?,
+        channel: super::channel(channel)?,
         subject: row.try_get(5)?,
         template_id: row.try_get(6)?,
         automation_id: row.try_get(7)?,
@@ -100,7 +100,7 @@ pub async fn states(
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids, first, last]).await?;
     let state = |row: &Row| {
         let status: &str = row.try_get(1)?;
-        let status = DeliveryState::parse(status).ok_or_else(|| StoreError::Corrupt(format!("status {status:?}")))?;
+        let status = super::status(status)?;
         Ok((row.try_get(0)?, status, row.try_get(2)?))
     };
     rows.iter().map(state).collect()

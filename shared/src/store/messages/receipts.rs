@@ -89,8 +89,8 @@ pub async fn apply(
     for row in rows {
         let (status, channel): (&str, &str) = (row.try_get(1)?, row.try_get(9)?);
         let progress = Progress {
-            channel: Channel::parse(channel).ok_or_else(|| StoreError::Corrupt(format!("channel {channel:?}")))?,
-            status: DeliveryState::parse(status).ok_or_else(|| StoreError::Corrupt(format!("status {status:?}")))?,
+            channel: super::channel(channel)?,
+            status: super::status(status)?,
             reason: row.try_get(2)?,
             delivered_at: row.try_get(3)?,
             opened_at: row.try_get(4)?,

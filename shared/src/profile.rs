@@ -1,0 +1,22 @@
+//! What a person's properties say about them, and how they change. Pure.
+
+use serde_json::{Map, Value};
+
+use crate::email::is_address;
+
+/// Merges properties key by key; null removes a key.
+pub fn merge(properties: &mut Map<String, Value>, patch: &Map<String, Value>) {
+    for (key, value) in patch {
+        if value.is_null() {
+            properties.remove(key);
+        } else {
+            properties.insert(key.clone(), value.clone());
+        }
+    }
+}
+
+/// The properties `email`, where it is an address, and `name`.
+pub fn email_and_name(properties: &Map<String, Value>) -> (Option<String>, Option<String>) {
+    let text = |key: &str| properties.get(key).and_then(Value::as_str).map(str::trim).filter(|v| !v.is_empty());
+    (text("email").filter(|e| is_address(e)).map(str::to_owned), text("name").map(str::to_owned))
+}
