@@ -22,6 +22,7 @@ use crate::docs::Docs;
 use crate::health::readiness::Readiness;
 use crate::ingest::applied::Applied;
 use crate::measure::Meters;
+use crate::places::Places;
 use crate::rate_limit::RateLimits;
 
 /// The parts that an [`App`] is put together from.
@@ -61,10 +62,10 @@ pub struct App {
     /// Room for segments to be evaluated in while somebody waits.
     pub evaluations: Semaphore,
     /// Room for imports and exports, which take long.
-    pub imports: Semaphore,
+    pub imports: Places,
     /// Whose slice is under way.
     pub import_turn: Semaphore,
-    pub exports: Arc<Semaphore>,
+    pub exports: Places,
     /// No longer ready: requests are only being finished.
     pub draining: AtomicBool,
 }

@@ -9,8 +9,10 @@ pub mod last_used;
 pub mod logins;
 pub mod passwords;
 pub mod session;
+mod standing;
 mod watch;
 
+pub use standing::Standing;
 pub use watch::{begin, watch};
 
 use std::sync::Arc;

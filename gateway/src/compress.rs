@@ -13,7 +13,7 @@ use crate::respond::Reply;
 /// Below it an answer fits into a packet or two as it is.
 const LEAST_BYTES: usize = 1024;
 /// Above it the work is too long to keep the other connections of a thread waiting.
-const MOST_BYTES_IN_PLACE: usize = 128 * 1024;
+pub const MOST_BYTES_IN_PLACE: usize = 128 * 1024;
 
 /// Compresses an answer where that helps and its client asks for it.
 pub async fn compress(reply: &mut Reply, asked: &HeaderMap) {

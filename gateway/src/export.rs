@@ -10,18 +10,21 @@ use std::time::Duration;
 
 use serde::Serialize;
 use shared::store::{Connection, Store, StoreError};
-use tokio::sync::OwnedSemaphorePermit;
 
+use crate::auth::Standing;
 use crate::context::Context;
 use crate::error::ApiError;
+use crate::places::{Full, Place};
 use crate::respond::Reply;
 use crate::stream::{Maker, Pieces};
 use encoding::Encoding;
 
 /// Exports under way in one gateway.
 pub const AT_ONCE: usize = 4;
+/// And of one project.
+pub const AT_ONCE_OF_PROJECT: usize = 2;
 /// Rows of a stretch: the first one's, and the most.
-const FIRST: i64 = 100;
+const FIRST: i64 = 20;
 const MOST: i64 = 1_000;
 /// Bytes that a stretch is to have, by the size of those before it.
 const STRETCH: usize = 256 * 1024;
@@ -61,17 +64,20 @@ struct Export<L> {
     store: Store,
     limit: i64,
     encoding: Encoding,
-    _room: OwnedSemaphorePermit,
+    standing: Option<Standing>,
+    _place: Place,
 }
 
 /// Answers with a list as NDJSON. The first stretch is read before the answer begins, so that it can still be an error.
 pub async fn answer(cx: &Context<'_>, file_name: &str, list: impl List) -> Result<Reply, ApiError> {
-    let Ok(room) = cx.app.exports.clone().try_acquire_owned() else {
-        return Err(ApiError::Unavailable("as many exports are under way as there may be"));
-    };
+    let place = cx.app.exports.take(cx.project).map_err(|full| match full {
+        Full::Project => ApiError::TooMany("2 exports of this project are under way, which is the limit"),
+        Full::Gateway => ApiError::Unavailable("as many exports are under way as there may be"),
+    })?;
     let encoding = Encoding::asked(cx.headers);
     let gzip = encoding.is_gzip();
-    let mut export = Export { list, store: cx.app.store.clone(), limit: FIRST, encoding, _room: room };
+    let (store, standing) = (cx.app.store.clone(), Standing::of(cx));
+    let mut export = Export { list, store, limit: FIRST, encoding, standing, _place: place };
     let first = export.read(&mut cx.database().await?).await?;
     let (maker, pieces) = Pieces::new();
     tokio::spawn(async move {
@@ -86,16 +92,22 @@ pub async fn answer(cx: &Context<'_>, file_name: &str, list: impl List) -> Resul
 }
 
 impl<L: List> Export<L> {
-    /// Writes from the first stretch to the last. A client that went ends it without an error.
+    /// Writes from the first stretch to the last. A client that went ends it without an error; one whose key was revoked
+    /// is cut off, so that it does not take what it has for all there is.
     async fn write(mut self, maker: Maker, first: (Vec<u8>, bool)) -> Result<(), StoreError> {
         let (mut lines, mut more) = first;
         loop {
-            let piece = self.encoding.encode(lines, !more);
+            let piece = self.encoding.encode(lines, !more).await;
             if maker.put(piece).await.is_err() || maker.is_unwanted() {
                 return Ok(());
             }
             if !more {
                 maker.end().await;
+                return Ok(());
+            }
+            if let Some(standing) = &self.standing
+                && !standing.holds().await
+            {
                 return Ok(());
             }
             (lines, more) = self.read_again().await?;

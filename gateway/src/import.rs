@@ -25,6 +25,6 @@ pub const MAX_BYTES: u64 = 1 << 30;
 /// Imports under way in one gateway.
 pub const AT_ONCE: usize = 4;
 /// Imports of one project under way in all gateways.
-const AT_ONCE_OF_PROJECT: i64 = 2;
+pub const AT_ONCE_OF_PROJECT: usize = 2;
 /// Problems of lines that are kept and shown; of the others only the number.
 const MAX_PROBLEMS: usize = 100;

@@ -20,6 +20,7 @@ pub mod ingest;
 mod limits;
 mod links;
 pub mod measure;
+pub mod places;
 pub mod query;
 pub mod rate_limit;
 pub mod request_id;

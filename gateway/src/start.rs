@@ -28,6 +28,7 @@ use crate::docs::Docs;
 use crate::health::readiness::Readiness;
 use crate::ingest::applied::Applied;
 use crate::measure::Meters;
+use crate::places::Places;
 use crate::rate_limit::RateLimits;
 use crate::{export, import};
 
@@ -55,9 +56,9 @@ impl App {
             applied: Applied::new(ingest_stream.partitions),
             inboxes: Inboxes::new(config.inbox_streams, shutdown.clone()),
             evaluations: Semaphore::new(EVALUATIONS),
-            imports: Semaphore::new(import::AT_ONCE),
+            imports: Places::new(import::AT_ONCE, import::AT_ONCE_OF_PROJECT),
             import_turn: Semaphore::new(1),
-            exports: Arc::new(Semaphore::new(export::AT_ONCE)),
+            exports: Places::new(export::AT_ONCE, export::AT_ONCE_OF_PROJECT),
             draining: AtomicBool::new(false),
             config,
             store,

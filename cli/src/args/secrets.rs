@@ -15,7 +15,8 @@ To change the master key without a pause:
   3. put it FIRST (new,old), and restart them: from now on they seal under it
   4. MASTER_KEY=new,old rekindle secrets rotate
      seals everything else anew; interrupted, it goes on where it stopped
-  5. take the old key away and restart them
+  5. take the old key away and restart them, or leave it behind the new one for as long as links in messages that were
+     sent before step 3 shall work: they are signed under it, and people must be able to unsubscribe by them
 Without step 2, a program that is not restarted yet cannot read what another one has sealed.
 
 A system of `rekindle up` keeps its keys in RUN_DIR/master.key; restart it by `rekindle down` and `rekindle up`.";

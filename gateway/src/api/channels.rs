@@ -110,7 +110,7 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     }
     let named: Vec<&str> = by_channel.keys().map(|channel| channel.as_str()).collect();
     let details = json!({ "channels": named });
-    audit_log::note(cx, &tx, "channels.updated", (cx.project.0, ""), details).await?;
+    audit_log::note_of_project(cx, &tx, "channels.updated", details).await?;
     for (channel, changes) in by_channel {
         let current = channels::get_for_update(&tx, &cx.app.master_keys, cx.project, channel).await?;
         let mut settings = current.unwrap_or_default();

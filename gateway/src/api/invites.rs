@@ -192,6 +192,10 @@ pub async fn accept(request: &Request<'_>) -> Result<Reply, ApiError> {
     let invite = invites::get_for_update(&tx, invite.project, invite.id).await?;
     let invite = invite.ok_or_else(|| ApiError::NotFound("no such invite".to_owned()))?;
     pending(&invite, now)?;
+    let inviter = members::get(&tx, invite.project, invite.invited_by).await?;
+    if inviter.is_none_or(|inviter| inviter.role != Role::Admin) {
+        return Err(ApiError::Conflict("whoever invited you is no ADMIN of the project any more".to_owned()));
+    }
     if let Some(hash) = password_hash
         && !accounts::insert(&tx, &account, &hash, now).await?
     {

@@ -126,7 +126,10 @@ pub async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
         return Err(missing());
     }
     let details = json!({ "channel": address.channel.as_str(), "reason": reason.map(Reason::as_str) });
-    audit_log::note(cx, &tx, "suppression.deleted", (cx.project.0, ""), details).await?;
+    match &input.whom {
+        Whom::Place(id) => audit_log::note(cx, &tx, "suppression.deleted", (*id, ""), details).await?,
+        _ => audit_log::note_of_project(cx, &tx, "suppression.deleted", details).await?,
+    }
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
 }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 use shared::store::StoreError;
+use shared::store::invites;
 use shared::store::members::{self, Member, Role};
 use uuid::Uuid;
 
@@ -60,7 +61,10 @@ pub async fn change(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let member = found(cx, &tx, id, role).await?;
     if member.role != role {
         members::set_role(&tx, cx.project, id, role).await?;
-        let details = json!({ "role": { "from": member.role.as_str(), "to": role.as_str() } });
+        // Who was an ADMIN keeps no way of becoming one again.
+        let revoked = invites::revoke_of(&tx, cx.project, id, cx.app.clock.now()).await?;
+        let roles = json!({ "from": member.role.as_str(), "to": role.as_str() });
+        let details = json!({ "role": roles, "invitesRevoked": revoked });
         audit_log::note(cx, &tx, "member.role_changed", (id, &member.email), details).await?;
     }
     tx.commit().await.map_err(StoreError::from)?;
@@ -74,7 +78,8 @@ pub async fn remove(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let member = found(cx, &tx, id, Role::Member).await?;
     members::remove(&tx, cx.project, id).await?;
-    let details = json!({ "role": member.role.as_str() });
+    let revoked = invites::revoke_of(&tx, cx.project, id, cx.app.clock.now()).await?;
+    let details = json!({ "role": member.role.as_str(), "invitesRevoked": revoked });
     audit_log::note(cx, &tx, "member.removed", (id, &member.email), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()

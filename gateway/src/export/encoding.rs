@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::HeaderMap;
 
-use crate::compress::takes_gzip;
+use crate::compress::{MOST_BYTES_IN_PLACE, takes_gzip};
 
 pub enum Encoding {
     Plain,
@@ -28,17 +28,32 @@ impl Encoding {
     }
 
     /// What is to be sent now for these bytes, which may be the last.
-    pub fn encode(&mut self, bytes: Vec<u8>, last: bool) -> Vec<u8> {
-        match self {
-            Self::Plain => bytes,
-            Self::Gzip(gzip) => {
-                // Writing to memory does not fail.
-                let written = gzip.write_all(&bytes).and_then(|()| if last { gzip.try_finish() } else { Ok(()) });
-                debug_assert!(written.is_ok(), "{written:?}");
-                std::mem::take(gzip.get_mut())
+    pub async fn encode(&mut self, bytes: Vec<u8>, last: bool) -> Vec<u8> {
+        let Self::Gzip(gzip) = self else { return bytes };
+        if bytes.len() <= MOST_BYTES_IN_PLACE {
+            return compressed(gzip, &bytes, last);
+        }
+        let mut moved = std::mem::replace(gzip, Box::new(GzEncoder::new(Vec::new(), Compression::fast())));
+        let work = tokio::task::spawn_blocking(move || {
+            let piece = compressed(&mut moved, &bytes, last);
+            (moved, piece)
+        });
+        match work.await {
+            Ok((moved, piece)) => {
+                *gzip = moved;
+                piece
             }
+            // It is only cancelled when the whole program ends.
+            Err(_) => Vec::new(),
         }
     }
+}
+
+fn compressed(gzip: &mut GzEncoder<Vec<u8>>, bytes: &[u8], last: bool) -> Vec<u8> {
+    // Writing to memory does not fail.
+    let written = gzip.write_all(bytes).and_then(|()| if last { gzip.try_finish() } else { Ok(()) });
+    debug_assert!(written.is_ok(), "{written:?}");
+    std::mem::take(gzip.get_mut())
 }
 
 #[cfg(test)]
@@ -49,13 +64,13 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn pieces_are_one_gzip_stream() {
+    #[tokio::test]
+    async fn pieces_are_one_gzip_stream() {
         let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, "gzip".parse().unwrap())]);
         let mut encoding = Encoding::asked(&headers);
         let mut sent = Vec::new();
         for (text, last) in [("a line\n", false), ("", false), ("another\n", true)] {
-            sent.extend(encoding.encode(text.repeat(10_000).into_bytes(), last));
+            sent.extend(encoding.encode(text.repeat(10_000).into_bytes(), last).await);
         }
         let mut read = String::new();
         flate2::read::GzDecoder::new(&sent[..]).read_to_string(&mut read).unwrap();

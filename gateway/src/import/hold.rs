@@ -60,8 +60,8 @@ impl Hold {
             let message = format!("this import goes on with line {}, not {from}", import.next_line);
             return Err(conflict(message));
         }
-        if imports::running(&tx, cx.project, now).await? >= AT_ONCE_OF_PROJECT {
-            return Err(ApiError::Unavailable("this project has as many imports under way as it may have"));
+        if imports::running(&tx, cx.project, now).await? >= AT_ONCE_OF_PROJECT as i64 {
+            return Err(too_many());
         }
         let attempt = imports::take(&tx, cx.project, id, now + LEASE).await?;
         if attempt == 1 {
@@ -143,6 +143,11 @@ impl Drop for Hold {
             });
         }
     }
+}
+
+/// A project has as many imports under way as it may have.
+pub fn too_many() -> ApiError {
+    ApiError::TooMany("2 imports of this project are under way, which is the limit; wait until one is through")
 }
 
 fn conflict(message: impl Into<String>) -> ApiError {

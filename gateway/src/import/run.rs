@@ -5,19 +5,24 @@ use std::time::Duration;
 
 use hyper::body::Incoming;
 use shared::store::user_imports::UserImport;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::MAX_BYTES;
-use super::hold::Hold;
+use super::hold::{Hold, too_many};
 use super::reader::{Reader, Shape};
 use super::slice::Slice;
 use super::source::Source;
+use crate::auth::Standing;
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
+use crate::places::Full;
 
 /// For how long the worker may take to record a slice, before the client is told to come back.
 const RECORDED: Duration = Duration::from_mins(1);
+
+/// For how long a body may take to bring its first line.
+const OPENED: Duration = Duration::from_secs(30);
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +36,10 @@ pub struct Asked<'a> {
 
 /// Imports the request's body. An import that broke off goes on where it was.
 pub async fn run(cx: &Context<'_>, asked: Asked<'_>) -> Result<UserImport, ApiError> {
-    let Ok(_room) = cx.app.imports.try_acquire() else {
-        return Err(ApiError::Unavailable("as many imports are under way as there may be"));
-    };
+    let _place = cx.app.imports.take(cx.project).map_err(|full| match full {
+        Full::Project => too_many(),
+        Full::Gateway => ApiError::Unavailable("as many imports are under way as there may be"),
+    })?;
     let source = match Source::new(cx.take_body()?, cx.headers, MAX_BYTES) {
         Ok(source) => source,
         Err((error, body)) => {
@@ -50,7 +56,8 @@ pub async fn run(cx: &Context<'_>, asked: Asked<'_>) -> Result<UserImport, ApiEr
 }
 
 async fn import(cx: &Context<'_>, asked: Asked<'_>, reader: &mut Reader<Incoming>) -> Result<UserImport, ApiError> {
-    reader.open(asked.from_line).await?;
+    // Nobody knows yet whose place this is among the project's imports.
+    timeout(OPENED, reader.open(asked.from_line)).await.map_err(|_| ApiError::Timeout)??;
     let (hold, before) = Hold::begin(cx, &asked, reader.digest()).await?;
     let outcome = tokio::select! {
         outcome = all(cx, &hold, &before, asked, reader) => outcome,
@@ -119,6 +126,11 @@ async fn settle(cx: &Context<'_>, hold: &Hold, slice: Slice) -> Result<(), ApiEr
     };
     if cx.app.draining.load(Ordering::Relaxed) {
         return Err(ApiError::Unavailable("this server is being stopped"));
+    }
+    if let Some(standing) = Standing::of(cx)
+        && !standing.holds().await
+    {
+        return Err(ApiError::Unauthorized("the key was revoked, or the account left the team, while this import ran"));
     }
     let positions = slice.publish(cx).await?;
     hold.advance(&slice.advance).await?;

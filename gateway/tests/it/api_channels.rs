@@ -134,6 +134,9 @@ async fn a_test_is_a_real_message_and_reports_what_was_said() {
     assert!(answer["reason"].as_str().unwrap().contains("535 5.7.8 Bad credentials"));
     assert!(answer["advice"].as_str().unwrap().contains("smtpPassword"));
 
+    let noted = "SELECT details ->> 'channel' FROM audit_log WHERE action = 'channel.tested'";
+    assert_eq!(gateway.sql.query_one(noted, &[]).await.unwrap().get::<_, String>(0), "EMAIL");
+
     let ann = Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 9).await;
     let user = json!({"userId": ann});
     let (answer, _) = tokio::join!(

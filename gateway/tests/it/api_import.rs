@@ -268,7 +268,7 @@ async fn only_so_many_imports_run_at_once() {
         eventually_true("it runs", secs(5), async || status(&gateway, &project, key).await == "running").await;
     }
     let third = import(&gateway, &project, "", &[NDJSON], lines(0, 1)).await;
-    assert!(third.status == 503 && third.body["message"].as_str().unwrap().contains("this project"), "{}", third.body);
+    assert!(third.status == 429 && third.body["message"].as_str().unwrap().contains("this project"), "{}", third.body);
     import(&gateway, &other, "", &[NDJSON], lines(0, 1)).await.expect(200);
     under_way.clear();
     eventually_true("there is room again", secs(5), async || {

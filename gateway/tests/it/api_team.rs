@@ -130,6 +130,26 @@ async fn roles_change_and_the_last_admin_stays() {
 }
 
 #[tokio::test]
+async fn who_is_no_admin_any_more_leaves_no_invitations_behind() {
+    let (gateway, project, admin) = started().await;
+    let leaving = gateway.log_in(&project, Role::Admin).await;
+    let demoted = gateway.log_in(&project, Role::Admin).await;
+    let (_, kept) = invite(&gateway, &admin, "kept@example.com", "MEMBER").await;
+    let (_, back) = invite(&gateway, &leaving, "back@example.com", "ADMIN").await;
+    let (_, again) = invite(&gateway, &demoted, "again@example.com", "ADMIN").await;
+    gateway.delete_as(&admin, &format!("/team/{}", leaving.account)).await.expect(200);
+    gateway.put_as(&admin, &format!("/team/{}", demoted.account), &json!({"role": "MEMBER"})).await.expect(200);
+    assert_eq!(statuses(&gateway, &admin).await, ["REVOKED", "REVOKED", "PENDING"]);
+    accept(&gateway, &back, "long enough").await.error(409);
+    accept(&gateway, &again, "long enough").await.error(409);
+    // One that was being made while its maker was removed.
+    gateway.sql.execute("UPDATE invite SET revoked_at = NULL", &[]).await.unwrap();
+    accept(&gateway, &back, "long enough").await.error(409);
+    accept(&gateway, &kept, "long enough").await;
+    assert_eq!(statuses(&gateway, &admin).await, ["PENDING", "PENDING", "ACCEPTED"]);
+}
+
+#[tokio::test]
 async fn bad_input_is_named() {
     let (gateway, _, admin) = started().await;
     for (body, fields) in [

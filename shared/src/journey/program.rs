@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::listen::decided_by;
 use super::values::Values;
 use crate::automation::{Action, DateTrigger, Definition, Reentry, Step};
+use crate::rule::time::time_of_day;
 use crate::rule::{self, Condition, Rule, Source};
 use crate::send::Channel;
 

@@ -138,6 +138,18 @@ pub async fn set_revoked(tx: &Transaction<'_>, invite: &Invite, now: Timestamp) 
     Ok(())
 }
 
+/// Takes back what an account that may invite nobody any more has invited to.
+pub async fn revoke_of(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    inviter: Uuid,
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let sql = "UPDATE invite SET revoked_at = $3 WHERE project_id = $1 AND invited_by = $2 \
+               AND accepted_at IS NULL AND revoked_at IS NULL";
+    Ok(tx.execute(sql, &[&project, &inviter, &now]).await?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{StoreError, channel};
 use super::filter::{Filter, Start, Total};
+use super::{StoreError, channel};
 use crate::ids::ProjectId;
 use crate::send::Channel;
 use crate::suppression::{Address, Reason, SOFT_BOUNCES};
@@ -44,7 +44,6 @@ fn from_row(row: &Row) -> Result<Suppression, StoreError> {
         created_at: row.try_get(6)?,
     })
 }
-
 
 fn reason(text: &str) -> Result<Reason, StoreError> {
     Reason::parse(text).ok_or_else(|| StoreError::Corrupt(format!("a suppression's reason {text:?}")))

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{StoreError, channel};
 use super::changes::{self, Topic};
 use super::filter::Filter;
+use super::{StoreError, channel};
 use crate::ids::ProjectId;
 use crate::send::Channel;
 
@@ -49,7 +49,6 @@ fn from_row(row: &Row) -> Result<StoredTemplate, StoreError> {
         updated_at: row.try_get(9)?,
     })
 }
-
 
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<StoredTemplate>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM template WHERE project_id = $1 AND id = $2");

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde_json::{Map, Value, json};
 use shared::outbound::OutboundPolicy;
 use shared::rule::time::Span;
-use shared::send::Channel;
 use shared::rule::time::time_of_day;
+use shared::send::Channel;
 use shared::sending_rules::zone;
 use shared::store::channels::ChannelSettings;
 

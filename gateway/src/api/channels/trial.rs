@@ -7,11 +7,14 @@ use serde_json::{Map, Value, json};
 use shared::email::is_address;
 use shared::ids;
 use shared::send::{Channel, DeliveryState};
+use shared::store::StoreError;
 use shared::store::users::read as people;
+use shared::suppression::international;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::advice;
+use crate::api::audit_log;
 use crate::api::messages::send::{DirectInput, outcome, publish};
 use crate::body;
 use crate::context::Context;
@@ -72,6 +75,7 @@ pub async fn test(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     if let Some(to) = target.to {
         content["to"] = to.into();
     }
+    note(cx, id, channel).await?;
     let input = DirectInput { user: String::new(), channel, content, template_id: None, data: json!({}) };
     publish(cx, id, vec![user], &input).await?;
     let Some(message) = outcome(cx, id, until).await else { return ok(&unknown(id)) };
@@ -93,6 +97,16 @@ pub async fn test(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
         reason: message.status_reason,
         devices: message.devices,
     })
+}
+
+/// It goes to whomever the request names, so it is known who sent it.
+async fn note(cx: &Context<'_>, message: Uuid, channel: Channel) -> Result<(), ApiError> {
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let details = json!({ "channel": channel.as_str(), "messageId": message });
+    audit_log::note_of_project(cx, &tx, "channel.tested", details).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(())
 }
 
 fn unknown(id: Uuid) -> TestView {
@@ -121,7 +135,7 @@ fn target(body: &Map<String, Value>, channel: Channel) -> Result<Target, ApiErro
         (Some(to), Channel::Email) if !is_address(to) => {
             fields.problem("to", "must be an email address such as ann@example.com");
         }
-        (Some(to), Channel::Sms) if !is_number(to) => {
+        (Some(to), Channel::Sms) if international(to).is_none() => {
             fields.problem("to", "must be a number such as +15551234567");
         }
         (Some(_), Channel::Push | Channel::InApp) => {
@@ -138,11 +152,6 @@ fn target(body: &Map<String, Value>, channel: Channel) -> Result<Target, ApiErro
     }
     fields.finish()?;
     Ok(Target { user, to })
-}
-
-fn is_number(text: &str) -> bool {
-    text.strip_prefix('+')
-        .is_some_and(|digits| (8..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit()))
 }
 
 #[cfg(test)]

@@ -5,16 +5,15 @@
 //! it got, at any gateway.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::Subscriber;
 use futures_util::StreamExt;
 use jiff::Timestamp;
 use serde_json::json;
+use shared::bus::Bus;
 use shared::ids::ProjectId;
 use shared::shutdown::Shutdown;
-use shared::store::api_keys::KeyHash;
 use shared::store::filter::Start;
 use shared::store::inbox::{self, InboxFilter, InboxItem};
 use shared::store::users::read as people;
@@ -24,8 +23,7 @@ use uuid::Uuid;
 
 use super::streams::Place;
 use super::{ItemView, ids_of, owner, paging};
-use crate::auth;
-use crate::auth::key_cache::KeyCache;
+use crate::auth::Standing;
 use crate::context::Context;
 use crate::error::ApiError;
 use crate::respond::Reply;
@@ -33,10 +31,12 @@ use crate::stream::{Maker, Pieces};
 
 /// Shorter than proxies leave a connection without a word.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// How often it is made sure that the key still works, and that somebody reads.
-const KEY_CHECK: Duration = Duration::from_millis(500);
+/// How often it is made sure that the client may still follow, and that somebody reads.
+const STANDING_CHECK: Duration = Duration::from_millis(500);
 /// Then the client comes anew, and is admitted anew.
 const LONGEST: Duration = Duration::from_mins(10);
+/// How long the broker may take to take a subscription.
+const SUBSCRIBED: Duration = Duration::from_secs(1);
 /// Many hints at once are one.
 const AFTER_HINT: Duration = Duration::from_millis(10);
 /// Messages read at once.
@@ -59,18 +59,17 @@ pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let person = people::find_id(&db, cx.project, &user).await?;
     let person = person.unwrap_or_else(|| people::candidates(cx.project, &user)[0]);
     let place = cx.app.inboxes.enter((cx.project, person))?;
+    drop(db);
     // Before the first look, so that nothing slips between the two.
-    let hints = cx.app.bus.client.subscribe(cx.app.bus.names.inbox(cx.project, person)).await.ok();
+    let hints = subscribed(&cx.app.bus, cx.project, person).await;
     let behind = match behind {
         Some(behind) => behind,
-        None => newest(&db, cx.project, &user).await?,
+        None => newest(&cx.database().await?, cx.project, &user).await?,
     };
-    drop(db);
     let now = Instant::now();
     let mut following = Following {
         store: cx.app.store.clone(),
-        keys: cx.app.keys.clone(),
-        key: auth::key_hash(cx).filter(|_| !cx.caller.is_session()),
+        standing: Standing::of(cx),
         shutdown: cx.app.inboxes.shutdown.clone(),
         project: cx.project,
         user,
@@ -79,7 +78,7 @@ pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
         hints,
         ready: VecDeque::from([format!("retry: {RETRY_MS}\n\n")]),
         look_at: now,
-        check_at: now + KEY_CHECK,
+        check_at: now + STANDING_CHECK,
         end_at: now + LONGEST,
         _place: place,
     };
@@ -101,6 +100,15 @@ pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
     Ok(reply.with("cache-control", "no-store").with("x-accel-buffering", "no"))
 }
 
+/// None while the broker is away: then the heartbeat's looks must do.
+async fn subscribed(bus: &Bus, project: ProjectId, person: Uuid) -> Option<Subscriber> {
+    if !bus.is_connected() {
+        return None;
+    }
+    let subscribing = bus.client.subscribe(bus.names.inbox(project, person));
+    tokio::time::timeout(SUBSCRIBED, subscribing).await.ok()?.ok()
+}
+
 /// Where a stream begins that follows no other.
 async fn newest(
     db: &shared::store::Connection,
@@ -114,9 +122,7 @@ async fn newest(
 
 struct Following {
     store: Store,
-    keys: Arc<KeyCache>,
-    /// None of a session, which is looked at again when the client comes anew.
-    key: Option<KeyHash>,
+    standing: Option<Standing>,
     shutdown: Shutdown,
     project: ProjectId,
     user: String,
@@ -149,10 +155,10 @@ impl Following {
                 () = self.shutdown.cancelled() => return None,
                 () = sleep_until(self.end_at) => return None,
                 () = sleep_until(self.check_at) => {
-                    if maker.is_unwanted() || !self.key_works().await {
+                    if maker.is_unwanted() || !self.is_let_in().await {
                         return None;
                     }
-                    self.check_at = Instant::now() + KEY_CHECK;
+                    self.check_at = Instant::now() + STANDING_CHECK;
                 }
                 () = sleep_until(self.look_at) => {
                     self.look_at = Instant::now() + HEARTBEAT;
@@ -173,10 +179,9 @@ impl Following {
         }
     }
 
-    /// While that cannot be told, it does.
-    async fn key_works(&self) -> bool {
-        match &self.key {
-            Some(hash) => !matches!(self.keys.find(&self.store, hash).await, Ok(None)),
+    async fn is_let_in(&self) -> bool {
+        match &self.standing {
+            Some(standing) => standing.holds().await,
             None => true,
         }
     }

@@ -13,6 +13,8 @@ use crate::error::ApiError;
 
 /// Streams for one inbox at a time: tabs and devices of one person.
 const OF_ONE: usize = 10;
+/// The part of all streams that those of one project may be.
+const OF_PROJECT: usize = 2;
 
 type Inbox = (ProjectId, Uuid);
 
@@ -44,6 +46,10 @@ impl Inboxes {
         let mut open = locked(&self.open);
         if open.values().sum::<usize>() >= self.most {
             return Err(ApiError::Unavailable("this gateway follows as many inboxes as it may"));
+        }
+        let of_project = open.iter().filter(|((project, _), _)| *project == inbox.0).map(|(_, n)| n).sum::<usize>();
+        if of_project >= self.most.div_ceil(OF_PROJECT) {
+            return Err(ApiError::TooMany("this project's streams are half of all that this gateway follows"));
         }
         let of_one = open.entry(inbox).or_default();
         if *of_one >= OF_ONE {

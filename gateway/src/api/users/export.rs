@@ -47,7 +47,7 @@ pub async fn run(cx: &Context<'_>) -> Result<Reply, ApiError> {
         },
     };
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    audit_log::note(cx, &tx, "users.exported", (cx.project.0, ""), json!({})).await?;
+    audit_log::note_of_project(cx, &tx, "users.exported", json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     drop(db);
     export::answer(cx, "users.ndjson", Users { project: cx.project, wanted, behind }).await

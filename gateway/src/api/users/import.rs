@@ -64,7 +64,7 @@ pub async fn run(cx: &Context<'_>) -> Result<Reply, ApiError> {
         return Err(ApiError::invalid("fromLine", "needs the Idempotency-Key of the import that is to go on"));
     }
     let asked = Asked { shape: asked_shape(cx, &query)?, key, from_line };
-    let import = import::run(cx, asked).await?;
+    let import = Box::pin(import::run(cx, asked)).await?;
     ok(&ImportView::new(import, cx.app.clock.now()))
 }
 

@@ -113,7 +113,7 @@ pub(super) fn property(fields: &mut Fields<'_>, is_required: bool) -> Option<Str
 /// A time of day.
 pub(super) fn time(fields: &mut Fields<'_>) -> Option<String> {
     let element = given(fields, "time")?;
-    let text = element.value().as_str().filter(|text| shared::rule::time::time_of_day(text).is_some());
+    let text = element.value().as_str().filter(|text| rule::time::time_of_day(text).is_some());
     if text.is_none() {
         element.problem("must be a time of day such as `09:00`");
     }
