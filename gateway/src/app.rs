@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use quick_cache::sync::Cache;
 use shared::bus::group_commit::GroupCommit;
 use shared::bus::topology::IngestStream;
 use shared::bus::{Bus, Publisher};
 use shared::clock::Clock;
+use shared::ids::ProjectId;
 use shared::secrets::MasterKeys;
 use shared::store::Store;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::ai::Ai;
 use crate::api::inbox::Inboxes;
@@ -61,6 +64,9 @@ pub struct App {
     pub inboxes: Inboxes,
     /// Room for segments to be evaluated in while somebody waits.
     pub evaluations: Semaphore,
+    /// Searches for people that found more of them than are counted, and when: who looks for `an` asks again with every
+    /// page and letter, and counting ten thousand is most of the work.
+    pub large_searches: Cache<(ProjectId, String, Option<bool>), Instant>,
     /// Room for imports and exports, which take long.
     pub imports: Places,
     /// Whose slice is under way.

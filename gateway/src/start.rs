@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
+use quick_cache::sync::Cache;
 use shared::bus::Publisher;
 use shared::bus::group_commit::GroupCommit;
 use shared::clock::Clock;
@@ -32,6 +33,8 @@ use crate::places::Places;
 use crate::rate_limit::RateLimits;
 use crate::{export, import};
 
+/// Searches that are remembered to find many.
+const LARGE_SEARCHES: usize = 1_000;
 /// How often the clock is set by the database's.
 const SYNCHRONIZE: Duration = Duration::from_mins(1);
 /// Segments evaluated at once: they must leave the others connections and processors.
@@ -56,6 +59,7 @@ impl App {
             applied: Applied::new(ingest_stream.partitions),
             inboxes: Inboxes::new(config.inbox_streams, shutdown.clone()),
             evaluations: Semaphore::new(EVALUATIONS),
+            large_searches: Cache::new(LARGE_SEARCHES),
             imports: Places::new(import::AT_ONCE, import::AT_ONCE_OF_PROJECT),
             import_turn: Semaphore::new(1),
             exports: Places::new(export::AT_ONCE, export::AT_ONCE_OF_PROJECT),

@@ -38,15 +38,6 @@ pub struct Index {
 }
 
 impl Index {
-    pub fn new(seq: i64, followed: Vec<FollowedAutomation>) -> Self {
-        let mut by_project: HashMap<ProjectId, OfProject> = HashMap::default();
-        for automation in followed {
-            by_project.entry(automation.project).or_default().take(automation);
-        }
-        let projects = by_project.into_iter().map(|(project, entry)| (project, Arc::new(entry.indexed()))).collect();
-        Self { seq, projects }
-    }
-
     /// The index after changes, as of their sequence.
     #[must_use]
     pub fn changed(&self, seq: i64, changes: Vec<FollowedAutomation>) -> Self {
@@ -95,6 +86,28 @@ impl Index {
     pub fn is_heard(&self, project: ProjectId, name: &str) -> (bool, bool) {
         let heard = self.projects.get(&project).map(|p| &p.heard).filter(|heard| !heard.is_empty());
         heard.map_or((false, false), |heard| (heard.contains(name), heard.contains(ANYTHING)))
+    }
+}
+
+/// An index of all automations while they are read, a part at a time: their definitions together take far more room
+/// than what is kept of them.
+#[derive(Debug, Default)]
+pub struct Reading(HashMap<ProjectId, OfProject>);
+
+impl Reading {
+    /// Takes a part; returns whom the next one is behind, none at the end.
+    pub fn take(&mut self, part: Vec<FollowedAutomation>) -> Option<(ProjectId, Uuid)> {
+        let last = part.last().map(|last| (last.project, last.id));
+        for automation in part {
+            self.0.entry(automation.project).or_default().take(automation);
+        }
+        last
+    }
+
+    /// The index, as of a sequence that was read before the first part.
+    pub fn finish(self, seq: i64) -> Index {
+        let projects = self.0.into_iter().map(|(project, entry)| (project, Arc::new(entry.indexed()))).collect();
+        Index { seq, projects }
     }
 }
 
@@ -151,6 +164,22 @@ mod tests {
     use super::*;
 
     const PROJECT: ProjectId = ProjectId(Uuid::from_u128(1));
+
+    impl Index {
+        fn new(seq: i64, followed: Vec<FollowedAutomation>) -> Self {
+            Self::default().changed(seq, followed)
+        }
+    }
+
+    #[test]
+    fn an_index_is_read_in_parts() {
+        let mut reading = Reading::default();
+        assert_eq!(reading.take(vec![automation(1, "a"), automation(2, "a")]), Some((PROJECT, Uuid::from_u128(2))));
+        assert_eq!(reading.take(vec![automation(3, "b")]), Some((PROJECT, Uuid::from_u128(3))));
+        assert_eq!(reading.take(Vec::new()), None);
+        let index = reading.finish(7);
+        assert_eq!((index.seq, started(&index, PROJECT, "a"), started(&index, PROJECT, "b")), (7, vec![1, 2], vec![3]));
+    }
 
     fn automation(id: u128, event: &str) -> FollowedAutomation {
         let definition = Definition::new(TriggerType::Event, Some(event.to_owned()), Reentry::Always, vec![]);

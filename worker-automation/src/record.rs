@@ -24,7 +24,7 @@ use crate::erase::{self, Erasures, Part};
 use crate::events;
 use crate::item::{Action, Item};
 use crate::known::{Known, Learnt};
-use crate::matching::Index;
+use crate::matching::{Index, Reading};
 use crate::people::People;
 use crate::recent::Recent;
 use crate::removed::Removed;
@@ -134,7 +134,7 @@ struct Applied {
 impl Recorder {
     /// Remembers so many people at most.
     pub fn new(store: Store, clock: Clock, names: Names, people: usize) -> Self {
-        let index = ArcSwap::from_pointee(Index::new(-1, Vec::new()));
+        let index = ArcSwap::from_pointee(Reading::default().finish(-1));
         let (programs, known, totals) = (Programs::default(), Known::new(people), Totals::default());
         let (recent, days, removed) = (Recent::default(), Days::default(), Removed::default());
         Self { store, clock, names, index, programs, known, totals, recent, days, removed }
@@ -306,7 +306,13 @@ impl Recorder {
             return Ok(known);
         }
         let index = if known.seq < 0 || known.seq > current {
-            Index::new(current, automations::load_followed(tx).await?)
+            let (mut reading, mut behind) = (Reading::default(), None);
+            loop {
+                behind = reading.take(automations::load_followed(tx, behind).await?);
+                if behind.is_none() {
+                    break reading.finish(current);
+                }
+            }
         } else {
             known.changed(current, automations::changed_after(tx, known.seq).await?)
         };

@@ -4,12 +4,15 @@ pub mod change;
 pub mod export;
 pub mod import;
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 use shared::store::push_tokens::{self, PushToken};
 use shared::store::users::list::{self as people, UserFilter};
 use shared::store::users::read::{self, User};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{paging, path, shape};
@@ -17,6 +20,9 @@ use crate::context::Context;
 use crate::error::ApiError;
 use crate::respond::{Reply, ok};
 
+/// For how long a search that found more people than are counted goes on finding as many: of totals only that they are
+/// capped is remembered, and most of them would have to be erased meanwhile to make that untrue.
+const IS_MANY_FOR: Duration = Duration::from_mins(1);
 /// Who was seen within this time is active.
 const ACTIVE: SignedDuration = SignedDuration::from_hours(30 * 24);
 
@@ -68,9 +74,16 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let start = paging::start_by_time(&query, page)?;
     let active = query.choice("filter", &[("active", true), ("inactive", false)])?;
     let since = cx.app.clock.now() - ACTIVE;
-    let filter = UserFilter { search: paging::search(&query)?, seen_since: active.map(|active| (active, since)) };
+    let search = paging::search(&query)?;
+    let asked = search.clone().map(|text| (cx.project, text, active));
+    let known = asked.as_ref().and_then(|asked| cx.app.large_searches.get(asked));
+    let is_many = known.is_some_and(|at| at.elapsed() < IS_MANY_FOR);
+    let filter = UserFilter { search, seen_since: active.map(|active| (active, since)), is_many };
     let mut db = cx.database().await?;
     let (mut users, total) = people::list(&mut db, cx.project, &filter, &start, page.limit + 1).await?;
+    if let Some(asked) = asked.filter(|_| total.capped && !is_many) {
+        cx.app.large_searches.insert(asked, Instant::now());
+    }
     let next_cursor = paging::cut(&mut users, page.limit, |user| paging::time_cursor(user.created_at, user.id));
     ok(&ListView {
         users: users.into_iter().map(UserView::from).collect(),

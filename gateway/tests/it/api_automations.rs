@@ -65,7 +65,7 @@ async fn workers_see_versions_and_changes() {
     let path = format!("/automations/{id}");
     gateway.put(&project, &path, &json!({"steps": wait(2)})).await.expect(200);
 
-    let followed = automations::load_followed(&db).await.unwrap();
+    let followed = automations::load_followed(&db, None).await.unwrap();
     assert_eq!(followed.len(), 1);
     let active = followed[0].active.as_ref().unwrap();
     assert_eq!((active.project, active.id, active.version), (project.id, id, 2));

@@ -5,7 +5,7 @@ use shared::event::Body;
 use shared::store::ingest_partitions;
 
 use crate::fixture::{Gateway, texts};
-use crate::people::Rows;
+use crate::people::{Rows, fill_people};
 
 const DAY: i64 = 86_400;
 
@@ -82,6 +82,27 @@ async fn lists_are_newest_first_searched_and_filtered() {
         let answer = gateway.get(&project, &format!("/users?{query}")).await;
         assert_eq!((answer.status, answer.fields()), (422, vec![field]));
     }
+}
+
+/// Also where few of the newest are among them, and when it is known already that they are many.
+#[tokio::test]
+async fn more_than_are_counted_are_found_alike_however_often_one_asks() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    fill_people(&gateway, &project, 150_000).await;
+    for (search, first) in [("us", "user-150000"), ("-12", "user-129999")] {
+        let path = format!("/users?limit=50&search={search}");
+        let once = gateway.get(&project, &path).await.expect(200);
+        assert_eq!((&once["total"], &once["totalIsCapped"]), (&json!(10_000), &json!(true)), "{search}");
+        assert_eq!((once["users"].as_array().unwrap().len(), &once["users"][0]["externalId"]), (50, &json!(first)));
+        assert_eq!(gateway.get(&project, &path).await.expect(200), once);
+        let second = gateway.get(&project, &format!("{path}&page=2")).await.expect(200);
+        let behind = gateway.get(&project, &format!("{path}&cursor={}", once["nextCursor"].as_str().unwrap())).await;
+        assert_eq!(texts(&behind.expect(200)["users"], "id"), texts(&second["users"], "id"));
+        assert_eq!(second["total"], json!(10_000));
+    }
+    let none = gateway.get(&project, "/users?search=us&filter=active&limit=1").await.expect(200);
+    assert_eq!((&none["total"], &none["totalIsCapped"]), (&json!(1_500), &json!(null)));
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use shared::store::users::search;
 use uuid::Uuid;
 
 use crate::fixture::Gateway;
+use crate::setup::Tenant;
 
 /// Writes people and events.
 pub struct Rows<'g> {
@@ -82,4 +83,15 @@ impl Rows<'_> {
                    SELECT $1, i, $3, $4, '{}', now(), now() FROM unnest($2::uuid[]) AS i";
         self.gateway.sql.execute(sql, &[&self.project, &ids, &name, &user]).await.unwrap();
     }
+}
+
+/// Many people, the newest with the highest number.
+pub async fn fill_people(gateway: &Gateway, project: &Tenant, count: i64) {
+    let sql = "INSERT INTO users (project_id, id, external_id, properties, created_at, last_seen_at, updated_at) \
+               SELECT $1, md5($1::uuid::text || n)::uuid, 'user-' || n, jsonb_build_object('n', n), t, \
+               CASE WHEN n % 100 = 0 THEN now() ELSE t END, t \
+               FROM generate_series(1, $2::bigint) n, LATERAL (SELECT now() - interval '300 days' + (n / 3) * interval '1 second' AS t) t";
+    gateway.sql.execute(sql, &[&project.id, &count]).await.unwrap();
+    let sql = "INSERT INTO user_search SELECT project_id, id, created_at, chr(1) || external_id FROM users WHERE project_id = $1";
+    gateway.sql.execute(sql, &[&project.id]).await.unwrap();
 }

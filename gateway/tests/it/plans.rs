@@ -67,8 +67,8 @@ async fn of_people_only_those_in_question_are_read() {
     people(&gateway, other).await;
     gateway.sql.batch_execute("ANALYZE users; ANALYZE user_search").await.unwrap();
     let month_ago = gateway.app.clock.now() - SignedDuration::from_hours(30 * 24);
-    let search = |text: &str| UserFilter { search: Some(text.to_owned()), seen_since: None };
-    let seen = |since| UserFilter { search: None, seen_since: Some((since, month_ago)) };
+    let search = |text: &str| UserFilter { search: Some(text.to_owned()), seen_since: None, is_many: false };
+    let seen = |since| UserFilter { search: None, seen_since: Some((since, month_ago)), is_many: false };
     // (what, found in all, rows read at most)
     for (filter, total, most) in [
         (UserFilter::default(), 0, 50),
@@ -160,8 +160,8 @@ async fn an_export_reads_a_stretch_whatever_is_in_it() {
     }
     gateway.sql.batch_execute("ANALYZE users; ANALYZE user_search; ANALYZE events").await.unwrap();
     let month_ago = gateway.app.clock.now() - SignedDuration::from_hours(30 * 24);
-    let search = |text: &str| UserFilter { search: Some(text.to_owned()), seen_since: None };
-    let seen = |since| UserFilter { search: None, seen_since: Some((since, month_ago)) };
+    let search = |text: &str| UserFilter { search: Some(text.to_owned()), seen_since: None, is_many: false };
+    let seen = |since| UserFilter { search: None, seen_since: Some((since, month_ago)), is_many: false };
     // (what, found in the stretch, rows read at most: the stretch's end, and who is in it)
     for (filter, found, most) in [
         (UserFilter::default(), 200, 450),

@@ -1,6 +1,6 @@
 //! A version of an automation, compiled: its steps in one list, each with the one that follows.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use jiff::civil::Time;
 use serde_json::{Map, Value, json};
@@ -63,11 +63,11 @@ pub struct Program {
     pub exit_rules: Vec<Rule>,
     pub goal: Option<Goal>,
     exits_by: BTreeSet<String>,
-    instructions: Vec<Instruction>,
+    /// No longer than it has to be: a worker holds those of every active automation.
+    instructions: Box<[Instruction]>,
     first: Next,
-    by_path: HashMap<String, usize>,
     changes_person: bool,
-    person_rules: Vec<Rule>,
+    person_rules: Box<[Rule]>,
 }
 
 impl Program {
@@ -86,29 +86,90 @@ impl Program {
             exits_by: decided_by(&exit_rules),
             exit_rules,
             goal: goal.transpose()?,
-            instructions: Vec::new(),
+            instructions: Box::default(),
             first: None,
-            by_path: HashMap::new(),
             changes_person: false,
-            person_rules: Vec::new(),
+            person_rules: Box::default(),
         };
-        program.first = program.block(&definition.steps, "steps", None)?;
-        let by_path = program.instructions.iter().enumerate().map(|(i, one)| (one.path.clone(), i));
-        program.by_path = by_path.collect();
+        let mut block = Block::default();
+        program.first = block.steps(&definition.steps, "steps", None)?;
+        program.instructions = block.0.into_boxed_slice();
         program.changes_person = program.instructions.iter().any(|one| matches!(one.op, Op::UpdateUser { .. }));
         program.person_rules = program.all_person_rules();
         Ok(program)
     }
 
+    pub(super) fn first(&self) -> Next {
+        self.first
+    }
+
+    pub(super) fn instruction(&self, index: usize) -> Option<&Instruction> {
+        self.instructions.get(index)
+    }
+
+    pub(super) fn standing_at(&self, path: &str) -> Option<&Instruction> {
+        self.instructions.iter().find(|one| one.path == path)
+    }
+
+    pub(super) fn at(&self, path: &str) -> Option<&Op> {
+        self.standing_at(path).map(|one| &one.op)
+    }
+
+    pub(super) fn exits_by(&self) -> &BTreeSet<String> {
+        &self.exits_by
+    }
+
+    /// The names of all events that a run of it may ever listen for, [`super::ANYTHING`] included.
+    pub fn may_hear(&self) -> BTreeSet<String> {
+        let waited = self.instructions.iter().filter_map(|one| match &one.op {
+            Op::WaitForEvent { event, .. } => Some(event.clone()),
+            _ => None,
+        });
+        waited.chain(self.goal.iter().map(|goal| goal.event.clone())).chain(self.exits_by.iter().cloned()).collect()
+    }
+
+    /// Whether a step writes the person's profile, so that their row must be locked.
+    pub fn changes_person(&self) -> bool {
+        self.changes_person
+    }
+
+    /// All rules that are asked of the person: for coming in, for leaving, and those of branches.
+    pub fn person_rules(&self) -> &[Rule] {
+        &self.person_rules
+    }
+
+    fn all_person_rules(&self) -> Box<[Rule]> {
+        let branches = self.instructions.iter().flat_map(|one| match &one.op {
+            Op::Branch { arms, .. } => arms.iter().flat_map(|(rules, _)| rules.clone()).collect(),
+            _ => Vec::new(),
+        });
+        self.entry_rules.iter().chain(&self.exit_rules).cloned().chain(branches).collect()
+    }
+
+    /// Whether rules ask for more than a person's row holds for recording.
+    pub fn asks_beyond_profile(rules: &[Rule]) -> bool {
+        let is_of_profile = |condition: &Condition| match condition {
+            Condition::Value { source, .. } => *source != Source::CreatedAt,
+            _ => false,
+        };
+        rule::leaves(rules).iter().any(|leaf| !is_of_profile(&leaf.condition))
+    }
+}
+
+/// The list of instructions as it grows.
+#[derive(Default)]
+struct Block(Vec<Instruction>);
+
+impl Block {
     /// Compiles steps after which `end` follows, the last one first, so that what follows is known; returns where they
     /// begin.
-    fn block(&mut self, steps: &[Step], path: &str, end: Next) -> Result<Next, String> {
+    fn steps(&mut self, steps: &[Step], path: &str, end: Next) -> Result<Next, String> {
         let mut next = end;
         for (i, step) in steps.iter().enumerate().rev() {
             let path = format!("{path}[{i}]");
             let op = self.op(&step.action, &path, next)?;
-            self.instructions.push(Instruction { path, name: step.name.clone(), op, next });
-            next = Some(self.instructions.len() - 1);
+            self.0.push(Instruction { path, name: step.name.clone(), op, next });
+            next = Some(self.0.len() - 1);
         }
         Ok(next)
     }
@@ -119,7 +180,7 @@ impl Program {
         }
         let mut arms = Vec::new();
         for (arm, steps) in action.arms() {
-            arms.push(self.block(steps, &format!("{path}{arm}"), next)?);
+            arms.push(self.steps(steps, &format!("{path}{arm}"), next)?);
         }
         let mut arms = arms.into_iter();
         let values = |field: &str, value: &Value| Values::compile(value).map_err(|e| format!("{path}.{field}: {e}"));
@@ -159,62 +220,6 @@ impl Program {
                 return Err(format!("{path}: sends nothing"));
             }
         })
-    }
-
-    pub(super) fn first(&self) -> Next {
-        self.first
-    }
-
-    pub(super) fn instruction(&self, index: usize) -> Option<&Instruction> {
-        self.instructions.get(index)
-    }
-
-    pub(super) fn standing_at(&self, path: &str) -> Option<&Instruction> {
-        self.instructions.get(*self.by_path.get(path)?)
-    }
-
-    pub(super) fn at(&self, path: &str) -> Option<&Op> {
-        self.standing_at(path).map(|one| &one.op)
-    }
-
-    pub(super) fn exits_by(&self) -> &BTreeSet<String> {
-        &self.exits_by
-    }
-
-    /// The names of all events that a run of it may ever listen for, [`super::ANYTHING`] included.
-    pub fn may_hear(&self) -> BTreeSet<String> {
-        let waited = self.instructions.iter().filter_map(|one| match &one.op {
-            Op::WaitForEvent { event, .. } => Some(event.clone()),
-            _ => None,
-        });
-        waited.chain(self.goal.iter().map(|goal| goal.event.clone())).chain(self.exits_by.iter().cloned()).collect()
-    }
-
-    /// Whether a step writes the person's profile, so that their row must be locked.
-    pub fn changes_person(&self) -> bool {
-        self.changes_person
-    }
-
-    /// All rules that are asked of the person: for coming in, for leaving, and those of branches.
-    pub fn person_rules(&self) -> &[Rule] {
-        &self.person_rules
-    }
-
-    fn all_person_rules(&self) -> Vec<Rule> {
-        let branches = self.instructions.iter().flat_map(|one| match &one.op {
-            Op::Branch { arms, .. } => arms.iter().flat_map(|(rules, _)| rules.clone()).collect(),
-            _ => Vec::new(),
-        });
-        self.entry_rules.iter().chain(&self.exit_rules).cloned().chain(branches).collect()
-    }
-
-    /// Whether rules ask for more than a person's row holds for recording.
-    pub fn asks_beyond_profile(rules: &[Rule]) -> bool {
-        let is_of_profile = |condition: &Condition| match condition {
-            Condition::Value { source, .. } => *source != Source::CreatedAt,
-            _ => false,
-        };
-        rule::leaves(rules).iter().any(|leaf| !is_of_profile(&leaf.condition))
     }
 }
 

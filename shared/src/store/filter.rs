@@ -26,6 +26,11 @@ impl Total {
         Self { count, capped: false }
     }
 
+    /// More than are counted.
+    pub fn beyond() -> Self {
+        Self::counted(MOST_COUNTED + 1)
+    }
+
     /// From a number of rows of which one more than [`MOST_COUNTED`] were looked for.
     pub(super) fn counted(found: i64) -> Self {
         Self { count: found.min(MOST_COUNTED), capped: found > MOST_COUNTED }

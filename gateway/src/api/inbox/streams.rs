@@ -88,12 +88,15 @@ mod tests {
 
     #[test]
     fn places_are_few_and_free_again() {
-        let inbox = |n| (ProjectId(Uuid::nil()), Uuid::from_u128(n));
-        let inboxes = Inboxes::new(12, Shutdown::new());
+        let of = |project, n| (ProjectId(Uuid::from_u128(project)), Uuid::from_u128(n));
+        let inbox = |n| of(0, n);
+        let inboxes = Inboxes::new(24, Shutdown::new());
         let mut places: Vec<Place> = (0..OF_ONE).map(|_| inboxes.enter(inbox(1)).ok().unwrap()).collect();
         assert_eq!(inboxes.enter(inbox(1)).err().unwrap().status().as_u16(), 429);
         places.extend((0..2).map(|_| inboxes.enter(inbox(2)).ok().unwrap()));
-        assert_eq!(inboxes.enter(inbox(3)).err().unwrap().status().as_u16(), 503);
+        assert_eq!(inboxes.enter(inbox(3)).err().unwrap().status().as_u16(), 429);
+        places.extend((0..12).map(|n| inboxes.enter(of(1 + n % 2, n)).ok().unwrap()));
+        assert_eq!(inboxes.enter(of(3, 1)).err().unwrap().status().as_u16(), 503);
         places.clear();
         assert!(locked(&inboxes.open).is_empty());
         assert!(inboxes.enter(inbox(1)).is_ok());

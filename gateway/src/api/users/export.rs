@@ -37,7 +37,11 @@ pub async fn run(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
     let active = query.choice("filter", &[("active", true), ("inactive", false)])?;
     let since = cx.app.clock.now() - ACTIVE;
-    let wanted = UserFilter { search: paging::search(&query)?, seen_since: active.map(|active| (active, since)) };
+    let wanted = UserFilter {
+        search: paging::search(&query)?,
+        seen_since: active.map(|active| (active, since)),
+        is_many: false,
+    };
     let mut db = cx.database().await?;
     let behind = match query.get("after") {
         None => TOP,

@@ -61,11 +61,22 @@ pub async fn uses_template(
 const FOLLOWED: &str = "project_id, id, version, definition, active AND deleted_at IS NULL, \
                         CASE WHEN deleted_at IS NULL THEN hears ELSE '{}' END";
 
-/// Every automation of every project that may start runs or has some that may listen. One that this program cannot read
-/// is logged, and starts none. To keep up, read `Topic::Automation`'s sequence before this, and [`changed_after`] it later.
-pub async fn load_followed(db: &impl GenericClient) -> Result<Vec<FollowedAutomation>, StoreError> {
-    let sql = format!("SELECT {FOLLOWED} FROM automation WHERE deleted_at IS NULL AND (active OR hears <> '{{}}')");
-    db.query(&sql, &[]).await?.iter().map(followed).collect()
+/// Automations read at once.
+const PART: usize = 500;
+
+/// The automations of every project that may start runs or have some that may listen, a part of them: those behind an
+/// automation, none at the end. One that this program cannot read is logged, and starts none. To keep up, read
+/// `Topic::Automation`'s sequence before this, and [`changed_after`] it later.
+pub async fn load_followed(
+    db: &impl GenericClient,
+    behind: Option<(ProjectId, Uuid)>,
+) -> Result<Vec<FollowedAutomation>, StoreError> {
+    let (project, id) = behind.unwrap_or((ProjectId(Uuid::nil()), Uuid::nil()));
+    let sql = format!(
+        "SELECT {FOLLOWED} FROM automation WHERE (project_id, id) > ($1, $2) AND deleted_at IS NULL \
+         AND (active OR hears <> '{{}}') ORDER BY project_id, id LIMIT {PART}"
+    );
+    db.query(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.iter().map(followed).collect()
 }
 
 /// Those that were changed after a sequence of `Topic::Automation`, also those that are neither any more.

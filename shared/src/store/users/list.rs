@@ -23,6 +23,8 @@ pub struct UserFilter {
     pub search: Option<String>,
     /// Seen since (true) or not since (false) a time.
     pub seen_since: Option<(bool, Timestamp)>,
+    /// The search is known to find more people than totals count, so they need not be counted again.
+    pub is_many: bool,
 }
 
 /// One page, and how many there are in all: exact from the counters where nothing narrows the list. A page may begin
@@ -35,7 +37,9 @@ pub async fn list(
     limit: i64,
 ) -> Result<(Vec<User>, Total), StoreError> {
     let found = match (&wanted.search, wanted.seen_since) {
-        (Some(text), seen_since) => Search { project, text, seen_since, start, limit }.run(db).await?,
+        (Some(text), seen_since) => {
+            Search { project, text, seen_since, is_many: wanted.is_many, start, limit }.run(db).await?
+        }
         (None, Some(seen)) => seen_since(db, project, seen, start, limit).await?,
         (None, None) => {
             Found { page: newest(db, project, None, start, limit).await?, total: total(db, project).await? }

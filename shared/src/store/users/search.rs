@@ -88,6 +88,8 @@ pub(super) struct Search<'a> {
     pub text: &'a str,
     /// Seen since (true) or not since (false) a time.
     pub seen_since: Option<(bool, Timestamp)>,
+    /// Whether there are more than are counted, as was found a moment ago.
+    pub is_many: bool,
     pub start: &'a Start<Place>,
     pub limit: i64,
 }
@@ -112,8 +114,9 @@ impl Search<'_> {
             return Ok(Found { page, total: Total::exact(found) });
         }
         let page = (found >= offset + limit || walked.looked_at < WALK).then_some(page);
-        if found * DENSE >= walked.looked_at && walked.looked_at == WALK {
-            let total = self.count_many(db).await?;
+        let is_dense = found * DENSE >= walked.looked_at && walked.looked_at == WALK;
+        if self.is_many || is_dense {
+            let total = if self.is_many { Total::beyond() } else { self.count_many(db).await? };
             let page = match page {
                 Some(page) => page,
                 None => self.page_of_many(db).await?,
