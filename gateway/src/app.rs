@@ -24,6 +24,7 @@ use crate::config::GatewayConfig;
 use crate::docs::Docs;
 use crate::health::readiness::Readiness;
 use crate::ingest::applied::Applied;
+use crate::links::Lately;
 use crate::measure::Meters;
 use crate::places::Places;
 use crate::rate_limit::RateLimits;
@@ -60,6 +61,8 @@ pub struct App {
     pub meters: Meters,
     /// Positions up to which the ingest stream has been applied, for those who wait for them.
     pub applied: Applied,
+    /// Repeats of what the links in messages tell.
+    pub told_by_links: Lately,
     /// Who follows which inbox.
     pub inboxes: Inboxes,
     /// Room for segments to be evaluated in while somebody waits.

@@ -112,7 +112,7 @@ async fn elsewhere(app: &App, parts: &http::request::Parts, miss: &Miss) -> Resu
             None => health::answer(app, path).await,
         };
     }
-    if let Some(answered) = links::answer(app, &parts.method, path).await {
+    if let Some(answered) = links::answer(app, &parts.method, &parts.headers, path).await {
         return answered;
     }
     match miss {

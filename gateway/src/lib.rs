@@ -18,7 +18,7 @@ pub mod health;
 pub mod import;
 pub mod ingest;
 mod limits;
-mod links;
+pub mod links;
 pub mod measure;
 pub mod places;
 pub mod query;

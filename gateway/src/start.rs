@@ -28,6 +28,7 @@ use crate::config::ProcessConfig;
 use crate::docs::Docs;
 use crate::health::readiness::Readiness;
 use crate::ingest::applied::Applied;
+use crate::links::Lately;
 use crate::measure::Meters;
 use crate::places::Places;
 use crate::rate_limit::RateLimits;
@@ -57,6 +58,7 @@ impl App {
             readiness: Readiness::default(),
             meters: Meters::default(),
             applied: Applied::new(ingest_stream.partitions),
+            told_by_links: Lately::default(),
             inboxes: Inboxes::new(config.inbox_streams, shutdown.clone()),
             evaluations: Semaphore::new(EVALUATIONS),
             large_searches: Cache::new(LARGE_SEARCHES),

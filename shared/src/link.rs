@@ -12,12 +12,20 @@ use crate::secrets::{MasterKeys, TAG};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Unsubscribe,
+    /// The picture that tells that a mail was opened.
+    Open,
+    /// On to a page elsewhere.
+    Click,
 }
 
 impl Purpose {
+    pub const ALL: [Self; 3] = [Self::Unsubscribe, Self::Open, Self::Click];
+
     fn place(self) -> &'static str {
         match self {
             Self::Unsubscribe => "link:unsubscribe",
+            Self::Open => "link:open",
+            Self::Click => "link:click",
         }
     }
 
@@ -25,6 +33,8 @@ impl Purpose {
     pub fn path(self) -> &'static str {
         match self {
             Self::Unsubscribe => "/unsubscribe/",
+            Self::Open => "/o/",
+            Self::Click => "/c/",
         }
     }
 }
@@ -37,40 +47,70 @@ pub struct About {
     pub user: Uuid,
 }
 
-/// Bytes of what a link is about.
-const ABOUT: usize = 48;
-
-impl About {
-    fn to_bytes(self) -> [u8; ABOUT] {
-        let mut bytes = [0; ABOUT];
-        for (place, id) in bytes.chunks_exact_mut(16).zip([self.project.0, self.message, self.user]) {
-            place.copy_from_slice(id.as_bytes());
-        }
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (project, rest) = bytes.split_first_chunk::<16>()?;
-        let (message, user) = rest.split_first_chunk::<16>()?;
-        let user: [u8; 16] = user.try_into().ok()?;
-        let [project, message, user] = [*project, *message, user].map(Uuid::from_bytes);
-        Some(Self { project: ProjectId(project), message, user })
-    }
+/// A message, in links that are handed on with it: they say nothing of whom it was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    pub project: ProjectId,
+    pub message: Uuid,
 }
 
+/// Bytes of an id.
+const ID: usize = 16;
+
 /// The link, the same for the same message. `base` is the installation's address without a slash at its end.
-pub fn url(keys: &MasterKeys, base: &str, purpose: Purpose, about: About) -> String {
-    let bytes = about.to_bytes();
-    let tag = keys.sign(about.project, purpose.place(), &bytes);
-    format!("{base}{}{}", purpose.path(), URL_SAFE_NO_PAD.encode([&bytes[..], &tag[..]].concat()))
+pub fn unsubscribe(keys: &MasterKeys, base: &str, about: About) -> String {
+    let ids = [about.project.0, about.message, about.user];
+    made(keys, base, Purpose::Unsubscribe, about.project, &ids, "")
+}
+
+/// The address of the picture in a mail.
+pub fn open(keys: &MasterKeys, base: &str, sent: Sent) -> String {
+    made(keys, base, Purpose::Open, sent.project, &[sent.project.0, sent.message], "")
+}
+
+/// A link on to a page elsewhere. Its address is signed with the rest, so that nobody can make one that leads to where
+/// they like.
+pub fn click(keys: &MasterKeys, base: &str, sent: Sent, page: &str) -> String {
+    made(keys, base, Purpose::Click, sent.project, &[sent.project.0, sent.message], page)
 }
 
 /// What the last part of a link is about; `None` of one that was not made here for this.
-pub fn read(keys: &MasterKeys, purpose: Purpose, token: &str) -> Option<About> {
+pub fn read_unsubscribe(keys: &MasterKeys, token: &str) -> Option<About> {
+    let ([project, message, user], text) = read(keys, Purpose::Unsubscribe, token)?;
+    text.is_empty().then_some(About { project: ProjectId(project), message, user })
+}
+
+/// As [`read_unsubscribe`].
+pub fn read_open(keys: &MasterKeys, token: &str) -> Option<Sent> {
+    let ([project, message], text) = read(keys, Purpose::Open, token)?;
+    text.is_empty().then_some(Sent { project: ProjectId(project), message })
+}
+
+/// As [`read_unsubscribe`]; with the page's address.
+pub fn read_click(keys: &MasterKeys, token: &str) -> Option<(Sent, String)> {
+    let ([project, message], page) = read(keys, Purpose::Click, token)?;
+    (!page.is_empty()).then_some((Sent { project: ProjectId(project), message }, page))
+}
+
+/// A token is the base64 of ids, signature and text; ids and text are what is signed.
+fn made(keys: &MasterKeys, base: &str, purpose: Purpose, project: ProjectId, ids: &[Uuid], text: &str) -> String {
+    let ids: Vec<u8> = ids.iter().flat_map(Uuid::as_bytes).copied().collect();
+    let tag = keys.sign(project, purpose.place(), &[&ids, text.as_bytes()].concat());
+    let token = URL_SAFE_NO_PAD.encode([&ids, &tag[..], text.as_bytes()].concat());
+    format!("{base}{}{token}", purpose.path())
+}
+
+/// The ids, of which the first is the project's, and the text.
+fn read<const N: usize>(keys: &MasterKeys, purpose: Purpose, token: &str) -> Option<([Uuid; N], String)> {
     let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
-    let (about, tag) = bytes.split_at_checked(ABOUT).filter(|(_, tag)| tag.len() == TAG)?;
-    let read = About::from_bytes(about)?;
-    keys.has_signed(read.project, purpose.place(), about, tag).then_some(read)
+    let (about, rest) = bytes.split_at_checked(N * ID)?;
+    let (tag, text) = rest.split_at_checked(TAG)?;
+    let mut ids = [Uuid::nil(); N];
+    for (id, bytes) in ids.iter_mut().zip(about.chunks_exact(ID)) {
+        *id = Uuid::from_slice(bytes).ok()?;
+    }
+    let signed = keys.has_signed(ProjectId(*ids.first()?), purpose.place(), &[about, text].concat(), tag);
+    signed.then(|| String::from_utf8(text.to_vec()).ok())?.map(|text| (ids, text))
 }
 
 #[cfg(test)]
@@ -79,32 +119,84 @@ mod tests {
 
     const OLD: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     const NEW: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    const BASE: &str = "https://example.com";
+    const SENT: Sent = Sent { project: ProjectId(Uuid::from_u128(1)), message: Uuid::from_u128(2) };
+    const PAGE: &str = "https://shop.example/a?b=c&d=e#f";
 
     fn about(n: u128) -> About {
         About { project: ProjectId(Uuid::from_u128(n)), message: Uuid::from_u128(2), user: Uuid::from_u128(3) }
     }
 
     fn token(keys: &MasterKeys, about: About) -> String {
-        let url = url(keys, "https://example.com", Purpose::Unsubscribe, about);
+        let url = unsubscribe(keys, BASE, about);
         url.strip_prefix("https://example.com/unsubscribe/").unwrap().to_owned()
+    }
+
+    /// The same text with each of its characters exchanged in turn. The last one may hold bits that say nothing; then
+    /// the text is no such one at all.
+    fn forged(made: &str) -> impl Iterator<Item = String> {
+        (0..made.len()).map(|at| {
+            let mut forged = made.as_bytes().to_vec();
+            forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
+            String::from_utf8(forged).unwrap()
+        })
     }
 
     #[test]
     fn only_what_was_made_here_is_read() {
         let keys = MasterKeys::parse(OLD).unwrap();
         let made = token(&keys, about(1));
-        assert_eq!(read(&keys, Purpose::Unsubscribe, &made), Some(about(1)));
+        assert_eq!(read_unsubscribe(&keys, &made), Some(about(1)));
         assert_eq!(made, token(&keys, about(1)), "a mail says the same at every attempt");
-        // Every single character counts.
-        for at in 0..made.len() {
-            let mut forged = made.clone().into_bytes();
-            forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
-            let forged = String::from_utf8(forged).unwrap();
-            // The last one holds bits that say nothing; then it is no such text at all.
-            assert_eq!(read(&keys, Purpose::Unsubscribe, &forged), None, "{at}");
+        for forged in forged(&made) {
+            assert_eq!(read_unsubscribe(&keys, &forged), None, "{forged}");
         }
         for wrong in ["", "x", "!", &made[1..], &format!("{made}AAAA")] {
-            assert_eq!(read(&keys, Purpose::Unsubscribe, wrong), None, "{wrong}");
+            assert_eq!(read_unsubscribe(&keys, wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_click_leads_only_to_where_it_was_made_for() {
+        let keys = MasterKeys::parse(OLD).unwrap();
+        let url = click(&keys, BASE, SENT, PAGE);
+        let made = url.strip_prefix("https://example.com/c/").unwrap();
+        assert_eq!(read_click(&keys, made), Some((SENT, PAGE.to_owned())));
+        for forged in forged(made) {
+            assert_eq!(read_click(&keys, &forged), None, "{forged}");
+        }
+        // Another page behind the same signature, none at all, and that page for another project.
+        let bytes = URL_SAFE_NO_PAD.decode(made).unwrap();
+        let (signed, page) = bytes.split_at(2 * ID + TAG);
+        let mut other = bytes.clone();
+        other[..ID].copy_from_slice(Uuid::from_u128(9).as_bytes());
+        for forged in
+            [[signed, b"https://evil.example/"].concat(), [signed, page, b"x"].concat(), signed.to_vec(), other]
+        {
+            assert_eq!(read_click(&keys, &URL_SAFE_NO_PAD.encode(forged)), None);
+        }
+    }
+
+    #[test]
+    fn a_link_for_one_thing_is_none_for_another() {
+        let keys = MasterKeys::parse(OLD).unwrap();
+        let last = |url: String| url.rsplit('/').next().unwrap().to_owned();
+        let (unsubscribed, opened) = (last(unsubscribe(&keys, "", about(1))), last(open(&keys, "", SENT)));
+        let clicked = last(click(&keys, "", SENT, PAGE));
+        assert_eq!(read_open(&keys, &opened), Some(SENT));
+        assert_eq!((read_open(&keys, &unsubscribed), read_open(&keys, &clicked)), (None, None));
+        assert_eq!((read_click(&keys, &unsubscribed), read_click(&keys, &opened)), (None, None));
+        assert_eq!((read_unsubscribe(&keys, &opened), read_unsubscribe(&keys, &clicked)), (None, None));
+    }
+
+    #[test]
+    fn a_tracked_link_says_nothing_of_its_person() {
+        let keys = MasterKeys::parse(OLD).unwrap();
+        for url in [open(&keys, "", SENT), click(&keys, "", SENT, PAGE)] {
+            let bytes = URL_SAFE_NO_PAD.decode(url.rsplit('/').next().unwrap()).unwrap();
+            let rest = &bytes[2 * ID + TAG..];
+            assert_eq!(&bytes[..2 * ID], [Uuid::from_u128(1).into_bytes(), Uuid::from_u128(2).into_bytes()].concat());
+            assert!(rest.is_empty() || rest == PAGE.as_bytes());
         }
     }
 
@@ -112,7 +204,7 @@ mod tests {
     fn a_link_outlives_the_rotation_of_keys() {
         let made = token(&MasterKeys::parse(OLD).unwrap(), about(1));
         let both = MasterKeys::parse(&format!("{NEW},{OLD}")).unwrap();
-        assert!(read(&both, Purpose::Unsubscribe, &made).is_some());
-        assert_eq!(read(&MasterKeys::parse(NEW).unwrap(), Purpose::Unsubscribe, &made), None);
+        assert!(read_unsubscribe(&both, &made).is_some());
+        assert_eq!(read_unsubscribe(&MasterKeys::parse(NEW).unwrap(), &made), None);
     }
 }

@@ -1,17 +1,22 @@
 //! What is told about messages that were sent: by devices, in the events that the SDKs record, and by providers and the
 //! project's own systems, in webhooks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use jiff::Timestamp;
 use serde::Deserialize;
+use shared::automation::TriggerType;
 use shared::ids::ProjectId;
 use shared::send::DeliveryState;
 use shared::store::messages::receipts::{self, Receipt};
-use shared::store::{StoreError, Transaction};
+use shared::store::users::record::PersonKey;
+use shared::store::{StoreError, Transaction, suppressions};
 use uuid::Uuid;
 
 use crate::item::{Action, Item};
+use crate::matching::Index;
+use crate::people::People;
+use crate::runs::NewEvent;
 use crate::suppression::{self, Told, ToldOf};
 
 /// The SDKs' own events about a push.
@@ -48,16 +53,21 @@ fn told(item: &Item) -> Option<Receipt> {
 /// Characters of a reason that are kept.
 const REASON_MAX: usize = 500;
 
+/// Of messages, the states that they have come to for the first time.
+pub type Reached = HashSet<(ProjectId, Uuid, DeliveryState)>;
+
 /// Moves on the messages that the items tell about.
-pub async fn store(tx: &Transaction<'_>, items: &[&Item], now: Timestamp) -> Result<(), StoreError> {
+pub async fn store(tx: &Transaction<'_>, items: &[&Item], now: Timestamp) -> Result<Reached, StoreError> {
     let mut by_project: BTreeMap<ProjectId, Vec<Receipt>> = BTreeMap::new();
     for item in items {
         if let Some(receipt) = told(item) {
             by_project.entry(item.project).or_default().push(receipt);
         }
     }
+    let mut reached = Reached::new();
     for (project, told) in by_project {
-        receipts::apply(tx, project, &told, now).await?;
+        let of_project = receipts::apply(tx, project, &told, now).await?;
+        reached.extend(of_project.into_iter().map(|(message, state)| (project, message, state)));
     }
     let mut of_addresses: BTreeMap<ProjectId, Vec<ToldOf<'_>>> = BTreeMap::new();
     for item in items {
@@ -68,5 +78,62 @@ pub async fn store(tx: &Transaction<'_>, items: &[&Item], now: Timestamp) -> Res
     for (project, told) in of_addresses {
         suppression::store(tx, project, &told).await?;
     }
-    Ok(())
+    Ok(reached)
+}
+
+/// Word of a message for which an automation waits, and whose message it is. It is kept as no event.
+pub struct Awaited<'a> {
+    item: &'a Item,
+    kind: &'a str,
+    properties: &'a str,
+    message: Uuid,
+    state: DeliveryState,
+    /// Before merges are followed.
+    pub person: PersonKey,
+}
+
+/// Finds what automations wait for: mostly nothing, and then nothing is asked.
+pub async fn awaited<'a>(
+    tx: &Transaction<'_>,
+    index: &Index,
+    items: &[&'a Item],
+) -> Result<Vec<Awaited<'a>>, StoreError> {
+    let mut found = Vec::new();
+    for item in items.iter().copied() {
+        let Action::Webhook { kind, properties } = &item.action else { continue };
+        let starts = || index.started_by(item.project, Some(TriggerType::Webhook), kind).next().is_some();
+        if DeliveryState::told_by(kind).is_some()
+            && (starts() || index.is_heard(item.project, kind) != (false, false))
+            && let Some(Receipt { message, state, .. }) = told(item)
+        {
+            let person = (item.project, Uuid::nil());
+            found.push(Awaited { item, kind, properties: properties.as_str(), message, state, person });
+        }
+    }
+    let projects: HashSet<ProjectId> = found.iter().map(|awaited| awaited.item.project).collect();
+    for project in projects {
+        let of_project = || found.iter().filter(|awaited| awaited.item.project == project);
+        let messages: Vec<Uuid> = of_project().map(|awaited| awaited.message).collect();
+        let recipients = suppressions::recipients(tx, project, &messages).await?;
+        for awaited in found.iter_mut().filter(|awaited| awaited.item.project == project) {
+            awaited.person.1 = recipients.get(&awaited.message).map_or(Uuid::nil(), |of| of.user_id);
+        }
+    }
+    // Of a message that is kept no more nobody knows whose it was.
+    found.retain(|awaited| awaited.person.1 != Uuid::nil());
+    Ok(found)
+}
+
+/// What automations are told: of each click, and of every other state once, when a message has come to it. Of people who are
+/// there no more nothing is told.
+pub fn news<'a>(awaited: Vec<Awaited<'a>>, mut reached: Reached, people: &People) -> Vec<NewEvent<'a>> {
+    let mut is_news = |awaited: &Awaited<'_>| {
+        let is_first = reached.remove(&(awaited.item.project, awaited.message, awaited.state));
+        is_first || awaited.state == DeliveryState::Clicked
+    };
+    let told = awaited.into_iter().filter(|awaited| is_news(awaited)).map(|awaited| {
+        let Awaited { item, kind, properties, person, .. } = awaited;
+        NewEvent { item, person: people.resolve(person), name: kind, properties }
+    });
+    told.filter(|event| people.profile(event.person).is_some()).collect()
 }

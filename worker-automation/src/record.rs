@@ -237,7 +237,9 @@ impl Recorder {
                     || index.is_heard(item.project, name) != (false, false)
             }),
         };
-        let changing = runs::changing(tx, &self.programs, items).await?;
+        let mut changing = runs::changing(tx, &self.programs, items).await?;
+        let awaited = receipts::awaited(tx, index, items).await?;
+        changing.extend(awaited.iter().map(|told| told.person));
         let mut people = People::load(tx, &self.known, items, now, decides, changing).await?;
 
         let mut tracked = Vec::new();
@@ -282,9 +284,10 @@ impl Recorder {
 
         people.reassign(tx).await?;
         tokens::store(tx, items, &people).await?;
-        receipts::store(tx, items, now).await?;
+        let reached = receipts::store(tx, items, now).await?;
+        let told = receipts::news(awaited, reached, &people);
         let stage = Stage { tx, index, programs: &self.programs, days: &self.days, people: &mut people };
-        let outcome = runs::apply(stage, items, &new.events, now).await?;
+        let outcome = runs::apply(stage, items, (&new.events, &told), now).await?;
         applied.recorded.runs += outcome.started;
         let written = outcome.store(tx, &self.names, lane, now).await?;
         applied.recorded.calls += written.calls;

@@ -34,7 +34,7 @@ pub const NOBODY: Uuid = Uuid::nil();
 
 type RunKey = (ProjectId, Uuid);
 
-/// An event that was really new, and whose it is.
+/// An event that was really new, or word of a message, and whose it is.
 pub struct NewEvent<'a> {
     pub item: &'a Item,
     pub person: PersonKey,
@@ -134,14 +134,14 @@ fn waiting_run(item: &Item) -> Option<RunKey> {
     }
 }
 
-/// Lets everything take its turn.
+/// Lets everything take its turn: the items, with the events that some of them are and what others tell of messages.
 pub async fn apply(
     stage: Stage<'_>,
     items: &[&Item],
-    new: &[NewEvent<'_>],
+    events: (&[NewEvent<'_>], &[NewEvent<'_>]),
     now: Timestamp,
 ) -> Result<Outcome, StoreError> {
-    let turns = turns(&stage, items, new);
+    let turns = turns(&stage, items, events);
     if turns.is_empty() {
         return Ok(Outcome::default());
     }
@@ -153,12 +153,17 @@ pub async fn apply(
 }
 
 /// What may concern runs; mostly nothing.
-fn turns<'a>(stage: &Stage<'_>, items: &[&'a Item], new: &'a [NewEvent<'a>]) -> Vec<Turn<'a>> {
-    let mut events = new.iter().peekable();
+fn turns<'a>(
+    stage: &Stage<'_>,
+    items: &[&'a Item],
+    (new, told): (&'a [NewEvent<'a>], &'a [NewEvent<'a>]),
+) -> Vec<Turn<'a>> {
+    let (mut new, mut told) = (new.iter().peekable(), told.iter().peekable());
     let mut turns = Vec::new();
     for item in items {
-        // New events stand in the order of their items.
-        let event = events.next_if(|event| std::ptr::eq(event.item, *item));
+        // Both stand in the order of their items.
+        let is_of = |event: &&NewEvent<'_>| std::ptr::eq(event.item, *item);
+        let event = new.next_if(is_of).or_else(|| told.next_if(is_of));
         match &item.action {
             Action::Timer { run, wait_seq } => {
                 turns.push(Turn::Timer { item, run: (item.project, *run), wait_seq: *wait_seq });

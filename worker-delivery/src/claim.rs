@@ -9,12 +9,13 @@ use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use serde_json::Value;
 use shared::ids::ProjectId;
-use shared::link::{self, About, Purpose};
+use shared::link::{self, About};
 use shared::send::{Channel, Lane};
 use shared::sending_rules::FrequencyCap;
 use shared::store::StoreError;
 use shared::store::messages::claim::{Claimed, claim};
 use shared::store::messages::read::sent_since;
+use shared::store::projects;
 use shared::store::push_tokens::{self, PushToken};
 use shared::store::suppressions;
 use shared::store::users::recipient::{self, Recipient};
@@ -23,6 +24,7 @@ use uuid::Uuid;
 
 use crate::App;
 use crate::channels::Sender;
+use crate::settle::judge;
 use crate::suppressed;
 use crate::templates::Found;
 
@@ -43,6 +45,8 @@ pub struct Loaded {
     pub suppressed: Option<Reason>,
     /// The person has had as many messages lately as the project allows.
     pub capped: bool,
+    /// Whether it is to be known if it was opened and what was clicked.
+    pub tracked: bool,
 }
 
 /// Claims what is still to be sent of a project's messages; committed on return.
@@ -75,6 +79,7 @@ pub async fn claim_slice(app: &App, project: ProjectId, wanted: &[(Uuid, i32)]) 
         .flatten()
         .collect();
     let listed = suppressions::reasons(&tx, project, &listed).await?;
+    let tracks = claimed.iter().any(|m| m.channel == Channel::Email) && projects::tracks(&tx, project).await?;
     let mut had = had_lately(&tx, project, &claimed, &people, &senders, now).await?;
     let tokens = devices(&tx, project, &claimed, &people).await?;
     tx.commit().await?;
@@ -95,12 +100,14 @@ pub async fn claim_slice(app: &App, project: ProjectId, wanted: &[(Uuid, i32)]) 
         if message.channel == Channel::Email {
             let user = recipient.as_ref().map_or(message.user_id, |person| person.id);
             let about = About { project, message: message.id, user };
-            let url = link::url(&app.config.master_keys, &app.config.public_base_url, Purpose::Unsubscribe, about);
+            let url = link::unsubscribe(&app.config.master_keys, &app.config.public_base_url, about);
             if let Some(data) = message.data.as_object_mut() {
                 data.insert(UNSUBSCRIBE_URL.to_owned(), url.into());
             }
         }
-        Some(Loaded { message, recipient, template, sender, tokens, suppressed, capped })
+        let tracked =
+            tracks && app.config.is_reachable && message.channel == Channel::Email && !judge::is_test(&message);
+        Some(Loaded { message, recipient, template, sender, tokens, suppressed, capped, tracked })
     };
     Ok(claimed.into_iter().filter_map(load).collect())
 }

@@ -27,6 +27,8 @@ pub struct DeliveryConfig {
     pub master_keys: MasterKeys,
     /// Where people reach this installation, without a slash at the end: for links in messages.
     pub public_base_url: String,
+    /// Whether that was said: otherwise links by way of this installation would lead nowhere.
+    pub is_reachable: bool,
 }
 
 /// Where the providers are: the vendors' own addresses, unless they are set otherwise.
@@ -108,7 +110,7 @@ fn vapid_subject(env: &Env) -> Result<Option<String>, EnvError> {
 impl DeliveryConfig {
     /// `DELIVERY_CHANNELS` (all), `DELIVERY_CONCURRENCY` (32), `DELIVERY_UNKNOWN_RETRIES` (1), `DELIVERY_LEASE_MS` (90000),
     /// `OUTBOUND_ALLOW`, `OUTBOUND_CA_FILE`, the providers' addresses, `MASTER_KEY` or `MASTER_KEY_FILE`,
-    /// `PUBLIC_BASE_URL` (`http://127.0.0.1:8080`).
+    /// `PUBLIC_BASE_URL` (`http://127.0.0.1:8080`; without it nothing is tracked).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         Ok(Self {
             channels: channels(env)?,
@@ -124,6 +126,7 @@ impl DeliveryConfig {
             addresses: Addresses::from_env(env)?,
             master_keys: MasterKeys::from_env(env)?,
             public_base_url: public_base_url(env)?,
+            is_reachable: env.get("PUBLIC_BASE_URL").is_some(),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! From a claimed message, its template and its recipient to a mail. Pure.
 
 pub mod plain;
+pub mod tracked;
 
 use jiff::Timestamp;
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use shared::event::Body;
-use shared::link::{self, About, Purpose};
+use shared::link::{self, About};
 use uuid::Uuid;
 
 use crate::fixture::{Gateway, texts};
@@ -72,7 +72,7 @@ async fn only_a_post_unsubscribes_and_only_by_a_link_that_was_made_here() {
     let project = gateway.project().await;
     let ann = Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 9).await;
     let about = About { project: project.id, message: Uuid::from_u128(7), user: ann };
-    let path = link::url(&master_keys(), "", Purpose::Unsubscribe, about);
+    let path = link::unsubscribe(&master_keys(), "", about);
     let call = async |method: &str, path: &str, body: &'static str| {
         let form = ("content-type", "application/x-www-form-urlencoded");
         Call::new(gateway.address(), method, path).header(form.0, form.1).send(body).await

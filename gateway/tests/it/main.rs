@@ -35,6 +35,7 @@ mod identity;
 mod ingest;
 mod isolation;
 mod limits;
+mod links;
 mod login;
 mod openapi;
 mod outage;

@@ -118,9 +118,22 @@ pub async fn insert(
     channels::insert_empty(tx, id, now).await
 }
 
+/// Whether opens and clicks are tracked.
+pub async fn tracks(db: &impl GenericClient, id: ProjectId) -> Result<bool, StoreError> {
+    let statement = db.prepare_cached("SELECT tracking FROM project WHERE project_id = $1").await?;
+    Ok(db.query_opt(&statement, &[&id]).await?.map(|row| row.try_get(0)).transpose()?.unwrap_or(false))
+}
+
 pub async fn get(db: &impl GenericClient, id: ProjectId) -> Result<Option<Project>, StoreError> {
     let statement = db.prepare_cached(&format!("SELECT {COLUMNS} FROM project WHERE project_id = $1")).await?;
     db.query_opt(&statement, &[&id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// How many days each project keeps its events.
+pub async fn retentions(db: &impl GenericClient) -> Result<Vec<(ProjectId, u32)>, StoreError> {
+    let sql = "SELECT project_id, retention_days FROM project ORDER BY project_id";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get::<_, i32>(1)?.unsigned_abs()))).collect()
 }
 
 /// The timezone whose days a project is counted by; UTC where there is no such project.

@@ -126,3 +126,78 @@ async fn other_kinds_are_kept_and_start_automations() {
     assert_eq!(f.dead_letters().await, Vec::<String>::new());
     f.stop().await;
 }
+
+#[tokio::test]
+async fn what_is_told_of_messages_starts_automations_of_whom_they_were_for() {
+    let f = Fixture::start().await;
+    f.publish(vec![track(&f, "u", "x", json!({}))]).await;
+    f.applied().await;
+    let user = Uuid::parse_str(&f.text("SELECT id::text FROM users").await.unwrap()).unwrap();
+    let (first, second, nobodys) =
+        (message(&f, "sent", false).await, message(&f, "sent", false).await, message(&f, "sent", false).await);
+    f.execute(&format!("UPDATE message SET user_id = '{user}' WHERE id IN ('{first}', '{second}')")).await;
+    let wait = [json!({"type": "WAIT", "delay": 60})];
+    let by_webhook = json!({"triggerType": "WEBHOOK"});
+    let opened = f.automation_with("message.opened", "always", &wait, by_webhook).await;
+    let filter = json!([{"field": "url", "operator": "contains", "value": "pricing"}]);
+    let filtered = json!({"triggerType": "WEBHOOK", "triggerFilter": filter});
+    let clicked = f.automation_with("message.clicked", "always", &wait, filtered).await;
+    let runs = async |automation: Uuid, context: &str| {
+        let sql = format!(
+            "SELECT count(*) FROM run WHERE automation_id = '{automation}' AND user_id = '{user}' AND {context}"
+        );
+        f.number(&sql).await
+    };
+    let about = |id: Uuid| json!({"messageId": id});
+    let click = |page: &str| json!({"messageId": first, "url": format!("https://shop.example/{page}")});
+    // In a partition that is not the person's own, as links tell it. Opening again and again counts once for a message.
+    f.publish_to(
+        1,
+        vec![
+            webhook(&f, None, "message.opened", &about(first)),
+            webhook(&f, None, "message.opened", &about(first)),
+            webhook(&f, None, "message.opened", &about(nobodys)),
+            webhook(&f, None, "message.opened", &about(Uuid::from_u128(9))),
+            webhook(&f, None, "message.clicked", &click("home")),
+        ],
+    )
+    .await;
+    f.applied().await;
+    assert_eq!((runs(opened, "true").await, runs(clicked, "true").await), (1, 0));
+    f.publish_to(
+        1,
+        vec![
+            webhook(&f, None, "message.opened", &about(first)),
+            webhook(&f, None, "message.opened", &about(second)),
+            webhook(&f, None, "message.clicked", &click("pricing")),
+        ],
+    )
+    .await;
+    f.applied().await;
+    assert_eq!(runs(opened, &format!("context->'properties'->>'messageId' = '{second}'")).await, 1);
+    assert_eq!((runs(opened, "true").await, runs(clicked, "true").await), (2, 1));
+    assert_eq!(f.number("SELECT count(*) FROM run").await, 3);
+    // It is no event, and made nobody.
+    assert_eq!(f.number("SELECT count(*) FROM events").await, 1);
+    assert_eq!(f.number("SELECT count(*) FROM users").await, 1);
+    assert_eq!(state(&f, first).await, "clicked O C");
+    assert_eq!(f.dead_letters().await, Vec::<String>::new());
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_waits_for_a_click() {
+    let f = Fixture::start().await;
+    let wait = json!({"type": "WAIT_FOR_EVENT", "event": "message.clicked", "timeout": 3600,
+        "then": [{"type": "UPDATE_USER", "properties": {"clicked": true}}], "else": []});
+    f.automation("began", "always", &[wait]).await;
+    f.publish(vec![track(&f, "u", "began", json!({}))]).await;
+    f.applied().await;
+    let id = message(&f, "sent", false).await;
+    f.execute(&format!("UPDATE message SET user_id = (SELECT id FROM users) WHERE id = '{id}'")).await;
+    f.publish_to(3, vec![webhook(&f, None, "message.clicked", &json!({"messageId": id, "url": "https://a.b/"}))]).await;
+    f.applied().await;
+    assert_eq!(f.number("SELECT count(*) FROM run WHERE status = 'completed'").await, 1);
+    assert_eq!(f.number("SELECT count(*) FROM users WHERE properties @> '{\"clicked\": true}'").await, 1);
+    f.stop().await;
+}

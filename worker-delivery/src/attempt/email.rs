@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use shared::failpoint;
+use shared::link::Sent;
 use shared::send::Lane;
 use shared::store::messages::settle::Settled;
 use shared::store::users::recipient::Recipient;
@@ -13,6 +14,7 @@ use crate::address::{self, NoMailbox};
 use crate::channels::Routes;
 use crate::claim::{Loaded, UNSUBSCRIBE_URL};
 use crate::provider::{Email, Outcome};
+use crate::render::tracked::{Links, tracked};
 use crate::render::{self, Rendered};
 use crate::settle::judge::{self, failed};
 use crate::suppressed;
@@ -28,11 +30,15 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
     let rendered = source(loaded).and_then(|source| {
         render::email(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
     });
-    let Rendered { subject, html, text } = match rendered {
+    let Rendered { subject, mut html, text } = match rendered {
         Ok(rendered) => rendered,
         Err(why) => return failed(message, &why),
     };
     let address = Address::email(to.email.as_ref()).text;
+    if loaded.tracked {
+        let sent = Sent { project: message.project, message: message.id };
+        html = tracked(&html, &Links::new(&app.config.master_keys, &app.config.public_base_url, sent));
+    }
     // One click takes whoever gets such mail off the list (RFC 8058); what was asked for is no such mail.
     let link = message.data.get(UNSUBSCRIBE_URL).and_then(Value::as_str).map(str::to_owned);
     let unsubscribe = link.filter(|_| message.lane != Lane::Direct);

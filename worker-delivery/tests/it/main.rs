@@ -18,3 +18,4 @@ mod settings;
 mod settling;
 mod sms;
 mod suppressions;
+mod tracking;

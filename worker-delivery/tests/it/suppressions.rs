@@ -1,7 +1,7 @@
 //! Who is not written to, and how people take themselves off.
 
 use serde_json::json;
-use shared::link::{self, About, Purpose};
+use shared::link::{self, About};
 use shared::send::Lane;
 use shared::store::messages::insert::NewMessage;
 use shared::store::suppressions::{self, Suppression};
@@ -68,7 +68,7 @@ async fn what_is_not_asked_for_can_be_unsubscribed_from_by_one_click() {
     let news = NewMessage { template_id: Some(template), content: json!({}), ..place.message(ann) };
     place.queue(std::slice::from_ref(&news)).await;
     let about = About { project: place.project, message: news.id, user: ann };
-    let url = link::url(&place.keys, "http://127.0.0.1:8080", Purpose::Unsubscribe, about);
+    let url = link::unsubscribe(&place.keys, "http://127.0.0.1:8080", about);
     let mail = &mailbox.wait_for(1, SOON).await[0];
     assert_eq!(mail.header("List-Unsubscribe"), Some(format!("<{url}>")));
     assert_eq!(mail.header("List-Unsubscribe-Post").as_deref(), Some("List-Unsubscribe=One-Click"));

@@ -74,14 +74,15 @@ impl Progress {
 
 /// Moves one project's messages on; unknown ids are ignored, and so is what is known already. A message that is just
 /// being sent keeps its claim, so that what its call came to is written down as well, but is never called for again.
+/// Returns the states that messages have come to for the first time.
 pub async fn apply(
     tx: &Transaction<'_>,
     project: ProjectId,
     receipts: &[Receipt],
     now: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<Vec<(Uuid, DeliveryState)>, StoreError> {
     let ids: Vec<Uuid> = receipts.iter().map(|r| r.message).collect();
-    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(()) };
+    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
     let sql = "SELECT id, status, status_reason, delivered_at, opened_at, clicked_at, failed_at, bounced_at, complained_at, channel \
                FROM message WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4 ORDER BY id FOR UPDATE";
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids, first, last]).await?;
@@ -107,14 +108,16 @@ pub async fn apply(
         }
     }
     messages.retain(|_, (before, after)| before != after);
-    let mut reached: BTreeMap<(Channel, &'static str), i64> = BTreeMap::new();
-    for (before, after) in messages.values() {
+    let (mut reached, mut counted) = (Vec::new(), BTreeMap::new());
+    for (id, (before, after)) in &messages {
         for state in after.reached_since(before) {
-            *reached.entry((after.channel, state.as_str())).or_default() += 1;
+            reached.push((*id, state));
+            *counted.entry((after.channel, state.as_str())).or_default() += 1;
         }
     }
-    counts::add(tx, project, &reached, now).await?;
-    write(tx, project, &messages.into_iter().map(|(id, (_, after))| (id, after)).collect::<Vec<_>>(), now).await
+    counts::add(tx, project, &counted, now).await?;
+    write(tx, project, &messages.into_iter().map(|(id, (_, after))| (id, after)).collect::<Vec<_>>(), now).await?;
+    Ok(reached)
 }
 
 async fn write(
