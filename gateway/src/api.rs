@@ -85,6 +85,7 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::PauseCampaign(id) => campaigns::pause(cx, id).await,
         Route::ResumeCampaign(id) => campaigns::resume(cx, id).await,
         Route::CancelCampaign(id) => campaigns::cancel(cx, id).await,
+        Route::TestCampaign(id) => campaigns::test(cx, id).await,
         Route::ReportCampaign(id) => campaigns::report(cx, id).await,
         Route::GetChannels => channels::get(cx).await,
         Route::UpdateChannels => channels::update(cx).await,

@@ -68,6 +68,7 @@ pub enum Route<'p> {
     PauseCampaign(&'p str),
     ResumeCampaign(&'p str),
     CancelCampaign(&'p str),
+    TestCampaign(&'p str),
     ReportCampaign(&'p str),
     GetChannels,
     UpdateChannels,
@@ -170,6 +171,7 @@ impl Route<'_> {
             | Self::PauseCampaign(_)
             | Self::ResumeCampaign(_)
             | Self::CancelCampaign(_)
+            | Self::TestCampaign(_)
             | Self::ReportCampaign(_)
             | Self::GetChannels
             | Self::ListSuppressions
@@ -287,6 +289,7 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("POST", ["campaigns", id, "pause"]) => Route::PauseCampaign(id),
         ("POST", ["campaigns", id, "resume"]) => Route::ResumeCampaign(id),
         ("POST", ["campaigns", id, "cancel"]) => Route::CancelCampaign(id),
+        ("POST", ["campaigns", id, "test"]) => Route::TestCampaign(id),
         ("GET", ["campaigns", id, "report"]) => Route::ReportCampaign(id),
         ("GET", ["channels"]) => Route::GetChannels,
         ("PUT", ["channels"]) => Route::UpdateChannels,

@@ -3,6 +3,7 @@
 mod input;
 mod report;
 mod transition;
+mod trial;
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
@@ -22,6 +23,7 @@ use crate::respond::{Reply, created, deleted, ok};
 
 pub use report::report;
 pub use transition::{cancel, pause, resume, send};
+pub use trial::test;
 
 /// Campaigns in one answer at most.
 const LIST_MAX: i64 = 1_000;
@@ -182,6 +184,22 @@ async fn check_references(cx: &Context<'_>, tx: &Transaction<'_>, campaign: &Cam
     for (field, _) in named.filter(|(_, id)| !there.contains(id)) {
         problems.push(Problem::new(field, "no such segment in this project"));
     }
+    problems.extend(problems_of_templates(cx, tx, campaign).await?);
+    if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
+}
+
+/// As [`check_references`], of the templates alone.
+async fn check_templates(cx: &Context<'_>, tx: &Transaction<'_>, campaign: &Campaign) -> Result<(), ApiError> {
+    let problems = problems_of_templates(cx, tx, campaign).await?;
+    if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
+}
+
+async fn problems_of_templates(
+    cx: &Context<'_>,
+    tx: &Transaction<'_>,
+    campaign: &Campaign,
+) -> Result<Vec<Problem>, ApiError> {
+    let mut problems = Vec::new();
     let channels = templates::channels_of(tx, cx.project, &campaign.template_ids()).await?;
     let variants = campaign.settings.variants.iter().enumerate();
     let named = campaign
@@ -201,5 +219,5 @@ async fn check_references(cx: &Context<'_>, tx: &Transaction<'_>, campaign: &Cam
             None => problems.push(Problem::new(field, "no such template in this project")),
         }
     }
-    if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
+    Ok(problems)
 }

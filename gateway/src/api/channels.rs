@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::error::ApiError;
 use crate::respond::{Reply, ok};
 
-pub use trial::test;
+pub use trial::{test, unusable_address};
 
 /// `GET /channels`
 pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {

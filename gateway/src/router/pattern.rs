@@ -37,6 +37,7 @@ impl Route<'_> {
             Self::PauseCampaign(_) => "/campaigns/:id/pause",
             Self::ResumeCampaign(_) => "/campaigns/:id/resume",
             Self::CancelCampaign(_) => "/campaigns/:id/cancel",
+            Self::TestCampaign(_) => "/campaigns/:id/test",
             Self::ReportCampaign(_) => "/campaigns/:id/report",
             Self::GetChannels | Self::UpdateChannels => "/channels",
             Self::ListSuppressions | Self::CreateSuppression | Self::DeleteSuppression => "/suppressions",

@@ -56,6 +56,7 @@ fn every_address_has_its_route() {
         ("POST", "/campaigns/c/pause", Route::PauseCampaign("c")),
         ("POST", "/campaigns/c/resume", Route::ResumeCampaign("c")),
         ("POST", "/campaigns/c/cancel", Route::CancelCampaign("c")),
+        ("POST", "/campaigns/c/test", Route::TestCampaign("c")),
         ("GET", "/campaigns/c/report", Route::ReportCampaign("c")),
         ("GET", "/channels", Route::GetChannels),
         ("PUT", "/channels", Route::UpdateChannels),

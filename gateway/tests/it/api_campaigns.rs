@@ -1,8 +1,12 @@
 //! `/campaigns`
 
 use serde_json::{Value, json};
+use shared::event::uuid;
+use shared::send::{Channel, DirectMessage};
 
+use crate::api_messages::queued_by;
 use crate::fixture::{Gateway, texts};
+use crate::people::Rows;
 use crate::setup::Tenant;
 
 /// A segment and an EMAIL template.
@@ -216,4 +220,62 @@ async fn a_campaign_is_sent_paused_resumed_and_cancelled() {
     let later = gateway.post(&project, "/campaigns", &later).await.expect(201);
     let refused = gateway.post(&project, &format!("/campaigns/{}/send", later["id"].as_str().unwrap()), &none).await;
     assert!(refused.status == 409 && refused.body["message"].as_str().unwrap().contains("sendInUserTimezone"));
+}
+
+/// What a message of a test is to say, and to whom.
+fn told(message: &DirectMessage) -> (Value, Value, Value) {
+    let json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap();
+    (json(&message.content), json(&message.data), json!(uuid("template", &message.template_id).unwrap()))
+}
+
+#[tokio::test]
+async fn a_test_goes_to_those_who_are_named_and_to_nobody_twice() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let (segment, a) = parts(&gateway, &project).await;
+    let b = template(&gateway, &project, "EMAIL").await;
+    let ann = Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 60).await;
+    let variant = |name: &str, template: &Value| json!({"name": name, "templateId": template, "weight": 50});
+    let variants = [variant("A", &a), variant("B", &b)];
+    let new = json!({"name": "Sale", "channel": "EMAIL", "segmentId": segment, "variants": variants});
+    let campaign = gateway.post(&project, "/campaigns", &new).await.expect(201);
+    let path = format!("{}/test", path(&campaign));
+    let body = json!({"userIds": ["ann"], "to": ["ops@example.com"], "asUserId": "ann"});
+    let key = [("idempotency-key", "look-1")];
+    let first = gateway.send("POST", &path, &project.secret, &key, body.to_string()).await.expect(202);
+    let repeated = gateway.send("POST", &path, &project.secret, &key, body.to_string()).await.expect(202);
+    assert_eq!(first, repeated);
+    let shown: Vec<[&Value; 4]> = first["messages"].as_array().unwrap().iter().map(|m| {
+        [&m["userId"], &m["to"], &m["variant"], &m["status"]]
+    }).collect();
+    let (user, to, queued) = (json!("ann"), json!("ops@example.com"), json!("queued"));
+    let (null, va, vb) = (json!(null), json!("A"), json!("B"));
+    assert_eq!(shown, [[&user, &null, &va, &queued], [&user, &null, &vb, &queued], [&null, &to, &va, &queued], [&null, &to, &vb, &queued]]);
+
+    // Twice over, under the same ids: delivery writes each row once.
+    let messages = queued_by(&gateway, Channel::Email).await;
+    assert_eq!(messages.len(), 8);
+    assert_eq!(messages[..4], messages[4..]);
+    let ids: Vec<String> = messages[..4].iter().map(|m| uuid("id", &m.message_id).unwrap().to_string()).collect();
+    assert_eq!(ids, texts(&first["messages"], "id"));
+    assert!(messages.iter().all(|m| m.user_ids == [shared::event::id_bytes(ann)]));
+    let data = json!({"campaign": {"id": campaign["id"], "name": "Sale"}});
+    assert_eq!(told(&messages[1]), (json!({"test": true}), data.clone(), b));
+    assert_eq!(told(&messages[2]), (json!({"test": true, "to": "ops@example.com"}), data, a));
+
+    let one = gateway.post(&project, &path, &json!({"to": ["ops@example.com"], "variant": "B"})).await.expect(202);
+    assert_eq!(texts(&one["messages"], "variant"), ["B"]);
+    assert_eq!(queued_by(&gateway, Channel::Email).await[0].user_ids, [shared::event::id_bytes(uuid::Uuid::nil())]);
+    for (body, field) in [
+        (json!({"userIds": ["ann", "eve"]}), "userIds[1]"),
+        (json!({"to": ["a@b.c"], "asUserId": "eve"}), "asUserId"),
+        (json!({"to": ["a@b.c"], "variant": "C"}), "variant"),
+    ] {
+        assert_eq!(gateway.post(&project, &path, &body).await.fields(), [field], "{body}");
+    }
+    assert_eq!(gateway.post(&other, &path, &json!({"to": ["a@b.c"]})).await.status, 404);
+    assert!(queued_by(&gateway, Channel::Email).await.is_empty());
+    // It is still a draft, of which nothing was sent.
+    let report = gateway.get(&project, &path.replace("/test", "/report")).await.expect(200);
+    assert_eq!((&report["status"], &report["total"]), (&json!("DRAFT"), &json!(0)));
 }

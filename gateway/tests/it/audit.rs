@@ -35,6 +35,7 @@ async fn campaigns_and_segments() {
     let sale = json!({"name": "Sale", "channel": "EMAIL", "segmentId": segment, "templateId": template});
     let sale = format!("/campaigns/{}", made("/campaigns", sale).await.as_str().unwrap());
     gateway.put_as(&admin, &sale, &json!({"name": "Big sale"})).await.expect(200);
+    gateway.post_as(&admin, &format!("{sale}/test"), &json!({"to": ["a@b.c"]})).await.expect(202);
     for wish in ["send", "pause", "resume", "cancel"] {
         gateway.post_as(&admin, &format!("{sale}/{wish}"), &json!({})).await.expect(200);
     }
@@ -47,6 +48,7 @@ async fn campaigns_and_segments() {
         ("template.created", "Mail"),
         ("campaign.created", "Sale"),
         ("campaign.updated", "Big sale"),
+        ("campaign.tested", "Big sale"),
         ("campaign.sent", "Big sale"),
         ("campaign.paused", "Big sale"),
         ("campaign.resumed", "Big sale"),

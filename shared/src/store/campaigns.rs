@@ -4,6 +4,7 @@ pub mod sending;
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -42,6 +43,11 @@ impl Campaign {
     /// Every segment that it goes by.
     pub fn segment_ids(&self) -> Vec<Uuid> {
         std::iter::once(self.segment_id).chain(self.exclude_segment_ids.iter().copied()).collect()
+    }
+
+    /// What its templates see beside the user.
+    pub fn data(&self) -> Value {
+        json!({ "campaign": { "id": self.id, "name": self.name } })
     }
 
     /// Every template that it sends.

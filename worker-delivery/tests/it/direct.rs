@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use serde_json::json;
+use shared::event::id_bytes;
 use shared::ids::UserKey;
 use shared::send::Lane;
 use testkit::eventually;
@@ -91,6 +92,15 @@ async fn a_test_goes_to_its_address_and_ends_with_its_only_call() {
     }
     let mails = mailbox.wait_for(2, SOON).await;
     assert!(mails.iter().all(|mail| mail.header("To").is_some_and(|to| to.contains("ops@example.com"))), "{mails:?}");
+    // Of a campaign: as Ann would see it.
+    let template = place.template("{{ campaign.name }} for {{ user.properties.plan }}", "<p>Hi</p>").await;
+    let (id, mut message) = place.direct(&[ann], &json!({ "test": true, "to": "ops@example.com" }));
+    message.template_id = id_bytes(template);
+    message.data = json!({ "campaign": { "name": "Sale" } }).to_string().into();
+    place.send_direct(vec![message]).await;
+    assert_eq!(place.settled(id, 1).await.subject.as_deref(), Some("Sale for pro"));
+    let last = mailbox.wait_for(3, SOON).await.pop().unwrap();
+    assert!(last.header("To").is_some_and(|to| to.contains("ops@example.com")), "{last:?}");
     // Nobody listens there: a test is not tried again.
     place.configure(1, json!({}), None).await;
     let (id, message) = place.direct(&[ann], &json!({ "subject": "A test", "body": "x", "test": true }));

@@ -131,17 +131,8 @@ fn target(body: &Map<String, Value>, channel: Channel) -> Result<Target, ApiErro
     let mut fields = Fields::of(body);
     let user = fields.text("userId", &USER).or(fields.text("user_id", &USER)).map(str::to_owned);
     let to = fields.text("to", &ADDRESS).map(|text| text.trim().to_owned());
-    match (&to, channel) {
-        (Some(to), Channel::Email) if !is_address(to) => {
-            fields.problem("to", "must be an email address such as ann@example.com");
-        }
-        (Some(to), Channel::Sms) if international(to).is_none() => {
-            fields.problem("to", "must be a number such as +15551234567");
-        }
-        (Some(_), Channel::Push | Channel::InApp) => {
-            fields.problem("to", "is for email and SMS; name a userId whose devices or inbox get the test");
-        }
-        _ => {}
+    if let Some(problem) = to.as_deref().and_then(|to| unusable_address(channel, to)) {
+        fields.problem("to", problem);
     }
     let given = ["userId", "user_id", "to"].into_iter().any(|name| fields.has(name) && !fields.is_null(name));
     if !given {
@@ -152,6 +143,18 @@ fn target(body: &Map<String, Value>, channel: Channel) -> Result<Target, ApiErro
     }
     fields.finish()?;
     Ok(Target { user, to })
+}
+
+/// Why a test by this channel cannot go to an address.
+pub fn unusable_address(channel: Channel, to: &str) -> Option<&'static str> {
+    match channel {
+        Channel::Email if !is_address(to) => Some("must be an email address such as ann@example.com"),
+        Channel::Sms if international(to).is_none() => Some("must be a number such as +15551234567"),
+        Channel::Email | Channel::Sms => None,
+        Channel::Push | Channel::InApp => {
+            Some("is for email and SMS; name a user whose devices or inbox get the test")
+        }
+    }
 }
 
 #[cfg(test)]

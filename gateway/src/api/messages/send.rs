@@ -7,8 +7,8 @@ use prost::Message as _;
 use serde::Serialize;
 use serde_json::json;
 use shared::event::id_bytes;
-use shared::ids;
-use shared::send::{DirectMessage, Lane, SendChunk, VERSION};
+use shared::ids::{self, ProjectId};
+use shared::send::{Channel, DirectMessage, Lane, SendChunk, VERSION};
 use shared::store::messages::read::{self, Message};
 use shared::store::users::read as people;
 use shared::store::{StoreError, client_ids, templates};
@@ -97,8 +97,13 @@ async fn note(cx: &Context<'_>, id: Uuid, input: &DirectInput) -> Result<(), Api
 
 /// Returns once the broker has the message. A repeat is harmless: the row of its id is written once.
 pub async fn publish(cx: &Context<'_>, id: Uuid, users: Vec<Uuid>, input: &DirectInput) -> Result<(), ApiError> {
-    let direct = DirectMessage {
-        project_id: id_bytes(cx.project.0),
+    publish_all(cx, input.channel, vec![direct_message(cx.project, id, users, input)]).await
+}
+
+/// As it goes through the stream; it was accepted at the time of its id.
+pub fn direct_message(project: ProjectId, id: Uuid, users: Vec<Uuid>, input: &DirectInput) -> DirectMessage {
+    DirectMessage {
+        project_id: id_bytes(project.0),
         message_id: id_bytes(id),
         user_ids: users.into_iter().map(id_bytes).collect(),
         channel: input.channel.as_str().to_owned(),
@@ -106,9 +111,13 @@ pub async fn publish(cx: &Context<'_>, id: Uuid, users: Vec<Uuid>, input: &Direc
         template_id: input.template_id.map(id_bytes).unwrap_or_default(),
         data: input.data.to_string().into(),
         accepted_ms: ids::time_ms(id),
-    };
-    let chunk = SendChunk { version: VERSION, refs: Vec::new(), direct: vec![direct] };
-    let subject = cx.app.bus.names.send(input.channel, Lane::Direct);
+    }
+}
+
+/// As [`publish`], of several messages of one channel: all of them or none.
+pub async fn publish_all(cx: &Context<'_>, channel: Channel, direct: Vec<DirectMessage>) -> Result<(), ApiError> {
+    let chunk = SendChunk { version: VERSION, refs: Vec::new(), direct };
+    let subject = cx.app.bus.names.send(channel, Lane::Direct);
     cx.app.publisher.publish(subject, Bytes::from(chunk.encode_to_vec())).await?;
     Ok(())
 }

@@ -159,7 +159,7 @@ pub async fn take_slice(
         params.len()
     };
     let (templates, names, bounds) = shares(campaign);
-    let data = serde_json::json!({ "campaign": { "id": campaign.id, "name": campaign.name } });
+    let data = campaign.data();
     let (started_ms, from_id) = (progress.started_at.as_millisecond(), progress.taken_to.unwrap_or(Uuid::nil()));
     let (key, channel, lane) =
         (format!("{}:{}", campaign.id, progress.occurrence), campaign.channel.as_str(), any_lane());
