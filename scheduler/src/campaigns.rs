@@ -4,19 +4,24 @@
 //! what was not published then is found due by the look for messages. So several schedulers take turns, and whatever
 //! dies in between repeats at most a hand-over, which is harmless.
 
+mod pace;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use prost::Message as _;
-use shared::campaign::CampaignStatus;
+use shared::campaign::{CampaignStatus, LATE, LocalTimes};
 use shared::failpoint;
 use shared::ids::ProjectId;
 use shared::send::{Lane, MessageRef, SendChunk};
 use shared::store::campaigns::Campaign;
+use shared::store::campaigns::audience::take_slice;
 use shared::store::campaigns::sending::{self, Progress};
-use shared::store::{StoreError, Transaction};
+use shared::store::{StoreError, Transaction, projects};
 use uuid::Uuid;
+
+use pace::Pace;
 
 use crate::App;
 use crate::tick::{Found, TickError};
@@ -36,8 +41,6 @@ const CHUNK: usize = 500;
 const AGAIN: SignedDuration = SignedDuration::from_mins(1);
 /// Between two looks at a campaign that waits for delivery.
 const WAIT: SignedDuration = SignedDuration::from_millis(250);
-/// How late one may begin.
-const LATE: SignedDuration = SignedDuration::from_hours(6);
 /// A segment may need its time; the campaign waits for it, and nobody else.
 const STATEMENT: Duration = Duration::from_mins(1);
 
@@ -101,24 +104,31 @@ async fn begin(
     campaign: &Campaign,
     now: Timestamp,
 ) -> Result<Rows, TickError> {
+    let id = campaign.id;
     let due = campaign.scheduled_at.unwrap_or(now);
     let hindrance = if now.duration_since(due) > LATE {
         Some("found due more than 6 hours late, so nothing was sent; resume it to send it now".to_owned())
     } else {
         campaign.settings.not_yet()
     };
-    match hindrance {
-        Some(reason) => {
-            tracing::warn!(%project, campaign = %campaign.id, reason, "a campaign is paused instead of begun");
-            let paused = (CampaignStatus::Paused, Some(reason.as_str()));
-            sending::to_state(tx, project, campaign.id, paused, None, now).await?;
-        }
-        None => sending::begin(tx, project, campaign.id, now).await?,
+    if let Some(reason) = hindrance {
+        tracing::warn!(%project, campaign = %id, reason, "a campaign is paused instead of begun");
+        let paused = (CampaignStatus::Paused, Some(reason.as_str()));
+        sending::to_state(tx, project, id, paused, None, now).await?;
+        return Ok(Vec::new());
     }
+    if campaign.settings.send_in_user_timezone {
+        let first = LocalTimes::of(due, &projects::timezone(tx, project).await?).first();
+        if first > now {
+            sending::look_later(tx, project, id, first).await?;
+            return Ok(Vec::new());
+        }
+    }
+    sending::begin(tx, project, id, due, now).await?;
     Ok(Vec::new())
 }
 
-/// Takes one slice, releases what the pace allows, and ends the sending when nothing is left.
+/// Takes one slice, releases what the pace and its time allow, and ends the sending when nothing is left.
 async fn send(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -128,52 +138,46 @@ async fn send(
 ) -> Result<Rows, TickError> {
     let id = campaign.id;
     if !progress.taken {
-        sending::take_slice(tx, project, campaign, &progress, SLICE, now).await?;
+        take_slice(tx, project, campaign, &progress, SLICE, now).await?;
     }
     let of = sending::Rows::of(project, id, &progress);
-    let room = (WITH_DELIVERY - sending::released(tx, &of, WITH_DELIVERY).await?).clamp(0, RELEASED);
+    let released = sending::released(tx, &of, WITH_DELIVERY, now).await?;
+    let room = (WITH_DELIVERY - released).clamp(0, RELEASED);
     let pace = Pace::new(campaign.settings.throttle_per_minute, progress.paced_to, now, room);
+    let again = now.checked_add(AGAIN).unwrap_or(now);
     let rows = match pace.allowed {
         0 => Vec::new(),
-        allowed => sending::release(tx, &of, allowed, now.checked_add(AGAIN).unwrap_or(now)).await?,
+        allowed => sending::release(tx, &of, allowed, (now, again)).await?,
     };
     if progress.taken && rows.is_empty() && !sending::is_open(tx, &of).await? {
-        let next = campaign.settings.recurrence.as_ref().and_then(|recurrence| recurrence.next_after(now));
-        sending::end(tx, project, id, next, now).await?;
+        sending::end(tx, project, campaign, next_time(campaign, &progress, now), now).await?;
         return Ok(rows);
     }
-    let at_once = !progress.taken || rows.len() as i64 == RELEASED;
-    let look_at = if at_once { now } else { now.checked_add(WAIT).unwrap_or(now) };
+    let look_at = if !progress.taken || rows.len() as i64 == RELEASED {
+        now
+    } else if released == 0 && rows.is_empty() && pace.allowed > 0 {
+        // Nothing is under way, and nobody's time has come: the next one's may be hours away.
+        sending::next_time(tx, &of, now).await?.unwrap_or_else(|| soon(now))
+    } else {
+        soon(now)
+    };
     sending::look_again(tx, project, id, Some(look_at), pace.after(rows.len())).await?;
     Ok(rows)
 }
 
-/// A pace, and how far it has been used up.
-struct Pace {
-    from: Timestamp,
-    each_us: f64,
-    /// How many may be released now.
-    allowed: i64,
+fn soon(now: Timestamp) -> Timestamp {
+    now.checked_add(WAIT).unwrap_or(now)
 }
 
-impl Pace {
-    /// Of at most `room`. What was not used is made up for by a second's worth at most.
-    fn new(per_minute: Option<i64>, paced_to: Timestamp, now: Timestamp, room: i64) -> Self {
-        let Some(per_minute) = per_minute.filter(|n| *n > 0) else {
-            return Self { from: now, each_us: 0.0, allowed: room };
-        };
-        let each_us = 60_000_000.0 / per_minute as f64;
-        let saved = SignedDuration::from_micros(each_us.max(1_000_000.0) as i64);
-        let from = paced_to.max(now.checked_sub(saved).unwrap_or(now));
-        let passed_us = now.duration_since(from).as_micros().max(0) as f64;
-        Self { from, each_us, allowed: ((passed_us / each_us) as i64).min(room) }
-    }
-
-    /// Until when it is used up by so many.
-    fn after(&self, released: usize) -> Timestamp {
-        let used = SignedDuration::from_micros((released as f64 * self.each_us) as i64);
-        self.from.checked_add(used).unwrap_or(self.from)
-    }
+/// When it is sent again, if it is. By everybody's own clock one day's sending may take until the next one's begins
+/// elsewhere, which is begun late then, and not left out.
+fn next_time(campaign: &Campaign, progress: &Progress, now: Timestamp) -> Option<Timestamp> {
+    let after = if campaign.settings.send_in_user_timezone {
+        progress.meant_for.max(now.checked_sub(LATE).unwrap_or(now))
+    } else {
+        now
+    };
+    campaign.settings.recurrence.as_ref()?.next_after(after)
 }
 
 #[derive(Clone, Copy)]
@@ -193,34 +197,11 @@ async fn sweep(
     let id = campaign.id;
     let of = sending::Rows::of(project, id, progress);
     let (swept, left) = match sweep {
-        Sweep::Park => (sending::park(tx, &of, SWEPT).await?, sending::released(tx, &of, 1).await? > 0),
+        Sweep::Park => (sending::park(tx, &of, SWEPT).await?, sending::released(tx, &of, 1, now).await? > 0),
         Sweep::Cancel => (sending::cancel(tx, &of, SWEPT, now).await?, sending::is_open(tx, &of).await?),
     };
     // What delivery holds just now comes back as settled or as to be retried.
-    let look_at = left.then(|| if swept > 0 { now } else { now.checked_add(WAIT).unwrap_or(now) });
+    let look_at = left.then(|| if swept > 0 { now } else { soon(now) });
     sending::look_again(tx, project, id, look_at, now).await?;
     Ok(Vec::new())
-}
-
-#[cfg(test)]
-mod tests {
-    use shared::clock::from_ms;
-
-    use super::*;
-
-    #[test]
-    fn a_pace_is_kept_and_saves_up_a_second_at_most() {
-        let (now, ms) = (from_ms(1_790_000_000_000), SignedDuration::from_millis);
-        let none = Pace::new(None, now, now, 70);
-        assert_eq!((none.allowed, none.after(70)), (70, now));
-        // 600 a minute are 10 a second.
-        let pace = |since_ms, room| Pace::new(Some(600), now - ms(since_ms), now, room);
-        assert_eq!([0, 99, 100, 250, 1_000, 60_000].map(|since| pace(since, 99).allowed), [0, 0, 1, 2, 10, 10]);
-        assert_eq!(pace(1_000, 4).allowed, 4);
-        assert_eq!(pace(250, 99).after(2), now - ms(50));
-        assert_eq!(pace(60_000, 99).after(0), now - ms(1_000));
-        // One a minute comes after its own time.
-        let slow = |since_s: i64| Pace::new(Some(1), now - SignedDuration::from_secs(since_s), now, 9).allowed;
-        assert_eq!([59, 60, 600].map(slow), [0, 1, 1]);
-    }
 }

@@ -361,6 +361,7 @@ CREATE TABLE campaign (
     look_at             timestamptz,                                       -- when the scheduler has to look at it; null: never
     occurrence          integer NOT NULL DEFAULT 0,                        -- sendings begun
     started_at          timestamptz,                                       -- of the last one, as the rest
+    meant_for           timestamptz,                                       -- the time that it was begun for
     taken_to            uuid,                                              -- the person up to whom the audience has been taken
     taken               boolean NOT NULL DEFAULT false,                    -- up to the last
     recipients          bigint NOT NULL DEFAULT 0,
@@ -481,6 +482,7 @@ CREATE TABLE message (
     ambiguous           integer NOT NULL DEFAULT 0,                        -- calls of which the outcome was never learned
     forgiven            integer NOT NULL DEFAULT 0,                        -- those of them from before it was last sent again by hand
     dead                boolean NOT NULL DEFAULT false,                    -- failed, and not by its own fault: it can be sent again
+    send_at             timestamptz,                                       -- of a campaign: it is not released before
     due_at              timestamptz,
     claimed             boolean NOT NULL DEFAULT false,
     subject             text,                                              -- as rendered
@@ -505,7 +507,7 @@ CREATE TABLE message (
 CREATE INDEX message_due ON message (due_at, project_id) WHERE due_at IS NOT NULL;
 CREATE INDEX message_project_due ON message (project_id, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX message_user ON message (project_id, user_id, id);
-CREATE INDEX message_campaign ON message (project_id, campaign_id, status) WHERE campaign_id IS NOT NULL;
+CREATE INDEX message_campaign ON message (project_id, campaign_id, status, send_at) WHERE campaign_id IS NOT NULL;
 CREATE INDEX message_dead ON message (project_id, id) WHERE dead;
 
 -- Their exact number, as of people: recorders have a lane each, delivery shares some of its own.

@@ -3,13 +3,19 @@
 //! Everything but its head is stored as the API shows it (`settings`); it was checked when it was saved, and is only
 //! decoded here.
 
+mod local_time;
 mod recurrence;
 
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+pub use local_time::LocalTimes;
 pub use recurrence::Recurrence;
+
+/// How late a campaign may begin.
+pub const LATE: SignedDuration = SignedDuration::from_hours(6);
 
 /// How far a campaign has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +68,7 @@ impl CampaignStatus {
 pub struct Settings {
     /// Messages a minute at most.
     pub throttle_per_minute: Option<i64>,
-    /// Whether `scheduledAt` means the time of day that it is in UTC, wherever somebody lives.
+    /// Whether everybody is sent to when their own clock shows what the project's shows at the campaign's time.
     pub send_in_user_timezone: bool,
     pub variants: Vec<Variant>,
     pub winner: Option<Winner>,
@@ -117,12 +123,15 @@ impl Settings {
     pub fn not_yet(&self) -> Option<String> {
         let field = if self.winner.is_some() {
             "winner"
-        } else if self.send_in_user_timezone {
-            "sendInUserTimezone"
         } else {
             return None;
         };
         Some(format!("`{field}` is not available in this version yet; take it away to send the campaign"))
+    }
+
+    /// When somebody has to look first at a campaign of this time: before it can come anywhere on earth.
+    pub fn first_look(&self, at: Timestamp) -> Timestamp {
+        if self.send_in_user_timezone { at.checked_sub(local_time::SPREAD).unwrap_or(at) } else { at }
     }
 
     /// As they are stored.

@@ -217,9 +217,18 @@ async fn a_campaign_is_sent_paused_resumed_and_cancelled() {
     }
     let mut later = new;
     later["sendInUserTimezone"] = json!(true);
+    later["scheduledAt"] = json!(in_an_hour(&gateway));
     let later = gateway.post(&project, "/campaigns", &later).await.expect(201);
-    let refused = gateway.post(&project, &format!("/campaigns/{}/send", later["id"].as_str().unwrap()), &none).await;
-    assert!(refused.status == 409 && refused.body["message"].as_str().unwrap().contains("sendInUserTimezone"));
+    // Somebody has to look at it before it is that time anywhere on earth.
+    let sql = "SELECT scheduled_at - look_at = interval '26 hours' FROM campaign WHERE id = $1";
+    let id: uuid::Uuid = later["id"].as_str().unwrap().parse().unwrap();
+    let looked_at = async || gateway.sql.query_one(sql, &[&id]).await.unwrap().get::<_, Option<bool>>(0);
+    assert_eq!(looked_at().await, Some(true));
+    for verb in ["pause", "resume"] {
+        gateway.post(&project, &format!("/campaigns/{id}/{verb}"), &none).await.expect(200);
+    }
+    assert_eq!(looked_at().await, Some(true));
+    assert_eq!(gateway.post(&project, &format!("/campaigns/{id}/send"), &none).await.expect(200)["status"], "SENDING");
 }
 
 /// What a message of a test is to say, and to whom.

@@ -15,18 +15,18 @@ use uuid::Uuid;
 
 use crate::place::{Place, SOON};
 
-const SENT: &str =
+pub const SENT: &str =
     "UPDATE message SET status = 'sent', sent_at = now(), due_at = NULL WHERE due_at IS NOT NULL AND status = 'queued'";
 
 /// People, every third of whom is of the plan `pro`.
-async fn people(place: &Place, count: i64) {
+pub async fn people(place: &Place, count: i64) {
     let sql = "INSERT INTO users (project_id, id, external_id, properties, created_at, last_seen_at, updated_at) \
                SELECT $1, md5(i::text)::uuid, 'u' || i, jsonb_build_object('plan', CASE i % 3 WHEN 0 THEN 'pro' ELSE 'free' END), \
                now(), now(), now() FROM generate_series(1, $2::bigint) AS i";
     place.store.connection().await.unwrap().execute(sql, &[&place.project, &count]).await.unwrap();
 }
 
-async fn segment(place: &Place, plan: &str) -> Uuid {
+pub async fn segment(place: &Place, plan: &str) -> Uuid {
     let (id, now) = (ids::fresh(place.clock.now_ms()), place.clock.now());
     let rules = json!([{"field": "plan", "operator": "eq", "value": plan}]);
     let (name, description, segment_type) = (plan.to_owned(), String::new(), SegmentType::Rules);
@@ -39,7 +39,7 @@ async fn segment(place: &Place, plan: &str) -> Uuid {
 }
 
 /// A campaign to a segment, due at a time.
-async fn campaign(place: &Place, segment_id: Uuid, at: Timestamp, settings: Settings) -> Campaign {
+pub async fn campaign(place: &Place, segment_id: Uuid, at: Timestamp, settings: Settings) -> Campaign {
     let now = place.clock.now();
     let campaign = Campaign {
         id: ids::fresh(now.as_millisecond()),
@@ -69,12 +69,12 @@ async fn save(place: &Place, campaign: &Campaign) {
     tx.commit().await.unwrap();
 }
 
-async fn now_stands(place: &Place, id: Uuid) -> Campaign {
+pub async fn now_stands(place: &Place, id: Uuid) -> Campaign {
     campaigns::get(&place.store.connection().await.unwrap(), place.project, id).await.unwrap().unwrap()
 }
 
 /// Plays delivery until the campaign stands so.
-async fn delivered_until(place: &Place, id: Uuid, status: CampaignStatus) -> Campaign {
+pub async fn delivered_until(place: &Place, id: Uuid, status: CampaignStatus) -> Campaign {
     eventually(SOON, async || {
         place.store.connection().await.unwrap().execute(SENT, &[]).await.unwrap();
         let campaign = now_stands(place, id).await;
@@ -83,7 +83,7 @@ async fn delivered_until(place: &Place, id: Uuid, status: CampaignStatus) -> Cam
     .await
 }
 
-async fn move_to(place: &Place, id: Uuid, status: CampaignStatus) {
+pub async fn move_to(place: &Place, id: Uuid, status: CampaignStatus) {
     let (db, now) = (place.store.connection().await.unwrap(), place.clock.now());
     sending::to_state(&db, place.project, id, (status, None), Some(now), now).await.unwrap();
 }
@@ -177,14 +177,10 @@ async fn one_that_is_found_hours_late_is_paused_and_sends_nothing() {
     let late = campaign(&place, pro, late, Settings::default()).await;
     let almost = place.clock.now() - SignedDuration::from_mins(5 * 60 + 55);
     let almost = campaign(&place, pro, almost, Settings::default()).await;
-    let not_yet = Settings { send_in_user_timezone: true, ..Settings::default() };
-    let not_yet = campaign(&place, pro, place.clock.now(), not_yet).await;
     place.run().await;
     delivered_until(&place, almost.id, CampaignStatus::Completed).await;
     let paused = delivered_until(&place, late.id, CampaignStatus::Paused).await;
     assert!(paused.status_reason.unwrap().contains("6 hours late"));
-    let paused = delivered_until(&place, not_yet.id, CampaignStatus::Paused).await;
-    assert!(paused.status_reason.unwrap().contains("sendInUserTimezone"));
     place.stop().await;
     assert_eq!(place.count("SELECT count(DISTINCT campaign_id) FROM message").await, 1);
 }

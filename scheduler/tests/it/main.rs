@@ -8,6 +8,7 @@ mod dead_letters;
 mod erasures;
 mod frozen;
 mod house;
+mod local_time;
 mod messages;
 mod place;
 mod plans;

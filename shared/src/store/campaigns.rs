@@ -1,5 +1,6 @@
 //! Campaigns.
 
+pub mod audience;
 pub mod sending;
 
 use deadpool_postgres::{GenericClient, Transaction};
@@ -43,6 +44,12 @@ impl Campaign {
     /// Every segment that it goes by.
     pub fn segment_ids(&self) -> Vec<Uuid> {
         std::iter::once(self.segment_id).chain(self.exclude_segment_ids.iter().copied()).collect()
+    }
+
+    /// When somebody has to look at it first, where it waits for its time.
+    pub fn first_look(&self) -> Option<Timestamp> {
+        let waits = self.status == CampaignStatus::Scheduled;
+        self.scheduled_at.filter(|_| waits).map(|at| self.settings.first_look(at))
     }
 
     /// What its templates see beside the user.
@@ -152,8 +159,8 @@ async fn used(
 
 pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Campaign) -> Result<(), StoreError> {
     let sql = "INSERT INTO campaign (project_id, id, name, channel, segment_id, exclude_segment_ids, template_id, \
-               template_ids, settings, scheduled_at, status, status_reason, updated_at, created_at, look_at) \
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, CASE WHEN $11 = 'SCHEDULED' THEN $10::timestamptz END)";
+               template_ids, settings, scheduled_at, status, status_reason, updated_at, look_at, created_at) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
     write(tx, sql, project, new, &[&new.created_at]).await
 }
 
@@ -161,7 +168,7 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Campaign) ->
 pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Campaign) -> Result<(), StoreError> {
     let sql = "UPDATE campaign SET name = $3, channel = $4, segment_id = $5, exclude_segment_ids = $6, template_id = $7, \
                template_ids = $8, settings = $9, scheduled_at = $10, status = $11, status_reason = $12, updated_at = $13, \
-               look_at = CASE $11 WHEN 'SCHEDULED' THEN $10::timestamptz WHEN 'DRAFT' THEN NULL ELSE look_at END \
+               look_at = CASE WHEN $11 IN ('SCHEDULED', 'DRAFT') THEN $14 ELSE look_at END \
                WHERE project_id = $1 AND id = $2";
     write(tx, sql, project, changed, &[]).await
 }
@@ -174,7 +181,7 @@ async fn write(
     more: &[&(dyn ToSql + Sync)],
 ) -> Result<(), StoreError> {
     let (channel, status) = (c.channel.as_str(), c.status.as_str());
-    let (templates, settings) = (c.template_ids(), c.settings.encode());
+    let (templates, settings, look_at) = (c.template_ids(), c.settings.encode(), c.first_look());
     let mut params: Vec<&(dyn ToSql + Sync)> = vec![
         &project,
         &c.id,
@@ -189,6 +196,7 @@ async fn write(
         &status,
         &c.status_reason,
         &c.updated_at,
+        &look_at,
     ];
     params.extend(more);
     tx.execute(sql, &params).await?;

@@ -88,10 +88,11 @@ async fn fulfil(cx: &Context<'_>, segment: &str, wish: Wish) -> Result<Reply, Ap
         Step::Begin => {
             may_begin(&campaign)?;
             check_references(cx, &tx, &campaign).await?;
-            sending::begin(&tx, cx.project, id, now).await?;
+            sending::begin(&tx, cx.project, id, now, now).await?;
         }
         Step::To(status) => {
-            let look_at = if status == CampaignStatus::Scheduled { campaign.scheduled_at } else { Some(now) };
+            let first_look = Campaign { status, ..campaign.clone() }.first_look();
+            let look_at = if status == CampaignStatus::Scheduled { first_look } else { Some(now) };
             sending::to_state(&tx, cx.project, id, (status, None), look_at, now).await?;
         }
     }

@@ -1,0 +1,54 @@
+//! How fast a campaign is sent. Pure.
+
+use jiff::{SignedDuration, Timestamp};
+
+/// A pace, and how far it has been used up.
+pub struct Pace {
+    from: Timestamp,
+    each_us: f64,
+    /// How many may be released now.
+    pub allowed: i64,
+}
+
+impl Pace {
+    /// Of at most `room`. What was not used is made up for by a second's worth at most.
+    pub fn new(per_minute: Option<i64>, paced_to: Timestamp, now: Timestamp, room: i64) -> Self {
+        let Some(per_minute) = per_minute.filter(|n| *n > 0) else {
+            return Self { from: now, each_us: 0.0, allowed: room };
+        };
+        let each_us = 60_000_000.0 / per_minute as f64;
+        let saved = SignedDuration::from_micros(each_us.max(1_000_000.0) as i64);
+        let from = paced_to.max(now.checked_sub(saved).unwrap_or(now));
+        let passed_us = now.duration_since(from).as_micros().max(0) as f64;
+        Self { from, each_us, allowed: ((passed_us / each_us) as i64).min(room) }
+    }
+
+    /// Until when it is used up by so many.
+    pub fn after(&self, released: usize) -> Timestamp {
+        let used = SignedDuration::from_micros((released as f64 * self.each_us) as i64);
+        self.from.checked_add(used).unwrap_or(self.from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::clock::from_ms;
+
+    use super::*;
+
+    #[test]
+    fn a_pace_is_kept_and_saves_up_a_second_at_most() {
+        let (now, ms) = (from_ms(1_790_000_000_000), SignedDuration::from_millis);
+        let none = Pace::new(None, now, now, 70);
+        assert_eq!((none.allowed, none.after(70)), (70, now));
+        // 600 a minute are 10 a second.
+        let pace = |since_ms, room| Pace::new(Some(600), now - ms(since_ms), now, room);
+        assert_eq!([0, 99, 100, 250, 1_000, 60_000].map(|since| pace(since, 99).allowed), [0, 0, 1, 2, 10, 10]);
+        assert_eq!(pace(1_000, 4).allowed, 4);
+        assert_eq!(pace(250, 99).after(2), now - ms(50));
+        assert_eq!(pace(60_000, 99).after(0), now - ms(1_000));
+        // One a minute comes after its own time.
+        let slow = |since_s: i64| Pace::new(Some(1), now - SignedDuration::from_secs(since_s), now, 9).allowed;
+        assert_eq!([59, 60, 600].map(slow), [0, 1, 1]);
+    }
+}

@@ -1,0 +1,132 @@
+//! When people are sent to whose own clocks a campaign goes by. Pure.
+
+use std::collections::BTreeMap;
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+use super::LATE;
+
+/// Between the first place on earth that reaches a time of the clock and the last one, at most.
+pub const SPREAD: SignedDuration = SignedDuration::from_hours(26);
+
+/// When a time of the clock comes, wherever somebody lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalTimes {
+    /// By the timezone's name in lower case.
+    by_zone: BTreeMap<String, Timestamp>,
+    /// For whoever has no timezone, or none that there is.
+    pub elsewhere: Timestamp,
+}
+
+impl LocalTimes {
+    /// The times at which clocks show what `home`'s clock shows at `meant_for`; those of the same day, even where they
+    /// have passed.
+    pub fn of(meant_for: Timestamp, home: &TimeZone) -> Self {
+        Self::with(meant_for, home, |wall, zone| at(wall, zone))
+    }
+
+    /// As [`Self::of`], for a sending that begins at `begun`. Where the time has passed long before, it is that of the next
+    /// day: nobody is woken at night by what was meant for the morning. What has passed by no more than a campaign may be
+    /// late stays, and is sent at once.
+    pub fn from(begun: Timestamp, meant_for: Timestamp, home: &TimeZone) -> Self {
+        Self::with(meant_for, home, |wall, zone| {
+            let time = at(wall, zone)?;
+            if begun.duration_since(time) <= LATE { Some(time) } else { at(wall.tomorrow().ok()?, zone) }
+        })
+    }
+
+    fn with(meant_for: Timestamp, home: &TimeZone, time: impl Fn(DateTime, &TimeZone) -> Option<Timestamp>) -> Self {
+        let wall = meant_for.to_zoned(home.clone()).datetime();
+        let names = jiff::tz::db().available();
+        let by_zone = names.filter_map(|name| {
+            let zone = TimeZone::get(name.as_str()).ok()?;
+            Some((name.as_str().to_lowercase(), time(wall, &zone)?))
+        });
+        Self { by_zone: by_zone.collect(), elsewhere: time(wall, home).unwrap_or(meant_for) }
+    }
+
+    /// The earliest of them.
+    pub fn first(&self) -> Timestamp {
+        self.by_zone.values().copied().chain([self.elsewhere]).min().unwrap_or(self.elsewhere)
+    }
+
+    /// The names in lower case, and the times of each.
+    pub fn columns(&self) -> (Vec<&str>, Vec<Timestamp>) {
+        self.by_zone.iter().map(|(name, time)| (name.as_str(), *time)).unzip()
+    }
+}
+
+/// A time that a clock's change leaves out moves behind it; of one that it repeats the first counts.
+fn at(wall: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+    Some(wall.to_zoned(zone.clone()).ok()?.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn zone(name: &str) -> TimeZone {
+        TimeZone::get(name).unwrap()
+    }
+
+    fn of(times: &LocalTimes, name: &str) -> Timestamp {
+        times.by_zone[name]
+    }
+
+    #[test]
+    fn everybody_has_the_projects_clock_time() {
+        // Nine o'clock in Oslo.
+        let times = LocalTimes::of(time("2026-06-15T07:00:00Z"), &zone("Europe/Oslo"));
+        for (name, expected) in [
+            ("europe/oslo", "2026-06-15T07:00:00Z"),
+            ("asia/tokyo", "2026-06-15T00:00:00Z"),
+            ("america/new_york", "2026-06-15T13:00:00Z"),
+            ("asia/kolkata", "2026-06-15T03:30:00Z"),
+            ("utc", "2026-06-15T09:00:00Z"),
+        ] {
+            assert_eq!(of(&times, name), time(expected), "{name}");
+        }
+        assert_eq!(times.elsewhere, time("2026-06-15T07:00:00Z"));
+        assert_eq!(times.first(), time("2026-06-14T19:00:00Z"), "on Kiritimati");
+        assert!(times.by_zone.values().all(|t| t.duration_since(times.first()) <= SPREAD));
+        let (names, at) = times.columns();
+        assert!(names.len() > 400 && names.len() == at.len());
+    }
+
+    #[test]
+    fn clocks_that_change_are_followed() {
+        // Half past two on the night in which Oslo's clocks leave it out, as seen from New York.
+        let times = LocalTimes::of(time("2026-03-29T06:30:00Z"), &zone("America/New_York"));
+        assert_eq!(of(&times, "europe/oslo"), time("2026-03-29T01:30:00Z"));
+        assert_eq!(of(&times, "africa/lagos"), time("2026-03-29T01:30:00Z"));
+        // And on the one in which they show it twice.
+        let times = LocalTimes::of(time("2026-10-25T02:30:00Z"), &TimeZone::UTC);
+        assert_eq!(of(&times, "europe/oslo"), time("2026-10-25T00:30:00Z"));
+    }
+
+    #[test]
+    fn what_has_long_passed_is_sent_on_the_next_day() {
+        // Noon in London, said just then.
+        let now = time("2026-01-15T12:00:00Z");
+        let times = LocalTimes::from(now, now, &zone("Europe/London"));
+        for (name, expected) in [
+            ("europe/berlin", "2026-01-15T11:00:00Z"),
+            ("asia/almaty", "2026-01-15T07:00:00Z"),
+            ("asia/tokyo", "2026-01-16T03:00:00Z"),
+            ("america/new_york", "2026-01-15T17:00:00Z"),
+        ] {
+            assert_eq!(of(&times, name), time(expected), "{name}");
+        }
+        assert_eq!(times.elsewhere, now);
+        // The next day has its own offset.
+        let eve = time("2026-03-28T20:00:00Z");
+        let times = LocalTimes::from(eve, eve, &zone("America/Los_Angeles"));
+        assert_eq!(of(&times, "europe/oslo"), time("2026-03-29T11:00:00Z"));
+    }
+}
