@@ -5,6 +5,7 @@
 //! dies in between repeats at most a hand-over, which is harmless.
 
 mod pace;
+mod winner;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +19,12 @@ use shared::send::{Lane, MessageRef, SendChunk};
 use shared::store::campaigns::Campaign;
 use shared::store::campaigns::audience::take_slice;
 use shared::store::campaigns::sending::{self, Progress};
+use shared::store::campaigns::winner::release_rest;
 use shared::store::{StoreError, Transaction, projects};
 use uuid::Uuid;
 
 use pace::Pace;
+use winner::Rest;
 
 use crate::App;
 use crate::tick::{Found, TickError};
@@ -106,15 +109,10 @@ async fn begin(
 ) -> Result<Rows, TickError> {
     let id = campaign.id;
     let due = campaign.scheduled_at.unwrap_or(now);
-    let hindrance = if now.duration_since(due) > LATE {
-        Some("found due more than 6 hours late, so nothing was sent; resume it to send it now".to_owned())
-    } else {
-        campaign.settings.not_yet()
-    };
-    if let Some(reason) = hindrance {
+    if now.duration_since(due) > LATE {
+        let reason = "found due more than 6 hours late, so nothing was sent; resume it to send it now";
         tracing::warn!(%project, campaign = %id, reason, "a campaign is paused instead of begun");
-        let paused = (CampaignStatus::Paused, Some(reason.as_str()));
-        sending::to_state(tx, project, id, paused, None, now).await?;
+        sending::to_state(tx, project, id, (CampaignStatus::Paused, Some(reason)), None, now).await?;
         return Ok(Vec::new());
     }
     if campaign.settings.send_in_user_timezone {
@@ -145,10 +143,17 @@ async fn send(
     let room = (WITH_DELIVERY - released).clamp(0, RELEASED);
     let pace = Pace::new(campaign.settings.throttle_per_minute, progress.paced_to, now, room);
     let again = now.checked_add(AGAIN).unwrap_or(now);
-    let rows = match pace.allowed {
+    let mut rows = match pace.allowed {
         0 => Vec::new(),
         allowed => sending::release(tx, &of, allowed, (now, again)).await?,
     };
+    let rest = winner::rest(tx, &of, (campaign, &progress), now).await?;
+    let left = pace.allowed - rows.len() as i64;
+    if let Rest::Gets(variant) = rest
+        && left > 0
+    {
+        rows.extend(release_rest(tx, &of, variant, left, (now, again)).await?);
+    }
     if progress.taken && rows.is_empty() && !sending::is_open(tx, &of).await? {
         sending::end(tx, project, campaign, next_time(campaign, &progress, now), now).await?;
         return Ok(rows);
@@ -157,7 +162,8 @@ async fn send(
         now
     } else if released == 0 && rows.is_empty() && pace.allowed > 0 {
         // Nothing is under way, and nobody's time has come: the next one's may be hours away.
-        sending::next_time(tx, &of, now).await?.unwrap_or_else(|| soon(now))
+        let known_at = if let Rest::Waits(until) = rest { Some(until) } else { None };
+        known_at.or(sending::next_time(tx, &of, now).await?).unwrap_or_else(|| soon(now))
     } else {
         soon(now)
     };

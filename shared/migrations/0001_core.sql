@@ -367,6 +367,8 @@ CREATE TABLE campaign (
     recipients          bigint NOT NULL DEFAULT 0,
     under_way           boolean NOT NULL DEFAULT false,                    -- begun and not ended, also while paused
     paced_to            timestamptz,                                       -- until when the throttle has been used up
+    test_sent_at        timestamptz,                                       -- when the test of its variants had been sent
+    verdict             jsonb,                                             -- and what came of it
     created_at          timestamptz NOT NULL,
     updated_at          timestamptz NOT NULL,
     PRIMARY KEY (project_id, id)
@@ -482,7 +484,7 @@ CREATE TABLE message (
     ambiguous           integer NOT NULL DEFAULT 0,                        -- calls of which the outcome was never learned
     forgiven            integer NOT NULL DEFAULT 0,                        -- those of them from before it was last sent again by hand
     dead                boolean NOT NULL DEFAULT false,                    -- failed, and not by its own fault: it can be sent again
-    send_at             timestamptz,                                       -- of a campaign: it is not released before
+    send_at             timestamptz,                                       -- of a campaign: it is not released before; 'infinity' until a variant has won
     due_at              timestamptz,
     claimed             boolean NOT NULL DEFAULT false,
     subject             text,                                              -- as rendered

@@ -5,6 +5,7 @@
 
 mod local_time;
 mod recurrence;
+mod winner;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use uuid::Uuid;
 
 pub use local_time::LocalTimes;
 pub use recurrence::Recurrence;
+pub use winner::{DecidedBy, Score, Verdict};
 
 /// How late a campaign may begin.
 pub const LATE: SignedDuration = SignedDuration::from_hours(6);
@@ -117,16 +119,6 @@ impl Settings {
     /// Reads stored settings; the error says what this program does not know.
     pub fn decode(stored: Value) -> Result<Self, String> {
         serde_json::from_value(stored).map_err(|e| e.to_string())
-    }
-
-    /// Why this version cannot send so yet, if it cannot.
-    pub fn not_yet(&self) -> Option<String> {
-        let field = if self.winner.is_some() {
-            "winner"
-        } else {
-            return None;
-        };
-        Some(format!("`{field}` is not available in this version yet; take it away to send the campaign"))
     }
 
     /// When somebody has to look first at a campaign of this time: before it can come anywhere on earth.

@@ -9,7 +9,7 @@ use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
-use shared::campaign::{CampaignStatus, Settings};
+use shared::campaign::{CampaignStatus, Settings, Variant, Winner};
 use shared::ids;
 use shared::store::campaigns::{self, Campaign, sending};
 use shared::store::{StoreError, segments, templates};
@@ -133,6 +133,11 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
             let reason = format!("a campaign that is {} keeps all but its name", current.status.as_str());
             return Err(ApiError::Conflict(reason));
         }
+        if current.under_way && how_shared(&current) != how_shared(&campaign) {
+            let reason = "a campaign that is being sent keeps its variants, winner and sendInUserTimezone; cancel it, or let \
+                          it end";
+            return Err(ApiError::Conflict(reason.to_owned()));
+        }
         check_references(cx, &tx, &campaign).await?;
     }
     campaigns::update(&tx, cx.project, &campaign).await?;
@@ -157,6 +162,12 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     note(cx, &tx, "campaign.deleted", &campaign, json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
+}
+
+/// By what the audience was shared when it was taken.
+fn how_shared(campaign: &Campaign) -> (&[Variant], Option<&Winner>, bool) {
+    let settings = &campaign.settings;
+    (&settings.variants, settings.winner.as_ref(), settings.send_in_user_timezone)
 }
 
 async fn locked(cx: &Context<'_>, tx: &Transaction<'_>, id: Uuid) -> Result<Campaign, ApiError> {

@@ -55,7 +55,7 @@ async fn a_campaign_is_made_read_changed_and_deleted() {
         json!({"name": "B", "templateId": template, "weight": 50}),
     );
     let whole = json!({
-        "excludeSegmentIds": [segment], "throttlePerMinute": 600, "sendInUserTimezone": true, "variants": [a, b],
+        "excludeSegmentIds": [segment], "throttlePerMinute": 600, "sendInUserTimezone": false, "variants": [a, b],
         "winner": {"metric": "opened", "testShare": 20, "afterMinutes": 60}, "goal": {"event": "order", "within": "7d"},
         "recurrence": {"cron": "0 9 * * MON", "timezone": "Europe/Oslo"},
     });
@@ -114,6 +114,13 @@ async fn a_state_forbids_what_would_change_what_is_sent() {
         let changed = gateway.put(&project, &path, &json!({"throttlePerMinute": 7 + i})).await;
         assert_eq!(changed.status, if editable { 200 } else { 409 }, "{status}");
     }
+    // What the audience was shared by when it was taken.
+    gateway.sql.execute("UPDATE campaign SET under_way = true, status = 'PAUSED'", &[]).await.unwrap();
+    let variants = json!([{"name": "A", "templateId": template, "weight": 100}]);
+    for change in [json!({"variants": variants}), json!({"sendInUserTimezone": true})] {
+        assert_eq!(gateway.put(&project, &path, &change).await.status, 409, "{change}");
+    }
+    gateway.put(&project, &path, &json!({"throttlePerMinute": 5})).await.expect(200);
     set_status(&gateway, &campaign, "SENDING").await;
     assert_eq!(gateway.delete(&project, &path).await.status, 409);
     set_status(&gateway, &campaign, "CANCELLED").await;
@@ -203,7 +210,7 @@ async fn a_campaign_is_sent_paused_resumed_and_cancelled() {
     assert_eq!(gateway.post(&project, &wish("cancel"), &none).await.expect(200)["status"], "CANCELLED");
     assert_eq!(gateway.post(&project, &wish("resume"), &none).await.status, 409);
     let report = gateway.get(&project, &wish("report")).await.expect(200);
-    let expected = json!({"campaignId": campaign["id"], "status": "CANCELLED", "recipients": 0, "total": 0, "byStatus": {}, "variants": []});
+    let expected = json!({"campaignId": campaign["id"], "status": "CANCELLED", "recipients": 0, "total": 0, "byStatus": {}, "variants": [], "winner": null});
     assert_eq!(report, expected);
     assert_eq!(gateway.get(&other, &wish("report")).await.status, 404);
     gateway.delete(&project, &path).await.expect(200);
@@ -254,12 +261,23 @@ async fn a_test_goes_to_those_who_are_named_and_to_nobody_twice() {
     let first = gateway.send("POST", &path, &project.secret, &key, body.to_string()).await.expect(202);
     let repeated = gateway.send("POST", &path, &project.secret, &key, body.to_string()).await.expect(202);
     assert_eq!(first, repeated);
-    let shown: Vec<[&Value; 4]> = first["messages"].as_array().unwrap().iter().map(|m| {
-        [&m["userId"], &m["to"], &m["variant"], &m["status"]]
-    }).collect();
+    let shown: Vec<[&Value; 4]> = first["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| [&m["userId"], &m["to"], &m["variant"], &m["status"]])
+        .collect();
     let (user, to, queued) = (json!("ann"), json!("ops@example.com"), json!("queued"));
     let (null, va, vb) = (json!(null), json!("A"), json!("B"));
-    assert_eq!(shown, [[&user, &null, &va, &queued], [&user, &null, &vb, &queued], [&null, &to, &va, &queued], [&null, &to, &vb, &queued]]);
+    assert_eq!(
+        shown,
+        [
+            [&user, &null, &va, &queued],
+            [&user, &null, &vb, &queued],
+            [&null, &to, &va, &queued],
+            [&null, &to, &vb, &queued]
+        ]
+    );
 
     // Twice over, under the same ids: delivery writes each row once.
     let messages = queued_by(&gateway, Channel::Email).await;

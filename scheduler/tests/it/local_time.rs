@@ -54,7 +54,9 @@ async fn everybody_is_sent_to_when_it_is_that_time_where_they_live() {
     let sale = campaign(&place, pro, place.clock.now(), by_own_clock()).await;
     place.run().await;
     place.run().await;
-    let count = |status: &str| format!("SELECT count(*) FROM message WHERE campaign_id = '{}' AND status = '{status}'", sale.id);
+    let count = |status: &str| {
+        format!("SELECT count(*) FROM message WHERE campaign_id = '{}' AND status = '{status}'", sale.id)
+    };
     let sent = async |expected: i64| {
         eventually(SOON, async || {
             place.store.connection().await.unwrap().execute(crate::campaigns::SENT, &[]).await.unwrap();
@@ -97,13 +99,20 @@ async fn it_begins_when_it_is_that_time_in_the_first_place_on_earth() {
     eventually(SOON, async || {
         let (stands, next) = (now_stands(&place, later.id).await, look_at(&place, later.id).await);
         let first = stands.scheduled_at.map(|at| at - SignedDuration::from_hours(14));
-        if stands.status == CampaignStatus::Scheduled && next == first { Ok(()) } else { Err(format!("{next:?}, {stands:?}")) }
+        if stands.status == CampaignStatus::Scheduled && next == first {
+            Ok(())
+        } else {
+            Err(format!("{next:?}, {stands:?}"))
+        }
     })
     .await;
     // Its time comes in three hours, for people without a timezone.
     let begun = delivered_until(&place, cancelled.id, CampaignStatus::Sending).await;
     assert!(begun.started_at.unwrap() < begun.scheduled_at.unwrap());
-    let queued = format!("SELECT count(*) FROM message WHERE campaign_id = '{}' AND status = 'queued' AND due_at IS NULL", cancelled.id);
+    let queued = format!(
+        "SELECT count(*) FROM message WHERE campaign_id = '{}' AND status = 'queued' AND due_at IS NULL",
+        cancelled.id
+    );
     eventually(SOON, async || match place.count(&queued).await {
         10 => Ok(()),
         n => Err(n),

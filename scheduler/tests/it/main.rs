@@ -15,3 +15,4 @@ mod plans;
 mod removals;
 mod start;
 mod timers;
+mod winner;

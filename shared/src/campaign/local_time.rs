@@ -24,7 +24,7 @@ impl LocalTimes {
     /// The times at which clocks show what `home`'s clock shows at `meant_for`; those of the same day, even where they
     /// have passed.
     pub fn of(meant_for: Timestamp, home: &TimeZone) -> Self {
-        Self::with(meant_for, home, |wall, zone| at(wall, zone))
+        Self::with(meant_for, home, at)
     }
 
     /// As [`Self::of`], for a sending that begins at `begun`. Where the time has passed long before, it is that of the next

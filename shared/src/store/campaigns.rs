@@ -2,6 +2,7 @@
 
 pub mod audience;
 pub mod sending;
+pub mod winner;
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;

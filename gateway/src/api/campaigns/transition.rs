@@ -86,7 +86,6 @@ async fn fulfil(cx: &Context<'_>, segment: &str, wish: Wish) -> Result<Reply, Ap
     };
     match step {
         Step::Begin => {
-            may_begin(&campaign)?;
             check_references(cx, &tx, &campaign).await?;
             sending::begin(&tx, cx.project, id, now, now).await?;
         }
@@ -102,10 +101,6 @@ async fn fulfil(cx: &Context<'_>, segment: &str, wish: Wish) -> Result<Reply, Ap
     note(cx, &tx, wish.action(), &campaign, details).await?;
     tx.commit().await.map_err(StoreError::from)?;
     ok(&CampaignView::from(campaign))
-}
-
-fn may_begin(campaign: &Campaign) -> Result<(), ApiError> {
-    campaign.settings.not_yet().map_or(Ok(()), |reason| Err(ApiError::Conflict(reason)))
 }
 
 #[cfg(test)]

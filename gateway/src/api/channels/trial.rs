@@ -151,9 +151,7 @@ pub fn unusable_address(channel: Channel, to: &str) -> Option<&'static str> {
         Channel::Email if !is_address(to) => Some("must be an email address such as ann@example.com"),
         Channel::Sms if international(to).is_none() => Some("must be a number such as +15551234567"),
         Channel::Email | Channel::Sms => None,
-        Channel::Push | Channel::InApp => {
-            Some("is for email and SMS; name a user whose devices or inbox get the test")
-        }
+        Channel::Push | Channel::InApp => Some("is for email and SMS; name a user whose devices or inbox get the test"),
     }
 }
 

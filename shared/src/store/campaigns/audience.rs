@@ -30,12 +30,11 @@ pub async fn take_slice(
 ) -> Result<i64, StoreError> {
     let people = audience(tx, project, campaign, now).await?;
     let served = served(tx, project, campaign.id, progress).await?;
-    let local = match campaign.settings.send_in_user_timezone {
-        false => None,
-        true => {
-            let home = projects::timezone(tx, project).await?;
-            Some(LocalTimes::from(progress.started_at, progress.meant_for, &home))
-        }
+    let local = if campaign.settings.send_in_user_timezone {
+        let home = projects::timezone(tx, project).await?;
+        Some(LocalTimes::from(progress.started_at, progress.meant_for, &home))
+    } else {
+        None
     };
     let sql::People { with, from, condition, params } = people;
     let mut params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|p| p as &(dyn ToSql + Sync)).collect();
@@ -49,6 +48,7 @@ pub async fn take_slice(
     let (key, channel, lane) =
         (format!("{}:{}", campaign.id, progress.occurrence), campaign.channel.as_str(), any_lane());
     let zones = local.as_ref().map(LocalTimes::columns);
+    let test_share = campaign.settings.winner.as_ref().map(|winner| winner.test_share);
     let (from_id, most, ms, key) = (place(&from_id), place(&most), place(&started_ms), place(&key));
     let (channel, data, id) = (place(&channel), place(&data), place(&campaign.id));
     let (templates, names, bounds, served) = (place(&templates), place(&names), place(&bounds), place(&served));
@@ -57,23 +57,33 @@ pub async fn take_slice(
     let (zone, join, send_at) = match (&local, &zones) {
         (Some(local), Some((zones, times))) => {
             let (zones, times, elsewhere) = (place(zones), place(times), place(&local.elsewhere));
-            let join = format!("LEFT JOIN unnest(${zones}::text[], ${times}::timestamptz[]) AS z (name, at) ON z.name = s.zone");
+            let join = format!(
+                "LEFT JOIN unnest(${zones}::text[], ${times}::timestamptz[]) AS z (name, at) ON z.name = s.zone"
+            );
             ("lower(u.properties ->> 'timezone')", join, format!("coalesce(z.at, ${elsewhere}::timestamptz)"))
         }
         _ => ("NULL::text", String::new(), format!("${started}::timestamptz")),
+    };
+    // Whoever does not fall into the test gets no variant yet, and nothing before there is one.
+    let in_test = match &test_share {
+        None => "true".to_owned(),
+        Some(share) => {
+            let share = place(share);
+            format!("(('x' || substr(s.hash, 19, 6))::bit(24)::int)::float8 / 16777216 * 100 < ${share}::float8")
+        }
     };
     let with = if with.is_empty() { "WITH ".to_owned() } else { format!("{with}, ") };
     let statement = format!(
         "{with} slice AS MATERIALIZED (SELECT u.id, {zone} AS zone, md5(${key}::text || u.id::text) AS hash FROM {from} \
          WHERE {condition} AND u.id > ${from_id}::uuid ORDER BY u.id LIMIT ${most}), \
-         share AS MATERIALIZED (SELECT s.id, s.hash, {send_at} AS send_at, \
+         share AS MATERIALIZED (SELECT s.id, s.hash, {send_at} AS send_at, {in_test} AS tested, \
          width_bucket((('x' || substr(s.hash, 25, 7))::bit(28)::int)::float8 / 268435456 * 100, \
          ${bounds}::float8[]) AS nth FROM slice s {join} WHERE NOT (s.id = ANY(${served}::uuid[]))), \
          new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, data, campaign_id, occurrence, \
          variant, send_at, created_at, updated_at) \
          SELECT $1, (lpad(to_hex(${ms}::bigint), 12, '0') || '7' || substr(hash, 1, 3) || '8' || substr(hash, 4, 15))::uuid, id, \
-         ${channel}::text, 'campaign', 'queued', (${templates}::uuid[])[nth + 1], ${data}::jsonb, ${id}::uuid, ${number}::int, \
-         (${names}::text[])[nth + 1], send_at, ${started}::timestamptz, ${started}::timestamptz FROM share \
+         ${channel}::text, 'campaign', 'queued', CASE WHEN tested THEN (${templates}::uuid[])[nth + 1] END, ${data}::jsonb, ${id}::uuid, ${number}::int, \
+         CASE WHEN tested THEN (${names}::text[])[nth + 1] END, CASE WHEN tested THEN send_at ELSE 'infinity' END, ${started}::timestamptz, ${started}::timestamptz FROM share \
          ON CONFLICT (project_id, id) DO NOTHING RETURNING 1), \
          counted AS (INSERT INTO message_count (project_id, lane, count) SELECT $1, ${lane}::smallint, count(*) FROM new \
          ON CONFLICT (project_id, lane) DO UPDATE SET count = message_count.count + excluded.count), \

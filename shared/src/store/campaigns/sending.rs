@@ -8,8 +8,8 @@ use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::Campaign;
-use crate::campaign::CampaignStatus;
+use super::{Campaign, winner};
+use crate::campaign::{CampaignStatus, Verdict};
 use crate::ids::{self, ProjectId};
 use crate::store::StoreError;
 
@@ -27,6 +27,10 @@ pub struct Progress {
     pub taken: bool,
     /// Until when the pace has been used up.
     pub paced_to: Timestamp,
+    /// When the test of its variants had been sent.
+    pub test_sent_at: Option<Timestamp>,
+    /// What came of it.
+    pub verdict: Option<Verdict>,
 }
 
 /// The rows of one sending. Their ids are made of its beginning, so that all of them lie in one partition.
@@ -34,8 +38,8 @@ pub struct Progress {
 pub struct Rows {
     pub project: ProjectId,
     pub campaign: Uuid,
-    first: Uuid,
-    last: Uuid,
+    pub(super) first: Uuid,
+    pub(super) last: Uuid,
 }
 
 impl Rows {
@@ -46,7 +50,7 @@ impl Rows {
 }
 
 /// The conditions of a row that is still to be sent.
-const TO_SEND: &str = "project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 AND status = 'queued'";
+pub(super) const TO_SEND: &str = "project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 AND status = 'queued'";
 
 /// Campaigns that somebody has to look at, longest due first. No locks: a distributed store refuses them here.
 pub async fn due(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
@@ -63,8 +67,8 @@ pub async fn hold(
     now: Timestamp,
 ) -> Result<Option<(Campaign, Progress)>, StoreError> {
     let sql = format!(
-        "SELECT {}, occurrence, coalesce(started_at, $3), coalesce(meant_for, $3), taken_to, taken, coalesce(paced_to, $3) FROM campaign \
-         WHERE project_id = $1 AND id = $2 AND look_at <= $3 FOR UPDATE SKIP LOCKED",
+        "SELECT {}, occurrence, coalesce(started_at, $3), coalesce(meant_for, $3), taken_to, taken, coalesce(paced_to, $3), \
+         test_sent_at, verdict FROM campaign WHERE project_id = $1 AND id = $2 AND look_at <= $3 FOR UPDATE SKIP LOCKED",
         super::COLUMNS
     );
     let Some(row) = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project, &id, &now]).await? else {
@@ -78,6 +82,8 @@ pub async fn hold(
         taken_to: row.try_get(at + 3)?,
         taken: row.try_get(at + 4)?,
         paced_to: row.try_get(at + 5)?,
+        test_sent_at: row.try_get(at + 6)?,
+        verdict: winner::decoded(id, row.try_get(at + 7)?)?,
     };
     Ok(Some((super::from_row(&row)?, progress)))
 }
@@ -107,7 +113,7 @@ pub async fn begin(
 ) -> Result<(), StoreError> {
     let sql = "UPDATE campaign SET status = 'SENDING', status_reason = NULL, occurrence = occurrence + 1, started_at = $3, \
                meant_for = $4, taken_to = NULL, taken = false, paced_to = $3, recipients = 0, under_way = true, look_at = $3, \
-               updated_at = $3 WHERE project_id = $1 AND id = $2";
+               test_sent_at = NULL, verdict = NULL, updated_at = $3 WHERE project_id = $1 AND id = $2";
     tx.execute(sql, &[&project, &id, &now, &meant_for]).await?;
     Ok(())
 }

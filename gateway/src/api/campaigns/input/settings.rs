@@ -59,6 +59,13 @@ pub(super) fn change(fields: &mut Fields<'_>, settings: &mut Settings, now: Time
     if settings.winner.is_some() && settings.variants.len() < 2 {
         fields.problem("winner", "needs at least two variants to choose from");
     }
+    let Some(winner) = &settings.winner else { return };
+    if settings.send_in_user_timezone {
+        fields.problem("winner", "cannot go with sendInUserTimezone: for the rest the time would have passed");
+    }
+    if winner.metric == Metric::Converted && settings.goal.is_none() {
+        fields.problem("winner", "by the metric `converted` needs a `goal`");
+    }
 }
 
 fn variants(fields: &Fields<'_>, elements: &[Element<'_>]) -> Vec<Variant> {

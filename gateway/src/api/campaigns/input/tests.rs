@@ -78,6 +78,11 @@ fn wrong_fields_are_named_with_their_place() {
             "winner.testShare",
         ),
         (json!({"variants": pair(), "winner": {"metric": "opened", "testShare": 20}}), "winner.afterMinutes"),
+        (json!({"variants": pair(), "winner": {"metric": "converted", "testShare": 20, "afterMinutes": 60}}), "winner"),
+        (
+            json!({"variants": pair(), "winner": {"metric": "opened", "testShare": 20, "afterMinutes": 60}, "sendInUserTimezone": true}),
+            "winner",
+        ),
         (json!({"goal": {"event": "order_completed"}}), "goal.within"),
         (json!({"goal": {"event": "order_completed", "within": "a week"}}), "goal.within"),
         (json!({"recurrence": {"timezone": "UTC"}}), "recurrence.cron"),
@@ -96,7 +101,7 @@ fn changes_keep_the_rest_and_null_takes_away() {
         "scheduledAt": "2026-07-01T00:00:00Z", "throttlePerMinute": 100, "excludeSegmentIds": [Uuid::from_u128(3)],
         "variants": [variant("A", 50.0), variant("B", 50.0)], "goal": {"event": "e", "within": "7d"},
         "winner": {"metric": "clicked", "testShare": 20, "afterMinutes": 60},
-        "recurrence": {"cron": "0 9 * * MON", "timezone": "Europe/Oslo"}, "sendInUserTimezone": true,
+        "recurrence": {"cron": "0 9 * * MON", "timezone": "Europe/Oslo"},
     }))
     .unwrap();
     let change = |value| changed_campaign(&object(value), first.clone(), now()).map_err(|e| named(&e));

@@ -1,0 +1,171 @@
+//! Campaigns that try their variants on a part of the audience.
+
+use jiff::SignedDuration;
+use shared::campaign::{CampaignStatus, DecidedBy, Goal, Metric, Settings, Variant, Verdict, Winner};
+use shared::store::campaigns::winner::verdict;
+use testkit::eventually;
+use uuid::Uuid;
+
+use crate::campaigns::{SENT, campaign, delivered_until, move_to, people, segment};
+use crate::place::{Place, SOON};
+
+fn tested(metric: Metric, test_share: f64) -> Settings {
+    let variant = |name: &str, n, weight| Variant { name: name.to_owned(), template_id: Uuid::from_u128(n), weight };
+    Settings {
+        variants: vec![variant("A", 1, 50.0), variant("B", 2, 50.0)],
+        winner: Some(Winner { metric, test_share, after_minutes: 60 }),
+        goal: Some(Goal { event: "bought".to_owned(), within: "1d".to_owned() }),
+        ..Settings::default()
+    }
+}
+
+struct Sale<'a> {
+    place: &'a Place,
+    id: Uuid,
+}
+
+impl Sale<'_> {
+    async fn count(&self, which: &str) -> i64 {
+        let sql = format!("SELECT count(*) FROM message WHERE campaign_id = '{}' AND {which}", self.id);
+        self.place.count(&sql).await
+    }
+
+    async fn sql(&self, sql: &str) -> u64 {
+        self.place.store.connection().await.unwrap().execute(sql, &[&self.id]).await.unwrap()
+    }
+
+    /// Plays delivery until the test has been sent; returns how many got each of the variants.
+    async fn tested(&self) -> (i64, i64) {
+        eventually(SOON, async || {
+            self.place.store.connection().await.unwrap().execute(SENT, &[]).await.unwrap();
+            let waits = format!("SELECT count(*) FROM campaign WHERE id = '{}' AND test_sent_at IS NOT NULL AND look_at > now() + interval '50 minutes'", self.id);
+            if self.place.count(&waits).await == 1 { Ok(()) } else { Err("the test is under way") }
+        })
+        .await;
+        let variant = |name: &str| format!("variant = '{name}' AND status = 'sent'");
+        (self.count(&variant("A")).await, self.count(&variant("B")).await)
+    }
+
+    /// As if the hour were over.
+    async fn hour_passes(&self) {
+        let sql = "UPDATE campaign SET test_sent_at = test_sent_at - interval '1 hour', look_at = now() WHERE id = $1";
+        assert_eq!(self.sql(sql).await, 1);
+    }
+
+    async fn verdict(&self) -> Option<Verdict> {
+        verdict(&self.place.store.connection().await.unwrap(), self.place.project, self.id).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn the_rest_gets_what_did_best_on_a_part() {
+    let mut place = Place::new().await;
+    people(&place, 3_000).await;
+    let pro = segment(&place, "pro").await;
+    let id = campaign(&place, pro, place.clock.now(), tested(Metric::Clicked, 30.0)).await.id;
+    place.run().await;
+    place.run().await;
+    let sale = Sale { place: &place, id };
+    let (a, b) = sale.tested().await;
+    assert!((230..370).contains(&(a + b)) && (90..220).contains(&a), "{a} and {b} of 1000");
+    let waits = "variant IS NULL AND template_id IS NULL AND due_at IS NULL AND status = 'queued'";
+    assert_eq!(sale.count(waits).await, 1_000 - a - b);
+    // More read A, more click in B, and what is measured is clicks.
+    sale.sql("UPDATE message SET opened_at = now() WHERE campaign_id = $1 AND variant = 'A'").await;
+    let clicks = "UPDATE message SET clicked_at = now(), status = 'clicked' WHERE id IN (SELECT id FROM message WHERE campaign_id = $1 AND variant = 'B' LIMIT 40)";
+    assert_eq!(sale.sql(clicks).await, 40);
+    // Before its time, and while it is paused, nothing is decided.
+    sale.sql("UPDATE campaign SET look_at = now() WHERE id = $1").await;
+    assert_eq!(sale.tested().await, (a, b - 40));
+    move_to(&place, id, CampaignStatus::Paused).await;
+    place.eventually_none(&format!("SELECT count(*) FROM campaign WHERE id = '{id}' AND look_at IS NOT NULL")).await;
+    sale.sql("UPDATE campaign SET test_sent_at = test_sent_at - interval '1 hour' WHERE id = $1").await;
+    assert_eq!(sale.verdict().await, None);
+    move_to(&place, id, CampaignStatus::Sending).await;
+    delivered_until(&place, id, CampaignStatus::Completed).await;
+    let verdict = sale.verdict().await.unwrap();
+    let scores: Vec<(&str, i64, i64)> =
+        verdict.scores.iter().map(|s| (s.variant.as_str(), s.sent, s.results)).collect();
+    assert_eq!(scores, [("A", a, 0), ("B", b, 40)]);
+    assert_eq!((verdict.variant.as_str(), verdict.decided_by), ("B", DecidedBy::Results));
+    let template = Uuid::from_u128(2);
+    assert_eq!(sale.count(&format!("variant = 'B' AND template_id = '{template}'")).await, 1_000 - a);
+    assert_eq!(sale.count("sent_at IS NOT NULL").await, 1_000);
+    let different = format!("SELECT count(DISTINCT user_id) FROM message WHERE campaign_id = '{id}'");
+    assert_eq!(place.count(&different).await, 1_000);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn without_results_the_first_goes_on_and_a_tie_is_told() {
+    let mut place = Place::new().await;
+    people(&place, 600).await;
+    let pro = segment(&place, "pro").await;
+    let now = place.clock.now();
+    let quiet = campaign(&place, pro, now, tested(Metric::Opened, 50.0)).await.id;
+    let even = campaign(&place, pro, now, tested(Metric::Opened, 50.0)).await.id;
+    // Nobody falls into so small a part, and nobody is left outside of so large a one.
+    let none = campaign(&place, pro, now, tested(Metric::Opened, 0.000_001)).await.id;
+    let all = campaign(&place, pro, now, tested(Metric::Opened, 99.999_999)).await.id;
+    place.run().await;
+    for id in [none, all] {
+        delivered_until(&place, id, CampaignStatus::Completed).await;
+    }
+    let sale = |id| Sale { place: &place, id };
+    assert_eq!(sale(none).verdict().await.unwrap().decided_by, DecidedBy::NoResults);
+    assert_eq!(sale(none).count("variant = 'A' AND status = 'sent'").await, 200);
+    assert_eq!(sale(all).verdict().await, None);
+    assert_eq!(sale(all).count("status = 'sent'").await, 200);
+    for id in [quiet, even] {
+        sale(id).tested().await;
+    }
+    // Equal parts of the same size, all of them read.
+    let same = "DELETE FROM message WHERE campaign_id = $1 AND status = 'sent' AND id NOT IN (SELECT id FROM \
+                (SELECT id, row_number() OVER (PARTITION BY variant ORDER BY id) AS n FROM message WHERE campaign_id = $1 AND status = 'sent') AS x WHERE n <= 20)";
+    sale(even).sql(same).await;
+    sale(even)
+        .sql("UPDATE message SET opened_at = now(), status = 'opened' WHERE campaign_id = $1 AND status = 'sent'")
+        .await;
+    for (id, by) in [(quiet, DecidedBy::NoResults), (even, DecidedBy::Tie)] {
+        sale(id).hour_passes().await;
+        delivered_until(&place, id, CampaignStatus::Completed).await;
+        let verdict = sale(id).verdict().await.unwrap();
+        assert_eq!((verdict.variant.as_str(), verdict.decided_by), ("A", by));
+    }
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn conversions_are_events_of_the_person_within_their_time() {
+    let mut place = Place::new().await;
+    people(&place, 600).await;
+    let pro = segment(&place, "pro").await;
+    let id = campaign(&place, pro, place.clock.now(), tested(Metric::Converted, 50.0)).await.id;
+    place.run().await;
+    let sale = Sale { place: &place, id };
+    let (a, b) = sale.tested().await;
+    // Everybody of A bought too early, too late or something else; ten of B when it counts, three of them as whom they became.
+    let event = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
+                 SELECT project_id, (left(id::text, 14) || '7' || substr(md5(id::text || $2), 1, 3) || '-8' || substr(md5(id::text || $2), 1, 3) || '-' || substr(md5(id::text || $2), 5, 12))::uuid, \
+                 $2, user_id, '{}', sent_at + make_interval(mins => $3), now() FROM message WHERE campaign_id = $1 AND variant = $4 AND id IN \
+                 (SELECT id FROM message WHERE campaign_id = $1 AND variant = $4 ORDER BY id LIMIT $5)";
+    let db = place.store.connection().await.unwrap();
+    for (name, minutes, variant, count) in
+        [("bought", -5, "A", 1_000), ("looked", 5, "A", 1_000), ("bought", 5, "B", 10i64)]
+    {
+        db.execute(event, &[&id, &name, &minutes, &variant, &count]).await.unwrap();
+    }
+    let merged = "UPDATE users SET merged_into = $1, merged_at = now() WHERE id IN (SELECT user_id FROM events WHERE name = 'bought' AND ts > now() LIMIT 3)";
+    let became = Uuid::from_u128(99);
+    assert_eq!(db.execute(merged, &[&became]).await.unwrap(), 3);
+    let theirs = "UPDATE events SET user_id = $1 WHERE user_id IN (SELECT id FROM users WHERE merged_into = $1)";
+    db.execute(theirs, &[&became]).await.unwrap();
+    sale.hour_passes().await;
+    delivered_until(&place, id, CampaignStatus::Completed).await;
+    let verdict = sale.verdict().await.unwrap();
+    let scores: Vec<(&str, i64, i64)> =
+        verdict.scores.iter().map(|s| (s.variant.as_str(), s.sent, s.results)).collect();
+    assert_eq!(scores, [("A", a, 0), ("B", b, 10)]);
+    assert!(verdict.decided_at <= place.clock.now() + SignedDuration::from_secs(5));
+    place.stop().await;
+}
