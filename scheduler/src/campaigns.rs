@@ -4,6 +4,7 @@
 //! what was not published then is found due by the look for messages. So several schedulers take turns, and whatever
 //! dies in between repeats at most a hand-over, which is harmless.
 
+mod failures;
 mod pace;
 mod winner;
 
@@ -15,18 +16,22 @@ use prost::Message as _;
 use shared::campaign::{CampaignStatus, LATE, LocalTimes};
 use shared::failpoint;
 use shared::ids::ProjectId;
-use shared::send::{Lane, MessageRef, SendChunk};
+use shared::send::{Channel, Lane, MessageRef, SendChunk};
 use shared::store::campaigns::Campaign;
 use shared::store::campaigns::audience::take_slice;
+use shared::store::campaigns::outcomes;
 use shared::store::campaigns::sending::{self, Progress};
 use shared::store::campaigns::winner::release_rest;
 use shared::store::{StoreError, Transaction, projects};
 use uuid::Uuid;
 
+pub use failures::Limits;
+use failures::{Judgement, judge};
 use pace::Pace;
 use winner::Rest;
 
 use crate::App;
+use crate::messages::give_back;
 use crate::tick::{Found, TickError};
 
 /// Campaigns in one look.
@@ -40,8 +45,6 @@ const WITH_DELIVERY: i64 = 20_000;
 const SWEPT: i64 = 5_000;
 /// Rows in one message of the send stream.
 const CHUNK: usize = 500;
-/// When a released row is handed over again by the look for messages, if its first hand-over was lost.
-const AGAIN: SignedDuration = SignedDuration::from_mins(1);
 /// Between two looks at a campaign that waits for delivery.
 const WAIT: SignedDuration = SignedDuration::from_millis(250);
 /// A segment may need its time; the campaign waits for it, and nobody else.
@@ -60,21 +63,30 @@ pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
             if !rows.is_empty() {
                 found = Found::More;
             }
-            for chunk in rows.chunks(CHUNK) {
-                failpoint::hit("scheduler.before_publish");
-                let refs = chunk.iter().map(|(id, attempt)| MessageRef::at(project, *id, attempt.unsigned_abs()));
-                let payload = SendChunk::of(refs.collect()).encode_to_vec().into();
-                app.publisher.publish(app.bus.names.send(channel, Lane::Campaign), payload).await?;
-                failpoint::hit("scheduler.after_publish");
-            }
+            hand_over(&app, project, channel, &rows).await?;
         }
     }
     Ok(found)
 }
 
+/// What does not reach the broker is soon handed over again.
+async fn hand_over(app: &App, project: ProjectId, channel: Channel, rows: &[(Uuid, i32)]) -> Result<(), TickError> {
+    for (nth, chunk) in rows.chunks(CHUNK).enumerate() {
+        failpoint::hit("scheduler.before_publish");
+        let refs = chunk.iter().map(|(id, attempt)| MessageRef::at(project, *id, attempt.unsigned_abs()));
+        let payload = SendChunk::of(refs.collect()).encode_to_vec().into();
+        if let Err(error) = app.publisher.publish(app.bus.names.send(channel, Lane::Campaign), payload).await {
+            give_back(app, project, &rows[nth * CHUNK..].iter().copied().collect()).await;
+            return Err(error.into());
+        }
+        failpoint::hit("scheduler.after_publish");
+    }
+    Ok(())
+}
+
 /// Rows to be handed over.
 struct Released {
-    channel: shared::send::Channel,
+    channel: Channel,
     rows: Vec<(Uuid, i32)>,
 }
 
@@ -87,7 +99,8 @@ async fn look(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Released
     failpoint::hit("scheduler.after_claim");
     let rows = match campaign.status {
         CampaignStatus::Scheduled => begin(&tx, project, &campaign, now).await?,
-        CampaignStatus::Sending => send(&tx, project, &campaign, progress, now).await?,
+        CampaignStatus::Sending if is_failing(app, &tx, project, &campaign, now).await? => Vec::new(),
+        CampaignStatus::Sending => send(app, &tx, (&campaign, progress), project, now).await?,
         CampaignStatus::Paused => sweep(&tx, project, (&campaign, &progress), now, Sweep::Park).await?,
         CampaignStatus::Cancelled => sweep(&tx, project, (&campaign, &progress), now, Sweep::Cancel).await?,
         CampaignStatus::Draft | CampaignStatus::Completed | CampaignStatus::Failed => {
@@ -126,12 +139,37 @@ async fn begin(
     Ok(Vec::new())
 }
 
-/// Takes one slice, releases what the pace and its time allow, and ends the sending when nothing is left.
-async fn send(
+/// Whether so much has failed that the campaign was paused.
+async fn is_failing(
+    app: &App,
     tx: &Transaction<'_>,
     project: ProjectId,
     campaign: &Campaign,
-    progress: Progress,
+    now: Timestamp,
+) -> Result<bool, TickError> {
+    let id = campaign.id;
+    let outcomes = outcomes::get(tx, project, id).await?;
+    match judge(&outcomes, app.config.failures) {
+        Judgement::Fine => Ok(false),
+        Judgement::FineSoFar => {
+            outcomes::judged(tx, project, id, &outcomes).await?;
+            Ok(false)
+        }
+        Judgement::TooMany(reason) => {
+            tracing::warn!(%project, campaign = %id, reason, "a campaign pauses itself");
+            let paused = (CampaignStatus::Paused, Some(reason.as_str()));
+            sending::to_state(tx, project, id, paused, Some(now), now).await?;
+            Ok(true)
+        }
+    }
+}
+
+/// Takes one slice, releases what the pace and its time allow, and ends the sending when nothing is left.
+async fn send(
+    app: &App,
+    tx: &Transaction<'_>,
+    (campaign, progress): (&Campaign, Progress),
+    project: ProjectId,
     now: Timestamp,
 ) -> Result<Rows, TickError> {
     let id = campaign.id;
@@ -142,7 +180,8 @@ async fn send(
     let released = sending::released(tx, &of, WITH_DELIVERY, now).await?;
     let room = (WITH_DELIVERY - released).clamp(0, RELEASED);
     let pace = Pace::new(campaign.settings.throttle_per_minute, progress.paced_to, now, room);
-    let again = now.checked_add(AGAIN).unwrap_or(now);
+    // By then the look for messages hands over what was not taken.
+    let again = now.checked_add(app.config.hand_over).unwrap_or(now);
     let mut rows = match pace.allowed {
         0 => Vec::new(),
         allowed => sending::release(tx, &of, allowed, (now, again)).await?,

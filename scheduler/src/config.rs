@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use shared::env::{Env, EnvError};
 
+use crate::campaigns::Limits;
+
 #[derive(Clone, Debug)]
 pub struct SchedulerConfig {
     /// Between two looks at what is due, while there is something.
@@ -13,6 +15,10 @@ pub struct SchedulerConfig {
     /// After the database was away, before the first look at messages: so long, delivery writes down what it knows of
     /// those whose lease ran out meanwhile.
     pub calm: Duration,
+    /// After a campaign's message was released, before it is handed over again where nobody took it.
+    pub hand_over: Duration,
+    /// When a campaign pauses itself.
+    pub failures: Limits,
     /// Applied entries of the ingest stream are kept for so long, for a restored database to catch up.
     pub keep_ingest: Duration,
     /// Share of the ingest stream's bytes, in percent, from which on applied entries go earlier.
@@ -20,7 +26,8 @@ pub struct SchedulerConfig {
 }
 
 impl SchedulerConfig {
-    /// `SCHEDULER_TICK_MS` (250), `INGEST_KEEP_HOURS` (72), `INGEST_PURGE_ABOVE_PERCENT` (70).
+    /// `SCHEDULER_TICK_MS` (250), `CAMPAIGN_HAND_OVER_MS` (60000), `CAMPAIGN_FAILURES_IN_ROW` (100), `CAMPAIGN_FAILURES_OF` (1000), `INGEST_KEEP_HOURS` (72),
+    /// `INGEST_PURGE_ABOVE_PERCENT` (70).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let tick = env.bounded("SCHEDULER_TICK_MS", 250, 10..=10_000, "10 to 10000")?;
         let hours = env.bounded("INGEST_KEEP_HOURS", 72, 1..=8_760, "1 to 8760")?;
@@ -28,6 +35,16 @@ impl SchedulerConfig {
             busy: Duration::from_millis(tick),
             idle: Duration::from_millis(tick * 2),
             calm: Duration::from_secs(5),
+            hand_over: Duration::from_millis(env.bounded(
+                "CAMPAIGN_HAND_OVER_MS",
+                60_000,
+                1_000..=600_000,
+                "1000 to 600000",
+            )?),
+            failures: Limits {
+                in_row: env.bounded("CAMPAIGN_FAILURES_IN_ROW", 100, 1..=1_000_000, "1 to 1000000")?,
+                of: env.bounded("CAMPAIGN_FAILURES_OF", 1_000, 1..=1_000_000, "1 to 1000000")?,
+            },
             keep_ingest: Duration::from_hours(hours),
             purge_above_percent: env.bounded("INGEST_PURGE_ABOVE_PERCENT", 70, 1..=100, "1 to 100")?,
         })
@@ -42,9 +59,12 @@ mod tests {
     fn defaults_and_bounds() {
         let config = SchedulerConfig::from_env(&Env::default()).unwrap();
         assert_eq!((config.busy.as_millis(), config.idle.as_millis()), (250, 500));
-        for (name, value) in
-            [("SCHEDULER_TICK_MS", "0"), ("INGEST_KEEP_HOURS", "x"), ("INGEST_PURGE_ABOVE_PERCENT", "101")]
-        {
+        for (name, value) in [
+            ("SCHEDULER_TICK_MS", "0"),
+            ("INGEST_KEEP_HOURS", "x"),
+            ("INGEST_PURGE_ABOVE_PERCENT", "101"),
+            ("CAMPAIGN_FAILURES_OF", "0"),
+        ] {
             assert_eq!(SchedulerConfig::from_env(&Env::from_pairs([(name, value)])).unwrap_err().name, name);
         }
     }

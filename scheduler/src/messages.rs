@@ -59,7 +59,7 @@ async fn hand_over(app: &App, project: ProjectId) -> Result<Found, TickError> {
 }
 
 /// Without this, what was not published would wait for as long as what was.
-async fn give_back(app: &App, project: ProjectId, left: &BTreeSet<(Uuid, i32)>) {
+pub async fn give_back(app: &App, project: ProjectId, left: &BTreeSet<(Uuid, i32)>) {
     let soon = app.clock.now();
     let soon = soon.checked_add(AGAIN).unwrap_or(soon);
     let given_back = async { due::give_back(&mut app.store.connection().await?, project, left, soon).await };

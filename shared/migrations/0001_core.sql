@@ -375,6 +375,17 @@ CREATE TABLE campaign (
 ) WITH (fillfactor = 70);
 CREATE INDEX campaign_look ON campaign (look_at, project_id) WHERE look_at IS NOT NULL;
 
+-- What came of its messages since it was last begun or resumed; it pauses itself when too many fail.
+CREATE TABLE campaign_outcome (
+    project_id    uuid NOT NULL,
+    campaign_id   uuid NOT NULL,
+    sent          bigint NOT NULL,                                         -- since their share was last judged
+    failed        bigint NOT NULL,                                         -- tries, for good or for now
+    failed_in_row bigint NOT NULL,                                         -- since one was last sent
+    reason        text,                                                    -- of one of the last failures
+    PRIMARY KEY (project_id, campaign_id)
+) WITH (fillfactor = 50);
+
 -- How often what happened at which step of a version; what concerns whole runs stands at the step ''. The lane is the
 -- recording transaction's.
 CREATE TABLE automation_count (

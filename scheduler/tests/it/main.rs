@@ -6,6 +6,7 @@ mod calm;
 mod campaigns;
 mod dead_letters;
 mod erasures;
+mod failures;
 mod frozen;
 mod house;
 mod local_time;

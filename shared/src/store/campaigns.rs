@@ -1,6 +1,7 @@
 //! Campaigns.
 
 pub mod audience;
+pub mod outcomes;
 pub mod sending;
 pub mod winner;
 
@@ -206,7 +207,7 @@ async fn write(
 
 pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
     tx.execute("DELETE FROM campaign WHERE project_id = $1 AND id = $2", &[&project, &id]).await?;
-    Ok(())
+    outcomes::forget(tx, project, id).await
 }
 
 /// Ends all campaigns of a project that is being deleted: nobody looks at them any more.

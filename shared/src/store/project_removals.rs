@@ -15,7 +15,7 @@ pub const SLICE: i64 = 5_000;
 /// Partitioned tables, which are cleared in the order of their ids.
 const BY_ID: [&str; 3] = ["message", "events", "client_id"];
 /// The others: what is due first, then what grew, then what was set up. A test holds this against the schema.
-const BY_ROW: [&str; 31] = [
+const BY_ROW: [&str; 32] = [
     "timer",
     "webhook_call",
     "run_listener",
@@ -36,6 +36,7 @@ const BY_ROW: [&str; 31] = [
     "message_count",
     "message_status_count",
     "erasure",
+    "campaign_outcome",
     "campaign",
     "automation_count",
     "automation_version",

@@ -8,7 +8,7 @@ use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{Campaign, winner};
+use super::{Campaign, outcomes, winner};
 use crate::campaign::{CampaignStatus, Verdict};
 use crate::ids::{self, ProjectId};
 use crate::store::StoreError;
@@ -100,7 +100,8 @@ pub async fn to_state(
     let sql = "UPDATE campaign SET status = $3, status_reason = $4, look_at = $5, updated_at = $6 \
                WHERE project_id = $1 AND id = $2";
     tx.execute(sql, &[&project, &id, &status.as_str(), &reason, &look_at, &now]).await?;
-    Ok(())
+    // What failed before it was resumed says nothing about what is sent then.
+    if status == CampaignStatus::Sending { outcomes::forget(tx, project, id).await } else { Ok(()) }
 }
 
 /// Begins a sending that is meant for a time: as it was scheduled, or now.
@@ -115,7 +116,7 @@ pub async fn begin(
                meant_for = $4, taken_to = NULL, taken = false, paced_to = $3, recipients = 0, under_way = true, look_at = $3, \
                test_sent_at = NULL, verdict = NULL, updated_at = $3 WHERE project_id = $1 AND id = $2";
     tx.execute(sql, &[&project, &id, &now, &meant_for]).await?;
-    Ok(())
+    outcomes::forget(tx, project, id).await
 }
 
 /// Ends a sending: done, or until its next time.

@@ -105,10 +105,18 @@ pub async fn settle(
                sent_at = CASE WHEN e.status = 'sent' THEN $15 ELSE m.sent_at END, \
                failed_at = CASE WHEN e.status = 'failed' AND m.status = 'queued' THEN $15 ELSE m.failed_at END, updated_at = $15 \
                FROM ends e WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND m.id = e.id \
-               RETURNING m.id, m.channel, e.status, e.status = 'sent' OR (e.status <> 'queued' AND e.was_queued) AS counts), \
+               RETURNING m.id, m.channel, m.campaign_id, e.status, e.reason, e.status = 'failed' OR e.failures > 0 AS failed, \
+               e.status = 'sent' OR (e.status <> 'queued' AND e.was_queued) AS counts), \
                counted AS (INSERT INTO message_status_count AS s (project_id, at, channel, status, lane, count) \
                SELECT $1, $17, channel, status, $18, count(*) FROM moved WHERE counts GROUP BY channel, status ORDER BY channel, status \
-               ON CONFLICT (project_id, at, channel, status, lane) DO UPDATE SET count = s.count + excluded.count) \
+               ON CONFLICT (project_id, at, channel, status, lane) DO UPDATE SET count = s.count + excluded.count), \
+               told AS (INSERT INTO campaign_outcome AS o (project_id, campaign_id, sent, failed, failed_in_row, reason) \
+               SELECT $1, campaign_id, count(*) FILTER (WHERE NOT failed), count(*) FILTER (WHERE failed), \
+               CASE WHEN bool_and(failed) THEN count(*) ELSE 0 END, max(reason) FILTER (WHERE failed) \
+               FROM moved WHERE campaign_id IS NOT NULL AND (status = 'sent' OR failed) GROUP BY campaign_id ORDER BY campaign_id \
+               ON CONFLICT (project_id, campaign_id) DO UPDATE SET sent = o.sent + excluded.sent, failed = o.failed + excluded.failed, \
+               failed_in_row = excluded.failed_in_row + CASE WHEN excluded.sent > 0 THEN 0 ELSE o.failed_in_row END, \
+               reason = coalesce(excluded.reason, o.reason)) \
                SELECT id FROM moved";
     let statement = db.prepare_cached(sql).await?;
     let rows = db
