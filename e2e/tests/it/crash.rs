@@ -13,6 +13,8 @@ use e2e::storm::{self, Strike, under_fire};
 use e2e::{Options, System, drained, mails};
 use testkit::eventually_true;
 
+use crate::shop::number;
+
 /// Enough people, for each kill of one failpoint, for the day to outlast the kills; once these are over, the rest of it is
 /// sent as fast as it goes.
 const PEOPLE: u32 = 140;
@@ -117,9 +119,4 @@ fn day_of(system: &System, seed: u64, people: u32) -> demo::Options {
         Command::Demo(options) => options,
         other => panic!("{other:?}"),
     }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok().filter(|text| !text.trim().is_empty())?;
-    Some(text.trim().parse().unwrap_or_else(|_| panic!("{variable}={text}: not a number")))
 }

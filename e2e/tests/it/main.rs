@@ -1,5 +1,6 @@
 //! The product as a whole.
 
+mod campaign;
 mod crash;
 mod erasure;
 mod import;

@@ -50,3 +50,9 @@ async fn automation(api: &Api, event: &str, steps: &serde_json::Value) {
 pub fn event_id() -> String {
     ids::fresh(Clock::system().now_ms()).to_string()
 }
+
+/// A number that a variable of the environment sets.
+pub fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok().filter(|text| !text.trim().is_empty())?;
+    Some(text.trim().parse().unwrap_or_else(|_| panic!("{variable}={text}: not a number")))
+}
