@@ -13,7 +13,7 @@ use shared::store::{login_attempts, sessions, time_partitions, user_imports, wor
 
 use crate::purge::purge;
 use crate::tick::TickError;
-use crate::{App, dead_letters, erasures, removals, thaw};
+use crate::{App, dead_letters, erasures, removals, retention, thaw};
 
 type Work = fn(Arc<App>) -> Pin<Box<dyn Future<Output = Result<(), TickError>> + Send>>;
 
@@ -24,7 +24,7 @@ pub struct Chore {
     work: Work,
 }
 
-pub const CHORES: [Chore; 13] = [
+pub const CHORES: [Chore; 15] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
     Chore { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
     Chore { what: "the ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
@@ -38,6 +38,16 @@ pub const CHORES: [Chore; 13] = [
     Chore { what: "erased people's rows", every: Duration::from_secs(1), work: |app| Box::pin(erasures::finish(app)) },
     Chore { what: "deleted projects' rows", every: Duration::from_secs(1), work: |app| Box::pin(removals::clear(app)) },
     Chore { what: "dead letters", every: Duration::from_secs(1), work: |app| Box::pin(dead_letters::collect(app)) },
+    Chore {
+        what: "events past their retention",
+        every: Duration::from_hours(1),
+        work: |app| Box::pin(retention::clear(app)),
+    },
+    Chore {
+        what: "old ids of clients",
+        every: Duration::from_hours(24),
+        work: |app| Box::pin(retention::forget_client_ids(app)),
+    },
     Chore { what: "old erasures", every: Duration::from_hours(1), work: |app| Box::pin(erasures::forget(app)) },
     Chore { what: "sessions that have ended", every: Duration::from_mins(10), work: |app| Box::pin(end_sessions(app)) },
     Chore { what: "old imports", every: Duration::from_hours(1), work: |app| Box::pin(forget_imports(app)) },

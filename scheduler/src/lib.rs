@@ -11,6 +11,7 @@ pub mod house;
 pub mod messages;
 pub mod purge;
 pub mod removals;
+pub mod retention;
 pub mod thaw;
 pub mod tick;
 pub mod timers;

@@ -16,7 +16,7 @@ CREATE TABLE project (
     name            text NOT NULL,
     timezone        text NOT NULL DEFAULT 'UTC',
     rate_limit      integer NOT NULL DEFAULT 1000 CHECK (rate_limit > 0),  -- requests a second
-    retention_days  integer NOT NULL DEFAULT 365 CHECK (retention_days > 0),
+    retention_days  integer NOT NULL DEFAULT 400 CHECK (retention_days > 0),
     tracking        boolean NOT NULL DEFAULT true,                         -- of opens and clicks
     identity_verification boolean NOT NULL DEFAULT false,                  -- public keys must prove the user ids they name
     secrets         bytea NOT NULL,                                        -- sealed: webhook secrets, identity secret

@@ -14,6 +14,7 @@ mod messages;
 mod place;
 mod plans;
 mod removals;
+mod retention;
 mod start;
 mod timers;
 mod winner;

@@ -31,3 +31,32 @@ pub async fn first_of(
     // Removed between the two statements: then it may count anew.
     Ok(first.unwrap_or(fresh))
 }
+
+/// Pages of a table that are looked at in one statement.
+const PAGES: i64 = 2_000;
+
+/// A stretch of one of the tables that the ids lie in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    table: String,
+    first_page: i64,
+}
+
+/// All stretches that there are now.
+pub async fn stretches(db: &impl GenericClient) -> Result<Vec<Stretch>, StoreError> {
+    let sql = "SELECT t.name, s.page FROM (SELECT inhrelid::regclass::text AS name, \
+               pg_relation_size(inhrelid) / current_setting('block_size')::bigint AS pages FROM pg_inherits \
+               WHERE inhparent = 'client_id'::regclass) t, generate_series(0, t.pages - 1, $1::bigint) AS s(page) ORDER BY 1, 2";
+    let rows = db.query(sql, &[&PAGES]).await?;
+    rows.iter().map(|row| Ok(Stretch { table: row.try_get(0)?, first_page: row.try_get(1)? })).collect()
+}
+
+/// Forgets the ids of a stretch that were used before then. Those of events went with them; this is for the others. They lie
+/// about in the order of their coming, so they are read as they lie: an index by age would cost every event that has one.
+pub async fn forget(db: &impl GenericClient, stretch: &Stretch, before: Timestamp) -> Result<u64, StoreError> {
+    let Stretch { table, first_page } = stretch;
+    let end = first_page + PAGES;
+    let sql =
+        format!("DELETE FROM {table} WHERE ctid >= '({first_page},0)' AND ctid < '({end},0)' AND created_at < $1");
+    Ok(db.execute(&sql, &[&before]).await?)
+}

@@ -7,3 +7,4 @@ pub mod list;
 pub mod read;
 pub mod record;
 pub mod remove;
+pub mod retention;

@@ -1,5 +1,7 @@
 //! The partitions of the big tables: ranges of ids, which are ranges of time.
 
+pub mod expired;
+
 use deadpool_postgres::{GenericClient, Transaction};
 use tokio_postgres::error::SqlState;
 
@@ -18,7 +20,7 @@ const BACK: i64 = 31;
 const LOCK: i64 = 0x72_6b70_6172_7473;
 const TABLES: [&str; 2] = ["events", "message"];
 
-/// One partition to be made.
+/// A partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Range {
     name: String,

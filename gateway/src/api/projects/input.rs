@@ -30,7 +30,7 @@ pub fn new_project(body: &Map<String, Value>, id: ProjectId, now: Timestamp) -> 
         name: String::new(),
         timezone: "UTC".to_owned(),
         rate_limit: 1_000,
-        retention_days: 365,
+        retention_days: 400,
         tracking: true,
         identity_verification: false,
         created_at: now,

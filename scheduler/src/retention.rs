@@ -1,0 +1,100 @@
+//! Events that are older than their projects keep them, and the ids that clients chose.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::SignedDuration;
+use shared::clock::from_ms;
+use shared::ids::{CLIENT_ID_PAST_MS, ProjectId};
+use shared::store::events::retention;
+use shared::store::time_partitions::expired;
+use shared::store::{Connection, StoreError, client_ids, projects};
+
+use crate::App;
+use crate::tick::TickError;
+
+const EVENTS: &str = "events";
+const DAY_MS: i64 = 86_400_000;
+/// For how long partitions are there for what may still come: an event's id lies so far back when it is accepted, and
+/// nothing waits for longer than 31 days to be applied.
+const LATE_MS: i64 = CLIENT_ID_PAST_MS + 31 * DAY_MS;
+
+/// Removes what is past its retention, unless another scheduler is at it.
+pub async fn clear(app: Arc<App>) -> Result<(), TickError> {
+    let mut db = app.store.connection().await?;
+    if !retention::begin(&db).await? {
+        return Ok(());
+    }
+    let done = clear_events(&app, &mut db).await;
+    retention::end(&db).await?;
+    done
+}
+
+async fn clear_events(app: &App, db: &mut Connection) -> Result<(), TickError> {
+    let now_ms = app.clock.now_ms();
+    let kept = projects::retentions(db).await?;
+    let Some(longest) = kept.iter().map(|(_, days)| i64::from(*days)).max() else { return Ok(()) };
+    let known: HashSet<ProjectId> = kept.iter().map(|(project, _)| *project).collect();
+    remove_partitions(db, now_ms - (longest * DAY_MS).max(LATE_MS), &known).await?;
+    for (project, days) in kept {
+        let before = from_ms(now_ms - i64::from(days) * DAY_MS);
+        loop {
+            let since = Instant::now();
+            let tx = db.transaction().await.map_err(StoreError::from)?;
+            let removed = retention::remove_slice(&tx, project, before).await?;
+            tx.commit().await.map_err(StoreError::from)?;
+            if removed < retention::SLICE {
+                break;
+            }
+            breathe(since).await;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the partitions that end until then as a whole: first they are taken out of their table, and then they are counted
+/// no more and are gone, in one transaction.
+async fn remove_partitions(db: &mut Connection, until_ms: i64, known: &HashSet<ProjectId>) -> Result<(), TickError> {
+    for partition in expired::expired(db, EVENTS, until_ms).await? {
+        match expired::take_out(db, &partition).await {
+            Ok(()) => {}
+            Err(error) if error.is_too_slow() || error.is_conflict() => {
+                let name = partition.name();
+                tracing::warn!(
+                    name,
+                    "a partition past every retention cannot be taken out now: its table is being read"
+                );
+                break;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    for name in expired::taken_out(db, EVENTS).await? {
+        let tx = db.transaction().await.map_err(StoreError::from)?;
+        retention::take_counts(&tx, &name, known).await?;
+        expired::remove(&tx, &name).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        tracing::info!(name, "removed a partition past every retention");
+    }
+    Ok(())
+}
+
+/// Forgets the ids that clients chose when no project keeps events of their age any more.
+pub async fn forget_client_ids(app: Arc<App>) -> Result<(), TickError> {
+    let db = app.store.connection().await?;
+    let kept = projects::retentions(&db).await?;
+    let Some(longest) = kept.iter().map(|(_, days)| i64::from(*days)).max() else { return Ok(()) };
+    let before = app.clock.now() - SignedDuration::from_hours(24 * longest);
+    for stretch in client_ids::stretches(&db).await? {
+        let since = Instant::now();
+        client_ids::forget(&db, &stretch, before).await?;
+        breathe(since).await;
+    }
+    Ok(())
+}
+
+/// Leaves the database to others for as long as it was busy with this.
+async fn breathe(since: Instant) {
+    tokio::time::sleep(since.elapsed().min(Duration::from_secs(5))).await;
+}

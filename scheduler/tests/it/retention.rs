@@ -1,0 +1,208 @@
+//! Events past their retention: how long a project keeps them, and what goes with them.
+
+use std::collections::BTreeSet;
+
+use scheduler::retention::{clear, forget_client_ids};
+use shared::clock::{Clock, from_ms};
+use shared::ids::{self, ProjectId};
+use shared::secrets::MasterKeys;
+use shared::store::events::retention::{self, SLICE};
+use shared::store::projects::{self, ProjectSecrets};
+use shared::store::time_partitions::expired;
+use uuid::Uuid;
+
+use crate::place::Place;
+
+const DAY_MS: i64 = 86_400_000;
+
+/// A project that keeps its events for so many days.
+async fn project(place: &Place, days: i32) -> ProjectId {
+    let now = place.clock.now();
+    let id = ProjectId(ids::fresh(now.as_millisecond()));
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    let keys = MasterKeys::parse(&"42".repeat(32)).unwrap();
+    projects::insert(&tx, &keys, id, "Shop", &ProjectSecrets::random(), now).await.unwrap();
+    tx.execute("UPDATE project SET retention_days = $2 WHERE project_id = $1", &[&id, &days]).await.unwrap();
+    tx.commit().await.unwrap();
+    id
+}
+
+/// So many events from a time on, a second apart, each under an id of its client's, and counted.
+async fn events(place: &Place, project: ProjectId, from_ms: i64, many: i64) {
+    let db = place.store.connection().await.unwrap();
+    let sql = "INSERT INTO events (project_id, id, client_id, name, user_id, properties, ts, received_at) \
+               SELECT $1::uuid, (lpad(to_hex($2::bigint + n * 1000), 12, '0') || '70008' || lpad(to_hex(n), 15, '0'))::uuid, \
+               md5($1::uuid::text || ($2 + n)::text)::uuid, 'viewed', $3, '{}', to_timestamp($2 / 1000.0 + n), to_timestamp($2 / 1000.0 + n) \
+               FROM generate_series(1::bigint, $4) n";
+    db.execute(sql, &[&project, &from_ms, &Uuid::from_u128(5), &many]).await.unwrap();
+    let until = ids::lower_bound(from_ms + (many + 1) * 1000);
+    let names = "INSERT INTO client_id SELECT project_id, client_id, id, received_at FROM events \
+                 WHERE project_id = $1 AND id BETWEEN $2 AND $3";
+    db.execute(names, &[&project, &ids::lower_bound(from_ms), &until]).await.unwrap();
+    let counted = "INSERT INTO event_count_new SELECT $1, gen_random_uuid(), received_at::date, jsonb_build_object(name, count(*)) \
+                   FROM events WHERE project_id = $1 AND id BETWEEN $2 AND $3 GROUP BY received_at::date, name";
+    db.execute(counted, &[&project, &ids::lower_bound(from_ms), &until]).await.unwrap();
+}
+
+/// Events, the ids that their clients chose, and how many are counted, with the days that are counted wrongly.
+async fn rows(place: &Place, project: ProjectId) -> (i64, i64, i64, i64) {
+    let sql = "SELECT (SELECT count(*) FROM events WHERE project_id = $1), (SELECT count(*) FROM client_id WHERE project_id = $1), \
+               (SELECT coalesce(sum(count), 0)::bigint FROM event_count WHERE project_id = $1), \
+               (SELECT count(*) FROM (SELECT day, sum(count) AS n FROM event_count WHERE project_id = $1 GROUP BY day) c \
+               FULL JOIN (SELECT received_at::date AS day, count(*) AS n FROM events WHERE project_id = $1 GROUP BY 1) e USING (day) \
+               WHERE coalesce(c.n, 0) <> coalesce(e.n, 0))";
+    let row = place.store.connection().await.unwrap().query_one(sql, &[&project]).await.unwrap();
+    (row.get(0), row.get(1), row.get(2), row.get(3))
+}
+
+async fn partitions(place: &Place) -> BTreeSet<String> {
+    let sql = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'events'::regclass";
+    let rows = place.store.connection().await.unwrap().query(sql, &[]).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn each_project_keeps_its_events_for_as_long_as_it_says() {
+    let mut place = Place::new().await;
+    let (short, long) = (project(&place, 10).await, project(&place, 400).await);
+    let now = place.clock.now_ms();
+    let today = now - now.rem_euclid(DAY_MS);
+    let many = SLICE * 2 + 100;
+    for project in [short, long] {
+        events(&place, project, today - 12 * DAY_MS, many).await;
+        events(&place, project, today - 2 * DAY_MS, 10).await;
+    }
+    let all = partitions(&place).await;
+    clear(place.app().await).await.unwrap();
+    assert_eq!(rows(&place, short).await, (10, 10, 10, 0));
+    assert_eq!(rows(&place, long).await, (many + 10, many + 10, many + 10, 0));
+
+    // A project may change its mind; what is gone is gone.
+    place.clock = Clock::manual(from_ms(now + 5 * DAY_MS));
+    let db = place.store.connection().await.unwrap();
+    db.execute("UPDATE project SET retention_days = 30 WHERE project_id = $1", &[&short]).await.unwrap();
+    clear(place.app().await).await.unwrap();
+    assert_eq!(rows(&place, short).await, (10, 10, 10, 0));
+    assert_eq!(partitions(&place).await, all);
+}
+
+#[tokio::test]
+async fn a_partition_past_every_retention_goes_as_a_whole() {
+    let mut place = Place::new().await;
+    let (one, two) = (project(&place, 5).await, project(&place, 64).await);
+    let now = place.clock.now_ms();
+    let today = now - now.rem_euclid(DAY_MS);
+    for (project, day) in [(one, -20), (two, -20), (two, -1), (two, 0), (two, 3)] {
+        events(&place, project, today + day * DAY_MS + 7_100_000, 500).await;
+    }
+    // Of a project that is deleted nothing is counted, and nobody else's is left out.
+    events(&place, ProjectId(Uuid::from_u128(1)), today - 20 * DAY_MS, 3).await;
+    let all = partitions(&place).await;
+    let db = place.store.connection().await.unwrap();
+    // Out of the middle of an hour, so that it is the whole days of before that are over.
+    place.clock = Clock::manual(from_ms(today + 65 * DAY_MS + 40_000_000));
+    clear(place.app().await).await.unwrap();
+    assert_eq!(rows(&place, one).await, (0, 500, 0, 0));
+    assert_eq!(rows(&place, two).await, (500, 2000, 500, 0));
+    let left = partitions(&place).await;
+    let date = |ms: i64| from_ms(ms).to_string()[..10].replace('-', "");
+    let gone: Vec<&String> = all.difference(&left).collect();
+    assert_eq!(gone, [&format!("events_{}", date(today)), &format!("events_before_{}", date(today))]);
+    let tables = "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname LIKE 'events%'";
+    assert_eq!(place.count(tables).await, left.len() as i64);
+
+    // The ids that clients chose go when they are as old as that.
+    forget_client_ids(place.app().await).await.unwrap();
+    assert_eq!((rows(&place, one).await.1, rows(&place, two).await.1), (0, 500));
+    assert_eq!(place.count("SELECT count(*) FROM client_id").await, 500);
+    drop(db);
+}
+
+#[tokio::test]
+async fn what_may_still_come_finds_its_partition() {
+    let mut place = Place::new().await;
+    project(&place, 1).await;
+    let all = partitions(&place).await;
+    let now = place.clock.now_ms();
+    place.clock = Clock::manual(from_ms(now + 60 * DAY_MS));
+    clear(place.app().await).await.unwrap();
+    assert_eq!(partitions(&place).await, all, "it may have been accepted a month ago, and be a month older");
+    place.clock = Clock::manual(from_ms(now + 62 * DAY_MS));
+    clear(place.app().await).await.unwrap();
+    assert_ne!(partitions(&place).await, all);
+}
+
+#[tokio::test]
+async fn nobody_waits_while_a_partition_is_taken_out() {
+    let mut place = Place::new().await;
+    let one = project(&place, 5).await;
+    let now = place.clock.now_ms();
+    let today = now - now.rem_euclid(DAY_MS);
+    events(&place, one, today - 20 * DAY_MS, 100).await;
+    let mut reader = place.store.connection().await.unwrap();
+    let reading = reader.transaction().await.unwrap();
+    reading
+        .batch_execute("SET LOCAL idle_in_transaction_session_timeout = 0; SELECT count(*) FROM events")
+        .await
+        .unwrap();
+    let db = place.store.connection().await.unwrap();
+    db.batch_execute("SET statement_timeout = 500").await.unwrap();
+    let over = expired::expired(&db, "events", today).await.unwrap();
+    assert_eq!(over.len(), 1);
+    let taking = tokio::spawn(async move {
+        let taken = expired::take_out(&db, &over[0]).await;
+        db.batch_execute("RESET statement_timeout").await.unwrap();
+        taken
+    });
+    // As long as it waits for the reader, the others do not wait for it.
+    let other = place.store.connection().await.unwrap();
+    let write = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
+                 VALUES ($1, $2, 'e', $1, '{}', now(), now())";
+    let mut written = 0;
+    while !taking.is_finished() {
+        other.execute(write, &[&Uuid::from_u128(9), &ids::fresh(now + written)]).await.unwrap();
+        written += 1;
+    }
+    assert!(written > 1, "the first one waited");
+    assert!(taking.await.unwrap().is_err_and(|error| error.is_too_slow()));
+    reading.rollback().await.unwrap();
+
+    // It is begun, and finished the next time, with the numbers that belong to it.
+    let over = expired::expired(&other, "events", 0).await.unwrap();
+    assert_eq!(over.len(), 1);
+    place.clock = Clock::manual(from_ms(now));
+    clear(place.app().await).await.unwrap();
+    assert_eq!(expired::expired(&other, "events", 0).await.unwrap(), []);
+    assert_eq!(rows(&place, one).await.0, 0);
+    assert_eq!(rows(&place, one).await.2, 0);
+    assert!(expired::taken_out(&other, "events").await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_table_that_somebody_else_took_out_is_theirs() {
+    let mut place = Place::new().await;
+    project(&place, 5).await;
+    let now = place.clock.now_ms();
+    let db = place.store.connection().await.unwrap();
+    let before = partitions(&place).await.into_iter().find(|name| name.contains("before")).unwrap();
+    db.batch_execute(&format!("ALTER TABLE events DETACH PARTITION {before}")).await.unwrap();
+    place.clock = Clock::manual(from_ms(now + 100 * DAY_MS));
+    clear(place.app().await).await.unwrap();
+    assert!(partitions(&place).await.is_empty());
+    assert_eq!(place.count(&format!("SELECT count(*) FROM {before}")).await, 0);
+}
+
+#[tokio::test]
+async fn one_removes_at_a_time() {
+    let place = Place::new().await;
+    let one = project(&place, 5).await;
+    events(&place, one, place.clock.now_ms() - 20 * DAY_MS, 10).await;
+    let other = place.store.connection().await.unwrap();
+    assert!(retention::begin(&other).await.unwrap());
+    clear(place.app().await).await.unwrap();
+    assert_eq!(rows(&place, one).await.0, 10);
+    retention::end(&other).await.unwrap();
+    clear(place.app().await).await.unwrap();
+    assert_eq!(rows(&place, one).await, (0, 0, 0, 0));
+}
