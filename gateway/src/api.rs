@@ -76,6 +76,7 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::ListSegmentUsers(id) => segments::list_users(cx, id).await,
         Route::ChangeSegmentMembers(id) => segments::change_members(cx, id).await,
         Route::ExplainSegment(id) => segments::explain(cx, id).await,
+        Route::ReportSegment(id) => segments::report(cx, id).await,
         Route::ListCampaigns => campaigns::list(cx).await,
         Route::CreateCampaign => campaigns::create(cx).await,
         Route::GetCampaign(id) => campaigns::get(cx, id).await,

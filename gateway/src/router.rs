@@ -59,6 +59,7 @@ pub enum Route<'p> {
     ListSegmentUsers(&'p str),
     ChangeSegmentMembers(&'p str),
     ExplainSegment(&'p str),
+    ReportSegment(&'p str),
     ListCampaigns,
     CreateCampaign,
     GetCampaign(&'p str),
@@ -162,6 +163,7 @@ impl Route<'_> {
             | Self::ListSegmentUsers(_)
             | Self::ChangeSegmentMembers(_)
             | Self::ExplainSegment(_)
+            | Self::ReportSegment(_)
             | Self::ListCampaigns
             | Self::CreateCampaign
             | Self::GetCampaign(_)
@@ -280,6 +282,7 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("GET", ["segments", id, "users"]) => Route::ListSegmentUsers(id),
         ("POST", ["segments", id, "members"]) => Route::ChangeSegmentMembers(id),
         ("GET", ["segments", id, "explain"]) => Route::ExplainSegment(id),
+        ("GET", ["segments", id, "report"]) => Route::ReportSegment(id),
         ("GET", ["campaigns"]) => Route::ListCampaigns,
         ("POST", ["campaigns"]) => Route::CreateCampaign,
         ("GET", ["campaigns", id]) => Route::GetCampaign(id),

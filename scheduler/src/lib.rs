@@ -12,6 +12,7 @@ pub mod messages;
 pub mod purge;
 pub mod removals;
 pub mod retention;
+pub mod segments;
 pub mod thaw;
 pub mod tick;
 pub mod timers;
@@ -63,6 +64,8 @@ pub async fn run(app: Arc<App>, shutdown: Shutdown) -> bool {
     tasks.spawn(tick::repeat("timers", app.clone(), shutdown.clone(), none, timers::tick));
     tasks.spawn(tick::repeat("messages", app.clone(), shutdown.clone(), calm, messages::tick));
     tasks.spawn(tick::repeat("campaigns", app.clone(), shutdown.clone(), none, campaigns::tick));
+    tasks.spawn(tick::repeat("segments", app.clone(), shutdown.clone(), none, segments::tick));
+    tasks.spawn(tick::repeat("segments to be filled", app.clone(), shutdown.clone(), none, segments::fill));
     tasks.spawn(tick::repeat("frozen runs", app.clone(), shutdown.clone(), none, thaw::tick));
     for chore in house::CHORES {
         tasks.spawn(house::repeat(chore, app.clone(), shutdown.clone()));

@@ -308,6 +308,76 @@ CREATE TABLE segment_member (                                              -- of
 );
 CREATE INDEX segment_member_user ON segment_member (project_id, user_id);
 
+-- Segments whose members are kept as rows and announced, because an active automation starts by them. Filled person by
+-- person in the order of their ids before anything is announced.
+CREATE TABLE segment_follow (
+    project_id uuid NOT NULL,
+    segment_id uuid NOT NULL,
+    wanted     boolean NOT NULL DEFAULT true,                              -- false: its rows are on their way out
+    since      timestamptz NOT NULL,                                       -- when it came to be wanted, or its rules were changed
+    filled     boolean NOT NULL DEFAULT false,                             -- up to the last person
+    filled_to  uuid,                                                       -- the person up to whom
+    look_at    timestamptz,                                                -- when the scheduler has to look at it as a whole
+    error      text,                                                       -- why its members are not kept at present
+    error_at   timestamptz,
+    PRIMARY KEY (project_id, segment_id)
+) WITH (fillfactor = 70);
+CREATE INDEX segment_follow_look ON segment_follow (look_at) WHERE look_at IS NOT NULL;
+-- What the followed segments of a project look at, so that recording marks people for nothing else: shared/src/rule/look.
+CREATE TABLE segment_watch (
+    project_id  uuid PRIMARY KEY,
+    looks_at    text[] NOT NULL,
+    changed_seq bigint NOT NULL
+);
+CREATE INDEX segment_watch_changed ON segment_watch (changed_seq);
+-- Whoever evaluates a project's segments locks its row, so that no verdict is overtaken by an older one.
+CREATE TABLE segment_turn (
+    project_id uuid PRIMARY KEY,
+    starts     bigint NOT NULL DEFAULT 0                                   -- rows of segment_start so far
+);
+-- Whose segments may have changed by what: a row for each transaction and kind of change.
+CREATE TABLE segment_dirty (
+    project_id uuid NOT NULL,
+    id         uuid NOT NULL,                                              -- of the transaction
+    look       text NOT NULL,                                              -- what has changed, as in segment_watch
+    people     uuid[] NOT NULL,
+    PRIMARY KEY (project_id, id, look)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
+CREATE INDEX segment_dirty_oldest ON segment_dirty (id);
+-- Who is in a followed segment, and when that may change by itself. Whoever is not in it has a row only for the latter.
+CREATE TABLE segment_membership (
+    project_id uuid NOT NULL,
+    segment_id uuid NOT NULL,
+    user_id    uuid NOT NULL,
+    since      timestamptz,                                                -- null: is not in it
+    due_at     timestamptz,                                                -- null: by itself never
+    PRIMARY KEY (project_id, segment_id, user_id)
+) WITH (fillfactor = 85);
+CREATE INDEX segment_membership_user ON segment_membership (project_id, user_id);
+CREATE INDEX segment_membership_due ON segment_membership (due_at, project_id) WHERE due_at IS NOT NULL;
+CREATE INDEX segment_membership_project_due ON segment_membership (project_id, due_at) WHERE due_at IS NOT NULL;
+-- Runs that an entry or an exit is to start, on their way to the person's own partition, in the order of their coming.
+CREATE TABLE segment_start (
+    project_id    uuid NOT NULL,
+    seq           bigint NOT NULL,                                         -- as segment_turn counts
+    automation_id uuid NOT NULL,
+    segment_id    uuid NOT NULL,
+    user_id       uuid NOT NULL,
+    partition     smallint NOT NULL,
+    entered       boolean NOT NULL,                                        -- false: left
+    at            timestamptz NOT NULL,
+    PRIMARY KEY (project_id, seq)
+);
+-- How many entered and left on a day of the project's timezone.
+CREATE TABLE segment_count (
+    project_id uuid NOT NULL,
+    segment_id uuid NOT NULL,
+    day        date NOT NULL,
+    entered    bigint NOT NULL,
+    exited     bigint NOT NULL,
+    PRIMARY KEY (project_id, segment_id, day)
+) WITH (fillfactor = 70);
+
 -- A time as rules read it from a property: RFC 3339, also without an offset (then UTC), or a date; null for all else. It
 -- never fails, whatever the text. shared::rule::time reads the same texts as the same times.
 CREATE FUNCTION rule_time(value jsonb) RETURNS timestamptz LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$

@@ -32,6 +32,9 @@ pub struct Definition {
     /// The name of the event that starts a run, or the kind of the webhook.
     #[serde(default)]
     pub trigger_event: Option<String>,
+    /// The segment by which people come in when they enter it, or leave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger_segment_id: Option<Uuid>,
     /// Rules on the properties of what triggers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger_filter: Option<Value>,
@@ -61,17 +64,28 @@ pub enum TriggerType {
     Webhook,
     /// A date among the person's properties comes.
     DateProperty,
+    /// The person enters the segment named in `triggerSegmentId`.
+    SegmentEnter,
+    /// The person leaves it.
+    SegmentExit,
 }
 
 impl TriggerType {
-    pub const ALL: [Self; 3] = [Self::Event, Self::Webhook, Self::DateProperty];
+    pub const ALL: [Self; 5] = [Self::Event, Self::Webhook, Self::DateProperty, Self::SegmentEnter, Self::SegmentExit];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Event => "EVENT",
             Self::Webhook => "WEBHOOK",
             Self::DateProperty => "DATE_PROPERTY",
+            Self::SegmentEnter => "SEGMENT_ENTER",
+            Self::SegmentExit => "SEGMENT_EXIT",
         }
+    }
+
+    /// Whether it is a segment by which people come in.
+    pub fn is_of_segment(self) -> bool {
+        matches!(self, Self::SegmentEnter | Self::SegmentExit)
     }
 }
 
@@ -147,11 +161,12 @@ impl Reentry {
 }
 
 impl Definition {
-    /// One without rules, goal or date.
+    /// One without rules, goal, date or segment.
     pub fn new(trigger_type: TriggerType, trigger_event: Option<String>, reentry: Reentry, steps: Vec<Step>) -> Self {
         Self {
             trigger_type,
             trigger_event,
+            trigger_segment_id: None,
             trigger_filter: None,
             trigger_date: None,
             entry_rules: None,
@@ -177,6 +192,11 @@ impl Definition {
         let mut found = Vec::new();
         step::collect(&self.steps, "steps", &mut found);
         found
+    }
+
+    /// The segment that its runs start by, where one does.
+    pub fn followed_segment(&self) -> Option<Uuid> {
+        self.trigger_segment_id.filter(|_| self.trigger_type.is_of_segment())
     }
 
     /// The templates that it sends, each with its step's place and channel.

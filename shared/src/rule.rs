@@ -15,8 +15,10 @@
 //! case-sensitively. Times are read from texts as [`time::parse`] does.
 
 pub mod eval;
+pub mod look;
 mod number;
 pub mod parse;
+pub mod slide;
 pub mod sql;
 #[cfg(test)]
 mod tests;

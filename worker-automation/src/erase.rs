@@ -62,14 +62,14 @@ impl Erasures {
         Ok(items.into_iter().filter(|item| erased.is_empty() || !is_erased(item)).collect())
     }
 
-    /// Erases a person under all their ids.
+    /// Erases a person under all their ids, which it returns.
     pub async fn erase(
         &mut self,
         tx: &Transaction<'_>,
         (lane, now): (i16, Timestamp),
         item: &Item,
         person: Uuid,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<PersonKey>, StoreError> {
         self.latest = self.latest.max(Some(item.received));
         erase(tx, (lane, now), item, person).await
     }
@@ -87,7 +87,7 @@ async fn erase(
     (lane, now): (i16, Timestamp),
     item: &Item,
     person: Uuid,
-) -> Result<(), StoreError> {
+) -> Result<Vec<PersonKey>, StoreError> {
     let (project, at) = (item.project, item.received);
     let person = read::resolve(tx, project, person).await?.unwrap_or(person);
     let mut ids = read::all_ids(tx, project, person).await?;
@@ -115,5 +115,6 @@ async fn erase(
     people += record::insert_missing(tx, &again).await?.len() as i64;
     let texts = again.iter().filter_map(|p| Some((p.key, search::text_of(p.external_id.as_deref(), None, None)?)));
     search::put(tx, &texts.collect::<Vec<_>>()).await?;
-    record::count(tx, lane, &[(project, people)]).await
+    record::count(tx, lane, &[(project, people)]).await?;
+    Ok(keys)
 }

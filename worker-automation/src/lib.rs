@@ -9,6 +9,7 @@ pub mod item;
 pub mod known;
 pub mod lane;
 pub mod lease;
+pub mod marks;
 pub mod matching;
 pub mod outbox;
 pub mod people;

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::item::{Item, Named};
 use crate::known::{Known, Learnt, SEEN_EVERY, Standing};
+use crate::marks::Marks;
 use crate::profile::{self, TooLarge};
 
 /// What a batch knows of its people, and what it has changed of them so far.
@@ -34,6 +35,8 @@ pub struct People {
     made: BTreeMap<PersonKey, String>,
     /// Those searched by other words from now on.
     renamed: BTreeSet<PersonKey>,
+    /// Made by this batch, also without an external id.
+    new: Vec<PersonKey>,
 }
 
 /// How a batch's items name a person.
@@ -116,6 +119,7 @@ impl People {
         let rows: Vec<NewPerson> = missing.iter().filter_map(|key| Some(mentions.get(key)?.person(*key))).collect();
         for key in record::insert_missing(tx, &rows).await? {
             *self.counts.entry(key.0).or_default() += 1;
+            self.new.push(key);
             let Some(mention) = mentions.get(&key) else { continue };
             self.noted.insert(key, mention.first);
             if mention.is_known {
@@ -229,11 +233,11 @@ impl People {
         shared::store::push_tokens::reassign(tx, &self.merges).await
     }
 
-    /// Writes what has changed; returns what is known of people once that is committed.
+    /// Writes what has changed, and marks whose; returns what is known of people once that is committed.
     pub async fn store(
         mut self,
         tx: &Transaction<'_>,
-        known: &Known,
+        (known, marks): (&Known, &mut Marks<'_>),
         lane: i16,
         now: Timestamp,
     ) -> Result<Learnt, StoreError> {
@@ -248,6 +252,10 @@ impl People {
         due.retain(|(key, at)| is_due(key, *at));
         due.sort_unstable();
         record::touch(tx, &due).await?;
+        marks.profiles(self.changed.iter().copied());
+        marks.seen(self.changed.iter().copied().chain(due.iter().map(|(key, _)| *key)));
+        marks.people(self.new.iter().copied());
+        marks.people(self.merges.iter().flat_map(|(from, into)| [*from, (from.0, *into)]));
         self.noted.extend(due);
         let gone: Vec<PersonKey> = self.merges.iter().map(|(anonymous, _)| *anonymous).collect();
         search::remove(tx, &gone).await?;

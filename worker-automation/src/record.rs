@@ -1,6 +1,8 @@
 //! One recording transaction: what a batch of items does to events, people, runs and messages, and how far that has
 //! brought the partitions. All of it is committed, or nothing.
 
+mod ground;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -24,6 +26,7 @@ use crate::erase::{self, Erasures, Part};
 use crate::events;
 use crate::item::{Action, Item};
 use crate::known::{Known, Learnt};
+use crate::marks::{Marks, Watching};
 use crate::matching::{Index, Reading};
 use crate::people::People;
 use crate::recent::Recent;
@@ -31,6 +34,7 @@ use crate::removed::Removed;
 use crate::runs::{self, NOBODY, NewEvent, Programs, Stage};
 use crate::totals::Totals;
 use crate::{receipts, tokens};
+use ground::Ground;
 
 /// Items to be recorded, and the positions that they bring their partitions to.
 #[derive(Debug, Default)]
@@ -119,6 +123,7 @@ pub struct Recorder {
     recent: Recent,
     days: Days,
     removed: Removed,
+    watching: Watching,
 }
 
 /// What a transaction has done, if it is committed.
@@ -137,7 +142,8 @@ impl Recorder {
         let index = ArcSwap::from_pointee(Reading::default().finish(-1));
         let (programs, known, totals) = (Programs::default(), Known::new(people), Totals::default());
         let (recent, days, removed) = (Recent::default(), Days::default(), Removed::default());
-        Self { store, clock, names, index, programs, known, totals, recent, days, removed }
+        let watching = Watching::default();
+        Self { store, clock, names, index, programs, known, totals, recent, days, removed, watching }
     }
 
     /// Records a batch without the items in `skip`.
@@ -193,7 +199,7 @@ impl Recorder {
         }
         let edition = users::edition(tx).await?;
         self.known.check(edition);
-        let index = self.fresh_index(tx).await?;
+        let ground = self.ground(tx).await?;
         let now = self.clock.now();
         // Two lanes never hold one partition, so the partition tells their counters apart.
         let lane = batch.steps.iter().map(|s| s.partition).min().unwrap_or(0);
@@ -209,10 +215,13 @@ impl Recorder {
             match part {
                 Part::Items(items) => {
                     let items = erasures.leave_out(tx, items).await?;
-                    self.apply_part(tx, (&index, trusted), &items, lane, &mut applied).await?;
+                    self.apply_part(tx, (&ground, trusted), &items, lane, &mut applied).await?;
                 }
                 Part::Erasure(item, person) => {
-                    erasures.erase(tx, (lane, now), item, person).await?;
+                    let gone = erasures.erase(tx, (lane, now), item, person).await?;
+                    let mut marks = Marks::new(&ground.watches);
+                    marks.people(gone);
+                    marks.store(tx, now).await?;
                     // It may be about them.
                     applied.learnt = Learnt::default();
                 }
@@ -224,12 +233,12 @@ impl Recorder {
     async fn apply_part(
         &self,
         tx: &Transaction<'_>,
-        (index, trusted): (&Index, Option<&Recent>),
+        (ground, trusted): (&Ground, Option<&Recent>),
         items: &[&Item],
         lane: i16,
         applied: &mut Applied,
     ) -> Result<(), RecordError> {
-        let now = applied.now;
+        let (now, index) = (applied.now, &*ground.index);
         let decides = |item: &Item| match &item.action {
             Action::Identify { .. } | Action::RegisterToken { .. } | Action::Start { .. } => true,
             action => action.event().is_some_and(|(name, _)| {
@@ -282,6 +291,10 @@ impl Recorder {
         applied.events.extend(new.events.iter().map(|e| (e.item.project, e.item.id)));
         applied.counted.extend(self.days.count(tx, now, &new.events).await?);
 
+        let mut marks = Marks::new(&ground.watches);
+        marks.events(&new.events);
+        marks.devices(items, &people);
+
         people.reassign(tx).await?;
         tokens::store(tx, items, &people).await?;
         let reached = receipts::store(tx, items, now).await?;
@@ -291,37 +304,11 @@ impl Recorder {
         applied.recorded.runs += outcome.started;
         let written = outcome.store(tx, &self.names, lane, now).await?;
         applied.recorded.calls += written.calls;
-        applied.learnt.add(people.store(tx, &self.known, lane, now).await?);
+        applied.learnt.add(people.store(tx, (&self.known, &mut marks), lane, now).await?);
+        marks.store(tx, now).await?;
         outbox::insert(tx, &written.outbox, now).await?;
         applied.recorded.outbox.extend(written.outbox);
         Ok(())
-    }
-
-    /// The automations (and the projects' timezones) as they are now: whatever was saved before an event was accepted is seen by that event.
-    async fn fresh_index(&self, tx: &Transaction<'_>) -> Result<Arc<Index>, StoreError> {
-        let [current, projects] = changes::current(tx, &[Topic::Automation, Topic::Project]).await?[..] else {
-            return Err(StoreError::Corrupt("topics are missing".to_owned()));
-        };
-        self.days.follow(tx, projects).await?;
-        self.removed.follow(tx, projects).await?;
-        let known = self.index.load_full();
-        if known.seq == current {
-            return Ok(known);
-        }
-        let index = if known.seq < 0 || known.seq > current {
-            let (mut reading, mut behind) = (Reading::default(), None);
-            loop {
-                behind = reading.take(automations::load_followed(tx, behind).await?);
-                if behind.is_none() {
-                    break reading.finish(current);
-                }
-            }
-        } else {
-            known.changed(current, automations::changed_after(tx, known.seq).await?)
-        };
-        let index = Arc::new(index);
-        self.index.store(index.clone());
-        Ok(index)
     }
 
     /// Leaves out what was recorded before under the same client id, here or earlier in the batch.

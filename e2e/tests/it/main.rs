@@ -7,5 +7,6 @@ mod import;
 mod line;
 mod mail;
 mod outages;
+mod segments;
 mod shop;
 mod workers;

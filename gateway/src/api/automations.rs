@@ -33,6 +33,8 @@ struct AutomationView {
     trigger_type: &'static str,
     trigger_event: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    trigger_segment_id: Option<Uuid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     trigger_date: Option<DateTrigger>,
     trigger_filter: Option<Value>,
     entry_rules: Option<Value>,
@@ -56,6 +58,7 @@ impl From<Automation> for AutomationView {
             name: automation.name,
             trigger_type: definition.trigger_type.as_str(),
             trigger_event: definition.trigger_event,
+            trigger_segment_id: definition.trigger_segment_id,
             trigger_date: definition.trigger_date,
             trigger_filter: definition.trigger_filter,
             entry_rules: definition.entry_rules,

@@ -18,7 +18,7 @@ use crate::query::Query;
 use crate::respond::{Reply, ok};
 
 /// Days by the name of their range; today is one of them.
-const RANGES: &[(&str, i64)] = &[("7d", 7), ("30d", 30), ("90d", 90)];
+pub(super) const RANGES: &[(&str, i64)] = &[("7d", 7), ("30d", 30), ("90d", 90)];
 /// Names of events shown.
 const TOP: i64 = 10;
 
@@ -91,14 +91,14 @@ impl Metrics {
 }
 
 /// The days of a range in a timezone.
-struct Period {
+pub(super) struct Period {
     zone: TimeZone,
-    first: Date,
-    last: Date,
+    pub(super) first: Date,
+    pub(super) last: Date,
 }
 
 impl Period {
-    fn ending(now: Timestamp, days: i64, zone: TimeZone) -> Self {
+    pub(super) fn ending(now: Timestamp, days: i64, zone: TimeZone) -> Self {
         let last = now.to_zoned(zone.clone()).date();
         Self { zone, first: last.saturating_sub((days - 1).days()), last }
     }
@@ -108,7 +108,7 @@ impl Period {
         Ok(start.timestamp())
     }
 
-    fn days(&self) -> impl Iterator<Item = Date> {
+    pub(super) fn days(&self) -> impl Iterator<Item = Date> {
         self.first.series(1.day()).take_while(|day| *day <= self.last)
     }
 }

@@ -4,6 +4,7 @@ mod evaluate;
 mod explain;
 mod input;
 mod members;
+mod report;
 mod rests;
 
 use deadpool_postgres::Transaction;
@@ -11,8 +12,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 use shared::ids;
+use shared::store::segments::follow::{self, Follow};
 use shared::store::segments::{self, Segment};
-use shared::store::{StoreError, campaigns};
+use shared::store::{StoreError, automations, campaigns};
 use uuid::Uuid;
 
 use super::{audit_log, idempotency, paging, path, shape};
@@ -24,6 +26,7 @@ use evaluate::Count;
 
 pub use explain::explain;
 pub use members::{change_members, estimate, list_users};
+pub use report::report;
 
 /// Segments in one answer at most: each is counted for it.
 const LIST_MAX: i64 = 100;
@@ -39,14 +42,38 @@ struct SegmentView {
     rules: Value,
     #[serde(flatten)]
     count: Count,
+    membership: Option<MembershipView>,
     #[serde(serialize_with = "shape::time")]
     created_at: Timestamp,
     #[serde(serialize_with = "shape::time")]
     updated_at: Timestamp,
 }
 
+/// How the keeping of a segment's members stands, where an automation starts by it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MembershipView {
+    status: &'static str,
+    /// From 0 to 1.
+    progress: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl MembershipView {
+    fn new(follow: &Follow) -> Self {
+        let status = match follow {
+            Follow { error: Some(_), .. } => "failed",
+            Follow { filled: true, .. } => "kept",
+            _ => "filling",
+        };
+        let progress = (follow.progress() * 1_000.0).floor() / 1_000.0;
+        Self { status, progress, error: follow.error.clone() }
+    }
+}
+
 impl SegmentView {
-    fn new(segment: Segment, count: Count) -> Self {
+    fn new(segment: Segment, count: Count, follow: Option<&Follow>) -> Self {
         Self {
             id: segment.id,
             name: segment.name,
@@ -54,6 +81,7 @@ impl SegmentView {
             segment_type: segment.segment_type.as_str(),
             rules: segment.rules,
             count,
+            membership: follow.map(MembershipView::new),
             created_at: segment.created_at,
             updated_at: segment.updated_at,
         }
@@ -61,7 +89,9 @@ impl SegmentView {
 
     async fn counted(cx: &Context<'_>, segment: Segment) -> Result<Self, ApiError> {
         let count = evaluate::count_of(cx, segment.id).await?;
-        Ok(Self::new(segment, count))
+        let followed = follow::wanted(&cx.database().await?, cx.project).await?;
+        let follow = followed.get(&segment.id);
+        Ok(Self::new(segment, count, follow))
     }
 }
 
@@ -79,7 +109,12 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let next_cursor = paging::cut(&mut found, LIST_MAX, |segment| segment.id.to_string());
     let ids: Vec<Uuid> = found.iter().map(|segment| segment.id).collect();
     let counts = evaluate::counts_of(cx, &ids).await?;
-    let segments = found.into_iter().zip(counts).map(|(segment, count)| SegmentView::new(segment, count)).collect();
+    let followed = follow::wanted(&cx.database().await?, cx.project).await?;
+    let view = |(segment, count): (Segment, Count)| {
+        let follow = followed.get(&segment.id);
+        SegmentView::new(segment, count, follow)
+    };
+    let segments = found.into_iter().zip(counts).map(view).collect();
     ok(&ListView { segments, next_cursor })
 }
 
@@ -125,9 +160,13 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         let tx = db.transaction().await.map_err(StoreError::from)?;
         segments::begin_change(&tx).await?;
         let current = locked(cx, &tx, id).await?;
-        let segment = input::changed_segment(&body, current, cx.app.clock.now())?;
+        let now = cx.app.clock.now();
+        let segment = input::changed_segment(&body, current.clone(), now)?;
         rests::check(cx, &tx, &segment).await?;
         segments::update(&tx, cx.project, &segment).await?;
+        if segment.rules != current.rules {
+            follow::rules_changed(&tx, cx.project, id, now).await?;
+        }
         audit_log::note(cx, &tx, "segment.updated", (id, &segment.name), json!({})).await?;
         tx.commit().await.map_err(StoreError::from)?;
         segment
@@ -149,6 +188,11 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     if let Some((campaign, name)) = campaigns::uses_segment(&tx, cx.project, id).await? {
         let reason =
             format!("the campaign {name:?} ({campaign}) goes by this segment; change, cancel or delete it first");
+        return Err(ApiError::Conflict(reason));
+    }
+    if let Some((automation, name)) = automations::uses_segment(&tx, cx.project, id).await? {
+        let reason =
+            format!("the automation {name:?} ({automation}) starts by this segment; change, stop or delete it first");
         return Err(ApiError::Conflict(reason));
     }
     segments::delete(&tx, cx.project, id).await?;

@@ -31,6 +31,7 @@ impl Route<'_> {
             Self::ListSegmentUsers(_) => "/segments/:id/users",
             Self::ChangeSegmentMembers(_) => "/segments/:id/members",
             Self::ExplainSegment(_) => "/segments/:id/explain",
+            Self::ReportSegment(_) => "/segments/:id/report",
             Self::ListCampaigns | Self::CreateCampaign => "/campaigns",
             Self::GetCampaign(_) | Self::UpdateCampaign(_) | Self::DeleteCampaign(_) => "/campaigns/:id",
             Self::SendCampaign(_) => "/campaigns/:id/send",

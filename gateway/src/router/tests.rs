@@ -47,6 +47,7 @@ fn every_address_has_its_route() {
         ("GET", "/segments/s/users", Route::ListSegmentUsers("s")),
         ("POST", "/segments/s/members", Route::ChangeSegmentMembers("s")),
         ("GET", "/segments/s/explain", Route::ExplainSegment("s")),
+        ("GET", "/segments/s/report", Route::ReportSegment("s")),
         ("GET", "/campaigns", Route::ListCampaigns),
         ("POST", "/campaigns", Route::CreateCampaign),
         ("GET", "/campaigns/c", Route::GetCampaign("c")),

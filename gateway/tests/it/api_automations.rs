@@ -223,3 +223,49 @@ async fn what_is_wrong_is_named() {
     let body = gateway.get(&project, "/automations").await.expect(200);
     assert_eq!(texts(&body["automations"], "name"), ["Reminder"]);
 }
+
+#[tokio::test]
+async fn a_segment_that_starts_an_automation_is_followed_and_stays() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let rules = json!([{"field": "event:bought", "operator": "did", "value": {"within": "7d"}}]);
+    let segment = gateway.post(&project, "/segments", &json!({"name": "s", "rules": rules})).await.expect(201);
+    assert_eq!(segment["membership"], Value::Null);
+    let new = |segment: &Value| json!({"name": "n", "triggerType": "SEGMENT_ENTER", "triggerSegmentId": segment, "active": true, "steps": []});
+    for (tenant, segment) in [(&other, &segment["id"]), (&project, &json!(Uuid::from_u128(5)))] {
+        let answer = gateway.post(tenant, "/automations", &new(segment)).await;
+        assert_eq!((answer.status, answer.fields()), (422, vec!["triggerSegmentId"]));
+    }
+    let made = gateway.post(&project, "/automations", &new(&segment["id"])).await.expect(201);
+    assert_eq!((&made["triggerEvent"], &made["triggerSegmentId"]), (&Value::Null, &segment["id"]));
+    let path = format!("/automations/{}", made["id"].as_str().unwrap());
+    let same = gateway.put(&project, &path, &made).await.expect(200);
+    assert_eq!(same["version"], 1);
+
+    let of_segment = format!("/segments/{}", segment["id"].as_str().unwrap());
+    let filling = json!({"status": "filling", "progress": 0.0});
+    assert_eq!(gateway.get(&project, &of_segment).await.expect(200)["membership"], filling);
+    let looks = async || {
+        let sql = "SELECT array_to_string(looks_at, ' ') FROM segment_watch WHERE project_id = $1";
+        gateway.sql.query_one(sql, &[&project.id]).await.unwrap().get::<_, String>(0)
+    };
+    assert_eq!(looks().await, "event:bought person");
+    let changed = json!({"rules": [{"field": "plan", "operator": "eq", "value": "pro"}]});
+    gateway.put(&project, &of_segment, &changed).await.expect(200);
+    assert_eq!(looks().await, "profile person");
+    let report = gateway.get(&project, &format!("{of_segment}/report?range=30d")).await.expect(200);
+    assert_eq!((&report["membership"], &report["entered"]), (&filling, &json!(0)));
+    assert_eq!(report["timeseries"].as_array().unwrap().len(), 30);
+
+    let answer = gateway.delete(&project, &of_segment).await;
+    assert!(answer.status == 409 && answer.body["message"].as_str().unwrap().contains("starts by this segment"));
+    gateway.put(&project, &path, &json!({"active": false})).await.expect(200);
+    assert_eq!(
+        (looks().await.as_str(), &gateway.get(&project, &of_segment).await.body["membership"]),
+        ("", &Value::Null)
+    );
+    gateway.delete(&project, &of_segment).await.expect(200);
+    // It cannot be switched on without its segment.
+    let answer = gateway.put(&project, &path, &json!({"active": true})).await;
+    assert_eq!((answer.status, answer.fields()), (422, vec!["triggerSegmentId"]));
+}

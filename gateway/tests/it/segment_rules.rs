@@ -5,13 +5,15 @@ mod people;
 mod reference;
 mod strategy;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use serde_json::{Value, json};
+use shared::rule::sql::Membership;
 use shared::rule::{self, Rule, eval};
-use shared::store::segments::{evaluate, person};
+use shared::store::segments::evaluate;
+use shared::store::segments::person::{self, crowd};
 use shared::store::users::read;
 use testkit::TestDatabase;
 use tokio::runtime::Handle;
@@ -31,7 +33,24 @@ async fn agree(world: &World, rules: &Value) -> Result<(), TestCaseError> {
     let in_memory: BTreeSet<Uuid> =
         world.people.iter().filter(|p| eval::holds(&parsed, &p.facts(world), world.now)).map(|p| p.id).collect();
     prop_assert_eq!(&in_memory, &expected, "memory, {}", rules);
-    one_person(world, rules, &parsed, &expected).await
+    one_person(world, rules, &parsed, &expected).await?;
+    let crowd = in_a_crowd(world, parsed).await;
+    prop_assert_eq!(&crowd, &expected, "a crowd, {}", rules);
+    Ok(())
+}
+
+/// Everybody who satisfies rules, evaluated at once as those of a followed segment are.
+async fn in_a_crowd(world: &World, rules: Vec<Rule>) -> BTreeSet<Uuid> {
+    let mut db = world.store.connection().await.unwrap();
+    let mut tx = db.transaction().await.unwrap();
+    crowd::for_lookups(&tx).await.unwrap();
+    let segment = Uuid::max();
+    let mut definitions = evaluate::definitions(&tx, world.project, &rule::segments(&rules)).await.unwrap();
+    definitions.insert(segment, Membership::Rules(rules));
+    let asked = BTreeMap::from([(segment, world.people.iter().map(|p| p.id).collect())]);
+    let verdicts = crowd::evaluate(&mut tx, world.project, &asked, &definitions, world.now).await.unwrap();
+    assert_eq!((verdicts.by_pair.len(), verdicts.too_slow.len()), (world.people.len(), 0));
+    verdicts.by_pair.into_iter().filter(|(_, verdict)| verdict.is_member).map(|((_, person), _)| person).collect()
 }
 
 /// The facts that the store reads of one person lead to the same verdict.

@@ -15,6 +15,7 @@ mod place;
 mod plans;
 mod removals;
 mod retention;
+mod segments;
 mod start;
 mod timers;
 mod winner;

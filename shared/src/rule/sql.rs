@@ -76,6 +76,24 @@ pub fn person_stats(project: ProjectId, ids: &[Uuid], behaviour: &super::Behavio
     PersonStats { sql, params: compiler.params.into_vec() }
 }
 
+/// Compiles the statistics of one behaviour of many people, all of whose `ids` are given with the `people` whose they are.
+/// A row of who did it: the person (uuid), the count (bigint), when the deed at its [`super::slide::Edge`] happened
+/// (timestamptz; null where there is none), and the totals (double precision).
+pub fn crowd_stats(
+    project: ProjectId,
+    ids: &[Uuid],
+    people: &[Uuid],
+    behaviour: &super::Behaviour,
+    now: Timestamp,
+) -> PersonStats {
+    let none = HashMap::new();
+    let mut compiler = Compiler::new(project, &none, now);
+    let ids = compiler.params.add(Param::Ids(ids.to_vec()));
+    let people = compiler.params.add(Param::Ids(people.to_vec()));
+    let sql = compiler.crowd_stats(behaviour, &ids, &people);
+    PersonStats { sql, params: compiler.params.into_vec() }
+}
+
 struct Compiler<'a> {
     segments: &'a HashMap<Uuid, Membership>,
     now: Timestamp,

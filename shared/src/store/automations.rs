@@ -11,7 +11,10 @@ use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-pub use read::{TemplateUse, changed_after, get, get_version, is_active, list, load_followed, uses_template};
+pub use read::{
+    BySegment, TemplateUse, by_segments, changed_after, get, get_version, is_active, list, load_followed, uses_segment,
+    uses_template,
+};
 pub use write::{delete, delete_all, get_for_update, insert, update};
 
 use super::StoreError;

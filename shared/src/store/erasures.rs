@@ -15,8 +15,17 @@ use crate::ids::ProjectId;
 /// Rows removed at once; what is more goes in slices.
 pub const SLICE: i64 = 5_000;
 /// Tables whose rows with a person's `user_id` simply go. What needs more is removed by statements of its own.
-const OWNED: [&str; 7] =
-    ["push_token", "segment_member", "dead_item", "run_listener", "webhook_call", "inbox", "inbox_owner"];
+const OWNED: [&str; 9] = [
+    "push_token",
+    "segment_member",
+    "segment_membership",
+    "segment_start",
+    "dead_item",
+    "run_listener",
+    "webhook_call",
+    "inbox",
+    "inbox_owner",
+];
 
 /// When somebody was erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ pub const SLICE: i64 = 5_000;
 /// Partitioned tables, which are cleared in the order of their ids.
 const BY_ID: [&str; 3] = ["message", "events", "client_id"];
 /// The others: what is due first, then what grew, then what was set up. A test holds this against the schema.
-const BY_ROW: [&str; 32] = [
+const BY_ROW: [&str; 39] = [
     "timer",
     "webhook_call",
     "run_listener",
@@ -25,6 +25,13 @@ const BY_ROW: [&str; 32] = [
     "users",
     "push_token",
     "segment_member",
+    "segment_dirty",
+    "segment_start",
+    "segment_membership",
+    "segment_count",
+    "segment_follow",
+    "segment_watch",
+    "segment_turn",
     "dead_item",
     "inbox",
     "inbox_owner",

@@ -57,6 +57,22 @@ pub async fn register(tx: &Transaction<'_>, new: &[Registration<'_>]) -> Result<
     Ok(())
 }
 
+/// The platforms of these people's devices, each with whose it is.
+pub async fn platforms_of(
+    db: &impl GenericClient,
+    project: ProjectId,
+    ids: &[Uuid],
+) -> Result<Vec<(Platform, Uuid)>, StoreError> {
+    let sql = "SELECT DISTINCT platform, user_id FROM push_token WHERE project_id = $1 AND user_id = ANY($2)";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?;
+    let mut found = Vec::with_capacity(rows.len());
+    for row in rows {
+        let platform = Platform::parse(row.try_get(0)?);
+        found.extend(platform.map(|platform| Ok::<_, StoreError>((platform, row.try_get(1)?))).transpose()?);
+    }
+    Ok(found)
+}
+
 /// Forgets tokens; unknown ids are ignored. Sorted by project and id.
 pub async fn remove(db: &impl GenericClient, tokens: &[(ProjectId, Uuid)]) -> Result<(), StoreError> {
     if tokens.is_empty() {

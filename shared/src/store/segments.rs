@@ -1,11 +1,16 @@
 //! Segments: rules that people satisfy, or lists that they were put on.
 //!
 //! Who is in one is found from the rules whenever it is asked ([`evaluate`]), so that counts are exact and windows slide
-//! with the time.
+//! with the time. Of those that automations start by ([`follow`]) it is kept in rows as well ([`membership`]), which people
+//! who were marked ([`dirty`]) are evaluated for.
 
+pub mod dirty;
 pub mod evaluate;
+pub mod follow;
 pub mod members;
+pub mod membership;
 pub mod person;
+pub mod starts;
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -160,6 +165,7 @@ pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Segment)
 /// Deletes a segment and its list.
 pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
     tx.execute("DELETE FROM segment_member WHERE project_id = $1 AND segment_id = $2", &[&project, &id]).await?;
+    tx.execute("DELETE FROM segment_count WHERE project_id = $1 AND segment_id = $2", &[&project, &id]).await?;
     tx.execute("DELETE FROM segment WHERE project_id = $1 AND id = $2", &[&project, &id]).await?;
     Ok(())
 }

@@ -6,6 +6,7 @@ mod erasure;
 mod fixture;
 mod journeys;
 mod knowledge;
+mod marks;
 mod ownership;
 mod people;
 mod reading;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::error::ApiError;
 use crate::fields::{Fields, Text};
-use parts::{date, event_rules, goal, person_rules};
+use parts::{date, event_rules, goal, person_rules, segment_id};
 
 const NAME: Text = Text::line(200);
 const EVENT_NAME: Text = Text::line(200);
@@ -21,10 +21,15 @@ const READ_ONLY: &[&str] = &["id", "version", "createdAt", "updatedAt"];
 
 const REENTRY: &[(&str, Reentry)] =
     &[("once", Reentry::Once), ("after_exit", Reentry::AfterExit), ("always", Reentry::Always)];
-const TRIGGERS: &[(&str, TriggerType)] = &[("EVENT", TriggerType::Event), ("WEBHOOK", TriggerType::Webhook)];
+const TRIGGERS: &[(&str, TriggerType)] = &[
+    ("EVENT", TriggerType::Event),
+    ("WEBHOOK", TriggerType::Webhook),
+    ("SEGMENT_ENTER", TriggerType::SegmentEnter),
+    ("SEGMENT_EXIT", TriggerType::SegmentExit),
+];
 
 /// Of the API, but not in this version.
-const LATER_TRIGGERS: &[&str] = &["SEGMENT_ENTER", "SEGMENT_EXIT", "DATE_PROPERTY"];
+const LATER_TRIGGERS: &[&str] = &["DATE_PROPERTY"];
 
 /// An automation as posted. `name`, `triggerType` and what belongs to the trigger are required.
 pub fn new_automation(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<Automation, ApiError> {
@@ -50,7 +55,7 @@ pub fn changed_automation(
 ) -> Result<Automation, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
-    fields.not_null(&["name", "triggerEvent", "active", "reentry", "steps"]);
+    fields.not_null(&["name", "active", "reentry", "steps"]);
     let mut automation = current.clone();
     if let Some(name) = fields.text("name", &NAME) {
         name.clone_into(&mut automation.name);
@@ -75,6 +80,7 @@ fn change(fields: &mut Fields<'_>, definition: &mut Definition) {
     if let Some(event) = fields.text("triggerEvent", &EVENT_NAME) {
         definition.trigger_event = Some(event.to_owned());
     }
+    replace(fields, "triggerSegmentId", &mut definition.trigger_segment_id, |element| segment_id(&element));
     replace(fields, "triggerFilter", &mut definition.trigger_filter, event_rules);
     replace(fields, "triggerDate", &mut definition.trigger_date, |element| date(&element));
     replace(fields, "entryRules", &mut definition.entry_rules, person_rules);
@@ -91,8 +97,19 @@ fn change(fields: &mut Fields<'_>, definition: &mut Definition) {
         if definition.trigger_date.is_none() && !fields.has("triggerDate") {
             fields.problem("triggerDate", "is required");
         }
+    } else if definition.trigger_type.is_of_segment() {
+        definition.trigger_event = None;
+        if definition.trigger_segment_id.is_none() && !is_there(fields, "triggerSegmentId") {
+            fields.problem("triggerSegmentId", "is required");
+        }
     } else if definition.trigger_event.is_none() && !is_there(fields, "triggerEvent") {
         fields.problem("triggerEvent", "is required");
+    } else {
+        // What starts by a date or a segment shows it as null, and can be sent back.
+        fields.not_null(&["triggerEvent"]);
+    }
+    if !definition.trigger_type.is_of_segment() {
+        definition.trigger_segment_id = None;
     }
 }
 

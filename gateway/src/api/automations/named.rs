@@ -14,8 +14,12 @@ use uuid::Uuid;
 use crate::context::Context;
 use crate::error::{ApiError, Problem};
 
-/// Checks all of it. None of the templates can be deleted before the end of the transaction.
+/// Checks all of it. None of the templates and segments can be deleted before the end of the transaction; where a segment
+/// starts the automation, the change of segments has begun.
 pub async fn check(cx: &Context<'_>, tx: &Transaction<'_>, automation: &Automation) -> Result<(), ApiError> {
+    if automation.definition.trigger_type.is_of_segment() {
+        segments::begin_change(tx).await?;
+    }
     let mut problems = check_templates(cx, tx, automation).await?;
     problems.extend(check_started(cx, tx, automation).await?);
     problems.extend(check_segments(cx, tx, automation).await?);
@@ -65,6 +69,7 @@ async fn check_segments(
 ) -> Result<Vec<Problem>, ApiError> {
     let definition = &automation.definition;
     let mut named: Vec<(String, Uuid)> = Vec::new();
+    named.extend(definition.trigger_segment_id.map(|id| ("triggerSegmentId".to_owned(), id)));
     let mut collect = |rules: Option<&Value>, path: &str| {
         named.extend(rules.into_iter().flat_map(|rules| named_segments(rules, path)));
     };

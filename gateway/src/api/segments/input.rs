@@ -12,7 +12,7 @@ use crate::fields::{Fields, Text};
 const NAME: Text = Text::line(200);
 const DESCRIPTION: Text = Text::any(2_000);
 const TYPES: &[(&str, SegmentType)] = &[("RULES", SegmentType::Rules), ("MANUAL", SegmentType::Manual)];
-const READ_ONLY: &[&str] = &["id", "userCount", "userCountError", "createdAt", "updatedAt"];
+const READ_ONLY: &[&str] = &["id", "userCount", "userCountError", "membership", "createdAt", "updatedAt"];
 const SAMPLE_MAX: i64 = 100;
 
 /// A segment as posted. `name` is required. Without `rules` it is a list.

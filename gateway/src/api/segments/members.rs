@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use shared::rule::look::Look;
 use shared::store::StoreError;
-use shared::store::segments::{self, SegmentType, evaluate as people, members};
+use shared::store::segments::{self, SegmentType, dirty, evaluate as people, follow, members};
 use uuid::Uuid;
 
 use super::super::users::UserView;
@@ -97,8 +98,14 @@ pub async fn change_members(cx: &Context<'_>, segment: &str) -> Result<Reply, Ap
     let (added, removed, not_found) = {
         let mut db = cx.database().await?;
         let tx = db.transaction().await.map_err(StoreError::from)?;
+        let found = segments::get(&tx, cx.project, id).await?;
+        if found.is_some_and(|segment| segment.segment_type == SegmentType::Rules) {
+            // It may become a list.
+            segments::begin_change(&tx).await?;
+        }
         let mut segment = locked(cx, &tx, id).await?;
-        if segment.segment_type == SegmentType::Rules {
+        let was_of_rules = segment.segment_type == SegmentType::Rules;
+        if was_of_rules {
             if segment.rules.as_array().is_some_and(|rules| !rules.is_empty()) {
                 let reason = "this segment's members follow from its rules; make a segment without rules for a list";
                 return Err(ApiError::Conflict(reason.to_owned()));
@@ -108,10 +115,15 @@ pub async fn change_members(cx: &Context<'_>, segment: &str) -> Result<Reply, Ap
         }
         segment.updated_at = now;
         segments::update(&tx, cx.project, &segment).await?;
+        if was_of_rules {
+            follow::rules_changed(&tx, cx.project, id, now).await?;
+        }
         let known = members::find(&tx, cx.project, &add).await?;
         let gone = members::find(&tx, cx.project, &remove).await?;
         let removed = members::remove(&tx, cx.project, id, &ids(&gone)).await?;
         let added = members::add(&tx, cx.project, id, &ids(&known), now).await?;
+        let changed: Vec<Uuid> = known.values().chain(gone.values()).copied().collect();
+        dirty::mark(&tx, cx.project, &Look::Segment(id), &changed, now).await?;
         let details = json!({ "added": added, "removed": removed });
         audit_log::note(cx, &tx, "segment.members_changed", (id, &segment.name), details).await?;
         tx.commit().await.map_err(StoreError::from)?;

@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::super::slide::Edge;
 use super::super::{Aggregate, Behaviour, Condition, Deed, Leaf, Rule, Source, Threshold};
 use super::{Compiler, Param};
 use crate::ids;
@@ -41,6 +42,32 @@ impl Compiler<'_> {
         }
         format!(
             "SELECT {} FROM {table} d WHERE {} AND d.user_id = ANY({ids}::uuid[])",
+            columns.join(", "),
+            conditions.join(" AND ")
+        )
+    }
+
+    /// The same of many people, a row each; two parameters name their ids and whose they are.
+    pub(super) fn crowd_stats(&mut self, behaviour: &Behaviour, ids: &str, people: &str) -> String {
+        let Rows { table, conditions } = self.rows(behaviour);
+        let at = match &behaviour.deed {
+            Deed::Event { .. } => "d.ts".to_owned(),
+            Deed::Message { reached, .. } if behaviour.within.is_some() => self.reached_at(*reached),
+            Deed::Message { .. } => "d.created_at".to_owned(),
+        };
+        let edge = match behaviour.edge() {
+            None => "NULL::timestamptz".to_owned(),
+            Some(Edge::Newest(1)) => format!("max({at})"),
+            Some(Edge::Newest(nth)) => format!("(array_agg({at} ORDER BY {at} DESC))[{nth}]"),
+            Some(Edge::Oldest) => format!("min({at})"),
+        };
+        let mut columns = vec!["p.person".to_owned(), "count(*)".to_owned(), edge];
+        for (aggregate, keys, _) in &behaviour.totals {
+            columns.push(format!("({})::float8", self.total(*aggregate, keys)));
+        }
+        format!(
+            "SELECT {} FROM {table} d JOIN unnest({ids}::uuid[], {people}::uuid[]) AS p (id, person) ON p.id = d.user_id \
+             WHERE {} GROUP BY p.person",
             columns.join(", "),
             conditions.join(" AND ")
         )

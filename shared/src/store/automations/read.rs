@@ -58,6 +58,43 @@ pub async fn uses_template(
     row.map(found).transpose()
 }
 
+/// An active automation that starts by this segment: its id and name.
+pub async fn uses_segment(
+    db: &impl GenericClient,
+    project: ProjectId,
+    segment: Uuid,
+) -> Result<Option<(Uuid, String)>, StoreError> {
+    let sql = format!(
+        "SELECT id, name FROM automation WHERE {BY_SEGMENT} AND definition ->> 'triggerSegmentId' = $2 ORDER BY id LIMIT 1"
+    );
+    let row = db.query_opt(&sql, &[&project, &segment.to_string()]).await?;
+    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+}
+
+/// What an entry or an exit starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BySegment {
+    pub automation: Uuid,
+    pub segment: Uuid,
+    /// False: it starts by those who leave.
+    pub entered: bool,
+}
+
+/// The project's active automations that start by segments, oldest first.
+pub async fn by_segments(db: &impl GenericClient, project: ProjectId) -> Result<Vec<BySegment>, StoreError> {
+    let sql = format!(
+        "SELECT id, (definition ->> 'triggerSegmentId')::uuid, trigger_type = 'SEGMENT_ENTER' FROM automation \
+         WHERE {BY_SEGMENT} AND definition ->> 'triggerSegmentId' IS NOT NULL ORDER BY id"
+    );
+    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project]).await?;
+    let found =
+        |row: &Row| Ok(BySegment { automation: row.try_get(0)?, segment: row.try_get(1)?, entered: row.try_get(2)? });
+    rows.iter().map(found).collect()
+}
+
+const BY_SEGMENT: &str = "project_id = $1 AND active AND deleted_at IS NULL \
+                          AND trigger_type IN ('SEGMENT_ENTER', 'SEGMENT_EXIT')";
+
 const FOLLOWED: &str = "project_id, id, version, definition, active AND deleted_at IS NULL, \
                         CASE WHEN deleted_at IS NULL THEN hears ELSE '{}' END";
 

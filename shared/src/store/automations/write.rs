@@ -10,6 +10,7 @@ use crate::ids::ProjectId;
 use crate::journey::Program;
 use crate::store::StoreError;
 use crate::store::changes::{self, Topic};
+use crate::store::segments::follow;
 
 /// As [`super::get`], and locked until the transaction's end, for reading, changing and writing back.
 pub async fn get_for_update(
@@ -22,9 +23,25 @@ pub async fn get_for_update(
     tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
+/// Moves the topic on. Where segments start automations, theirs goes first, for which segments are followed may change.
+async fn begin(tx: &Transaction<'_>, by_segments: bool) -> Result<i64, StoreError> {
+    if by_segments {
+        changes::next(tx, Topic::Segment).await?;
+    }
+    changes::next(tx, Topic::Automation).await
+}
+
+/// Whether a segment starts this automation or, without an id, any of the project's.
+async fn is_by_segment(tx: &Transaction<'_>, project: ProjectId, id: Option<Uuid>) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT FROM automation WHERE project_id = $1 AND ($2::uuid IS NULL OR id = $2) \
+               AND deleted_at IS NULL AND trigger_type IN ('SEGMENT_ENTER', 'SEGMENT_EXIT'))";
+    Ok(tx.query_one(sql, &[&project, &id]).await?.try_get(0)?)
+}
+
 /// Writes a new automation and its first version.
 pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Automation) -> Result<(), StoreError> {
-    let seq = changes::next(tx, Topic::Automation).await?;
+    let by_segment = new.definition.trigger_type.is_of_segment();
+    let seq = begin(tx, by_segment).await?;
     let definition = new.definition.encode();
     let sql = "INSERT INTO automation (project_id, id, name, trigger_type, trigger_event, active, version, definition, \
                created_at, updated_at, changed_seq, hears) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
@@ -48,12 +65,15 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Automation) 
         ],
     )
     .await?;
-    insert_version(tx, project, new).await
+    insert_version(tx, project, new).await?;
+    if by_segment { follow::refresh(tx, project, new.updated_at).await } else { Ok(()) }
 }
 
 /// Writes a head that was read by [`get_for_update`] and changed; makes its version if there is none of that number.
 pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Automation) -> Result<(), StoreError> {
-    let seq = changes::next(tx, Topic::Automation).await?;
+    let by_segment =
+        changed.definition.trigger_type.is_of_segment() || is_by_segment(tx, project, Some(changed.id)).await?;
+    let seq = begin(tx, by_segment).await?;
     let definition = changed.definition.encode();
     let sql = "UPDATE automation SET name = $3, trigger_type = $4, trigger_event = $5, active = $6, version = $7, \
                definition = $8, updated_at = $9, changed_seq = $10, \
@@ -78,7 +98,8 @@ pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Automati
         ],
     )
     .await?;
-    insert_version(tx, project, changed).await
+    insert_version(tx, project, changed).await?;
+    if by_segment { follow::refresh(tx, project, changed.updated_at).await } else { Ok(()) }
 }
 
 fn may_hear(definition: &Definition) -> Result<Vec<String>, StoreError> {
@@ -97,17 +118,23 @@ async fn insert_version(tx: &Transaction<'_>, project: ProjectId, of: &Automatio
 /// Deletes an automation, of which there may be none: then false. Its runs under way, however many, are ended by the
 /// scheduler; a timer that fires before that finds the automation inactive.
 pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<bool, StoreError> {
-    let seq = changes::next(tx, Topic::Automation).await?;
+    let by_segment = is_by_segment(tx, project, Some(id)).await?;
+    let seq = begin(tx, by_segment).await?;
     let sql = "UPDATE automation SET active = false, deleted_at = $3, updated_at = $3, changed_seq = $4 \
                WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL";
-    Ok(tx.execute(sql, &[&project, &id, &now, &seq]).await? > 0)
+    let deleted = tx.execute(sql, &[&project, &id, &now, &seq]).await? > 0;
+    if by_segment {
+        follow::refresh(tx, project, now).await?;
+    }
+    Ok(deleted)
 }
 
 /// Deletes all automations of a project.
 pub async fn delete_all(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
-    let seq = changes::next(tx, Topic::Automation).await?;
+    let by_segments = is_by_segment(tx, project, None).await?;
+    let seq = begin(tx, by_segments).await?;
     let sql = "UPDATE automation SET active = false, deleted_at = $2, updated_at = $2, changed_seq = $3 \
                WHERE project_id = $1 AND deleted_at IS NULL";
     tx.execute(sql, &[&project, &now, &seq]).await?;
-    Ok(())
+    if by_segments { follow::refresh(tx, project, now).await } else { Ok(()) }
 }

@@ -74,6 +74,17 @@ fn definition(row: &Row) -> Result<(Uuid, Membership), StoreError> {
     Ok((id, membership))
 }
 
+/// A segment and all that it rests on.
+pub fn closure(of: Uuid, definitions: &Definitions) -> BTreeSet<Uuid> {
+    let (mut found, mut left) = (BTreeSet::from([of]), vec![of]);
+    while let Some(id) = left.pop() {
+        if let Some(Membership::Rules(rules)) = definitions.get(&id) {
+            left.extend(rule::segments(rules).into_iter().filter(|id| found.insert(*id)));
+        }
+    }
+    found
+}
+
 /// Whoever satisfies rules.
 pub async fn satisfying(
     db: &impl GenericClient,
@@ -137,6 +148,26 @@ pub async fn page(
         read::columns_of("u")
     );
     db.query(&sql, &params).await?.iter().map(read::from_row).collect()
+}
+
+/// Of a followed segment, some of those who are in it and are not noted so, or the other way round.
+pub async fn differing(
+    db: &impl GenericClient,
+    segment: Uuid,
+    people: &People,
+    most: i64,
+) -> Result<Vec<Uuid>, StoreError> {
+    let People { with, from, condition, .. } = people;
+    let mut params = params(&people.params);
+    params.push(&segment);
+    params.push(&most);
+    let (segment, most) = (params.len() - 1, params.len());
+    let sql = format!(
+        "{with} SELECT coalesce(f.id, m.user_id) FROM (SELECT u.id FROM {from} WHERE {condition}) AS f FULL JOIN \
+         (SELECT user_id FROM segment_membership WHERE project_id = $1 AND segment_id = ${segment} AND since IS NOT NULL) \
+         AS m ON m.user_id = f.id WHERE f.id IS NULL OR m.user_id IS NULL LIMIT ${most}"
+    );
+    db.query(&sql, &params).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
 /// All their ids, in order.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use deadpool_postgres::Transaction;
+use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -59,4 +59,15 @@ pub async fn remove(
                JOIN users u ON u.project_id = $1 AND u.merged_into = o.id) \
                DELETE FROM segment_member WHERE project_id = $1 AND segment_id = $2 AND user_id IN (SELECT id FROM own)";
     Ok(tx.execute(sql, &[&project, &segment, &people]).await?)
+}
+
+/// The lists on which these ids stand: pairs of a segment and an id.
+pub async fn lists_of(
+    db: &impl GenericClient,
+    project: ProjectId,
+    ids: &[Uuid],
+) -> Result<Vec<(Uuid, Uuid)>, StoreError> {
+    let sql = "SELECT segment_id, user_id FROM segment_member WHERE project_id = $1 AND user_id = ANY($2)";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }

@@ -1,5 +1,7 @@
 //! What rules may ask about one person, for evaluating them in memory.
 
+pub mod crowd;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use deadpool_postgres::GenericClient;

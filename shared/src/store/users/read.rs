@@ -110,6 +110,54 @@ pub async fn all_ids(db: &impl GenericClient, project: ProjectId, person: Uuid) 
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
+/// The people to whom internal ids lead, by id; who is not there is left out.
+pub async fn resolve_all(
+    db: &impl GenericClient,
+    project: ProjectId,
+    ids: &[Uuid],
+) -> Result<HashMap<Uuid, Uuid>, StoreError> {
+    let sql = format!("{PERSON} SELECT start, id FROM way WHERE merged_into IS NULL");
+    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &ids]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// As [`get`], many at once.
+pub async fn get_all(db: &impl GenericClient, project: ProjectId, ids: &[Uuid]) -> Result<Vec<User>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM users WHERE project_id = $1 AND id = ANY($2) AND merged_into IS NULL");
+    db.query(&db.prepare_cached(&sql).await?, &[&project, &ids]).await?.iter().map(from_row).collect()
+}
+
+/// The ids of the next people behind one, in the order of their ids.
+pub async fn ids_after(
+    db: &impl GenericClient,
+    project: ProjectId,
+    after: Option<Uuid>,
+    most: i64,
+) -> Result<Vec<Uuid>, StoreError> {
+    let after = after.unwrap_or(Uuid::nil());
+    let sql = "SELECT id FROM users WHERE project_id = $1 AND id > $2 AND merged_into IS NULL ORDER BY id LIMIT $3";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &after, &most]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// As [`all_ids`], of many: pairs of an id and whose it is.
+pub async fn all_ids_of(
+    db: &impl GenericClient,
+    project: ProjectId,
+    people: &[Uuid],
+) -> Result<(Vec<Uuid>, Vec<Uuid>), StoreError> {
+    let sql = "WITH RECURSIVE own AS (SELECT p AS id, p AS person FROM unnest($2::uuid[]) AS p \
+               UNION SELECT u.id, o.person FROM own o JOIN users u ON u.project_id = $1 AND u.merged_into = o.id) \
+               SELECT id, person FROM own";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &people]).await?;
+    let mut pairs = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
+    for row in rows {
+        pairs.0.push(row.try_get(0)?);
+        pairs.1.push(row.try_get(1)?);
+    }
+    Ok(pairs)
+}
+
 /// How a person is shown in other resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShownPerson {

@@ -46,6 +46,13 @@ pub async fn begin_removal(tx: &Transaction<'_>) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Waits in a transaction until the recording transactions that are under way have ended; others wait for its end, so it
+/// should do nothing else.
+pub async fn outlast_recording(tx: &Transaction<'_>) -> Result<(), StoreError> {
+    tx.execute("SELECT pg_advisory_xact_lock($1)", &[&REMOVAL]).await?;
+    Ok(())
+}
+
 /// A person within a project.
 pub type PersonKey = (ProjectId, Uuid);
 

@@ -6,7 +6,9 @@ use serde_json::Value;
 use shared::automation::{DateTrigger, GOAL_WITHIN_SECS, Goal, MAX_DELAY_SECS, Repeat};
 use shared::rule::{self, Rule, RuleProblem};
 
-use super::EVENT_NAME;
+use uuid::Uuid;
+
+use super::{EVENT_NAME, WORD};
 use crate::fields::{Element, Fields, Text};
 
 const PROPERTY: Text = Text::line(300);
@@ -82,6 +84,15 @@ pub(super) fn goal(element: &Element<'_>) -> Option<Goal> {
     let within = given(&mut fields, "within").map(|element| seconds(&element, 1.0..=MAX_DELAY_SECS));
     fields.done();
     Some(Goal { event, filter, within: within.unwrap_or(Some(GOAL_WITHIN_SECS))? })
+}
+
+/// The id of a segment.
+pub(super) fn segment_id(element: &Element<'_>) -> Option<Uuid> {
+    let id = Uuid::try_parse(element.text(&WORD)?).ok();
+    if id.is_none() {
+        element.problem("must be the id of a segment");
+    }
+    id
 }
 
 /// `{ property, offset?, time?, repeat? }`

@@ -159,7 +159,7 @@ fn what_comes_later_is_told_apart_from_what_nobody_knows() {
     let found = problems(with(json!({"steps": [{"type": "TELEPORT", "branches": []}]})));
     assert_eq!((found[0].0.as_str(), found.len()), ("steps[0].type", 1));
     assert!(found[0].1.contains("SEND_EMAIL, SEND_PUSH"), "{}", found[0].1);
-    let found = problems(with(json!({"triggerType": "SEGMENT_ENTER"})));
+    let found = problems(with(json!({"triggerType": "DATE_PROPERTY"})));
     assert!(found[0].1.contains("not available in this version"), "{}", found[0].1);
 }
 
@@ -177,4 +177,31 @@ fn only_a_change_of_what_runs_makes_a_version() {
     let mut read = object(json!({"id": "x", "version": 9, "createdAt": "", "updatedAt": "", "reentry": "after_exit"}));
     read.insert("steps".to_owned(), wait);
     assert_eq!(change(Value::Object(read)).version, 1);
+}
+
+#[test]
+fn a_segment_starts_what_names_it() {
+    let id = Uuid::from_u128(7);
+    let by_segment = |more: Value| {
+        let mut whole = object(json!({"name": "n", "triggerType": "SEGMENT_EXIT"}));
+        whole.extend(object(more));
+        new_automation(&whole, Uuid::nil(), NOW)
+    };
+    let made = by_segment(json!({"triggerSegmentId": id})).unwrap();
+    assert_eq!((made.definition.trigger_segment_id, &made.definition.trigger_event), (Some(id), &None));
+    for (wrong, says) in [
+        (json!({}), "is required"),
+        (json!({"triggerSegmentId": null}), "is required"),
+        (json!({"triggerSegmentId": 5}), "must be a string"),
+        (json!({"triggerSegmentId": "everybody"}), "must be the id of a segment"),
+    ] {
+        assert_eq!(problems(by_segment(wrong)), [("triggerSegmentId".to_owned(), says.to_owned())]);
+    }
+    let change = |value| changed_automation(&object(value), made.clone(), NOW);
+    // What was read can be sent back.
+    let read = json!({"triggerType": "SEGMENT_EXIT", "triggerEvent": null, "triggerSegmentId": id});
+    assert_eq!(change(read).unwrap().version, 1);
+    let by_event = change(json!({"triggerType": "EVENT", "triggerEvent": "a"})).unwrap();
+    assert_eq!((by_event.version, by_event.definition.trigger_segment_id), (2, None));
+    assert_eq!(problems(change(json!({"triggerType": "EVENT"})))[0].0, "triggerEvent");
 }

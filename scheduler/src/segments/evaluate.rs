@@ -1,0 +1,149 @@
+//! Evaluating the people of a project who were marked, and those whose verdict is due.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use jiff::{SignedDuration, Timestamp};
+use shared::ids::ProjectId;
+use shared::rule::look::Look;
+use shared::store::segments::evaluate::{self as rules, Definitions};
+use shared::store::segments::follow::{self, Follow};
+use shared::store::segments::person::crowd::{self, Pair, Verdicts};
+use shared::store::segments::{dirty, membership};
+use shared::store::users::read;
+use shared::store::{StoreError, Transaction};
+use uuid::Uuid;
+
+use super::settle::settle;
+use super::{STATEMENT, TOO_SLOW};
+use crate::App;
+use crate::tick::{Found, TickError};
+
+/// People in one transaction, of those marked and of those due.
+const PEOPLE: usize = 2_000;
+/// When a segment that was too slow is tried again.
+const AGAIN: SignedDuration = SignedDuration::from_mins(10);
+
+/// Evaluates some of a project's people.
+pub async fn portion(app: &App, project: ProjectId) -> Result<Found, TickError> {
+    let mut connection = app.store.connection().await?;
+    let mut tx = connection.transaction().await.map_err(StoreError::from)?;
+    begin(&tx).await?;
+    let Some(starts) = follow::lock_turn(&tx, project, true).await? else {
+        dirty::clear(&tx, project).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        return Ok(Found::Nothing);
+    };
+    let now = app.clock.now();
+    let marks = dirty::take(&tx, project, PEOPLE as i64).await?;
+    let due = membership::due(&tx, project, now, PEOPLE as i64).await?;
+    if marks.is_empty() && due.is_empty() {
+        return Ok(Found::Nothing);
+    }
+    let marked: usize = marks.iter().map(|(_, people)| people.len()).sum();
+    let found = if marked.max(due.len()) < PEOPLE { Found::Some } else { Found::More };
+
+    let follows = follow::wanted(&tx, project).await?;
+    let definitions = rules::definitions(&tx, project, &follows.keys().copied().collect()).await?;
+    let suspects = concerned(marks, &due, &follows, &definitions);
+    let asked = last_ids(&tx, project, suspects).await?;
+    let asked = known_before(&tx, project, asked, &follows).await?;
+    let verdicts = crowd::evaluate(&mut tx, project, &asked, &definitions, now).await?;
+    give_up(&tx, project, &verdicts, now).await?;
+    // What is due and was not evaluated is of a segment that is looked at as a whole, or on its way out.
+    let left: Vec<Pair> = due.into_iter().filter(|pair| !verdicts.by_pair.contains_key(pair)).collect();
+    membership::forget_due(&tx, project, &left).await?;
+    settle(&tx, project, &verdicts, (now, app.ingest_stream.partitions), Some(starts)).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(found)
+}
+
+/// Fits a transaction to evaluating.
+pub(super) async fn begin(tx: &Transaction<'_>) -> Result<(), StoreError> {
+    rules::limit(tx, STATEMENT).await?;
+    crowd::for_lookups(tx).await
+}
+
+/// Sets aside the segments that were too slow.
+pub(super) async fn give_up(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    verdicts: &Verdicts,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    for segment in &verdicts.too_slow {
+        tracing::warn!(%project, %segment, "a segment took too long to evaluate, and is set aside for some minutes");
+        follow::failed(tx, project, *segment, TOO_SLOW, (now, now + AGAIN)).await?;
+    }
+    Ok(())
+}
+
+/// By segment, the people whose verdict may have changed.
+type Asked = BTreeMap<Uuid, BTreeSet<Uuid>>;
+
+fn concerned(
+    marks: Vec<(String, Vec<Uuid>)>,
+    due: &[Pair],
+    follows: &BTreeMap<Uuid, Follow>,
+    definitions: &Definitions,
+) -> Asked {
+    let looks: Vec<(Uuid, BTreeSet<Look>)> =
+        follows.keys().map(|segment| (*segment, follow::looks_of(*segment, definitions))).collect();
+    let mut asked = Asked::new();
+    for (segment, person) in due {
+        if follows.contains_key(segment) {
+            asked.entry(*segment).or_default().insert(*person);
+        }
+    }
+    for (look, people) in marks {
+        let look = Look::parse(&look).unwrap_or(Look::Person);
+        for (segment, looks) in &looks {
+            if looks.contains(&look) || look == Look::Segment(*segment) {
+                asked.entry(*segment).or_default().extend(&people);
+            }
+        }
+    }
+    asked
+}
+
+/// In place of those who were merged, whom they became; what was known of them goes with them. Who is gone is forgotten.
+async fn last_ids(tx: &Transaction<'_>, project: ProjectId, asked: Asked) -> Result<Asked, StoreError> {
+    let all: BTreeSet<Uuid> = asked.values().flatten().copied().collect();
+    let all: Vec<Uuid> = all.into_iter().collect();
+    let last: HashMap<Uuid, Uuid> = read::resolve_all(tx, project, &all).await?;
+    let gone: Vec<Uuid> = all.iter().filter(|id| !last.contains_key(id)).copied().collect();
+    membership::forget_people(tx, project, &gone).await?;
+    let merges = all.iter().filter_map(|id| Some((*id, *last.get(id)?))).filter(|(from, into)| from != into);
+    membership::merge(tx, project, &merges.collect::<Vec<_>>()).await?;
+    let followed = |people: BTreeSet<Uuid>| people.iter().filter_map(|id| last.get(id)).copied().collect();
+    Ok(asked.into_iter().map(|(segment, people)| (segment, followed(people))).collect())
+}
+
+/// Leaves out of whom it is not known whether they were in a segment before: filling comes to them. Whoever is newer than
+/// the following of it was not.
+async fn known_before(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    mut asked: Asked,
+    follows: &BTreeMap<Uuid, Follow>,
+) -> Result<Asked, StoreError> {
+    let mut unknown: BTreeSet<Uuid> = BTreeSet::new();
+    for (segment, people) in &asked {
+        let Some(follow) = follows.get(segment).filter(|follow| !follow.filled && follow.error.is_none()) else {
+            continue;
+        };
+        unknown.extend(people.iter().filter(|person| !follow.reaches(**person)));
+    }
+    let unknown: Vec<Uuid> = unknown.into_iter().collect();
+    let made: HashMap<Uuid, Timestamp> = if unknown.is_empty() {
+        HashMap::new()
+    } else {
+        read::get_all(tx, project, &unknown).await?.into_iter().map(|user| (user.id, user.created_at)).collect()
+    };
+    for (segment, people) in &mut asked {
+        let Some(follow) = follows.get(segment) else { continue };
+        let is_new = |person: &Uuid| made.get(person).is_some_and(|made| *made >= follow.since);
+        people.retain(|person| follow.error.is_none() && (follow.reaches(*person) || is_new(person)));
+    }
+    asked.retain(|_, people| !people.is_empty());
+    Ok(asked)
+}

@@ -1,0 +1,112 @@
+//! What verdicts lead to: rows, starts and counts.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use shared::ids::{ProjectId, UserKey};
+use shared::store::segments::membership::{self, State};
+use shared::store::segments::person::crowd::{Pair, Verdict, Verdicts};
+use shared::store::segments::starts::{self, Count, NewStart};
+use shared::store::{StoreError, Transaction, automations, projects};
+use uuid::Uuid;
+
+/// What stands in a row after a verdict; both none where there is no row.
+fn settled(before: State, verdict: Verdict, now: Timestamp) -> State {
+    let since = verdict.is_member.then(|| before.since.unwrap_or(now));
+    // A time that is still to come is kept though it is no longer the right one: it is looked at then, and costs no write
+    // for each deed that moves it on.
+    let due_at = match before.due_at.filter(|due| *due > now) {
+        Some(due) => Some(verdict.due_at.map_or(due, |next| next.min(due))),
+        None => verdict.due_at,
+    };
+    State { since, due_at }
+}
+
+/// Writes what has changed. With the number of starts so far, whoever enters or leaves is counted and starts what waits
+/// for that; without, nobody hears of it.
+pub async fn settle(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    verdicts: &Verdicts,
+    (now, partitions): (Timestamp, u16),
+    announce: Option<i64>,
+) -> Result<(), StoreError> {
+    let pairs: Vec<Pair> = verdicts.by_pair.keys().copied().collect();
+    let states = membership::states(tx, project, &pairs).await?;
+    let (mut put, mut removed, mut crossed) = (Vec::new(), Vec::new(), Vec::new());
+    for (pair, verdict) in &verdicts.by_pair {
+        let before = states.get(pair).copied().unwrap_or_default();
+        let after = settled(before, *verdict, now);
+        if before.since.is_some() != after.since.is_some() {
+            crossed.push((*pair, after.since.is_some()));
+        }
+        if after == State::default() {
+            removed.extend(states.contains_key(pair).then_some(*pair));
+        } else if after != before {
+            put.push((*pair, after));
+        }
+    }
+    membership::put(tx, project, &put).await?;
+    membership::remove(tx, project, &removed).await?;
+    let Some(before) = announce.filter(|_| !crossed.is_empty()) else { return Ok(()) };
+    announce_crossed(tx, project, verdicts, &crossed, (now, partitions, before)).await
+}
+
+async fn announce_crossed(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    verdicts: &Verdicts,
+    crossed: &[(Pair, bool)],
+    (now, partitions, before): (Timestamp, u16, i64),
+) -> Result<(), StoreError> {
+    let waiting = automations::by_segments(tx, project).await?;
+    let mut counts: BTreeMap<Uuid, Count> = BTreeMap::new();
+    let mut new = Vec::new();
+    for ((segment, person), entered) in crossed {
+        let count = counts.entry(*segment).or_default();
+        *(if *entered { &mut count.entered } else { &mut count.exited }) += 1;
+        let Some(user) = verdicts.people.get(person) else { continue };
+        let key = UserKey::of(user.external_id.as_deref(), user.anonymous_id.as_deref());
+        let partition = key.map_or(0, |key| key.partition(project, partitions)).cast_signed();
+        let by_this = waiting.iter().filter(|by| by.segment == *segment && by.entered == *entered);
+        new.extend(by_this.map(|by| NewStart {
+            automation: by.automation,
+            segment: *segment,
+            user_id: *person,
+            partition,
+            entered: *entered,
+            at: now,
+        }));
+    }
+    starts::insert(tx, project, before, &new).await?;
+    let day = now.to_zoned(projects::timezone(tx, project).await?).date();
+    starts::count(tx, project, day, &counts).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn whoever_stays_in_keeps_the_day_of_their_coming() {
+        let verdict = |is_member, due: Option<i64>| Verdict { is_member, due_at: due.map(at) };
+        let state = |since: Option<i64>, due: Option<i64>| State { since: since.map(at), due_at: due.map(at) };
+        for (before, verdict, after) in [
+            (state(None, None), verdict(true, None), state(Some(100), None)),
+            (state(Some(5), None), verdict(true, None), state(Some(5), None)),
+            (state(Some(5), Some(90)), verdict(false, None), state(None, None)),
+            (state(None, None), verdict(false, Some(120)), state(None, Some(120))),
+            // A time to come is kept, or brought forward; one that has come gives way.
+            (state(Some(5), Some(110)), verdict(true, Some(120)), state(Some(5), Some(110))),
+            (state(Some(5), Some(130)), verdict(true, Some(120)), state(Some(5), Some(120))),
+            (state(Some(5), Some(130)), verdict(true, None), state(Some(5), Some(130))),
+            (state(Some(5), Some(100)), verdict(true, Some(120)), state(Some(5), Some(120))),
+        ] {
+            assert_eq!(settled(before, verdict, at(100)), after, "{before:?} {verdict:?}");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Followed segments: whoever comes in or leaves starts what waits for that, in order and once.
+
+mod world;
+
+use serde_json::{Value, json};
+use shared::automation::TriggerType;
+use shared::ids;
+use shared::rule::look::Look;
+use shared::store::automations;
+use shared::store::segments::{self, dirty, follow, members};
+use testkit::eventually;
+use uuid::Uuid;
+
+use crate::place::SOON;
+use world::World;
+
+fn plan(plan: &str) -> Value {
+    json!([{"field": "plan", "operator": "eq", "value": plan}])
+}
+
+fn did(event: &str, value: Value) -> Value {
+    json!([{"field": format!("event:{event}"), "operator": "did", "value": value}])
+}
+
+#[tokio::test]
+async fn filling_is_unheard_and_whoever_comes_and_goes_then_is_not() {
+    let mut world = World::new().await;
+    let (ann, ben) = (world.person("ann", json!({"plan": "pro"})).await, world.person("ben", json!({})).await);
+    let segment = world.segment(Some(plan("pro"))).await;
+    world.place.run().await;
+    let [enter, exit] = world.followed(segment).await;
+    assert_eq!(world.members(segment).await, 1);
+
+    world.properties(ben, json!({"plan": "pro"})).await;
+    world.until_started(&[(enter, ben)]).await;
+    // Nothing that concerns it has changed.
+    world.properties(ben, json!({"plan": "pro", "age": 4})).await;
+    world.properties(ann, json!({"plan": "free"})).await;
+    world.settled().await;
+    let started = world.started().await;
+    assert_eq!(started.len(), 2, "{started:?}");
+    assert!(started.contains(&(exit, ann, "segment_exited".to_owned())), "{started:?}");
+    assert_eq!(world.members(segment).await, 1);
+    let counted = "SELECT count(*) FROM segment_count WHERE entered = 1 AND exited = 1 AND day = (now() AT TIME ZONE 'UTC')::date";
+    assert_eq!(world.place.count(counted).await, 1);
+    world.place.stop().await;
+}
+
+#[tokio::test]
+async fn a_window_loses_whom_it_slides_past_without_any_event() {
+    let mut world = World::new().await;
+    let [ann, ben, cleo] = [
+        world.person("ann", json!({})).await,
+        world.person("ben", json!({})).await,
+        world.person("cleo", json!({})).await,
+    ];
+    let of_late = world.segment(Some(did("bought", json!({"within": "1m", "count": {"gte": 2}})))).await;
+    let not_of_late = json!([{"field": "event:bought", "operator": "did_not", "value": {"within": "1m"}}]);
+    let not_of_late = world.segment(Some(not_of_late)).await;
+    world.place.run().await;
+    let [enter, exit] = world.followed(of_late).await;
+    let lapsed = world.automation(not_of_late, TriggerType::SegmentEnter).await;
+    world.filled(not_of_late).await;
+    assert_eq!((world.members(of_late).await, world.members(not_of_late).await), (0, 3));
+
+    // The second newest decides when Ann leaves, the newest when she counts as lapsed; Ben's lies long enough back.
+    for (person, ago) in [(ann, 58), (ann, 55), (ann, 30), (ben, 59), (ben, 90), (cleo, 2), (cleo, 1)] {
+        world.event(person, "bought", ago).await;
+    }
+    let mine = |started: &[(Uuid, Uuid, String)], of: Uuid| -> Vec<Uuid> {
+        started.iter().filter(|(automation, ..)| *automation == of).map(|(_, person, _)| *person).collect()
+    };
+    eventually(SOON, async || {
+        let started = world.started().await;
+        let (entered, left, back) = (mine(&started, enter), mine(&started, exit), mine(&started, lapsed));
+        if entered.len() == 2 && left.is_empty() && back == [ben] { Ok(()) } else { Err(format!("{started:?}")) }
+    })
+    .await;
+    testkit::eventually_true("Ann has left", SOON, async || mine(&world.started().await, exit) == [ann]).await;
+    assert_eq!((world.members(of_late).await, world.members(not_of_late).await), (1, 1));
+    world.place.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_evaluated_by_one_that_died_is_published_by_the_next_in_order() {
+    let world = World::new().await;
+    let ann = world.person("ann", json!({})).await;
+    let segment = world.segment(Some(plan("pro"))).await;
+    let enter = world.automation(segment, TriggerType::SegmentEnter).await;
+    let exit = world.automation(segment, TriggerType::SegmentExit).await;
+    let (first, second) = (world.place.app().await, world.place.app().await);
+    scheduler::segments::look_at(&first, world.project(), segment).await.unwrap();
+    world.filled(segment).await;
+    for plan in ["pro", "free", "pro"] {
+        world.properties(ann, json!({"plan": plan})).await;
+        // Dies before it publishes.
+        scheduler::segments::evaluate(&first, world.project()).await.unwrap();
+    }
+    assert_eq!(world.started().await, []);
+    // Two of them publish the same.
+    let (one, other) = tokio::join!(
+        scheduler::segments::publish(&first, world.project()),
+        scheduler::segments::publish(&second, world.project())
+    );
+    (one.unwrap(), other.unwrap());
+    let started: Vec<(Uuid, Uuid)> = world.started().await.into_iter().map(|(a, p, _)| (a, p)).collect();
+    assert_eq!(started, [(enter, ann), (exit, ann), (enter, ann)]);
+    assert_eq!(world.place.count("SELECT count(*) FROM segment_start").await, 0);
+}
+
+#[tokio::test]
+async fn two_at_work_on_one_project_announce_each_crossing_once() {
+    let mut world = World::new().await;
+    let segment = world.segment(Some(plan("pro"))).await;
+    let mut people = Vec::new();
+    for i in 0..40 {
+        people.push(world.person(&format!("p{i}"), json!({})).await);
+    }
+    world.place.run().await;
+    world.place.run().await;
+    let [enter, exit] = world.followed(segment).await;
+    for plan in ["pro", "free", "pro"] {
+        for person in &people {
+            world.properties(*person, json!({"plan": plan})).await;
+        }
+        world.settled().await;
+    }
+    let started = world.started().await;
+    for person in &people {
+        let of_person: Vec<Uuid> = started.iter().filter(|(_, p, _)| p == person).map(|(a, ..)| *a).collect();
+        assert_eq!(of_person, [enter, exit, enter]);
+    }
+    world.place.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_becomes_known_takes_along_where_they_were_in() {
+    let mut world = World::new().await;
+    let segment = world.segment(Some(did("viewed", json!({})))).await;
+    world.place.run().await;
+    let known = world.person("ann", json!({})).await;
+    let visitor = world.person("visitor", json!({})).await;
+    world.event(visitor, "viewed", 1).await;
+    let [_, exit] = world.followed(segment).await;
+    world.settled().await;
+    let before = world.started().await.len();
+
+    world.execute(&format!("UPDATE users SET merged_into = '{known}', merged_at = now() WHERE id = '{visitor}'")).await;
+    for person in [visitor, known] {
+        world.mark(&Look::Person, person).await;
+    }
+    world.settled().await;
+    assert_eq!(world.started().await.len(), before, "nobody came or left");
+    assert_eq!(world.members(segment).await, 1);
+    assert_eq!(
+        world.place.count(&format!("SELECT count(*) FROM segment_membership WHERE user_id = '{known}'")).await,
+        1
+    );
+
+    // Whoever is erased is gone without a word.
+    world.execute(&format!("DELETE FROM users WHERE id IN ('{known}', '{visitor}')")).await;
+    world.mark(&Look::Person, known).await;
+    world.settled().await;
+    assert_eq!(world.members(segment).await, 0);
+    assert!(world.started().await.iter().all(|(automation, ..)| *automation != exit));
+    world.place.stop().await;
+}
+
+#[tokio::test]
+async fn lists_and_segments_within_segments_count() {
+    let mut world = World::new().await;
+    let list = world.segment(None).await;
+    let names = |id: Uuid| json!([{"field": "segment", "operator": "eq", "value": id}]);
+    let inner = world.segment(Some(names(list))).await;
+    let outer = world.segment(Some(json!([{"not": names(inner)[0]}]))).await;
+    let ann = world.person("ann", json!({})).await;
+    world.place.run().await;
+    let listed = world.automation(list, TriggerType::SegmentEnter).await;
+    let exit = world.automation(outer, TriggerType::SegmentExit).await;
+    for segment in [list, outer] {
+        world.filled(segment).await;
+    }
+    assert_eq!(world.members(outer).await, 1);
+    let mut db = world.place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    members::add(&tx, world.project(), list, &[ann], world.place.clock.now()).await.unwrap();
+    dirty::mark(&tx, world.project(), &Look::Segment(list), &[ann], world.place.clock.now()).await.unwrap();
+    tx.commit().await.unwrap();
+    world.settled().await;
+    let mut started: Vec<Uuid> = world.started().await.into_iter().map(|(automation, ..)| automation).collect();
+    started.sort_unstable();
+    assert_eq!(started, [listed, exit]);
+    world.place.stop().await;
+}
+
+#[tokio::test]
+async fn what_nobody_marks_is_found_all_the_same() {
+    let mut world = World::new().await;
+    let opened = json!([{"field": "message:EMAIL", "operator": "did", "value": {"status": "opened"}}]);
+    let segment = world.segment(Some(opened)).await;
+    let ann = world.person("ann", json!({})).await;
+    world.place.run().await;
+    let [enter, _] = world.followed(segment).await;
+    let id = ids::fresh(world.place.clock.now_ms());
+    world
+        .execute(&format!(
+            "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at, opened_at) \
+             VALUES ('{}', '{id}', '{ann}', 'EMAIL', 'direct', 'opened', now(), now(), now()); \
+             UPDATE segment_follow SET look_at = now()",
+            world.project()
+        ))
+        .await;
+    world.until_started(&[(enter, ann)]).await;
+    let rests = "SELECT count(*) FROM segment_follow WHERE look_at < now() + interval '10 seconds'";
+    world.place.eventually_none(rests).await;
+    world.place.stop().await;
+}
+
+#[tokio::test]
+async fn a_segment_that_is_too_slow_is_set_aside_and_blocks_no_other() {
+    let mut world = World::new().await;
+    let slow = world.segment(Some(did("bought", json!({})))).await;
+    let quick = world.segment(Some(plan("pro"))).await;
+    let ann = world.person("ann", json!({})).await;
+    world.place.run().await;
+    world.followed(slow).await;
+    let [enter, _] = world.followed(quick).await;
+    let mut db = world.place.store.connection().await.unwrap();
+    let held = db.transaction().await.unwrap();
+    held.batch_execute("LOCK TABLE events IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    world.mark(&Look::Event("bought".to_owned()), ann).await;
+    world.properties(ann, json!({"plan": "pro"})).await;
+    world.until_started(&[(enter, ann)]).await;
+    let failed = follow::get(&world.place.store.connection().await.unwrap(), world.project(), slow).await.unwrap();
+    assert!(failed.is_some_and(|follow| follow.error.is_some_and(|error| error.contains("took too long"))));
+    held.rollback().await.unwrap();
+    // It is tried again later.
+    world.execute("UPDATE segment_follow SET look_at = now() WHERE look_at IS NOT NULL").await;
+    world.filled(slow).await;
+    let healed = follow::get(&world.place.store.connection().await.unwrap(), world.project(), slow).await.unwrap();
+    assert_eq!(healed.unwrap().error, None);
+    world.place.stop().await;
+}
+
+#[tokio::test]
+async fn changed_rules_fill_it_anew_unheard_and_what_is_followed_no_more_goes() {
+    let mut world = World::new().await;
+    let segment = world.segment(Some(plan("pro"))).await;
+    world.person("ann", json!({"plan": "pro"})).await;
+    world.person("ben", json!({"plan": "free"})).await;
+    world.person("cleo", json!({"plan": "free"})).await;
+    world.place.run().await;
+    let [enter, exit] = world.followed(segment).await;
+    let mut db = world.place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    segments::begin_change(&tx).await.unwrap();
+    let mut changed = segments::get_for_update(&tx, world.project(), segment).await.unwrap().unwrap();
+    changed.rules = plan("free");
+    segments::update(&tx, world.project(), &changed).await.unwrap();
+    follow::rules_changed(&tx, world.project(), segment, world.place.clock.now()).await.unwrap();
+    tx.commit().await.unwrap();
+    world.filled(segment).await;
+    assert_eq!((world.members(segment).await, world.started().await), (2, vec![]));
+
+    let tx = db.transaction().await.unwrap();
+    for automation in [enter, exit] {
+        automations::delete(&tx, world.project(), automation, world.place.clock.now()).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    for table in ["segment_membership", "segment_follow"] {
+        world.place.eventually_none(&format!("SELECT count(*) FROM {table}")).await;
+    }
+    let watches = "SELECT count(*) FROM segment_watch WHERE looks_at <> '{}'";
+    assert_eq!(world.place.count(watches).await, 0);
+    world.place.stop().await;
+}
+
+#[tokio::test]
+async fn filling_goes_on_slice_by_slice() {
+    let mut world = World::new().await;
+    let project = world.project();
+    world
+        .execute(&format!(
+            "INSERT INTO users (project_id, id, external_id, properties, created_at, last_seen_at, updated_at) \
+             SELECT '{project}', gen_random_uuid(), n, CASE WHEN n % 3 = 0 THEN '{{\"plan\": \"pro\"}}'::jsonb ELSE '{{}}' END, \
+             now(), now(), now() FROM generate_series(1, 5000) AS n"
+        ))
+        .await;
+    let segment = world.segment(Some(plan("pro"))).await;
+    let app = world.place.app().await;
+    world.automation(segment, TriggerType::SegmentEnter).await;
+    let db = world.place.store.connection().await.unwrap();
+    let mut progress = Vec::new();
+    for _ in 0..3 {
+        scheduler::segments::look_at(&app, project, segment).await.unwrap();
+        progress.push(follow::get(&db, project, segment).await.unwrap().unwrap().progress());
+    }
+    assert!(progress[0] > 0.3 && progress[0] < 0.5 && progress[1] > 0.7 && progress[1] < 0.9, "{progress:?}");
+    assert!(progress[2] >= 1.0, "{progress:?}");
+    assert_eq!(world.members(segment).await, 5_000 / 3);
+    world.place.run().await;
+    world.place.stop().await;
+}

@@ -1,0 +1,164 @@
+//! A project whose segments are followed, with people in it.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+use shared::automation::{Definition, Reentry, TriggerType};
+use shared::event::{Body, IngestBatch};
+use shared::ids::{self, ProjectId, UserKey};
+use shared::rule::look::Look;
+use shared::store::automations::{self, Automation};
+use shared::store::segments::{self, Segment, SegmentType, dirty, follow};
+use testkit::{eventually, eventually_true};
+use uuid::Uuid;
+
+use crate::place::{Place, SOON};
+
+/// A project in a place, with ways to make what there is in it.
+pub struct World {
+    pub place: Place,
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let place = Place::new().await;
+        let world = Self { place };
+        let project = world.project();
+        world
+            .execute(&format!(
+                "INSERT INTO project (project_id, name, secrets, created_at, updated_at, changed_seq) \
+                 VALUES ('{project}', 'p', '', now(), now(), 1)"
+            ))
+            .await;
+        world
+    }
+
+    pub fn project(&self) -> ProjectId {
+        self.place.project
+    }
+
+    pub async fn execute(&self, sql: &str) {
+        self.place.store.connection().await.unwrap().batch_execute(sql).await.unwrap();
+    }
+
+    /// A segment of rules; without any, a list.
+    pub async fn segment(&self, rules: Option<Value>) -> Uuid {
+        let (id, now) = (ids::fresh(self.place.clock.now_ms()), self.place.clock.now());
+        let segment_type = if rules.is_some() { SegmentType::Rules } else { SegmentType::Manual };
+        let rules = rules.unwrap_or_else(|| json!([]));
+        let (name, description) = (String::from("s"), String::new());
+        let segment = Segment { id, name, description, segment_type, rules, created_at: now, updated_at: now };
+        let mut db = self.place.store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        segments::insert(&tx, self.project(), &segment).await.unwrap();
+        tx.commit().await.unwrap();
+        id
+    }
+
+    /// An active automation that starts by a segment.
+    pub async fn automation(&self, segment: Uuid, trigger: TriggerType) -> Uuid {
+        let (id, now) = (ids::fresh(self.place.clock.now_ms()), self.place.clock.now());
+        let mut definition = Definition::new(trigger, None, Reentry::Always, vec![]);
+        definition.trigger_segment_id = Some(segment);
+        let name = "a".to_owned();
+        let automation =
+            Automation { id, name, active: true, version: 1, definition, created_at: now, updated_at: now };
+        let mut db = self.place.store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        automations::insert(&tx, self.project(), &automation).await.unwrap();
+        tx.commit().await.unwrap();
+        id
+    }
+
+    /// Follows a segment from both ends; returns the automations of entering and of leaving.
+    pub async fn followed(&self, segment: Uuid) -> [Uuid; 2] {
+        let enter = self.automation(segment, TriggerType::SegmentEnter).await;
+        let exit = self.automation(segment, TriggerType::SegmentExit).await;
+        self.filled(segment).await;
+        [enter, exit]
+    }
+
+    pub async fn filled(&self, segment: Uuid) {
+        eventually_true("the segment is filled", SOON, async || {
+            let db = self.place.store.connection().await.unwrap();
+            follow::get(&db, self.project(), segment).await.unwrap().is_some_and(|follow| follow.filled)
+        })
+        .await;
+    }
+
+    /// Somebody with properties.
+    pub async fn person(&self, name: &str, properties: Value) -> Uuid {
+        let id = UserKey::External(name).internal_id(self.project());
+        let sql = format!(
+            "INSERT INTO users (project_id, id, external_id, properties, created_at, last_seen_at, updated_at) \
+             VALUES ('{}', '{id}', '{name}', '{properties}', now() - interval '1 day', now(), now())",
+            self.project()
+        );
+        self.execute(&sql).await;
+        id
+    }
+
+    pub async fn properties(&self, person: Uuid, properties: Value) {
+        self.execute(&format!("UPDATE users SET properties = '{properties}' WHERE id = '{person}'")).await;
+        self.mark(&Look::Profile, person).await;
+    }
+
+    /// An event of so many seconds ago, marked as recording does.
+    pub async fn event(&self, person: Uuid, name: &str, seconds_ago: i64) {
+        let id = ids::fresh(self.place.clock.now_ms() - seconds_ago * 1_000);
+        let sql = format!(
+            "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
+             VALUES ('{}', '{id}', '{name}', '{person}', '{{}}', now() - interval '{seconds_ago} seconds', now())",
+            self.project()
+        );
+        self.execute(&sql).await;
+        self.mark(&Look::Event(name.to_owned()), person).await;
+    }
+
+    pub async fn mark(&self, look: &Look, person: Uuid) {
+        let mut db = self.place.store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        dirty::mark(&tx, self.project(), look, &[person], self.place.clock.now()).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    /// The runs that were asked for, in order: automation, person, and the name of what triggered. Repeats are left out.
+    pub async fn started(&self) -> Vec<(Uuid, Uuid, String)> {
+        let names = &self.place.bus.names;
+        let (mut found, mut seen) = (Vec::new(), HashSet::new());
+        for (subject, payload) in self.place.payloads(&names.ingest_stream(), "").await {
+            for item in IngestBatch::decode_checked(payload).unwrap().items {
+                let Some(Body::Start(start)) = &item.body else { panic!("{item:?}") };
+                let person: Uuid = item.user_id.as_deref().unwrap().parse().unwrap();
+                let trigger: Value = serde_json::from_slice(&start.trigger).unwrap();
+                assert_eq!(trigger["id"], json!(item.row_id().unwrap()));
+                assert!(subject.starts_with(names.ingest(0).trim_end_matches('0')), "{subject}");
+                if seen.insert(item.dedupe().unwrap().unwrap()) {
+                    let automation = Uuid::from_slice(&start.automation_id).unwrap();
+                    found.push((automation, person, trigger["name"].as_str().unwrap().to_owned()));
+                }
+            }
+        }
+        found
+    }
+
+    pub async fn until_started(&self, expected: &[(Uuid, Uuid)]) {
+        eventually(SOON, async || {
+            let found: Vec<(Uuid, Uuid)> = self.started().await.into_iter().map(|(a, p, _)| (a, p)).collect();
+            if found == expected { Ok(()) } else { Err(format!("{found:?}, expected {expected:?}")) }
+        })
+        .await;
+    }
+
+    /// Waits until whoever was marked was evaluated and what that starts was published.
+    pub async fn settled(&self) {
+        self.place.eventually_none("SELECT count(*) FROM segment_dirty").await;
+        self.place.eventually_none("SELECT count(*) FROM segment_start").await;
+    }
+
+    pub async fn members(&self, segment: Uuid) -> i64 {
+        let sql =
+            format!("SELECT count(*) FROM segment_membership WHERE segment_id = '{segment}' AND since IS NOT NULL");
+        self.place.count(&sql).await
+    }
+}

@@ -1,0 +1,145 @@
+//! What rules look at: by which changes of a person their verdict may change.
+
+use std::collections::BTreeSet;
+
+use uuid::Uuid;
+
+use super::{Condition, Deed, Rule, Source, Test, leaves};
+
+/// A kind of change.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Look {
+    /// An event of this name was recorded.
+    Event(String),
+    /// Email, name or properties were changed.
+    Profile,
+    /// The person was seen.
+    Seen,
+    /// A push token came or went.
+    Devices,
+    /// A message came further.
+    Messages,
+    /// Somebody was put on a list, or taken off it; or a segment's people are to be looked at again.
+    Segment(Uuid),
+    /// The person is new, or was merged: everything about them may have changed.
+    Person,
+}
+
+impl Look {
+    /// As it is stored.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Event(name) => format!("event:{name}"),
+            Self::Profile => "profile".to_owned(),
+            Self::Seen => "seen".to_owned(),
+            Self::Devices => "devices".to_owned(),
+            Self::Messages => "messages".to_owned(),
+            Self::Segment(id) => format!("segment:{id}"),
+            Self::Person => "person".to_owned(),
+        }
+    }
+
+    /// None for what this program does not know.
+    pub fn parse(text: &str) -> Option<Self> {
+        if let Some(name) = text.strip_prefix("event:") {
+            return Some(Self::Event(name.to_owned()));
+        }
+        if let Some(id) = text.strip_prefix("segment:") {
+            return Uuid::try_parse(id).ok().map(Self::Segment);
+        }
+        [Self::Profile, Self::Seen, Self::Devices, Self::Messages, Self::Person]
+            .into_iter()
+            .find(|look| look.text() == text)
+    }
+}
+
+/// What these rules look at, apart from the person's coming into being, which all do. What the segments look at that they
+/// name is not in it, but for their lists.
+pub fn looks(rules: &[Rule]) -> BTreeSet<Look> {
+    let mut found = BTreeSet::new();
+    for leaf in leaves(rules) {
+        match &leaf.condition {
+            Condition::Value { source: Source::LastSeenAt, .. } => _ = found.insert(Look::Seen),
+            Condition::Value { source: Source::CreatedAt | Source::ExternalId, .. } => {}
+            Condition::Value { .. } => _ = found.insert(Look::Profile),
+            Condition::Segment(ids) => found.extend(ids.iter().copied().map(Look::Segment)),
+            Condition::Platform(_) => _ = found.insert(Look::Devices),
+            Condition::Behaviour(behaviour) => {
+                found.insert(match &behaviour.deed {
+                    Deed::Event { name, .. } => Look::Event(name.clone()),
+                    Deed::Message { .. } => Look::Messages,
+                });
+            }
+        }
+    }
+    found
+}
+
+/// Whether something that these rules look at is marked by nobody when it changes, so that all people have to be looked at
+/// now and again: what becomes of messages and devices is settled in many places, and a window within a behaviour's
+/// `where` slides for each event by itself.
+pub fn needs_sweeps(rules: &[Rule]) -> bool {
+    leaves(rules).into_iter().any(|leaf| match &leaf.condition {
+        Condition::Platform(_) => true,
+        Condition::Behaviour(behaviour) => match &behaviour.deed {
+            Deed::Message { .. } => true,
+            Deed::Event { filter, .. } => leaves(filter)
+                .into_iter()
+                .any(|leaf| matches!(&leaf.condition, Condition::Value { test: Test::Within(_), .. })),
+        },
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::parse;
+    use super::*;
+
+    fn rules(value: Value) -> Vec<Rule> {
+        parse(&value, "rules").unwrap()
+    }
+
+    #[test]
+    fn each_rule_looks_at_its_own() {
+        let id = Uuid::from_u128(5);
+        let all = rules(json!([
+            {"not": {"field": "event:bought", "operator": "did"}},
+            {"any": [{"field": "plan", "operator": "exists"}, {"field": "email", "operator": "exists"}]},
+            {"field": "lastSeenAt", "operator": "within_last", "value": "1d"},
+            {"field": "createdAt", "operator": "within_last", "value": "1d"},
+            {"field": "segment", "operator": "eq", "value": id},
+            {"field": "push.platform", "operator": "exists"},
+            {"field": "message:EMAIL", "operator": "did"},
+        ]));
+        let expected = [
+            Look::Event("bought".to_owned()),
+            Look::Profile,
+            Look::Seen,
+            Look::Devices,
+            Look::Messages,
+            Look::Segment(id),
+        ];
+        assert_eq!(looks(&all), expected.into());
+        for look in looks(&all).into_iter().chain([Look::Person]) {
+            assert_eq!(Look::parse(&look.text()), Some(look));
+        }
+        assert_eq!(Look::parse("weather"), None);
+    }
+
+    #[test]
+    fn what_nobody_marks_needs_sweeps() {
+        let within = json!([{"field": "at", "operator": "within_last", "value": "1d"}]);
+        for (rule, needs) in [
+            (json!({"field": "event:a", "operator": "did", "value": {"within": "1d"}}), false),
+            (json!({"field": "event:a", "operator": "did", "value": {"where": within}}), true),
+            (json!({"field": "message:SMS", "operator": "did_not"}), true),
+            (json!({"not": {"field": "push.platform", "operator": "exists"}}), true),
+            (json!({"field": "at", "operator": "within_last", "value": "1d"}), false),
+        ] {
+            assert_eq!(needs_sweeps(&rules(json!([rule]))), needs, "{rule}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Whose segments may have changed by what. Marks are written in the transaction of the change and taken in one that
+//! evaluates them, a row for each transaction and kind of change, so that a person costs 16 bytes and no index.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::ids::{self, ProjectId};
+use crate::rule::look::Look;
+use crate::store::StoreError;
+use crate::store::users::record::PersonKey;
+
+/// Marks people: pairs of a [`Look`]'s text and a person, none twice. `id` is the transaction's.
+pub async fn insert(tx: &Transaction<'_>, id: Uuid, marks: &[(&str, PersonKey)]) -> Result<(), StoreError> {
+    if marks.is_empty() {
+        return Ok(());
+    }
+    let projects: Vec<ProjectId> = marks.iter().map(|(_, person)| person.0).collect();
+    let people: Vec<Uuid> = marks.iter().map(|(_, person)| person.1).collect();
+    let looks: Vec<&str> = marks.iter().map(|(look, _)| *look).collect();
+    let sql = "INSERT INTO segment_dirty (project_id, id, look, people) \
+               SELECT p, $1, l, array_agg(u) FROM unnest($2::uuid[], $3::text[], $4::uuid[]) AS v(p, l, u) GROUP BY p, l";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&id, &projects, &looks, &people]).await?;
+    Ok(())
+}
+
+/// Marks people of one project for one reason.
+pub async fn mark(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    look: &Look,
+    people: &[Uuid],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    if people.is_empty() {
+        return Ok(());
+    }
+    let sql = "INSERT INTO segment_dirty (project_id, id, look, people) VALUES ($1, $2, $3, $4)";
+    let id = ids::fresh(now.as_millisecond());
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id, &look.text(), &people]).await?;
+    Ok(())
+}
+
+/// Takes a project's oldest marks, those of about so many people; and at least one row of them.
+pub async fn take(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    people: i64,
+) -> Result<Vec<(String, Vec<Uuid>)>, StoreError> {
+    let sql = "WITH oldest AS (SELECT id, look, sum(cardinality(people)) OVER (ORDER BY id, look) \
+               - cardinality(people) AS before FROM (SELECT * FROM segment_dirty WHERE project_id = $1 \
+               ORDER BY id, look LIMIT 1000) AS first) \
+               DELETE FROM segment_dirty d USING oldest o WHERE d.project_id = $1 AND d.id = o.id AND d.look = o.look \
+               AND o.before < $2 RETURNING d.look, d.people";
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &people]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// How many rows one look for projects reads, from either end.
+const LOOK: i64 = 2_000;
+
+/// Projects with marks, with people whose verdicts are due, or with starts to be published; some of them where there are
+/// many. A plain read, for a distributed store locks the rows of one project only.
+pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
+    let sql = "SELECT DISTINCT project_id FROM (\
+               (SELECT project_id FROM segment_dirty ORDER BY id LIMIT $2) UNION ALL \
+               (SELECT project_id FROM segment_dirty ORDER BY id DESC LIMIT $2) UNION ALL \
+               (SELECT project_id FROM segment_membership WHERE due_at <= $1 ORDER BY due_at LIMIT $2) UNION ALL \
+               (SELECT project_id FROM segment_membership WHERE due_at <= $1 ORDER BY due_at DESC LIMIT $2) UNION ALL \
+               (SELECT project_id FROM segment_start LIMIT $2)) AS found LIMIT $3";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&now, &LOOK, &most]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// Forgets the marks of a project that follows nothing.
+pub async fn clear(tx: &Transaction<'_>, project: ProjectId) -> Result<(), StoreError> {
+    tx.execute("DELETE FROM segment_dirty WHERE project_id = $1", &[&project]).await?;
+    Ok(())
+}

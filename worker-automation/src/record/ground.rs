@@ -1,0 +1,52 @@
+//! What a transaction goes by: automations, what segments look at, timezones, as they are now.
+
+use std::sync::Arc;
+
+use shared::store::changes::{self, Topic};
+use shared::store::{StoreError, Transaction, automations};
+
+use super::Recorder;
+use crate::marks::Watches;
+use crate::matching::{Index, Reading};
+
+/// As of the transaction.
+pub(super) struct Ground {
+    pub index: Arc<Index>,
+    pub watches: Arc<Watches>,
+}
+
+impl Recorder {
+    /// The automations, what segments look at, and the projects' timezones as they are now: whatever was saved before an
+    /// event was accepted is seen by that event.
+    pub(super) async fn ground(&self, tx: &Transaction<'_>) -> Result<Ground, StoreError> {
+        let topics = [Topic::Automation, Topic::Project, Topic::Segment];
+        let [automations, projects, segments] = changes::current(tx, &topics).await?[..] else {
+            return Err(StoreError::Corrupt("topics are missing".to_owned()));
+        };
+        self.days.follow(tx, projects).await?;
+        self.removed.follow(tx, projects).await?;
+        let watches = self.watching.follow(tx, segments).await?;
+        Ok(Ground { index: self.fresh_index(tx, automations).await?, watches })
+    }
+
+    async fn fresh_index(&self, tx: &Transaction<'_>, current: i64) -> Result<Arc<Index>, StoreError> {
+        let known = self.index.load_full();
+        if known.seq == current {
+            return Ok(known);
+        }
+        let index = if known.seq < 0 || known.seq > current {
+            let (mut reading, mut behind) = (Reading::default(), None);
+            loop {
+                behind = reading.take(automations::load_followed(tx, behind).await?);
+                if behind.is_none() {
+                    break reading.finish(current);
+                }
+            }
+        } else {
+            known.changed(current, automations::changed_after(tx, known.seq).await?)
+        };
+        let index = Arc::new(index);
+        self.index.store(index.clone());
+        Ok(index)
+    }
+}
