@@ -50,7 +50,7 @@ async fn people_come_and_go_by_what_they_do_and_by_the_passing_of_time() {
     entered(&system, &came, 1, SOON).await;
     let took = ordered.elapsed();
     assert!(took < Duration::from_secs(3), "started only after {took:?}");
-    entered(&system, &left, 1, Duration::from_secs(60)).await;
+    entered(&system, &left, 1, Duration::from_mins(1)).await;
     assert!(ordered.elapsed() < Duration::from_secs(40), "left only after {:?}", ordered.elapsed());
     let segment = system.api.get(&format!("/segments/{segment}")).await.expect(200);
     assert_eq!(segment["userCount"], 0);

@@ -7,9 +7,11 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
+use shared::rule::look::Look;
 use shared::store::events::list::{self as events, EventFilter};
 use shared::store::events::read::{self, Event};
 use shared::store::events::remove;
+use shared::store::segments::dirty;
 use shared::store::users::read::{self as people, ShownPerson};
 use shared::store::{Connection, StoreError, erasures};
 use uuid::Uuid;
@@ -142,6 +144,8 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     if !remove::remove(&tx, cx.project, event.id).await? {
         return Err(ApiError::no_such("event"));
     }
+    let look = Look::Event(event.name.clone());
+    dirty::mark(&tx, cx.project, &look, &[event.user_id], cx.app.clock.now()).await?;
     audit_log::note(cx, &tx, "event.deleted", (event.id, &event.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()

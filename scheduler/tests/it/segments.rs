@@ -102,7 +102,8 @@ async fn what_was_evaluated_by_one_that_died_is_published_by_the_next_in_order()
         scheduler::segments::publish(&first, world.project()),
         scheduler::segments::publish(&second, world.project())
     );
-    (one.unwrap(), other.unwrap());
+    one.unwrap();
+    other.unwrap();
     let started: Vec<(Uuid, Uuid)> = world.started().await.into_iter().map(|(a, p, _)| (a, p)).collect();
     assert_eq!(started, [(enter, ann), (exit, ann), (enter, ann)]);
     assert_eq!(world.place.count("SELECT count(*) FROM segment_start").await, 0);
@@ -227,7 +228,8 @@ async fn a_segment_that_is_too_slow_is_set_aside_and_blocks_no_other() {
     let [enter, _] = world.followed(quick).await;
     let mut db = world.place.store.connection().await.unwrap();
     let held = db.transaction().await.unwrap();
-    held.batch_execute("LOCK TABLE events IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let hold = "SET LOCAL idle_in_transaction_session_timeout = 0; LOCK TABLE events IN ACCESS EXCLUSIVE MODE";
+    held.batch_execute(hold).await.unwrap();
     world.mark(&Look::Event("bought".to_owned()), ann).await;
     world.properties(ann, json!({"plan": "pro"})).await;
     world.until_started(&[(enter, ann)]).await;
