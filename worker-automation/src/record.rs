@@ -4,7 +4,6 @@
 mod ground;
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
@@ -13,12 +12,11 @@ use shared::clock::Clock;
 use shared::failpoint;
 use shared::ids::ProjectId;
 use shared::metric_name;
-use shared::store::changes::{self, Topic};
 use shared::store::events::record::{NewClientId, claim_client_ids};
 use shared::store::ingest_partitions::{self, Advance};
 use shared::store::outbox::{self, OutboxRow};
 use shared::store::users::record::{self as users, Edition};
-use shared::store::{Store, StoreError, Transaction, automations};
+use shared::store::{Store, StoreError, Transaction};
 use uuid::Uuid;
 
 use crate::days::Days;
