@@ -5,6 +5,7 @@
 
 pub mod campaigns;
 pub mod config;
+pub mod dates;
 pub mod dead_letters;
 pub mod erasures;
 pub mod house;
@@ -66,6 +67,8 @@ pub async fn run(app: Arc<App>, shutdown: Shutdown) -> bool {
     tasks.spawn(tick::repeat("campaigns", app.clone(), shutdown.clone(), none, campaigns::tick));
     tasks.spawn(tick::repeat("segments", app.clone(), shutdown.clone(), none, segments::tick));
     tasks.spawn(tick::repeat("segments to be filled", app.clone(), shutdown.clone(), none, segments::fill));
+    tasks.spawn(tick::repeat("dates", app.clone(), shutdown.clone(), none, dates::tick));
+    tasks.spawn(tick::repeat("dates to be noted", app.clone(), shutdown.clone(), none, dates::plan::tick));
     tasks.spawn(tick::repeat("frozen runs", app.clone(), shutdown.clone(), none, thaw::tick));
     for chore in house::CHORES {
         tasks.spawn(house::repeat(chore, app.clone(), shutdown.clone()));

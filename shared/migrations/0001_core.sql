@@ -398,6 +398,8 @@ CREATE TABLE automation (
     version       integer NOT NULL DEFAULT 1,
     definition    jsonb NOT NULL,                                          -- trigger, rules, goal, re-entry and steps, as the API shows them
     hears         text[] NOT NULL DEFAULT '{}',                            -- events that runs of any version may listen for
+    dates_since   timestamptz,                                             -- from when on everybody's dates are to be noted (date_due); null: they are
+    dates_to      uuid,                                                    -- the person up to whom they are
     created_at    timestamptz NOT NULL,
     updated_at    timestamptz NOT NULL,
     deleted_at    timestamptz,                                             -- the row stays, so that caches see it go
@@ -405,6 +407,7 @@ CREATE TABLE automation (
     PRIMARY KEY (project_id, id)
 );
 CREATE INDEX automation_changed ON automation (changed_seq);
+CREATE INDEX automation_dates ON automation (dates_since) WHERE dates_since IS NOT NULL;
 CREATE TABLE automation_version (
     project_id    uuid NOT NULL,
     automation_id uuid NOT NULL,
@@ -510,6 +513,21 @@ CREATE TABLE run_listener (
     PRIMARY KEY (project_id, user_id, event, run_id)
 );
 CREATE INDEX run_listener_until ON run_listener (until) WHERE until IS NOT NULL;
+
+-- When a date among a person's properties comes next that starts an automation.
+CREATE TABLE date_due (
+    project_id    uuid NOT NULL,
+    automation_id uuid NOT NULL,
+    user_id       uuid NOT NULL,
+    partition     smallint NOT NULL,                                       -- where the person's own items flow
+    due_at        timestamptz NOT NULL,
+    look_at       timestamptz NOT NULL,                                    -- later than that where a scheduler has taken it
+    last_at       timestamptz,                                             -- the one that came before
+    PRIMARY KEY (project_id, automation_id, user_id)
+);
+CREATE INDEX date_due_look ON date_due (look_at, project_id);
+CREATE INDEX date_due_project_look ON date_due (project_id, look_at);
+CREATE INDEX date_due_user ON date_due (project_id, user_id);
 
 -- Calls that runs wait for, removed once the broker has the answer; the run's wait_seq makes a repeat harmless.
 CREATE TABLE webhook_call (

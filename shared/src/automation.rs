@@ -95,7 +95,7 @@ impl TriggerType {
 pub struct DateTrigger {
     /// The property, `birthday` or `address.since`.
     pub property: String,
-    /// Seconds after the date; before it where negative.
+    /// Seconds after the date; before it where negative. Whole days are days of the calendar.
     #[serde(default, serialize_with = "step::number")]
     pub offset: f64,
     /// Of the day, in the person's timezone, for example `09:00`. Without it, the property's own time, or midnight.
@@ -103,6 +103,14 @@ pub struct DateTrigger {
     pub time: Option<String>,
     #[serde(default)]
     pub repeat: Repeat,
+}
+
+impl DateTrigger {
+    /// The name of the property, or of the one that it lies in.
+    pub fn key(&self) -> &str {
+        let path = self.property.strip_prefix("properties.").unwrap_or(&self.property);
+        path.split('.').next().unwrap_or(path)
+    }
 }
 
 /// How often a date comes.
@@ -175,6 +183,11 @@ impl Definition {
             reentry,
             steps,
         }
+    }
+
+    /// The date that starts it, where one does.
+    pub fn date(&self) -> Option<&DateTrigger> {
+        self.trigger_date.as_ref().filter(|_| self.trigger_type == TriggerType::DateProperty)
     }
 
     /// Reads a stored definition; the error says what this program does not know.

@@ -25,9 +25,9 @@ use uuid::Uuid;
 pub use advance::step;
 pub use listen::{ANYTHING, listens};
 pub use mark::{Did, Mark};
-pub use person::{Person, RunFacts};
+pub use person::{Person, RunFacts, timezone_of};
 pub use program::Program;
-pub use until::next_coming;
+pub use until::{Coming, next_coming};
 pub use values::Values;
 
 use crate::clock::rfc3339;

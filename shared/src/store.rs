@@ -8,6 +8,7 @@ pub mod campaigns;
 pub mod changes;
 pub mod channels;
 pub mod client_ids;
+pub mod date_due;
 pub mod dead_letters;
 pub mod erasures;
 pub mod events;

@@ -26,6 +26,8 @@ struct OfProject {
     /// What runs of each automation may listen for, also of inactive ones and of earlier versions.
     hears: HashMap<Uuid, BTreeSet<String>>,
     heard: HashSet<String>,
+    /// Those that dates start.
+    dated: Vec<Uuid>,
 }
 
 /// All automations that may start runs or have some, as of a sequence of changes. Copied when it changes; projects are
@@ -76,6 +78,17 @@ impl Index {
     /// An active automation.
     pub fn get(&self, project: ProjectId, automation: Uuid) -> Option<&Startable> {
         self.projects.get(&project)?.automations.get(&automation)
+    }
+
+    /// Those that dates among people's properties start.
+    pub fn dated(&self, project: ProjectId) -> impl Iterator<Item = &Startable> {
+        let of_project = self.projects.get(&project).into_iter();
+        of_project.flat_map(|p| p.dated.iter().filter_map(|id| p.automations.get(id)))
+    }
+
+    /// Whether changes of profiles may concern a run, or say when a date comes.
+    pub fn minds_profiles(&self, project: ProjectId) -> bool {
+        self.is_heard(project, ANYTHING).1 || self.dated(project).next().is_some()
     }
 
     pub fn is_active(&self, project: ProjectId, automation: Uuid) -> bool {
@@ -151,6 +164,8 @@ impl OfProject {
         }
         // Ids hold the time of their making.
         self.by_trigger.values_mut().flat_map(HashMap::values_mut).for_each(|ids| ids.sort_unstable());
+        let is_dated = |(_, automation): &(&Uuid, &Startable)| automation.program.trigger_date.is_some();
+        self.dated = self.automations.iter().filter(is_dated).map(|(id, _)| *id).collect();
         self.heard = self.hears.values().flatten().cloned().collect();
         self
     }
@@ -217,6 +232,19 @@ mod tests {
         let started: Vec<_> =
             index.started_by(PROJECT, Some(TriggerType::Webhook), "a").map(|a| a.id.as_u128()).collect();
         assert_eq!(started, [2]);
+    }
+
+    #[test]
+    fn those_that_dates_start_are_known_by_themselves() {
+        let date = json!({ "property": "birthday", "repeat": "yearly" });
+        let by_date = json!({ "triggerType": "DATE_PROPERTY", "triggerDate": date, "steps": [] });
+        let by_event = json!({ "triggerType": "EVENT", "triggerEvent": "a", "triggerDate": date, "steps": [] });
+        let [by_date, by_event] = [by_date, by_event].map(|whole| Definition::decode(whole).unwrap());
+        let index = Index::new(1, vec![of(1, by_date), of(2, by_event)]);
+        let dated = |index: &Index| index.dated(PROJECT).map(|a| a.id.as_u128()).collect::<Vec<_>>();
+        assert_eq!((dated(&index), index.minds_profiles(PROJECT)), (vec![1], true));
+        let without = index.changed(2, vec![gone(1)]);
+        assert_eq!((dated(&without), without.minds_profiles(PROJECT)), (vec![], false));
     }
 
     #[test]

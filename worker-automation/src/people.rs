@@ -11,7 +11,7 @@ use shared::store::users::search;
 use shared::store::{StoreError, Transaction};
 use uuid::Uuid;
 
-use crate::item::{Item, Named};
+use crate::item::{Action, Item, Named};
 use crate::known::{Known, Learnt, SEEN_EVERY, Standing};
 use crate::marks::Marks;
 use crate::profile::{self, TooLarge};
@@ -72,9 +72,10 @@ impl People {
         for item in items {
             let locks = locks(item);
             for (named, is_known) in named(item, locks) {
+                let Some(key) = people.meant(item, named) else { continue };
                 let at = item.received;
                 let mention = Mention { name: &named.name, is_known, first: at, last: at, locks };
-                let before = mentions.entry(people.key(item.project, named)).or_insert(mention);
+                let before = mentions.entry(key).or_insert(mention);
                 (before.first, before.last) = (before.first.min(at), before.last.max(at));
                 before.locks |= locks;
             }
@@ -147,6 +148,13 @@ impl People {
         (project, self.internal.get(&(project, named.id)).copied().unwrap_or(named.id))
     }
 
+    /// As [`People::key`]. What is started names somebody by their internal id alone: nobody is made of it where they are
+    /// gone.
+    fn meant(&self, item: &Item, named: &Named) -> Option<PersonKey> {
+        let is_there = || self.internal.contains_key(&(item.project, named.id));
+        (!matches!(item.action, Action::Start { .. }) || is_there()).then(|| self.key(item.project, named))
+    }
+
     /// Whom an id leads to now.
     pub fn resolve(&self, key: PersonKey) -> PersonKey {
         let into = match self.locked.get(&key) {
@@ -158,7 +166,7 @@ impl People {
 
     /// The person that an item counts for.
     pub fn of(&self, item: &Item) -> Option<PersonKey> {
-        Some(self.resolve(self.key(item.project, item.who.named()?)))
+        Some(self.resolve(self.meant(item, item.who.named()?)?))
     }
 
     /// The locked row of a person.
@@ -228,8 +236,11 @@ impl People {
     }
 
     /// The runs and push tokens of those who were merged are those of whom they became; before any are read or written.
+    /// When their dates come is found anew.
     pub async fn reassign(&self, tx: &Transaction<'_>) -> Result<(), StoreError> {
         shared::store::runs::record::reassign(tx, &self.merges).await?;
+        let gone: Vec<PersonKey> = self.merges.iter().map(|(anonymous, _)| *anonymous).collect();
+        shared::store::date_due::forget(tx, &gone).await?;
         shared::store::push_tokens::reassign(tx, &self.merges).await
     }
 
@@ -287,7 +298,7 @@ impl People {
 fn named(item: &Item, both: bool) -> impl Iterator<Item = (&Named, bool)> {
     let known = item.who.known.as_ref().map(|n| (n, true));
     let anonymous = item.who.anonymous.as_ref().map(|n| (n, false));
-    let is_profile = matches!(item.action, crate::item::Action::Identify { .. });
+    let is_profile = matches!(item.action, Action::Identify { .. });
     let second = if known.is_none() || (both && is_profile) { anonymous } else { None };
     known.into_iter().chain(second)
 }

@@ -3,6 +3,7 @@
 //! Timers, answers and what people do take their turns in the order in which they were accepted. What a run does next is
 //! decided by [`shared::journey::step`]; here is loaded what it asks for, and kept what it leads to.
 
+mod dates;
 mod heard;
 mod outcome;
 mod person;
@@ -174,7 +175,7 @@ fn turns<'a>(
             Action::Start { .. } => {
                 turns.extend(stage.people.of(item).map(|person| Turn::Start { item, person }));
             }
-            Action::Identify { .. } if stage.index.is_heard(item.project, journey::ANYTHING).1 => {
+            Action::Identify { .. } if stage.index.minds_profiles(item.project) => {
                 turns.extend(stage.people.of(item).map(|person| Turn::Changed { item, person }));
             }
             _ => {
@@ -210,6 +211,7 @@ impl Runs<'_> {
                 Ok(())
             }
             Turn::Changed { item, person } => {
+                self.note_changed(item, *person);
                 for run in self.listening(*person, journey::ANYTHING) {
                     self.go(run, Input::Changed, item).await?;
                 }
@@ -246,7 +248,12 @@ impl Runs<'_> {
         };
         // Whoever was erased meanwhile has no runs; should one be left, it ends.
         let moved = moved.unwrap_or_else(|| ended(&row.state, RunStatus::Failed, "user_not_found"));
+        let person = (project, row.user_id);
+        let written = self.written(person, &moved);
         self.took(held, moved, item);
+        if !written.is_empty() {
+            self.note_dates(item, person, |key| written.iter().any(|properties| properties.contains_key(key)));
+        }
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use shared::store::audit::{self, Actor, Change};
 use shared::store::changes::Topic;
 use shared::store::members::{self, Role};
 use shared::store::projects::{self, Project, ProjectSecrets};
-use shared::store::{GenericClient, StoreError, Transaction, accounts, project_removals};
+use shared::store::{GenericClient, StoreError, Transaction, accounts, date_due, project_removals};
 use uuid::Uuid;
 
 use super::sessions::{BODY, MembershipView};
@@ -166,6 +166,9 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let current = projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
     let project = input::changed_project(&body, current.clone(), cx.app.clock.now())?;
     projects::update(&tx, &project).await?;
+    if project.timezone != current.timezone {
+        date_due::plan::ask_anew(&tx, cx.project, project.updated_at).await?;
+    }
     let details = Value::Object(differences(&current, &project));
     audit_log::note(cx, &tx, "project.updated", (cx.project.0, &project.name), details).await?;
     let shown = view(cx.app, &tx, project, role_of(cx)).await?;

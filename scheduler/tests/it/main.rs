@@ -4,6 +4,7 @@
 
 mod calm;
 mod campaigns;
+mod dates;
 mod dead_letters;
 mod erasures;
 mod failures;

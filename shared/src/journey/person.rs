@@ -28,6 +28,12 @@ pub struct Person {
     pub segments: HashSet<Uuid>,
 }
 
+/// The timezone of the property `timezone`, where there is such a one.
+pub fn timezone_of(properties: &Map<String, Value>) -> Option<TimeZone> {
+    let name = properties.get("timezone")?.as_str()?;
+    if name.len() > 64 { None } else { TimeZone::get(name).ok() }
+}
+
 impl Person {
     /// Merges properties key by key, as an identify does.
     pub fn patch(&mut self, patch: &Map<String, Value>) {
@@ -35,10 +41,8 @@ impl Person {
         (self.email, self.name) = profile::email_and_name(&self.properties);
     }
 
-    /// The timezone of the property `timezone`, where there is such a one.
     pub fn timezone(&self) -> Option<TimeZone> {
-        let name = self.properties.get("timezone")?.as_str()?;
-        if name.len() > 64 { None } else { TimeZone::get(name).ok() }
+        timezone_of(&self.properties)
     }
 
     /// As templates see them.

@@ -57,6 +57,7 @@ pub struct Program {
     pub reentry: Reentry,
     /// On the properties of what triggers.
     pub trigger_filter: Vec<Rule>,
+    /// Only where that is the trigger.
     pub trigger_date: Option<DateTrigger>,
     /// On the person.
     pub entry_rules: Vec<Rule>,
@@ -81,7 +82,7 @@ impl Program {
         let mut program = Self {
             reentry: definition.reentry,
             trigger_filter: event_rules(definition.trigger_filter.as_ref(), "triggerFilter")?,
-            trigger_date: definition.trigger_date.clone(),
+            trigger_date: definition.date().cloned(),
             entry_rules: rules(definition.entry_rules.as_ref(), "entryRules")?,
             exits_by: decided_by(&exit_rules),
             exit_rules,

@@ -15,7 +15,7 @@ use crate::ids::ProjectId;
 /// Rows removed at once; what is more goes in slices.
 pub const SLICE: i64 = 5_000;
 /// Tables whose rows with a person's `user_id` simply go. What needs more is removed by statements of its own.
-const OWNED: [&str; 9] = [
+const OWNED: [&str; 10] = [
     "push_token",
     "segment_member",
     "segment_membership",
@@ -23,6 +23,7 @@ const OWNED: [&str; 9] = [
     "dead_item",
     "run_listener",
     "webhook_call",
+    "date_due",
     "inbox",
     "inbox_owner",
 ];

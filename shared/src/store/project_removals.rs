@@ -15,8 +15,9 @@ pub const SLICE: i64 = 5_000;
 /// Partitioned tables, which are cleared in the order of their ids.
 const BY_ID: [&str; 3] = ["message", "events", "client_id"];
 /// The others: what is due first, then what grew, then what was set up. A test holds this against the schema.
-const BY_ROW: [&str; 39] = [
+const BY_ROW: [&str; 40] = [
     "timer",
+    "date_due",
     "webhook_call",
     "run_listener",
     "run",

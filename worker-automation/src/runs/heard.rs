@@ -38,7 +38,8 @@ impl<'a> Runs<'a> {
                     wanted.extend(starts);
                 }
                 Turn::Changed { person, .. } => {
-                    heard.insert((*person, journey::ANYTHING));
+                    let (_, anything) = stage.index.is_heard(person.0, journey::ANYTHING);
+                    heard.extend(anything.then_some((*person, journey::ANYTHING)));
                 }
                 Turn::Start { item, person } => {
                     if let Action::Start { automation, .. } = &item.action {

@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 use shared::bus::Names;
 use shared::bus::group_commit::MESSAGE_BYTES;
 use shared::event::{Body, EncodedItems, IngestItem, Start, Track, begin_message, id_bytes};
-use shared::ids;
+use shared::ids::{self, ProjectId};
 use shared::journey::{self, Did, Effect, Mark, Moved, Run};
 use shared::send::{Channel, Lane, MessageRef, SendChunk};
+use shared::store::date_due::{self, Note};
 use shared::store::messages::insert::{self, NewMessage};
 use shared::store::outbox::OutboxRow;
 use shared::store::runs::counts::{self, Counted};
@@ -46,6 +47,8 @@ pub struct Outcome {
     items: BTreeMap<i16, Vec<IngestItem>>,
     calls: Vec<NewCall>,
     counts: BTreeMap<Counted, i64>,
+    /// When dates come next, by project, automation and person.
+    dates: BTreeMap<(ProjectId, Uuid, Uuid), Note>,
     pub started: u64,
 }
 
@@ -82,6 +85,14 @@ impl Outcome {
             self.count(row, &mark.step, mark.did.as_str(), mark.arm.as_deref().unwrap_or_default());
         }
         row.marks.extend(marks);
+    }
+
+    /// When a date comes next. What is said last counts, but for a date that came: what follows that one stays.
+    pub(super) fn note(&mut self, note: Note) {
+        let before = self.dates.entry((note.project, note.automation, note.user_id)).or_insert(note);
+        let came = note.came.max(before.came);
+        let is_news = note.due_at.is_none() || note.due_at > came;
+        *before = Note { came, ..if is_news { note } else { *before } };
     }
 
     /// A run that cannot go on.
@@ -215,6 +226,7 @@ impl Outcome {
         insert::queued(tx, lane, &self.messages).await?;
         webhook_calls::insert(tx, &self.calls, now).await?;
         counts::add(tx, lane, &self.counts).await?;
+        date_due::note(tx, &self.dates.into_values().collect::<Vec<_>>(), now).await?;
         let mut outbox = hand_over(names, lane, now.as_millisecond(), &self.messages);
         outbox.extend(own_items(names, lane, now.as_millisecond(), self.items));
         Ok(Written { outbox, calls: self.calls.len() })

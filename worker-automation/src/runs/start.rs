@@ -44,9 +44,16 @@ impl Runs<'_> {
 
     /// Starts what another automation, or a date, starts. An automation that is inactive by now starts nothing.
     pub(super) async fn start_by_item(&mut self, item: &Item, person: PersonKey) -> Result<(), StoreError> {
-        let Action::Start { automation, trigger, .. } = &item.action else { return Ok(()) };
+        let Action::Start { automation, trigger, date } = &item.action else { return Ok(()) };
         let Some(automation) = self.stage.index.get(person.0, *automation) else { return Ok(()) };
-        self.start(item, person, automation, Value::Object(trigger.clone())).await
+        let trigger = match date {
+            None => Some(Value::Object(trigger.clone())),
+            Some(date) => self.come(item, person, automation, *date).await?,
+        };
+        match trigger {
+            Some(trigger) => self.start(item, person, automation, trigger).await,
+            None => Ok(()),
+        }
     }
 
     async fn start(

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod calls;
+mod dates;
 mod erasure;
 mod fixture;
 mod journeys;

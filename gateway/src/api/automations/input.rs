@@ -26,10 +26,8 @@ const TRIGGERS: &[(&str, TriggerType)] = &[
     ("WEBHOOK", TriggerType::Webhook),
     ("SEGMENT_ENTER", TriggerType::SegmentEnter),
     ("SEGMENT_EXIT", TriggerType::SegmentExit),
+    ("DATE_PROPERTY", TriggerType::DateProperty),
 ];
-
-/// Of the API, but not in this version.
-const LATER_TRIGGERS: &[&str] = &["DATE_PROPERTY"];
 
 /// An automation as posted. `name`, `triggerType` and what belongs to the trigger are required.
 pub fn new_automation(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<Automation, ApiError> {
@@ -61,6 +59,9 @@ pub fn changed_automation(
         name.clone_into(&mut automation.name);
     }
     change(&mut fields, &mut automation.definition);
+    if automation.definition.trigger_type != TriggerType::DateProperty {
+        fields.not_null(&["triggerEvent"]);
+    }
     if let Some(active) = fields.boolean("active") {
         automation.active = active;
     }
@@ -74,7 +75,7 @@ pub fn changed_automation(
 
 /// Takes over what was sent of a definition; null takes a part away that may be missing.
 fn change(fields: &mut Fields<'_>, definition: &mut Definition) {
-    if let Some(trigger_type) = trigger_type(fields) {
+    if let Some(trigger_type) = fields.choice("triggerType", TRIGGERS) {
         definition.trigger_type = trigger_type;
     }
     if let Some(event) = fields.text("triggerEvent", &EVENT_NAME) {
@@ -93,23 +94,38 @@ fn change(fields: &mut Fields<'_>, definition: &mut Definition) {
         definition.steps = steps;
     }
     if definition.trigger_type == TriggerType::DateProperty {
-        definition.trigger_event = None;
-        if definition.trigger_date.is_none() && !fields.has("triggerDate") {
+        (definition.trigger_event, definition.trigger_filter) = (None, None);
+        definition.trigger_segment_id = None;
+        refuse(fields, &["triggerEvent", "triggerFilter"], "is of other triggers; `DATE_PROPERTY` has `triggerDate`");
+        if definition.trigger_date.is_none() && !is_there(fields, "triggerDate") {
             fields.problem("triggerDate", "is required");
         }
-    } else if definition.trigger_type.is_of_segment() {
+        return;
+    }
+    definition.trigger_date = None;
+    refuse(fields, &["triggerDate"], "is of the trigger `DATE_PROPERTY` only");
+    if definition.trigger_type.is_of_segment() {
         definition.trigger_event = None;
         if definition.trigger_segment_id.is_none() && !is_there(fields, "triggerSegmentId") {
             fields.problem("triggerSegmentId", "is required");
         }
-    } else if definition.trigger_event.is_none() && !is_there(fields, "triggerEvent") {
+        return;
+    }
+    definition.trigger_segment_id = None;
+    if definition.trigger_event.is_none() && !is_there(fields, "triggerEvent") {
         fields.problem("triggerEvent", "is required");
     } else {
         // What starts by a date or a segment shows it as null, and can be sent back.
         fields.not_null(&["triggerEvent"]);
     }
-    if !definition.trigger_type.is_of_segment() {
-        definition.trigger_segment_id = None;
+}
+
+/// Reports fields that were sent, and not as null.
+fn refuse(fields: &mut Fields<'_>, names: &[&'static str], why: &str) {
+    for name in names {
+        if is_there(fields, name) {
+            fields.problem(name, why);
+        }
     }
 }
 
@@ -130,18 +146,6 @@ fn replace<'a, T>(
 
 fn not_yet(what: &str, allowed: &[&str]) -> String {
     format!("{what} is not available in this version yet; available: {}", allowed.join(", "))
-}
-
-fn trigger_type(fields: &mut Fields<'_>) -> Option<TriggerType> {
-    let element = fields.element("triggerType")?;
-    match element.value().as_str() {
-        Some(text) if LATER_TRIGGERS.contains(&text) => {
-            let available: Vec<&str> = TRIGGERS.iter().map(|(name, _)| *name).collect();
-            element.problem(not_yet(text, &available));
-            None
-        }
-        _ => element.choice(TRIGGERS),
-    }
 }
 
 #[cfg(test)]

@@ -44,7 +44,8 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Automation) 
     let seq = begin(tx, by_segment).await?;
     let definition = new.definition.encode();
     let sql = "INSERT INTO automation (project_id, id, name, trigger_type, trigger_event, active, version, definition, \
-               created_at, updated_at, changed_seq, hears) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+               created_at, updated_at, changed_seq, hears, dates_since) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
+               CASE WHEN $6 AND $4 = 'DATE_PROPERTY' THEN $10::timestamptz END)";
     let trigger = new.definition.trigger_type.as_str();
     let event = &new.definition.trigger_event;
     tx.execute(
@@ -75,14 +76,19 @@ pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Automati
         changed.definition.trigger_type.is_of_segment() || is_by_segment(tx, project, Some(changed.id)).await?;
     let seq = begin(tx, by_segment).await?;
     let definition = changed.definition.encode();
-    let sql = "UPDATE automation SET name = $3, trigger_type = $4, trigger_event = $5, active = $6, version = $7, \
+    // What stands to the right of the assignments is the row as it was.
+    let other_dates = "'DATE_PROPERTY' IN (trigger_type, $4) AND (active <> $6 OR active AND version <> $7)";
+    let sql = format!(
+        "UPDATE automation SET name = $3, trigger_type = $4, trigger_event = $5, active = $6, version = $7, \
                definition = $8, updated_at = $9, changed_seq = $10, \
-               hears = (SELECT coalesce(array_agg(DISTINCT e), '{}') FROM unnest(hears || $11::text[]) AS e) \
-               WHERE project_id = $1 AND id = $2";
+               dates_since = CASE WHEN {other_dates} THEN $9 ELSE dates_since END, dates_to = CASE WHEN {other_dates} THEN NULL ELSE dates_to END, \
+               hears = (SELECT coalesce(array_agg(DISTINCT e), '{{}}') FROM unnest(hears || $11::text[]) AS e) \
+               WHERE project_id = $1 AND id = $2"
+    );
     let trigger = changed.definition.trigger_type.as_str();
     let event = &changed.definition.trigger_event;
     tx.execute(
-        sql,
+        &sql,
         &[
             &project,
             &changed.id,
@@ -120,7 +126,8 @@ async fn insert_version(tx: &Transaction<'_>, project: ProjectId, of: &Automatio
 pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<bool, StoreError> {
     let by_segment = is_by_segment(tx, project, Some(id)).await?;
     let seq = begin(tx, by_segment).await?;
-    let sql = "UPDATE automation SET active = false, deleted_at = $3, updated_at = $3, changed_seq = $4 \
+    let sql = "UPDATE automation SET active = false, deleted_at = $3, updated_at = $3, changed_seq = $4, dates_to = NULL, \
+               dates_since = CASE WHEN dates_since IS NOT NULL OR active AND trigger_type = 'DATE_PROPERTY' THEN $3::timestamptz END \
                WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL";
     let deleted = tx.execute(sql, &[&project, &id, &now, &seq]).await? > 0;
     if by_segment {

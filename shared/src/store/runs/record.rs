@@ -93,6 +93,19 @@ pub async fn enrolled(tx: &Transaction<'_>, wanted: &[Enrolment]) -> Result<Vec<
     rows.iter().map(|r| Ok(((r.try_get(0)?, r.try_get(1)?, r.try_get(2)?), r.try_get(3)?))).collect()
 }
 
+/// Whether what triggers had these properties that started a run of somebody's since a time.
+pub async fn started_by(
+    tx: &Transaction<'_>,
+    (project, automation, user): Enrolment,
+    properties: &Value,
+    since: Timestamp,
+) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT FROM run WHERE project_id = $1 AND automation_id = $2 AND user_id = $3 \
+               AND started_at > $4 AND context -> 'properties' = $5)";
+    let statement = tx.prepare_cached(sql).await?;
+    Ok(tx.query_one(&statement, &[&project, &automation, &user, &since, &properties]).await?.try_get(0)?)
+}
+
 /// Of these people, how many runs of theirs automations have started since a time; those without any are left out.
 pub async fn caused_since(
     tx: &Transaction<'_>,

@@ -106,7 +106,10 @@ pub(super) fn date(element: &Element<'_>) -> Option<DateTrigger> {
     Some(DateTrigger { property: property?, offset: offset.unwrap_or(Some(0.0))?, time, repeat })
 }
 
-/// A path among the properties, such as `renewal` or `properties.contract.end`.
+/// What rules call by these names is no property of a person, and what is, is no date.
+const NO_DATES: [&str; 7] = ["id", "email", "name", "externalId", "anonymousId", "createdAt", "lastSeenAt"];
+
+/// A path among the properties that may lead to a date, such as `renewal` or `properties.contract.end`.
 pub(super) fn property(fields: &mut Fields<'_>, is_required: bool) -> Option<String> {
     let text = if is_required {
         Some(fields.required_text("property", &PROPERTY)).filter(|text| !text.is_empty())
@@ -116,6 +119,13 @@ pub(super) fn property(fields: &mut Fields<'_>, is_required: bool) -> Option<Str
     let keys = text.strip_prefix("properties.").unwrap_or(text);
     if keys.split('.').any(str::is_empty) {
         fields.problem("property", "must be a property's name, or names joined by dots");
+        return None;
+    }
+    if NO_DATES.contains(&text) {
+        let own = format!(
+            "must be a property that holds a date; `{text}` is none (a property of that name is `properties.{text}`)"
+        );
+        fields.problem("property", own);
         return None;
     }
     Some(text.to_owned())

@@ -1,0 +1,164 @@
+//! Noting when the dates of everybody come next, where an automation was made, changed or switched on that dates start.
+//! Afterwards the recording of profiles keeps them up.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::tz::TimeZone;
+use shared::automation::DateTrigger;
+use shared::ids::{ProjectId, UserKey};
+use shared::journey;
+use shared::store::date_due::plan::{self, Dated, Plan};
+use shared::store::date_due::{self, Note};
+use shared::store::users::record::{outlast_recording, edition};
+use shared::store::{StoreError, Transaction};
+use uuid::Uuid;
+
+use crate::App;
+use crate::tick::{Found, TickError};
+
+/// Automations in one look.
+const AUTOMATIONS: i64 = 10;
+/// People gone through in one transaction.
+const PEOPLE: i64 = 2_000;
+/// Dates removed in one.
+const CLEARED: i64 = 5_000;
+
+/// One look: a slice of each automation.
+pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
+    let asked = plan::asked(&app.store.connection().await?, AUTOMATIONS).await?;
+    let mut found = Found::Nothing;
+    for (project, automation) in asked {
+        found = found.and(slice(&app, project, automation).await?);
+    }
+    Ok(found)
+}
+
+async fn slice(app: &App, project: ProjectId, automation: Uuid) -> Result<Found, TickError> {
+    let mut db = app.store.connection().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    // Nobody is erased meanwhile, so that nothing is noted of those who are gone.
+    edition(&tx).await?;
+    let Some(plan) = plan::take(&tx, project, automation).await? else { return Ok(Found::Nothing) };
+    match &plan.trigger {
+        Some(_) if plan.done_to.is_none() => {
+            tx.rollback().await.map_err(StoreError::from)?;
+            // What is recorded from then on knows of the automation, and notes what it changes; what was recorded before
+            // is seen by the slices.
+            let tx = db.transaction().await.map_err(StoreError::from)?;
+            outlast_recording(&tx).await?;
+            tx.commit().await.map_err(StoreError::from)?;
+            plan::begun(&db, &plan).await?;
+            return Ok(Found::More);
+        }
+        Some(trigger) => {
+            let to = plan::bound(&tx, project, plan.done_to, PEOPLE).await?;
+            note(app, &tx, &plan, trigger, to).await?;
+            plan::done(&tx, &plan, to).await?;
+        }
+        None => {
+            if plan::clear(&tx, &plan, CLEARED).await? < CLEARED as u64 {
+                plan::done(&tx, &plan, None).await?;
+            }
+        }
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(Found::More)
+}
+
+/// Notes the dates of a slice. Nobody is locked for it: whoever is changed meanwhile is either seen at the second look, or
+/// their change waits for this transaction's rows, and replaces them.
+async fn note(
+    app: &App,
+    tx: &Transaction<'_>,
+    plan: &Plan,
+    trigger: &DateTrigger,
+    to: Option<Uuid>,
+) -> Result<(), StoreError> {
+    let mut known: HashMap<Uuid, Dated> = HashMap::new();
+    loop {
+        let people = plan::people(tx, plan, trigger.key(), to).await?;
+        let mut notes = Vec::new();
+        for person in &people {
+            if known.remove(&person.id).as_ref() != Some(person) {
+                notes.push(of_person(plan, trigger, person, app.ingest_stream.partitions));
+            }
+        }
+        let gone = known.into_keys().map(|user_id| never(plan, user_id));
+        notes.extend(gone);
+        if notes.is_empty() {
+            return Ok(());
+        }
+        notes.sort_unstable_by_key(|note| note.user_id);
+        date_due::note(tx, &notes, app.clock.now()).await?;
+        known = people.into_iter().map(|person| (person.id, person)).collect();
+    }
+}
+
+fn never(plan: &Plan, user_id: Uuid) -> Note {
+    let Plan { project, automation, .. } = *plan;
+    Note { project, automation, user_id, partition: 0, due_at: None, came: None }
+}
+
+fn of_person(plan: &Plan, trigger: &DateTrigger, person: &Dated, partitions: u16) -> Note {
+    let never = never(plan, person.id);
+    let Some(key) = UserKey::of(person.external_id.as_deref(), person.anonymous_id.as_deref()) else { return never };
+    let zone = journey::timezone_of(&person.properties);
+    let zone = zone.unwrap_or_else(|| TimeZone::get(&plan.timezone).unwrap_or(TimeZone::UTC));
+    let after = person.last_at.map_or(plan.since, |last| last.max(plan.since));
+    let due_at = journey::next_coming(trigger, &person.properties, &zone, after).map(|coming| coming.at);
+    Note { partition: key.partition(plan.project, partitions) as i16, due_at, ..never }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+    use shared::automation::Repeat;
+
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_date_is_noted_by_the_persons_clock_behind_the_one_that_came_last() {
+        let trigger = DateTrigger {
+            property: "birthday".to_owned(),
+            offset: 0.0,
+            time: Some("09:00".to_owned()),
+            repeat: Repeat::Yearly,
+        };
+        let plan = Plan {
+            project: ProjectId(Uuid::from_u128(1)),
+            automation: Uuid::from_u128(2),
+            trigger: None,
+            since: at("2026-06-01T00:00:00Z"),
+            done_to: None,
+            timezone: "Europe/Oslo".to_owned(),
+        };
+        let person = |properties: serde_json::Value, last_at: Option<&str>| Dated {
+            id: Uuid::from_u128(3),
+            external_id: Some("u".to_owned()),
+            anonymous_id: None,
+            properties: properties.as_object().cloned().unwrap(),
+            last_at: last_at.map(at),
+        };
+        let oslo = json!({"birthday": "1990-06-01"});
+        let tokyo = json!({"birthday": "1990-06-02", "timezone": "Asia/Tokyo"});
+        for (properties, last_at, expected) in [
+            (&oslo, None, Some("2026-06-01T07:00:00Z")),
+            (&oslo, Some("2026-06-01T07:00:00Z"), Some("2027-06-01T07:00:00Z")),
+            (&oslo, Some("2025-06-01T07:00:00Z"), Some("2026-06-01T07:00:00Z")),
+            (&tokyo, None, Some("2026-06-02T00:00:00Z")),
+            (&json!({"birthday": "soon"}), None, None),
+            (&json!({}), None, None),
+        ] {
+            let note = of_person(&plan, &trigger, &person(properties.clone(), last_at), 8);
+            assert_eq!(note.due_at, expected.map(at), "{properties} {last_at:?}");
+        }
+        let nobody = Dated { external_id: None, ..person(oslo, None) };
+        assert_eq!(of_person(&plan, &trigger, &nobody, 8).due_at, None);
+    }
+}
