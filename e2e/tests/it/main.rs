@@ -4,6 +4,7 @@ mod campaign;
 mod crash;
 mod erasure;
 mod import;
+mod journey;
 mod line;
 mod mail;
 mod outages;

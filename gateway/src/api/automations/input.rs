@@ -144,9 +144,5 @@ fn replace<'a, T>(
     *part = if element.value().is_null() { None } else { read(element) };
 }
 
-fn not_yet(what: &str, allowed: &[&str]) -> String {
-    format!("{what} is not available in this version yet; available: {}", allowed.join(", "))
-}
-
 #[cfg(test)]
 mod tests;

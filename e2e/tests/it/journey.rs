@@ -1,0 +1,220 @@
+//! The examples of docs/automations.md: read from there, posted, and run by the real programs in this process, whose clock
+//! is moved on by hand. What takes ten days there takes seconds here.
+
+use std::time::Duration;
+
+use e2e::Api;
+use gateway::app::Parts;
+use gateway::config::GatewayConfig;
+use jiff::ToSpan;
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+use shared::bus::{Bus, topology};
+use shared::clock::Clock;
+use shared::config::BusConfig;
+use shared::env::Env;
+use shared::ids::{self, ProjectId};
+use shared::secrets::MasterKeys;
+use shared::shutdown::Shutdown;
+use shared::startup::Connected;
+use shared::store::api_keys::{self, KeyType};
+use shared::store::projects::{self, ProjectSecrets};
+use shared::store::{Store, ingest_partitions};
+use testkit::{TestDatabase, TestNats, eventually};
+use tokio::net::TcpListener;
+
+const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+const SOON: Duration = Duration::from_secs(20);
+const DAY: Duration = Duration::from_hours(24);
+
+/// Gateway, worker-automation and scheduler under one clock.
+struct Place {
+    clock: Clock,
+    api: Api,
+    sql: tokio_postgres::Client,
+    shutdown: Shutdown,
+    _servers: (TestDatabase, TestNats),
+}
+
+impl Place {
+    async fn start() -> Self {
+        let (database, nats) = (TestDatabase::create().await, TestNats::create().await);
+        let env = Env::from_pairs([
+            ("NATS_URL", nats.url()),
+            ("STREAM_PREFIX", nats.prefix()),
+            ("INGEST_MAX_BYTES", "16777216"),
+            ("SEND_MAX_BYTES", "16777216"),
+            ("DEAD_MAX_BYTES", "16777216"),
+            ("PARTITION_LEASE_MS", "2000"),
+            ("SCHEDULER_TICK_MS", "20"),
+            ("MASTER_KEY", KEY),
+        ]);
+        let (clock, shutdown) = (Clock::manual(Clock::system().now()), Shutdown::new());
+        let connected = async |name: &str| {
+            let bus = Bus::connect(&BusConfig::from_env(&env).unwrap(), name).await.unwrap();
+            let ingest_stream = topology::ensure(&bus).await.unwrap();
+            Connected { store: database.store(), bus, ingest_stream, clock: clock.clone() }
+        };
+        let Connected { store, bus, ingest_stream, .. } = connected("gateway").await;
+        let db = store.connection().await.unwrap();
+        ingest_partitions::ensure(&db, ingest_stream.partitions, ingest_stream.created_ms).await.unwrap();
+        drop(db);
+
+        let config = scheduler::config::SchedulerConfig::from_env(&env).unwrap();
+        let scheduler = scheduler::App::new(config, connected("scheduler").await);
+        tokio::spawn(scheduler::run(scheduler, shutdown.clone()));
+        let config = worker_automation::config::Config::from_env(&env).unwrap();
+        let worker = worker_automation::App { config, connected: connected("worker").await };
+        tokio::spawn(worker_automation::run(worker, shutdown.clone()));
+
+        let config = GatewayConfig::from_env(&env).unwrap();
+        let master_keys = MasterKeys::parse(KEY).unwrap();
+        let [public, secret] = keys(&store, &master_keys, &clock).await;
+        let parts = Parts { config, store, ingest_stream, bus, clock: clock.clone(), master_keys };
+        let app = gateway::App::start(parts, &shutdown).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let api = Api::new(&format!("http://{}", listener.local_addr().unwrap()), &public, &secret);
+        tokio::spawn(gateway::serve(listener, app, shutdown.clone()));
+        Self { clock, api, sql: database.client().await, shutdown, _servers: (database, nats) }
+    }
+
+    /// A template; what it is called is what it is known by in `sent`.
+    async fn template(&self, name: &str) -> String {
+        let new = json!({ "name": name, "channel": "EMAIL", "subject": name, "body": name });
+        self.api.create("/templates", &new).await
+    }
+
+    async fn track(&self, user: &str, event: &str) {
+        let event = json!({ "event": event, "user_id": user, "properties": {} });
+        self.api.track("/events", &event).await.expect(202);
+    }
+
+    /// Who was sent what so far, as `user:template`.
+    async fn sent(&self) -> String {
+        let sql = "SELECT coalesce(string_agg(u.external_id || ':' || t.name, ' ' ORDER BY u.external_id, m.created_at), '') \
+                   FROM message m JOIN users u ON u.id = m.user_id JOIN template t ON t.id = m.template_id";
+        self.sql.query_one(sql, &[]).await.unwrap().get(0)
+    }
+
+    async fn until_sent(&self, expected: &str) {
+        eventually(SOON, async || match self.sent().await {
+            sent if sent == expected => Ok(()),
+            sent => Err(sent),
+        })
+        .await;
+    }
+
+    async fn until(&self, sql: &str, expected: i64) {
+        eventually(SOON, async || match self.sql.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) {
+            found if found == expected => Ok(()),
+            found => Err(format!("{sql}: {found}")),
+        })
+        .await;
+    }
+}
+
+/// A project with a public and a secret key.
+async fn keys(store: &Store, master_keys: &MasterKeys, clock: &Clock) -> [String; 2] {
+    let now = clock.now();
+    let project = ProjectId(ids::fresh(now.as_millisecond()));
+    let mut db = store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    projects::insert(&tx, master_keys, project, "Test", &ProjectSecrets::random(), now).await.unwrap();
+    let types = [KeyType::Public, KeyType::Secret];
+    let keys = types.map(api_keys::random_key);
+    for (key_type, key) in types.into_iter().zip(&keys) {
+        api_keys::insert(&tx, project, ids::fresh(now.as_millisecond()), key_type, "test", key, now).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    keys
+}
+
+/// An example of the documentation, with these ids in place of its words.
+fn example(heading: &str, words: &[(&str, &str)]) -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/automations.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let section = page.split(&format!("\n## {heading}\n")).nth(1).unwrap_or_else(|| panic!("no section {heading}"));
+    let example = section.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let whole = words.iter().fold(example.to_owned(), |text, (word, id)| text.replace(word, id));
+    serde_json::from_str(&whole).unwrap_or_else(|error| panic!("{error}: {whole}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn from_a_welcome_to_the_first_order_by_every_way() {
+    let place = Place::start().await;
+    let (welcome, reminder) = (place.template("welcome").await, place.template("reminder").await);
+    let discount = place.template("discount").await;
+    let words = [("$WELCOME", &*welcome), ("$REMINDER", &*reminder), ("$DISCOUNT", &*discount)];
+    let journey = example("From a welcome to the first order", &words);
+    let automation = place.api.create("/automations", &journey).await;
+    // Who orders early, when they were reminded, and never; and signing up twice is no second welcome.
+    for user in ["early", "late", "never"] {
+        place.track(user, "signed_up").await;
+    }
+    place.until_sent("early:welcome late:welcome never:welcome").await;
+    place.clock.advance(DAY);
+    place.track("early", "order_completed").await;
+    place.track("never", "signed_up").await;
+    place.until("SELECT count(*) FROM events", 5).await;
+    place.clock.advance(2 * DAY - Duration::from_secs(1));
+    place.track("late", "looked_around").await;
+    place.until("SELECT count(*) FROM events", 6).await;
+    assert_eq!(place.sent().await, "early:welcome late:welcome never:welcome");
+
+    place.clock.advance(Duration::from_secs(1));
+    place.until_sent("early:welcome late:welcome late:reminder never:welcome never:reminder").await;
+    place.until("SELECT count(*) FROM run WHERE status = 'completed'", 1).await;
+    place.clock.advance(2 * DAY);
+    place.track("late", "order_completed").await;
+    place.until("SELECT count(*) FROM run WHERE status = 'completed'", 2).await;
+    place.clock.advance(5 * DAY);
+    let all = "early:welcome late:welcome late:reminder never:welcome never:reminder never:discount";
+    place.until_sent(all).await;
+    place.until("SELECT count(*) FROM run WHERE status = 'completed'", 3).await;
+    place.until("SELECT count(*) FROM timer", 0).await;
+    assert_eq!(place.sent().await, all);
+    let report = place.api.get(&format!("/automations/{automation}/report")).await.expect(200);
+    assert_eq!(
+        (&report["entered"], &report["completed"], &report["converted"]),
+        (&json!(3), &json!(3), &json!(2)),
+        "{report}"
+    );
+    place.shutdown.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_birthday_at_nine_where_the_person_is() {
+    let place = Place::start().await;
+    let birthday = place.template("birthday").await;
+    // Five days from now, of a year that had that day, too.
+    let today = place.clock.now().to_zoned(TimeZone::UTC);
+    let day = today.date().checked_add(5.days()).unwrap();
+    let born = day.checked_sub(28.years()).unwrap().to_string();
+    let identify = async |user: &str, properties: Value| {
+        place.api.track("/users/identify", &json!({ "user_id": user, "properties": properties })).await.expect(202);
+    };
+    // Before the automation is made, and after it.
+    identify("east", json!({ "birthday": born, "timezone": "Asia/Tokyo" })).await;
+    identify("none", json!({ "birthday": "in May" })).await;
+    place.until("SELECT count(*) FROM users", 2).await;
+    place.api.create("/automations", &example("Every birthday", &[("$BIRTHDAY", &birthday)])).await;
+    identify("west", json!({ "birthday": born, "timezone": "America/New_York" })).await;
+    identify("other", json!({ "birthday": "1990-06-01" })).await;
+    identify("other", json!({ "birthday": null })).await;
+    place.until("SELECT count(*) FROM date_due", 2).await;
+    place.until("SELECT count(*) FROM automation WHERE dates_since IS NOT NULL", 0).await;
+
+    let nine = |zone: &str| day.at(9, 0, 0, 0).to_zoned(TimeZone::get(zone).unwrap()).unwrap().timestamp();
+    let advance_to = |at: jiff::Timestamp| {
+        place.clock.advance(Duration::try_from(at.duration_since(place.clock.now())).unwrap());
+    };
+    advance_to(nine("Asia/Tokyo"));
+    place.until_sent("east:birthday").await;
+    advance_to(nine("America/New_York"));
+    place.until_sent("east:birthday west:birthday").await;
+    // And again next year.
+    let next = "SELECT count(*) FROM date_due WHERE due_at > now() + interval '360 days'";
+    place.until(next, 2).await;
+    assert_eq!(place.sent().await, "east:birthday west:birthday");
+    place.shutdown.cancel();
+}
