@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
+use shared::automation::DateTrigger;
 use shared::clock::rfc3339;
 use shared::journey::{self, Coming, Effect, LATE, Moved};
 use shared::store::StoreError;
@@ -40,7 +41,7 @@ impl Runs<'_> {
     pub(super) fn note_dates(&mut self, item: &Item, person: PersonKey, is_changed: impl Fn(&str) -> bool) {
         let index = self.stage.index;
         for automation in index.dated(person.0) {
-            let key = automation.program.trigger_date.as_ref().map(|date| date.key());
+            let key = automation.program.trigger_date.as_ref().map(DateTrigger::key);
             if is_changed("timezone") || key.is_some_and(&is_changed) {
                 self.note(item, person, automation, (item.received, None));
             }
