@@ -18,6 +18,7 @@ mod paging;
 mod path;
 pub mod projects;
 pub mod push_tokens;
+pub mod rendering;
 pub mod reports;
 pub mod segments;
 pub mod sessions;

@@ -70,6 +70,8 @@ pub struct App {
     /// Searches for people that found more of them than are counted, and when: who looks for `an` asks again with every
     /// page and letter, and counting ten thousand is most of the work.
     pub large_searches: Cache<(ProjectId, String, Option<bool>), Instant>,
+    /// Room for texts to be filled in while somebody waits.
+    pub renderings: Arc<Semaphore>,
     /// Room for imports and exports, which take long.
     pub imports: Places,
     /// Whose slice is under way.

@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::ai::Ai;
 use crate::api::inbox::Inboxes;
+use crate::api::rendering;
 use crate::app::{App, Parts};
 use crate::auth;
 use crate::auth::identity::IdentitySecrets;
@@ -62,6 +63,7 @@ impl App {
             inboxes: Inboxes::new(config.inbox_streams, shutdown.clone()),
             evaluations: Semaphore::new(EVALUATIONS),
             large_searches: Cache::new(LARGE_SEARCHES),
+            renderings: Arc::new(Semaphore::new(rendering::AT_ONCE)),
             imports: Places::new(import::AT_ONCE, import::AT_ONCE_OF_PROJECT),
             import_turn: Semaphore::new(1),
             exports: Places::new(export::AT_ONCE, export::AT_ONCE_OF_PROJECT),

@@ -120,6 +120,11 @@ impl Template {
         Ok(self.run(scope, escape, limits)?.0)
     }
 
+    /// As `render`, and takes what it costs from the limits, so that several renderings share them.
+    pub fn render_from(&self, scope: &Scope<'_>, escape: Escape, limits: &mut Limits) -> Result<String, RenderError> {
+        Ok(self.spend(scope, escape, limits)?.0)
+    }
+
     /// Renders a subject or a title: without escaping, and on one line (see [`one_line`]).
     pub fn render_line(&self, scope: &Scope<'_>, limits: &Limits) -> Result<String, RenderError> {
         Ok(one_line(&self.render(scope, Escape::None, limits)?))
@@ -148,8 +153,19 @@ impl Template {
         escape: Escape,
         limits: &Limits,
     ) -> Result<(String, Vec<&'a str>), RenderError> {
+        self.spend(scope, escape, &mut limits.clone())
+    }
+
+    fn spend<'a>(
+        &'a self,
+        scope: &'a Scope<'a>,
+        escape: Escape,
+        limits: &mut Limits,
+    ) -> Result<(String, Vec<&'a str>), RenderError> {
         let mut renderer = Renderer::new(&self.source, self.slots, scope, escape, limits);
-        match renderer.block(&self.nodes) {
+        let rendered = renderer.block(&self.nodes);
+        *limits = renderer.left();
+        match rendered {
             Ok(_) => Ok(renderer.finish()),
             Err(limit) => {
                 let (line, column) = position(&self.source, renderer.at());

@@ -178,4 +178,25 @@ async fn a_dry_run_shows_the_way_and_does_nothing() {
     fields.push(' ');
     assert_eq!(fields, "events[0].event events[0].after x ");
     assert_eq!(gateway.post(&project, &simulate, &json!({"userId": "nobody"})).await.fields(), ["userId"]);
+    let held = gateway.app.renderings.clone().acquire_many_owned(2).await.unwrap();
+    assert_eq!(gateway.post(&project, &simulate, &json!({})).await.status, 503);
+    drop(held);
+}
+
+/// Ten of them at once keep nobody waiting for a connection, nor for an answer to something else.
+#[tokio::test]
+async fn a_dry_run_that_costs_too_much_fails_as_the_run_would() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let long = "{% for i in (1..9999) %}{{ i | append: '....................' }}{% endfor %}";
+    let properties: serde_json::Map<String, Value> = (0..90).map(|i| (format!("p{i}"), json!(long))).collect();
+    let (_, path) =
+        made(&gateway, &project, json!([{"type": "UPDATE_USER", "properties": properties}]), json!({})).await;
+    let (simulate, nothing) = (format!("{path}/simulate"), json!({}));
+    let answers = (0..10).map(|_| gateway.post(&project, &simulate, &nothing));
+    for answer in futures_util::future::join_all(answers).await {
+        let ride = answer.expect(200);
+        assert_eq!((&ride["status"], &ride["reason"]), (&json!("failed"), &json!("rendering_limit")), "{ride}");
+        assert_eq!(places(&ride["path"]), ["steps[0] failed -"]);
+    }
 }

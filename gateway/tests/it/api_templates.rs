@@ -156,4 +156,11 @@ async fn a_preview_shows_the_template_as_somebody_would_see_it() {
     let path = format!("/templates/{}/preview", made["id"].as_str().unwrap());
     let answer = gateway.post(&project, &path, &json!({})).await;
     assert_eq!((answer.status, answer.fields()), (422, vec!["body"]), "{}", answer.body);
+
+    // Where as many are being rendered as may be, a request is told so after a moment.
+    let held = gateway.app.renderings.clone().acquire_many_owned(2).await.unwrap();
+    assert_eq!(gateway.app.renderings.available_permits(), 0);
+    assert_eq!(gateway.post(&project, &path, &json!({})).await.status, 503);
+    drop(held);
+    assert_eq!(gateway.post(&project, &path, &json!({})).await.status, 422);
 }

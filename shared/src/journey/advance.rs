@@ -1,7 +1,9 @@
 //! Moving a run on.
 
+mod texts;
+
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::listen::until;
@@ -12,6 +14,7 @@ use super::{
     Program, QUICK, Run, RunFacts, RunStatus, Situation, State,
 };
 use crate::rule::{Rule, eval};
+use crate::template::Limits;
 
 /// Moves a run on as far as it can go. An input that does not fit (a stale timer, an event that is not waited for) changes
 /// nothing.
@@ -23,7 +26,9 @@ pub fn step(
     situation: &mut Situation,
 ) -> Result<Moved, NeedsPerson> {
     let (state, active) = (state.clone(), situation.active);
-    let mut walk = Walk { program, run, state, situation, effects: Vec::new(), marks: Vec::new(), late: false };
+    let (effects, marks) = (Vec::new(), Vec::new());
+    let mut walk =
+        Walk { program, run, state, situation, effects, marks, late: false, data: None, limits: texts::LIMITS };
     if let Input::Event(event) = input {
         walk.convert(event);
     }
@@ -60,6 +65,10 @@ struct Walk<'a> {
     marks: Vec<Mark>,
     /// The run stood still for longer than messages keep.
     late: bool,
+    /// What templates within steps see, until something of it changes.
+    data: Option<Value>,
+    /// What the texts of all steps may still cost.
+    limits: Limits,
 }
 
 /// What an instruction leads to.
@@ -88,15 +97,6 @@ impl<'a> Walk<'a> {
         }
         let facts = RunFacts { person: self.person()?, trigger: self.run.trigger, steps: &self.state.memory.steps };
         Ok(eval::holds(rules, &facts, self.now()))
-    }
-
-    /// What templates within steps see.
-    fn data(&self) -> Result<Value, NeedsPerson> {
-        let trigger = self.run.trigger;
-        let properties = trigger.get("properties").cloned().unwrap_or_default();
-        Ok(json!({
-            "user": self.person()?.shown(), "event": trigger, "properties": properties, "steps": self.state.memory.steps,
-        }))
     }
 
     /// Counts the goal, also after the run has ended.
@@ -200,6 +200,7 @@ impl<'a> Walk<'a> {
     fn keep(&mut self, at: &Instruction, value: Value) {
         if let Some(name) = &at.name {
             self.state.memory.steps.insert(name.clone(), value);
+            self.data = None;
         }
     }
 
@@ -248,14 +249,17 @@ impl<'a> Walk<'a> {
                 self.passes(mark(Did::Took).arm(format!("branches[{arm}]")).why("chance"), to)
             }
             Op::UpdateUser { properties } => {
-                let properties = properties.render_object(&self.data()?, now);
+                let render = |data: &Value, limits: &mut Limits| properties.render_object(data, now, limits);
+                let Some(properties) = self.fill(at, render)? else { return Ok(Then::Ends) };
+                self.data = None;
                 self.situation.person.as_mut().ok_or(NeedsPerson)?.patch(&properties);
                 self.effects.push(Effect::UpdateUser { position, properties });
                 self.passes(mark(Did::Updated), at.next)
             }
             Op::TrackEvent { event, properties } => {
                 let Some(depth) = self.deeper() else { return Ok(self.too_deep(at)) };
-                let properties = properties.render_object(&self.data()?, now);
+                let render = |data: &Value, limits: &mut Limits| properties.render_object(data, now, limits);
+                let Some(properties) = self.fill(at, render)? else { return Ok(Then::Ends) };
                 self.effects.push(Effect::TrackEvent { position, depth, name: event.clone(), properties });
                 self.passes(mark(Did::Tracked), at.next)
             }
@@ -266,8 +270,12 @@ impl<'a> Walk<'a> {
                 self.passes(mark(Did::Started), at.next)
             }
             Op::Webhook { url, body } => {
-                let data = self.data()?;
-                let body = body.as_ref().map_or_else(|| about(&data, self.run, at), |body| body.render(&data, now));
+                let run = self.run;
+                let render = |data: &Value, limits: &mut Limits| match body {
+                    Some(body) => body.render(data, now, limits),
+                    None => Ok(texts::about(data, run, at)),
+                };
+                let Some(body) = self.fill(at, render)? else { return Ok(Then::Ends) };
                 let due = now.checked_add(ANSWER_WITHIN).unwrap_or(Timestamp::MAX);
                 let then = self.waits(mark(Did::Called), due);
                 let (wait_seq, name) = (self.state.wait_seq, at.name.clone().unwrap_or_default());
@@ -348,17 +356,6 @@ impl<'a> Walk<'a> {
         self.end(RunStatus::Exited, Some("loop"));
         Then::Ends
     }
-}
-
-/// What a webhook is told where its step does not say.
-fn about(data: &Value, run: Run<'_>, at: &Instruction) -> Value {
-    let mut body = Map::new();
-    body.insert("step".to_owned(), json!(at.name));
-    body.insert("runId".to_owned(), json!(run.id));
-    for field in ["user", "event", "steps"] {
-        body.insert(field.to_owned(), data.get(field).cloned().unwrap_or_default());
-    }
-    Value::Object(body)
 }
 
 fn later(now: Timestamp, seconds: f64) -> Timestamp {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::template::{Escape, Limits, Scope, Template};
+use crate::template::{Escape, Limit, Limits, Scope, Template};
 
 /// A compiled value.
 #[derive(Debug)]
@@ -33,11 +33,18 @@ impl Values {
         })
     }
 
-    /// With everything filled in from `data`, an object. A template that runs into its limits renders empty.
-    pub fn render(&self, data: &Value, now: Timestamp) -> Value {
-        match self {
+    /// With everything filled in from `data`, an object. What that costs is taken from the limits; the error says which of
+    /// them it ran into.
+    pub fn render(&self, data: &Value, now: Timestamp, limits: &mut Limits) -> Result<Value, Limit> {
+        Ok(match self {
             Self::Plain(value) => value.clone(),
-            Self::Path(keys) => lookup(data, keys).cloned().unwrap_or(Value::Null),
+            Self::Path(keys) => match lookup(data, keys) {
+                Some(value) => {
+                    limits.pay_for_copy(value)?;
+                    value.clone()
+                }
+                None => Value::Null,
+            },
             Self::Text(template) => {
                 let mut scope = Scope::new(now);
                 for (name, value) in data.as_object().into_iter().flatten() {
@@ -46,23 +53,27 @@ impl Values {
                 if let Some(user) = data.get("user") {
                     scope = scope.with_fallback(user);
                 }
-                Value::String(template.render(&scope, Escape::None, &Limits::default()).unwrap_or_default())
+                Value::String(template.render_from(&scope, Escape::None, limits).map_err(|error| error.limit)?)
             }
-            Self::List(items) => items.iter().map(|item| item.render(data, now)).collect(),
+            Self::List(items) => items.iter().map(|item| item.render(data, now, limits)).collect::<Result<_, _>>()?,
             Self::Object(fields) => {
-                let rendered: Map<String, Value> =
-                    fields.iter().map(|(key, value)| (key.clone(), value.render(data, now))).collect();
-                Value::Object(rendered)
+                let rendered = fields.iter().map(|(key, value)| Ok((key.clone(), value.render(data, now, limits)?)));
+                Value::Object(rendered.collect::<Result<_, Limit>>()?)
             }
-        }
+        })
     }
 
     /// As [`Values::render`], where the whole is an object.
-    pub fn render_object(&self, data: &Value, now: Timestamp) -> Map<String, Value> {
-        match self.render(data, now) {
+    pub fn render_object(
+        &self,
+        data: &Value,
+        now: Timestamp,
+        limits: &mut Limits,
+    ) -> Result<Map<String, Value>, Limit> {
+        Ok(match self.render(data, now, limits)? {
             Value::Object(object) => object,
             _ => Map::new(),
-        }
+        })
     }
 }
 
@@ -87,6 +98,10 @@ mod tests {
 
     use super::*;
 
+    fn render(values: &Values, data: &Value, limits: &mut Limits) -> Result<Value, Limit> {
+        values.render(data, Timestamp::UNIX_EPOCH, limits)
+    }
+
     #[test]
     fn texts_are_filled_in_and_lone_variables_keep_their_type() {
         let given = json!({
@@ -99,7 +114,27 @@ mod tests {
         });
         let values = Values::compile(&given).unwrap();
         let expected = json!({"tier": 3, "hello": "Dear Ana (pro)", "n": 5, "list": [9.5, "b"], "gone": null});
-        assert_eq!(values.render(&data, Timestamp::UNIX_EPOCH), expected);
+        assert_eq!(render(&values, &data, &mut Limits::default()), Ok(expected));
+    }
+
+    #[test]
+    fn all_texts_share_the_limits() {
+        let long = "x".repeat(1_000);
+        let data = json!({ "user": { "a": long, "list": [long, long] } });
+        let cost = |given: Value| {
+            let mut limits = Limits::default();
+            render(&Values::compile(&given).unwrap(), &data, &mut limits).unwrap();
+            Limits::default().work - limits.work
+        };
+        for text in ["{{ user.a }}", "{{ user.list }}", "- {{ user.a }}", "{% for i in (1..9) %}{{ i }}{% endfor %}"] {
+            let (one, many) = (cost(json!(text)), cost(json!({ "a": [text, text], "b": text })));
+            assert!(one > 32 && many == 3 * one, "{text}: {one}, {many}");
+            let mut limits = Limits { work: 2 * one, ..Limits::default() };
+            let both = Values::compile(&json!([text, text])).unwrap();
+            assert!(render(&both, &data, &mut limits).is_ok());
+            assert_eq!((limits.work, render(&both, &data, &mut limits)), (0, Err(Limit::Work)));
+        }
+        assert!(cost(json!("{{ user.list }}")) > 2_000, "a copy costs by its size");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde_json::Value as Json;
+
 /// Upper bounds of one rendering. `default()` is what the product uses; tests set smaller ones.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -17,6 +19,28 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self { output: 1024 * 1024, iterations: 100_000, work: 100_000_000 }
+    }
+}
+
+impl Limits {
+    /// Pays for a copy of data: 32 units for each value in it, and one for each byte of its texts.
+    pub fn pay_for_copy(&mut self, data: &Json) -> Result<(), Limit> {
+        self.pay(STEP)?;
+        match data {
+            Json::String(text) => self.pay(text.len() as u64),
+            Json::Array(items) => items.iter().try_for_each(|item| self.pay_for_copy(item)),
+            Json::Object(fields) => fields.iter().try_for_each(|(key, value)| {
+                self.pay(key.len() as u64)?;
+                self.pay_for_copy(value)
+            }),
+            Json::Null | Json::Bool(_) | Json::Number(_) => Ok(()),
+        }
+    }
+
+    fn pay(&mut self, units: u64) -> Result<(), Limit> {
+        let left = self.work.checked_sub(units);
+        self.work = left.unwrap_or(0);
+        left.map(|_| ()).ok_or(Limit::Work)
     }
 }
 
@@ -55,13 +79,19 @@ impl Budget {
         Self { limits: *limits, work: limits.work, iterations: limits.iterations }
     }
 
+    /// What may still be spent.
+    pub(super) fn left(&self) -> Limits {
+        Limits { work: self.work, iterations: self.iterations, ..self.limits }
+    }
+
     pub(super) fn text_max(&self) -> usize {
         self.limits.output
     }
 
     pub(super) fn spend(&mut self, units: u64) -> Result<(), Limit> {
-        self.work = self.work.checked_sub(units).ok_or(Limit::Work)?;
-        Ok(())
+        let left = self.work.checked_sub(units);
+        self.work = left.unwrap_or(0);
+        left.map(|_| ()).ok_or(Limit::Work)
     }
 
     pub(super) fn bytes(&mut self, count: usize) -> Result<(), Limit> {

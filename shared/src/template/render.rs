@@ -63,6 +63,11 @@ impl<'a> Renderer<'a> {
         self.at
     }
 
+    /// What may still be spent.
+    pub(super) fn left(&self) -> Limits {
+        self.budget.left()
+    }
+
     pub(super) fn finish(self) -> (String, Vec<&'a str>) {
         (self.out.into_text(), self.missing)
     }

@@ -249,3 +249,21 @@ async fn an_answer_goes_into_later_steps() {
     worker.stop_now().await;
     f.stop().await;
 }
+
+/// One automation's texts hold nobody up: its run ends, and what comes after is recorded.
+#[tokio::test]
+async fn a_run_whose_texts_cost_too_much_fails_and_others_go_on() {
+    let f = Fixture::start().await;
+    let long = "{% for i in (1..9999) %}{{ i | append: user.name }}{% endfor %}";
+    let properties: serde_json::Map<String, Value> = (0..90).map(|i| (format!("p{i}"), json!(long))).collect();
+    f.automation("e", "always", &[mail(1), json!({"type": "UPDATE_USER", "properties": properties}), mail(2)]).await;
+    f.automation("other", "always", &[mail(3)]).await;
+    f.publish(vec![track(&f, "u1", "e", json!({})), track(&f, "u1", "other", json!({}))]).await;
+    f.applied().await;
+    assert_eq!(sent(&f).await, "1,3");
+    let failed = "SELECT reason FROM run WHERE status = 'failed'";
+    assert_eq!(f.text(failed).await.as_deref(), Some("rendering_limit"));
+    assert_eq!(f.number("SELECT count(*) FROM events").await, 2);
+    assert_eq!(f.dead_letters().await, Vec::<String>::new());
+    f.stop().await;
+}

@@ -19,6 +19,7 @@ use shared::store::{automations, projects};
 use uuid::Uuid;
 
 use super::{path, runs, shape};
+use crate::api::rendering;
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -69,21 +70,25 @@ pub async fn simulate(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError
         }
         None => nobody(now),
     };
-    let timezone = projects::get(&db, cx.project).await?.and_then(|project| TimeZone::get(&project.timezone).ok());
-    let mut ride = Ride::new(&program, asked, person, timezone.unwrap_or(TimeZone::UTC), now);
-    let admitted = ride.is_admitted();
-    if admitted {
-        ride.run();
-    }
-    let Ride { state, marks, effects, .. } = ride;
-    ok(&SimulationView {
-        admitted,
-        status: admitted.then(|| state.status.as_str()),
-        reason: state.reason,
-        converted: state.converted_at.is_some(),
-        path: runs::way(marks, Some(&automation.definition), &HashMap::new()),
-        effects,
-    })
+    let timezone = projects::timezone(&db, cx.project).await?;
+    drop(db);
+    let thought_through = move || {
+        let mut ride = Ride::new(&program, asked, person, timezone, now);
+        let admitted = ride.is_admitted();
+        if admitted {
+            ride.run();
+        }
+        let Ride { state, marks, effects, .. } = ride;
+        SimulationView {
+            admitted,
+            status: admitted.then(|| state.status.as_str()),
+            reason: state.reason,
+            converted: state.converted_at.is_some(),
+            path: runs::way(marks, Some(&automation.definition), &HashMap::new()),
+            effects,
+        }
+    };
+    ok(&rendering::rendered(cx, thought_through).await?)
 }
 
 /// Somebody of whom nothing is known.

@@ -12,6 +12,7 @@ use shared::template::{Escape, Limits, RenderError, Rendered, Template, one_line
 use uuid::Uuid;
 
 use super::path;
+use crate::api::rendering;
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -50,9 +51,8 @@ pub async fn preview(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError>
         }
     };
     drop(db);
-    // A rendering may take a fifth of a second, in which this thread has others to answer.
-    let rendered = tokio::task::spawn_blocking(move || rendered(&template, &person, data, now)).await;
-    ok(&rendered.map_err(|e| ApiError::Internal(e.to_string()))??)
+    // It may take a fifth of a second for each of the two parts.
+    ok(&rendering::rendered(cx, move || rendered(&template, &person, data, now)).await??)
 }
 
 /// `{ userId?, data? }`

@@ -122,6 +122,47 @@ fn a_step_that_changes_the_person_is_seen_by_those_that_follow() {
     assert_eq!((name.as_str(), json!(properties), *depth), ("promoted", json!({ "who": "Ana" }), 1));
 }
 
+/// A turn is part of a transaction that others wait for.
+#[test]
+fn a_run_fails_whose_texts_cost_too_much_together() {
+    let loops = |times: u32| format!("{{% for i in (1..{times}) %}}{{{{ user.name }}}}{{% endfor %}}");
+    let update = |text: &str, many: usize| {
+        let properties: Map<String, Value> = (0..many).map(|i| (format!("p{i}"), json!(text))).collect();
+        json!({ "type": "UPDATE_USER", "properties": properties })
+    };
+    let failed = |p: &Program| {
+        let ride = Ride::started(p);
+        let ended = (ride.state.status, ride.state.reason.clone());
+        let last = ride.marks.last().map(|m| (m.step.clone(), m.did, m.why.clone()));
+        (ended, last, ride.effects.len())
+    };
+    let why = || Some("rendering_limit".to_owned());
+    let ended = || (RunStatus::Failed, why());
+    // Each text by itself would do.
+    let p = steps(json!([mail(1), update(&loops(2_000), 90), mail(2)]));
+    assert_eq!(failed(&p), (ended(), Some(("steps[1]".to_owned(), Did::Failed, why())), 1));
+    // Likewise each step.
+    let p = steps(json!([update(&loops(2_000), 5), update(&loops(2_000), 5), update(&loops(2_000), 5), mail(1)]));
+    assert_eq!(failed(&p), (ended(), Some(("steps[2]".to_owned(), Did::Failed, why())), 2));
+    // Copies of copies.
+    let twice =
+        json!({ "type": "UPDATE_USER", "properties": { "a": "{{ user.properties }}", "b": "{{ user.properties }}" } });
+    let p = steps(json!(vec![twice; 40]));
+    assert_eq!(failed(&p).0, ended());
+    let track = json!({ "type": "TRACK_EVENT", "event": "c", "properties": { "x": loops(50_000) } });
+    assert_eq!(failed(&steps(json!([track]))).0, ended());
+    let hook = json!({ "type": "WEBHOOK", "name": "n", "url": "https://example.com", "body": { "x": loops(50_000) } });
+    assert_eq!(failed(&steps(json!([hook]))).0, ended());
+    // What people write is far from it: a cart of 100 things, some properties, at every step.
+    let cart = "{% for i in (1..100) %}{{ i }}: {{ user.name | upcase }}, {{ event.properties.total | plus: i }} EUR{% endfor %}";
+    let p = steps(json!(vec![update(cart, 2); 5]));
+    assert_eq!(Ride::started(&p).state.status, COMPLETED);
+    // A later turn has limits of its own.
+    let p = steps(json!([update(&loops(2_000), 8), wait(1.0), update(&loops(2_000), 8)]));
+    let mut ride = Ride::started(&p);
+    assert_eq!(ride.timer(1, 1_000).state.status, COMPLETED);
+}
+
 #[test]
 fn without_the_person_it_is_said_that_they_are_needed() {
     let p = steps(
