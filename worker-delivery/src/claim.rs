@@ -6,15 +6,12 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use deadpool_postgres::Transaction;
-use jiff::Timestamp;
 use serde_json::Value;
 use shared::ids::ProjectId;
 use shared::link::{self, About};
 use shared::send::{Channel, Lane};
-use shared::sending_rules::FrequencyCap;
 use shared::store::StoreError;
 use shared::store::messages::claim::{Claimed, claim};
-use shared::store::messages::read::sent_since;
 use shared::store::projects;
 use shared::store::push_tokens::{self, PushToken};
 use shared::store::suppressions;
@@ -24,6 +21,7 @@ use uuid::Uuid;
 
 use crate::App;
 use crate::channels::Sender;
+use crate::frequency::Frequency;
 use crate::settle::judge;
 use crate::suppressed;
 use crate::templates::Found;
@@ -80,7 +78,8 @@ pub async fn claim_slice(app: &App, project: ProjectId, wanted: &[(Uuid, i32)]) 
         .collect();
     let listed = suppressions::reasons(&tx, project, &listed).await?;
     let tracks = claimed.iter().any(|m| m.channel == Channel::Email) && projects::tracks(&tx, project).await?;
-    let mut had = had_lately(&tx, project, &claimed, &people, &senders, now).await?;
+    let recipient = |m: &Claimed| candidates(m).find_map(|id| people.get(&id));
+    let mut frequency = Frequency::load(&tx, project, &claimed, recipient, &senders, now).await?;
     let tokens = devices(&tx, project, &claimed, &people).await?;
     tx.commit().await?;
     let load = |mut message: Claimed| {
@@ -92,11 +91,9 @@ pub async fn claim_slice(app: &App, project: ProjectId, wanted: &[(Uuid, i32)]) 
         let suppressed = recipient.as_ref().and_then(|person| suppressed::reason(&message, person, &listed));
         // Of several in one slice only as many go out as there is room for.
         let cap = sender.rules.cap.filter(|_| message.lane != Lane::Direct && suppressed.is_none());
-        let capped = cap.zip(recipient.as_ref()).is_some_and(|(cap, person)| {
-            let count = had.entry(person.id).or_default();
-            *count += 1;
-            *count > cap.max
-        });
+        let capped = cap
+            .zip(recipient.as_ref())
+            .is_some_and(|(cap, person)| !frequency.has_room(cap, message.channel, person.id));
         if message.channel == Channel::Email {
             let user = recipient.as_ref().map_or(message.user_id, |person| person.id);
             let about = About { project, message: message.id, user };
@@ -110,29 +107,6 @@ pub async fn claim_slice(app: &App, project: ProjectId, wanted: &[(Uuid, i32)]) 
         Some(Loaded { message, recipient, template, sender, tokens, suppressed, capped, tracked })
     };
     Ok(claimed.into_iter().filter_map(load).collect())
-}
-
-/// How many messages that they had not asked for those people have had lately for whom that counts.
-async fn had_lately(
-    tx: &Transaction<'_>,
-    project: ProjectId,
-    claimed: &[Claimed],
-    people: &HashMap<Uuid, Recipient>,
-    senders: &HashMap<Channel, Arc<Sender>>,
-    now: Timestamp,
-) -> Result<HashMap<Uuid, i64>, StoreError> {
-    let capped = claimed.iter().filter(|m| m.lane != Lane::Direct);
-    let with_cap = capped.filter_map(|m| Some((m, senders.get(&m.channel)?.rules.cap?)));
-    let mut longest: Option<FrequencyCap> = None;
-    let mut persons = Vec::new();
-    for (message, cap) in with_cap {
-        longest = Some(longest.filter(|known| known.within >= cap.within).unwrap_or(cap));
-        persons.extend(candidates(message).find_map(|id| people.get(&id)).map(|person| person.id));
-    }
-    let Some(cap) = longest else { return Ok(HashMap::new()) };
-    persons.sort_unstable();
-    persons.dedup();
-    sent_since(tx, project, &persons, cap.within.before(now)).await
 }
 
 /// The devices of those who get a push, by person.

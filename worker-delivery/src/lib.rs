@@ -8,6 +8,7 @@ pub mod channels;
 mod claim;
 pub mod config;
 mod consume;
+mod frequency;
 mod handle;
 mod intake;
 mod invites;

@@ -3,6 +3,7 @@
 pub mod claim;
 pub mod counts;
 pub mod due;
+pub mod frequency;
 pub mod insert;
 pub mod read;
 pub mod receipts;

@@ -1,14 +1,12 @@
 //! Reading the ledger.
 
-use std::collections::HashMap;
-
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::ids::{self, ProjectId};
+use crate::ids::ProjectId;
 use crate::send::{Channel, DeliveryState};
 use crate::store::StoreError;
 use crate::store::filter::{Filter, Start, Total};
@@ -104,22 +102,6 @@ pub async fn states(
         Ok((row.try_get(0)?, status, row.try_get(2)?))
     };
     rows.iter().map(state).collect()
-}
-
-/// How many messages that they had not asked for these people were sent since a time.
-pub async fn sent_since(
-    db: &impl GenericClient,
-    project: ProjectId,
-    users: &[Uuid],
-    since: Timestamp,
-) -> Result<HashMap<Uuid, i64>, StoreError> {
-    /// How long a message may wait before it is sent.
-    const WAITED_MS: i64 = 2 * 86_400_000;
-    let first = ids::lower_bound(since.as_millisecond() - WAITED_MS);
-    let sql = "SELECT user_id, count(*) FROM message WHERE project_id = $1 AND user_id = ANY($2) AND id >= $3 \
-               AND lane <> 'direct' AND sent_at >= $4 GROUP BY user_id";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &users, &first, &since]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 /// What a list of messages is narrowed to.
