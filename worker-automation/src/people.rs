@@ -235,13 +235,14 @@ impl People {
         self.locked.insert(anonymous, from);
     }
 
-    /// The runs and push tokens of those who were merged are those of whom they became; before any are read or written.
-    /// When their dates come is found anew.
+    /// The runs, the push tokens and the places on the suppression list of those who were merged are those of whom they became;
+    /// before any are read or written. When their dates come is found anew.
     pub async fn reassign(&self, tx: &Transaction<'_>) -> Result<(), StoreError> {
         shared::store::runs::record::reassign(tx, &self.merges).await?;
         let gone: Vec<PersonKey> = self.merges.iter().map(|(anonymous, _)| *anonymous).collect();
         shared::store::date_due::forget(tx, &gone).await?;
-        shared::store::push_tokens::reassign(tx, &self.merges).await
+        shared::store::push_tokens::reassign(tx, &self.merges).await?;
+        shared::store::suppressions::reassign(tx, &self.merges).await
     }
 
     /// Writes what has changed, and marks whose; returns what is known of people once that is committed.

@@ -57,7 +57,12 @@ const REASON_MAX: usize = 500;
 pub type Reached = HashSet<(ProjectId, Uuid, DeliveryState)>;
 
 /// Moves on the messages that the items tell about.
-pub async fn store(tx: &Transaction<'_>, items: &[&Item], now: Timestamp) -> Result<Reached, StoreError> {
+pub async fn store(
+    tx: &Transaction<'_>,
+    items: &[&Item],
+    people: &People,
+    now: Timestamp,
+) -> Result<Reached, StoreError> {
     let mut by_project: BTreeMap<ProjectId, Vec<Receipt>> = BTreeMap::new();
     for item in items {
         if let Some(receipt) = told(item) {
@@ -76,7 +81,7 @@ pub async fn store(tx: &Transaction<'_>, items: &[&Item], now: Timestamp) -> Res
         }
     }
     for (project, told) in of_addresses {
-        suppression::store(tx, project, &told).await?;
+        suppression::store(tx, project, &told, people).await?;
     }
     Ok(reached)
 }

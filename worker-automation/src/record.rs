@@ -31,7 +31,7 @@ use crate::recent::Recent;
 use crate::removed::Removed;
 use crate::runs::{self, NOBODY, NewEvent, Programs, Stage};
 use crate::totals::Totals;
-use crate::{receipts, tokens};
+use crate::{receipts, suppression, tokens};
 use ground::Ground;
 
 /// Items to be recorded, and the positions that they bring their partitions to.
@@ -239,15 +239,17 @@ impl Recorder {
         let (now, index) = (applied.now, &*ground.index);
         let decides = |item: &Item| match &item.action {
             Action::Identify { .. } | Action::RegisterToken { .. } | Action::Start { .. } => true,
+            Action::Webhook { kind, .. } if kind == suppression::UNSUBSCRIBED => true,
             action => action.event().is_some_and(|(name, _)| {
                 index.started_by(item.project, action.trigger(), name).next().is_some()
                     || index.is_heard(item.project, name) != (false, false)
             }),
         };
-        let mut changing = runs::changing(tx, &self.programs, items).await?;
+        let mut others = runs::changing(tx, &self.programs, items).await?;
+        others.extend(suppression::people(tx, items).await?);
         let awaited = receipts::awaited(tx, index, items).await?;
-        changing.extend(awaited.iter().map(|told| told.person));
-        let mut people = People::load(tx, &self.known, items, now, decides, changing).await?;
+        others.extend(awaited.iter().map(|told| told.person));
+        let mut people = People::load(tx, &self.known, items, now, decides, others).await?;
 
         let mut tracked = Vec::new();
         for item in items {
@@ -295,7 +297,7 @@ impl Recorder {
 
         people.reassign(tx).await?;
         tokens::store(tx, items, &people).await?;
-        let reached = receipts::store(tx, items, now).await?;
+        let reached = receipts::store(tx, items, &people, now).await?;
         let told = receipts::news(awaited, reached, &people);
         let stage = Stage { tx, index, programs: &self.programs, days: &self.days, people: &mut people };
         let outcome = runs::apply(stage, items, (&new.events, &told), now).await?;

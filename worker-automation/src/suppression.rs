@@ -1,17 +1,19 @@
 //! What bounces, complaints and unsubscriptions mean for the suppression list.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 use shared::ids::ProjectId;
 use shared::send::{Channel, DeliveryState};
 use shared::store::suppressions::{self, Recipient, Suppression};
 use shared::store::users::recipient;
+use shared::store::users::record::PersonKey;
 use shared::store::{StoreError, Transaction};
 use shared::suppression::{Address, Reason, international};
 use uuid::Uuid;
 
 use crate::item::{Action, Item};
+use crate::people::People;
 
 /// The kind of the webhook that takes somebody off; our own links tell of it in the same way.
 pub const UNSUBSCRIBED: &str = "message.unsubscribed";
@@ -63,10 +65,39 @@ fn is_soft(about: &Value) -> bool {
 /// An item, its message if it names one, and what it tells.
 pub type ToldOf<'a> = (&'a Item, Option<Uuid>, Told);
 
+/// The people who are to be locked because they may come onto the list themselves, and not an address of theirs: meanwhile
+/// nobody merges them, and a merge before is seen.
+pub async fn people(tx: &Transaction<'_>, items: &[&Item]) -> Result<Vec<PersonKey>, StoreError> {
+    let mut messages: BTreeMap<ProjectId, Vec<Uuid>> = BTreeMap::new();
+    for item in items {
+        if let Some((Some(message), told)) = Told::of(item)
+            && told != Told::Arrived
+        {
+            messages.entry(item.project).or_default().push(message);
+        }
+    }
+    let mut people = Vec::new();
+    for (project, messages) in messages {
+        let recipients = suppressions::recipients(tx, project, &messages).await?;
+        let themselves = recipients.into_values().filter(|r| r.address.is_none() || !has_addresses(r.channel));
+        people.extend(themselves.map(|recipient| (project, recipient.user_id)));
+    }
+    Ok(people)
+}
+
+fn has_addresses(channel: Channel) -> bool {
+    matches!(channel, Channel::Email | Channel::Sms)
+}
+
 /// Keeps what was told of one project's messages.
-pub async fn store(tx: &Transaction<'_>, project: ProjectId, told: &[ToldOf<'_>]) -> Result<(), StoreError> {
+pub async fn store(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    told: &[ToldOf<'_>],
+    people: &People,
+) -> Result<(), StoreError> {
     let messages: Vec<Uuid> = told.iter().filter_map(|(_, message, _)| *message).collect();
-    let addresses = addresses(tx, project, &messages).await?;
+    let addresses = addresses(tx, project, &messages, people).await?;
     let of = |message: &Option<Uuid>| message.and_then(|id| addresses.get(&id)).cloned();
     let arrived = told.iter().filter(|(_, _, told)| *told == Told::Arrived);
     let arrived: Vec<Address> = arrived.filter_map(|(_, message, _)| of(message)).collect();
@@ -74,7 +105,7 @@ pub async fn store(tx: &Transaction<'_>, project: ProjectId, told: &[ToldOf<'_>]
     let mut new = Vec::new();
     for (item, message, told) in told {
         // A message that is kept no more, or none at all: then the person is known, and mail is what is meant.
-        let person = || item.who.named().map(|named| Address::person(Channel::Email, named.id));
+        let person = || people.of(item).map(|(_, id)| Address::person(Channel::Email, id));
         let address = of(message).or_else(|| person().filter(|_| *told == Told::Unsubscribed));
         let Some(address) = &address else { continue };
         let reason = match told {
@@ -96,19 +127,21 @@ async fn addresses(
     tx: &Transaction<'_>,
     project: ProjectId,
     messages: &[Uuid],
+    people: &People,
 ) -> Result<HashMap<Uuid, Address>, StoreError> {
     let recipients = suppressions::recipients(tx, project, messages).await?;
     let unsent = recipients.values().filter(|r| r.address.is_none()).map(|r| r.user_id);
-    let people = recipient::load(tx, project, &unsent.collect::<Vec<_>>()).await?;
+    let loaded = recipient::load(tx, project, &unsent.collect::<Vec<_>>()).await?;
+    let themselves = |channel, user_id| Address::person(channel, people.resolve((project, user_id)).1);
     let address = |Recipient { user_id, channel, address }: Recipient| match (channel, address) {
         (Channel::Email | Channel::Sms, Some(text)) => Address { channel, text },
-        (Channel::Push | Channel::InApp, _) => Address::person(channel, user_id),
+        (Channel::Push | Channel::InApp, _) => themselves(channel, user_id),
         (Channel::Email | Channel::Sms, None) => {
-            let person = people.get(&user_id);
+            let person = loaded.get(&user_id);
             let email = person.and_then(|p| p.email.as_deref()).map(Address::email);
             let phone = || person.and_then(|p| p.properties.get("phone")?.as_str()).and_then(international);
             let own = if channel == Channel::Email { email } else { phone().map(|n| Address::number(&n)) };
-            own.unwrap_or_else(|| Address::person(channel, user_id))
+            own.unwrap_or_else(|| themselves(channel, user_id))
         }
     };
     Ok(recipients.into_iter().map(|(message, recipient)| (message, address(recipient))).collect())

@@ -1,6 +1,6 @@
 //! The suppression list: addresses that nothing is sent to, and how near others are to it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -11,6 +11,7 @@ use super::filter::{Filter, Start, Total};
 use super::{StoreError, channel};
 use crate::ids::ProjectId;
 use crate::send::Channel;
+use crate::store::users::record::PersonKey;
 use crate::suppression::{Address, Reason, SOFT_BOUNCES};
 
 /// A place on the list.
@@ -93,6 +94,32 @@ pub async fn put(db: &impl GenericClient, project: ProjectId, new: &[Suppression
     let (texts, reasons) = (column(|s| &s.address.text), column(|s| s.reason.as_str()));
     let notes = column(|s| &s.note);
     Ok(db.execute(&statement, &[&project, &channels, &texts, &reasons, &ids, &messages, &notes, &times]).await?)
+}
+
+/// The places of people who were merged are those of whom they became.
+pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
+    if merges.is_empty() {
+        return Ok(());
+    }
+    let projects: Vec<ProjectId> = merges.iter().map(|((project, _), _)| *project).collect();
+    let from: Vec<String> = merges.iter().map(|((_, person), _)| person.to_string()).collect();
+    let channels = Channel::ALL.map(Channel::as_str);
+    let sql = format!(
+        "DELETE FROM suppression s USING unnest($1::uuid[], $2::text[]) AS v (p, f) \
+         WHERE s.project_id = v.p AND s.channel = ANY($3) AND s.address = v.f RETURNING {COLUMNS}, project_id"
+    );
+    let mut moved: BTreeMap<ProjectId, Vec<Suppression>> = BTreeMap::new();
+    for row in tx.query(&tx.prepare_cached(&sql).await?, &[&projects, &from, &channels.as_slice()]).await? {
+        let (old, project): (Suppression, ProjectId) = (from_row(&row)?, row.try_get(7)?);
+        let is_old = |((of, person), _): &&(PersonKey, Uuid)| *of == project && person.to_string() == old.address.text;
+        let Some((_, into)) = merges.iter().find(is_old) else { continue };
+        let new = Suppression::new(project, Address::person(old.address.channel, *into), old.reason, old.created_at);
+        moved.entry(project).or_default().push(Suppression { message_id: old.message_id, note: old.note, ..new });
+    }
+    for (project, places) in moved {
+        put(tx, project, &places).await?;
+    }
+    Ok(())
 }
 
 /// Counts a soft bounce; true when there have been as many in a row as count like a hard one.

@@ -3,10 +3,13 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use shared::event::{Body, IngestItem, Webhook};
-use shared::ids;
+use shared::ids::{self, UserKey};
+use shared::send::Channel;
+use shared::store::suppressions::{self, Suppression};
+use shared::suppression::{Address, Reason};
 use uuid::Uuid;
 
-use crate::fixture::{Fixture, track};
+use crate::fixture::{Fixture, anonymous_track, identify, track};
 
 fn webhook(f: &Fixture, user: Option<&str>, kind: &str, data: &Value) -> IngestItem {
     let body = Webhook { kind: kind.into(), data: Bytes::from(data.to_string()) };
@@ -106,5 +109,56 @@ async fn without_an_address_the_persons_own_counts_and_without_a_message_the_per
     let mut found: Vec<String> = listed(&f).await.split(", ").map(str::to_owned).collect();
     found.sort();
     assert_eq!(found, expected);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_identified_stays_on_the_list() {
+    let f = Fixture::start().await;
+    let (visitor, known) =
+        (UserKey::Anonymous("a1").internal_id(f.project), UserKey::External("u1").internal_id(f.project));
+    f.publish(vec![anonymous_track(&f, "a1", "seen"), track(&f, "u1", "seen", json!({}))]).await;
+    f.applied().await;
+    let db = f.store.connection().await.unwrap();
+    let place = |channel, person, reason, note: &str| Suppression {
+        note: note.to_owned(),
+        ..Suppression::new(f.project, Address::person(channel, person), reason, f.clock.now())
+    };
+    let places = [
+        place(Channel::Push, visitor, Reason::Unsubscribed, "first"),
+        place(Channel::InApp, visitor, Reason::Manual, "first"),
+        place(Channel::InApp, known, Reason::Manual, "second"),
+    ];
+    suppressions::put(&db, f.project, &places).await.unwrap();
+    f.publish(vec![identify(&f, Some("u1"), Some("a1"), json!({}))]).await;
+    f.applied().await;
+    assert_eq!(listed(&f).await, format!("IN_APP {known} manual, PUSH {known} unsubscribed"));
+    let own = place(Channel::Push, known, Reason::Unsubscribed, "").id;
+    let found = suppressions::get(&db, f.project, own).await.unwrap().unwrap();
+    assert_eq!(found.note, "first");
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_told_of_an_earlier_name_counts_for_the_person() {
+    let f = Fixture::start().await;
+    let visitor = UserKey::Anonymous("a1").internal_id(f.project);
+    f.publish(vec![anonymous_track(&f, "a1", "seen")]).await;
+    f.applied().await;
+    let (before, with, after) =
+        (mail(&f, visitor, None).await, mail(&f, visitor, None).await, mail(&f, visitor, None).await);
+    f.execute("UPDATE message SET channel = 'PUSH'").await;
+    let told = |kind: &str, message: Uuid| webhook(&f, None, kind, &json!({"messageId": message}));
+    // In one transaction with the merge, before it and behind it; and after it.
+    let merge = identify(&f, Some("u1"), Some("a1"), json!({}));
+    f.publish_to(1, vec![told("message.bounced", before), merge, told("message.unsubscribed", with)]).await;
+    f.applied().await;
+    f.publish_to(1, vec![told("message.complained", after)]).await;
+    f.applied().await;
+    let known = UserKey::External("u1").internal_id(f.project);
+    assert_eq!(
+        listed(&f).await,
+        ["bounced", "complained", "unsubscribed"].map(|why| format!("PUSH {known} {why}")).join(", ")
+    );
     f.stop().await;
 }

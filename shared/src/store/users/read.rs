@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use deadpool_postgres::GenericClient;
+use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;
@@ -84,6 +84,13 @@ pub async fn find_id(db: &impl GenericClient, project: ProjectId, text: &str) ->
     );
     let row = db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &candidates]).await?;
     row.map_or(Ok(None), |row| Ok(row.try_get(0)?))
+}
+
+/// Keeps a person from being merged or erased until the end of the transaction; says whether they are there, under no other
+/// name.
+pub async fn hold(tx: &Transaction<'_>, project: ProjectId, person: Uuid) -> Result<bool, StoreError> {
+    let sql = "SELECT FROM users WHERE project_id = $1 AND id = $2 AND merged_into IS NULL FOR SHARE";
+    Ok(tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &person]).await?.is_some())
 }
 
 /// The person whom an internal id leads to.
