@@ -1,7 +1,7 @@
 //! The providers of the projects' channels, each made from one version of its settings.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -157,6 +157,8 @@ type Key = (ProjectId, Channel);
 #[derive(Default)]
 pub struct Channels {
     senders: Mutex<HashMap<Key, Arc<Sender>>>,
+    /// How often something was forgotten: what was read before that is not kept.
+    forgotten: AtomicU64,
     /// In the place of every provider of mail, in tests.
     stub: Option<Stub<Email>>,
     /// Likewise of push.
@@ -180,6 +182,7 @@ impl Channels {
         outside: &Outside,
         (project, channel): Key,
     ) -> Result<Arc<Sender>, StoreError> {
+        let forgotten = self.forgotten.load(Ordering::SeqCst);
         let settings = match channels::get(db, keys, project, channel).await {
             Ok(settings) => settings.unwrap_or_default(),
             // Sealed under another master key: everything else goes on, and this channel says what is wrong.
@@ -205,7 +208,11 @@ impl Channels {
         };
         let rules = rules(db, project, &settings).await?;
         let sender = Arc::new(Sender::new(project, channel, settings.version, routes, rules));
-        if let Some(old) = self.senders().insert((project, channel), sender.clone()) {
+        let mut senders = self.senders();
+        if self.forgotten.load(Ordering::SeqCst) != forgotten {
+            return Ok(sender);
+        }
+        if let Some(old) = senders.insert((project, channel), sender.clone()) {
             old.superseded.store(true, Ordering::Relaxed);
         }
         Ok(sender)
@@ -216,7 +223,19 @@ impl Channels {
     }
 
     fn forget(&self, key: Key) {
-        if let Some(sender) = self.senders().remove(&key) {
+        self.forget_where(|of, _| *of == key);
+    }
+
+    /// Those of a project that go by its timezone, where it has another by now.
+    fn forget_timezone(&self, project: ProjectId, timezone: &TimeZone) {
+        let is_old = |rules: &Rules| rules.quiet.is_some() && rules.timezone != *timezone;
+        self.forget_where(|key, sender| key.0 == project && is_old(&sender.rules));
+    }
+
+    fn forget_where(&self, is_meant: impl Fn(&Key, &Sender) -> bool) {
+        let mut senders = self.senders();
+        self.forgotten.fetch_add(1, Ordering::SeqCst);
+        for (_, sender) in senders.extract_if(|key, sender| is_meant(key, sender)) {
             sender.superseded.store(true, Ordering::Relaxed);
         }
     }
@@ -233,11 +252,8 @@ impl Channels {
 async fn rules(db: &impl GenericClient, project: ProjectId, settings: &ChannelSettings) -> Result<Rules, StoreError> {
     let quiet = settings.settings.get("quietHours").and_then(QuietHours::from_value);
     let cap = settings.settings.get("frequencyCap").and_then(FrequencyCap::from_value);
-    let timezone = match quiet {
-        Some(_) => projects::get(db, project).await?.and_then(|p| TimeZone::get(&p.timezone).ok()),
-        None => None,
-    };
-    Ok(Rules { quiet, cap, timezone: timezone.unwrap_or(TimeZone::UTC) })
+    let timezone = if quiet.is_some() { projects::timezone(db, project).await? } else { TimeZone::UTC };
+    Ok(Rules { quiet, cap, timezone })
 }
 
 /// A project's keys for browsers. Where they cannot be opened, only browsers go without.
@@ -272,11 +288,29 @@ pub async fn watch(app: Arc<App>) {
     }
 }
 
-async fn look(app: &App, seen: Option<i64>) -> Result<i64, StoreError> {
+/// How far the changes of channels and of projects were followed.
+#[derive(Clone, Copy)]
+struct Seen {
+    channels: i64,
+    projects: i64,
+}
+
+async fn look(app: &App, seen: Option<Seen>) -> Result<Seen, StoreError> {
     let mut db = app.store.connection().await?;
-    let newest = changes::current(&db, &[Topic::Channel]).await?.first().copied().unwrap_or(0);
-    let Some(seen) = seen.filter(|seen| *seen < newest) else { return Ok(newest) };
-    for (project, channel) in channels::changed_after(&db, seen).await? {
+    let [of_channels, of_projects] = changes::current(&db, &[Topic::Channel, Topic::Project]).await?[..] else {
+        return Err(StoreError::Corrupt("topics are missing".to_owned()));
+    };
+    let newest = Seen { channels: of_channels, projects: of_projects };
+    let Some(seen) = seen else { return Ok(newest) };
+    if seen.projects < newest.projects {
+        for (project, timezone) in projects::timezones_changed_after(&db, seen.projects).await? {
+            app.channels.forget_timezone(project, &timezone);
+        }
+    }
+    if seen.channels >= newest.channels {
+        return Ok(newest);
+    }
+    for (project, channel) in channels::changed_after(&db, seen.channels).await? {
         app.channels.forget((project, channel));
         let (now, mut released) = (app.clock.now(), 0);
         for portion in settle::held(&db, project, channel, now).await?.chunks(PORTION) {

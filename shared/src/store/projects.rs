@@ -149,6 +149,16 @@ pub async fn timezones_beside_utc(db: &impl GenericClient) -> Result<Vec<(Projec
     db.query(&statement, &[]).await?.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
+/// The timezones of projects changed after a sequence.
+pub async fn timezones_changed_after(
+    db: &impl GenericClient,
+    seq: i64,
+) -> Result<Vec<(ProjectId, TimeZone)>, StoreError> {
+    let statement = db.prepare_cached("SELECT project_id, timezone FROM project WHERE changed_seq > $1").await?;
+    let zone = |row: &Row| Ok((row.try_get(0)?, TimeZone::get(row.try_get(1)?).unwrap_or(TimeZone::UTC)));
+    db.query(&statement, &[&seq]).await?.iter().map(zone).collect()
+}
+
 /// Every project, oldest first: for operators' tools.
 pub async fn list(db: &impl GenericClient) -> Result<Vec<Project>, StoreError> {
     db.query(&format!("SELECT {COLUMNS} FROM project ORDER BY created_at, project_id"), &[])
