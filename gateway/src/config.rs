@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use shared::config::{AdminConfig, BusConfig, DatabaseConfig};
+use shared::config::{AdminConfig, BusConfig, DatabaseConfig, public_base_url};
 use shared::env::{Env, EnvError};
 use shared::outbound::OutboundPolicy;
 use shared::secrets::MasterKeys;
@@ -60,14 +60,7 @@ impl GatewayConfig {
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let default = SocketAddr::from(([127, 0, 0, 1], 8080));
         let addr = env.parse("GATEWAY_ADDR", default, "an address such as 127.0.0.1:8080")?;
-        let public_base_url = env.text("PUBLIC_BASE_URL", &format!("http://{addr}")).trim_end_matches('/').to_owned();
-        if !(public_base_url.starts_with("http://") || public_base_url.starts_with("https://")) {
-            return Err(EnvError {
-                name: "PUBLIC_BASE_URL".to_owned(),
-                problem: format!("{public_base_url:?} is no such address"),
-                allowed: "an http:// or https:// address",
-            });
-        }
+        let public_base_url = public_base_url(env, &format!("http://{addr}"))?;
         Ok(Self {
             addr,
             public_base_url,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use shared::config::public_base_url;
 use shared::env::{Env, EnvError};
 use shared::outbound::{BaseUrl, HttpClient};
 use shared::secrets::MasterKeys;
@@ -81,18 +82,6 @@ fn shared_push_app(env: &Env) -> Result<Option<ProviderApp>, EnvError> {
     }
 }
 
-fn public_base_url(env: &Env) -> Result<String, EnvError> {
-    const NAME: &str = "PUBLIC_BASE_URL";
-    let url = env.text(NAME, "http://127.0.0.1:8080").trim_end_matches('/').to_owned();
-    // It stands in the headers of mails.
-    let is_address = url.starts_with("http://") || url.starts_with("https://");
-    if is_address && url.bytes().all(|b| b.is_ascii_graphic() && b != b'<' && b != b'>') {
-        return Ok(url);
-    }
-    let problem = format!("{url:?} is no such address");
-    Err(EnvError { name: NAME.to_owned(), problem, allowed: "an http:// or https:// address" })
-}
-
 fn vapid_subject(env: &Env) -> Result<Option<String>, EnvError> {
     const NAME: &str = "VAPID_SUBJECT";
     let is_subject = |text: &str| text.starts_with("mailto:") || text.starts_with("https://");
@@ -125,7 +114,7 @@ impl DeliveryConfig {
             http: HttpClient::from_env(env)?,
             addresses: Addresses::from_env(env)?,
             master_keys: MasterKeys::from_env(env)?,
-            public_base_url: public_base_url(env)?,
+            public_base_url: public_base_url(env, "http://127.0.0.1:8080")?,
             is_reachable: env.get("PUBLIC_BASE_URL").is_some(),
         })
     }
