@@ -1,9 +1,12 @@
 //! Invitations by mail. They are no messages of the ledger: nobody who is invited is a person of the project, and nothing
 //! may tell the link but the mail itself. So the invitation's row is the queue.
 
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use shared::ids::ProjectId;
 use shared::personalization::with_line_breaks;
 use shared::send::Channel;
@@ -21,36 +24,63 @@ use crate::settle::reschedule;
 const POLL: Duration = Duration::from_secs(1);
 /// In one look.
 const MOST: i64 = 50;
+const MOST_OF_PROJECT: i64 = 5;
+/// Projects whose invitations are sent at the same time.
+const PROJECTS: usize = 8;
 /// Whoever took one and says nothing for so long is gone.
 const LEASE: Duration = Duration::from_mins(2);
 
-/// Sends what is due until the shutdown.
+/// Sends what is due until the shutdown. Each project's go one after another, so that a mail server that does not answer keeps
+/// nobody waiting but its own.
 pub async fn send_due(app: Arc<App>) {
+    let (mut under_way, mut busy) = (FuturesUnordered::new(), HashSet::new());
     loop {
-        if let Err(error) = look(&app).await {
-            tracing::debug!(%error, "cannot look for invitations to be mailed");
+        match due(&app).await {
+            Ok(due) => {
+                for (project, invites) in due {
+                    if busy.len() < PROJECTS && busy.insert(project) {
+                        under_way.push(send_all(&app, project, invites));
+                    }
+                }
+            }
+            Err(error) => tracing::debug!(%error, "cannot look for invitations to be mailed"),
         }
-        tokio::select! {
-            () = app.shutdown.cancelled() => return,
-            () = tokio::time::sleep(POLL) => {}
+        let poll = tokio::time::sleep(POLL);
+        tokio::pin!(poll);
+        loop {
+            tokio::select! {
+                () = app.shutdown.cancelled() => {
+                    while under_way.next().await.is_some() {}
+                    return;
+                }
+                Some(project) = under_way.next() => {
+                    busy.remove(&project);
+                }
+                () = &mut poll => break,
+            }
         }
     }
 }
 
-async fn look(app: &App) -> Result<(), StoreError> {
-    let due = mail::due(&app.store.connection().await?, app.clock.now(), MOST).await?;
-    for invite in &due {
-        if app.shutdown.is_cancelled() {
-            return Ok(());
-        }
-        if let Err(error) = send(app, *invite).await {
-            tracing::warn!(project = %invite.0, invite = %invite.1, %error, "an invitation cannot be mailed yet");
-        }
-    }
+async fn due(app: &App) -> Result<BTreeMap<ProjectId, Vec<Uuid>>, StoreError> {
+    let (db, now) = (app.store.connection().await?, app.clock.now());
+    let due = mail::due(&db, now, MOST, MOST_OF_PROJECT).await?;
     if !due.is_empty() {
-        mail::forget_ended(&app.store.connection().await?, app.clock.now()).await?;
+        mail::forget_ended(&db, now).await?;
     }
-    Ok(())
+    Ok(due)
+}
+
+async fn send_all(app: &App, project: ProjectId, invites: Vec<Uuid>) -> ProjectId {
+    for invite in invites {
+        if app.shutdown.is_cancelled() {
+            break;
+        }
+        if let Err(error) = send(app, (project, invite)).await {
+            tracing::warn!(%project, %invite, %error, "an invitation cannot be mailed yet");
+        }
+    }
+    project
 }
 
 async fn send(app: &App, invite: (ProjectId, Uuid)) -> Result<(), StoreError> {

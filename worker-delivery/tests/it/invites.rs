@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::json;
-use shared::ids;
+use shared::ids::{self, ProjectId};
 use shared::store::invites::{self, Invite, MailStatus, mail};
 use shared::store::members::Role;
+use shared::store::projects::{self, ProjectSecrets};
 use testkit::{TestMailbox, eventually};
 use uuid::Uuid;
 
@@ -113,4 +114,29 @@ async fn an_invitation_that_was_taken_back_is_not_mailed() {
     eventually_in(&place, id, "failed").await;
     place.stop().await;
     assert_eq!(mailbox.mails().len(), 0);
+}
+
+#[tokio::test]
+async fn a_mail_server_that_does_not_answer_keeps_only_its_own_project_waiting() {
+    let mailbox = TestMailbox::start().await;
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut place = Place::new().await;
+    place.configure(silent.local_addr().unwrap().port(), json!({}), None).await;
+    // More than are taken in one look, and all of them due before the other project's.
+    for n in 0..60 {
+        invite(&place, &format!("{n}@example.com")).await;
+    }
+    place.project = ProjectId(ids::fresh(place.clock.now_ms()));
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    let (secrets, now) = (ProjectSecrets::random(), place.clock.now());
+    projects::insert(&tx, &place.keys, place.project, "Shop", &secrets, now).await.unwrap();
+    tx.commit().await.unwrap();
+    place.configure(mailbox.port(), json!({}), None).await;
+    let other = invite(&place, "grace@example.com").await;
+    place.run().await;
+    eventually_in(&place, other, "sent").await;
+    // Whoever called meanwhile hears that nobody is there.
+    drop(silent);
+    place.stop().await;
 }

@@ -1,6 +1,8 @@
 //! The mail that tells somebody of their invitation. The link in it is kept sealed, and no longer than until the mail is
 //! gone; the invitation's own row is what is looked at again.
 
+use std::collections::BTreeMap;
+
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use tokio_postgres::Row;
@@ -59,11 +61,22 @@ pub async fn queue(
     Ok(())
 }
 
-/// Invitations whose mail is due. No locks: a distributed store refuses them here.
-pub async fn due(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
-    let sql = "SELECT project_id, id FROM invite WHERE mail_due_at <= $1 ORDER BY mail_due_at LIMIT $2";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&now, &most]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+/// Invitations whose mail is due, by project, at most so many of each: those of projects that have few go first. No locks:
+/// a distributed store refuses them here.
+pub async fn due(
+    db: &impl GenericClient,
+    now: Timestamp,
+    most: i64,
+    of_project: i64,
+) -> Result<BTreeMap<ProjectId, Vec<Uuid>>, StoreError> {
+    let sql = "SELECT project_id, id FROM (SELECT project_id, id, mail_due_at, \
+               row_number() OVER (PARTITION BY project_id ORDER BY mail_due_at, id) AS place FROM invite WHERE mail_due_at <= $1) AS due \
+               WHERE place <= $3 ORDER BY place, mail_due_at LIMIT $2";
+    let mut found: BTreeMap<ProjectId, Vec<Uuid>> = BTreeMap::new();
+    for row in db.query(&db.prepare_cached(sql).await?, &[&now, &most, &of_project]).await? {
+        found.entry(row.try_get(0)?).or_default().push(row.try_get(1)?);
+    }
+    Ok(found)
 }
 
 /// A mail that is this process's to send until its lease ends.
