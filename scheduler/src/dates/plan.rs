@@ -10,7 +10,7 @@ use shared::ids::{ProjectId, UserKey};
 use shared::journey;
 use shared::store::date_due::plan::{self, Dated, Plan};
 use shared::store::date_due::{self, Note};
-use shared::store::users::record::{outlast_recording, edition};
+use shared::store::users::record::{edition, outlast_recording};
 use shared::store::{StoreError, Transaction};
 use uuid::Uuid;
 
