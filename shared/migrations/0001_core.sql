@@ -610,8 +610,9 @@ CREATE INDEX message_project_due ON message (project_id, due_at) WHERE due_at IS
 CREATE INDEX message_user ON message (project_id, user_id, id);
 CREATE INDEX message_campaign ON message (project_id, campaign_id, status, send_at) WHERE campaign_id IS NOT NULL;
 CREATE INDEX message_dead ON message (project_id, id) WHERE dead;
--- What the frequency cap counts: not what waits, nor what was kept back, of which there may be any number.
-CREATE INDEX message_had ON message (project_id, user_id) WHERE lane <> 'direct' AND (claimed OR sent_at IS NOT NULL);
+-- What the frequency cap counts: not what waits, nor what was kept back, of which there may be any number. With the id, or
+-- message_user would be taken, which holds all of that.
+CREATE INDEX message_had ON message (project_id, user_id, id) WHERE lane <> 'direct' AND (claimed OR sent_at IS NOT NULL);
 
 -- Their exact number, as of people: recorders have a lane each, delivery shares some of its own.
 CREATE TABLE message_count (

@@ -14,7 +14,7 @@ use crate::store::StoreError;
 const LOCKS: u64 = 0x726b_6672_6571;
 /// How long a message may have waited before it was sent, to be counted: every further day is one more of the table's
 /// partitions to look into.
-const WAITED_MS: i64 = 31 * 86_400_000;
+const WAITED_MS: i64 = 14 * 86_400_000;
 
 /// Lets one transaction at a time count for each of these people and claim by it, until its end. In an order of its own,
 /// so that two never wait for each other in a circle.
