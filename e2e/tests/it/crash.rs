@@ -41,7 +41,9 @@ async fn the_books_balance_after_kills_at_every_failpoint() {
     let log = system.dir().join("failpoints.log");
     let day = day_of(&system, seed, (PEOPLE * kills).min(9_000));
     let hurry = day.hurry.clone();
-    let points = storm::failpoints();
+    let mut points = storm::failpoints();
+    // No date starts anything on this day, so nobody would come by.
+    points.values_mut().for_each(|names| names.retain(|name| !name.contains(".after_dates_")));
     let plan = |program: &str, latest| storm::plan(&points[program], kills, latest, seed);
     let plans = [plan("gateway", 15), plan("automation", 8), plan("delivery", 5), plan("scheduler", 3)];
 

@@ -59,9 +59,6 @@ pub fn changed_automation(
         name.clone_into(&mut automation.name);
     }
     change(&mut fields, &mut automation.definition);
-    if automation.definition.trigger_type != TriggerType::DateProperty {
-        fields.not_null(&["triggerEvent"]);
-    }
     if let Some(active) = fields.boolean("active") {
         automation.active = active;
     }
@@ -75,7 +72,7 @@ pub fn changed_automation(
 
 /// Takes over what was sent of a definition; null takes a part away that may be missing.
 fn change(fields: &mut Fields<'_>, definition: &mut Definition) {
-    if let Some(trigger_type) = fields.choice("triggerType", TRIGGERS) {
+    if let Some(trigger_type) = fields.element("triggerType").and_then(|element| element.choice(TRIGGERS)) {
         definition.trigger_type = trigger_type;
     }
     if let Some(event) = fields.text("triggerEvent", &EVENT_NAME) {
