@@ -38,7 +38,7 @@ fn somebody(dice: &mut Dice, people: u32) -> String {
     }
 }
 
-const ALL: [Question; 8] = [
+const ALL: [Question; 9] = [
     Question { name: "GET /events", path: |d, _| format!("/events?page={}", 1 + d.below(20)), goal: true },
     Question {
         name: "GET /events by name",
@@ -62,6 +62,11 @@ const ALL: [Question; 8] = [
         goal: false,
     },
     Question { name: "GET /users/:id", path: |d, people| format!("/users/{}", somebody(d, people)), goal: true },
+    Question {
+        name: "GET /reports",
+        path: |d, _| format!("/reports?range={}", d.of(&["7d", "30d", "90d"])),
+        goal: true,
+    },
     Question { name: "GET /events, the last of 10,000", path: |_, _| "/events?page=500".to_owned(), goal: false },
 ];
 
