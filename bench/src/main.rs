@@ -4,7 +4,10 @@
 //! It reports and judges nothing. Load, product and servers share the machine, so rates are lower than on several; CPU
 //! per event and the ratio to a ceiling of the same minute are what to compare.
 
+mod alone;
+mod api;
 mod ceiling;
+mod child;
 mod copy;
 mod dice;
 mod fill;
@@ -16,6 +19,7 @@ mod progress;
 mod provision;
 mod report;
 mod scenario;
+mod sink;
 mod system;
 mod tenants;
 mod usage;
@@ -31,6 +35,7 @@ use fill::FillArgs;
 use progress::Progress;
 use report::Report;
 use scenario::{Lab, Scenario, Settings};
+use sink::SinkArgs;
 use system::Options;
 
 #[global_allocator]
@@ -52,6 +57,9 @@ enum Command {
     /// The bare server that the product is compared with.
     #[command(hide = true)]
     Serve(ServeArgs),
+    /// A provider that takes every message.
+    #[command(hide = true)]
+    Sink(SinkArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -73,6 +81,9 @@ struct RunArgs {
     events: Option<u64>,
     #[arg(long)]
     users: Option<u64>,
+    /// Messages that wait in front of a worker (1,000,000).
+    #[arg(long)]
+    queued: Option<u32>,
     /// Active automations of each project.
     #[arg(long, default_value_t = 50)]
     automations: u32,
@@ -95,6 +106,7 @@ impl RunArgs {
             round: Duration::from_secs(if self.quick { 2 } else { 4 }),
             rounds: if self.quick { 1 } else { 3 },
             automations: self.automations,
+            queued: self.queued.unwrap_or(if self.quick { 20_000 } else { 1_000_000 }),
             filled: (self.events.unwrap_or(events), self.users.unwrap_or(users)),
         }
     }
@@ -106,6 +118,7 @@ async fn main() -> Result<()> {
     let progress = Progress::start();
     let outcome = match &cli.command {
         Some(Command::Serve(args)) => ceiling::http::serve(*args).await,
+        Some(Command::Sink(args)) => sink::serve(args).await,
         Some(Command::Fill(args)) => fill::run(args, &progress).await,
         None => measure_all(&cli.run, &progress).await,
     };

@@ -1,5 +1,7 @@
 //! What has to be in the database before a load: projects with keys and limits, automations, and known people.
 
+pub mod delivery;
+
 use std::ops::Range;
 use std::time::Duration;
 
@@ -74,6 +76,17 @@ pub async fn projects(client: &Client, count: u32, now: Timestamp) -> Result<()>
 
 /// Gives each of the first `projects` projects just so many active automations; those of earlier calls go.
 pub async fn automations(client: &Client, projects: u32, each: u32, now: Timestamp) -> Result<()> {
+    automations_as(client, projects, each, now, automation_of).await
+}
+
+/// As [`automations`], of the triggers and definitions that `of` makes for each number.
+pub async fn automations_as(
+    client: &Client,
+    projects: u32,
+    each: u32,
+    now: Timestamp,
+    of: impl Fn(u32) -> (String, Value),
+) -> Result<()> {
     client.batch_execute("BEGIN").await?;
     let seq = next(client, "automation").await?;
     client.execute("UPDATE automation SET active = false, changed_seq = $1 WHERE active", &[&seq]).await?;
@@ -86,7 +99,7 @@ pub async fn automations(client: &Client, projects: u32, each: u32, now: Timesta
                 now.as_millisecond(),
                 &[project.0.as_bytes(), &automation.to_be_bytes(), &made.to_be_bytes()],
             );
-            let (event, definition) = automation_of(automation);
+            let (event, definition) = of(automation);
             let head = Row::new().add(project).add(id).add(format!("Automation {automation}")).add("EVENT".to_owned());
             heads.push(head.add(event).add(true).add(1 + made).add(definition.clone()).add(now).add(now).add(seq));
             versions.push(Row::new().add(project).add(id).add(1 + made).add(definition).add(now));
@@ -135,7 +148,17 @@ pub async fn people(client: &Client, projects: Range<u32>, people: Range<u32>, n
     let count = "INSERT INTO user_count (project_id, lane, count) SELECT p, 0, $2 FROM unnest($1::uuid[]) p \
                  ON CONFLICT (project_id, lane) DO UPDATE SET count = user_count.count + excluded.count";
     client.execute(count, &[&projects, &i64::from(people.end - people.start)]).await?;
+    seen(client, &projects).await?;
     client.batch_execute("COMMIT").await?;
+    Ok(())
+}
+
+/// Counts the people of these projects by the day that they were last seen on, none of whom was counted yet.
+pub async fn seen(client: &Client, projects: &[Uuid]) -> Result<()> {
+    let sql = "INSERT INTO user_seen_count AS s (project_id, day, lane, count) SELECT project_id, seen_day, 0, count(*) FROM users \
+               WHERE project_id = ANY($1) AND merged_into IS NULL GROUP BY 1, 2 \
+               ON CONFLICT (project_id, day, lane) DO UPDATE SET count = excluded.count";
+    client.execute(sql, &[&projects]).await?;
     Ok(())
 }
 
@@ -145,7 +168,7 @@ pub async fn searchable(database_url: &str) -> Result<()> {
     let store = Store::with_timeout(&config, "bench", Duration::from_hours(1))?;
     let connection = store.connection().await?;
     search::write_missing(&connection).await?;
-    for table in ["users", "user_search", "user_count"] {
+    for table in ["users", "user_search", "user_count", "user_seen_count"] {
         connection.batch_execute(&format!("VACUUM (ANALYZE) {table}")).await?;
     }
     Ok(())

@@ -85,7 +85,7 @@ impl Figure {
 pub struct Cost {
     /// Which load, where a scenario has several.
     pub load: String,
-    /// What the CPU is divided by: `event` or `request`.
+    /// What the CPU is divided by: `event`, `request`, `send`.
     pub per: &'static str,
     /// Microseconds of CPU for each.
     pub cpu: Vec<(String, f64)>,
@@ -108,9 +108,10 @@ pub struct Along {
 }
 
 impl Cost {
-    /// Without those that send the load.
+    /// Without those that send the load, and those that take what is sent on.
     pub fn product_cpu(&self) -> f64 {
-        self.cpu.iter().filter(|(name, _)| name != crate::measure::GENERATOR).map(|(_, micros)| micros).sum()
+        let is_product = |name: &str| ![crate::measure::GENERATOR, crate::sink::NAME].contains(&name);
+        self.cpu.iter().filter(|(name, _)| is_product(name)).map(|(_, micros)| micros).sum()
     }
 
     /// The CPU of one process; 0 where it is not among them.

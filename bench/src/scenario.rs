@@ -1,22 +1,27 @@
 //! What can be measured, each by itself.
 
 mod accept;
+mod automation;
+mod campaign;
+mod deliver;
 mod drain;
 mod durable;
 mod end_to_end;
 mod growth;
 mod idle;
 mod reads;
+mod segment;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::ValueEnum;
 use shared::clock::Clock;
 
+use crate::fill::{self, FillArgs};
 use crate::progress::Progress;
 use crate::provision;
-use crate::report::Section;
+use crate::report::{Figure, Section};
 use crate::system::{Options, System, clear};
 use crate::tenants::PROJECTS;
 
@@ -42,8 +47,30 @@ pub enum Scenario {
     Growth,
     /// Accepting with NATS syncing every message.
     Durable,
+    /// Pushes by a JSON API over HTTP/2.
+    DeliverApi,
+    /// Pushes to browsers, encrypted.
+    DeliverWebPush,
+    /// Mails to a mail server.
+    DeliverSmtp,
+    /// The memory of a worker in front of a full queue.
+    DeliverQueue,
+    /// Templates by themselves.
+    Render,
+    /// Finding the automations that an event starts, by itself.
+    AutomationMatch,
+    /// Runs that start and send a message at once.
+    AutomationRuns,
+    /// Waits that end: handed over by the scheduler, resumed by the worker.
+    AutomationResume,
+    /// Recording, with and without segments whose members are kept.
+    SegmentIngest,
     /// Reads from a filled database.
     Reads,
+    /// Counting who satisfies rules, in the filled database.
+    SegmentEstimate,
+    /// A campaign to everybody who has an address, in the filled database.
+    Campaign,
     /// Memory over ten minutes (or --seconds); only by name.
     Memory,
 }
@@ -72,9 +99,14 @@ pub struct Settings {
     pub rounds: usize,
     /// Automations of each project.
     pub automations: u32,
+    /// Messages of a full queue.
+    pub queued: u32,
     /// Events and people of the filled database.
     pub filled: (u64, u64),
 }
+
+/// The database that months of use have filled.
+const FILLED: &str = "filled";
 
 /// Where scenarios run: settings, and a system that is started when it is first needed.
 pub struct Lab {
@@ -82,6 +114,8 @@ pub struct Lab {
     pub progress: Progress,
     options: Options,
     system: Option<System>,
+    /// Whether its database is the filled one.
+    filled: bool,
     /// People of each project that are in the system's database.
     known: Vec<u32>,
     /// Projects that have automations, and how many each.
@@ -91,15 +125,29 @@ pub struct Lab {
 impl Lab {
     pub fn new(settings: Settings, options: Options, progress: Progress) -> Self {
         let active = (PROJECTS, settings.automations);
-        Self { settings, progress, options, system: None, known: Vec::new(), active }
+        Self { settings, progress, options, system: None, filled: false, known: Vec::new(), active }
     }
 
     /// The system with 1,000 projects, their automations and 100,000 known people.
     pub async fn system(&mut self) -> Result<&mut System> {
-        if self.system.is_none() {
+        if self.system.is_none() || self.filled {
             let automations = self.settings.automations;
             self.open(self.options.clone()).await?;
             self.provision(automations).await?;
+        }
+        self.opened()
+    }
+
+    /// A system whose database months of use have filled; filling it takes minutes, which the section that begins with it shows.
+    pub async fn filled(&mut self, section: &mut Section) -> Result<&mut System> {
+        if self.system.is_none() || !self.filled {
+            let ((events, users), progress) = (self.settings.filled, self.progress.clone());
+            let system = self.open(self.options.clone()).await?;
+            let database_url = system.use_database(FILLED).await?;
+            let started = Instant::now();
+            fill::run(&FillArgs { events, users, projects: PROJECTS, database_url }, &progress).await?;
+            section.figures.push(Figure::one("time of the fill", "s", started.elapsed().as_secs_f64()));
+            self.filled = true;
         }
         self.opened()
     }
@@ -131,6 +179,7 @@ impl Lab {
 
     /// Ends whatever runs.
     pub async fn close(&mut self) -> Result<()> {
+        self.filled = false;
         if let Some(system) = self.system.take() {
             system.stop().await?;
         }
@@ -150,7 +199,18 @@ impl Lab {
             Scenario::Drain => drain::run(self, &mut section).await,
             Scenario::Growth => growth::run(self, &mut section).await,
             Scenario::Durable => durable::run(self, &mut section).await,
+            Scenario::DeliverApi => deliver::api(self, &mut section).await,
+            Scenario::DeliverWebPush => deliver::web_push(self, &mut section).await,
+            Scenario::DeliverSmtp => deliver::smtp(self, &mut section).await,
+            Scenario::DeliverQueue => deliver::queue(self, &mut section).await,
+            Scenario::Render => deliver::render(self, &mut section).await,
+            Scenario::AutomationMatch => automation::matching(self, &mut section).await,
+            Scenario::AutomationRuns => automation::runs(self, &mut section).await,
+            Scenario::AutomationResume => automation::resume(self, &mut section).await,
+            Scenario::SegmentIngest => segment::ingest(self, &mut section).await,
             Scenario::Reads => reads::run(self, &mut section).await,
+            Scenario::SegmentEstimate => segment::estimate(self, &mut section).await,
+            Scenario::Campaign => campaign::run(self, &mut section).await,
             Scenario::Memory => end_to_end::memory(self, &mut section).await,
         };
         match outcome {

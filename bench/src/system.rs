@@ -29,8 +29,8 @@ const DATABASE: &str = "rekindle";
 pub const GATEWAY: &str = "gateway";
 pub const AUTOMATION: &str = "worker-automation";
 pub const SECOND_AUTOMATION: &str = "worker-automation 2";
-const DELIVERY: &str = "worker-delivery";
-const SCHEDULER: &str = "scheduler";
+pub const DELIVERY: &str = "worker-delivery";
+pub const SCHEDULER: &str = "scheduler";
 /// The four programs.
 pub const PROGRAMS: [&str; 4] = [GATEWAY, AUTOMATION, DELIVERY, SCHEDULER];
 /// How long two workers may take to share the partitions.
@@ -114,6 +114,24 @@ impl System {
         self.database = database;
         self.env.insert("DATABASE_URL", url.clone());
         Ok(url)
+    }
+
+    /// Tells the programs something when they are started next.
+    pub fn set_env(&mut self, name: &'static str, value: String) {
+        self.env.insert(name, value);
+    }
+
+    /// Takes back what [`System::set_env`] told.
+    pub fn remove_env(&mut self, name: &str) {
+        self.env.remove(name);
+    }
+
+    /// One of a running program's metrics, summed over its labels; 0 where it does not run.
+    pub async fn metric(&self, program: &str, name: &str) -> Result<u64> {
+        match self.programs.get(program) {
+            Some(program) => metrics::value(program.admin, name).await,
+            None => Ok(0),
+        }
     }
 
     /// The address of the database in use.
@@ -211,6 +229,16 @@ impl System {
     pub async fn purge(&self) -> Result<()> {
         let stream = self.bus.jetstream.get_stream(self.bus.names.ingest_stream()).await?;
         stream.purge().await?;
+        Ok(())
+    }
+
+    /// Drops messages, in the ledger and on their way; only while nobody delivers.
+    pub async fn forget_messages(&self) -> Result<()> {
+        self.database.batch_execute("TRUNCATE message, message_count, outbox").await?;
+        // Before anybody ran there is no such stream.
+        if let Ok(stream) = self.bus.jetstream.get_stream(self.bus.names.send_stream()).await {
+            stream.purge().await?;
+        }
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The command line: every command, its flags and the help that goes with it.
 
 mod account;
+mod clock;
 mod dead_letters;
 mod secrets;
 
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use uuid::Uuid;
 
 pub use account::{AccountCommand, RoleName};
+pub use clock::ClockCommand;
 pub use dead_letters::{DeadLettersCommand, Which};
 pub use secrets::SecretsCommand;
 
@@ -74,6 +76,11 @@ pub enum Command {
     DeadLetters {
         #[command(subcommand)]
         command: DeadLettersCommand,
+    },
+    /// The database's clock, where it jumped ahead.
+    Clock {
+        #[command(subcommand)]
+        command: ClockCommand,
     },
     /// The master key that projects' secrets are sealed under.
     Secrets {

@@ -35,7 +35,8 @@ use target::{Known, Target};
 const AFTER_HELP: &str = "\
 The day ends now: its events happened within the last 24 hours, and are replayed as fast as the service takes them (or
 at --events-per-second). People come anonymously and sign up later; batches come twice, timestamps run backwards, two
-clients have wrong clocks. Two automations answer: a welcome at sign-up, and a reminder 5 s after checkout_started.
+clients have wrong clocks. Three automations answer: a welcome at sign-up, by mail and in the person's inbox, a push to
+phones that allow it, and a reminder by mail 5 s after checkout_started.
 
 Calls that fail because the service is away (429, 5xx, no answer) are made again with the same ids, for up to 5 minutes
 each. Any other refusal ends the demo.
@@ -63,6 +64,9 @@ pub struct Options {
     /// Where the local mailbox puts its .eml files, instead of the folder in credentials.json.
     #[arg(long, value_name = "DIR")]
     mail_dir: Option<PathBuf>,
+    /// Where pushes to made-up devices become files (PUSH_MAILBOX_DIR), instead of the folder in credentials.json.
+    #[arg(long, value_name = "DIR")]
+    push_dir: Option<PathBuf>,
     /// Which day to replay: the same seed is the same day.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -111,7 +115,7 @@ pub async fn carry_out(options: &Options) -> anyhow::Result<Books> {
     let api = Api::new(&target.base_url, target.public_key, target.secret_key, connections)?;
     setup::check_email(&api).await?;
     setup::prepare(&api, &run).await?;
-    let books = replay_and_check(options, &run, &clock, &api, target.mail_dir).await;
+    let books = replay_and_check(options, &run, &clock, &api, [target.mail_dir, target.push_dir]).await;
     // Whatever came of it, the next run shall not trigger this one's automations; it looks for leftovers itself, too.
     let rested = setup::finish(&api, &run).await.context("putting the automations to rest");
     let books = books?;
@@ -124,7 +128,7 @@ async fn replay_and_check(
     run: &str,
     clock: &Clock,
     api: &Api,
-    mail_dir: PathBuf,
+    [mail_dir, push_dir]: [PathBuf; 2],
 ) -> anyhow::Result<Books> {
     let (dir, people) = (options.place.run_dir.join("demo"), options.people as usize);
     let deadline = Duration::from_secs(options.timeout);
@@ -166,6 +170,7 @@ async fn replay_and_check(
         day: &day,
         recipe: &recipe,
         mail_dir,
+        push_dir,
         before_run: &before_run,
         before_replay: &before_replay,
         taken,
@@ -200,6 +205,7 @@ impl Options {
             public_key: self.public_key.clone(),
             secret_key: self.secret_key.clone(),
             mail_dir: self.mail_dir.clone(),
+            push_dir: self.push_dir.clone(),
         };
         flags.or_from(&self.place.run_dir)
     }

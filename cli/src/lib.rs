@@ -56,6 +56,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Key { command } => operator::key(&command).await?,
         Command::Account { command } => operator::account(&command).await?,
         Command::DeadLetters { command } => operator::dead_letters(&command).await?,
+        Command::Clock { command } => operator::clock(&command).await?,
         Command::Secrets { command } => {
             return Ok(if operator::secrets(&command).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }

@@ -1,4 +1,4 @@
-//! `rekindle migrate`, `project`, `key`, `account`, `dead-letters` and `secrets`: what an operator does to a database.
+//! `rekindle migrate`, `project`, `key`, `account`, `dead-letters`, `clock` and `secrets`: what an operator does to a database.
 
 use anyhow::{Context, Result};
 use shared::clock::rfc3339;
@@ -11,8 +11,8 @@ use shared::store::dead_letters::DeadFilter;
 use shared::store::members::Role;
 
 use crate::args::{
-    AccountCommand, DatabaseArgs, DeadLettersCommand, KeyCommand, KeyKind, ProjectCommand, RoleName, SecretsCommand,
-    Which,
+    AccountCommand, ClockCommand, DatabaseArgs, DeadLettersCommand, KeyCommand, KeyKind, ProjectCommand, RoleName,
+    SecretsCommand, Which,
 };
 use crate::provision::Provision;
 use crate::run_dir::RunDir;
@@ -134,6 +134,23 @@ pub async fn dead_letters(command: &DeadLettersCommand) -> Result<()> {
 fn filter_of(which: &Which) -> DeadFilter {
     let ids = (!which.ids.is_empty()).then(|| which.ids.clone());
     DeadFilter { ids, kind: None, channel: which.channel, reason: which.reason.clone() }
+}
+
+pub async fn clock(command: &ClockCommand) -> Result<()> {
+    match command {
+        ClockCommand::Status { database } => match Target::of(database)?.provision.clock_jump().await? {
+            Some(jump) => {
+                let (minutes, at) = (jump.ahead_ms / 60_000, rfc3339(jump.jumped_at));
+                println!("The clock jumped ahead by {minutes} minutes, to {at}: what became due by that is held.");
+            }
+            None => println!("Nothing is held."),
+        },
+        ClockCommand::Accept { database } => {
+            let held = Target::of(database)?.provision.accept_clock().await?;
+            println!("{}", if held { "What was held is due now." } else { "Nothing is held." });
+        }
+    }
+    Ok(())
 }
 
 /// False where something is left to be done.

@@ -2,6 +2,7 @@
 //! Every step may be repeated.
 
 mod accounts;
+mod clock;
 mod dead_letters;
 mod secrets;
 

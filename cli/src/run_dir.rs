@@ -24,7 +24,7 @@ impl RunDir {
         fs::create_dir_all(path).with_context(|| format!("cannot create {} (RUN_DIR)", path.display()))?;
         let dir = Self::existing(path)?.with_context(|| format!("cannot find {} (RUN_DIR)", path.display()))?;
         // The directory itself can be passed through, for PostgreSQL may run as another user; these are private.
-        for private in [dir.logs(), dir.pids(), dir.mail()] {
+        for private in [dir.logs(), dir.pids(), dir.mail(), dir.push()] {
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&private);
             made.with_context(|| format!("cannot create {} (RUN_DIR)", private.display()))?;
         }
@@ -71,6 +71,11 @@ impl RunDir {
 
     pub fn mail(&self) -> PathBuf {
         self.0.join("mail")
+    }
+
+    /// Where pushes to made-up devices lie.
+    pub fn push(&self) -> PathBuf {
+        self.0.join("push")
     }
 
     pub fn logs(&self) -> PathBuf {

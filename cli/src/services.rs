@@ -11,9 +11,10 @@ use crate::state::State;
 
 pub const GATEWAY: &str = "gateway";
 pub const MAILBOX: &str = "mailbox";
+const DELIVERY: &str = "worker-delivery";
 pub const SUPERVISOR: &str = "supervisor";
 /// The four programs of the product.
-pub const PROGRAMS: [&str; 4] = [GATEWAY, "worker-automation", "worker-delivery", "scheduler"];
+pub const PROGRAMS: [&str; 4] = [GATEWAY, "worker-automation", DELIVERY, "scheduler"];
 /// What the processes may reach beside public addresses: the local mailbox.
 const LOOPBACK: &str = "127.0.0.0/8,::1/128";
 
@@ -45,6 +46,9 @@ pub fn of(dir: &RunDir, state: &State, programs: &Path) -> Result<BTreeMap<&'sta
         if name == GATEWAY {
             let address = local(state.ports.gateway.context("the state has no port for the gateway")?);
             env.insert("GATEWAY_ADDR", address.to_string());
+        }
+        if name == DELIVERY {
+            env.insert("PUSH_MAILBOX_DIR", text(&dir.push())?);
         }
         services.insert(name, Service { program, args: Vec::new(), env, build, admin: Some(admin) });
     }

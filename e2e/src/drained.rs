@@ -91,6 +91,12 @@ pub async fn ledger(db: &Client) -> Vec<LedgerRow> {
         .collect()
 }
 
+/// The messages that lie in people's inboxes.
+pub async fn in_inboxes(db: &Client) -> Vec<Uuid> {
+    let rows = db.query("SELECT id FROM inbox", &[]).await.expect("the inboxes");
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
 /// Events as stored, of names that match a pattern of LIKE: how many rows, and how many distinct ids.
 pub async fn events(db: &Client, names: &str) -> (i64, i64) {
     let sql = "SELECT count(*), count(DISTINCT (project_id, id)) FROM events WHERE name LIKE $1";

@@ -4,9 +4,12 @@
 //! The programs are the ones that lie beside the test's own profile: `cargo build --workspace --bins` makes them.
 
 pub mod api;
+pub mod chaos;
 pub mod drained;
+pub mod faults;
 pub mod mails;
 pub mod program;
+pub mod pushes;
 pub mod storm;
 pub mod system;
 

@@ -120,6 +120,13 @@ impl Program {
         self.ended().await;
     }
 
+    /// SIGKILL, and after a while another start, until it is ready.
+    pub async fn restart(&mut self, down: Duration) {
+        self.kill().await;
+        tokio::time::sleep(down).await;
+        self.start().await;
+    }
+
     /// SIGSTOP: it keeps its connections and does nothing.
     pub async fn suspend(&self) {
         self.signal("STOP").await;

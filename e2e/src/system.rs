@@ -20,6 +20,9 @@ use crate::{Api, mails};
 /// Fixed, so that a channel's secrets can be read by whoever looks into a database that a failed test left.
 const MASTER_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
+/// Of pushes to made-up devices, in the directory of the logs.
+const PUSH: &str = "push";
+
 /// One system at a time in one test process, so that promises about seconds are measured on the product alone.
 static TURN: Semaphore = Semaphore::const_new(1);
 
@@ -79,7 +82,7 @@ impl System {
         let (postgres, nats, redis, mailbox) =
             tokio::join!(PrivatePostgres::start_with(small), PrivateNats::start(), PrivateRedis::start(), mailbox);
         let (project, public_key, secret_key) =
-            provision(&postgres.url()).await.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
+            provision(&postgres.url(), "The Shop").await.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
 
         let dir = tempfile::Builder::new().prefix("rekindle-e2e-").tempdir().expect("a directory for logs");
         let address = own_address();
@@ -94,6 +97,7 @@ impl System {
             ("GATEWAY_ADDR", address.to_string()),
             ("PUBLIC_BASE_URL", origin.clone()),
             ("OUTBOUND_ALLOW", "127.0.0.0/8".to_owned()),
+            ("PUSH_MAILBOX_DIR", dir.path().join(PUSH).display().to_string()),
             ("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "info".to_owned())),
         ]
         .map(|(name, value)| (name.to_owned(), value))
@@ -133,6 +137,13 @@ impl System {
         tokio::join!(gateway.stop(), automation.stop(), delivery.stop(), scheduler.stop());
     }
 
+    /// One more project, without any channel yet.
+    pub async fn another_project(&self, name: &str) -> Api {
+        let made = provision(&self.postgres.url(), name).await;
+        let (_, public_key, secret_key) = made.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
+        Api::new(&self.origin, &public_key, &secret_key)
+    }
+
     /// One more of a program, not started; `log` names its log.
     pub fn another(&self, program: &'static str, log: &str) -> Program {
         let dir = self.dir().join(log);
@@ -155,6 +166,11 @@ impl System {
     /// Where the logs are, and what tests put beside them.
     pub fn dir(&self) -> &Path {
         self.dir.as_ref().expect("it is only taken at the end").path()
+    }
+
+    /// Where pushes to devices whose tokens begin with `mailbox:` become files.
+    pub fn push_dir(&self) -> PathBuf {
+        self.dir().join(PUSH)
     }
 
     /// Waits for a mail to this address; panics when the time is up.
@@ -182,11 +198,11 @@ impl Drop for System {
 }
 
 /// The schema, and a project: its id, a public key and a secret one.
-async fn provision(database_url: &str) -> anyhow::Result<(Uuid, String, String)> {
+async fn provision(database_url: &str, name: &str) -> anyhow::Result<(Uuid, String, String)> {
     let provision = Provision::new(database_url)?;
     provision.migrate().await?;
     let keys = MasterKeys::parse(MASTER_KEY).expect("64 hexadecimal digits");
-    let project = provision.create_project(&keys, "The Shop").await?;
+    let project = provision.create_project(&keys, name).await?;
     let public = provision.create_key(project, KeyType::Public, "website").await?;
     let secret = provision.create_key(project, KeyType::Secret, "backend").await?;
     Ok((project, public.key, secret.key))

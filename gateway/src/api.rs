@@ -23,11 +23,13 @@ pub mod reports;
 pub mod segments;
 pub mod sessions;
 mod shape;
+pub mod subscription_groups;
 pub mod suppressions;
 pub mod team;
 pub mod templates;
 pub mod users;
 pub mod webhook;
+pub mod webhook_endpoints;
 
 use crate::context::{Context, Request};
 use crate::error::ApiError;
@@ -53,6 +55,8 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::GetUser(id) => users::get(cx, id).await,
         Route::UpdateUser(id) => users::change::update(cx, id).await,
         Route::DeleteUser(id) => users::change::erase(cx, id).await,
+        Route::GetSubscriptions(id) => users::subscriptions::get(cx, id).await,
+        Route::ChangeSubscriptions(id) => users::subscriptions::change(cx, id).await,
         Route::ListTemplates => templates::list(cx).await,
         Route::CreateTemplate => templates::create(cx).await,
         Route::GetTemplate(id) => templates::get(cx, id).await,
@@ -91,6 +95,11 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::ReportCampaign(id) => campaigns::report(cx, id).await,
         Route::GetChannels => channels::get(cx).await,
         Route::UpdateChannels => channels::update(cx).await,
+        Route::ListSubscriptionGroups => subscription_groups::list(cx).await,
+        Route::CreateSubscriptionGroup => subscription_groups::create(cx).await,
+        Route::GetSubscriptionGroup(id) => subscription_groups::get(cx, id).await,
+        Route::UpdateSubscriptionGroup(id) => subscription_groups::update(cx, id).await,
+        Route::DeleteSubscriptionGroup(id) => subscription_groups::delete(cx, id).await,
         Route::ListSuppressions => suppressions::list(cx).await,
         Route::CreateSuppression => suppressions::create(cx).await,
         Route::DeleteSuppression => suppressions::delete(cx).await,
@@ -130,6 +139,7 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::ListDeadLetters => dead_letters::list(cx).await,
         Route::ReplayDeadLetters => dead_letters::replay(cx).await,
         Route::ReadAuditLog => audit_log::list(cx).await,
+        Route::Hook(route) => webhook_endpoints::handle(cx, route).await,
         Route::Unbound(route) => handle_unbound(cx, route).await,
     }
 }

@@ -72,6 +72,22 @@ where
     if gzip { unzip(&bytes, limit) } else { Ok(bytes) }
 }
 
+/// The bytes of what a page's form sends, which is little, whatever it calls itself.
+pub async fn read_form<B>(mut body: B) -> Result<Bytes, ApiError>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    const MOST: usize = 32 * 1024;
+    match in_time(collect(&mut body, MOST)).await.ok_or(ApiError::Timeout)? {
+        Err(ApiError::TooLarge) => {
+            discard(body, &HeaderMap::new()).await;
+            Err(ApiError::TooLarge)
+        }
+        collected => collected,
+    }
+}
+
 /// What came within [`READ_TIMEOUT`]. No timer is set for what is there already, as most bodies are.
 async fn in_time<T>(reading: impl Future<Output = T>) -> Option<T> {
     let mut reading = pin!(reading);

@@ -51,12 +51,14 @@ pub struct GatewayConfig {
     pub outbound: OutboundPolicy,
     /// Without one, nothing can be generated.
     pub ai: Option<AiConfig>,
+    /// Delivery has an app of the third-party push provider for all projects that have none of their own.
+    pub shared_push_app: bool,
 }
 
 impl GatewayConfig {
     /// `GATEWAY_ADDR` (127.0.0.1:8080), `PUBLIC_BASE_URL` (`http://` and that address), `TRUST_FORWARDED` (off),
-    /// `GATEWAY_MAX_CONNECTIONS` (10000), `GATEWAY_INBOX_STREAMS` (2000), `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `OUTBOUND_ALLOW` (none), and what
-    /// [`AiConfig`] reads.
+    /// `GATEWAY_MAX_CONNECTIONS` (10000), `GATEWAY_INBOX_STREAMS` (2000), `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `OUTBOUND_ALLOW` (none),
+    /// `PUSH_PROVIDER_APP_ID` as delivery has it (none), and what [`AiConfig`] reads.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let default = SocketAddr::from(([127, 0, 0, 1], 8080));
         let addr = env.parse("GATEWAY_ADDR", default, "an address such as 127.0.0.1:8080")?;
@@ -71,6 +73,7 @@ impl GatewayConfig {
             redis_url: env.get("REDIS_URL").map(str::to_owned),
             outbound: OutboundPolicy::from_env(env)?,
             ai: AiConfig::from_env(env)?,
+            shared_push_app: env.get("PUSH_PROVIDER_APP_ID").is_some(),
         })
     }
 }
@@ -97,6 +100,7 @@ impl Default for GatewayConfig {
             redis_url: None,
             outbound: OutboundPolicy::default(),
             ai: None,
+            shared_push_app: false,
         }
     }
 }

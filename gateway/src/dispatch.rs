@@ -65,7 +65,7 @@ async fn reply(
     let received_ms = app.clock.now_ms();
     let route = match found {
         Ok(route) => *route,
-        Err(miss) => return elsewhere(app, parts, miss).await,
+        Err(miss) => return elsewhere(app, parts, body, miss).await,
     };
     let request = context::Request::new(app, request_id, received_ms, parts, body);
     if let Route::Unbound(route) = route {
@@ -100,7 +100,7 @@ async fn in_time(work: impl Future<Output = Result<Reply, ApiError>>) -> Result<
 }
 
 /// What has no route: probes, the documentation, preflights and mistakes.
-async fn elsewhere(app: &App, parts: &http::request::Parts, miss: &Miss) -> Result<Reply, ApiError> {
+async fn elsewhere(app: &App, parts: &http::request::Parts, body: &Unread, miss: &Miss) -> Result<Reply, ApiError> {
     let path = parts.uri.path();
     let page = app.docs.at(path).or_else(|| sdk::at(path));
     if page.is_some() || path == "/healthz" || path == "/readyz" {
@@ -112,7 +112,7 @@ async fn elsewhere(app: &App, parts: &http::request::Parts, miss: &Miss) -> Resu
             None => health::answer(app, path).await,
         };
     }
-    if let Some(answered) = links::answer(app, &parts.method, &parts.headers, path).await {
+    if let Some(answered) = links::answer(app, parts, body, path).await {
         return answered;
     }
     match miss {

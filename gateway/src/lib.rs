@@ -19,6 +19,7 @@ pub mod import;
 pub mod ingest;
 mod limits;
 pub mod links;
+pub mod mail_body;
 pub mod measure;
 pub mod places;
 pub mod query;

@@ -2,47 +2,75 @@
 //!
 //! `GET` changes nothing but what is known of a message, for whatever scans mails follows their links.
 
+mod choose;
 mod lately;
+mod page;
+mod preferences;
 mod tracked;
 mod unsubscribe;
 
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use std::time::Duration;
+
+use http::Method;
+use http::request::Parts;
 use serde_json::Value;
 use shared::event::{Body, IngestItem, Webhook, id_bytes};
 use shared::ids::{ProjectId, derived_update_id};
-use shared::link::Purpose;
+use shared::link::{About, Purpose};
+use shared::store::users::read::{self as people, ShownPerson};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::app::App;
+use crate::body;
+use crate::context::Unread;
 use crate::error::ApiError;
-use crate::ingest::ids;
+use crate::ingest::{ids, publish};
+use crate::query::Query;
 use crate::respond::Reply;
 
 pub use lately::Lately;
 
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:32em;margin:15vh auto;padding:0 1.5em;color:#222;background:#fff}\
-h1{font-size:1.4em}button{font:inherit;padding:.6em 1.4em;border:0;border-radius:.4em;background:#222;color:#fff;cursor:pointer}";
-/// Nothing is loaded, nobody may frame it, and its form goes nowhere else.
-const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-);
+/// How long an answer waits until what was asked for has been applied.
+const WAIT: Duration = Duration::from_secs(3);
+/// How long it looks for the name of its person.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What is behind a path, if it is one of a link.
-pub async fn answer(app: &App, method: &Method, headers: &HeaderMap, path: &str) -> Option<Result<Reply, ApiError>> {
+pub async fn answer(app: &App, parts: &Parts, body: &Unread, path: &str) -> Option<Result<Reply, ApiError>> {
     let (purpose, token) = Purpose::ALL.into_iter().find_map(|p| Some((p, path.strip_prefix(p.path())?)))?;
+    let (method, headers) = (&parts.method, &parts.headers);
     let allowed = match purpose {
-        Purpose::Unsubscribe => "GET, HEAD, POST",
+        Purpose::Unsubscribe | Purpose::Preferences => "GET, HEAD, POST",
         Purpose::Open | Purpose::Click => "GET, HEAD",
     };
     if !allowed.split(", ").any(|allowed| allowed == method.as_str()) {
         return Some(Err(ApiError::MethodNotAllowed(allowed.to_owned())));
     }
+    let form = match form(method, body).await {
+        Ok(form) => form,
+        Err(error) => {
+            let why = "<p>What was sent cannot be read. Please try again.</p>";
+            return Some(Ok(page::page(error.status(), "Not taken", why)));
+        }
+    };
     Some(Ok(match purpose {
-        Purpose::Unsubscribe => unsubscribe::answer(app, method == Method::POST, token).await,
+        Purpose::Unsubscribe => unsubscribe::answer(app, form.as_ref(), token).await,
+        Purpose::Preferences => preferences::answer(app, form.as_ref(), token).await,
         Purpose::Open => tracked::opened(app, tracked::by_a_person(method, headers), token).await,
         Purpose::Click => tracked::clicked(app, tracked::by_a_person(method, headers), token).await,
     }))
+}
+
+/// What a page's form sent. What is none, as mail programs may send it (RFC 8058), says no more than that it was sent.
+async fn form(method: &Method, body: &Unread) -> Result<Option<Query>, ApiError> {
+    if method != Method::POST {
+        return Ok(None);
+    }
+    let Some(body) = body.take() else { return Ok(Some(Query::default())) };
+    let bytes = body::read_form(body).await?;
+    let text = std::str::from_utf8(&bytes).unwrap_or_default();
+    Ok(Some(Query::parse(text.trim_end()).unwrap_or_default()))
 }
 
 /// Something that a link told, as the webhook of a provider would.
@@ -77,22 +105,27 @@ impl Told {
     }
 }
 
-fn page_of_no_link() -> Reply {
-    page(StatusCode::NOT_FOUND, "This link does not work", "<p>It is incomplete, or was never made here.</p>")
+/// How somebody is called, where that can be found out at once.
+async fn named(app: &App, about: About) -> ShownPerson {
+    let named = async {
+        let db = app.store.connection().await.ok()?;
+        people::shown(&db, about.project, &[about.user]).await.ok()?.remove(&about.user)
+    };
+    tokio::time::timeout(LOOK, named).await.ok().flatten().unwrap_or_default()
 }
 
-fn page(status: StatusCode, title: &str, content: &str) -> Reply {
-    let html = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <meta name=\"robots\" content=\"noindex\"><title>{title}</title><style>{STYLE}</style></head>\
-         <body><h1>{title}</h1>{content}</body></html>"
-    );
-    let headers = HeaderMap::from_iter([
-        (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
-        (CONTENT_SECURITY_POLICY, POLICY),
-        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
-    ]);
-    Reply { status, headers, body: html.into(), ..Reply::empty(status) }
+/// Hands an item to the stream, into its person's own partition where they are found, and waits a while until it is applied.
+async fn hand_over(app: &App, about: About, person: ShownPerson, item: IngestItem) -> Result<(), ApiError> {
+    let item = IngestItem {
+        anonymous_id: person.anonymous_id.filter(|_| person.external_id.is_none()),
+        user_id: person.external_id,
+        ..item
+    };
+    let positions = if item.user_key().is_ok() {
+        publish::one(&app.ingest, about.project, &item).await?
+    } else {
+        publish::keyed(&app.ingest, about.message, &item).await?
+    };
+    app.applied.wait(&app.store, &positions, Instant::now() + WAIT).await;
+    Ok(())
 }

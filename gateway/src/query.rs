@@ -48,6 +48,11 @@ impl Query {
         self.last(name).filter(|v| !v.is_empty())
     }
 
+    /// Every value of a parameter, in their order.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
     fn last(&self, name: &str) -> Option<&str> {
         self.0.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }

@@ -1,13 +1,16 @@
 //! Every address: one `match` on the method and the segments of the path.
 
 mod access;
+mod hook;
 mod pattern;
 mod segments;
 mod unbound;
 
+use hook::Hook::Resend;
 use http::Method;
 
 pub use access::Access;
+pub use hook::Hook;
 pub use segments::Segments;
 pub use unbound::Unbound;
 
@@ -35,6 +38,8 @@ pub enum Route<'p> {
     GetUser(&'p str),
     UpdateUser(&'p str),
     DeleteUser(&'p str),
+    GetSubscriptions(&'p str),
+    ChangeSubscriptions(&'p str),
     ListTemplates,
     CreateTemplate,
     GetTemplate(&'p str),
@@ -74,6 +79,11 @@ pub enum Route<'p> {
     GetChannels,
     UpdateChannels,
     TestChannel(&'p str),
+    ListSubscriptionGroups,
+    CreateSubscriptionGroup,
+    GetSubscriptionGroup(&'p str),
+    UpdateSubscriptionGroup(&'p str),
+    DeleteSubscriptionGroup(&'p str),
     ListSuppressions,
     CreateSuppression,
     DeleteSuppression,
@@ -111,111 +121,8 @@ pub enum Route<'p> {
     GetInvite(&'p str),
     RevokeInvite(&'p str),
     ReadAuditLog,
+    Hook(Hook<'p>),
     Unbound(Unbound<'p>),
-}
-
-impl Route<'_> {
-    pub fn access(self) -> Access {
-        match self {
-            Self::Track
-            | Self::Batch
-            | Self::Identify
-            | Self::Feed
-            | Self::ListInbox
-            | Self::StreamInbox
-            | Self::ReadInboxItem(_)
-            | Self::RegisterPushToken
-            | Self::RemovePushToken
-            | Self::GetPushSettings => Access::Public,
-            Self::ListEvents
-            | Self::ExportEvents
-            | Self::GetEvent(_)
-            | Self::DeleteEvent(_)
-            | Self::ListUsers
-            | Self::ImportUsers
-            | Self::ListImports
-            | Self::GetImport(_)
-            | Self::ExportUsers
-            | Self::GetUser(_)
-            | Self::UpdateUser(_)
-            | Self::DeleteUser(_)
-            | Self::ListTemplates
-            | Self::CreateTemplate
-            | Self::GetTemplate(_)
-            | Self::UpdateTemplate(_)
-            | Self::DeleteTemplate(_)
-            | Self::PreviewTemplate(_)
-            | Self::ListAutomations
-            | Self::CreateAutomation
-            | Self::GetAutomation(_)
-            | Self::UpdateAutomation(_)
-            | Self::DeleteAutomation(_)
-            | Self::ReportAutomation(_)
-            | Self::ListRuns(_)
-            | Self::GetRun(..)
-            | Self::SimulateAutomation(_)
-            | Self::ListSegments
-            | Self::CreateSegment
-            | Self::EstimateSegment
-            | Self::GetSegment(_)
-            | Self::UpdateSegment(_)
-            | Self::DeleteSegment(_)
-            | Self::ListSegmentUsers(_)
-            | Self::ChangeSegmentMembers(_)
-            | Self::ExplainSegment(_)
-            | Self::ReportSegment(_)
-            | Self::ListCampaigns
-            | Self::CreateCampaign
-            | Self::GetCampaign(_)
-            | Self::UpdateCampaign(_)
-            | Self::DeleteCampaign(_)
-            | Self::SendCampaign(_)
-            | Self::PauseCampaign(_)
-            | Self::ResumeCampaign(_)
-            | Self::CancelCampaign(_)
-            | Self::TestCampaign(_)
-            | Self::ReportCampaign(_)
-            | Self::GetChannels
-            | Self::ListSuppressions
-            | Self::CreateSuppression
-            | Self::DeleteSuppression
-            | Self::SendMessage
-            | Self::ListMessages
-            | Self::GetMessage(_)
-            | Self::ListDeadLetters
-            | Self::ReplayDeadLetters
-            | Self::ListNews
-            | Self::CreateNews
-            | Self::GetNews(_)
-            | Self::UpdateNews(_)
-            | Self::DeleteNews(_)
-            | Self::GenerateCopy
-            | Self::GetReport => Access::Secret,
-            Self::UpdateChannels | Self::TestChannel(_) => Access::SecretOrAdmin,
-            Self::GetProject(_) | Self::ListTeam => Access::Member,
-            Self::UpdateProject(_)
-            | Self::DeleteProject(_)
-            | Self::RotateWebhookSecret(_)
-            | Self::ListApiKeys
-            | Self::CreateApiKey
-            | Self::RevokeApiKey
-            | Self::ChangeMember(_)
-            | Self::RemoveMember(_)
-            | Self::ListInvites
-            | Self::CreateInvite
-            | Self::GetInvite(_)
-            | Self::RevokeInvite(_)
-            | Self::ReadAuditLog => Access::Admin,
-            Self::Unbound(Unbound::Login | Unbound::AcceptInvite | Unbound::Webhook(_)) => Access::Anyone,
-            Self::Unbound(
-                Unbound::Logout
-                | Unbound::GetSession
-                | Unbound::ChangePassword
-                | Unbound::ListProjects
-                | Unbound::CreateProject,
-            ) => Access::Session,
-        }
-    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -258,6 +165,8 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("GET", ["users", id]) if !NO_USERS.contains(id) => Route::GetUser(id),
         ("PUT", ["users", id]) if !NO_USERS.contains(id) => Route::UpdateUser(id),
         ("DELETE", ["users", id]) if !NO_USERS.contains(id) => Route::DeleteUser(id),
+        ("GET", ["users", id, "subscriptions"]) if !NO_USERS.contains(id) => Route::GetSubscriptions(id),
+        ("PUT", ["users", id, "subscriptions"]) if !NO_USERS.contains(id) => Route::ChangeSubscriptions(id),
         ("GET", ["templates"]) => Route::ListTemplates,
         ("POST", ["templates"]) => Route::CreateTemplate,
         ("GET", ["templates", id]) => Route::GetTemplate(id),
@@ -297,6 +206,11 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("GET", ["channels"]) => Route::GetChannels,
         ("PUT", ["channels"]) => Route::UpdateChannels,
         ("POST", ["channels", id, "test"]) => Route::TestChannel(id),
+        ("GET", ["subscription-groups"]) => Route::ListSubscriptionGroups,
+        ("POST", ["subscription-groups"]) => Route::CreateSubscriptionGroup,
+        ("GET", ["subscription-groups", id]) => Route::GetSubscriptionGroup(id),
+        ("PUT", ["subscription-groups", id]) => Route::UpdateSubscriptionGroup(id),
+        ("DELETE", ["subscription-groups", id]) => Route::DeleteSubscriptionGroup(id),
         ("GET", ["suppressions"]) => Route::ListSuppressions,
         ("POST", ["suppressions"]) => Route::CreateSuppression,
         ("DELETE", ["suppressions"]) => Route::DeleteSuppression,
@@ -342,6 +256,16 @@ fn find<'p>(method: &Method, segments: &[&'p str]) -> Option<Route<'p>> {
         ("PUT", ["team", id]) if *id != "invites" => Route::ChangeMember(id),
         ("DELETE", ["team", id]) if *id != "invites" => Route::RemoveMember(id),
         ("GET", ["audit-log"]) => Route::ReadAuditLog,
+        ("GET", ["webhook-endpoints"]) => Route::Hook(Hook::List),
+        ("POST", ["webhook-endpoints"]) => Route::Hook(Hook::Create),
+        ("GET", ["webhook-endpoints", id]) => Route::Hook(Hook::Get(id)),
+        ("PUT", ["webhook-endpoints", id]) => Route::Hook(Hook::Update(id)),
+        ("DELETE", ["webhook-endpoints", id]) => Route::Hook(Hook::Delete(id)),
+        ("POST", ["webhook-endpoints", id, "rotate"]) => Route::Hook(Hook::Rotate(id)),
+        ("POST", ["webhook-endpoints", id, "test"]) => Route::Hook(Hook::Test(id)),
+        ("GET", ["webhook-endpoints", id, "deliveries"]) => Route::Hook(Hook::ListDeliveries(id)),
+        ("GET", ["webhook-endpoints", id, "deliveries", delivery]) => Route::Hook(Hook::GetDelivery(id, delivery)),
+        ("POST", ["webhook-endpoints", id, "deliveries", delivery, "resend"]) => Route::Hook(Resend(id, delivery)),
         _ => return None,
     })
 }

@@ -1,16 +1,19 @@
 //! Campaigns: begun when they fall due, their audience taken in slices, their messages released at the allowed pace.
 //!
-//! One look at a campaign is one transaction that holds its row; what it released is published after the commit, and
-//! what was not published then is found due by the look for messages. So several schedulers take turns, and whatever
+//! One look at a campaign is one transaction that finds its next people, which may take long, and then holds its row; what
+//! it released is published after the commit, and what was not published then is found due by the look for messages. So several schedulers take turns, and whatever
 //! dies in between repeats at most a hand-over, which is harmless.
 
 mod failures;
+pub mod late;
 mod pace;
 mod winner;
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 use prost::Message as _;
 use shared::campaign::{CampaignStatus, LATE, LocalTimes};
@@ -18,7 +21,8 @@ use shared::failpoint;
 use shared::ids::ProjectId;
 use shared::send::{Channel, Lane, MessageRef, SendChunk};
 use shared::store::campaigns::Campaign;
-use shared::store::campaigns::audience::take_slice;
+use shared::store::campaigns::audience::{Slice, find_slice, take_slice};
+use shared::store::campaigns::faults::{self, Fault};
 use shared::store::campaigns::outcomes;
 use shared::store::campaigns::sending::{self, Progress};
 use shared::store::campaigns::winner::release_rest;
@@ -47,26 +51,63 @@ const SWEPT: i64 = 5_000;
 const CHUNK: usize = 500;
 /// Between two looks at a campaign that waits for delivery.
 const WAIT: SignedDuration = SignedDuration::from_millis(250);
-/// A segment may need its time; the campaign waits for it, and nobody else.
+/// The same, while all that is left was put off by delivery.
+const PUT_OFF: SignedDuration = SignedDuration::from_secs(2);
+/// A segment may need its time; the campaign waits for it, and few others do: so many are looked at at once.
 const STATEMENT: Duration = Duration::from_mins(1);
+const AT_ONCE: usize = 4;
+const TOO_SLOW: &str = "finding its audience took too long again and again: its segments ask for too much at once; resume it \
+                        once they ask for less";
+const UNFIT: &str = "what is stored of it or of its segments cannot be worked with, as the scheduler's log says; resume it once \
+                     that is mended";
 
 /// One look at what is due.
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
     if !app.bus.is_connected() {
         return Err(TickError::Broker("not connected to the broker".to_owned()));
     }
+    late::pause(&app).await?;
+    // By what the clock shows, also after a jump: what is due by that is paused.
     let due = sending::due(&app.store.connection().await?, app.clock.now(), CAMPAIGNS).await?;
-    let mut found = Found::of(due.len(), CAMPAIGNS as usize);
-    for (project, id) in due {
-        let released = look(&app, project, id).await?;
-        if let Some(Released { channel, rows }) = released {
-            if !rows.is_empty() {
-                found = Found::More;
-            }
-            hand_over(&app, project, channel, &rows).await?;
+    let found = Found::of(due.len(), CAMPAIGNS as usize);
+    let turns = stream::iter(due).map(|(project, id)| turn(&app, project, id)).buffer_unordered(AT_ONCE);
+    // To the end whatever one of them comes to.
+    let and = |all: Result<Found, TickError>, one: Result<Found, TickError>| {
+        ready(all.and_then(|found| one.map(|more| found.and(more))))
+    };
+    turns.fold(Ok(found), and).await
+}
+
+/// One look at one campaign, and what it released handed over. Where the look fails, the campaign comes later, and holds up
+/// no other.
+async fn turn(app: &App, project: ProjectId, id: Uuid) -> Result<Found, TickError> {
+    match look(app, project, id).await {
+        Ok(None) => Ok(Found::Nothing),
+        Ok(Some(Released { channel, rows })) => {
+            hand_over(app, project, channel, &rows).await?;
+            Ok(if rows.is_empty() { Found::Some } else { Found::More })
         }
+        Err(TickError::Store(error)) => {
+            tracing::warn!(%project, campaign = %id, %error, "cannot go on with a campaign; it comes again later");
+            let fault = fault(&error);
+            if faults::put_off(&app.store.connection().await?, project, id, fault, app.now()).await? {
+                tracing::warn!(%project, campaign = %id, "a campaign that fails again and again is paused");
+            }
+            if fault == Fault::Elsewhere { Err(error.into()) } else { Ok(Found::Some) }
+        }
+        Err(error) => Err(error),
     }
-    Ok(found)
+}
+
+/// Whose fault it is that a look failed.
+fn fault(error: &StoreError) -> Fault {
+    if error.is_too_slow() {
+        Fault::Own(TOO_SLOW)
+    } else if error.is_unavailable() || error.is_conflict() {
+        Fault::Elsewhere
+    } else {
+        Fault::Own(UNFIT)
+    }
 }
 
 /// What does not reach the broker is soon handed over again.
@@ -94,13 +135,33 @@ async fn look(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Released
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     shared::store::segments::evaluate::limit(&tx, STATEMENT).await?;
-    let now = app.clock.now();
-    let Some((campaign, progress)) = sending::hold(&tx, project, id, now).await? else { return Ok(None) };
+    if !sending::take_turn(&tx, project, id).await? {
+        return Ok(None);
+    }
+    let slice = match sending::look_up(&tx, project, id, app.clock.now()).await? {
+        Some((campaign, progress))
+            if campaign.status == CampaignStatus::Sending && !progress.taken && app.jumped().is_none() =>
+        {
+            Some(find_slice(&tx, project, &campaign, &progress, SLICE, app.now()).await?)
+        }
+        Some(_) => None,
+        None => return Ok(None),
+    };
+    // Only from here on its row is locked: it may have been paused meanwhile, and minutes may have passed.
+    let (jumped, now) = (app.jumped(), app.now());
+    let Some((campaign, progress)) = sending::hold(&tx, project, id, app.clock.now()).await? else { return Ok(None) };
     failpoint::hit("scheduler.after_claim");
     let rows = match campaign.status {
+        CampaignStatus::Scheduled | CampaignStatus::Sending if jumped.is_some() => {
+            let reason = after_jump(jumped.unwrap_or_default());
+            tracing::warn!(%project, campaign = %id, reason, "a campaign is paused");
+            let paused = (CampaignStatus::Paused, Some(reason.as_str()));
+            sending::to_state(&tx, project, id, paused, Some(now), now).await?;
+            Vec::new()
+        }
         CampaignStatus::Scheduled => begin(&tx, project, &campaign, now).await?,
         CampaignStatus::Sending if is_failing(app, &tx, project, &campaign, now).await? => Vec::new(),
-        CampaignStatus::Sending => send(app, &tx, (&campaign, progress), project, now).await?,
+        CampaignStatus::Sending => send(app, &tx, (&campaign, progress), slice.as_ref(), project, now).await?,
         CampaignStatus::Paused => sweep(&tx, project, (&campaign, &progress), now, Sweep::Park).await?,
         CampaignStatus::Cancelled => sweep(&tx, project, (&campaign, &progress), now, Sweep::Cancel).await?,
         CampaignStatus::Draft | CampaignStatus::Completed | CampaignStatus::Failed => {
@@ -110,6 +171,15 @@ async fn look(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Released
     };
     tx.commit().await.map_err(StoreError::from)?;
     Ok(Some(Released { channel: campaign.channel, rows }))
+}
+
+/// Why nothing is sent after the clock has jumped ahead by so much.
+fn after_jump(ahead: SignedDuration) -> String {
+    format!(
+        "the database's clock jumped ahead by {} minutes, so what came due by that is held; resume it once the clock is back, or \
+         `rekindle clock accept` has said that it is right",
+        ahead.as_mins()
+    )
 }
 
 type Rows = Vec<(Uuid, i32)>;
@@ -169,12 +239,14 @@ async fn send(
     app: &App,
     tx: &Transaction<'_>,
     (campaign, progress): (&Campaign, Progress),
+    slice: Option<&Slice>,
     project: ProjectId,
     now: Timestamp,
 ) -> Result<Rows, TickError> {
     let id = campaign.id;
-    if !progress.taken {
-        take_slice(tx, project, campaign, &progress, SLICE, now).await?;
+    // Where it was changed while its people were looked for, they are looked for again.
+    if let Some(slice) = slice.filter(|slice| slice.goes_on_from(campaign, &progress)) {
+        take_slice(tx, project, campaign, &progress, slice).await?;
     }
     let of = sending::Rows::of(project, id, &progress);
     let released = sending::released(tx, &of, WITH_DELIVERY, now).await?;
@@ -184,7 +256,7 @@ async fn send(
     let again = now.checked_add(app.config.hand_over).unwrap_or(now);
     let mut rows = match pace.allowed {
         0 => Vec::new(),
-        allowed => sending::release(tx, &of, allowed, (now, again)).await?,
+        allowed => sending::release(tx, &of, campaign.template_id, allowed, (now, again)).await?,
     };
     let rest = winner::rest(tx, &of, (campaign, &progress), now).await?;
     let left = pace.allowed - rows.len() as i64;
@@ -202,7 +274,14 @@ async fn send(
     } else if released == 0 && rows.is_empty() && pace.allowed > 0 {
         // Nothing is under way, and nobody's time has come: the next one's may be hours away.
         let known_at = if let Rest::Waits(until) = rest { Some(until) } else { None };
-        known_at.or(sending::next_time(tx, &of, now).await?).unwrap_or_else(|| soon(now))
+        let next = known_at.or(sending::next_time(tx, &of, now).await?);
+        // But for what delivery put off: it may fail when it is tried again, or have been the last.
+        if sending::is_released(tx, &of).await? {
+            let later = now.checked_add(PUT_OFF).unwrap_or(now);
+            next.map_or(later, |next| next.min(later))
+        } else {
+            next.unwrap_or_else(|| soon(now))
+        }
     } else {
         soon(now)
     };
@@ -240,12 +319,17 @@ async fn sweep(
     sweep: Sweep,
 ) -> Result<Rows, TickError> {
     let id = campaign.id;
-    let of = sending::Rows::of(project, id, progress);
     let (swept, left) = match sweep {
-        Sweep::Park => (sending::park(tx, &of, SWEPT).await?, sending::released(tx, &of, 1, now).await? > 0),
-        Sweep::Cancel => (sending::cancel(tx, &of, SWEPT, now).await?, sending::is_open(tx, &of).await?),
+        Sweep::Park => {
+            let of = sending::Rows::of(project, id, progress);
+            (sending::park(tx, &of, SWEPT, now).await?, sending::is_released(tx, &of).await?)
+        }
+        Sweep::Cancel => {
+            let of = sending::Rows::of_all(project, id);
+            (sending::cancel(tx, &of, SWEPT, now).await?, sending::is_open(tx, &of).await?)
+        }
     };
-    // What delivery holds just now comes back as settled or as to be retried.
+    // What delivery holds just now comes back as settled or as to be retried, or its lease runs out.
     let look_at = left.then(|| if swept > 0 { now } else { soon(now) });
     sending::look_again(tx, project, id, look_at, now).await?;
     Ok(Vec::new())

@@ -23,11 +23,13 @@ pub struct SchedulerConfig {
     pub keep_ingest: Duration,
     /// Share of the ingest stream's bytes, in percent, from which on applied entries go earlier.
     pub purge_above_percent: u64,
+    /// In-app messages are kept for so long after they arrived.
+    pub keep_inbox: Duration,
 }
 
 impl SchedulerConfig {
     /// `SCHEDULER_TICK_MS` (250), `CAMPAIGN_HAND_OVER_MS` (60000), `CAMPAIGN_FAILURES_IN_ROW` (100), `CAMPAIGN_FAILURES_OF` (1000), `INGEST_KEEP_HOURS` (72),
-    /// `INGEST_PURGE_ABOVE_PERCENT` (70).
+    /// `INGEST_PURGE_ABOVE_PERCENT` (70), `INBOX_KEEP_DAYS` (90).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let tick = env.bounded("SCHEDULER_TICK_MS", 250, 10..=10_000, "10 to 10000")?;
         let hours = env.bounded("INGEST_KEEP_HOURS", 72, 1..=8_760, "1 to 8760")?;
@@ -47,6 +49,7 @@ impl SchedulerConfig {
             },
             keep_ingest: Duration::from_hours(hours),
             purge_above_percent: env.bounded("INGEST_PURGE_ABOVE_PERCENT", 70, 1..=100, "1 to 100")?,
+            keep_inbox: Duration::from_hours(24 * env.bounded("INBOX_KEEP_DAYS", 90, 1..=3_650, "1 to 3650")?),
         })
     }
 }
@@ -64,6 +67,7 @@ mod tests {
             ("INGEST_KEEP_HOURS", "x"),
             ("INGEST_PURGE_ABOVE_PERCENT", "101"),
             ("CAMPAIGN_FAILURES_OF", "0"),
+            ("INBOX_KEEP_DAYS", "0"),
         ] {
             assert_eq!(SchedulerConfig::from_env(&Env::from_pairs([(name, value)])).unwrap_err().name, name);
         }

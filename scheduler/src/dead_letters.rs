@@ -166,6 +166,7 @@ fn name_of(body: Option<&Body>) -> String {
         Some(Body::Answer(_)) => "answer to a webhook step".to_owned(),
         Some(Body::Start(_)) => "start of an automation".to_owned(),
         Some(Body::Erase(_)) => "erasure".to_owned(),
+        Some(Body::Subscribe(_)) => "choice of subscriptions".to_owned(),
         Some(Body::RegisterToken(_)) => "push token".to_owned(),
         Some(Body::RemoveToken(_)) => "removal of a push token".to_owned(),
         Some(Body::Webhook(told)) => format!("webhook {}", clean(&told.kind)),

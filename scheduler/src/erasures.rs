@@ -32,6 +32,6 @@ pub async fn finish(app: Arc<App>) -> Result<(), TickError> {
 
 /// Forgets erasures of long ago.
 pub async fn forget(app: Arc<App>) -> Result<(), TickError> {
-    erasures::forget(&app.store.connection().await?, app.clock.now() - REMEMBERED).await?;
+    erasures::forget(&app.store.connection().await?, app.now() - REMEMBERED).await?;
     Ok(())
 }

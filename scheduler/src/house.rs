@@ -5,15 +5,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, ToSpan};
 use shared::shutdown::Shutdown;
 use shared::store::runs::listeners;
-use shared::store::users::search;
+use shared::store::users::{search, seen};
 use shared::store::{login_attempts, sessions, time_partitions, user_imports, workers};
 
 use crate::purge::purge;
 use crate::tick::TickError;
-use crate::{App, dead_letters, erasures, removals, retention, thaw};
+use crate::{App, dead_letters, erasures, removals, retention, subscriptions, thaw, webhooks};
 
 type Work = fn(Arc<App>) -> Pin<Box<dyn Future<Output = Result<(), TickError>> + Send>>;
 
@@ -24,7 +25,7 @@ pub struct Chore {
     work: Work,
 }
 
-pub const CHORES: [Chore; 15] = [
+pub const CHORES: [Chore; 18] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
     Chore { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
     Chore { what: "the ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
@@ -48,14 +49,31 @@ pub const CHORES: [Chore; 15] = [
         every: Duration::from_hours(24),
         work: |app| Box::pin(retention::forget_client_ids(app)),
     },
+    Chore {
+        what: "in-app messages past their retention",
+        every: Duration::from_hours(1),
+        work: |app| Box::pin(retention::clear_inboxes(app)),
+    },
     Chore { what: "old erasures", every: Duration::from_hours(1), work: |app| Box::pin(erasures::forget(app)) },
     Chore { what: "sessions that have ended", every: Duration::from_mins(10), work: |app| Box::pin(end_sessions(app)) },
+    Chore {
+        what: "deleted subscription groups",
+        every: Duration::from_mins(1),
+        work: |app| Box::pin(subscriptions::clear(app)),
+    },
+    Chore {
+        what: "webhooks' old deliveries",
+        every: Duration::from_mins(1),
+        work: |app| Box::pin(webhooks::clear(app)),
+    },
     Chore { what: "old imports", every: Duration::from_hours(1), work: |app| Box::pin(forget_imports(app)) },
-    Chore { what: "the clock", every: Duration::from_secs(10), work: |app| Box::pin(synchronize(app)) },
+    Chore { what: "days of people long past", every: Duration::from_hours(6), work: |app| Box::pin(forget_days(app)) },
 ];
 
 /// For how long an import is shown, and can be gone on with.
 const IMPORTS_KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// People are counted by the day of their last visit for so many days, more than any report looks back.
+const DAYS_KEPT: i64 = 100;
 /// Until a chore that failed is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -89,8 +107,8 @@ async fn make_partitions(app: Arc<App>) -> Result<(), TickError> {
 
 async fn end_sessions(app: Arc<App>) -> Result<(), TickError> {
     let db = app.store.connection().await?;
-    sessions::forget_expired(&db, app.clock.now()).await?;
-    login_attempts::forget_expired(&db, app.clock.now()).await?;
+    sessions::forget_expired(&db, app.now()).await?;
+    login_attempts::forget_expired(&db, app.now()).await?;
     Ok(())
 }
 
@@ -100,21 +118,23 @@ async fn forget_workers(app: Arc<App>) -> Result<(), TickError> {
 }
 
 async fn forget_imports(app: Arc<App>) -> Result<(), TickError> {
-    user_imports::forget(&app.store.connection().await?, app.clock.now() - IMPORTS_KEPT).await?;
+    user_imports::forget(&app.store.connection().await?, app.now() - IMPORTS_KEPT).await?;
     Ok(())
 }
 
 /// Runs listen for their goals no longer than those count, with a day's grace for what is still to be applied.
 async fn forget_goals(app: Arc<App>) -> Result<(), TickError> {
-    let before = app.clock.now() - SignedDuration::from_hours(24);
+    let before = app.now() - SignedDuration::from_hours(24);
     listeners::forget(&app.store.connection().await?, before).await?;
+    Ok(())
+}
+
+async fn forget_days(app: Arc<App>) -> Result<(), TickError> {
+    let today = app.now().to_zoned(TimeZone::UTC).date();
+    seen::forget(&app.store.connection().await?, today.saturating_sub(DAYS_KEPT.days())).await?;
     Ok(())
 }
 
 async fn settle_search(app: Arc<App>) -> Result<(), TickError> {
     Ok(search::settle_index(&app.store.connection().await?).await?)
-}
-
-async fn synchronize(app: Arc<App>) -> Result<(), TickError> {
-    Ok(app.store.synchronize(&app.clock).await?)
 }

@@ -9,14 +9,18 @@ pub mod dates;
 pub mod dead_letters;
 pub mod erasures;
 pub mod house;
+mod items;
+pub mod jumps;
 pub mod messages;
 pub mod purge;
 pub mod removals;
 pub mod retention;
 pub mod segments;
+pub mod subscriptions;
 pub mod thaw;
 pub mod tick;
 pub mod timers;
+pub mod webhooks;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -27,13 +31,15 @@ use shared::bus::{Bus, Publisher};
 use shared::clock::Clock;
 use shared::ids::ProjectId;
 use shared::shutdown::{DRAIN, Shutdown, drained};
-use shared::startup::Connected;
+use shared::startup::{self, Connected};
 use shared::store::Store;
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use config::SchedulerConfig;
+use jumps::Jumps;
+use segments::failing::Failing;
 
 /// The port of `/healthz`, `/readyz` and `/metrics`.
 pub const ADMIN_PORT: u16 = 9104;
@@ -48,13 +54,16 @@ pub struct App {
     pub clock: Clock,
     /// Deleted automations that were found to have no run under way.
     without_runs: Mutex<HashSet<(ProjectId, Uuid)>>,
+    failing: Failing,
+    jumps: Jumps,
 }
 
 impl App {
     pub fn new(config: SchedulerConfig, connected: Connected) -> Arc<Self> {
         let Connected { store, bus, ingest_stream, clock } = connected;
-        let (publisher, without_runs) = (Publisher::new(bus.clone()), Mutex::default());
-        Arc::new(Self { config, store, bus, publisher, ingest_stream, clock, without_runs })
+        let (publisher, without_runs, failing) = (Publisher::new(bus.clone()), Mutex::default(), Failing::default());
+        let jumps = Jumps::default();
+        Arc::new(Self { config, store, bus, publisher, ingest_stream, clock, without_runs, failing, jumps })
     }
 }
 
@@ -62,6 +71,15 @@ impl App {
 pub async fn run(app: Arc<App>, shutdown: Shutdown) -> bool {
     let tasks = TaskTracker::new();
     let (none, calm) = (Duration::ZERO, app.config.calm);
+    // Before anything fires, it is known whether another has seen the clock jump.
+    if startup::wait_for("what is known of the clock", &shutdown, || jumps::tick(app.clone())).await.is_err() {
+        return true;
+    }
+    // And what a restored backup holds under way is paused before it is handed over.
+    if startup::wait_for("the campaigns under way", &shutdown, || campaigns::late::pause(&app)).await.is_err() {
+        return true;
+    }
+    tasks.spawn(tick::repeat("the clock", app.clone(), shutdown.clone(), none, jumps::tick));
     tasks.spawn(tick::repeat("timers", app.clone(), shutdown.clone(), none, timers::tick));
     tasks.spawn(tick::repeat("messages", app.clone(), shutdown.clone(), calm, messages::tick));
     tasks.spawn(tick::repeat("campaigns", app.clone(), shutdown.clone(), none, campaigns::tick));

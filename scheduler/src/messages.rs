@@ -13,10 +13,9 @@ use shared::store::messages::due::{self, DueMessage};
 use uuid::Uuid;
 
 use crate::App;
-use crate::tick::{Found, TickError};
+use crate::tick::{self, Found, PROJECTS, TickError};
 
-/// Projects in one look, and messages of each.
-const PROJECTS: i64 = 100;
+/// Messages of a project in one look.
 const MESSAGES: usize = 2_000;
 /// Rows in one message of the send stream.
 const CHUNK: usize = 500;
@@ -26,19 +25,12 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// One look at what is due. Which of two hand-overs of a row is heeded is decided by the attempt that they name: the
 /// first claim moves it on, and the second finds nothing. So a hand-over may be late, lost or repeated.
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
-    if !app.bus.is_connected() {
-        return Err(TickError::Broker("not connected to the broker".to_owned()));
-    }
-    let projects = due::projects(&app.store.connection().await?, app.clock.now(), PROJECTS).await?;
-    let mut found = Found::of(projects.len(), PROJECTS as usize);
-    for project in projects {
-        found = found.and(hand_over(&app, project).await?);
-    }
-    Ok(found)
+    let projects = due::projects(&tick::connection(&app).await?, app.now(), PROJECTS).await?;
+    tick::each(projects, |project| hand_over(&app, project)).await
 }
 
 async fn hand_over(app: &App, project: ProjectId) -> Result<Found, TickError> {
-    let now = app.clock.now();
+    let now = app.now();
     let due = due::take(&mut app.store.connection().await?, project, now, MESSAGES as i64).await?;
     if due.is_empty() {
         return Ok(Found::Nothing);
@@ -60,7 +52,7 @@ async fn hand_over(app: &App, project: ProjectId) -> Result<Found, TickError> {
 
 /// Without this, what was not published would wait for as long as what was.
 pub async fn give_back(app: &App, project: ProjectId, left: &BTreeSet<(Uuid, i32)>) {
-    let soon = app.clock.now();
+    let soon = app.now();
     let soon = soon.checked_add(AGAIN).unwrap_or(soon);
     let given_back = async { due::give_back(&mut app.store.connection().await?, project, left, soon).await };
     if let Err(error) = given_back.await {

@@ -44,7 +44,7 @@ async fn last_to_go(app: &App, stream: &Stream, info: &Info) -> Result<Option<u6
         return Ok(Some(info.state.last_sequence));
     }
     let first_ms = (info.state.first_timestamp.unix_timestamp_nanos() / 1_000_000) as i64;
-    let age = Duration::from_millis((app.clock.now_ms() - first_ms).max(0).unsigned_abs());
+    let age = Duration::from_millis((app.now_ms() - first_ms).max(0).unsigned_abs());
     let Some(too_old) = age.checked_sub(app.config.keep_ingest).filter(|d| !d.is_zero()) else { return Ok(None) };
     // A consumer that starts at a time knows the sequence of that time.
     let config = pull::Config {

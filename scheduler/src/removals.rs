@@ -22,7 +22,7 @@ pub async fn clear(app: Arc<App>) -> Result<(), TickError> {
 
 /// One slice; false where no project is due.
 async fn clear_slice(app: &App) -> Result<bool, TickError> {
-    let now = app.clock.now();
+    let now = app.now();
     let mut connection = app.store.connection().await?;
     let tx = connection.transaction().await.map_err(StoreError::from)?;
     let Some(removal) = removals::take_due(&tx, now).await? else { return Ok(false) };

@@ -1,15 +1,15 @@
-//! Events that are older than their projects keep them, and the ids that clients chose.
+//! Events that are older than their projects keep them, the ids that clients chose, and old in-app messages.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use shared::clock::from_ms;
 use shared::ids::{CLIENT_ID_PAST_MS, ProjectId};
 use shared::store::events::retention;
 use shared::store::time_partitions::expired;
-use shared::store::{Connection, StoreError, client_ids, projects};
+use shared::store::{Connection, StoreError, client_ids, inbox, projects};
 
 use crate::App;
 use crate::tick::TickError;
@@ -32,25 +32,34 @@ pub async fn clear(app: Arc<App>) -> Result<(), TickError> {
 }
 
 async fn clear_events(app: &App, db: &mut Connection) -> Result<(), TickError> {
-    let now_ms = app.clock.now_ms();
+    let now_ms = app.now_ms();
     let kept = projects::retentions(db).await?;
     let Some(longest) = kept.iter().map(|(_, days)| i64::from(*days)).max() else { return Ok(()) };
     let known: HashSet<ProjectId> = kept.iter().map(|(project, _)| *project).collect();
-    remove_partitions(db, now_ms - (longest * DAY_MS).max(LATE_MS), &known).await?;
+    // What fails for one holds up no other; of all that failed, the first is told.
+    let mut done = remove_partitions(db, now_ms - (longest * DAY_MS).max(LATE_MS), &known).await;
     for (project, days) in kept {
-        let before = from_ms(now_ms - i64::from(days) * DAY_MS);
-        loop {
-            let since = Instant::now();
-            let tx = db.transaction().await.map_err(StoreError::from)?;
-            let removed = retention::remove_slice(&tx, project, before).await?;
-            tx.commit().await.map_err(StoreError::from)?;
-            if removed < retention::SLICE {
-                break;
-            }
-            breathe(since).await;
+        let cleared = clear_project(db, project, from_ms(now_ms - i64::from(days) * DAY_MS)).await;
+        if let Err(error) = &cleared {
+            tracing::warn!(%project, %error, "cannot remove what a project keeps no longer; trying again later");
         }
+        done = done.and(cleared);
     }
-    Ok(())
+    done
+}
+
+/// Removes a project's events from before a time, slice by slice.
+async fn clear_project(db: &mut Connection, project: ProjectId, before: Timestamp) -> Result<(), TickError> {
+    loop {
+        let since = Instant::now();
+        let tx = db.transaction().await.map_err(StoreError::from)?;
+        let removed = retention::remove_slice(&tx, project, before).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        if removed < retention::SLICE {
+            return Ok(());
+        }
+        breathe(since).await;
+    }
 }
 
 /// Removes the partitions that end until then as a whole: first they are taken out of their table, and then they are counted
@@ -85,11 +94,27 @@ pub async fn forget_client_ids(app: Arc<App>) -> Result<(), TickError> {
     let db = app.store.connection().await?;
     let kept = projects::retentions(&db).await?;
     let Some(longest) = kept.iter().map(|(_, days)| i64::from(*days)).max() else { return Ok(()) };
-    let before = app.clock.now() - SignedDuration::from_hours(24 * longest);
+    let before = app.now() - SignedDuration::from_hours(24 * longest);
     for stretch in client_ids::stretches(&db).await? {
         let since = Instant::now();
         client_ids::forget(&db, &stretch, before).await?;
         breathe(since).await;
+    }
+    Ok(())
+}
+
+/// Removes in-app messages that arrived long ago, slice by slice, whether they were read or not.
+pub async fn clear_inboxes(app: Arc<App>) -> Result<(), TickError> {
+    let db = app.store.connection().await?;
+    let before = app.now() - app.config.keep_inbox;
+    for (project, _) in projects::retentions(&db).await? {
+        loop {
+            let since = Instant::now();
+            if inbox::remove_slice(&db, project, before).await? < inbox::SLICE as u64 {
+                break;
+            }
+            breathe(since).await;
+        }
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! is overtaken by an older one, however many schedulers there are.
 
 mod evaluate;
+pub mod failing;
 mod fill;
 mod publish;
 mod settle;
@@ -13,41 +14,96 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use jiff::SignedDuration;
 use shared::ids::ProjectId;
+use shared::store::segments::person::crowd::Limits;
 use shared::store::segments::{dirty, follow};
+use uuid::Uuid;
 
 use crate::App;
-use crate::tick::{Found, TickError};
+use crate::tick::{Found, PROJECTS, TickError};
 
 pub use evaluate::portion as evaluate;
 pub use fill::look as look_at;
 pub use publish::publish;
 
-/// Projects in one look, and how many of them are worked on at once, so that a slow one holds up few.
-const PROJECTS: i64 = 100;
+/// How many projects are worked on at once, so that a slow one holds up few.
 const AT_ONCE: usize = 4;
 /// Segments looked at as a whole in one look.
 const SEGMENTS: i64 = 20;
-/// How long one statement may take.
+/// How long one statement may take, and all that count what people did, in one turn.
 const STATEMENT: Duration = Duration::from_secs(5);
+const LIMITS: Limits = Limits { statement: STATEMENT, whole: Duration::from_secs(10) };
+/// When a segment that could not be looked at is looked at again.
+const RETRY: SignedDuration = SignedDuration::from_mins(1);
 const TOO_SLOW: &str = "its rules took too long to evaluate; they ask for too much at once";
 
-/// Evaluates who is marked or due, and publishes what that starts.
+/// Evaluates who is marked or due, and publishes what that starts. A project that fails holds up none of the others.
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
-    let projects = dirty::projects(&app.store.connection().await?, app.clock.now(), PROJECTS).await?;
+    let projects = dirty::projects(&app.store.connection().await?, app.now(), PROJECTS).await?;
     let found = Found::of(projects.len(), PROJECTS as usize);
     let turns = stream::iter(projects).map(|project| turn(&app, project)).buffer_unordered(AT_ONCE);
     turns.try_fold(found, |found, more| async move { Ok(found.and(more)) }).await
 }
 
 async fn turn(app: &App, project: ProjectId) -> Result<Found, TickError> {
-    let evaluated = evaluate(app, project).await?;
-    Ok(evaluated.and(publish(app, project).await?))
+    if app.failing.rests(project) {
+        return Ok(Found::Nothing);
+    }
+    let outcome = match evaluate(app, project).await {
+        Ok(evaluated) => publish(app, project).await.map(|published| evaluated.and(published)),
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok(found) => {
+            app.failing.healed(project);
+            Ok(found)
+        }
+        Err(error) if is_of_one(&error) => {
+            let rest = app.failing.failed(project, rand::random());
+            tracing::warn!(%project, %error, ?rest, "cannot keep a project's segments; trying again");
+            Ok(Found::Nothing)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a failure is of one project or segment, so that others may do better. A statement that was too slow is one of
+/// the kind too, though the database ended it.
+fn is_of_one(error: &TickError) -> bool {
+    matches!(error, TickError::Store(error) if error.is_too_slow() || !error.is_unavailable())
 }
 
 /// Goes on filling segments, looks for changes that nobody marks, and clears away what is followed no more.
 pub async fn fill(app: Arc<App>) -> Result<Found, TickError> {
-    let due = follow::due(&app.store.connection().await?, app.clock.now(), SEGMENTS).await?;
-    let looks = stream::iter(due).map(|(project, segment)| look_at(&app, project, segment)).buffer_unordered(2);
+    let due = follow::due(&app.store.connection().await?, app.now(), SEGMENTS).await?;
+    let looks = stream::iter(due).map(|(project, segment)| look_or_put_off(&app, project, segment)).buffer_unordered(2);
     looks.try_fold(Found::Nothing, |found, more| async move { Ok(found.and(more)) }).await
+}
+
+/// Looks at one segment. Where that fails it is put off, so that it does not stand first in the queue for ever.
+async fn look_or_put_off(app: &App, project: ProjectId, segment: Uuid) -> Result<Found, TickError> {
+    match look_at(app, project, segment).await {
+        Err(error) if is_of_one(&error) => {
+            tracing::warn!(%project, %segment, %error, "cannot look at a segment as a whole; it is put off");
+            let now = app.now();
+            follow::put_off(&app.store.connection().await?, project, segment, (now, now + RETRY)).await?;
+            Ok(Found::Nothing)
+        }
+        outcome => outcome,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::store::StoreError;
+
+    use super::*;
+
+    #[test]
+    fn only_what_would_fail_for_everybody_ends_a_look() {
+        assert!(is_of_one(&StoreError::Corrupt("the rules of a segment".to_owned()).into()));
+        assert!(!is_of_one(&StoreError::Unavailable("no connection".to_owned()).into()));
+        assert!(!is_of_one(&TickError::Broker("not connected".to_owned())));
+    }
 }

@@ -28,7 +28,7 @@ pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
 /// Ends what is left of deleted automations' runs, the waiting ones too. Each is looked at until there is none, and then
 /// never again.
 pub async fn end_deleted(app: Arc<App>) -> Result<(), TickError> {
-    let now = app.clock.now();
+    let now = app.now();
     let settled = now.checked_sub(SETTLED).unwrap_or(now);
     let automations = deleted(&app.store.connection().await?, settled).await?;
     for (project, automation) in automations {
@@ -42,7 +42,7 @@ pub async fn end_deleted(app: Arc<App>) -> Result<(), TickError> {
 }
 
 async fn portion(app: &App, project: ProjectId, automation: Uuid, fate: Fate) -> Result<usize, TickError> {
-    let (now, most) = (app.clock.now(), RUNS as i64);
+    let (now, most) = (app.now(), RUNS as i64);
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let runs = match fate {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use shared::backoff::Backoff;
 use shared::bus::PublishError;
+use shared::ids::ProjectId;
 use shared::shutdown::Shutdown;
-use shared::store::StoreError;
+use shared::store::{Connection, StoreError};
 
 use crate::App;
 
@@ -54,6 +55,38 @@ impl Found {
     }
 }
 
+/// Projects in one look.
+pub const PROJECTS: i64 = 100;
+
+/// A connection for taking what is due. Not while the broker is away: what was taken and cannot be published would only
+/// come later.
+pub async fn connection(app: &App) -> Result<Connection, TickError> {
+    if !app.bus.is_connected() {
+        return Err(TickError::Broker("not connected to the broker".to_owned()));
+    }
+    Ok(app.store.connection().await?)
+}
+
+/// Fires what is due of these projects, [`PROJECTS`] at most, one after the other. One whose rows cannot be taken holds up none of
+/// the others; where the database or the broker is away, it is the same for all.
+pub async fn each<F: Future<Output = Result<Found, TickError>>>(
+    projects: Vec<ProjectId>,
+    fire: impl Fn(ProjectId) -> F,
+) -> Result<Found, TickError> {
+    let (mut found, mut failed) = (Found::of(projects.len(), PROJECTS as usize), None);
+    for project in projects {
+        match fire(project).await {
+            Ok(more) => found = found.and(more),
+            // A statement that ran out of time is this project's.
+            Err(TickError::Store(error)) if error.is_too_slow() || !error.is_unavailable() => {
+                failed = failed.or(Some(error));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    failed.map_or(Ok(found), |error| Err(error.into()))
+}
+
 /// Ticks until the shutdown. A tick that fails is tried again, with a line in the log at first and then now and again.
 /// When the database was away and is back, the first tick comes only after `calm`: others have something to write down
 /// first that it would take for undone.
@@ -72,7 +105,7 @@ pub async fn repeat<F: Future<Output = Result<Found, TickError>>>(
                 pause
             }
             Err(error) => {
-                was_away |= matches!(&error, TickError::Store(error) if error.is_unavailable());
+                was_away |= matches!(&error, TickError::Store(error) if error.is_unavailable() && !error.is_too_slow());
                 failures += 1;
                 if failures % 20 == 1 {
                     tracing::warn!(what, %error, "cannot hand over what is due; trying again");

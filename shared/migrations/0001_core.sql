@@ -2,14 +2,14 @@
 -- Every key starts with project_id (it is the distribution column of a distributed deployment), nothing references
 -- across tables, and what grows with traffic is partitioned by id, which is time.
 -- Tables without a project are small and undistributed: change, worker, ingest_partition, outbox, account, session,
--- login_attempt.
+-- login_attempt, clock_jump.
 
 -- What has changed, for caches: one row a topic, moved on in the transaction of the change, so that its order is commit order.
 CREATE TABLE change (
     topic text PRIMARY KEY,
     seq   bigint NOT NULL DEFAULT 0
 );
-INSERT INTO change (topic) VALUES ('project'), ('api_key'), ('automation'), ('template'), ('channel'), ('segment'), ('person');
+INSERT INTO change (topic) VALUES ('project'), ('api_key'), ('automation'), ('template'), ('channel'), ('segment'), ('person'), ('webhook');
 
 CREATE TABLE project (
     project_id      uuid PRIMARY KEY,
@@ -154,9 +154,16 @@ CREATE TABLE user_search (
     id         uuid NOT NULL,
     created_at timestamptz NOT NULL,                                       -- the person's: lists are in this order
     text       text NOT NULL,                                              -- lower case; U+0001 begins each of external id, email, name
+    begin_1    text COLLATE "C" NOT NULL GENERATED ALWAYS AS (left(split_part(text, E'\x01', 2), 2)) STORED,
+    begin_2    text COLLATE "C" NOT NULL GENERATED ALWAYS AS (left(split_part(text, E'\x01', 3), 2)) STORED,
+    begin_3    text COLLATE "C" NOT NULL GENERATED ALWAYS AS (left(split_part(text, E'\x01', 4), 2)) STORED,
     PRIMARY KEY (project_id, id)
 );
 CREATE INDEX user_search_newest ON user_search (project_id, created_at DESC, id DESC);
+-- Whether there are more of one or two letters than are counted.
+CREATE INDEX user_search_begin_1 ON user_search (project_id, begin_1);
+CREATE INDEX user_search_begin_2 ON user_search (project_id, begin_2);
+CREATE INDEX user_search_begin_3 ON user_search (project_id, begin_3);
 -- The project as text, so that no other index can be taken for this one's work, whatever the planner thinks that costs.
 -- New texts wait in a list that the scheduler puts into the index, so that recording does not have to.
 CREATE INDEX user_search_text ON user_search USING gin ((project_id::text), text gin_trgm_ops) WITH (gin_pending_list_limit = 16384);
@@ -269,6 +276,14 @@ CREATE TABLE user_count (
     count      bigint NOT NULL,
     PRIMARY KEY (project_id, lane)
 ) WITH (fillfactor = 70);
+-- How many people were last seen on a day of UTC; of the last 100 days.
+CREATE TABLE user_seen_count (
+    project_id uuid NOT NULL,
+    day        date NOT NULL,
+    lane       smallint NOT NULL,
+    count      bigint NOT NULL,
+    PRIMARY KEY (project_id, day, lane)
+) WITH (fillfactor = 70);
 
 CREATE TABLE template (
     project_id  uuid NOT NULL,
@@ -276,7 +291,9 @@ CREATE TABLE template (
     name        text NOT NULL,
     channel     text NOT NULL CHECK (channel IN ('EMAIL', 'PUSH', 'IN_APP', 'SMS')),
     subject     text NOT NULL DEFAULT '',
-    body        text NOT NULL,
+    body        text NOT NULL,                                             -- as its author wrote it
+    compiled    text,                                                      -- what delivery takes in its place: MJML as HTML, CSS inlined
+    not_inlined text,                                                      -- why the CSS is not, where that is so
     tags        text[] NOT NULL DEFAULT '{}',
     ai          boolean NOT NULL DEFAULT false,
     version     integer NOT NULL DEFAULT 1,
@@ -335,7 +352,7 @@ CREATE TABLE segment_turn (
     project_id uuid PRIMARY KEY,
     starts     bigint NOT NULL DEFAULT 0                                   -- rows of segment_start so far
 );
--- Whose segments may have changed by what: a row for each transaction and kind of change.
+-- Whose segments may have changed by what: a row for each transaction and kind of change; some, where it is about very many.
 CREATE TABLE segment_dirty (
     project_id uuid NOT NULL,
     id         uuid NOT NULL,                                              -- of the transaction
@@ -426,12 +443,14 @@ CREATE TABLE campaign (
     segment_id          uuid NOT NULL,
     exclude_segment_ids uuid[] NOT NULL DEFAULT '{}',
     template_id         uuid,
-    template_ids        uuid[] NOT NULL,                                   -- that one, and those of the variants
+    template_ids        uuid[] NOT NULL,                                   -- that one, and those of the variants; while it is under way also those that were
     settings            jsonb NOT NULL,                                    -- throttle, variants, winner, goal, recurrence, as the API shows them
+    subscription_group_id uuid,                                            -- kept while it is under way
     scheduled_at        timestamptz,
     status              text NOT NULL CHECK (status IN ('DRAFT', 'SCHEDULED', 'SENDING', 'PAUSED', 'COMPLETED', 'CANCELLED', 'FAILED')),
     status_reason       text,
     look_at             timestamptz,                                       -- when the scheduler has to look at it; null: never
+    faults              integer NOT NULL DEFAULT 0,                        -- looks in a row that failed by its own fault
     occurrence          integer NOT NULL DEFAULT 0,                        -- sendings begun
     started_at          timestamptz,                                       -- of the last one, as the rest
     meant_for           timestamptz,                                       -- the time that it was begun for
@@ -458,6 +477,28 @@ CREATE TABLE campaign_outcome (
     reason        text,                                                    -- of one of the last failures
     PRIMARY KEY (project_id, campaign_id)
 ) WITH (fillfactor = 50);
+
+-- The links of its messages that are told apart, as many as are counted, and the messages in which each was clicked. Under the id
+-- 0 are the clicks on all others.
+CREATE TABLE campaign_link (
+    project_id  uuid NOT NULL,
+    campaign_id uuid NOT NULL,
+    link        uuid NOT NULL,                                             -- MD5 of the address
+    url         text NOT NULL,
+    PRIMARY KEY (project_id, campaign_id, link)
+);
+CREATE TABLE campaign_click (
+    project_id  uuid NOT NULL,
+    campaign_id uuid NOT NULL,
+    message_id  uuid NOT NULL,
+    link        uuid NOT NULL,
+    user_id     uuid NOT NULL,                                             -- whom the message was for
+    variant     text,
+    clicks      bigint NOT NULL,
+    PRIMARY KEY (project_id, campaign_id, message_id, link)
+) WITH (fillfactor = 80);
+CREATE INDEX campaign_click_user ON campaign_click (project_id, user_id);
+CREATE INDEX campaign_click_link ON campaign_click (project_id, campaign_id, link);
 
 -- How often what happened at which step of a version; what concerns whole runs stands at the step ''. The lane is the
 -- recording transaction's.
@@ -578,12 +619,14 @@ CREATE TABLE message (
     campaign_id         uuid,
     occurrence          integer,                                           -- of the campaign
     variant             text,
+    subscription_group_id uuid,                                            -- whoever is not subscribed to it is not sent it
     attempt             integer NOT NULL DEFAULT 0,                        -- claims so far; the fence of settling
     failures            integer NOT NULL DEFAULT 0,                        -- provider failures that count against the limit
     ambiguous           integer NOT NULL DEFAULT 0,                        -- calls of which the outcome was never learned
     forgiven            integer NOT NULL DEFAULT 0,                        -- those of them from before it was last sent again by hand
     dead                boolean NOT NULL DEFAULT false,                    -- failed, and not by its own fault: it can be sent again
     send_at             timestamptz,                                       -- of a campaign: it is not released before; 'infinity' until a variant has won
+    released_at         timestamptz,                                       -- of a campaign: handed to delivery, last; its age counts from there
     due_at              timestamptz,
     claimed             boolean NOT NULL DEFAULT false,
     subject             text,                                              -- as rendered
@@ -608,7 +651,7 @@ CREATE TABLE message (
 CREATE INDEX message_due ON message (due_at, project_id) WHERE due_at IS NOT NULL;
 CREATE INDEX message_project_due ON message (project_id, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX message_user ON message (project_id, user_id, id);
-CREATE INDEX message_campaign ON message (project_id, campaign_id, status, send_at) WHERE campaign_id IS NOT NULL;
+CREATE INDEX message_campaign ON message (project_id, campaign_id, status, send_at) INCLUDE (id, variant) WHERE campaign_id IS NOT NULL; -- a report reads nothing else
 CREATE INDEX message_dead ON message (project_id, id) WHERE dead;
 -- What the frequency cap counts: not what waits, nor what was kept back, of which there may be any number. With the id, or
 -- message_user would be taken, which holds all of that.
@@ -675,6 +718,30 @@ CREATE TABLE bounce_streak (
     PRIMARY KEY (project_id, channel, address)
 );
 
+-- What people may choose to get or not, and what they chose: whoever has no row is as the group says.
+CREATE TABLE subscription_group (
+    project_id         uuid NOT NULL,
+    id                 uuid NOT NULL,
+    name               text NOT NULL,
+    description        text NOT NULL DEFAULT '',
+    default_subscribed boolean NOT NULL DEFAULT true,
+    public             boolean NOT NULL DEFAULT true,                      -- shown on the preference page
+    deleted_at         timestamptz,                                        -- the row stays until what was chosen of it is gone
+    created_at         timestamptz NOT NULL,
+    updated_at         timestamptz NOT NULL,
+    PRIMARY KEY (project_id, id)
+);
+CREATE TABLE subscription (
+    project_id uuid NOT NULL,
+    user_id    uuid NOT NULL,
+    group_id   uuid NOT NULL,
+    subscribed boolean NOT NULL,
+    source     text NOT NULL CHECK (source IN ('page', 'link', 'api')),
+    changed_at timestamptz NOT NULL,                                       -- when the choice was accepted: the latest counts
+    PRIMARY KEY (project_id, user_id, group_id)
+);
+CREATE INDEX subscription_group_members ON subscription (project_id, group_id);
+
 -- What people have to read in the app; the id is the message's. Each person's arrive one after another (inbox_owner), so
 -- that who has seen the one of a time has seen all before it.
 CREATE TABLE inbox (
@@ -695,6 +762,46 @@ CREATE TABLE inbox_owner (
     last_at    timestamptz NOT NULL,                                       -- of the newest arrival
     PRIMARY KEY (project_id, user_id)
 );
+
+-- Who is told of messages and automations. The row stays until its deliveries are gone.
+CREATE TABLE webhook_endpoint (
+    project_id      uuid NOT NULL,
+    id              uuid NOT NULL,
+    url             text NOT NULL,
+    description     text NOT NULL DEFAULT '',
+    types           text[] NOT NULL,                                       -- what it asks for; '*': everything
+    enabled         boolean NOT NULL DEFAULT true,
+    disabled_reason text,                                                  -- where the product did it: 'gone', 'failing'
+    disabled_at     timestamptz,
+    secrets         bytea NOT NULL,                                        -- sealed: what signs
+    failures        integer NOT NULL DEFAULT 0,                            -- calls in a row that failed
+    failing_since   timestamptz,                                           -- the first of them
+    rests_until     timestamptz,                                           -- nothing is sent to it before
+    created_at      timestamptz NOT NULL,
+    updated_at      timestamptz NOT NULL,
+    deleted_at      timestamptz,
+    PRIMARY KEY (project_id, id)
+);
+-- What endpoints are told, and what came of it. The id is that of what is told: by it the receiver knows a repeat.
+CREATE TABLE webhook_delivery (
+    project_id  uuid NOT NULL,
+    endpoint_id uuid NOT NULL,
+    id          uuid NOT NULL,
+    type        text NOT NULL,
+    user_id     uuid,                                                      -- whom it names
+    data        jsonb NOT NULL,
+    happened_at timestamptz NOT NULL,
+    status      text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'delivered', 'failed')),
+    attempt     integer NOT NULL DEFAULT 0,                                -- claims so far; the fence of settling
+    tries       integer NOT NULL DEFAULT 0,                                -- calls that failed, since it was last sent again by hand
+    attempts    jsonb NOT NULL DEFAULT '[]',                               -- the newest: [{at, durationMs, status, error, response}]
+    due_at      timestamptz,                                               -- when it is sent, or its lease runs out; null once the outcome is known
+    created_at  timestamptz NOT NULL,
+    PRIMARY KEY (project_id, endpoint_id, id)
+) WITH (fillfactor = 70);
+CREATE INDEX webhook_delivery_due ON webhook_delivery (project_id, endpoint_id, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX webhook_delivery_user ON webhook_delivery (project_id, user_id) WHERE user_id IS NOT NULL;
+CREATE INDEX webhook_delivery_oldest ON webhook_delivery (id);
 
 CREATE TABLE news (
     project_id   uuid NOT NULL,
@@ -734,6 +841,13 @@ CREATE TABLE worker (
     id         uuid PRIMARY KEY,
     kind       text NOT NULL,
     seen_until timestamptz NOT NULL
+);
+
+-- A jump of the database's clock ahead that nobody has judged yet: one row, or none.
+CREATE TABLE clock_jump (
+    one       boolean PRIMARY KEY DEFAULT true CHECK (one),
+    ahead_ms  bigint NOT NULL,                                             -- of the time that has passed
+    jumped_at timestamptz NOT NULL                                         -- what it showed then
 );
 
 -- Messages to the broker, written with what caused them and published after the commit.

@@ -218,6 +218,12 @@ impl Definition {
         self.all_steps().into_iter().filter_map(sends).collect()
     }
 
+    /// The groups whose subscribers it sends to, each with its step's place.
+    pub fn subscription_groups(&self) -> Vec<(String, Uuid)> {
+        let groups = |(path, step): (String, &Step)| Some((path, step.action.subscription_group()?));
+        self.all_steps().into_iter().filter_map(groups).collect()
+    }
+
     /// The automations that it starts, each with its step's place.
     pub fn started(&self) -> Vec<(String, Uuid)> {
         let starts = |(path, step): (String, &Step)| match step.action {

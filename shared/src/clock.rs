@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 /// Product time. In production it follows the database, so that all processes agree; in tests it is set by hand.
 #[derive(Clone, Debug)]
@@ -17,6 +17,7 @@ enum Source {
     },
     Manual {
         now_ms: AtomicI64,
+        passed_ms: AtomicI64,
     },
 }
 
@@ -26,14 +27,23 @@ impl Clock {
     }
 
     pub fn manual(start: Timestamp) -> Self {
-        Self(Arc::new(Source::Manual { now_ms: AtomicI64::new(start.as_millisecond()) }))
+        Self(Arc::new(Source::Manual { now_ms: AtomicI64::new(start.as_millisecond()), passed_ms: AtomicI64::new(0) }))
     }
 
     /// Milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> i64 {
         match &*self.0 {
             Source::System { offset_ms } => machine_now_ms() + offset_ms.load(Ordering::Relaxed),
-            Source::Manual { now_ms } => now_ms.load(Ordering::Relaxed),
+            Source::Manual { now_ms, .. } => now_ms.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Milliseconds that have passed since a moment that stays the same for as long as the process runs: no correction of a
+    /// clock changes them, and they go on while the machine sleeps.
+    pub fn passed_ms(&self) -> i64 {
+        match &*self.0 {
+            Source::System { .. } => machine_passed_ms(),
+            Source::Manual { passed_ms, .. } => passed_ms.load(Ordering::Relaxed),
         }
     }
 
@@ -51,9 +61,17 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock on; a system clock cannot be moved.
+    /// Lets time pass by a manual clock; a system clock cannot be moved.
     pub fn advance(&self, by: std::time::Duration) {
-        if let Source::Manual { now_ms } = &*self.0 {
+        if let Source::Manual { now_ms, passed_ms } = &*self.0 {
+            now_ms.fetch_add(by.as_millis() as i64, Ordering::Relaxed);
+            passed_ms.fetch_add(by.as_millis() as i64, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets a manual clock ahead, or back, without any time passing.
+    pub fn jump(&self, by: SignedDuration) {
+        if let Source::Manual { now_ms, .. } = &*self.0 {
             now_ms.fetch_add(by.as_millis() as i64, Ordering::Relaxed);
         }
     }
@@ -62,6 +80,19 @@ impl Clock {
 #[expect(clippy::disallowed_methods, reason = "the one place")]
 fn machine_now_ms() -> i64 {
     Timestamp::now().as_millisecond()
+}
+
+#[cfg(target_os = "linux")]
+fn machine_passed_ms() -> i64 {
+    let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    since_boot.tv_sec * 1_000 + since_boot.tv_nsec / 1_000_000
+}
+
+/// Elsewhere it may stand still while the machine sleeps.
+#[cfg(not(target_os = "linux"))]
+fn machine_passed_ms() -> i64 {
+    static FIRST: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    FIRST.elapsed().as_millis() as i64
 }
 
 /// A timestamp from milliseconds since the Unix epoch, held within what a timestamp can be.
@@ -91,7 +122,9 @@ mod tests {
         clock.follow(from_ms(99_000));
         assert_eq!(clock.now_ms(), 1_000);
         clock.advance(std::time::Duration::from_secs(2));
-        assert_eq!(clock.now_ms(), 3_000);
+        assert_eq!((clock.now_ms(), clock.passed_ms()), (3_000, 2_000));
+        clock.jump(SignedDuration::from_secs(-1));
+        assert_eq!((clock.now_ms(), clock.passed_ms()), (2_000, 2_000));
     }
 
     #[test]
@@ -100,5 +133,6 @@ mod tests {
         clock.follow(from_ms(clock.now_ms() + 3_600_000));
         let ahead = clock.now_ms() - machine_now_ms();
         assert!((3_599_900..=3_600_100).contains(&ahead), "{ahead}");
+        assert!(clock.passed_ms() > 0);
     }
 }

@@ -4,6 +4,7 @@
 //! message against today's decoder.
 
 mod borrowed;
+mod subscribe;
 
 use bytes::{BufMut, Bytes};
 use prost::Message;
@@ -11,6 +12,7 @@ use uuid::Uuid;
 
 use crate::ids::{ProjectId, UserKey};
 pub use borrowed::{BorrowedBody, BorrowedItem};
+pub use subscribe::{Choice, Subscribe};
 
 /// The version written today. A reader refuses a newer one rather than guess.
 pub const VERSION: u32 = 2;
@@ -58,7 +60,7 @@ pub struct IngestItem {
     /// How many automations stand behind it, each having caused the next.
     #[prost(uint32, tag = "32")]
     pub depth: u32,
-    #[prost(oneof = "Body", tags = "10, 11, 12, 13, 14, 16, 17, 18, 30, 31")]
+    #[prost(oneof = "Body", tags = "10, 11, 12, 13, 14, 16, 17, 18, 20, 30, 31")]
     pub body: Option<Body>,
 }
 
@@ -80,6 +82,8 @@ pub enum Body {
     RemoveToken(RemoveToken),
     #[prost(message, tag = "18")]
     Webhook(Webhook),
+    #[prost(message, tag = "20")]
+    Subscribe(Subscribe),
     #[prost(message, tag = "30")]
     Answer(Answer),
     #[prost(message, tag = "31")]

@@ -114,6 +114,11 @@ impl State {
             converted_at: None,
         }
     }
+
+    /// When its timer is due.
+    pub fn timer_at(&self) -> Option<Timestamp> {
+        self.memory.looks_at.or(self.due_at)
+    }
 }
 
 /// What a run keeps from its steps for later ones. Stored as JSON; only ever added to.
@@ -125,6 +130,9 @@ pub struct Memory {
     /// How the wait ended that ended while the automation was inactive; none: by its time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<EndedBy>,
+    /// When the exit rules are looked at next because time has passed, before the wait ends; none: when it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looks_at: Option<Timestamp>,
 }
 
 /// What ended a wait before its time.
@@ -178,7 +186,7 @@ impl Occurrence<'_> {
 pub enum Input<'a> {
     /// The trigger.
     Start,
-    /// The end of the wait of that number.
+    /// The end of the wait of that number or, before that, another look at the exit rules.
     Timer { wait_seq: i32 },
     /// The end of the call that the wait of that number waits for.
     Answer { wait_seq: i32, answer: &'a Answer },
@@ -207,7 +215,7 @@ pub struct NeedsPerson;
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    Send { channel: Channel, template_id: Uuid, position: String },
+    Send { channel: Channel, template_id: Uuid, subscription_group_id: Option<Uuid>, position: String },
     SetTimer { wait_seq: i32, due_at: Timestamp },
     UpdateUser { position: String, properties: Map<String, Value> },
     TrackEvent { position: String, depth: i16, name: String, properties: Map<String, Value> },

@@ -12,6 +12,8 @@ use crate::secrets::{MasterKeys, TAG};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Unsubscribe,
+    /// The page where people choose what they get.
+    Preferences,
     /// The picture that tells that a mail was opened.
     Open,
     /// On to a page elsewhere.
@@ -19,11 +21,12 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    pub const ALL: [Self; 3] = [Self::Unsubscribe, Self::Open, Self::Click];
+    pub const ALL: [Self; 4] = [Self::Unsubscribe, Self::Preferences, Self::Open, Self::Click];
 
     fn place(self) -> &'static str {
         match self {
             Self::Unsubscribe => "link:unsubscribe",
+            Self::Preferences => "link:preferences",
             Self::Open => "link:open",
             Self::Click => "link:click",
         }
@@ -33,6 +36,7 @@ impl Purpose {
     pub fn path(self) -> &'static str {
         match self {
             Self::Unsubscribe => "/unsubscribe/",
+            Self::Preferences => "/preferences/",
             Self::Open => "/o/",
             Self::Click => "/c/",
         }
@@ -45,6 +49,8 @@ pub struct About {
     pub project: ProjectId,
     pub message: Uuid,
     pub user: Uuid,
+    /// Which its link unsubscribes from; none where it unsubscribes from everything.
+    pub group: Option<Uuid>,
 }
 
 /// A message, in links that are handed on with it: they say nothing of whom it was for.
@@ -60,7 +66,14 @@ const ID: usize = 16;
 /// The link, the same for the same message. `base` is the installation's address without a slash at its end.
 pub fn unsubscribe(keys: &MasterKeys, base: &str, about: About) -> String {
     let ids = [about.project.0, about.message, about.user];
+    let ids: Vec<Uuid> = ids.into_iter().chain(about.group).collect();
     made(keys, base, Purpose::Unsubscribe, about.project, &ids, "")
+}
+
+/// The link to the page where the person chooses what they get; whichever group the message is of.
+pub fn preferences(keys: &MasterKeys, base: &str, about: About) -> String {
+    let ids = [about.project.0, about.message, about.user];
+    made(keys, base, Purpose::Preferences, about.project, &ids, "")
 }
 
 /// The address of the picture in a mail.
@@ -76,8 +89,18 @@ pub fn click(keys: &MasterKeys, base: &str, sent: Sent, page: &str) -> String {
 
 /// What the last part of a link is about; `None` of one that was not made here for this.
 pub fn read_unsubscribe(keys: &MasterKeys, token: &str) -> Option<About> {
+    let about = |project, message, user, group| About { project: ProjectId(project), message, user, group };
+    if let Some(([project, message, user, group], text)) = read(keys, Purpose::Unsubscribe, token) {
+        return text.is_empty().then(|| about(project, message, user, Some(group)));
+    }
     let ([project, message, user], text) = read(keys, Purpose::Unsubscribe, token)?;
-    text.is_empty().then_some(About { project: ProjectId(project), message, user })
+    text.is_empty().then(|| about(project, message, user, None))
+}
+
+/// As [`read_unsubscribe`]; without a group.
+pub fn read_preferences(keys: &MasterKeys, token: &str) -> Option<About> {
+    let ([project, message, user], text) = read(keys, Purpose::Preferences, token)?;
+    text.is_empty().then_some(About { project: ProjectId(project), message, user, group: None })
 }
 
 /// As [`read_unsubscribe`].
@@ -124,7 +147,8 @@ mod tests {
     const PAGE: &str = "https://shop.example/a?b=c&d=e#f";
 
     fn about(n: u128) -> About {
-        About { project: ProjectId(Uuid::from_u128(n)), message: Uuid::from_u128(2), user: Uuid::from_u128(3) }
+        let (message, user) = (Uuid::from_u128(2), Uuid::from_u128(3));
+        About { project: ProjectId(Uuid::from_u128(n)), message, user, group: None }
     }
 
     fn token(keys: &MasterKeys, about: About) -> String {
@@ -157,6 +181,30 @@ mod tests {
     }
 
     #[test]
+    fn a_group_is_signed_with_the_rest() {
+        let keys = MasterKeys::parse(OLD).unwrap();
+        let of_group = About { group: Some(Uuid::from_u128(4)), ..about(1) };
+        let made = token(&keys, of_group);
+        assert_eq!(read_unsubscribe(&keys, &made), Some(of_group));
+        for forged in forged(&made) {
+            assert_eq!(read_unsubscribe(&keys, &forged), None, "{forged}");
+        }
+        // Neither taken away nor put behind a link that has none.
+        let (with, without) = (bytes(&made), bytes(&token(&keys, about(1))));
+        let group = &with[3 * ID..4 * ID];
+        let cut = [&with[..3 * ID], &with[4 * ID..]].concat();
+        let moved = [&with[..3 * ID], &with[4 * ID..], group].concat();
+        let put = [&without[..3 * ID], group, &without[3 * ID..]].concat();
+        for forged in [cut, moved, put, [&without[..], group].concat()] {
+            assert_eq!(read_unsubscribe(&keys, &URL_SAFE_NO_PAD.encode(forged)), None);
+        }
+    }
+
+    fn bytes(token: &str) -> Vec<u8> {
+        URL_SAFE_NO_PAD.decode(token).unwrap()
+    }
+
+    #[test]
     fn a_click_leads_only_to_where_it_was_made_for() {
         let keys = MasterKeys::parse(OLD).unwrap();
         let url = click(&keys, BASE, SENT, PAGE);
@@ -182,7 +230,9 @@ mod tests {
         let keys = MasterKeys::parse(OLD).unwrap();
         let last = |url: String| url.rsplit('/').next().unwrap().to_owned();
         let (unsubscribed, opened) = (last(unsubscribe(&keys, "", about(1))), last(open(&keys, "", SENT)));
-        let clicked = last(click(&keys, "", SENT, PAGE));
+        let (clicked, chosen) = (last(click(&keys, "", SENT, PAGE)), last(preferences(&keys, "", about(1))));
+        assert_eq!(read_preferences(&keys, &chosen), Some(about(1)));
+        assert_eq!((read_preferences(&keys, &unsubscribed), read_unsubscribe(&keys, &chosen)), (None, None));
         assert_eq!(read_open(&keys, &opened), Some(SENT));
         assert_eq!((read_open(&keys, &unsubscribed), read_open(&keys, &clicked)), (None, None));
         assert_eq!((read_click(&keys, &unsubscribed), read_click(&keys, &opened)), (None, None));

@@ -84,6 +84,11 @@ impl OutboundPolicy {
         self.allow.iter().any(|range| range.contains(ip))
     }
 
+    /// Whether a host may be called without TLS: where the operator exempts its address.
+    pub async fn allows_plain(&self, host: &str, port: u16) -> bool {
+        self.resolve(host, port).await.is_ok_and(|ip| self.exempts(ip))
+    }
+
     /// Resolves a host and vets every address; returns the one to connect to.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<IpAddr, OutboundError> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');

@@ -10,7 +10,7 @@ use crate::store::users::recipient::Recipient;
 use crate::template::{Escape, Scope};
 
 /// Names that only the message itself may give.
-const RESERVED: [&str; 4] = ["event", "properties", "campaign", "unsubscribeUrl"];
+const RESERVED: [&str; 5] = ["event", "properties", "campaign", "unsubscribeUrl", "preferencesUrl"];
 
 /// A recipient and a message as templates see them: the fields of the API's user, and `id`, `channel`, `createdAt`.
 pub struct Personalization {

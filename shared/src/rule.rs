@@ -15,6 +15,7 @@
 //! case-sensitively. Times are read from texts as [`time::parse`] does.
 
 pub mod eval;
+pub mod history;
 pub mod look;
 mod number;
 pub mod parse;

@@ -13,6 +13,7 @@ mod filters;
 mod lexer;
 mod names;
 mod parser;
+mod placeholders;
 mod render;
 mod scope;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use std::fmt;
 
 pub use budget::{Limit, Limits};
 pub use escape::one_line;
+pub use placeholders::{Placeholder, placeholders};
 pub use scope::Scope;
 
 use render::Renderer;
@@ -115,6 +117,11 @@ impl Template {
         &self.source
     }
 
+    /// Whether it gives names to values (`assign`, `capture`, `for`), so that one name may mean different things in places.
+    pub fn binds_names(&self) -> bool {
+        self.slots > 0
+    }
+
     /// Renders for one recipient. The only errors are the limits.
     pub fn render(&self, scope: &Scope<'_>, escape: Escape, limits: &Limits) -> Result<String, RenderError> {
         Ok(self.run(scope, escape, limits)?.0)
@@ -175,8 +182,8 @@ impl Template {
     }
 }
 
-/// Line and column of a byte offset, both from 1.
-fn position(source: &str, at: usize) -> (u32, u32) {
+/// Line and column of a byte offset, both from 1; columns in characters.
+pub fn position(source: &str, at: usize) -> (u32, u32) {
     let before = &source[..at.min(source.len())];
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);
     let line = before.matches('\n').count() + 1;

@@ -1,5 +1,6 @@
 //! Certificates of test servers, each its own authority.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,12 +15,14 @@ use crate::must;
 pub(crate) struct Certificate {
     acceptor: TlsAcceptor,
     file: PathBuf,
+    chain: String,
     _dir: TempDir,
 }
 
 impl Certificate {
     pub(crate) fn for_name(name: &str) -> Self {
         let made = must("a certificate", rcgen::generate_simple_self_signed([name.to_owned()]));
+        let chain = format!("{}{}", made.signing_key.serialize_pem(), made.cert.pem());
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let versions = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -29,11 +32,23 @@ impl Certificate {
         let dir = must("a directory for a certificate", TempDir::new());
         let file = dir.path().join("ca.pem");
         must("writing a certificate", std::fs::write(&file, made.cert.pem()));
-        Self { acceptor: TlsAcceptor::from(Arc::new(config)), file, _dir: dir }
+        Self { acceptor: TlsAcceptor::from(Arc::new(config)), file, chain, _dir: dir }
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         self.acceptor.clone()
+    }
+
+    /// Key and certificate (PEM), for servers that read files.
+    pub(crate) fn chain(&self) -> &str {
+        &self.chain
+    }
+
+    /// Whoever trusts this one's file trusts the other, too.
+    pub(crate) fn trust_too(&self, other: &Self) {
+        let pem = must("reading a certificate", std::fs::read(&other.file));
+        let opened = std::fs::OpenOptions::new().append(true).open(&self.file);
+        must("writing a certificate", must("writing a certificate", opened).write_all(&pem));
     }
 
     pub(crate) fn ca_file(&self) -> String {

@@ -24,6 +24,7 @@ mod redis;
 pub mod servers;
 mod session;
 mod sms_service;
+mod smtp_service;
 mod web_push_service;
 
 pub use ai_server::{AiRequest, TestAi};
@@ -33,12 +34,13 @@ pub use eventually::{eventually, eventually_true};
 pub use mail_service::MailService;
 pub use mailbox::{Mail, TestMailbox};
 pub use nats::TestNats;
-pub use private::{PrivateNats, PrivatePostgres, PrivateRedis};
+pub use private::{PrivateNats, PrivatePostfix, PrivatePostgres, PrivateRedis};
 pub use provider_server::{Fault, ProviderServer, Received, Reply, Vendor};
 pub use push_gateway::PushGateway;
 pub use push_provider_service::PushProviderService;
 pub use redis::TestRedis;
 pub use sms_service::SmsService;
+pub use smtp_service::SmtpService;
 pub use web_push_service::WebPushService;
 
 /// What a test can do about a broken test set-up is nothing but end with the reason.

@@ -1,6 +1,7 @@
 //! Servers for one test alone, to be stopped, killed, suspended and started again at the same address.
 
 mod nats;
+mod postfix;
 mod postgres;
 mod redis;
 
@@ -8,6 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 pub use nats::PrivateNats;
+pub use postfix::PrivatePostfix;
 pub use postgres::PrivatePostgres;
 pub use redis::PrivateRedis;
 
@@ -19,8 +21,16 @@ struct PrivateDir(PathBuf);
 
 impl PrivateDir {
     fn create(server: &str) -> Self {
-        let path = place::root().join("private").join(format!("{server}-{}", random_name()));
-        // Passable, for PostgreSQL's own user.
+        Self::at(place::root().join("private").join(format!("{server}-{}", random_name())))
+    }
+
+    /// Where a server's own user can enter, whoever may enter this project's directory.
+    fn elsewhere(server: &str) -> Self {
+        Self::at(std::env::temp_dir().join(format!("rekindle-{server}-{}", random_name())))
+    }
+
+    fn at(path: PathBuf) -> Self {
+        // Passable, for the server's own user.
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&path);
         must("a directory for a private server", made);
         Self(path)

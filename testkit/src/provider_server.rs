@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::io;
+use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,11 +19,16 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use shared::shutdown::Shutdown;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
 use crate::certificate::Certificate;
 use crate::{eventually, must};
+
+/// Of one HTTP/2 connection at a time, as large vendors allow them.
+const STREAMS: u32 = 1_000;
 
 /// A request as it came.
 #[derive(Clone, Debug)]
@@ -78,6 +84,12 @@ pub enum Fault {
     Hang,
     /// It is acted upon, and the connection (of HTTP/2, the stream) breaks off instead of an answer.
     Reset,
+    /// As `Reset`, and not acted upon.
+    Lost,
+    /// It is acted upon, and answered so much later.
+    Slow(Duration),
+    /// The server is leaving: over HTTP/2 it says so by GOAWAY, refuses this request unseen and answers those before it.
+    GoAway,
     /// It is acted upon and answered with 100 MB more than was asked for.
     Flood,
 }
@@ -85,6 +97,16 @@ pub enum Fault {
 /// How a vendor's service behaves.
 pub trait Vendor: Send + Sync + 'static {
     fn answer(&self, request: &Received) -> Reply;
+
+    /// What goes wrong with a request beside what [`ProviderServer::fail_next`] asks for.
+    fn fault(&self, _request: &Received) -> Option<Fault> {
+        None
+    }
+
+    /// Whether [`ProviderServer::received`] is to hold what came; of very many requests it better does not.
+    fn keeps_requests(&self) -> bool {
+        true
+    }
 }
 
 impl<F: Fn(&Received) -> Reply + Send + Sync + 'static> Vendor for F {
@@ -104,28 +126,45 @@ pub struct ProviderServer<V> {
     served: Arc<Served<V>>,
     address: SocketAddr,
     certificate: Option<Certificate>,
+    presented: Presented,
     shutdown: Shutdown,
 }
+
+/// How connections are accepted from now on; none without TLS.
+type Presented = Arc<Mutex<Option<TlsAcceptor>>>;
 
 impl<V: Vendor> ProviderServer<V> {
     /// Without TLS; HTTP/1.1 and HTTP/2.
     pub async fn start(vendor: V) -> Self {
-        Self::listen(vendor, None).await
+        Self::listen(vendor, None, None).await
     }
 
     /// With TLS, under a certificate for this name.
     pub async fn start_tls(vendor: V, name: &str) -> Self {
-        Self::listen(vendor, Some(Certificate::for_name(name))).await
+        Self::listen(vendor, Some(Certificate::for_name(name)), None).await
     }
 
-    async fn listen(vendor: V, certificate: Option<Certificate>) -> Self {
+    /// As [`ProviderServer::start_tls`], but until [`ProviderServer::mend_name`] under a certificate for another name, by an
+    /// authority that is trusted as well.
+    pub async fn start_misnamed(vendor: V, name: &str, wrong: &str) -> Self {
+        let (right, wrong) = (Certificate::for_name(name), Certificate::for_name(wrong));
+        right.trust_too(&wrong);
+        Self::listen(vendor, Some(right), Some(wrong.acceptor())).await
+    }
+
+    /// Whoever connects from now on finds the right certificate.
+    pub fn mend_name(&self) {
+        *locked(&self.presented) = self.certificate.as_ref().map(Certificate::acceptor);
+    }
+
+    async fn listen(vendor: V, certificate: Option<Certificate>, instead: Option<TlsAcceptor>) -> Self {
         let listener = must("a port for a provider", TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await);
         let address = must("a port for a provider", listener.local_addr());
         let served = Arc::new(Served { vendor, faults: Mutex::default(), received: Mutex::default() });
         let shutdown = Shutdown::new();
-        let acceptor = certificate.as_ref().map(Certificate::acceptor);
-        tokio::spawn(accept(listener, served.clone(), acceptor, shutdown.clone()));
-        Self { served, address, certificate, shutdown }
+        let presented = Arc::new(Mutex::new(instead.or(certificate.as_ref().map(Certificate::acceptor))));
+        tokio::spawn(accept(listener, served.clone(), presented.clone(), shutdown.clone()));
+        Self { served, address, certificate, presented, shutdown }
     }
 
     pub fn vendor(&self) -> &V {
@@ -179,12 +218,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn accept<V: Vendor>(
-    listener: TcpListener,
-    served: Arc<Served<V>>,
-    acceptor: Option<TlsAcceptor>,
-    shutdown: Shutdown,
-) {
+async fn accept<V: Vendor>(listener: TcpListener, served: Arc<Served<V>>, presented: Presented, shutdown: Shutdown) {
     loop {
         let stream = tokio::select! {
             () = shutdown.cancelled() => return,
@@ -193,7 +227,8 @@ async fn accept<V: Vendor>(
                 Err(_) => continue,
             },
         };
-        let (served, acceptor, shutdown) = (served.clone(), acceptor.clone(), shutdown.clone());
+        let acceptor = locked(&presented).clone();
+        let (served, shutdown) = (served.clone(), shutdown.clone());
         tokio::spawn(async move {
             tokio::select! {
                 () = shutdown.cancelled() => {}
@@ -204,45 +239,79 @@ async fn accept<V: Vendor>(
 }
 
 async fn serve<V: Vendor>(stream: TcpStream, served: Arc<Served<V>>, acceptor: Option<TlsAcceptor>) {
-    let service = service_fn(move |request| answer(served.clone(), request));
-    let server = auto::Builder::new(TokioExecutor::new());
-    // How a connection ends is the test's business.
-    let _ = match acceptor {
-        None => server.serve_connection(TokioIo::new(stream), service).await,
-        Some(acceptor) => match acceptor.accept(stream).await {
-            Ok(stream) => server.serve_connection(TokioIo::new(stream), service).await,
-            Err(_) => return,
-        },
+    match acceptor {
+        None => converse(stream, served).await,
+        Some(acceptor) => {
+            if let Ok(stream) = acceptor.accept(stream).await {
+                converse(stream, served).await;
+            }
+        }
+    }
+}
+
+/// One connection to its end. How it ends is the test's business.
+async fn converse<V: Vendor>(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, served: Arc<Served<V>>) {
+    let leaving = Arc::new(Notify::new());
+    let said = leaving.clone();
+    let service = service_fn(move |request| answer(served.clone(), request, said.clone()));
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server.http2().max_concurrent_streams(STREAMS);
+    let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
+    let _ = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = leaving.notified() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
     };
 }
 
 type Body = BoxBody<Bytes, Infallible>;
+type Broken = Box<dyn Error + Send + Sync>;
 
-async fn answer<V: Vendor>(served: Arc<Served<V>>, request: Request<Incoming>) -> io::Result<Response<Body>> {
+async fn answer<V: Vendor>(
+    served: Arc<Served<V>>,
+    request: Request<Incoming>,
+    leaving: Arc<Notify>,
+) -> Result<Response<Body>, Broken> {
     let (parts, body) = request.into_parts();
     let received = Received {
         http2: parts.version == http::Version::HTTP_2,
         method: parts.method,
         path: parts.uri.path_and_query().map_or_else(String::new, ToString::to_string),
         headers: parts.headers,
-        body: body.collect().await.map_err(io::Error::other)?.to_bytes(),
+        body: body.collect().await?.to_bytes(),
     };
-    locked(&served.received).push(received.clone());
-    let fault = locked(&served.faults).pop_front();
-    if let Some(Fault::Answer(reply)) = fault {
-        return response(reply, None);
+    let asked_for = locked(&served.faults).pop_front();
+    let fault = asked_for.or_else(|| served.vendor.fault(&received));
+    if served.vendor.keeps_requests() {
+        locked(&served.received).push(received.clone());
+    }
+    match fault {
+        Some(Fault::Answer(reply)) => return response(reply, None),
+        Some(Fault::Lost) => return Err("lost on purpose".into()),
+        Some(Fault::GoAway) => {
+            leaving.notify_one();
+            // As an error of HTTP/2 itself, or it would be told as one of the server's.
+            return Err(h2::Error::from(h2::Reason::REFUSED_STREAM).into());
+        }
+        _ => {}
     }
     let reply = served.vendor.answer(&received);
     match fault {
         Some(Fault::Hang) => std::future::pending().await,
-        Some(Fault::Reset) => Err(io::Error::other("reset on purpose")),
+        Some(Fault::Reset) => Err("reset on purpose".into()),
         Some(Fault::Flood) => response(reply, Some(100)),
+        Some(Fault::Slow(late)) => {
+            tokio::time::sleep(late).await;
+            response(reply, None)
+        }
         _ => response(reply, None),
     }
 }
 
-fn response(reply: Reply, megabytes: Option<usize>) -> io::Result<Response<Body>> {
-    let mut response = Response::builder().status(StatusCode::from_u16(reply.status).map_err(io::Error::other)?);
+fn response(reply: Reply, megabytes: Option<usize>) -> Result<Response<Body>, Broken> {
+    let mut response = Response::builder().status(StatusCode::from_u16(reply.status)?);
     for (name, value) in &reply.headers {
         response = response.header(*name, value);
     }
@@ -255,5 +324,5 @@ fn response(reply: Reply, megabytes: Option<usize>) -> io::Result<Response<Body>
             BodyExt::boxed(StreamBody::new(stream::iter(frames.map(|f| Ok(Frame::data(f))))))
         }
     };
-    response.body(body).map_err(io::Error::other)
+    Ok(response.body(body)?)
 }

@@ -3,7 +3,6 @@
 //! twice bears the same id both times.
 
 mod answer;
-mod sign;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +22,7 @@ use shared::secrets::MasterKeys;
 use shared::shutdown::Shutdown;
 use shared::store::webhook_calls::{self, Claimed};
 use shared::store::{Store, StoreError, projects};
+use shared::webhook;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::TaskTracker;
 
@@ -149,15 +149,17 @@ impl Caller {
             Ok(None) => return Judged::Again("the project has no secret to sign with".to_owned()),
             Err(error) => return Judged::Again(error.to_string()),
         };
-        let seconds = self.clock.now_ms().div_euclid(1_000);
+        let (id, seconds) = (call.id.to_string(), self.clock.now_ms().div_euclid(1_000));
+        // The project's secret is taken as the text that it is.
+        let signature = webhook::signature(secret.as_bytes(), &id, seconds, &body);
         let request = Request::builder()
             .method(Method::POST)
             .uri(&call.url)
             .header("content-type", "application/json")
             .header("user-agent", "Rekindle")
-            .header("webhook-id", call.id.to_string())
+            .header("webhook-id", id)
             .header("webhook-timestamp", seconds.to_string())
-            .header("webhook-signature", sign::signature(&secret, call.id, seconds, &body))
+            .header("webhook-signature", signature)
             .body(Bytes::from(body));
         match request {
             Ok(request) => judge(self.http.call(request).await),

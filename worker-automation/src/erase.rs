@@ -79,7 +79,8 @@ impl Erasures {
 fn keys(item: &Item) -> impl Iterator<Item = PersonKey> {
     let internal = item.who.known.as_ref().and_then(|n: &Named| Uuid::try_parse(&n.name).ok());
     let named = item.who.known.iter().chain(&item.who.anonymous).map(|n| n.id);
-    named.chain(internal).map(|id| (item.project, id))
+    let chose = if let Action::Subscribe(chosen) = &item.action { Some(chosen.person) } else { None };
+    named.chain(internal).chain(chose).map(|id| (item.project, id))
 }
 
 async fn erase(
@@ -94,7 +95,7 @@ async fn erase(
     ids.sort_unstable();
     let keys: Vec<PersonKey> = ids.iter().map(|id| (project, *id)).collect();
     let rows = record::lock(tx, &keys).await?;
-    erasures::remove_people(tx, project, &ids).await?;
+    let mut moves = erasures::remove_people(tx, project, &ids).await?;
     let removed = erasures::remove_slice(tx, project, &ids, (at, None)).await?;
     erasures::record(tx, project, &ids, Erased { accepted: at, applied: now }, removed.left).await?;
     counters::take(tx, project, &removed.events).await?;
@@ -112,9 +113,12 @@ async fn erase(
         again.push(NewPerson { key: row.key, external_id, anonymous_id, seen });
     }
     again.sort_unstable_by_key(|p| p.key);
-    people += record::insert_missing(tx, &again).await?.len() as i64;
+    let made = record::insert_missing(tx, &again).await?;
+    again.iter().filter(|p| made.contains(&p.key)).for_each(|p| moves.came(project, p.seen));
+    people += made.len() as i64;
     let texts = again.iter().filter_map(|p| Some((p.key, search::text_of(p.external_id.as_deref(), None, None)?)));
     search::put(tx, &texts.collect::<Vec<_>>()).await?;
     record::count(tx, lane, &[(project, people)]).await?;
+    moves.store(tx, lane).await?;
     Ok(keys)
 }

@@ -11,6 +11,7 @@ use shared::ids::{ProjectId, UserKey};
 use shared::journey;
 use shared::push_token::Platform;
 use shared::send::DeliveryState;
+use shared::subscription::Source;
 use uuid::Uuid;
 
 /// A person as an item names them.
@@ -87,6 +88,8 @@ pub enum Action {
     Erase {
         person: Uuid,
     },
+    /// Of a person, by an internal id. Need name nobody beside them.
+    Subscribe(Subscribe),
     RegisterToken {
         platform: Platform,
         token: String,
@@ -101,6 +104,34 @@ pub enum Action {
         /// JSON text.
         properties: Text,
     },
+}
+
+/// What a person chose to get.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subscribe {
+    pub person: Uuid,
+    /// Groups, and whether they want to be subscribed.
+    pub choices: Vec<(Uuid, bool)>,
+    pub source: Source,
+    /// Whose link they followed.
+    pub message: Option<Uuid>,
+    /// They take back that they wanted nothing at all.
+    pub resubscribe: bool,
+}
+
+impl Subscribe {
+    fn decode(wire: &event::Subscribe) -> Result<Self, WireError> {
+        let choices = wire.choices.iter().map(|c| Ok((event::uuid("group_id", &c.group_id)?, c.subscribed)));
+        let unknown = || WireError::Undecodable(format!("source {:?}", wire.source));
+        let message = Some(&wire.message_id).filter(|id| !id.is_empty());
+        Ok(Self {
+            person: event::uuid("user_id", &wire.user_id)?,
+            choices: choices.collect::<Result<_, WireError>>()?,
+            source: Source::parse(&wire.source).ok_or_else(unknown)?,
+            message: message.map(|id| event::uuid("message_id", id)).transpose()?,
+            resubscribe: wire.resubscribe,
+        })
+    }
 }
 
 impl Action {
@@ -179,6 +210,7 @@ impl Item {
                 (Action::Start { automation, date, trigger: object(&start.trigger)? }, who)
             }
             Body::Erase(erase) => (Action::Erase { person: event::uuid("user_id", &erase.user_id)? }, who),
+            Body::Subscribe(chosen) => (Action::Subscribe(Subscribe::decode(&chosen)?), who),
             Body::RegisterToken(new) => {
                 let unknown = || WireError::Undecodable(format!("platform {:?}", new.platform));
                 let platform = Platform::parse(&new.platform).ok_or_else(unknown)?;
@@ -189,13 +221,22 @@ impl Item {
         };
         let needs_nobody = matches!(
             action,
-            Action::Timer { .. } | Action::Answer { .. } | Action::RemoveToken { .. } | Action::Webhook { .. }
+            Action::Timer { .. }
+                | Action::Answer { .. }
+                | Action::RemoveToken { .. }
+                | Action::Webhook { .. }
+                | Action::Subscribe(_)
         );
         if who.named().is_none() && !needs_nobody {
             return Err(WireError::Missing("user"));
         }
         let depth = i16::try_from(wire.depth).unwrap_or(i16::MAX);
         Ok(Self { project, id, dedupe, who, received, timestamp, depth, partition, seq, action, encoded })
+    }
+
+    /// Whether it names its person by their internal id alone, as what steps of runs send does, and what starts runs.
+    pub fn names_internally(&self) -> bool {
+        self.depth > 0 || matches!(self.action, Action::Start { .. })
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod calls;
 pub mod config;
 mod days;
+pub mod endpoints;
 pub mod erase;
 mod events;
 pub mod item;
@@ -20,6 +21,7 @@ mod recent;
 pub mod record;
 mod removed;
 pub mod runs;
+pub mod subscriptions;
 pub mod suppression;
 pub mod tokens;
 pub mod totals;

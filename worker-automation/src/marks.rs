@@ -37,7 +37,7 @@ impl Watched {
                 Look::Profile => watched.profile = true,
                 Look::Seen => watched.seen = true,
                 Look::Devices => watched.devices = true,
-                // Messages are looked at in sweeps, lists are marked by whoever changes them, and people always.
+                // Messages and lists are marked by whoever changes them, and people always.
                 Look::Messages | Look::Segment(_) | Look::Person => {}
             }
         }

@@ -75,6 +75,11 @@ impl Index {
         ids.iter().filter_map(move |id| of_project?.automations.get(id))
     }
 
+    /// Whether an event (or a webhook) of this name may concern a run: start one, or be heard by one.
+    pub fn concerns(&self, project: ProjectId, by: Option<TriggerType>, name: &str) -> bool {
+        self.is_heard(project, name) != (false, false) || self.started_by(project, by, name).next().is_some()
+    }
+
     /// An active automation.
     pub fn get(&self, project: ProjectId, automation: Uuid) -> Option<&Startable> {
         self.projects.get(&project)?.automations.get(&automation)
@@ -221,6 +226,8 @@ mod tests {
         assert_eq!(started(&index, PROJECT, "a"), [1, 2]);
         assert_eq!(started(&index, PROJECT, "A"), [0u128; 0]);
         assert_eq!(started(&index, ProjectId(Uuid::from_u128(9)), "a"), [0u128; 0]);
+        let concerns = |name: &str| index.concerns(PROJECT, Some(TriggerType::Event), name);
+        assert_eq!((concerns("a"), concerns("A"), index.concerns(PROJECT, None, "a")), (true, false, false));
     }
 
     #[test]
@@ -271,6 +278,7 @@ mod tests {
             (changed.is_heard(PROJECT, "bought"), changed.is_heard(PROJECT, "x")),
             ((true, true), (false, true))
         );
+        assert!(index.concerns(PROJECT, None, "bought") && changed.concerns(PROJECT, None, "x"));
         let removed = changed.changed(3, vec![gone(1)]);
         assert_eq!(removed.is_heard(PROJECT, "bought"), (false, false));
         assert!(removed.projects.is_empty());

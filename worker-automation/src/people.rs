@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use shared::ids::ProjectId;
 use shared::store::users::record::{self, NewPerson, PersonKey, Profile};
-use shared::store::users::search;
+use shared::store::users::{search, seen::Moves};
 use shared::store::{StoreError, Transaction};
 use uuid::Uuid;
 
@@ -23,14 +23,16 @@ pub struct People {
     locked: HashMap<PersonKey, Profile>,
     /// Of the others, those who were merged.
     pointers: HashMap<PersonKey, Uuid>,
-    /// People that items name by their internal id.
-    internal: HashMap<PersonKey, Uuid>,
+    internal: Internal,
     /// When the rows that were read or made say that they were last seen.
     noted: HashMap<PersonKey, Timestamp>,
     changed: BTreeSet<PersonKey>,
     seen: HashMap<PersonKey, Timestamp>,
     merges: Vec<(PersonKey, Uuid)>,
     counts: BTreeMap<ProjectId, i64>,
+    /// When those who count were last seen before, by the rows that were locked.
+    before: HashMap<PersonKey, Timestamp>,
+    moves: Moves,
     /// Made with an external id, by which they are searched.
     made: BTreeMap<PersonKey, String>,
     /// Those searched by other words from now on.
@@ -48,6 +50,12 @@ struct Mention<'a> {
     locks: bool,
 }
 
+/// The people that a batch mentions, and those of them who have no row yet.
+pub struct Wanted<'a> {
+    mentions: HashMap<PersonKey, Mention<'a>>,
+    missing: BTreeSet<PersonKey>,
+}
+
 impl Mention<'_> {
     fn person(&self, key: PersonKey) -> NewPerson {
         let name = Some(self.name.to_owned());
@@ -57,17 +65,15 @@ impl Mention<'_> {
 }
 
 impl People {
-    /// Looks up those who are not known to be there, makes those that are missing, and locks those whose row decides
-    /// something: `locks` says of whom, and `others` are locked, too, where they are there.
-    pub async fn load(
+    /// Looks up those who are not known to be there, and changes nothing yet. `locks` says whose row an item decides by.
+    pub async fn look_up<'a>(
         tx: &Transaction<'_>,
         known: &Known,
-        items: &[&Item],
+        items: &[&'a Item],
         now: Timestamp,
         locks: impl Fn(&Item) -> bool,
-        others: Vec<PersonKey>,
-    ) -> Result<Self, StoreError> {
-        let mut people = Self { internal: named_internally(tx, known, items).await?, ..Self::default() };
+    ) -> Result<(Self, Wanted<'a>), StoreError> {
+        let mut people = Self { internal: Internal::load(tx, known, items).await?, ..Self::default() };
         let mut mentions: HashMap<PersonKey, Mention<'_>> = HashMap::default();
         for item in items {
             let locks = locks(item);
@@ -80,35 +86,45 @@ impl People {
                 before.locks |= locks;
             }
         }
-        let (mut unknown, mut to_lock) = (BTreeSet::new(), BTreeSet::from_iter(others));
+        let mut missing = BTreeSet::new();
         for (key, mention) in &mentions {
-            if mention.locks {
-                to_lock.insert(*key);
-            }
             match known.standing(key, mention.last, now) {
                 Standing::Fresh => {}
                 Standing::Merged(into) => {
                     people.pointers.insert(*key, into);
                 }
                 Standing::Unknown => {
-                    unknown.insert(*key);
+                    missing.insert(*key);
                 }
             }
         }
-        for found in record::find(tx, &unknown.iter().copied().collect::<Vec<_>>()).await? {
-            unknown.remove(&found.key);
+        for found in record::find(tx, &missing.iter().copied().collect::<Vec<_>>()).await? {
+            missing.remove(&found.key);
             people.noted.insert(found.key, found.last_seen_at);
             people.pointers.extend(found.merged_into.map(|into| (found.key, into)));
         }
-        people.make(tx, &unknown, &mentions).await?;
-        people.lock(tx, to_lock.clone()).await?;
+        Ok((people, Wanted { mentions, missing }))
+    }
+
+    /// Makes those that are missing, and locks those whose row decides something: of the mentioned, and `others` where they
+    /// are there. From here to the end of the transaction another worker that needs one of them waits.
+    pub async fn hold(
+        &mut self,
+        tx: &Transaction<'_>,
+        Wanted { mentions, missing }: Wanted<'_>,
+        others: Vec<PersonKey>,
+    ) -> Result<(), StoreError> {
+        let decisive = mentions.iter().filter(|(_, mention)| mention.locks).map(|(key, _)| *key);
+        let mut to_lock: BTreeSet<PersonKey> = decisive.chain(others).collect();
+        self.make(tx, &missing, &mentions).await?;
+        self.lock(tx, to_lock.clone()).await?;
         // Whoever decides something is never only believed to be there.
-        to_lock.retain(|key| !people.locked.contains_key(key));
+        to_lock.retain(|key| !self.locked.contains_key(key));
         if !to_lock.is_empty() {
-            people.make(tx, &to_lock, &mentions).await?;
-            people.lock(tx, to_lock).await?;
+            self.make(tx, &to_lock, &mentions).await?;
+            self.lock(tx, to_lock).await?;
         }
-        Ok(people)
+        Ok(())
     }
 
     async fn make(
@@ -123,6 +139,7 @@ impl People {
             self.new.push(key);
             let Some(mention) = mentions.get(&key) else { continue };
             self.noted.insert(key, mention.first);
+            self.moves.came(key.0, mention.first);
             if mention.is_known {
                 self.made.insert(key, mention.name.to_owned());
             }
@@ -137,6 +154,8 @@ impl People {
             let rows = record::lock(tx, &wanted).await?;
             let targets: BTreeSet<PersonKey> = rows.iter().filter_map(|p| Some((p.key.0, p.merged_into?))).collect();
             self.noted.extend(rows.iter().map(|p| (p.key, p.last_seen_at)));
+            let counted = rows.iter().filter(|p| p.merged_into.is_none());
+            self.before.extend(counted.map(|p| (p.key, p.last_seen_at)));
             self.locked.extend(rows.into_iter().map(|p| (p.key, p)));
             wanted = targets.into_iter().filter(|k| !self.locked.contains_key(k)).collect();
         }
@@ -145,14 +164,16 @@ impl People {
 
     /// Who is meant, before merges are followed.
     fn key(&self, project: ProjectId, named: &Named) -> PersonKey {
-        (project, self.internal.get(&(project, named.id)).copied().unwrap_or(named.id))
+        (project, self.internal.for_own.get(&(project, named.id)).copied().unwrap_or(named.id))
     }
 
-    /// As [`People::key`]. What is started names somebody by their internal id alone: nobody is made of it where they are
-    /// gone.
+    /// As [`People::key`]. What names somebody by their internal id alone means them whatever others call themselves, and
+    /// nobody where they are gone.
     fn meant(&self, item: &Item, named: &Named) -> Option<PersonKey> {
-        let is_there = || self.internal.contains_key(&(item.project, named.id));
-        (!matches!(item.action, Action::Start { .. }) || is_there()).then(|| self.key(item.project, named))
+        if !item.names_internally() {
+            return Some(self.key(item.project, named));
+        }
+        internal_id(item.project, named).filter(|key| self.internal.there.contains(key))
     }
 
     /// Whom an id leads to now.
@@ -235,13 +256,14 @@ impl People {
         self.locked.insert(anonymous, from);
     }
 
-    /// The runs, the push tokens and the places on the suppression list of those who were merged are those of whom they became;
-    /// before any are read or written. When their dates come is found anew.
+    /// The runs, the push tokens, the places on the suppression list and the choices of subscriptions of those who were merged
+    /// are those of whom they became; before any are read or written. When their dates come is found anew.
     pub async fn reassign(&self, tx: &Transaction<'_>) -> Result<(), StoreError> {
         shared::store::runs::record::reassign(tx, &self.merges).await?;
         let gone: Vec<PersonKey> = self.merges.iter().map(|(anonymous, _)| *anonymous).collect();
         shared::store::date_due::forget(tx, &gone).await?;
         shared::store::push_tokens::reassign(tx, &self.merges).await?;
+        shared::store::subscriptions::reassign(tx, &self.merges).await?;
         shared::store::suppressions::reassign(tx, &self.merges).await
     }
 
@@ -255,6 +277,14 @@ impl People {
     ) -> Result<Learnt, StoreError> {
         let changed: Vec<&Profile> = self.changed.iter().filter_map(|k| self.locked.get(k)).collect();
         record::update(tx, &changed, now).await?;
+        for person in &changed {
+            if let Some(before) = self.before.get(&person.key) {
+                self.moves.left(person.key.0, *before);
+            }
+            if person.merged_into.is_none() {
+                self.moves.came(person.key.0, person.last_seen_at);
+            }
+        }
         self.noted.extend(changed.iter().map(|p| (p.key, p.last_seen_at)));
         let is_due = |key: &PersonKey, at: Timestamp| match self.noted.get(key) {
             Some(noted) => at.as_millisecond() - noted.as_millisecond() > SEEN_EVERY,
@@ -263,7 +293,8 @@ impl People {
         let mut due: Vec<(PersonKey, Timestamp)> = self.seen.iter().map(|(k, at)| (*k, *at)).collect();
         due.retain(|(key, at)| is_due(key, *at));
         due.sort_unstable();
-        record::touch(tx, &due).await?;
+        self.moves.and(record::touch(tx, &due).await?);
+        self.moves.store(tx, lane).await?;
         marks.profiles(self.changed.iter().copied());
         marks.seen(self.changed.iter().copied().chain(due.iter().map(|(key, _)| *key)));
         marks.people(self.new.iter().copied());
@@ -304,26 +335,43 @@ fn named(item: &Item, both: bool) -> impl Iterator<Item = (&Named, bool)> {
     known.into_iter().chain(second)
 }
 
-/// People named by an internal id where a caller's own id is expected. A person whose own id it is wins.
-async fn named_internally(
-    tx: &Transaction<'_>,
-    known: &Known,
-    items: &[&Item],
-) -> Result<HashMap<PersonKey, Uuid>, StoreError> {
-    let looks_internal = |named: &&Named| named.name.len() == 36 && Uuid::try_parse(&named.name).is_ok();
-    let candidates: BTreeMap<PersonKey, Uuid> = items
-        .iter()
-        .filter_map(|item| {
-            let named = item.who.known.as_ref().filter(looks_internal)?;
-            Some(((item.project, named.id), Uuid::try_parse(&named.name).ok()?))
-        })
-        .filter(|(key, _)| !known.has(key))
-        .collect();
-    if candidates.is_empty() {
-        return Ok(HashMap::default());
+/// People that items name by their internal ids.
+#[derive(Default)]
+struct Internal {
+    /// In the place of a caller's own id, by that. A person whose own id it is wins.
+    for_own: HashMap<PersonKey, Uuid>,
+    /// Those who are there, of whom items name nothing else.
+    there: HashSet<PersonKey>,
+}
+
+impl Internal {
+    async fn load(tx: &Transaction<'_>, known: &Known, items: &[&Item]) -> Result<Self, StoreError> {
+        let (mut alone, mut for_own) = (BTreeSet::new(), BTreeMap::new());
+        for item in items {
+            let Some(named) = item.who.known.as_ref() else { continue };
+            let Some(internal) = internal_id(item.project, named) else { continue };
+            let own = (item.project, named.id);
+            if item.names_internally() {
+                alone.insert(internal);
+            } else if !known.has(&own) {
+                for_own.insert(own, internal.1);
+            }
+        }
+        if alone.is_empty() && for_own.is_empty() {
+            return Ok(Self::default());
+        }
+        let asked = for_own.iter().flat_map(|(own, id)| [*own, (own.0, *id)]).chain(alone.iter().copied());
+        let asked: BTreeSet<PersonKey> = asked.collect();
+        let found = record::find(tx, &asked.into_iter().collect::<Vec<_>>()).await?;
+        let there: HashSet<PersonKey> = found.iter().map(|found| found.key).collect();
+        for_own.retain(|own, id| !there.contains(own) && there.contains(&(own.0, *id)));
+        alone.retain(|key| there.contains(key));
+        Ok(Self { for_own: for_own.into_iter().collect(), there: alone.into_iter().collect() })
     }
-    let asked: Vec<PersonKey> = candidates.iter().flat_map(|(key, id)| [*key, (key.0, *id)]).collect();
-    let there: HashSet<PersonKey> = record::find(tx, &asked).await?.iter().map(|found| found.key).collect();
-    let is_internal = |(key, id): &(PersonKey, Uuid)| !there.contains(key) && there.contains(&(key.0, *id));
-    Ok(candidates.into_iter().filter(is_internal).collect())
+}
+
+/// The internal id that a name looks like.
+fn internal_id(project: ProjectId, named: &Named) -> Option<PersonKey> {
+    let id = Uuid::try_parse(&named.name).ok().filter(|_| named.name.len() == 36)?;
+    Some((project, id))
 }

@@ -10,9 +10,12 @@ use shared::ids::ProjectId;
 use shared::send::DeliveryState;
 use shared::store::messages::receipts::{self, Receipt};
 use shared::store::users::record::PersonKey;
+use shared::store::webhook_deliveries::tell::MessageNews;
 use shared::store::{StoreError, Transaction, suppressions};
+use shared::webhook;
 use uuid::Uuid;
 
+use crate::endpoints::Asked;
 use crate::item::{Action, Item};
 use crate::matching::Index;
 use crate::people::People;
@@ -35,6 +38,9 @@ struct About {
     /// A string, if it is to be of use.
     #[serde(default)]
     reason: serde_json::Value,
+    /// Likewise: what was clicked.
+    #[serde(default)]
+    url: serde_json::Value,
 }
 
 /// What an item tells about a message.
@@ -47,11 +53,14 @@ fn told(item: &Item) -> Option<Receipt> {
     // An event may hold anything; one that names no message is an event like any other.
     let about: About = serde_json::from_str(properties.as_str()).ok()?;
     let reason = about.reason.as_str().map(|text| text.chars().take(REASON_MAX).collect());
-    Some(Receipt { message: about.message_id, state, at: item.timestamp, reason })
+    let url = about.url.as_str().filter(|url| state == DeliveryState::Clicked && (1..=URL_MAX).contains(&url.len()));
+    Some(Receipt { message: about.message_id, state, at: item.timestamp, reason, url: url.map(str::to_owned) })
 }
 
 /// Characters of a reason that are kept.
 const REASON_MAX: usize = 500;
+/// Bytes of an address that is counted: longer ones are not tracked either.
+const URL_MAX: usize = 1_500;
 
 /// Of messages, the states that they have come to for the first time.
 pub type Reached = HashSet<(ProjectId, Uuid, DeliveryState)>;
@@ -141,4 +150,24 @@ pub fn news<'a>(awaited: Vec<Awaited<'a>>, mut reached: Reached, people: &People
         NewEvent { item, person: people.resolve(person), name: kind, properties }
     });
     told.filter(|event| people.profile(event.person).is_some()).collect()
+}
+
+/// What endpoints are told, by project: as automations, of each click, and of every other state once.
+pub fn for_endpoints(asked: &Asked, items: &[&Item], reached: &Reached) -> BTreeMap<ProjectId, Vec<MessageNews>> {
+    let mut found: BTreeMap<ProjectId, Vec<MessageNews>> = BTreeMap::new();
+    if asked.is_empty() {
+        return found;
+    }
+    let mut left = reached.clone();
+    for item in items {
+        let Some(Receipt { message, state, at, reason, url }) = told(item) else { continue };
+        let is_first = left.remove(&(item.project, message, state));
+        let Some(kind) = webhook::type_of(state).filter(|_| is_first || state == DeliveryState::Clicked) else {
+            continue;
+        };
+        if asked.asks(item.project, kind) {
+            found.entry(item.project).or_default().push(MessageNews { message, kind, at, reason, url });
+        }
+    }
+    found
 }

@@ -20,6 +20,7 @@ use shared::store::{Store, StoreError, Transaction};
 use uuid::Uuid;
 
 use crate::days::Days;
+use crate::endpoints::Endpoints;
 use crate::erase::{self, Erasures, Part};
 use crate::events;
 use crate::item::{Action, Item};
@@ -31,7 +32,7 @@ use crate::recent::Recent;
 use crate::removed::Removed;
 use crate::runs::{self, NOBODY, NewEvent, Programs, Stage};
 use crate::totals::Totals;
-use crate::{receipts, suppression, tokens};
+use crate::{receipts, subscriptions, suppression, tokens};
 use ground::Ground;
 
 /// Items to be recorded, and the positions that they bring their partitions to.
@@ -122,6 +123,7 @@ pub struct Recorder {
     days: Days,
     removed: Removed,
     watching: Watching,
+    endpoints: Endpoints,
 }
 
 /// What a transaction has done, if it is committed.
@@ -140,8 +142,8 @@ impl Recorder {
         let index = ArcSwap::from_pointee(Reading::default().finish(-1));
         let (programs, known, totals) = (Programs::default(), Known::new(people), Totals::default());
         let (recent, days, removed) = (Recent::default(), Days::default(), Removed::default());
-        let watching = Watching::default();
-        Self { store, clock, names, index, programs, known, totals, recent, days, removed, watching }
+        let (watching, endpoints) = (Watching::default(), Endpoints::default());
+        Self { store, clock, names, index, programs, known, totals, recent, days, removed, watching, endpoints }
     }
 
     /// Records a batch without the items in `skip`.
@@ -240,18 +242,34 @@ impl Recorder {
         let decides = |item: &Item| match &item.action {
             Action::Identify { .. } | Action::RegisterToken { .. } | Action::Start { .. } => true,
             Action::Webhook { kind, .. } if kind == suppression::UNSUBSCRIBED => true,
-            action => action.event().is_some_and(|(name, _)| {
-                index.started_by(item.project, action.trigger(), name).next().is_some()
-                    || index.is_heard(item.project, name) != (false, false)
-            }),
+            action => action.event().is_some_and(|(name, _)| index.concerns(item.project, action.trigger(), name)),
         };
+        let (mut people, wanted) = People::look_up(tx, &self.known, items, now, decides).await?;
+
+        // Events first, which take longest, then people: whoever shares a person with another worker holds them for less.
+        // What is not known of merges yet does not matter here, for reads expand a person into all their ids.
+        let tracked = items.iter().filter_map(|item| {
+            let (name, properties) = item.action.event()?;
+            let person = match item.action {
+                Action::Webhook { .. } => people.of(item).unwrap_or((item.project, NOBODY)),
+                _ => people.of(item)?,
+            };
+            Some(NewEvent { item, person, name, properties })
+        });
+        let tracked: Vec<NewEvent<'_>> = tracked.collect();
+        failpoint::hit("automation.in_transaction");
+        let mut new = events::insert(tx, trusted, tracked).await?;
+        applied.recorded.repeats += new.repeats;
+        applied.recorded.events += new.events.len() as u64;
+        applied.events.extend(new.events.iter().map(|e| (e.item.project, e.item.id)));
+        applied.counted.extend(self.days.count(tx, now, &new.events).await?);
+
         let mut others = runs::changing(tx, &self.programs, items).await?;
         others.extend(suppression::people(tx, items).await?);
+        others.extend(subscriptions::people(items));
         let awaited = receipts::awaited(tx, index, items).await?;
         others.extend(awaited.iter().map(|told| told.person));
-        let mut people = People::load(tx, &self.known, items, now, decides, others).await?;
-
-        let mut tracked = Vec::new();
+        people.hold(tx, wanted, others).await?;
         for item in items {
             match &item.action {
                 Action::Identify { patch } => {
@@ -260,36 +278,22 @@ impl Recorder {
                         metrics::counter!(metric_name::PROFILES_TOO_LARGE).increment(1);
                     }
                 }
-                Action::Track { name, properties } => {
-                    let Some(person) = people.of(item) else { continue };
-                    people.saw(person, item.received);
-                    tracked.push(NewEvent { item, person, name, properties: properties.as_str() });
-                }
-                Action::RegisterToken { .. } => {
+                Action::Track { .. } | Action::RegisterToken { .. } => {
                     if let Some(person) = people.of(item) {
                         people.saw(person, item.received);
                     }
                 }
-                Action::Webhook { .. } => {
-                    let person = people.of(item).unwrap_or((item.project, NOBODY));
-                    let event = item.action.event();
-                    tracked.extend(event.map(|(name, properties)| NewEvent { item, person, name, properties }));
-                }
-                Action::Timer { .. }
+                Action::Webhook { .. }
+                | Action::Timer { .. }
                 | Action::Answer { .. }
                 | Action::Start { .. }
                 | Action::RemoveToken { .. }
+                | Action::Subscribe(_)
                 | Action::Erase { .. } => {}
             }
         }
         // A merge later in the batch tells whose the earlier events are.
-        tracked.iter_mut().for_each(|event: &mut NewEvent<'_>| event.person = people.resolve(event.person));
-        failpoint::hit("automation.in_transaction");
-        let new = events::insert(tx, trusted, tracked).await?;
-        applied.recorded.repeats += new.repeats;
-        applied.recorded.events += new.events.len() as u64;
-        applied.events.extend(new.events.iter().map(|e| (e.item.project, e.item.id)));
-        applied.counted.extend(self.days.count(tx, now, &new.events).await?);
+        new.events.iter_mut().for_each(|event| event.person = people.resolve(event.person));
 
         let mut marks = Marks::new(&ground.watches);
         marks.events(&new.events);
@@ -298,6 +302,8 @@ impl Recorder {
         people.reassign(tx).await?;
         tokens::store(tx, items, &people).await?;
         let reached = receipts::store(tx, items, &people, now).await?;
+        let for_endpoints = receipts::for_endpoints(&ground.asked, items, &reached);
+        subscriptions::store(tx, items, &people).await?;
         let told = receipts::news(awaited, reached, &people);
         let stage = Stage { tx, index, programs: &self.programs, days: &self.days, people: &mut people };
         let outcome = runs::apply(stage, items, (&new.events, &told), now).await?;
@@ -306,6 +312,8 @@ impl Recorder {
         applied.recorded.calls += written.calls;
         applied.learnt.add(people.store(tx, (&self.known, &mut marks), lane, now).await?);
         marks.store(tx, now).await?;
+        // Whom it names is there by now.
+        ground.asked.tell(tx, &for_endpoints, &written.news, now).await?;
         outbox::insert(tx, &written.outbox, now).await?;
         applied.recorded.outbox.extend(written.outbox);
         Ok(())

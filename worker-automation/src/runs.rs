@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+use shared::automation::TriggerType;
 use shared::ids::ProjectId;
 use shared::journey::{self, Input, Moved, NeedsPerson, Occurrence, Program, Run, RunStatus, Situation, State};
 use shared::store::runs::record::{self as runs, Enrolment, RunRow};
@@ -44,10 +45,14 @@ pub struct NewEvent<'a> {
 }
 
 impl NewEvent<'_> {
-    /// The automations that it starts; none where it is nobody's.
+    /// By what kind of automation it may be waited for; none where it is nobody's.
+    fn trigger(&self) -> Option<TriggerType> {
+        self.item.action.trigger().filter(|_| self.person.1 != NOBODY)
+    }
+
+    /// The automations that it starts.
     fn starts<'i>(&self, index: &'i Index) -> impl Iterator<Item = &'i Startable> + use<'i> {
-        let by = self.item.action.trigger().filter(|_| self.person.1 != NOBODY);
-        index.started_by(self.person.0, by, self.name)
+        index.started_by(self.person.0, self.trigger(), self.name)
     }
 }
 
@@ -179,11 +184,8 @@ fn turns<'a>(
                 turns.extend(stage.people.of(item).map(|person| Turn::Changed { item, person }));
             }
             _ => {
-                let Some(event) = event else { continue };
-                let is_heard = stage.index.is_heard(item.project, event.name) != (false, false);
-                if is_heard || event.starts(stage.index).next().is_some() {
-                    turns.push(Turn::Event { event });
-                }
+                let concerns = |event: &&NewEvent<'_>| stage.index.concerns(item.project, event.trigger(), event.name);
+                turns.extend(event.filter(concerns).map(|event| Turn::Event { event }));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use jiff::Timestamp;
 use serde_json::Value;
 use shared::ids::ProjectId;
 use shared::send::{Channel, DeliveryState};
@@ -120,6 +121,21 @@ pub async fn store(
     }
     suppressions::put(tx, project, &new).await?;
     Ok(())
+}
+
+/// Whoever wanted nothing at all wants messages again: takes them off as themselves and where the message went to. No other
+/// address is known to be theirs, whatever their profile calls it.
+pub async fn take_back(
+    tx: &Transaction<'_>,
+    (project, person): PersonKey,
+    message: Option<Uuid>,
+    until: Timestamp,
+) -> Result<(), StoreError> {
+    let went_to = suppressions::recipients(tx, project, message.as_slice()).await?.into_values();
+    let mut own: Vec<Address> =
+        went_to.filter_map(|to| Some(Address { channel: to.channel, text: to.address? })).collect();
+    own.extend(Channel::ALL.map(|channel| Address::person(channel, person)));
+    suppressions::take_back(tx, project, &own, until).await
 }
 
 /// Where messages went to; of one that was not sent yet, where it would go now.

@@ -59,7 +59,7 @@ async fn run(app: Arc<App>, loaded: Loaded) -> Settled {
         None => return judge::user_unknown(message, at),
     };
     if let Some(reason) = loaded.suppressed.filter(|_| !judge::is_test(message)) {
-        return judge::known(message, DeliveryState::Suppressed, Some(reason.status_reason()));
+        return judge::known(message, DeliveryState::Suppressed, Some(reason));
     }
     if loaded.capped {
         return judge::known(message, DeliveryState::Suppressed, Some("frequency_cap"));

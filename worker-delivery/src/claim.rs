@@ -22,6 +22,7 @@ use uuid::Uuid;
 use crate::App;
 use crate::channels::Sender;
 use crate::frequency::Frequency;
+use crate::render::PREFERENCES_URL;
 use crate::settle::judge;
 use crate::suppressed;
 use crate::templates::Found;
@@ -39,8 +40,8 @@ pub struct Loaded {
     pub sender: Arc<Sender>,
     /// The person's devices, where the message is for them.
     pub tokens: Vec<PushToken>,
-    /// Why the person is not written to, where that is so.
-    pub suppressed: Option<Reason>,
+    /// Why the person is not written to, where that is so: as the ledger says it.
+    pub suppressed: Option<&'static str>,
     /// The person has had as many messages lately as the project allows.
     pub capped: bool,
     /// Whether it is to be known if it was opened and what was clicked.
@@ -79,6 +80,7 @@ pub async fn claim_slice(app: &App, project: ProjectId, wanted: &[(Uuid, i32)]) 
     let listed = suppressions::reasons(&tx, project, &listed).await?;
     let tracks = claimed.iter().any(|m| m.channel == Channel::Email) && projects::tracks(&tx, project).await?;
     let recipient = |m: &Claimed| candidates(m).find_map(|id| people.get(&id));
+    let subscribed = suppressed::subscribed(&tx, project, &claimed, recipient).await?;
     let mut frequency = Frequency::load(&tx, project, &claimed, recipient, &senders, now).await?;
     let tokens = devices(&tx, project, &claimed, &people).await?;
     tx.commit().await?;
@@ -88,18 +90,30 @@ pub async fn claim_slice(app: &App, project: ProjectId, wanted: &[(Uuid, i32)]) 
         let template = message.template_id.and_then(|id| templates.get(&id)).cloned();
         let devices = recipient.as_ref().filter(|_| message.channel == Channel::Push).and_then(|r| tokens.get(&r.id));
         let tokens = devices.cloned().unwrap_or_default();
-        let suppressed = recipient.as_ref().and_then(|person| suppressed::reason(&message, person, &listed));
+        let suppressed = recipient.as_ref().and_then(|person| {
+            let reason = suppressed::reason(&message, person, &listed).map(Reason::status_reason);
+            reason.or_else(|| suppressed::by_group(&message, person, &subscribed))
+        });
         // Of several in one slice only as many go out as there is room for.
         let cap = sender.rules.cap.filter(|_| message.lane != Lane::Direct && suppressed.is_none());
         let capped = cap
             .zip(recipient.as_ref())
             .is_some_and(|(cap, person)| !frequency.has_room(cap, message.channel, person.id));
-        if message.channel == Channel::Email {
+        let (is_mail, template_found) =
+            (message.channel == Channel::Email, template.as_ref().and_then(|t| t.as_ref().ok()));
+        let names_preferences = match template_found {
+            Some(template) => template.names_preferences,
+            None => message.content.get("body").and_then(Value::as_str).is_some_and(|b| b.contains(PREFERENCES_URL)),
+        };
+        if is_mail || names_preferences {
             let user = recipient.as_ref().map_or(message.user_id, |person| person.id);
-            let about = About { project, message: message.id, user };
-            let url = link::unsubscribe(&app.config.master_keys, &app.config.public_base_url, about);
+            let about = About { project, message: message.id, user, group: message.subscription_group_id };
+            let (keys, base) = (&app.config.master_keys, &app.config.public_base_url);
+            let unsubscribe = is_mail.then(|| (UNSUBSCRIBE_URL, link::unsubscribe(keys, base, about)));
+            let preferences = names_preferences.then(|| (PREFERENCES_URL, link::preferences(keys, base, about)));
             if let Some(data) = message.data.as_object_mut() {
-                data.insert(UNSUBSCRIBE_URL.to_owned(), url.into());
+                let links = unsubscribe.into_iter().chain(preferences);
+                data.extend(links.map(|(name, url)| (name.to_owned(), url.into())));
             }
         }
         let tracked =

@@ -1,5 +1,6 @@
 //! The configuration of delivery.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use shared::config::public_base_url;
@@ -45,11 +46,14 @@ pub struct Addresses {
     pub sms: BaseUrl,
     /// Whom push services turn to: `mailto:` or `https:`.
     pub vapid_subject: Option<String>,
+    /// Where pushes to made-up devices become files, for trying things out; none: nowhere.
+    pub push_mailbox: Option<PathBuf>,
 }
 
 impl Addresses {
     /// `MAIL_BASE_URL`, `APNS_BASE_URL`, `PUSH_GATEWAY_BASE_URL`, `PUSH_PROVIDER_BASE_URL`, `SMS_BASE_URL`;
-    /// `PUSH_PROVIDER_APP_ID` with `PUSH_PROVIDER_REST_KEY`; `VAPID_SUBJECT`, or `PUBLIC_BASE_URL` where that is https.
+    /// `PUSH_PROVIDER_APP_ID` with `PUSH_PROVIDER_REST_KEY`; `VAPID_SUBJECT`, or `PUBLIC_BASE_URL` where that is https;
+    /// `PUSH_MAILBOX_DIR`.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let is_set = |name: &str| env.get(name).is_some();
         let apns = || BaseUrl::from_env(env, "APNS_BASE_URL", "");
@@ -61,6 +65,7 @@ impl Addresses {
             shared_push_app: shared_push_app(env)?,
             sms: BaseUrl::from_env(env, "SMS_BASE_URL", "https://api.twilio.com")?,
             vapid_subject: vapid_subject(env)?,
+            push_mailbox: env.get("PUSH_MAILBOX_DIR").map(PathBuf::from),
         })
     }
 }

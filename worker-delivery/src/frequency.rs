@@ -11,7 +11,8 @@ use shared::sending_rules::FrequencyCap;
 use shared::store::StoreError;
 use shared::store::messages::claim::Claimed;
 use shared::store::messages::frequency;
-use shared::store::users::recipient::{self, Recipient};
+use shared::store::users::read;
+use shared::store::users::recipient::Recipient;
 use uuid::Uuid;
 
 use crate::channels::Sender;
@@ -53,7 +54,8 @@ impl Frequency {
         let everyone: BTreeSet<Uuid> = capped.values().flat_map(|(_, people)| people).copied().collect();
         let everyone: Vec<Uuid> = everyone.into_iter().collect();
         frequency::lock(tx, project, &everyone).await?;
-        let names = recipient::all_ids(tx, project, &everyone).await?;
+        let (ids, whose) = read::all_ids_of(tx, project, &everyone).await?;
+        let names: HashMap<Uuid, Uuid> = ids.into_iter().zip(whose).collect();
         let own: Vec<Uuid> = claimed.iter().map(|message| message.id).collect();
         for (channel, (cap, people)) in capped {
             let ids: Vec<Uuid> = names.iter().filter(|(_, of)| people.contains(of)).map(|(id, _)| *id).collect();

@@ -183,6 +183,7 @@ fn read_direct(direct: &DirectMessage) -> Result<Candidate, String> {
             data: object("data", &direct.data)?,
             automation_id: None,
             run_id: None,
+            subscription_group_id: None,
             created_at,
             due_at: created_at.checked_add(SWEEP).unwrap_or(created_at),
         },

@@ -1,4 +1,5 @@
-//! Delivery: takes messages off the send stream, claims their rows, renders, sends and settles them.
+//! Delivery: takes messages off the send stream, claims their rows, renders, sends and settles them; and tells other
+//! systems by webhooks.
 //!
 //! A send moves through types: `Claimed` (with what it needs: `Loaded`) → `Rendered` → `Outcome` → `Settled`.
 
@@ -19,6 +20,7 @@ pub mod routes;
 pub mod settle;
 mod suppressed;
 mod templates;
+mod webhooks;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,6 +92,7 @@ pub async fn run(app: Arc<App>) -> bool {
     if app.config.channels.contains(&Channel::Email) {
         app.tasks.spawn(invites::send_due(app.clone()));
     }
+    app.tasks.spawn(webhooks::send_due(app.clone()));
     app.tasks.spawn(follow_clock(app.clone()));
     app.shutdown.cancelled().await;
     drained(&app.tasks, DRAIN).await

@@ -10,6 +10,8 @@ use shared::store::messages::claim::Claimed;
 use shared::store::users::recipient::Recipient;
 use shared::template::{Escape, Limits, ParseError, RenderError, Template, one_line};
 
+/// What templates call the link to the page where people choose what they get.
+pub const PREFERENCES_URL: &str = "preferencesUrl";
 /// Columns of the text part.
 const WIDTH: usize = 78;
 /// Bytes of HTML, and elements within each other, up to which the text part is laid out; beyond, laying out takes
@@ -21,13 +23,16 @@ const NESTED: usize = 1_000;
 #[derive(Debug)]
 pub struct Compiled {
     pub version: i32,
+    /// Whether it may show the link to the preference page, which is made for those that do.
+    pub names_preferences: bool,
     subject: Template,
     body: Template,
 }
 
 impl Compiled {
     pub fn new(version: i32, subject: &str, body: &str) -> Result<Self, ParseError> {
-        Ok(Self { version, subject: Template::parse(subject)?, body: Template::parse(body)? })
+        let names_preferences = body.contains(PREFERENCES_URL);
+        Ok(Self { version, names_preferences, subject: Template::parse(subject)?, body: Template::parse(body)? })
     }
 
     /// The body as its author wrote it.
@@ -174,6 +179,7 @@ mod tests {
             channel: Channel::Email,
             lane: Lane::Automation,
             template_id: None,
+            subscription_group_id: None,
             content: json!({}),
             data,
             attempt: 1,
@@ -181,6 +187,7 @@ mod tests {
             ambiguous: 0,
             lapsed: false,
             created_at: shared::clock::from_ms(1_700_000_000_000),
+            released_at: shared::clock::from_ms(1_700_000_000_000),
         }
     }
 

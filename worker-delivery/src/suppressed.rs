@@ -2,13 +2,17 @@
 
 use std::collections::HashMap;
 
+use deadpool_postgres::Transaction;
 use serde_json::Value;
 use shared::ids::ProjectId;
 use shared::send::Channel;
 use shared::store::messages::claim::Claimed;
 use shared::store::suppressions::{self, Suppression};
 use shared::store::users::recipient::Recipient;
+use shared::store::{StoreError, subscriptions};
+use shared::subscription::{GROUP_DELETED, UNSUBSCRIBED_FROM_GROUP};
 use shared::suppression::{Address, Reason, international};
+use uuid::Uuid;
 
 use crate::App;
 use crate::provider::Outcome;
@@ -31,6 +35,33 @@ fn phone(person: &Recipient) -> Option<&str> {
 pub fn reason(message: &Claimed, person: &Recipient, listed: &HashMap<Address, Vec<Reason>>) -> Option<Reason> {
     let reasons = addresses(message.channel, person).filter_map(|address| listed.get(&address)).flatten();
     reasons.copied().filter(|reason| reason.keeps_out(message.lane)).min()
+}
+
+/// Whether people are subscribed to the groups of their messages. Where no message is of one, nothing is asked.
+pub async fn subscribed<'a>(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    claimed: &[Claimed],
+    recipient: impl Fn(&Claimed) -> Option<&'a Recipient>,
+) -> Result<HashMap<(Uuid, Uuid), bool>, StoreError> {
+    let pair = |message: &Claimed| Some((recipient(message)?.id, message.subscription_group_id?));
+    let mut pairs: Vec<(Uuid, Uuid)> = claimed.iter().filter_map(pair).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    subscriptions::among(tx, project, &pairs).await
+}
+
+/// Why a message of a group is kept from its person. Of a group that was deleted nobody knows any more who wanted it.
+pub fn by_group(
+    message: &Claimed,
+    person: &Recipient,
+    subscribed: &HashMap<(Uuid, Uuid), bool>,
+) -> Option<&'static str> {
+    match subscribed.get(&(person.id, message.subscription_group_id?)) {
+        Some(true) => None,
+        Some(false) => Some(UNSUBSCRIBED_FROM_GROUP),
+        None => Some(GROUP_DELETED),
+    }
 }
 
 /// What a refusal says about the address for good.
@@ -69,7 +100,6 @@ pub async fn keep(app: &App, message: &Claimed, address: &str, outcome: &Outcome
 mod tests {
     use shared::clock::from_ms;
     use shared::send::Lane;
-    use uuid::Uuid;
 
     use super::*;
 
@@ -90,17 +120,15 @@ mod tests {
         }
     }
 
-    #[test]
-    fn people_are_found_by_address_and_as_themselves() {
-        let mut person = Recipient::nobody(Uuid::from_u128(3), from_ms(0));
-        person.email = Some(" Ann@Example.com".to_owned());
-        let message = |lane| Claimed {
+    fn message_to(person: &Recipient) -> Claimed {
+        Claimed {
             project: ProjectId(Uuid::from_u128(1)),
             id: Uuid::from_u128(2),
             user_id: person.id,
             channel: Channel::Email,
-            lane,
+            lane: Lane::Campaign,
             template_id: None,
+            subscription_group_id: None,
             content: Value::Null,
             data: Value::Null,
             attempt: 1,
@@ -108,7 +136,15 @@ mod tests {
             ambiguous: 0,
             lapsed: false,
             created_at: from_ms(0),
-        };
+            released_at: from_ms(0),
+        }
+    }
+
+    #[test]
+    fn people_are_found_by_address_and_as_themselves() {
+        let mut person = Recipient::nobody(Uuid::from_u128(3), from_ms(0));
+        person.email = Some(" Ann@Example.com".to_owned());
+        let message = |lane| Claimed { lane, ..message_to(&person) };
         let listed = |address, reasons: &[Reason]| HashMap::from([(address, reasons.to_vec())]);
         let ann = Address::email("ann@example.com");
         let both = [Reason::Unsubscribed, Reason::Bounced];
@@ -123,5 +159,17 @@ mod tests {
         ] {
             assert_eq!(reason(&message(lane), &person, &listed), found);
         }
+    }
+
+    #[test]
+    fn a_message_of_a_group_goes_to_its_subscribers() {
+        let person = Recipient::nobody(Uuid::from_u128(3), from_ms(0));
+        let group = Uuid::from_u128(4);
+        let of = |subscription_group_id| Claimed { subscription_group_id, ..message_to(&person) };
+        let found = |known: &[bool]| known.iter().map(|is| ((person.id, group), *is)).collect::<HashMap<_, _>>();
+        assert_eq!(by_group(&of(None), &person, &found(&[])), None);
+        assert_eq!(by_group(&of(Some(group)), &person, &found(&[true])), None);
+        assert_eq!(by_group(&of(Some(group)), &person, &found(&[false])), Some("unsubscribed_from_group"));
+        assert_eq!(by_group(&of(Some(group)), &person, &found(&[])), Some("subscription_group_deleted"));
     }
 }

@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
-use std::net::SocketAddr;
-use std::process::Stdio;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -15,11 +13,9 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
-use tokio::process::{Child, Command};
 
-use crate::usage::Watched;
+use crate::child::Server;
 
 /// What the server does with a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -91,25 +87,8 @@ async fn answer(request: Request<Incoming>, mode: Mode) -> Result<Response<Full<
     Ok(response)
 }
 
-/// A running server; it is killed with this value.
-pub struct BareServer {
-    child: Child,
-    pub addr: SocketAddr,
-}
-
-impl BareServer {
-    pub async fn start(mode: Mode) -> Result<Self> {
-        let mut command = Command::new(std::env::current_exe()?);
-        let mode = mode.to_possible_value().context("a mode has a name")?;
-        command.args(["serve", "--mode", mode.get_name()]).stdout(Stdio::piped()).kill_on_drop(true);
-        let mut child = command.spawn()?;
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line).await?;
-        let addr = line.trim().parse().context("the bare server printed no address")?;
-        Ok(Self { child, addr })
-    }
-
-    pub fn watched(&self) -> Vec<Watched> {
-        self.child.id().map(|pid| Watched::process("bare server", pid)).into_iter().collect()
-    }
+/// Starts one.
+pub async fn start(mode: Mode) -> Result<Server> {
+    let mode = mode.to_possible_value().context("a mode has a name")?;
+    Server::start("bare server", &["serve", "--mode", mode.get_name()]).await
 }

@@ -13,7 +13,7 @@ use super::{CONNECTIONS, DAY_MS, DAYS, Shares};
 use crate::copy::{self, JsonText};
 use crate::dice::Dice;
 use crate::progress::Progress;
-use crate::tenants;
+use crate::{provision, tenants};
 
 const COLUMNS: &str = "project_id uuid, id uuid, external_id text, anonymous_id text, email text, name text, \
                        properties jsonb, merged_into uuid, merged_at timestamptz, created_at timestamptz, \
@@ -161,6 +161,7 @@ async fn of_project(
     bar.inc(count % 1_000);
     let sql = "INSERT INTO user_count (project_id, lane, count) VALUES ($1, 0, $2)";
     client.execute(sql, &[&project, &(count as i64)]).await?;
+    provision::seen(client, &[project.0]).await?;
     Ok(())
 }
 

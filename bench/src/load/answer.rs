@@ -11,8 +11,9 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Reads one answer, which must have a Content-Length; an error where its status is not the expected one.
-    pub async fn next(&mut self, stream: &mut TcpStream, expected: &[u8; 3]) -> Result<()> {
+    /// Reads one answer, which must have a Content-Length, and gives its body; an error where its status is not the
+    /// expected one.
+    pub async fn next(&mut self, stream: &mut TcpStream, expected: &[u8; 3]) -> Result<&[u8]> {
         self.buffer.clear();
         let (head, length) = loop {
             if let Some(head) = head_end(&self.buffer) {
@@ -26,7 +27,7 @@ impl Answers {
         if self.buffer.get(9..12) != Some(expected) {
             bail!("{}", String::from_utf8_lossy(&self.buffer));
         }
-        Ok(())
+        Ok(&self.buffer[head..head + length])
     }
 
     async fn read(&mut self, stream: &mut TcpStream) -> Result<()> {

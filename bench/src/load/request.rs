@@ -127,7 +127,7 @@ fn singles(shape: Shape, host: &str, dice: &mut Dice, sent_at: &str) -> Vec<Requ
         // 1 and 2 belong together, and so do the repeats (4, 24, …) and what they repeat.
         let (merges, repeats) = (nth % 100 == 2, nth % 20 == 4);
         if !merges && !repeats {
-            (project, person) = (dice.below(shape.projects), dice.below(shape.people));
+            (project, person) = (shape.first + dice.below(shape.projects), dice.below(shape.people));
         }
         let anonymous = nth % 100 == 1;
         let who = if anonymous { Who::Anonymous } else { Who::Known(person) };
@@ -160,7 +160,7 @@ fn batches(shape: Shape, host: &str, dice: &mut Dice, sent_at: &str) -> Vec<Requ
     let mut last: Vec<String> = Vec::new();
     for nth in 0..BATCHES {
         if nth % 2 == 0 {
-            (project, one) = (dice.below(shape.projects), dice.below(shape.people));
+            (project, one) = (shape.first + dice.below(shape.projects), dice.below(shape.people));
         }
         // Every tenth item of every second batch: 5 % of all.
         let repeats = |position: usize| nth % 2 == 1 && position % 10 == 7;
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     fn sent(kind: Kind, requests: usize) -> (Vec<(String, Value)>, u64, u64) {
-        let shape = Shape { kind, projects: 3, people: 20 };
+        let shape = Shape { projects: 3, people: 20, ..Shape::new(kind) };
         let mut source = Requests::new(shape, "localhost", 1, 2, "2026-01-01T00:00:00.000Z");
         let (mut all, mut items, mut events) = (Vec::new(), 0, 0);
         for _ in 0..requests {

@@ -36,6 +36,8 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub kind: Kind,
+    /// The number of the first project.
+    pub first: u32,
     pub projects: u32,
     /// People of each project.
     pub people: u32,
@@ -44,6 +46,6 @@ pub struct Shape {
 impl Shape {
     /// 1,000 projects and 100,000 people.
     pub fn new(kind: Kind) -> Self {
-        Self { kind, projects: tenants::PROJECTS, people: 100 }
+        Self { kind, first: 0, projects: tenants::PROJECTS, people: 100 }
     }
 }

@@ -40,8 +40,10 @@ fn render(report: &Report, drawings: &[(String, String)]) -> String {
     }
     let costs: Vec<(&Section, &Cost)> =
         report.sections.iter().flat_map(|section| section.costs.iter().map(move |cost| (section, cost))).collect();
-    let _ =
-        writeln!(text, "\nCPU of each process, in microseconds for one event (of a bare server: for one request):\n");
+    let _ = writeln!(
+        text,
+        "\nCPU of each process, in microseconds for one event (of a bare server for one request, of delivery for one message, of runs, waits and recipients for one of them):\n"
+    );
     by_process(&mut text, &costs, |cost| &cost.cpu, number);
     let _ = writeln!(text, "\nPeak memory of each process, in MiB:\n");
     by_process(&mut text, &costs, |cost| &cost.memory, |mib| format!("{mib:.0}"));

@@ -72,7 +72,7 @@ fn of_cost(cost: &Cost) -> String {
         );
     }
     format!(
-        "  CPU, µs/{}{load}: {} · all but the load generator {}\n  peak memory, MiB: {}\n  others used, % of a core, by round: {}{noisy}",
+        "  CPU, µs/{}{load}: {} · all but load generator and sink {}\n  peak memory, MiB: {}\n  others used, % of a core, by round: {}{noisy}",
         cost.per,
         list(&cost.cpu),
         number(cost.product_cpu()),

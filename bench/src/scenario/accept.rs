@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::ceiling::http::{BareServer, Mode};
+use crate::ceiling::http::{self, Mode};
 use crate::ceiling::publish;
 use crate::load::{Kind, Pace, Sender, Shape};
 use crate::measure::{self, GENERATOR, Measured};
@@ -42,7 +42,7 @@ async fn rounds(lab: &mut Lab, kind: Kind, mode: Mode) -> Result<Rounds> {
         Kind::Single => (SINGLE_CONNECTIONS, SINGLE_BYTES, SINGLE_WINDOW),
         Kind::BatchOfOne | Kind::BatchOfMany => (BATCH_CONNECTIONS, BATCH_BYTES, BATCH_WINDOW),
     };
-    let bare = BareServer::start(mode).await?;
+    let bare = http::start(mode).await?;
     let mut to_bare = Sender::connect(bare.addr, Shape::new(kind), connections).await?;
     let mut to_product = Sender::connect(system.gateway, Shape::new(kind), connections).await?;
     // The first requests fill caches: keys, limits, connections.

@@ -12,8 +12,8 @@ use crate::scenario::Lab;
 use crate::system::{AUTOMATION, GATEWAY, SECOND_AUTOMATION, System};
 use crate::usage::{self, Moment};
 
-const CONNECTIONS: usize = 32;
-const WARM_UP: u32 = 10_000;
+pub const CONNECTIONS: usize = 32;
+pub const WARM_UP: u32 = 10_000;
 
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let items: u32 = if lab.settings.quick { 50_000 } else { 250_000 };
@@ -55,7 +55,7 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
 }
 
 /// Fills the stream while the workers stand still, and takes the time in which they empty it.
-async fn drained(system: &System, sender: &mut Sender, items: u32) -> Result<Measured> {
+pub async fn drained(system: &System, sender: &mut Sender, items: u32) -> Result<Measured> {
     system.shared_evenly().await?;
     let applied = system.applied().await?;
     // A first load fills their caches.

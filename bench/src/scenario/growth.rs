@@ -77,7 +77,7 @@ async fn measure_at(lab: &mut Lab, section: &mut Section, point: Point, time: Du
     lab.activate(projects, automations).await?;
     let system = lab.system().await?;
     system.run_all().await?;
-    let shape = Shape { kind: Kind::BatchOfMany, projects, people };
+    let shape = Shape { projects, people, ..Shape::new(Kind::BatchOfMany) };
     let mut sender = Sender::connect(system.gateway, shape, CONNECTIONS).await?;
     let pace = Pace::Offered(OFFERED / f64::from(Kind::BATCH));
     measure::sustained(system, &mut sender, pace, time / 2).await?;

@@ -7,14 +7,13 @@ use anyhow::{Context, Result};
 use tokio::net::TcpStream;
 
 use crate::dice::Dice;
-use crate::fill::{self, BIG, FillArgs, Shares};
+use crate::fill::{self, BIG, Shares};
 use crate::load::{Answers, quantile, write};
 use crate::report::{Figure, Goal, Section};
 use crate::scenario::Lab;
 use crate::system::GATEWAY;
 use crate::tenants::{self, EVENT_NAMES, PROJECTS};
 
-const DATABASE: &str = "reads";
 /// Clients that ask at once, and how often each does.
 const CLIENTS: u64 = 4;
 const QUESTIONS: u32 = 100;
@@ -76,11 +75,7 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
         "{events} events and {users} people over {PROJECTS} projects; the project asked has a good half of them"
     );
     let progress = lab.progress.clone();
-    let system = lab.open(lab.options.clone()).await?;
-    let database_url = system.use_database(DATABASE).await?;
-    let started = Instant::now();
-    fill::run(&FillArgs { events, users, projects: PROJECTS, database_url }, &progress).await?;
-    section.figures.push(Figure::one("time of the fill", "s", started.elapsed().as_secs_f64()));
+    let system = lab.filled(section).await?;
     system.run(&[GATEWAY]).await?;
     let people = Shares { projects: PROJECTS, total: users }.of(BIG) as u32;
     for question in &ALL {
@@ -91,7 +86,8 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
         let p99 = Figure::one(format!("{}, p99", question.name), "ms", quantile(&times, 0.99));
         section.figures.push(if question.goal { p99.goal(Goal::AtMost(P99)) } else { p99 });
     }
-    lab.close().await
+    // Others ask the same database.
+    system.run(&[]).await
 }
 
 /// Sorted times in microseconds.

@@ -1,9 +1,12 @@
-//! The books: what was sent against what the service says and what lies in the mailbox, all seen from outside.
+//! The books: what was sent against what the service says and what lies in the mailbox and on the phones, all seen from
+//! outside.
 
 pub mod events;
+mod inboxes;
 pub mod mailbox;
 mod mails;
 mod messages;
+mod pushes;
 pub mod settle;
 mod users;
 
@@ -14,6 +17,7 @@ use std::time::Duration;
 use events::Totals;
 use mailbox::Mailbox;
 use mails::Ledger;
+use pushes::Phones;
 use settle::{Goal, settle};
 
 use super::api::Api;
@@ -25,6 +29,7 @@ pub struct Entries<'a> {
     pub day: &'a Day,
     pub recipe: &'a Recipe,
     pub mail_dir: PathBuf,
+    pub push_dir: PathBuf,
     /// Events stored by name before the run began, and before this replay of it.
     pub before_run: &'a Totals,
     pub before_replay: &'a Totals,
@@ -52,6 +57,7 @@ pub async fn check(api: &Api, entries: Entries<'_>) -> anyhow::Result<Checked> {
     let due = day.due_mails();
     let ledger = Ledger::new(&due, &recipe.run, recipe.start_ms);
     let mut mailbox = Mailbox::new(entries.mail_dir);
+    let mut phones = Phones::new(entries.push_dir, &recipe.run, day.due_pushes());
     let goal = Goal {
         names: by_name.keys().copied().collect(),
         before: entries.before_run,
@@ -60,7 +66,7 @@ pub async fn check(api: &Api, entries: Entries<'_>) -> anyhow::Result<Checked> {
         ledger: &ledger,
         run: &recipe.run,
     };
-    let (numbers, timed_out) = settle(api, &goal, &mut mailbox, entries.deadline).await?;
+    let (numbers, timed_out) = settle(api, &goal, &mut mailbox, &mut phones, entries.deadline).await?;
     let stored_before: u64 = events::since(entries.before_replay, entries.before_run).values().sum();
 
     let mut lines = vec![
@@ -72,7 +78,10 @@ pub async fn check(api: &Api, entries: Entries<'_>) -> anyhow::Result<Checked> {
     ];
     lines.extend(users::sampled(api, day, &entries.slowest_ms).await?);
     mailbox.look()?;
+    phones.look()?;
     let ambiguous = messages::ambiguous(api, recipe.start_ms).await?;
     lines.extend(ledger.tally(mailbox.mails()).lines(&ledger, ambiguous, &entries.carts));
+    lines.extend(phones.lines(ambiguous));
+    lines.extend(inboxes::lines(api, &day.due_in_app()).await?);
     Ok(Checked { lines, gained: numbers.gained, timed_out })
 }

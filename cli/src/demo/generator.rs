@@ -9,9 +9,9 @@ pub mod people;
 pub mod requests;
 mod sessions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use expected::{DueMail, PersonBooks, due_mails};
+use expected::{DueInApp, DueMail, PersonBooks, due_in_app, due_mails};
 use people::{Kind, Person};
 use requests::Request;
 
@@ -76,6 +76,15 @@ impl Day {
 
     pub fn due_mails(&self) -> Vec<DueMail> {
         self.people.iter().zip(&self.books).flat_map(|(person, books)| due_mails(person, books)).collect()
+    }
+
+    pub fn due_in_app(&self) -> Vec<DueInApp> {
+        self.people.iter().zip(&self.books).filter_map(|(person, books)| due_in_app(person, books)).collect()
+    }
+
+    /// The tokens of the phones to which one push each is due.
+    pub fn due_pushes(&self) -> BTreeSet<&str> {
+        self.books.iter().filter_map(|books| books.device.as_deref()).collect()
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::future::try_join_all;
@@ -18,6 +19,10 @@ use super::generator::requests::{Request, Route};
 use super::memory::CartTimes;
 use super::pace::Pace;
 use super::progress::Progress;
+
+/// How long a phone may take to be known, and how often it is looked for.
+const PATIENCE: Duration = Duration::from_mins(5);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What the service took, by its own answers.
 #[derive(Debug)]
@@ -52,12 +57,30 @@ impl Replay<'_> {
         try_join_all((0..connections).map(|connection| async move {
             for request in day.requests.iter().filter(|request| request.person % connections == connection) {
                 self.send(request).await?;
+                if request.route == Route::Device {
+                    self.until_known(&day.people[request.person].external_id).await?;
+                }
             }
             anyhow::Ok(())
         }))
         .await?;
         self.progress.done();
         Ok(())
+    }
+
+    /// Waits until a person is known to have a phone: devices are sorted by their tokens and events by their people, so that
+    /// an event that says that there is one may be recorded first.
+    async fn until_known(&self, external_id: &str) -> anyhow::Result<()> {
+        let began = Instant::now();
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        while began.elapsed() < PATIENCE {
+            looks.tick().await;
+            let user = self.api.find(&["users", external_id], &[]).await?;
+            if user.is_some_and(|user| user["devices"].as_array().is_some_and(|devices| !devices.is_empty())) {
+                return Ok(());
+            }
+        }
+        bail!("the phone of {external_id} was taken, and is still not known after {} s", PATIENCE.as_secs())
     }
 
     async fn send(&self, request: &Request) -> anyhow::Result<()> {
@@ -67,11 +90,13 @@ impl Replay<'_> {
             Route::Batch { .. } => &["events", "batch"],
             Route::Event => &["events"],
             Route::Identify => &["users", "identify"],
+            Route::Device => &["push-tokens"],
         };
         let began = Instant::now();
         let answer = self.api.post(Key::Public, path, |http| {
             let (body, gzip) = body(request, self.clock.now_ms());
             let http = if gzip { http.header("content-encoding", "gzip") } else { http };
+            let http = if request.route == Route::Device { http.header("prefer", "wait=10") } else { http };
             let http = match &request.idempotency_key {
                 Some(key) => http.header("idempotency-key", key),
                 None => http,

@@ -1,4 +1,4 @@
-//! What a shop's people would click together first: two templates and two automations, made anew for each run and put to
+//! What a shop's people would click together first: templates and three automations, made anew for each run and put to
 //! rest after it, so that runs do not mix.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
 use super::api::{Api, Key};
-use super::generator::expected::{REMINDER, WELCOME, Wording};
+use super::generator::expected::{INBOX, PUSH, REMINDER, WELCOME, Wording};
 
 pub const REMINDER_AFTER: Duration = Duration::from_secs(5);
 
@@ -32,14 +32,21 @@ pub async fn check_email(api: &Api) -> anyhow::Result<()> {
 /// Templates and automations of the run, active; those of earlier runs inactive. Answers after the workers know.
 pub async fn prepare(api: &Api, run: &str) -> anyhow::Result<()> {
     rest(api, |name| !name.ends_with(&format!(" {run}"))).await?;
-    let welcome = template(api, &name_of("welcome", run), &WELCOME).await?;
-    let reminder = template(api, &name_of("reminder", run), &REMINDER).await?;
-    let welcome_steps = json!([{ "type": "SEND_EMAIL", "templateId": welcome }]);
+    let welcome = template(api, &name_of("welcome", run), "EMAIL", &WELCOME).await?;
+    let inbox = template(api, &name_of("inbox", run), "IN_APP", &INBOX).await?;
+    let push = template(api, &name_of("push", run), "PUSH", &PUSH).await?;
+    let reminder = template(api, &name_of("reminder", run), "EMAIL", &REMINDER).await?;
+    let welcome_steps = json!([
+        { "type": "SEND_EMAIL", "templateId": welcome },
+        { "type": "SEND_IN_APP", "templateId": inbox },
+    ]);
+    let push_steps = json!([{ "type": "SEND_PUSH", "templateId": push }]);
     let reminder_steps = json!([
         { "type": "WAIT", "delay": REMINDER_AFTER.as_secs() },
         { "type": "SEND_EMAIL", "templateId": reminder },
     ]);
     automation(api, &name_of("welcome", run), "signed_up", "once", welcome_steps).await?;
+    automation(api, &name_of("push", run), "push_enabled", "once", push_steps).await?;
     automation(api, &name_of("reminder", run), "checkout_started", "always", reminder_steps).await?;
     tokio::time::sleep(SPREAD).await;
     Ok(())
@@ -61,12 +68,12 @@ async fn rest(api: &Api, which: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn template(api: &Api, name: &str, wording: &Wording) -> anyhow::Result<String> {
+async fn template(api: &Api, name: &str, channel: &str, wording: &Wording) -> anyhow::Result<String> {
     if let Some(there) = by_name(api, "templates", name).await? {
         return id_of(&there);
     }
     let body =
-        json!({ "name": name, "channel": "EMAIL", "subject": wording.subject, "body": wording.body, "tags": ["demo"] });
+        json!({ "name": name, "channel": channel, "subject": wording.subject, "body": wording.body, "tags": ["demo"] });
     create(api, "templates", name, &body).await
 }
 

@@ -11,6 +11,7 @@ pub struct Target {
     pub public_key: String,
     pub secret_key: String,
     pub mail_dir: PathBuf,
+    pub push_dir: PathBuf,
 }
 
 /// The part of `credentials.json` that the demo needs.
@@ -21,10 +22,11 @@ pub struct Known {
     pub public_key: Option<String>,
     pub secret_key: Option<String>,
     pub mail_dir: Option<PathBuf>,
+    pub push_dir: Option<PathBuf>,
 }
 
 impl Known {
-    /// Each flag wins over the file, which may be absent when all four are given.
+    /// Each flag wins over the file, which may be absent when all five are given.
     pub fn or_from(self, run_dir: &Path) -> anyhow::Result<Target> {
         let path = run_dir.join("credentials.json");
         let written = match std::fs::read(&path) {
@@ -38,6 +40,7 @@ impl Known {
             public_key: self.public_key.or(written.public_key).with_context(|| lacking("--public-key"))?,
             secret_key: self.secret_key.or(written.secret_key).with_context(|| lacking("--secret-key"))?,
             mail_dir: self.mail_dir.or(written.mail_dir).with_context(|| lacking("--mail-dir"))?,
+            push_dir: self.push_dir.or(written.push_dir).with_context(|| lacking("--push-dir"))?,
         })
     }
 }
@@ -51,11 +54,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let error = Known::default().or_from(dir.path()).err().unwrap().to_string();
         assert!(error.contains("--base-url") && error.contains("is the system up?"), "{error}");
-        let json = r#"{"baseUrl":"http://a","publicKey":"pk","secretKey":"sk","mailDir":"/m","adminEmail":"x"}"#;
+        let json = r#"{"baseUrl":"http://a","publicKey":"pk","secretKey":"sk","mailDir":"/m","pushDir":"/p","adminEmail":"x"}"#;
         std::fs::write(dir.path().join("credentials.json"), json).unwrap();
         let flags = Known { base_url: Some("http://b".into()), ..Known::default() };
         let target = flags.or_from(dir.path()).unwrap();
         assert_eq!((target.base_url.as_str(), target.public_key.as_str()), ("http://b", "pk"));
-        assert_eq!(target.mail_dir, PathBuf::from("/m"));
+        assert_eq!((target.mail_dir, target.push_dir), (PathBuf::from("/m"), PathBuf::from("/p")));
     }
 }

@@ -23,6 +23,8 @@ pub struct Credentials {
     pub admin_password: String,
     /// Absolute.
     pub mail_dir: String,
+    /// Where pushes to devices whose tokens begin with `mailbox:` become files; absolute.
+    pub push_dir: String,
 }
 
 impl Credentials {
@@ -38,6 +40,7 @@ impl Credentials {
             admin_email: first.admin_email,
             admin_password: first.admin_password,
             mail_dir: dir.mail().display().to_string(),
+            push_dir: dir.push().display().to_string(),
         }
     }
 }
@@ -71,7 +74,8 @@ pub fn print(dir: &RunDir, state: &State) {
 }
 
 fn text(credentials: &Credentials, file: &str, env: &str) -> String {
-    let Credentials { base_url, public_key, secret_key, admin_email, admin_password, mail_dir, .. } = credentials;
+    let Credentials { base_url, public_key, secret_key, admin_email, admin_password, mail_dir, push_dir, .. } =
+        credentials;
     format!(
         "
 Rekindle is up.
@@ -81,6 +85,7 @@ Rekindle is up.
   secret key   {secret_key}
   admin        {admin_email}, password {admin_password}
   mail         {mail_dir}
+  push         {push_dir}
   all of it    {file}, and for a shell: . {env}
 
 Send a first event, and read it back:
@@ -130,6 +135,7 @@ mod tests {
                 "mailDir",
                 "projectId",
                 "publicKey",
+                "pushDir",
                 "secretKey",
                 "webhookSecret"
             ]

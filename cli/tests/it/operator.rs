@@ -11,6 +11,7 @@ use shared::secrets::MasterKeys;
 use shared::send::Channel;
 use shared::store::api_keys::{self, KeyType};
 use shared::store::channels::{self, ChannelSettings};
+use shared::store::clock_jumps::{self, ClockJump};
 use shared::store::members::{self, Role};
 use shared::store::sealed::SEALED;
 use shared::store::{accounts, projects, vapid_keys};
@@ -211,4 +212,15 @@ async fn dead_letters_are_listed_and_given_another_try() {
     assert_eq!(run(&["list"]), "");
     let nobody = Uuid::nil().to_string();
     assert!(fail(&mut operate(&database, &["dead-letters", "list", "--project", &nobody])).contains("no project"));
+}
+
+#[tokio::test]
+async fn a_jump_of_the_clock_is_shown_and_accepted_once() {
+    let database = TestDatabase::create().await;
+    let clock = |verb: &str| succeed(&mut operate(&database, &["clock", verb]));
+    assert_eq!((&*clock("status"), &*clock("accept")), ("Nothing is held.\n", "Nothing is held.\n"));
+    let jump = ClockJump { ahead_ms: 7_200_000, jumped_at: Clock::system().now() };
+    clock_jumps::note(&database.store().connection().await.unwrap(), jump).await.unwrap();
+    assert!(clock("status").contains("ahead by 120 minutes"));
+    assert_eq!((&*clock("accept"), &*clock("status")), ("What was held is due now.\n", "Nothing is held.\n"));
 }

@@ -10,7 +10,7 @@ use clap::Parser;
 use cli::args::{Cli, Command};
 use cli::demo;
 use e2e::storm::{self, Strike, under_fire};
-use e2e::{Options, System, drained, mails};
+use e2e::{Options, System, drained, mails, pushes};
 use testkit::eventually_true;
 
 use crate::shop::number;
@@ -66,15 +66,17 @@ async fn the_books_balance_after_kills_at_every_failpoint() {
     let (rows, distinct) = drained::events(&db, "%").await;
     assert_eq!(rows, distinct);
     assert_eq!(drained::dead_letters(&system).await, 0, "nothing was put aside");
-    let ambiguous = mails_are_in_the_ledger(&system, &db).await;
+    let ambiguous = what_came_is_in_the_ledger(&system, &db).await;
     let deaths: u32 = points["delivery"].iter().filter_map(|name| hits.get(name)).sum();
     assert!(ambiguous <= deaths * CONCURRENCY, "{ambiguous} calls of unknown outcome after {deaths} deaths");
 }
 
-/// A second copy only where the ledger says that a call's outcome was never learned; no mail without a row. Returns how
+/// A second copy only where the ledger says that a call's outcome was never learned; nothing without a row. Returns how
 /// many such calls there were.
-async fn mails_are_in_the_ledger(system: &System, db: &tokio_postgres::Client) -> u32 {
+async fn what_came_is_in_the_ledger(system: &System, db: &tokio_postgres::Client) -> u32 {
     let (mut copies, ledger) = (mails::copies(&system.mailbox), drained::ledger(db).await);
+    copies.extend(pushes::copies(&system.push_dir()));
+    copies.extend(drained::in_inboxes(db).await.into_iter().map(|id| (id, 1)));
     let (mut second, mut ambiguous) = (0, 0);
     for row in &ledger {
         let came = copies.remove(&row.id).unwrap_or(0);
@@ -87,7 +89,7 @@ async fn mails_are_in_the_ledger(system: &System, db: &tokio_postgres::Client) -
         second += came.saturating_sub(1);
         ambiguous += row.ambiguous;
     }
-    assert!(copies.is_empty(), "mails that the ledger does not know: {copies:?}");
+    assert!(copies.is_empty(), "came, and the ledger does not know them: {copies:?}");
     println!("{} messages, {ambiguous} calls of unknown outcome, {second} second copies", ledger.len());
     ambiguous
 }
@@ -105,6 +107,7 @@ async fn all_under_fire(system: &mut System, plans: &[Vec<Strike>; 4], log: &Pat
 /// The demo as an operator starts it.
 fn day_of(system: &System, seed: u64, people: u32) -> demo::Options {
     let (seed, people, rate) = (seed.to_string(), people.to_string(), EVENTS_PER_SECOND.to_string());
+    let push_dir = system.push_dir();
     let line = [
         ["rekindle", "demo"],
         ["--run-dir", &system.dir().to_string_lossy()],
@@ -112,6 +115,7 @@ fn day_of(system: &System, seed: u64, people: u32) -> demo::Options {
         ["--public-key", &system.api.public_key],
         ["--secret-key", &system.api.secret_key],
         ["--mail-dir", &system.mailbox.dir().to_string_lossy()],
+        ["--push-dir", &push_dir.to_string_lossy()],
         ["--seed", &seed],
         ["--people", &people],
         ["--events-per-second", &rate],

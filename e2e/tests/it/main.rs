@@ -2,9 +2,12 @@
 
 mod campaign;
 mod crash;
+mod due_together;
 mod erasure;
+mod faults;
 mod import;
 mod journey;
+mod journey_under_fire;
 mod line;
 mod mail;
 mod outages;

@@ -14,6 +14,7 @@ use shared::ids;
 use shared::store::StoreError;
 use shared::store::automations::{self, Automation};
 use shared::store::changes::Topic;
+use shared::store::segments;
 use uuid::Uuid;
 
 use super::{audit_log, changed, idempotency, paging, path, shape};
@@ -108,6 +109,9 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     match idempotency::made_before(cx, &tx, "automation", automation.id).await? {
         Some(made) => automation = automations::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?,
         None => {
+            if automation.definition.trigger_type.is_of_segment() {
+                segments::begin_change(&tx).await?;
+            }
             named::check(cx, &tx, &automation).await?;
             automations::insert(&tx, cx.project, &automation).await?;
             audit_log::note(cx, &tx, "automation.created", (automation.id, &automation.name), json!({})).await?;
@@ -127,7 +131,12 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let current = automations::get_for_update(&tx, cx.project, id).await?;
     let current = current.ok_or_else(|| ApiError::no_such("automation"))?;
     let (was_active, was_version) = (current.active, current.version);
+    let was_by_segment = current.definition.trigger_type.is_of_segment();
     let automation = input::changed_automation(&body, current, cx.app.clock.now())?;
+    if was_by_segment || automation.definition.trigger_type.is_of_segment() {
+        // Before any segment is locked, as whoever changes segments does.
+        segments::begin_change(&tx).await?;
+    }
     // A template may have been deleted while the automation was off.
     if automation.version != was_version || (automation.active && !was_active) {
         named::check(cx, &tx, &automation).await?;

@@ -11,8 +11,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use shared::campaign::{CampaignStatus, Settings, Variant, Winner};
 use shared::ids;
+use shared::send::Channel;
 use shared::store::campaigns::{self, Campaign, sending};
-use shared::store::{StoreError, segments, templates};
+use shared::store::{StoreError, segments, subscription_groups, templates};
 use uuid::Uuid;
 
 use super::{audit_log, idempotency, paging, path, shape};
@@ -37,6 +38,7 @@ struct CampaignView {
     segment_id: Uuid,
     exclude_segment_ids: Vec<Uuid>,
     template_id: Option<Uuid>,
+    subscription_group_id: Option<Uuid>,
     #[serde(flatten)]
     settings: Settings,
     #[serde(serialize_with = "shape::maybe_time")]
@@ -61,6 +63,7 @@ impl From<Campaign> for CampaignView {
             segment_id: campaign.segment_id,
             exclude_segment_ids: campaign.exclude_segment_ids,
             template_id: campaign.template_id,
+            subscription_group_id: campaign.subscription_group_id,
             settings: campaign.settings,
             scheduled_at: campaign.scheduled_at,
             status: campaign.status.as_str(),
@@ -134,8 +137,8 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
             return Err(ApiError::Conflict(reason));
         }
         if current.under_way && how_shared(&current) != how_shared(&campaign) {
-            let reason = "a campaign that is being sent keeps its variants, winner and sendInUserTimezone; cancel it, or let \
-                          it end";
+            let reason = "a campaign that is being sent keeps its channel, variants, winner, sendInUserTimezone and \
+                          subscriptionGroupId; cancel it, or let it end";
             return Err(ApiError::Conflict(reason.to_owned()));
         }
         check_references(cx, &tx, &campaign).await?;
@@ -164,10 +167,10 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     deleted()
 }
 
-/// By what the audience was shared when it was taken.
-fn how_shared(campaign: &Campaign) -> (&[Variant], Option<&Winner>, bool) {
-    let settings = &campaign.settings;
-    (&settings.variants, settings.winner.as_ref(), settings.send_in_user_timezone)
+/// By what the audience was shared, and its messages made, when it was taken.
+fn how_shared(campaign: &Campaign) -> (Channel, &[Variant], Option<&Winner>, bool, Option<Uuid>) {
+    let Campaign { channel, settings, subscription_group_id: group, .. } = campaign;
+    (*channel, &settings.variants, settings.winner.as_ref(), settings.send_in_user_timezone, *group)
 }
 
 async fn locked(cx: &Context<'_>, tx: &Transaction<'_>, id: Uuid) -> Result<Campaign, ApiError> {
@@ -184,7 +187,7 @@ async fn note(
     audit_log::note(cx, tx, action, (campaign.id, &campaign.name), details).await
 }
 
-/// Segments and templates must be of this project, the templates of the campaign's channel; none of them can be deleted
+/// Segments, templates and the group must be of this project, the templates of the campaign's channel; none of them can be deleted
 /// before the end of the transaction.
 async fn check_references(cx: &Context<'_>, tx: &Transaction<'_>, campaign: &Campaign) -> Result<(), ApiError> {
     let mut problems = Vec::new();
@@ -196,6 +199,10 @@ async fn check_references(cx: &Context<'_>, tx: &Transaction<'_>, campaign: &Cam
         problems.push(Problem::new(field, "no such segment in this project"));
     }
     problems.extend(problems_of_templates(cx, tx, campaign).await?);
+    let group = campaign.subscription_group_id;
+    if subscription_groups::existing(tx, cx.project, group.as_slice()).await?.len() < group.iter().len() {
+        problems.push(Problem::new("subscriptionGroupId", "no such subscription group in this project"));
+    }
     if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
 }
 

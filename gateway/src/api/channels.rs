@@ -28,7 +28,7 @@ pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
         let settings = channels::get(&db, &cx.app.master_keys, cx.project, channel).await?.unwrap_or_default();
         let (name, mut view) = match channel {
             Channel::Email => ("email", email_view(&settings)),
-            Channel::Push => ("push", push_view(&settings)),
+            Channel::Push => ("push", push_view(&settings, cx.app.config.shared_push_app)),
             Channel::Sms => ("sms", sms_view(&settings)),
             Channel::InApp => ("inApp", json!({ "configured": true })),
         };
@@ -68,19 +68,25 @@ fn email_view(of: &ChannelSettings) -> Value {
     })
 }
 
-/// Whether there is anything that pushes could be sent by.
-pub(in crate::api) fn push_is_configured(of: &ChannelSettings) -> bool {
+/// Whether there is anything that pushes could be sent by, the operator's app for all projects included.
+pub(in crate::api) fn push_is_configured(of: &ChannelSettings, shared_app: bool) -> bool {
     let ios = of.text("iosPushKeyId").is_some()
         && of.text("iosPushTeamId").is_some()
         && of.text("iosPushBundleId").is_some()
         && of.secret("iosPushPrivateKey").is_some();
     let provider = of.text("pushProviderAppId").is_some() && of.secret("pushProviderRestKey").is_some();
-    ios || provider || of.secret("pushGatewayServerKey").is_some()
+    ios || provider || goes_by_shared_app(of, shared_app) || of.secret("pushGatewayServerKey").is_some()
 }
 
-fn push_view(of: &ChannelSettings) -> Value {
+/// Half an app of its own is wrong, and no reason to take the shared one.
+fn goes_by_shared_app(of: &ChannelSettings, shared_app: bool) -> bool {
+    shared_app && of.text("pushProviderAppId").is_none() && of.secret("pushProviderRestKey").is_none()
+}
+
+fn push_view(of: &ChannelSettings, shared_app: bool) -> Value {
     json!({
-        "configured": push_is_configured(of),
+        "configured": push_is_configured(of, shared_app),
+        "sharedApp": goes_by_shared_app(of, shared_app),
         "iosPushKeyId": of.text("iosPushKeyId"),
         "iosPushTeamId": of.text("iosPushTeamId"),
         "iosPushBundleId": of.text("iosPushBundleId"),
@@ -146,8 +152,17 @@ mod tests {
         ] {
             assert_eq!(email_view(&settings(shown.clone(), secrets))["configured"], configured, "{shown}");
         }
-        assert_eq!(push_view(&settings(json!({}), &["pushGatewayServerKey"]))["configured"], true);
-        assert_eq!(push_view(&settings(json!({"iosPushKeyId": "k"}), &["iosPushPrivateKey"]))["configured"], false);
+        assert_eq!(push_view(&settings(json!({}), &["pushGatewayServerKey"]), false)["configured"], true);
+        let shared = push_view(&settings(json!({}), &[]), true);
+        assert_eq!((&shared["configured"], &shared["sharedApp"]), (&json!(true), &json!(true)));
+        let own = settings(json!({"pushProviderAppId": "a"}), &["pushProviderRestKey"]);
+        assert_eq!(push_view(&own, true)["sharedApp"], false);
+        let half = push_view(&settings(json!({"pushProviderAppId": "a"}), &[]), true);
+        assert_eq!((&half["configured"], &half["sharedApp"]), (&json!(false), &json!(false)));
+        assert_eq!(
+            push_view(&settings(json!({"iosPushKeyId": "k"}), &["iosPushPrivateKey"]), false)["configured"],
+            false
+        );
         let sms = json!({"smsAccountId": "a", "smsFromNumber": "+1"});
         assert_eq!(sms_view(&settings(sms.clone(), &["smsAuthToken"]))["configured"], true);
         assert_eq!(sms_view(&settings(sms, &[]))["configured"], false);
@@ -157,7 +172,7 @@ mod tests {
     fn no_secret_is_shown() {
         let all = ["smtpPassword", "mailproviderApiKey", "pushGatewayServerKey", "iosPushPrivateKey", "smsAuthToken"];
         let of = settings(json!({}), &all);
-        for view in [email_view(&of), push_view(&of), sms_view(&of)] {
+        for view in [email_view(&of), push_view(&of, false), sms_view(&of)] {
             assert!(!view.to_string().contains("hunter2"));
         }
     }

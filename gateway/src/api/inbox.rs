@@ -9,7 +9,9 @@ use shared::send::DeliveryState;
 use shared::store::inbox::{self, InboxFilter, InboxItem};
 use shared::store::messages::receipts::{self, Receipt};
 use shared::store::users::read as people;
+use shared::store::webhook_deliveries::tell::{self, MessageNews};
 use shared::store::{GenericClient, StoreError};
+use shared::webhook;
 use uuid::Uuid;
 
 use super::{paging, path, shape};
@@ -109,8 +111,12 @@ pub async fn read(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let read = inbox::mark_read(&tx, cx.project, id, &ids, now).await?;
     let item = read.ok_or_else(|| ApiError::no_such("message in this inbox"))?;
-    let opened = Receipt { message: id, state: DeliveryState::Opened, at: now, reason: None };
-    receipts::apply(&tx, cx.project, &[opened], now).await?;
+    let opened = Receipt { message: id, state: DeliveryState::Opened, at: now, reason: None, url: None };
+    let reached = receipts::apply(&tx, cx.project, &[opened], now).await?;
+    let news = reached.into_iter().filter_map(|(message, state)| {
+        Some(MessageNews { message, kind: webhook::type_of(state)?, at: now, reason: None, url: None })
+    });
+    tell::of_messages(&tx, cx.project, &news.collect::<Vec<_>>(), now).await?;
     tx.commit().await.map_err(StoreError::from)?;
     streams::announce(&cx.app.bus, cx.project, &ids).await;
     ok(&ItemView::from(item))

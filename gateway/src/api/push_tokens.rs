@@ -75,7 +75,7 @@ pub async fn settings(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let keys = keys.ok_or_else(|| ApiError::Internal("the VAPID key that was made is not there".to_owned()))?;
     let data = json!({
         "vapid_public_key": keys.public_text(),
-        "push_configured": super::channels::push_is_configured(&push),
+        "push_configured": super::channels::push_is_configured(&push, cx.app.config.shared_push_app),
     });
     ok(&json!({ "success": true, "data": data }))
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use shared::send::DeliveryState;
 use shared::store::events::counters;
 use shared::store::messages::counts::{self, Reached};
-use shared::store::users::read as people;
+use shared::store::users::seen;
 use shared::store::{Connection, projects};
 
 use crate::context::Context;
@@ -140,7 +140,7 @@ pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let events = if metrics.events { Some(events(cx, &db, &period, &mut report).await?) } else { None };
     let reached = if metrics.messages { Some(counts::since(&db, cx.project, begins).await?) } else { None };
     if metrics.users {
-        report.active_users = Some(people::seen_since(&db, cx.project, begins).await?);
+        report.active_users = Some(seen::since(&db, cx.project, begins).await?);
     }
     let sent = reached.as_deref().map(|reached| messages(reached, &period, &mut report));
     let of = |counts: &Option<BTreeMap<Date, i64>>, day| counts.as_ref().map(|c| c.get(&day).copied().unwrap_or(0));

@@ -1,6 +1,6 @@
 //! Segments.
 
-mod evaluate;
+pub mod evaluate;
 mod explain;
 mod input;
 mod members;

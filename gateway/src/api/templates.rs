@@ -1,14 +1,15 @@
 //! Message templates.
 
 mod input;
+mod making;
 pub mod preview;
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use shared::ids;
-use shared::store::automations::TemplateUse;
+use shared::store::automations::SendingUse;
 use shared::store::changes::Topic;
 use shared::store::templates::{self, StoredTemplate, TemplateFilter};
 use shared::store::{StoreError, automations, campaigns};
@@ -18,6 +19,7 @@ use super::{audit_log, changed, idempotency, paging, path, shape};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
+use crate::mail_body::Made;
 use crate::respond::{Reply, created, deleted, ok};
 
 pub use input::CHANNELS;
@@ -91,6 +93,8 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_json(body::MAX_BYTES).await?;
     let now = cx.app.clock.now();
     let mut template = input::new_template(&body, ids::fresh(now.as_millisecond()), now)?;
+    let made = making::of(cx, template.channel, &template.body).await?;
+    making::put(made, &mut template);
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     match idempotency::made_before(cx, &tx, "template", template.id).await? {
@@ -109,10 +113,17 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
 pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "template")?;
     let body = cx.read_json(body::MAX_BYTES).await?;
+    let made = match body.get("body").and_then(Value::as_str) {
+        Some(text) => Some(made_of(cx, id, &body, text).await?),
+        None => None,
+    };
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let current = locked(cx, &tx, id).await?;
-    let template = input::changed_template(&body, current, cx.app.clock.now())?;
+    let mut template = input::changed_template(&body, current, cx.app.clock.now())?;
+    if let Some(made) = made {
+        making::put(made, &mut template);
+    }
     templates::update(&tx, cx.project, &template).await?;
     audit_log::note(cx, &tx, "template.updated", (id, &template.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
@@ -126,7 +137,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let template = locked(cx, &tx, id).await?;
-    if let Some(TemplateUse { automation, name, active }) = automations::uses_template(&tx, cx.project, id).await? {
+    if let Some(SendingUse { automation, name, active }) = automations::uses_template(&tx, cx.project, id).await? {
         return Err(ApiError::Conflict(if active {
             format!("the active automation {name:?} ({automation}) sends this template; switch it off first")
         } else {
@@ -143,6 +154,18 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Template).await;
     deleted()
+}
+
+/// What a template's next body becomes, if all that was sent with it is allowed; whether it is, is judged once more when the
+/// row is locked.
+async fn made_of(cx: &Context<'_>, id: Uuid, sent: &Map<String, Value>, text: &str) -> Result<Made, ApiError> {
+    let db = cx.database().await?;
+    let current = templates::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("template"))?;
+    drop(db);
+    // A template never changes its channel.
+    let channel = current.channel;
+    input::changed_template(sent, current, cx.app.clock.now())?;
+    making::of(cx, channel, text).await
 }
 
 async fn locked(cx: &Context<'_>, tx: &Transaction<'_>, id: Uuid) -> Result<StoredTemplate, ApiError> {

@@ -3,6 +3,7 @@
 pub mod change;
 pub mod export;
 pub mod import;
+pub mod subscriptions;
 
 use std::time::Duration;
 

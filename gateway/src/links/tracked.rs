@@ -6,7 +6,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde_json::json;
 use shared::link::{self, Sent};
 
-use super::{Told, page_of_no_link};
+use super::Told;
+use super::page::no_link;
 use crate::app::App;
 use crate::ingest::publish;
 use crate::respond::Reply;
@@ -72,7 +73,7 @@ pub async fn clicked(app: &App, seen: bool, token: &str) -> Reply {
     let found = link::read_click(&app.master_keys, token);
     // Where a link may lead was decided when it was made.
     let with_header = found.and_then(|(sent, page)| Some((sent, HeaderValue::from_str(&page).ok()?, page)));
-    let Some((sent, location, page)) = with_header else { return page_of_no_link() };
+    let Some((sent, location, page)) = with_header else { return no_link() };
     if seen {
         let data = json!({ "messageId": sent.message, "url": page, "source": "link" });
         tell(app, sent, &Told::new(app, sent.project, ("message.clicked", sent.message, &page), data)).await;

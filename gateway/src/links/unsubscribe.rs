@@ -1,68 +1,89 @@
-//! The page by which people take themselves off.
+//! The page by which people take themselves off: of a group where the message was of one, or of everything.
 
 use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
-use shared::event::IngestItem;
 use shared::link::{self, About};
-use shared::store::users::read as people;
-use tokio::time::Instant;
+use shared::store::subscription_groups;
+use shared::subscription::Source;
+use uuid::Uuid;
 
-use super::{Told, page, page_of_no_link};
+use super::choose::{self, Chosen, Refused};
+use super::page::{Escaped, no_link, not_yet, page, too_many};
+use super::{Told, hand_over, named};
 use crate::app::App;
-use crate::error::ApiError;
-use crate::ingest::publish;
+use crate::query::Query;
 use crate::respond::Reply;
 
-/// How long a page waits until what was asked for has been applied.
-const WAIT: Duration = Duration::from_secs(3);
-/// How long it looks for the name of its person.
+/// How long it looks for the name of a group.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Not confirmed, it only asks; confirmed, it unsubscribes: by the page's button or by the mail program's own (RFC 8058).
-pub async fn answer(app: &App, confirmed: bool, token: &str) -> Reply {
-    let Some(about) = link::read_unsubscribe(&app.master_keys, token) else { return page_of_no_link() };
-    if !confirmed {
-        let form =
-            "<p>You will get no more of these messages.</p><form method=\"post\"><button>Unsubscribe</button></form>";
-        return page(StatusCode::OK, "Unsubscribe?", form);
+/// Without a form it only asks; with one it unsubscribes: by the page's button or by the mail program's own (RFC 8058).
+pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
+    let Some(about) = link::read_unsubscribe(&app.master_keys, token) else { return no_link() };
+    // Beside the page's own address, wherever that is.
+    let choose = format!(
+        "<p><a href=\"{}\">Choose what you get</a></p>",
+        Escaped(&link::preferences(&app.master_keys, "..", about))
+    );
+    let Some(form) = form else { return asks(app, about, &choose).await };
+    let group = about.group.filter(|_| form.get("all") != Some("yes"));
+    let told = match group {
+        None => tell(app, about).await,
+        Some(group) => {
+            let chosen = Chosen { choices: vec![(group, false)], source: Source::Link, resubscribe: false };
+            choose::tell(app, about, chosen).await
+        }
+    };
+    let done = "<p class=\"done\" role=\"status\">You will get no more of these messages.</p>";
+    match told {
+        Ok(()) if group.is_none() => page(StatusCode::OK, "You are unsubscribed", done),
+        Ok(()) => page(StatusCode::OK, "You are unsubscribed", &format!("{done}{choose}")),
+        Err(refused) => refuses(about, &refused),
     }
-    match tell(app, about).await {
-        Ok(()) => page(StatusCode::OK, "You are unsubscribed", "<p>You will get no more of these messages.</p>"),
-        Err(error) => {
+}
+
+/// The page that says why a choice was not taken.
+pub fn refuses(about: About, refused: &Refused) -> Reply {
+    match refused {
+        Refused::TooMany => too_many(),
+        Refused::Failed(error) => {
             tracing::warn!(project = %about.project, %error, "an unsubscription cannot be taken");
-            let later = "<p>Something is not working right now. Please try again in a moment.</p>";
-            page(StatusCode::SERVICE_UNAVAILABLE, "Not yet", later).with("retry-after", "5")
+            not_yet()
         }
     }
 }
 
-/// Hands it to the stream, unless that was done just now.
-async fn tell(app: &App, about: About) -> Result<(), ApiError> {
-    let data = json!({ "messageId": about.message, "userId": null, "source": "link" });
-    let mut told = Told::new(app, about.project, ("message.unsubscribed", about.message, ""), data);
-    if app.told_by_links.was_told(told.once) {
-        return Ok(());
-    }
-    let named = async {
-        let db = app.store.connection().await.ok()?;
-        people::shown(&db, about.project, &[about.user]).await.ok()?.remove(&about.user)
+async fn asks(app: &App, about: About, choose: &str) -> Reply {
+    let Some(group) = about.group else {
+        let form =
+            "<p>You will get no more of these messages.</p><form method=\"post\"><button>Unsubscribe</button></form>";
+        return page(StatusCode::OK, "Unsubscribe?", form);
     };
-    // Whom it is about is only needed by automations that wait for it.
-    let person = tokio::time::timeout(LOOK, named).await.ok().flatten().unwrap_or_default();
-    told.data["userId"] = json!(person.external_id);
-    let item = IngestItem {
-        anonymous_id: person.anonymous_id.filter(|_| person.external_id.is_none()),
-        user_id: person.external_id,
-        ..told.item()
+    let name = tokio::time::timeout(LOOK, name_of(app, about, group)).await.ok().flatten();
+    let what = name.map_or("of these messages".to_owned(), |name| format!("of <strong>{}</strong>", Escaped(&name)));
+    let content = format!(
+        "<p>You will get no more {what}.</p><form method=\"post\"><button>Unsubscribe</button>\
+         <button class=\"other\" name=\"all\" value=\"yes\">Unsubscribe from everything</button></form>{choose}"
+    );
+    page(StatusCode::OK, "Unsubscribe?", &content)
+}
+
+async fn name_of(app: &App, about: About, group: Uuid) -> Option<String> {
+    let db = app.store.connection().await.ok()?;
+    Some(subscription_groups::get(&db, about.project, group).await.ok()??.name)
+}
+
+/// Hands an unsubscription from everything to the stream. Each counts: the one before may have been taken back since.
+pub async fn tell(app: &App, about: About) -> Result<(), Refused> {
+    let change = async {
+        // Whom it is about is only needed by automations that wait for it.
+        let person = named(app, about).await;
+        let data = json!({ "messageId": about.message, "userId": person.external_id, "source": "link" });
+        let detail = app.clock.now_ms().to_string();
+        let told = Told::new(app, about.project, ("message.unsubscribed", about.message, &detail), data);
+        hand_over(app, about, person, told.item()).await
     };
-    let positions = if item.user_key().is_ok() {
-        publish::one(&app.ingest, about.project, &item).await?
-    } else {
-        publish::keyed(&app.ingest, about.message, &item).await?
-    };
-    app.told_by_links.note(told.once);
-    app.applied.wait(&app.store, &positions, Instant::now() + WAIT).await;
-    Ok(())
+    choose::in_turn(app, about, change).await
 }

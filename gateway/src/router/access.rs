@@ -1,5 +1,7 @@
 //! Who may call an address.
 
+use super::{Route, Unbound};
+
 /// Who may call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -27,5 +29,117 @@ impl Access {
     /// Whether a member of the project needs to be its admin.
     pub fn needs_admin(self) -> bool {
         matches!(self, Self::SecretOrAdmin | Self::Admin)
+    }
+}
+
+impl Route<'_> {
+    pub fn access(self) -> Access {
+        match self {
+            Self::Track
+            | Self::Batch
+            | Self::Identify
+            | Self::Feed
+            | Self::ListInbox
+            | Self::StreamInbox
+            | Self::ReadInboxItem(_)
+            | Self::RegisterPushToken
+            | Self::RemovePushToken
+            | Self::GetPushSettings => Access::Public,
+            Self::ListEvents
+            | Self::ExportEvents
+            | Self::GetEvent(_)
+            | Self::DeleteEvent(_)
+            | Self::ListUsers
+            | Self::ImportUsers
+            | Self::ListImports
+            | Self::GetImport(_)
+            | Self::ExportUsers
+            | Self::GetUser(_)
+            | Self::UpdateUser(_)
+            | Self::DeleteUser(_)
+            | Self::GetSubscriptions(_)
+            | Self::ChangeSubscriptions(_)
+            | Self::ListTemplates
+            | Self::CreateTemplate
+            | Self::GetTemplate(_)
+            | Self::UpdateTemplate(_)
+            | Self::DeleteTemplate(_)
+            | Self::PreviewTemplate(_)
+            | Self::ListAutomations
+            | Self::CreateAutomation
+            | Self::GetAutomation(_)
+            | Self::UpdateAutomation(_)
+            | Self::DeleteAutomation(_)
+            | Self::ReportAutomation(_)
+            | Self::ListRuns(_)
+            | Self::GetRun(..)
+            | Self::SimulateAutomation(_)
+            | Self::ListSegments
+            | Self::CreateSegment
+            | Self::EstimateSegment
+            | Self::GetSegment(_)
+            | Self::UpdateSegment(_)
+            | Self::DeleteSegment(_)
+            | Self::ListSegmentUsers(_)
+            | Self::ChangeSegmentMembers(_)
+            | Self::ExplainSegment(_)
+            | Self::ReportSegment(_)
+            | Self::ListCampaigns
+            | Self::CreateCampaign
+            | Self::GetCampaign(_)
+            | Self::UpdateCampaign(_)
+            | Self::DeleteCampaign(_)
+            | Self::SendCampaign(_)
+            | Self::PauseCampaign(_)
+            | Self::ResumeCampaign(_)
+            | Self::CancelCampaign(_)
+            | Self::TestCampaign(_)
+            | Self::ReportCampaign(_)
+            | Self::GetChannels
+            | Self::ListSubscriptionGroups
+            | Self::CreateSubscriptionGroup
+            | Self::GetSubscriptionGroup(_)
+            | Self::UpdateSubscriptionGroup(_)
+            | Self::DeleteSubscriptionGroup(_)
+            | Self::ListSuppressions
+            | Self::CreateSuppression
+            | Self::DeleteSuppression
+            | Self::SendMessage
+            | Self::ListMessages
+            | Self::GetMessage(_)
+            | Self::ListDeadLetters
+            | Self::ReplayDeadLetters
+            | Self::ListNews
+            | Self::CreateNews
+            | Self::GetNews(_)
+            | Self::UpdateNews(_)
+            | Self::DeleteNews(_)
+            | Self::GenerateCopy
+            | Self::GetReport => Access::Secret,
+            Self::UpdateChannels | Self::TestChannel(_) => Access::SecretOrAdmin,
+            Self::GetProject(_) | Self::ListTeam => Access::Member,
+            Self::UpdateProject(_)
+            | Self::DeleteProject(_)
+            | Self::RotateWebhookSecret(_)
+            | Self::ListApiKeys
+            | Self::CreateApiKey
+            | Self::RevokeApiKey
+            | Self::ChangeMember(_)
+            | Self::RemoveMember(_)
+            | Self::ListInvites
+            | Self::CreateInvite
+            | Self::GetInvite(_)
+            | Self::RevokeInvite(_)
+            | Self::ReadAuditLog
+            | Self::Hook(_) => Access::Admin,
+            Self::Unbound(Unbound::Login | Unbound::AcceptInvite | Unbound::Webhook(_)) => Access::Anyone,
+            Self::Unbound(
+                Unbound::Logout
+                | Unbound::GetSession
+                | Unbound::ChangePassword
+                | Unbound::ListProjects
+                | Unbound::CreateProject,
+            ) => Access::Session,
+        }
     }
 }

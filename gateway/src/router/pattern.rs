@@ -16,6 +16,7 @@ impl Route<'_> {
             Self::GetImport(_) => "/users/import/:id",
             Self::ExportUsers => "/users/export",
             Self::GetUser(_) | Self::UpdateUser(_) | Self::DeleteUser(_) => "/users/:id",
+            Self::GetSubscriptions(_) | Self::ChangeSubscriptions(_) => "/users/:id/subscriptions",
             Self::ListTemplates | Self::CreateTemplate => "/templates",
             Self::GetTemplate(_) | Self::UpdateTemplate(_) | Self::DeleteTemplate(_) => "/templates/:id",
             Self::PreviewTemplate(_) => "/templates/:id/preview",
@@ -41,6 +42,10 @@ impl Route<'_> {
             Self::TestCampaign(_) => "/campaigns/:id/test",
             Self::ReportCampaign(_) => "/campaigns/:id/report",
             Self::GetChannels | Self::UpdateChannels => "/channels",
+            Self::ListSubscriptionGroups | Self::CreateSubscriptionGroup => "/subscription-groups",
+            Self::GetSubscriptionGroup(_) | Self::UpdateSubscriptionGroup(_) | Self::DeleteSubscriptionGroup(_) => {
+                "/subscription-groups/:id"
+            }
             Self::ListSuppressions | Self::CreateSuppression | Self::DeleteSuppression => "/suppressions",
             Self::TestChannel(_) => "/channels/:id/test",
             Self::SendMessage | Self::ListMessages => "/messages",
@@ -64,6 +69,7 @@ impl Route<'_> {
             Self::ListInvites | Self::CreateInvite => "/team/invites",
             Self::GetInvite(_) | Self::RevokeInvite(_) => "/team/invites/:id",
             Self::ReadAuditLog => "/audit-log",
+            Self::Hook(hook) => hook.pattern(),
             Self::Unbound(unbound) => unbound.pattern(),
         }
     }

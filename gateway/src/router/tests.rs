@@ -23,6 +23,8 @@ fn every_address_has_its_route() {
         ("GET", "/events/export", Route::ExportEvents),
         ("PUT", "/users/u", Route::UpdateUser("u")),
         ("DELETE", "/users/u", Route::DeleteUser("u")),
+        ("GET", "/users/u/subscriptions", Route::GetSubscriptions("u")),
+        ("PUT", "/users/u/subscriptions", Route::ChangeSubscriptions("u")),
         ("GET", "/templates", Route::ListTemplates),
         ("POST", "/templates", Route::CreateTemplate),
         ("GET", "/templates/t", Route::GetTemplate("t")),
@@ -85,6 +87,8 @@ fn every_address_has_its_route() {
         ("GET", "/projects/p", Route::GetProject("p")),
         ("GET", "/team/invites", Route::ListInvites),
         ("PUT", "/team/m", Route::ChangeMember("m")),
+        ("POST", "/webhook-endpoints/w/test", Route::Hook(Hook::Test("w"))),
+        ("POST", "/webhook-endpoints/w/deliveries/d/resend", Route::Hook(Resend("w", "d"))),
     ];
     for (method, path, expected) in table {
         let path = format!("{BASE}{path}");

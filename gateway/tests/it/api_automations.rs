@@ -1,9 +1,12 @@
 //! `/automations`
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use shared::automation::Action;
 use shared::store::automations::{self, FollowedAutomation};
 use shared::store::changes::{self, Topic};
+use testkit::eventually_true;
 use uuid::Uuid;
 
 use crate::fixture::{Gateway, texts};
@@ -268,4 +271,34 @@ async fn a_segment_that_starts_an_automation_is_followed_and_stays() {
     // It cannot be switched on without its segment.
     let answer = gateway.put(&project, &path, &json!({"active": true})).await;
     assert_eq!((answer.status, answer.fields()), (422, vec!["triggerSegmentId"]));
+}
+
+/// Whoever changes segments locks their topic, then the segment.
+#[tokio::test]
+async fn an_automation_that_a_segment_started_waits_for_a_change_of_segments_and_is_not_waited_for() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let segment = gateway.post(&project, "/segments", &json!({"name": "s"})).await.expect(201);
+    let segment = segment["id"].as_str().unwrap();
+    let new =
+        json!({"name": "n", "triggerType": "SEGMENT_ENTER", "triggerSegmentId": segment, "active": true, "steps": []});
+    let made = gateway.post(&project, "/automations", &new).await.expect(201);
+    let path = format!("/automations/{}", made["id"].as_str().unwrap());
+    let rules = json!([{"field": "segment", "operator": "eq", "value": segment}]);
+    let by_event = json!({"triggerType": "EVENT", "triggerEvent": "e", "entryRules": rules});
+
+    gateway.sql.batch_execute("BEGIN; UPDATE change SET seq = seq + 1 WHERE topic = 'segment'").await.unwrap();
+    let change = async {
+        eventually_true("the automation's change waits for this one", Duration::from_secs(5), async || {
+            let sql =
+                "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
+            gateway.sql.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) > 0
+        })
+        .await;
+        let locks =
+            format!("SET LOCAL lock_timeout = '2s'; SELECT FROM segment WHERE id = '{segment}' FOR UPDATE; COMMIT");
+        gateway.sql.batch_execute(&locks).await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(gateway.put(&project, &path, &by_event), change);
+    assert_eq!(answer.expect(200)["triggerType"], "EVENT");
 }

@@ -10,7 +10,7 @@ use crate::people::Rows;
 use crate::setup::Tenant;
 
 /// A segment and an EMAIL template.
-async fn parts(gateway: &Gateway, project: &Tenant) -> (Value, Value) {
+pub async fn parts(gateway: &Gateway, project: &Tenant) -> (Value, Value) {
     let segment = gateway.post(project, "/segments", &json!({"name": "s", "rules": []})).await.expect(201);
     (segment["id"].clone(), template(gateway, project, "EMAIL").await)
 }
@@ -24,7 +24,7 @@ fn in_an_hour(gateway: &Gateway) -> String {
     shared::clock::rfc3339(shared::clock::from_ms(gateway.app.clock.now_ms() + 3_600_000))
 }
 
-fn path(campaign: &Value) -> String {
+pub fn path(campaign: &Value) -> String {
     format!("/campaigns/{}", campaign["id"].as_str().unwrap())
 }
 
@@ -120,6 +120,15 @@ async fn a_state_forbids_what_would_change_what_is_sent() {
     for change in [json!({"variants": variants}), json!({"sendInUserTimezone": true})] {
         assert_eq!(gateway.put(&project, &path, &change).await.status, 409, "{change}");
     }
+    let push = self::template(&gateway, &project, "PUSH").await;
+    assert_eq!(gateway.put(&project, &path, &json!({"channel": "PUSH", "templateId": push})).await.status, 409);
+    // A template that is mended is another one; until the end both stay.
+    let mended = self::template(&gateway, &project, "EMAIL").await;
+    gateway.put(&project, &path, &json!({"templateId": mended})).await.expect(200);
+    for used in [&template, &mended] {
+        let used = format!("/templates/{}", used.as_str().unwrap());
+        assert_eq!(gateway.delete(&project, &used).await.status, 409, "{used}");
+    }
     gateway.put(&project, &path, &json!({"throttlePerMinute": 5})).await.expect(200);
     set_status(&gateway, &campaign, "SENDING").await;
     assert_eq!(gateway.delete(&project, &path).await.status, 409);
@@ -210,7 +219,8 @@ async fn a_campaign_is_sent_paused_resumed_and_cancelled() {
     assert_eq!(gateway.post(&project, &wish("cancel"), &none).await.expect(200)["status"], "CANCELLED");
     assert_eq!(gateway.post(&project, &wish("resume"), &none).await.status, 409);
     let report = gateway.get(&project, &wish("report")).await.expect(200);
-    let expected = json!({"campaignId": campaign["id"], "status": "CANCELLED", "recipients": 0, "total": 0, "byStatus": {}, "variants": [], "winner": null});
+    let expected = json!({"campaignId": campaign["id"], "status": "CANCELLED", "recipients": 0, "total": 0, "byStatus": {}, "variants": [],
+        "links": [], "conversion": null, "winner": null});
     assert_eq!(report, expected);
     assert_eq!(gateway.get(&other, &wish("report")).await.status, 404);
     gateway.delete(&project, &path).await.expect(200);

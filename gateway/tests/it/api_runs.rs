@@ -183,6 +183,58 @@ async fn a_dry_run_shows_the_way_and_does_nothing() {
     drop(held);
 }
 
+/// What happens in a dry run counts like what happened before it, and its time takes both out of their windows.
+#[tokio::test]
+async fn a_dry_run_counts_what_happens_in_it() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let did = |event: &str, value: Value| json!({"field": format!("event:{event}"), "operator": "did", "value": value});
+    let seen = json!({"type": "UPDATE_USER", "properties": {"seen": true}});
+    let branch = |rules: Value| json!({"type": "BRANCH", "branches": [{"rules": rules, "steps": [seen]}]});
+    let lately = branch(json!([did("bought", json!({"within": "2d", "sum": {"property": "total", "gte": 12}}))]));
+    let steps = json!([
+        {"type": "WAIT", "delay": 86400}, lately,
+        {"type": "WAIT", "delay": 172_800}, lately,
+        {"type": "TRACK_EVENT", "event": "asked"},
+        {"type": "WAIT_FOR_EVENT", "event": "asked", "timeout": 60, "then": [], "else": []},
+        branch(json!([did("asked", json!({}))])),
+    ]);
+    let parts = json!({
+        "entryRules": [did("e", json!({"count": {"eq": 1}}))], "exitRules": [did("bought", json!({"count": {"gte": 4}}))],
+    });
+    let (_, path) = made(&gateway, &project, steps, parts).await;
+    let rows = Rows { gateway: &gateway, project: project.id };
+    let user = rows.user("u1", None, None, 1).await;
+    for age in ["1 hour", "3 days"] {
+        let sql = format!(
+            "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
+             VALUES ($1, $2, 'bought', $3, '{{\"total\": 10}}', now() - interval '{age}', now())"
+        );
+        let id = shared::ids::fresh(gateway.app.clock.now_ms());
+        gateway.sql.execute(&sql, &[&project.id, &id, &user]).await.unwrap();
+    }
+    let bought = |after: u32| json!({"event": "bought", "properties": {"total": 2}, "after": after});
+    let simulated = async |events: Value, user: Option<&str>| {
+        let body = json!({"userId": user, "events": events});
+        gateway.post(&project, &format!("{path}/simulate"), &body).await.expect(200)
+    };
+    let way = simulated(json!([bought(3600)]), Some("u1")).await;
+    let arms = |way: &Value| {
+        let all = places(&way["path"]);
+        all.iter().filter(|place| place.contains("took")).cloned().collect::<Vec<_>>().join(", ")
+    };
+    let expected = "steps[1] took branches[0], steps[3] took else, steps[5] took then, steps[6] took branches[0]";
+    assert_eq!((arms(&way).as_str(), &way["status"]), (expected, &json!("completed")), "{way}");
+    // Without the one that is only thought, what they spent is too little.
+    assert!(arms(&simulated(json!([]), Some("u1")).await).starts_with("steps[1] took else"));
+    // Of nobody nothing else is known.
+    assert!(arms(&simulated(json!([bought(3600)]), None).await).starts_with("steps[1] took else"));
+    let left = simulated(json!([bought(3600), bought(7200)]), Some("u1")).await;
+    assert_eq!((&left["status"], &left["reason"]), (&json!("exited"), &json!("exit_rules")), "{left}");
+    let count = gateway.sql.query_one("SELECT count(*) FROM events", &[]).await.unwrap();
+    assert_eq!(count.get::<_, i64>(0), 2);
+}
+
 /// Ten of them at once keep nobody waiting for a connection, nor for an answer to something else.
 #[tokio::test]
 async fn a_dry_run_that_costs_too_much_fails_as_the_run_would() {

@@ -71,7 +71,7 @@ async fn only_a_post_unsubscribes_and_only_by_a_link_that_was_made_here() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let ann = Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 9).await;
-    let about = About { project: project.id, message: Uuid::from_u128(7), user: ann };
+    let about = About { project: project.id, message: Uuid::from_u128(7), user: ann, group: None };
     let path = link::unsubscribe(&master_keys(), "", about);
     let call = async |method: &str, path: &str, body: &'static str| {
         let form = ("content-type", "application/x-www-form-urlencoded");

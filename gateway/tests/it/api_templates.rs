@@ -138,13 +138,14 @@ async fn a_preview_shows_the_template_as_somebody_would_see_it() {
     let made = gateway.post(&project, "/templates", &new).await.expect(201);
     let path = format!("/templates/{}/preview", made["id"].as_str().unwrap());
     let data = json!({"event": {"name": "paid"}, "code": 7});
+    let unlinked = "body: there is no link to unsubscribe, {{ unsubscribeUrl }} or {{ preferencesUrl }}; only mail that was asked for may go without";
     for named in ["u1", "v1"] {
         let seen = gateway.post(&project, &path, &json!({"userId": named, "data": data})).await.expect(200);
-        assert_eq!(seen, json!({"subject": "Hi Ann", "body": "<p>pro paid 7</p>", "warnings": []}), "{named}");
+        assert_eq!(seen, json!({"subject": "Hi Ann", "body": "<p>pro paid 7</p>", "warnings": [unlinked]}), "{named}");
     }
     let seen = gateway.post(&project, &path, &json!({})).await.expect(200);
     assert_eq!((&seen["subject"], &seen["body"]), (&json!("Hi"), &json!("<p>  </p>")));
-    assert_eq!(seen["warnings"].as_array().unwrap().len(), 4, "{seen}");
+    assert_eq!(seen["warnings"].as_array().unwrap().len(), 5, "{seen}");
 
     for (body, field) in [(json!({"userId": "nobody"}), "userId"), (json!({"data": [1]}), "data")] {
         let answer = gateway.post(&project, &path, &body).await;
@@ -163,4 +164,52 @@ async fn a_preview_shows_the_template_as_somebody_would_see_it() {
     assert_eq!(gateway.post(&project, &path, &json!({})).await.status, 503);
     drop(held);
     assert_eq!(gateway.post(&project, &path, &json!({})).await.status, 422);
+}
+
+#[tokio::test]
+async fn a_mail_in_mjml_is_compiled_once_saved_and_read_as_it_was_written() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let mjml = "<mjml><mj-body><mj-section><mj-column>{% for x in (1..2) %}<mj-text>Hi {{ name | default: 'you' }}</mj-text>\
+                {% endfor %}<mj-image src=\"https://a.example/b.png\" /></mj-column></mj-section></mj-body></mjml>";
+    let new = json!({"name": "n", "channel": "EMAIL", "subject": "s", "body": mjml});
+    let made = gateway.post(&project, "/templates", &new).await.expect(201);
+    assert_eq!((&made["body"], &made["version"]), (&json!(mjml), &json!(1)));
+    let path = format!("/templates/{}", made["id"].as_str().unwrap());
+    let preview = format!("{path}/preview");
+    let seen = gateway.post(&project, &preview, &json!({})).await.expect(200);
+    let html = seen["body"].as_str().unwrap();
+    assert_eq!((html.matches("Hi you").count(), html.contains("<mj-")), (2, false), "{html}");
+
+    // Another name leaves what was made; another body is made anew, and what cannot be is refused with its place.
+    gateway.put(&project, &path, &json!({"name": "m"})).await.expect(200);
+    assert_eq!(gateway.post(&project, &preview, &json!({})).await.expect(200)["body"], seen["body"]);
+    let include = json!({"body": "<mjml>\n<mj-body><mj-include path=\"/etc/passwd\" /></mj-body></mjml>"});
+    let refused = gateway.put(&project, &path, &include).await;
+    assert_eq!((refused.status, refused.fields()), (422, vec!["body"]));
+    let why = refused.body["details"][0]["message"].as_str().unwrap();
+    assert!(why.starts_with("line 2, column 10: mj-include"), "{why}");
+    let css = "<style>b{color:red}</style><b>{{ unsubscribeUrl }}</b>";
+    let changed = gateway.put(&project, &path, &json!({"body": css})).await.expect(200);
+    assert_eq!((&changed["body"], &changed["version"]), (&json!(css), &json!(2)));
+    let seen = gateway.post(&project, &preview, &json!({})).await.expect(200);
+    let inlined = "<style>b{color:red}</style><b style=\"color: red\">#unsubscribe</b>";
+    assert_eq!((&seen["body"], &seen["warnings"]), (&json!(inlined), &json!([])));
+    gateway.put(&project, &path, &json!({"body": "<p>plain</p>"})).await.expect(200);
+    assert_eq!(gateway.post(&project, &preview, &json!({})).await.expect(200)["body"], "<p>plain</p>");
+}
+
+#[tokio::test]
+async fn css_that_is_too_much_stays_where_it_is_and_the_preview_says_so() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let rules = (0..10_000).map(|n| format!(".c{n} p>a:nth-child(2n){{top:{n}px}}")).collect::<Vec<_>>().concat();
+    let body = format!("<style>{rules}</style>{}", "<p><a>x</a></p>".repeat(30_000));
+    let new = json!({"name": "n", "channel": "EMAIL", "subject": "s", "body": body});
+    let made = gateway.post(&project, "/templates", &new).await.expect(201);
+    assert_eq!(made["body"], body);
+    let path = format!("/templates/{}/preview", made["id"].as_str().unwrap());
+    let seen = gateway.post(&project, &path, &json!({})).await.expect(200);
+    let warnings = seen["warnings"].to_string();
+    assert!(warnings.contains("not inlined") && warnings.contains("at most"), "{warnings}");
 }

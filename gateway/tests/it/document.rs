@@ -45,7 +45,7 @@ impl Operation {
     }
 
     pub fn at(&self, id: &str) -> String {
-        self.path.replace("{id}", id).replace("{run}", id)
+        self.path.replace("{id}", id).replace("{run}", id).replace("{delivery}", id)
     }
 }
 

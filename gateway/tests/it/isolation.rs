@@ -22,6 +22,7 @@ pub async fn fill(gateway: &Gateway, project: &Tenant) {
         made["id"].as_str().unwrap_or_default().to_owned()
     };
     let template = made("/templates", json!({"name": "t", "channel": "EMAIL", "subject": "s", "body": "b"})).await;
+    made("/subscription-groups", json!({"name": "g"})).await;
     let rule = json!({"field": "plan", "operator": "eq", "value": "pro"});
     let segment = made("/segments", json!({"name": "s", "rules": [rule]})).await;
     let steps = json!([{"type": "SEND_EMAIL", "templateId": template}]);
@@ -34,6 +35,12 @@ pub async fn fill(gateway: &Gateway, project: &Tenant) {
         gateway.send("POST", "/users/import", &project.secret, &[("content-type", "text/csv")], "user_id\nu").await;
     import.expect(200);
     made("/team/invites", json!({"email": "grace@example.com"})).await;
+    let endpoint = made("/webhook-endpoints", json!({"url": "https://8.8.8.8/hook", "events": ["*"]})).await;
+    let endpoint: uuid::Uuid = endpoint.parse().unwrap();
+    // Of the endpoint's own id, so that one id finds both.
+    let delivery = "INSERT INTO webhook_delivery (project_id, endpoint_id, id, type, data, happened_at, status, created_at) \
+                    VALUES ($1, $2, $2, 'message.sent', '{}', now(), 'delivered', now())";
+    gateway.sql.execute(delivery, &[&project.id, &endpoint]).await.unwrap();
 
     let rows = Rows { gateway, project: project.id };
     let user = rows.user("u", Some("u@example.com"), None, 1).await;

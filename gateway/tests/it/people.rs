@@ -34,6 +34,7 @@ impl Rows<'_> {
         search::put(&tx, &[((self.project, internal), text)]).await.unwrap();
         tx.commit().await.unwrap();
         self.counted("user_count", 1).await;
+        self.seen(internal).await;
         internal
     }
 
@@ -44,7 +45,15 @@ impl Rows<'_> {
         let internal = self.anonymous(id);
         self.gateway.sql.execute(sql, &[&self.project, &internal, &id, &into]).await.unwrap();
         self.counted("user_count", i64::from(into.is_none())).await;
+        self.seen(internal).await;
         internal
+    }
+
+    async fn seen(&self, person: Uuid) {
+        let sql = "INSERT INTO user_seen_count (project_id, day, lane, count) \
+                   SELECT project_id, seen_day, 0, 1 FROM users WHERE project_id = $1 AND id = $2 AND merged_into IS NULL \
+                   ON CONFLICT (project_id, day, lane) DO UPDATE SET count = user_seen_count.count + 1";
+        self.gateway.sql.execute(sql, &[&self.project, &person]).await.unwrap();
     }
 
     async fn counted(&self, table: &str, by: i64) {

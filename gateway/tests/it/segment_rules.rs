@@ -6,6 +6,7 @@ mod reference;
 mod strategy;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -39,6 +40,8 @@ async fn agree(world: &World, rules: &Value) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+const LIMITS: crowd::Limits = crowd::Limits { statement: Duration::from_secs(10), whole: Duration::from_mins(1) };
+
 /// Everybody who satisfies rules, evaluated at once as those of a followed segment are.
 async fn in_a_crowd(world: &World, rules: Vec<Rule>) -> BTreeSet<Uuid> {
     let mut db = world.store.connection().await.unwrap();
@@ -48,7 +51,7 @@ async fn in_a_crowd(world: &World, rules: Vec<Rule>) -> BTreeSet<Uuid> {
     let mut definitions = evaluate::definitions(&tx, world.project, &rule::segments(&rules)).await.unwrap();
     definitions.insert(segment, Membership::Rules(rules));
     let asked = BTreeMap::from([(segment, world.people.iter().map(|p| p.id).collect())]);
-    let verdicts = crowd::evaluate(&mut tx, world.project, &asked, &definitions, world.now).await.unwrap();
+    let verdicts = crowd::evaluate(&mut tx, world.project, &asked, &definitions, (world.now, LIMITS)).await.unwrap();
     assert_eq!((verdicts.by_pair.len(), verdicts.too_slow.len()), (world.people.len(), 0));
     verdicts.by_pair.into_iter().filter(|(_, verdict)| verdict.is_member).map(|((_, person), _)| person).collect()
 }

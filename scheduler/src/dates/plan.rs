@@ -45,9 +45,7 @@ async fn slice(app: &App, project: ProjectId, automation: Uuid) -> Result<Found,
             tx.rollback().await.map_err(StoreError::from)?;
             // What is recorded from then on knows of the automation, and notes what it changes; what was recorded before
             // is seen by the slices.
-            let tx = db.transaction().await.map_err(StoreError::from)?;
-            outlast_recording(&tx).await?;
-            tx.commit().await.map_err(StoreError::from)?;
+            outlast_recording(&mut db).await?;
             plan::begun(&db, &plan).await?;
             return Ok(Found::More);
         }
@@ -90,7 +88,7 @@ async fn note(
             return Ok(());
         }
         notes.sort_unstable_by_key(|note| note.user_id);
-        date_due::note(tx, &notes, app.clock.now()).await?;
+        date_due::note(tx, &notes, app.now()).await?;
         known = people.into_iter().map(|person| (person.id, person)).collect();
     }
 }

@@ -6,15 +6,15 @@ use jiff::{SignedDuration, Timestamp};
 use shared::ids::ProjectId;
 use shared::rule::look::Look;
 use shared::store::segments::evaluate::{self as rules, Definitions};
-use shared::store::segments::follow::{self, Follow};
-use shared::store::segments::person::crowd::{self, Pair, Verdicts};
+use shared::store::segments::follow::{self, Follow, Since, Turn};
+use shared::store::segments::person::crowd::{self, Pair};
 use shared::store::segments::{dirty, membership};
 use shared::store::users::read;
 use shared::store::{StoreError, Transaction};
 use uuid::Uuid;
 
 use super::settle::settle;
-use super::{STATEMENT, TOO_SLOW};
+use super::{LIMITS, STATEMENT, TOO_SLOW};
 use crate::App;
 use crate::tick::{Found, TickError};
 
@@ -28,12 +28,16 @@ pub async fn portion(app: &App, project: ProjectId) -> Result<Found, TickError> 
     let mut connection = app.store.connection().await?;
     let mut tx = connection.transaction().await.map_err(StoreError::from)?;
     begin(&tx).await?;
-    let Some(starts) = follow::lock_turn(&tx, project, true).await? else {
-        dirty::clear(&tx, project).await?;
-        tx.commit().await.map_err(StoreError::from)?;
-        return Ok(Found::Nothing);
+    let starts = match follow::take_turn(&tx, project).await? {
+        Turn::Ours(starts) => starts,
+        Turn::Others => return Ok(Found::Some),
+        Turn::Nobodys => {
+            dirty::clear(&tx, project).await?;
+            tx.commit().await.map_err(StoreError::from)?;
+            return Ok(Found::Nothing);
+        }
     };
-    let now = app.clock.now();
+    let now = app.now();
     let marks = dirty::take(&tx, project, PEOPLE as i64).await?;
     let due = membership::due(&tx, project, now, PEOPLE as i64).await?;
     if marks.is_empty() && due.is_empty() {
@@ -47,8 +51,18 @@ pub async fn portion(app: &App, project: ProjectId) -> Result<Found, TickError> 
     let suspects = concerned(marks, &due, &follows, &definitions);
     let asked = last_ids(&tx, project, suspects).await?;
     let asked = known_before(&tx, project, asked, &follows).await?;
-    let verdicts = crowd::evaluate(&mut tx, project, &asked, &definitions, now).await?;
-    give_up(&tx, project, &verdicts, now).await?;
+    let verdicts = crowd::evaluate(&mut tx, project, &asked, &definitions, (now, LIMITS)).await?;
+    // Locked only now, for whoever changes rules waits for it, and others wait for them.
+    let still = follow::wanted_for_share(&tx, project).await?;
+    if asked.keys().any(|segment| still.get(segment) != follows.get(segment)) {
+        // Rules were changed meanwhile: these verdicts are of the old ones.
+        tx.rollback().await.map_err(StoreError::from)?;
+        return Ok(Found::Some);
+    }
+    let slow = verdicts.too_slow.iter().filter_map(|id| follows.get(id)).map(|follow| (follow.segment, follow.since));
+    for slow in slow {
+        give_up(&tx, project, slow, now).await?;
+    }
     // What is due and was not evaluated is of a segment that is looked at as a whole, or on its way out.
     let left: Vec<Pair> = due.into_iter().filter(|pair| !verdicts.by_pair.contains_key(pair)).collect();
     membership::forget_due(&tx, project, &left).await?;
@@ -63,18 +77,15 @@ pub(super) async fn begin(tx: &Transaction<'_>) -> Result<(), StoreError> {
     crowd::for_lookups(tx).await
 }
 
-/// Sets aside the segments that were too slow.
+/// Sets aside a segment that was too slow; false where it was changed meanwhile.
 pub(super) async fn give_up(
     tx: &Transaction<'_>,
     project: ProjectId,
-    verdicts: &Verdicts,
+    of: Since,
     now: Timestamp,
-) -> Result<(), StoreError> {
-    for segment in &verdicts.too_slow {
-        tracing::warn!(%project, %segment, "a segment took too long to evaluate, and is set aside for some minutes");
-        follow::failed(tx, project, *segment, TOO_SLOW, (now, now + AGAIN)).await?;
-    }
-    Ok(())
+) -> Result<bool, StoreError> {
+    tracing::warn!(%project, segment = %of.0, "a segment took too long to evaluate, and is set aside for some minutes");
+    follow::failed(tx, project, of, TOO_SLOW, (now, now + AGAIN)).await
 }
 
 /// By segment, the people whose verdict may have changed.

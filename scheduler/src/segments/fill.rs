@@ -1,5 +1,5 @@
-//! Looking at followed segments as a whole: filling those that are new or were changed, slice by slice and unheard; finding
-//! what changes without being marked; and clearing away what is followed no more.
+//! Looking at followed segments as a whole: filling those that are new or were changed, slice by slice and unheard (but
+//! for who is newer than that); finding what changes without being marked; and clearing away what is followed no more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -10,13 +10,15 @@ use shared::rule::look::{Look, needs_sweeps};
 use shared::rule::sql::{self, Membership};
 use shared::store::segments::dirty;
 use shared::store::segments::evaluate::{self as rules, Definitions};
-use shared::store::segments::follow::{self, Follow};
+use shared::store::segments::follow::{self, Follow, Since, Turn};
 use shared::store::segments::membership;
-use shared::store::segments::person::crowd::{self, Pair, Verdicts};
-use shared::store::users::{read, record};
+use shared::store::segments::person::crowd::{self, Pair, Verdict, Verdicts};
+use shared::store::users::read;
+use shared::store::users::record::outlast_recording;
 use shared::store::{StoreError, Transaction};
 use uuid::Uuid;
 
+use super::LIMITS;
 use super::evaluate::{begin, give_up};
 use super::settle::settle;
 use crate::App;
@@ -39,35 +41,30 @@ pub async fn look(app: &App, project: ProjectId, segment: Uuid) -> Result<Found,
     };
     match found {
         Follow { wanted: false, .. } => clear(app, project, segment).await,
-        Follow { filled: true, .. } => sweep(app, project, segment).await,
-        Follow { filled_to, .. } => {
+        Follow { filled: true, .. } => sweep(app, project, &found).await,
+        Follow { filled_to, since, .. } => {
             if filled_to.is_none() {
-                outlast_recording(app).await?;
+                // One that began before the segment came to be followed marks nobody for it.
+                outlast_recording(&mut app.store.connection().await?).await?;
             }
-            slice(app, project, segment).await
+            slice(app, project, (segment, since)).await
         }
     }
 }
 
-/// A recording transaction that began before the segment came to be followed marks nobody for it.
-async fn outlast_recording(app: &App) -> Result<(), StoreError> {
-    let mut connection = app.store.connection().await?;
-    let tx = connection.transaction().await?;
-    record::outlast_recording(&tx).await?;
-    Ok(tx.commit().await?)
-}
-
-async fn slice(app: &App, project: ProjectId, segment: Uuid) -> Result<Found, TickError> {
+/// Fills the next slice of a segment, if it is still followed since then: otherwise the recording that marks nobody for
+/// it was not outlasted.
+async fn slice(app: &App, project: ProjectId, (segment, since): Since) -> Result<Found, TickError> {
     let mut connection = app.store.connection().await?;
     let mut tx = connection.transaction().await.map_err(StoreError::from)?;
     begin(&tx).await?;
-    if follow::lock_turn(&tx, project, false).await?.is_none() {
-        return Ok(Found::Some);
-    }
-    let now = app.clock.now();
+    let Turn::Ours(starts) = follow::take_turn(&tx, project).await? else { return Ok(Found::Some) };
+    let now = app.now();
     // As it stands now that it is our turn.
-    let current = follow::get(&tx, project, segment).await?.filter(|follow| follow.wanted && !follow.filled);
+    let current = follow::get(&tx, project, segment).await?;
+    let current = current.filter(|follow| follow.wanted && !follow.filled && follow.since == since);
     let Some(Follow { filled_to: after, .. }) = current else { return Ok(Found::Some) };
+    // Read behind that: if the rules were changed since, what comes of them is not written.
     let definitions = rules::definitions(&tx, project, &BTreeSet::from([segment])).await?;
     let people = read::ids_after(&tx, project, after, SLICE as i64).await?;
     let to = (people.len() == SLICE).then(|| people.last().copied()).flatten();
@@ -75,34 +72,56 @@ async fn slice(app: &App, project: ProjectId, segment: Uuid) -> Result<Found, Ti
     let people: BTreeSet<Uuid> = people.into_iter().collect();
     let gone: Vec<Pair> = noted.into_iter().filter(|id| !people.contains(id)).map(|id| (segment, id)).collect();
     membership::remove(&tx, project, &gone).await?;
-    let verdicts = crowd::evaluate(&mut tx, project, &BTreeMap::from([(segment, people)]), &definitions, now).await?;
-    if verdicts.too_slow.is_empty() {
-        finish_slice(&tx, project, segment, (&verdicts, &definitions), (now, to)).await?;
+    let asked = BTreeMap::from([(segment, people)]);
+    let verdicts = crowd::evaluate(&mut tx, project, &asked, &definitions, (now, LIMITS)).await?;
+    let stands = if verdicts.too_slow.is_empty() {
+        settle_slice(&tx, project, since, verdicts, (now, app.ingest_stream.partitions, starts)).await?;
+        match to {
+            Some(to) => follow::filled_to(&tx, project, (segment, since), to, now).await?,
+            None => {
+                let next = sweeps(&definitions).then(|| now + REST);
+                follow::filled(&tx, project, (segment, since), next).await?
+            }
+        }
     } else {
-        give_up(&tx, project, &verdicts, now).await?;
+        give_up(&tx, project, (segment, since), now).await?
+    };
+    if !stands {
+        tx.rollback().await.map_err(StoreError::from)?;
+        return Ok(Found::Some);
     }
     tx.commit().await.map_err(StoreError::from)?;
     Ok(Found::More)
 }
 
-async fn finish_slice(
+/// Notes who is in it, unheard; but whoever is newer than the following of it was not in it before, and comes in.
+async fn settle_slice(
     tx: &Transaction<'_>,
     project: ProjectId,
-    segment: Uuid,
-    (verdicts, definitions): (&Verdicts, &Definitions),
-    (now, to): (Timestamp, Option<Uuid>),
+    since: Timestamp,
+    verdicts: Verdicts,
+    (now, partitions, starts): (Timestamp, u16, i64),
 ) -> Result<(), StoreError> {
-    settle(tx, project, verdicts, (now, 1), None).await?;
-    let sweeps = definitions.values().any(|of| matches!(of, Membership::Rules(rules) if needs_sweeps(rules)));
-    match to {
-        Some(to) => follow::filled_to(tx, project, segment, to).await,
-        None => follow::filled(tx, project, segment, sweeps.then(|| now + REST)).await,
+    let Verdicts { by_pair, people, .. } = verdicts;
+    let is_new = |person: &Uuid| people.get(person).is_some_and(|user| user.created_at >= since);
+    let (new, known): (BTreeMap<Pair, Verdict>, BTreeMap<Pair, Verdict>) =
+        by_pair.into_iter().partition(|((_, person), _)| is_new(person));
+    settle(tx, project, &Verdicts { by_pair: known, ..Verdicts::default() }, (now, partitions), None).await?;
+    if new.is_empty() {
+        return Ok(());
     }
+    let new = Verdicts { by_pair: new, people, ..Verdicts::default() };
+    settle(tx, project, &new, (now, partitions), Some(starts)).await
+}
+
+/// Whether some of what these rules ask is marked by nobody.
+fn sweeps(definitions: &Definitions) -> bool {
+    definitions.values().any(|of| matches!(of, Membership::Rules(rules) if needs_sweeps(rules)))
 }
 
 /// Marks those who are in a segment and not noted so, or the other way round, to be evaluated like any other.
-async fn sweep(app: &App, project: ProjectId, segment: Uuid) -> Result<Found, TickError> {
-    let (now, began) = (app.clock.now(), Instant::now());
+async fn sweep(app: &App, project: ProjectId, follow: &Follow) -> Result<Found, TickError> {
+    let (now, began, segment) = (app.now(), Instant::now(), follow.segment);
     let mut connection = app.store.connection().await?;
     let found = {
         let tx = connection.transaction().await.map_err(StoreError::from)?;
@@ -112,15 +131,19 @@ async fn sweep(app: &App, project: ProjectId, segment: Uuid) -> Result<Found, Ti
         rules::differing(&tx, segment, &people, DIFFERING).await
     };
     let tx = connection.transaction().await.map_err(StoreError::from)?;
+    if follow::get_for_update(&tx, project, segment).await?.as_ref() != Some(follow) {
+        // It was changed meanwhile: whoever differs now is no news, and is filled in unheard.
+        return Ok(Found::Some);
+    }
     match found {
         Ok(people) => {
             dirty::mark(&tx, project, &Look::Segment(segment), &people, now).await?;
             let took = SignedDuration::try_from(began.elapsed()).unwrap_or(REST);
-            follow::filled(&tx, project, segment, Some(now + REST.max(took * RESTS))).await?;
+            let next = now + REST.max(took * RESTS);
+            follow::filled(&tx, project, (segment, follow.since), Some(next)).await?;
         }
         Err(error) if error.is_too_slow() => {
-            give_up(&tx, project, &Verdicts { too_slow: BTreeSet::from([segment]), ..Verdicts::default() }, now)
-                .await?;
+            give_up(&tx, project, (segment, follow.since), now).await?;
         }
         Err(error) => return Err(error.into()),
     }
@@ -131,12 +154,16 @@ async fn sweep(app: &App, project: ProjectId, segment: Uuid) -> Result<Found, Ti
 async fn clear(app: &App, project: ProjectId, segment: Uuid) -> Result<Found, TickError> {
     let mut connection = app.store.connection().await?;
     let tx = connection.transaction().await.map_err(StoreError::from)?;
-    if follow::lock_turn(&tx, project, false).await?.is_none() {
+    if !matches!(follow::take_turn(&tx, project).await?, Turn::Ours(_)) {
         return Ok(Found::Some);
     }
     let still = follow::get(&tx, project, segment).await?.is_some_and(|follow| !follow.wanted);
     if still && membership::clear(&tx, project, segment, SLICE as i64).await? == 0 {
         follow::forget(&tx, project, segment).await?;
+    } else if still {
+        // Behind the others that wait.
+        let now = app.now();
+        follow::put_off(&tx, project, segment, (now, now)).await?;
     }
     tx.commit().await.map_err(StoreError::from)?;
     Ok(Found::More)

@@ -3,18 +3,15 @@
 //! Whoever publishes begins with the first that is left and waits for each message to be acknowledged before the next. So
 //! the order stays right when several publish the same, and the ids say what is a repeat.
 
-use std::collections::BTreeMap;
-
-use bytes::Bytes;
 use serde_json::json;
-use shared::bus::group_commit::MESSAGE_BYTES;
 use shared::clock::rfc3339;
-use shared::event::{Body, EncodedItems, IngestItem, Start as StartBody, begin_message, id_bytes};
+use shared::event::{Body, IngestItem, Start as StartBody, id_bytes};
 use shared::ids::{self, ProjectId};
 use shared::store::segments::starts::{self, Start};
 use uuid::Uuid;
 
 use crate::App;
+use crate::items::{by_partition, messages};
 use crate::tick::{Found, TickError};
 
 /// Published in one look.
@@ -23,42 +20,13 @@ const STARTS: usize = 2_000;
 /// Publishes what is left of a project's starts, from the first on.
 pub async fn publish(app: &App, project: ProjectId) -> Result<Found, TickError> {
     let pending = starts::pending(&app.store.connection().await?, project, STARTS as i64).await?;
-    let mut by_partition: BTreeMap<u16, Vec<Start>> = BTreeMap::new();
-    for start in &pending {
-        let partition = start.new.partition.unsigned_abs() % app.ingest_stream.partitions.max(1);
-        by_partition.entry(partition).or_default().push(*start);
-    }
-    for (partition, starts) in by_partition {
-        for (message, published) in messages(project, &starts) {
+    for (partition, starts) in by_partition(&pending, app.ingest_stream.partitions, |start| start.new.partition) {
+        for (message, published) in messages(&starts, |start| item(project, start)) {
             app.publisher.publish(app.bus.names.ingest(partition), message).await?;
             starts::delete(&app.store.connection().await?, project, published).await?;
         }
     }
     Ok(Found::of(pending.len(), STARTS))
-}
-
-/// The starts as stream messages below the size that the stream takes, each with those that are in it.
-fn messages(project: ProjectId, starts: &[Start]) -> Vec<(Bytes, &[Start])> {
-    let mut whole = Vec::new();
-    let (mut items, mut first) = (EncodedItems::default(), 0);
-    let finish = |items: EncodedItems| {
-        let mut message = Vec::with_capacity(items.bytes.len() + 16);
-        begin_message(&mut message);
-        message.extend_from_slice(&items.bytes);
-        Bytes::from(message)
-    };
-    for (at, start) in starts.iter().enumerate() {
-        let item = item(project, start);
-        if items.count > 0 && items.bytes.len() + EncodedItems::cost(&item) + 16 > MESSAGE_BYTES {
-            whole.push((finish(std::mem::take(&mut items)), &starts[first..at]));
-            first = at;
-        }
-        items.push(&item);
-    }
-    if items.count > 0 {
-        whole.push((finish(items), &starts[first..]));
-    }
-    whole
 }
 
 /// The same start is always the same item. It counts as caused by an automation, so that two that send people in and out
@@ -109,10 +77,5 @@ mod tests {
         assert_eq!(first, item(project, &Start { seq: 7, new }));
         assert_ne!(first.dedupe_id, item(project, &Start { seq: 8, new }).dedupe_id);
         assert_eq!(first.dedupe_id, first.id);
-        let starts: Vec<Start> = (0..9_000).map(|seq| Start { seq, new }).collect();
-        let messages = messages(project, &starts);
-        assert!(messages.len() > 1 && messages.iter().all(|(message, _)| message.len() <= MESSAGE_BYTES));
-        let seqs: Vec<i64> = messages.iter().flat_map(|(_, starts)| *starts).map(|start| start.seq).collect();
-        assert_eq!(seqs, (0..9_000).collect::<Vec<_>>());
     }
 }

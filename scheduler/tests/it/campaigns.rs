@@ -1,6 +1,7 @@
 //! Campaigns, with the test in the place of delivery.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -49,6 +50,7 @@ pub async fn campaign(place: &Place, segment_id: Uuid, at: Timestamp, settings: 
         exclude_segment_ids: Vec::new(),
         template_id: Some(Uuid::from_u128(7)),
         settings,
+        subscription_group_id: None,
         scheduled_at: Some(at),
         status: CampaignStatus::Scheduled,
         status_reason: None,
@@ -75,7 +77,13 @@ pub async fn now_stands(place: &Place, id: Uuid) -> Campaign {
 
 /// Plays delivery until the campaign stands so.
 pub async fn delivered_until(place: &Place, id: Uuid, status: CampaignStatus) -> Campaign {
+    delivered_for(place, id, status, Duration::ZERO).await
+}
+
+/// As [`delivered_until`], with a clock that stands still otherwise moved on by so much each time.
+pub async fn delivered_for(place: &Place, id: Uuid, status: CampaignStatus, step: Duration) -> Campaign {
     eventually(SOON, async || {
+        place.clock.advance(step);
         place.store.connection().await.unwrap().execute(SENT, &[]).await.unwrap();
         let campaign = now_stands(place, id).await;
         if campaign.status == status { Ok(campaign) } else { Err(format!("{campaign:?}")) }
@@ -186,6 +194,47 @@ async fn one_that_is_found_hours_late_is_paused_and_sends_nothing() {
 }
 
 #[tokio::test]
+async fn what_a_restored_backup_holds_under_way_is_paused_and_sends_nothing() {
+    let mut place = Place::new().await;
+    people(&place, 30).await;
+    let pro = segment(&place, "pro").await;
+    let old = campaign(&place, pro, place.clock.now(), Settings::default()).await;
+    let young = campaign(&place, pro, place.clock.now(), Settings::default()).await;
+    place.run().await;
+    eventually(SOON, async || {
+        let released = place.count("SELECT count(*) FROM message WHERE due_at IS NOT NULL").await;
+        if released == 20 { Ok(()) } else { Err(released) }
+    })
+    .await;
+    place.stop().await;
+    // So it lay in the backup: released and half an hour from being handed over again, or that long ago.
+    let db = place.store.connection().await.unwrap();
+    let ago = "UPDATE campaign SET look_at = now() - make_interval(mins => $2) WHERE id = $1";
+    for (id, minutes) in [(old.id, 361), (young.id, 355)] {
+        db.execute(ago, &[&id, &minutes]).await.unwrap();
+    }
+    db.execute("UPDATE message SET due_at = now() - interval '5 hours'", &[]).await.unwrap();
+    place.run().await;
+    place.run().await;
+    let of_old = format!("campaign_id = '{}'", old.id);
+    place.eventually_none(&format!("SELECT count(*) FROM message WHERE due_at IS NOT NULL AND {of_old}")).await;
+    let paused = now_stands(&place, old.id).await;
+    assert_eq!(paused.status, CampaignStatus::Paused);
+    assert!(paused.status_reason.unwrap().contains("6 hours late in the middle of its sending"));
+    // Nor does delivery take what was handed over before.
+    let rows = db.query(&format!("SELECT id FROM message WHERE {of_old}"), &[]).await.unwrap();
+    let wanted: Vec<(Uuid, i32)> = rows.iter().map(|row| (row.get(0), 0)).collect();
+    let now = place.clock.now();
+    assert_eq!(claim(&db, place.project, &wanted, now + SignedDuration::from_secs(9), now).await.unwrap(), []);
+    assert_eq!(wanted.len(), 10);
+    delivered_until(&place, young.id, CampaignStatus::Completed).await;
+    assert_eq!(place.count(&format!("SELECT count(*) FROM message WHERE status <> 'queued' AND {of_old}")).await, 0);
+    move_to(&place, old.id, CampaignStatus::Sending).await;
+    delivered_until(&place, old.id, CampaignStatus::Completed).await;
+    place.stop().await;
+}
+
+#[tokio::test]
 async fn variants_share_the_audience_and_a_recurring_one_waits_for_its_next_time() {
     let mut place = Place::new().await;
     people(&place, 3_000).await;
@@ -226,5 +275,61 @@ async fn variants_share_the_audience_and_a_recurring_one_waits_for_its_next_time
         }
     })
     .await;
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn what_delivery_put_off_for_hours_makes_way_for_the_rest() {
+    let mut place = Place::new().await;
+    people(&place, 66_000).await;
+    let pro = segment(&place, "pro").await;
+    let sale = campaign(&place, pro, place.clock.now(), Settings::default()).await;
+    place.run().await;
+    let released = "SELECT count(*) FROM message WHERE due_at IS NOT NULL AND status = 'queued'";
+    let all_of = async |expected: i64| {
+        eventually(SOON, async || match place.count(released).await {
+            found if found == expected => Ok(()),
+            found => Err(format!("{found} released")),
+        })
+        .await;
+    };
+    // As many as may be with delivery at a time; and all of them fall into somebody's night.
+    all_of(20_000).await;
+    let quiet = "UPDATE message SET attempt = 1, due_at = now() + interval '8 hours' WHERE due_at IS NOT NULL";
+    assert_eq!(place.store.connection().await.unwrap().execute(quiet, &[]).await.unwrap(), 20_000);
+    all_of(22_000).await;
+    // A pause takes them back all the same.
+    move_to(&place, sale.id, CampaignStatus::Paused).await;
+    place.eventually_none(released).await;
+    place.stop().await;
+    assert_eq!(place.count("SELECT count(*) FROM message WHERE status = 'queued'").await, 22_000);
+}
+
+#[tokio::test]
+async fn whoever_pauses_does_not_wait_while_the_audience_is_found() {
+    let mut place = Place::new().await;
+    people(&place, 30).await;
+    let pro = segment(&place, "pro").await;
+    let sale = campaign(&place, pro, place.clock.now(), Settings::default()).await;
+    let mut db = place.store.connection().await.unwrap();
+    let reading = db.transaction().await.unwrap();
+    let lock = "SET LOCAL idle_in_transaction_session_timeout = 0; LOCK TABLE users IN ACCESS EXCLUSIVE MODE";
+    reading.batch_execute(lock).await.unwrap();
+    place.run().await;
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
+                 AND query LIKE '%ORDER BY u.id LIMIT%' AND pid <> pg_backend_pid()";
+    eventually(SOON, async || match place.count(waits).await {
+        0 => Err("nobody looks for people"),
+        _ => Ok(()),
+    })
+    .await;
+    move_to(&place, sale.id, CampaignStatus::Paused).await;
+    reading.rollback().await.unwrap();
+    place.eventually_none("SELECT count(*) FROM campaign WHERE look_at IS NOT NULL").await;
+    assert_eq!(now_stands(&place, sale.id).await.status, CampaignStatus::Paused);
+    assert_eq!(place.count("SELECT count(*) FROM message").await, 0);
+    // What was found is found again when it goes on.
+    move_to(&place, sale.id, CampaignStatus::Sending).await;
+    assert_eq!(delivered_until(&place, sale.id, CampaignStatus::Completed).await.recipients, 10);
     place.stop().await;
 }

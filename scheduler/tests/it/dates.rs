@@ -195,6 +195,57 @@ async fn the_dates_of_everybody_are_noted_once_for_each_version_of_an_active_aut
 }
 
 #[tokio::test]
+async fn few_of_a_project_are_gone_through_at_once_and_none_of_one_that_is_gone() {
+    let mut place = Place::new().await;
+    let ours = place.project;
+    project(&place, "UTC").await;
+    place.project = ProjectId(ids::fresh(place.clock.now_ms()));
+    save(&place, &automation(&place, by("birthday")), true).await;
+    place.project = ours;
+    let mut first = Vec::new();
+    for _ in 0..3 {
+        let automation = automation(&place, by("birthday"));
+        save(&place, &automation, true).await;
+        first.push((ours, automation.id));
+    }
+    first.truncate(2);
+    let db = place.store.connection().await.unwrap();
+    assert_eq!(date_due::plan::asked(&db, 10).await.unwrap(), first);
+}
+
+#[tokio::test]
+async fn what_is_asked_anew_while_people_are_gone_through_leaves_out_no_date() {
+    let place = Place::new().await;
+    project(&place, "UTC").await;
+    let mut automation = automation(&place, by("birthday"));
+    save(&place, &automation, true).await;
+    let under_way =
+        format!("UPDATE automation SET dates_since = now() - interval '1 hour', dates_to = '{}'", Uuid::max());
+    let mut db = place.store.connection().await.unwrap();
+    db.batch_execute(&under_way).await.unwrap();
+    let since = async |ago: &str| {
+        let sql = "SELECT count(*) FROM automation WHERE dates_to IS NULL AND dates_since";
+        place
+            .count(&format!(
+                "{sql} BETWEEN now() - interval '{ago}' - interval '1 minute' AND now() - interval '{ago}'"
+            ))
+            .await
+    };
+    (automation.definition, automation.version) = (by("joined"), 2);
+    save(&place, &automation, false).await;
+    assert_eq!(since("1 hour").await, 1);
+    db.batch_execute(&under_way).await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    date_due::plan::ask_anew(&tx, place.project, place.clock.now()).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(since("1 hour").await, 1);
+    // What it does not start any more is no reason to look back.
+    (automation.active, automation.updated_at) = (false, place.clock.now());
+    save(&place, &automation, false).await;
+    assert_eq!(since("0 seconds").await, 1);
+}
+
+#[tokio::test]
 async fn who_is_changed_while_their_date_is_noted_keeps_what_was_said_last() {
     let mut place = Place::new().await;
     project(&place, "UTC").await;

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use shared::campaign::{CampaignStatus, Settings};
 use shared::send::DeliveryState;
-use shared::store::campaigns::outcomes;
+use shared::store::campaigns::{self, outcomes};
 use shared::store::messages::claim::claim;
 use shared::store::messages::settle::{Settled, settle};
 use testkit::eventually;
@@ -115,5 +115,44 @@ async fn over_half_of_a_thousand_is_too_much_and_half_is_not() {
     deliver(&place, id, 1, |_| SENT).await;
     let paused = delivered_until(&place, id, CampaignStatus::Paused).await;
     assert!(paused.status_reason.unwrap().starts_with("666 of 1000 messages failed"));
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_resumed_goes_by_the_template_that_was_mended_meanwhile() {
+    let mut place = Place::new().await;
+    people(&place, 900).await;
+    let pro = segment(&place, "pro").await;
+    let id = campaign(&place, pro, place.clock.now(), Settings::default()).await.id;
+    place.run().await;
+    deliver(&place, id, 100, |_| REFUSED).await;
+    eventually(SOON, async || match now_stands(&place, id).await.status {
+        CampaignStatus::Paused => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    place.eventually_none("SELECT count(*) FROM message WHERE status = 'queued' AND due_at IS NOT NULL").await;
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    let mut mended = campaigns::get_for_update(&tx, place.project, id).await.unwrap().unwrap();
+    let (old, new) = (Uuid::from_u128(7), Uuid::from_u128(8));
+    assert_eq!(mended.template_id.replace(new), Some(old));
+    campaigns::update(&tx, place.project, &mended).await.unwrap();
+    tx.commit().await.unwrap();
+    for template in [old, new] {
+        assert!(campaigns::uses_template(&db, place.project, template).await.unwrap().is_some());
+    }
+    move_to(&place, id, CampaignStatus::Sending).await;
+    delivered_until(&place, id, CampaignStatus::Completed).await;
+    let by = async |template: Uuid, status: &str| {
+        place
+            .count(&format!("SELECT count(*) FROM message WHERE template_id = '{template}' AND status = '{status}'"))
+            .await
+    };
+    assert_eq!((by(old, "failed").await, by(new, "sent").await), (100, 200));
+    assert_eq!(
+        place.count(&format!("SELECT count(*) FROM campaign WHERE template_ids = ARRAY['{new}'::uuid]")).await,
+        1
+    );
     place.stop().await;
 }

@@ -27,6 +27,7 @@ fn message(place: &Place, lane: Lane, due_in_ms: i64) -> NewMessage {
         data: json!({}),
         automation_id: None,
         run_id: None,
+        subscription_group_id: None,
         created_at: from_ms(now),
         due_at: from_ms(now + due_in_ms),
     }

@@ -2,21 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use scheduler::retention::{clear, forget_client_ids};
+use scheduler::retention::{clear, clear_inboxes, forget_client_ids};
 use shared::clock::{Clock, from_ms};
 use shared::ids::{self, ProjectId};
 use shared::secrets::MasterKeys;
 use shared::store::events::retention::{self, SLICE};
+use shared::store::inbox;
 use shared::store::projects::{self, ProjectSecrets};
 use shared::store::time_partitions::expired;
 use uuid::Uuid;
 
 use crate::place::Place;
 
-const DAY_MS: i64 = 86_400_000;
+pub const DAY_MS: i64 = 86_400_000;
 
 /// A project that keeps its events for so many days.
-async fn project(place: &Place, days: i32) -> ProjectId {
+pub async fn project(place: &Place, days: i32) -> ProjectId {
     let now = place.clock.now();
     let id = ProjectId(ids::fresh(now.as_millisecond()));
     let mut db = place.store.connection().await.unwrap();
@@ -29,7 +30,7 @@ async fn project(place: &Place, days: i32) -> ProjectId {
 }
 
 /// So many events from a time on, a second apart, each under an id of its client's, and counted.
-async fn events(place: &Place, project: ProjectId, from_ms: i64, many: i64) {
+pub async fn events(place: &Place, project: ProjectId, from_ms: i64, many: i64) {
     let db = place.store.connection().await.unwrap();
     let sql = "INSERT INTO events (project_id, id, client_id, name, user_id, properties, ts, received_at) \
                SELECT $1::uuid, (lpad(to_hex($2::bigint + n * 1000), 12, '0') || '70008' || lpad(to_hex(n), 15, '0'))::uuid, \
@@ -46,7 +47,7 @@ async fn events(place: &Place, project: ProjectId, from_ms: i64, many: i64) {
 }
 
 /// Events, the ids that their clients chose, and how many are counted, with the days that are counted wrongly.
-async fn rows(place: &Place, project: ProjectId) -> (i64, i64, i64, i64) {
+pub async fn rows(place: &Place, project: ProjectId) -> (i64, i64, i64, i64) {
     let sql = "SELECT (SELECT count(*) FROM events WHERE project_id = $1), (SELECT count(*) FROM client_id WHERE project_id = $1), \
                (SELECT coalesce(sum(count), 0)::bigint FROM event_count WHERE project_id = $1), \
                (SELECT count(*) FROM (SELECT day, sum(count) AS n FROM event_count WHERE project_id = $1 GROUP BY day) c \
@@ -205,4 +206,47 @@ async fn one_removes_at_a_time() {
     retention::end(&other).await.unwrap();
     clear(place.app().await).await.unwrap();
     assert_eq!(rows(&place, one).await, (0, 0, 0, 0));
+}
+
+#[tokio::test]
+async fn what_cannot_be_removed_as_a_whole_holds_up_nobody() {
+    let place = Place::new().await;
+    let one = project(&place, 5).await;
+    events(&place, one, place.clock.now_ms() - 20 * DAY_MS, 10).await;
+    // A table that nobody can count away.
+    let broken =
+        "CREATE TABLE events_broken (x int); COMMENT ON TABLE events_broken IS 'rekindle: past every retention'";
+    place.store.connection().await.unwrap().batch_execute(broken).await.unwrap();
+    assert!(clear(place.app().await).await.is_err());
+    assert_eq!(rows(&place, one).await, (0, 0, 0, 0));
+    assert_eq!(place.count("SELECT count(*) FROM pg_class WHERE relname = 'events_broken'").await, 1);
+    // Another one may be at it the next time.
+    assert!(retention::begin(&place.store.connection().await.unwrap()).await.unwrap());
+}
+
+#[tokio::test]
+async fn in_app_messages_go_when_they_are_old() {
+    let place = Place::new().await;
+    let (one, two) = (project(&place, 5).await, project(&place, 400).await);
+    let (now, kept) = (place.clock.now_ms(), 90 * DAY_MS);
+    let db = place.store.connection().await.unwrap();
+    // More than one slice of old ones; one just within its time; and one that was made long ago and arrived lately.
+    let many = inbox::SLICE + 5;
+    let old = (now - kept - DAY_MS, now - kept - DAY_MS, many);
+    for project in [one, two] {
+        for (made, arrived, count) in
+            [old, (now - kept + DAY_MS, now - kept + DAY_MS, 1), (now - kept - DAY_MS, now, 1)]
+        {
+            let sql = "INSERT INTO inbox (project_id, id, user_id, title, body, created_at) \
+                       SELECT $1, (lpad(to_hex($2::bigint), 12, '0') || substr(md5(random()::text || n), 13))::uuid, $3, 't', 'b', $4 \
+                       FROM generate_series(1::bigint, $5) n";
+            db.execute(sql, &[&project, &made, &Uuid::from_u128(5), &from_ms(arrived), &count]).await.unwrap();
+        }
+    }
+    clear_inboxes(place.app().await).await.unwrap();
+    for project in [one, two] {
+        let sql = "SELECT count(*) FROM inbox WHERE project_id = $1";
+        let left: i64 = db.query_one(sql, &[&project]).await.unwrap().get(0);
+        assert_eq!(left, 2);
+    }
 }

@@ -1,13 +1,17 @@
 //! Followed segments: whoever comes in or leaves starts what waits for that, in order and once.
 
+mod races;
+mod tenants;
 mod world;
 
 use serde_json::{Value, json};
 use shared::automation::TriggerType;
 use shared::ids;
 use shared::rule::look::Look;
+use shared::send::DeliveryState;
 use shared::store::automations;
-use shared::store::segments::{self, dirty, follow, members};
+use shared::store::messages::receipts::{self, Receipt};
+use shared::store::segments::{dirty, follow, members};
 use testkit::eventually;
 use uuid::Uuid;
 
@@ -218,6 +222,38 @@ async fn what_nobody_marks_is_found_all_the_same() {
 }
 
 #[tokio::test]
+async fn word_of_a_message_is_heeded_at_once() {
+    let mut world = World::new().await;
+    let opened = json!([{"field": "message:EMAIL", "operator": "did", "value": {"status": "opened"}}]);
+    let segment = world.segment(Some(opened)).await;
+    let ann = world.person("ann", json!({})).await;
+    world.place.run().await;
+    let [enter, _] = world.followed(segment).await;
+    let id = ids::fresh(world.place.clock.now_ms());
+    // Nobody looks at all people for an hour.
+    world
+        .execute(&format!(
+            "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at, sent_at) \
+             VALUES ('{}', '{id}', '{ann}', 'EMAIL', 'direct', 'sent', now(), now(), now()); \
+             UPDATE segment_follow SET look_at = now() + interval '1 hour'",
+            world.project()
+        ))
+        .await;
+    let mut db = world.place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    let now = world.place.clock.now();
+    let told = Receipt { message: id, state: DeliveryState::Opened, at: now, reason: None, url: None };
+    receipts::apply(&tx, world.project(), &[told], now).await.unwrap();
+    tx.commit().await.unwrap();
+    world.until_started(&[(enter, ann)]).await;
+    assert_eq!(
+        world.place.count("SELECT count(*) FROM segment_follow WHERE look_at < now() + interval '50 minutes'").await,
+        0
+    );
+    world.place.stop().await;
+}
+
+#[tokio::test]
 async fn a_segment_that_is_too_slow_is_set_aside_and_blocks_no_other() {
     let mut world = World::new().await;
     let slow = world.segment(Some(did("bought", json!({})))).await;
@@ -253,17 +289,11 @@ async fn changed_rules_fill_it_anew_unheard_and_what_is_followed_no_more_goes() 
     world.person("cleo", json!({"plan": "free"})).await;
     world.place.run().await;
     let [enter, exit] = world.followed(segment).await;
-    let mut db = world.place.store.connection().await.unwrap();
-    let tx = db.transaction().await.unwrap();
-    segments::begin_change(&tx).await.unwrap();
-    let mut changed = segments::get_for_update(&tx, world.project(), segment).await.unwrap().unwrap();
-    changed.rules = plan("free");
-    segments::update(&tx, world.project(), &changed).await.unwrap();
-    follow::rules_changed(&tx, world.project(), segment, world.place.clock.now()).await.unwrap();
-    tx.commit().await.unwrap();
+    world.change_rules(segment, plan("free")).await;
     world.filled(segment).await;
     assert_eq!((world.members(segment).await, world.started().await), (2, vec![]));
 
+    let mut db = world.place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
     for automation in [enter, exit] {
         automations::delete(&tx, world.project(), automation, world.place.clock.now()).await.unwrap();

@@ -21,15 +21,23 @@ pub struct Step {
 pub enum Action {
     SendEmail {
         template_id: Uuid,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        subscription_group_id: Option<Uuid>,
     },
     SendPush {
         template_id: Uuid,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        subscription_group_id: Option<Uuid>,
     },
     SendInApp {
         template_id: Uuid,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        subscription_group_id: Option<Uuid>,
     },
     SendSms {
         template_id: Uuid,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        subscription_group_id: Option<Uuid>,
     },
     Wait {
         /// 0 to [`super::MAX_DELAY_SECS`].
@@ -131,10 +139,21 @@ impl Action {
     /// The template that it sends, and by what.
     pub fn sends(&self) -> Option<(Channel, Uuid)> {
         match self {
-            Self::SendEmail { template_id } => Some((Channel::Email, *template_id)),
-            Self::SendPush { template_id } => Some((Channel::Push, *template_id)),
-            Self::SendInApp { template_id } => Some((Channel::InApp, *template_id)),
-            Self::SendSms { template_id } => Some((Channel::Sms, *template_id)),
+            Self::SendEmail { template_id, .. } => Some((Channel::Email, *template_id)),
+            Self::SendPush { template_id, .. } => Some((Channel::Push, *template_id)),
+            Self::SendInApp { template_id, .. } => Some((Channel::InApp, *template_id)),
+            Self::SendSms { template_id, .. } => Some((Channel::Sms, *template_id)),
+            _ => None,
+        }
+    }
+
+    /// The group whose subscribers alone it sends to.
+    pub fn subscription_group(&self) -> Option<Uuid> {
+        match self {
+            Self::SendEmail { subscription_group_id, .. }
+            | Self::SendPush { subscription_group_id, .. }
+            | Self::SendInApp { subscription_group_id, .. }
+            | Self::SendSms { subscription_group_id, .. } => *subscription_group_id,
             _ => None,
         }
     }

@@ -1,6 +1,7 @@
 //! Moving a run on.
 
 mod texts;
+mod watch;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -25,33 +26,15 @@ pub fn step(
     input: Input<'_>,
     situation: &mut Situation,
 ) -> Result<Moved, NeedsPerson> {
-    let (state, active) = (state.clone(), situation.active);
-    let (effects, marks) = (Vec::new(), Vec::new());
+    let (state, effects, marks) = (state.clone(), Vec::new(), Vec::new());
     let mut walk =
         Walk { program, run, state, situation, effects, marks, late: false, data: None, limits: texts::LIMITS };
-    if let Input::Event(event) = input {
-        walk.convert(event);
-    }
-    let waits_for = |state: &State, seq: i32| state.status == RunStatus::Waiting && state.wait_seq == seq;
     match input {
-        Input::Start if walk.state.wait_seq == 0 && !walk.state.status.has_ended() => walk.go(program.first())?,
-        Input::Timer { wait_seq } if waits_for(&walk.state, wait_seq) && !active => walk.freeze(None),
-        Input::Timer { wait_seq } if waits_for(&walk.state, wait_seq) => walk.resume()?,
-        Input::Answer { wait_seq, answer } if waits_for(&walk.state, wait_seq) => {
-            let ended_by = EndedBy::Answer(answer.clone());
-            if active { walk.end_wait(Some(ended_by))? } else { walk.freeze(Some(ended_by)) }
+        Input::Timer { wait_seq } if walk.is_in_wait(wait_seq) && walk.is_early() => walk.look()?,
+        _ => {
+            walk.meet(input)?;
+            walk.watch()?;
         }
-        Input::Event(event) if walk.state.status == RunStatus::Waiting => {
-            if active && walk.leaves()? {
-            } else if walk.waits_for(event) {
-                let ended_by = EndedBy::Event(event.shown());
-                if active { walk.end_wait(Some(ended_by))? } else { walk.freeze(Some(ended_by)) }
-            }
-        }
-        Input::Changed if walk.state.status == RunStatus::Waiting && active => {
-            walk.leaves()?;
-        }
-        _ => {}
     }
     Ok(Moved { state: walk.state, effects: walk.effects, marks: walk.marks })
 }
@@ -79,6 +62,40 @@ enum Then {
 }
 
 impl<'a> Walk<'a> {
+    fn meet(&mut self, input: Input<'_>) -> Result<(), NeedsPerson> {
+        let active = self.situation.active;
+        if let Input::Event(event) = input {
+            self.convert(event);
+        }
+        match input {
+            Input::Start if self.state.wait_seq == 0 && !self.state.status.has_ended() => {
+                self.go(self.program.first())?;
+            }
+            Input::Timer { wait_seq } if self.is_in_wait(wait_seq) && !active => self.freeze(None),
+            Input::Timer { wait_seq } if self.is_in_wait(wait_seq) => self.resume()?,
+            Input::Answer { wait_seq, answer } if self.is_in_wait(wait_seq) => {
+                let ended_by = EndedBy::Answer(answer.clone());
+                if active { self.end_wait(Some(ended_by))? } else { self.freeze(Some(ended_by)) }
+            }
+            Input::Event(event) if self.state.status == RunStatus::Waiting => {
+                if active && self.leaves()? {
+                } else if self.waits_for(event) {
+                    let ended_by = EndedBy::Event(event.shown());
+                    if active { self.end_wait(Some(ended_by))? } else { self.freeze(Some(ended_by)) }
+                }
+            }
+            Input::Changed if self.state.status == RunStatus::Waiting && active => {
+                self.leaves()?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn is_in_wait(&self, wait_seq: i32) -> bool {
+        self.state.status == RunStatus::Waiting && self.state.wait_seq == wait_seq
+    }
+
     fn now(&self) -> Timestamp {
         self.situation.now
     }
@@ -135,6 +152,7 @@ impl<'a> Walk<'a> {
     fn end(&mut self, status: RunStatus, reason: Option<&str>) {
         self.state.status = status;
         self.state.due_at = None;
+        self.state.memory.looks_at = None;
         self.state.reason = reason.map(str::to_owned);
     }
 
@@ -144,6 +162,7 @@ impl<'a> Walk<'a> {
             self.state.due_at = Some(self.situation.now);
         }
         self.state.memory.ended_by = ended_by;
+        self.state.memory.looks_at = None;
         let position = self.state.position.clone();
         let mark = self.mark(&position, Did::Froze);
         self.marks.push(mark);
@@ -228,8 +247,9 @@ impl<'a> Walk<'a> {
         let mark = |did| Mark::new(now, &at.path, did);
         Ok(match &at.op {
             Op::Send { .. } if self.late => self.passes(mark(Did::Skipped).why("too_late"), at.next),
-            Op::Send { channel, template_id } => {
-                self.effects.push(Effect::Send { channel: *channel, template_id: *template_id, position });
+            Op::Send { channel, template_id, subscription_group_id } => {
+                let (channel, template_id, subscription_group_id) = (*channel, *template_id, *subscription_group_id);
+                self.effects.push(Effect::Send { channel, template_id, subscription_group_id, position });
                 self.passes(mark(Did::Sent), at.next)
             }
             Op::Wait { delay } if *delay <= 0.0 => self.passes(mark(Did::Passed), at.next),
@@ -301,7 +321,7 @@ impl<'a> Walk<'a> {
         self.state.status = RunStatus::Waiting;
         self.state.due_at = Some(due_at);
         self.state.reason = None;
-        self.effects.push(Effect::SetTimer { wait_seq: self.state.wait_seq, due_at });
+        self.set_timer(due_at);
         Then::Waits
     }
 

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::program::Op;
 use super::{Program, Run, RunStatus, State};
-use crate::rule::{self, Condition, Deed, Rule};
+use crate::rule::{self, Condition, Deed, Rule, Test};
 
 /// In place of an event's name: whatever the person does, and every change of their profile. No event is named so.
 pub const ANYTHING: &str = "";
@@ -45,4 +45,14 @@ pub(super) fn decided_by(rules: &[Rule]) -> BTreeSet<String> {
     let names: BTreeSet<String> = rule::leaves(rules).iter().map(event).collect();
     // Who hears of anything needs to hear of nothing by its name.
     if names.contains(ANYTHING) { BTreeSet::from([ANYTHING.to_owned()]) } else { names }
+}
+
+/// Whether exit rules may come to hold by the passing of time alone: they look at a window, or at a segment, whose rules may.
+pub(super) fn decided_by_time(rules: &[Rule]) -> bool {
+    rule::leaves(rules).iter().any(|leaf| match &leaf.condition {
+        Condition::Value { test, .. } => matches!(test, Test::Within(_)),
+        Condition::Behaviour(behaviour) => behaviour.within.is_some(),
+        Condition::Segment(_) => true,
+        Condition::Platform(_) => false,
+    })
 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::profile;
 use crate::push_token::Platform;
-use crate::rule::eval::{self, Actual, Facts, Stats};
+use crate::rule::eval::{self, Actual, Counted, Facts, Stats};
 use crate::rule::{Behaviour, Source};
 
 /// A person, and what they did as far as an automation's rules ask.
@@ -24,8 +24,10 @@ pub struct Person {
     pub created_at: Timestamp,
     pub last_seen_at: Timestamp,
     pub platforms: BTreeSet<Platform>,
-    pub stats: Vec<(Behaviour, Stats)>,
+    pub counted: Vec<Counted>,
     pub segments: HashSet<Uuid>,
+    /// When the verdict of a segment that the rules ask about can next change by itself.
+    pub segments_change_at: Option<Timestamp>,
 }
 
 /// The timezone of the property `timezone`, where there is such a one.
@@ -63,36 +65,55 @@ pub struct RunFacts<'a> {
     pub steps: &'a Map<String, Value>,
 }
 
-impl<'a> Facts for RunFacts<'a> {
+impl Facts for Person {
     fn value(&self, source: &Source) -> Actual<'_> {
-        let text = |text: &'a Option<String>| text.as_deref().map_or(Actual::Missing, Actual::Text);
-        let person = self.person;
+        fn text(text: Option<&String>) -> Actual<'_> {
+            text.map_or(Actual::Missing, |text| Actual::Text(text))
+        }
         match source {
-            Source::Email => text(&person.email),
-            Source::Name => text(&person.name),
-            Source::ExternalId => text(&person.external_id),
-            Source::CreatedAt => Actual::Time(person.created_at),
-            Source::LastSeenAt => Actual::Time(person.last_seen_at),
-            Source::Property(keys) => match keys.split_first() {
-                Some((first, rest)) if first == "event" && !rest.is_empty() => {
-                    self.trigger.as_object().map_or(Actual::Missing, |trigger| eval::property(trigger, rest))
-                }
-                Some((first, rest)) if first == "steps" && !rest.is_empty() => eval::property(self.steps, rest),
-                _ => eval::property(&person.properties, keys),
-            },
+            Source::Email => text(self.email.as_ref()),
+            Source::Name => text(self.name.as_ref()),
+            Source::ExternalId => text(self.external_id.as_ref()),
+            Source::CreatedAt => Actual::Time(self.created_at),
+            Source::LastSeenAt => Actual::Time(self.last_seen_at),
+            Source::Property(keys) => eval::property(&self.properties, keys),
         }
     }
 
     fn is_member(&self, segment: Uuid) -> bool {
-        self.person.segments.contains(&segment)
+        self.segments.contains(&segment)
     }
 
     fn platforms(&self) -> &BTreeSet<Platform> {
-        &self.person.platforms
+        &self.platforms
     }
 
     fn stats(&self, behaviour: &Behaviour) -> Stats {
-        let found = self.person.stats.iter().find(|(known, _)| known == behaviour);
-        found.map(|(_, stats)| stats.clone()).unwrap_or_default()
+        Counted::of(&self.counted, behaviour).map(|counted| counted.stats.clone()).unwrap_or_default()
+    }
+}
+
+impl Facts for RunFacts<'_> {
+    fn value(&self, source: &Source) -> Actual<'_> {
+        let Source::Property(keys) = source else { return self.person.value(source) };
+        match keys.split_first() {
+            Some((first, rest)) if first == "event" && !rest.is_empty() => {
+                self.trigger.as_object().map_or(Actual::Missing, |trigger| eval::property(trigger, rest))
+            }
+            Some((first, rest)) if first == "steps" && !rest.is_empty() => eval::property(self.steps, rest),
+            _ => self.person.value(source),
+        }
+    }
+
+    fn is_member(&self, segment: Uuid) -> bool {
+        self.person.is_member(segment)
+    }
+
+    fn platforms(&self) -> &BTreeSet<Platform> {
+        self.person.platforms()
+    }
+
+    fn stats(&self, behaviour: &Behaviour) -> Stats {
+        self.person.stats(behaviour)
     }
 }

@@ -6,7 +6,7 @@ use jiff::civil::Time;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::listen::decided_by;
+use super::listen::{decided_by, decided_by_time};
 use super::values::Values;
 use crate::automation::{Action, DateTrigger, Definition, Reentry, Step};
 use crate::rule::time::time_of_day;
@@ -29,7 +29,7 @@ pub(super) struct Instruction {
 /// What an instruction does.
 #[derive(Debug)]
 pub(super) enum Op {
-    Send { channel: Channel, template_id: Uuid },
+    Send { channel: Channel, template_id: Uuid, subscription_group_id: Option<Uuid> },
     Wait { delay: f64 },
     WaitUntil { time: Option<Time>, property: Option<String>, offset: f64 },
     WaitForEvent { event: String, filter: Vec<Rule>, timeout: f64, then: Next, otherwise: Next },
@@ -64,6 +64,7 @@ pub struct Program {
     pub exit_rules: Vec<Rule>,
     pub goal: Option<Goal>,
     exits_by: BTreeSet<String>,
+    exits_by_time: bool,
     /// No longer than it has to be: a worker holds those of every active automation.
     instructions: Box<[Instruction]>,
     first: Next,
@@ -85,6 +86,7 @@ impl Program {
             trigger_date: definition.date().cloned(),
             entry_rules: rules(definition.entry_rules.as_ref(), "entryRules")?,
             exits_by: decided_by(&exit_rules),
+            exits_by_time: decided_by_time(&exit_rules),
             exit_rules,
             goal: goal.transpose()?,
             instructions: Box::default(),
@@ -118,6 +120,11 @@ impl Program {
 
     pub(super) fn exits_by(&self) -> &BTreeSet<String> {
         &self.exits_by
+    }
+
+    /// Whether its exit rules may come to hold though nothing happens.
+    pub(super) fn exits_by_time(&self) -> bool {
+        self.exits_by_time
     }
 
     /// The names of all events that a run of it may ever listen for, [`super::ANYTHING`] included.
@@ -177,7 +184,7 @@ impl Block {
 
     fn op(&mut self, action: &Action, path: &str, next: Next) -> Result<Op, String> {
         if let Some((channel, template_id)) = action.sends() {
-            return Ok(Op::Send { channel, template_id });
+            return Ok(Op::Send { channel, template_id, subscription_group_id: action.subscription_group() });
         }
         let mut arms = Vec::new();
         for (arm, steps) in action.arms() {

@@ -2,6 +2,7 @@
 
 mod model;
 mod steps;
+mod watch;
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -50,8 +51,9 @@ fn person(properties: Value) -> Person {
         created_at: from_ms(0),
         last_seen_at: from_ms(0),
         platforms: BTreeSet::new(),
-        stats: Vec::new(),
+        counted: Vec::new(),
         segments: HashSet::new(),
+        segments_change_at: None,
     }
 }
 

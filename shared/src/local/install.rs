@@ -47,6 +47,14 @@ pub fn missing(mut found: Found, install_dir: &Path, progress: Progress<'_>) -> 
     }
 }
 
+/// Installs one more package by apt on Debian as root, elsewhere an error of one line. Blocking.
+pub fn package(name: &str, progress: Progress<'_>) -> Result<(), LocalError> {
+    let refusal = || LocalError::Missing(format!("missing: {name}; install that package and try again"));
+    let apt = apt::Apt::usable().ok_or_else(refusal)?;
+    progress(&format!("installing {name} with apt-get"));
+    apt.install(&[name])
+}
+
 /// One line: what is missing, what is there but too old, and the command for this system.
 fn what_to_install(found: &Found) -> String {
     let brew = cfg!(target_os = "macos");

@@ -17,6 +17,7 @@ use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use jiff::Timestamp;
 use rustls::ClientConfig;
+use rustls::pki_types::CertificateDer;
 use tokio::time::{Instant, timeout_at};
 
 use super::OutboundPolicy;
@@ -79,6 +80,7 @@ type Connections = legacy::Client<HttpsConnector<Vetted>, Outgoing>;
 pub struct HttpClient {
     policy: OutboundPolicy,
     tls: ClientConfig,
+    authorities: Arc<[CertificateDer<'static>]>,
     /// HTTP/1.1, or HTTP/2 where TLS agrees on it.
     any: Connections,
     /// HTTP/2 always, without TLS too.
@@ -95,11 +97,12 @@ impl HttpClient {
             problem: e.to_string(),
             allowed: "a TLS set-up that works",
         })?;
-        let tls = versions.with_root_certificates(roots(env)?).with_no_client_auth();
-        Ok(Self::new(OutboundPolicy::from_env(env)?, tls))
+        let (roots, authorities) = roots(env)?;
+        let tls = versions.with_root_certificates(roots).with_no_client_auth();
+        Ok(Self::new(OutboundPolicy::from_env(env)?, tls, authorities.into()))
     }
 
-    fn new(policy: OutboundPolicy, tls: ClientConfig) -> Self {
+    fn new(policy: OutboundPolicy, tls: ClientConfig, authorities: Arc<[CertificateDer<'static>]>) -> Self {
         let https = || hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
         let mut any = legacy::Client::builder(TokioExecutor::new());
         any.pool_timer(TokioTimer::new()).timer(TokioTimer::new()).pool_idle_timeout(IDLE);
@@ -112,17 +115,23 @@ impl HttpClient {
             h2: h2.build(https().enable_http2().wrap_connector(Vetted(policy.clone()))),
             policy,
             tls,
+            authorities,
         }
     }
 
     /// One that shares its settings with this one, and no connection.
     #[must_use]
     pub fn with_own_connections(&self) -> Self {
-        Self::new(self.policy.clone(), self.tls.clone())
+        Self::new(self.policy.clone(), self.tls.clone(), self.authorities.clone())
     }
 
     pub fn policy(&self) -> &OutboundPolicy {
         &self.policy
+    }
+
+    /// Whom `OUTBOUND_CA_FILE` has trusted beside the public authorities: for connections that are not made here.
+    pub fn authorities(&self) -> &[CertificateDer<'static>] {
+        &self.authorities
     }
 
     /// One call, never longer than 20 s. A redirect is an answer like any other.

@@ -49,21 +49,21 @@ impl Service<Uri> for Vetted {
     }
 }
 
-/// The authorities that are trusted: the public ones, and those of `OUTBOUND_CA_FILE`.
-pub(super) fn roots(env: &Env) -> Result<RootCertStore, EnvError> {
+/// The authorities that are trusted: the public ones, and those of `OUTBOUND_CA_FILE`, which come by themselves as well.
+pub(super) fn roots(env: &Env) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), EnvError> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    let Some(path) = env.get("OUTBOUND_CA_FILE") else { return Ok(roots) };
+    let Some(path) = env.get("OUTBOUND_CA_FILE") else { return Ok((roots, Vec::new())) };
     let refusal = |problem: String| EnvError {
         name: "OUTBOUND_CA_FILE".to_owned(),
         problem: format!("{path}: {problem}"),
         allowed: "a file of certificates (PEM)",
     };
     let text = std::fs::read(path).map_err(|e| refusal(e.to_string()))?;
-    let mut found = 0;
+    let mut found = Vec::new();
     for certificate in CertificateDer::pem_slice_iter(&text) {
         let certificate = certificate.map_err(|e| refusal(e.to_string()))?;
-        roots.add(certificate).map_err(|e| refusal(e.to_string()))?;
-        found += 1;
+        roots.add(certificate.clone()).map_err(|e| refusal(e.to_string()))?;
+        found.push(certificate);
     }
-    if found == 0 { Err(refusal("holds none".to_owned())) } else { Ok(roots) }
+    if found.is_empty() { Err(refusal("holds none".to_owned())) } else { Ok((roots, found)) }
 }

@@ -28,6 +28,22 @@ pub struct Stats {
     pub totals: Vec<Option<f64>>,
 }
 
+/// A behaviour of somebody, counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counted {
+    pub behaviour: Behaviour,
+    pub stats: Stats,
+    /// When the deed at the behaviour's [`super::slide::Edge`] happened; none where there is none.
+    pub edge: Option<Timestamp>,
+}
+
+impl Counted {
+    /// The one of a behaviour.
+    pub fn of<'a>(all: &'a [Self], behaviour: &Behaviour) -> Option<&'a Self> {
+        all.iter().find(|counted| counted.behaviour == *behaviour)
+    }
+}
+
 /// What is known of whom the rules are about.
 pub trait Facts {
     fn value(&self, source: &Source) -> Actual<'_>;

@@ -76,8 +76,8 @@ pub fn looks(rules: &[Rule]) -> BTreeSet<Look> {
 }
 
 /// Whether something that these rules look at is marked by nobody when it changes, so that all people have to be looked at
-/// now and again: what becomes of messages and devices is settled in many places, and a window within a behaviour's
-/// `where` slides for each event by itself.
+/// now and again: what becomes of messages is marked where it is settled or told, but not where messages are made or
+/// cancelled; devices go in many places, and a window within a behaviour's `where` slides for each event by itself.
 pub fn needs_sweeps(rules: &[Rule]) -> bool {
     leaves(rules).into_iter().any(|leaf| match &leaf.condition {
         Condition::Platform(_) => true,

@@ -38,8 +38,9 @@ pub struct People {
     pub params: Vec<Param>,
 }
 
-/// One query for the statistics of one behaviour of one person, whose ids are $2: a row of the count (bigint) and the
-/// totals (double precision).
+/// One query for the statistics of one behaviour of one person, whose ids are $2: a row of the count (bigint), when the deed
+/// at its [`super::slide::Edge`] happened (timestamptz; null where there is none), and the totals (text: decimal numbers of
+/// any size).
 #[derive(Debug)]
 pub struct PersonStats {
     pub sql: String,
@@ -76,9 +77,25 @@ pub fn person_stats(project: ProjectId, ids: &[Uuid], behaviour: &super::Behavio
     PersonStats { sql, params: compiler.params.into_vec() }
 }
 
+/// Compiles the deeds of one behaviour of one person, given by all their ids, newest first and so many at most: a row of
+/// when it happened (timestamptz) and the number of each total (text; null where it has none).
+pub fn person_deeds(
+    project: ProjectId,
+    ids: &[Uuid],
+    behaviour: &super::Behaviour,
+    now: Timestamp,
+    most: usize,
+) -> PersonStats {
+    let none = HashMap::new();
+    let mut compiler = Compiler::new(project, &none, now);
+    let ids = compiler.params.add(Param::Ids(ids.to_vec()));
+    let sql = compiler.deeds(behaviour, &ids, most);
+    PersonStats { sql, params: compiler.params.into_vec() }
+}
+
 /// Compiles the statistics of one behaviour of many people, all of whose `ids` are given with the `people` whose they are.
 /// A row of who did it: the person (uuid), the count (bigint), when the deed at its [`super::slide::Edge`] happened
-/// (timestamptz; null where there is none), and the totals (double precision).
+/// (timestamptz; null where there is none), and the totals (text: decimal numbers of any size).
 pub fn crowd_stats(
     project: ProjectId,
     ids: &[Uuid],

@@ -12,8 +12,8 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 pub use read::{
-    BySegment, TemplateUse, by_segments, changed_after, get, get_version, is_active, list, load_followed, uses_segment,
-    uses_template,
+    BySegment, SendingUse, by_segments, changed_after, get, get_version, is_active, list, load_followed, uses_segment,
+    uses_subscription_group, uses_template,
 };
 pub use write::{delete, delete_all, get_for_update, insert, update};
 

@@ -1,6 +1,9 @@
 //! Campaigns.
 
 pub mod audience;
+pub mod clicks;
+pub mod conversions;
+pub mod faults;
 pub mod outcomes;
 pub mod sending;
 pub mod winner;
@@ -28,6 +31,8 @@ pub struct Campaign {
     /// There is one, or there are variants.
     pub template_id: Option<Uuid>,
     pub settings: Settings,
+    /// Whoever is not subscribed to it is not sent the campaign.
+    pub subscription_group_id: Option<Uuid>,
     pub scheduled_at: Option<Timestamp>,
     pub status: CampaignStatus,
     /// Why it stands as it does, where somebody has to know.
@@ -66,8 +71,8 @@ impl Campaign {
 }
 
 const COLUMNS: &str = "id, name, channel, segment_id, exclude_segment_ids, template_id, settings, scheduled_at, status, \
-    status_reason, created_at, updated_at, started_at, recipients, under_way";
-const COLUMNS_COUNT: usize = 15;
+    status_reason, created_at, updated_at, started_at, recipients, under_way, subscription_group_id";
+const COLUMNS_COUNT: usize = 16;
 
 fn from_row(row: &Row) -> Result<Campaign, StoreError> {
     let id: Uuid = row.try_get(0)?;
@@ -89,6 +94,7 @@ fn from_row(row: &Row) -> Result<Campaign, StoreError> {
         started_at: row.try_get(12)?,
         recipients: row.try_get(13)?,
         under_way: row.try_get(14)?,
+        subscription_group_id: row.try_get(15)?,
     })
 }
 
@@ -144,6 +150,15 @@ pub async fn uses_template(
     used(db, project, "template_ids @> ARRAY[$2]", template).await
 }
 
+/// A campaign that may still send to those who are subscribed to this group: its id and name.
+pub async fn uses_subscription_group(
+    db: &impl GenericClient,
+    project: ProjectId,
+    group: Uuid,
+) -> Result<Option<(Uuid, String)>, StoreError> {
+    used(db, project, "subscription_group_id = $2", group).await
+}
+
 async fn used(
     db: &impl GenericClient,
     project: ProjectId,
@@ -161,16 +176,20 @@ async fn used(
 
 pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Campaign) -> Result<(), StoreError> {
     let sql = "INSERT INTO campaign (project_id, id, name, channel, segment_id, exclude_segment_ids, template_id, \
-               template_ids, settings, scheduled_at, status, status_reason, updated_at, look_at, created_at) \
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+               template_ids, settings, scheduled_at, status, status_reason, updated_at, look_at, \
+               subscription_group_id, created_at) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
     write(tx, sql, project, new, &[&new.created_at]).await
 }
 
-/// Writes a campaign that was read by [`get_for_update`] and changed.
+/// Writes a campaign that was read by [`get_for_update`] and changed. While it is under way, what it has sent by stays among its
+/// templates until the end: some of its messages may still go by it.
 pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Campaign) -> Result<(), StoreError> {
     let sql = "UPDATE campaign SET name = $3, channel = $4, segment_id = $5, exclude_segment_ids = $6, template_id = $7, \
-               template_ids = $8, settings = $9, scheduled_at = $10, status = $11, status_reason = $12, updated_at = $13, \
-               look_at = CASE WHEN $11 IN ('SCHEDULED', 'DRAFT') THEN $14 ELSE look_at END \
+               template_ids = CASE WHEN under_way THEN ARRAY(SELECT DISTINCT unnest(template_ids || $8::uuid[])) ELSE $8::uuid[] END, \
+               settings = $9, scheduled_at = $10, status = $11, status_reason = $12, updated_at = $13, \
+               look_at = CASE WHEN $11 IN ('SCHEDULED', 'DRAFT') THEN $14 ELSE look_at END, \
+               subscription_group_id = $15 \
                WHERE project_id = $1 AND id = $2";
     write(tx, sql, project, changed, &[]).await
 }
@@ -199,6 +218,7 @@ async fn write(
         &c.status_reason,
         &c.updated_at,
         &look_at,
+        &c.subscription_group_id,
     ];
     params.extend(more);
     tx.execute(sql, &params).await?;
@@ -207,6 +227,7 @@ async fn write(
 
 pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
     tx.execute("DELETE FROM campaign WHERE project_id = $1 AND id = $2", &[&project, &id]).await?;
+    clicks::forget(tx, project, id).await?;
     outcomes::forget(tx, project, id).await
 }
 

@@ -15,11 +15,21 @@ pub enum Topic {
     Segment,
     /// People whose rows were removed or put back by something else than recording.
     Person,
+    /// What endpoints of webhooks ask for.
+    Webhook,
 }
 
 impl Topic {
-    pub const ALL: [Self; 7] =
-        [Self::Project, Self::ApiKey, Self::Automation, Self::Template, Self::Channel, Self::Segment, Self::Person];
+    pub const ALL: [Self; 8] = [
+        Self::Project,
+        Self::ApiKey,
+        Self::Automation,
+        Self::Template,
+        Self::Channel,
+        Self::Segment,
+        Self::Person,
+        Self::Webhook,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -30,6 +40,7 @@ impl Topic {
             Self::Channel => "channel",
             Self::Segment => "segment",
             Self::Person => "person",
+            Self::Webhook => "webhook",
         }
     }
 }

@@ -268,7 +268,7 @@ async fn replay_messages(
     let ids: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
     let (Some(first), Some(last)) = (ids.first(), ids.last()) else { return Ok(0) };
     let sql = "UPDATE message SET status = 'queued', status_reason = NULL, dead = false, failures = 0, forgiven = ambiguous, \
-               failed_at = NULL, due_at = $5, updated_at = $5 \
+               failed_at = NULL, due_at = $5, updated_at = $5, released_at = CASE WHEN campaign_id IS NOT NULL THEN $5::timestamptz END \
                WHERE project_id = $1 AND dead AND id = ANY($2) AND id BETWEEN $3 AND $4";
     // By the index of dead letters, also where they are many of a small table: it may not stay small.
     tx.batch_execute("SET LOCAL enable_seqscan = off").await?;

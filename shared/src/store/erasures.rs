@@ -10,13 +10,16 @@ use uuid::Uuid;
 
 use super::StoreError;
 use super::users::record::PersonKey;
+use super::users::seen::Moves;
+use super::webhook_deliveries;
 use crate::ids::ProjectId;
 
 /// Rows removed at once; what is more goes in slices.
 pub const SLICE: i64 = 5_000;
 /// Tables whose rows with a person's `user_id` simply go. What needs more is removed by statements of its own.
-const OWNED: [&str; 10] = [
+const OWNED: [&str; 12] = [
     "push_token",
+    "subscription",
     "segment_member",
     "segment_membership",
     "segment_start",
@@ -26,6 +29,7 @@ const OWNED: [&str; 10] = [
     "date_due",
     "inbox",
     "inbox_owner",
+    "campaign_click",
 ];
 
 /// When somebody was erased.
@@ -106,13 +110,22 @@ pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, S
 }
 
 /// Removes the people's own rows and what hangs on them by itself: runs with their timers, devices. What they are
-/// searched by goes with them.
-pub async fn remove_people(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid]) -> Result<(), StoreError> {
+/// searched by goes with them. Says how many were last seen when.
+pub async fn remove_people(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid]) -> Result<Moves, StoreError> {
+    let mut moves = Moves::default();
+    let sql = "DELETE FROM users WHERE project_id = $1 AND id = ANY($2) RETURNING seen_day, merged_into IS NULL";
+    for row in tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids]).await? {
+        let is_counted: bool = row.try_get(1)?;
+        moves.add(project, row.try_get(0)?, -i64::from(is_counted));
+    }
     for sql in [
-        "DELETE FROM users WHERE project_id = $1 AND id = ANY($2)",
         "DELETE FROM user_search WHERE project_id = $1 AND id = ANY($2)",
         "WITH gone AS (DELETE FROM run WHERE project_id = $1 AND user_id = ANY($2) RETURNING id) \
          DELETE FROM timer t USING gone WHERE t.project_id = $1 AND t.run_id = gone.id",
+        // A link that nobody else clicked may be of this person alone, with their name or a token in it.
+        "DELETE FROM campaign_link l USING (SELECT DISTINCT campaign_id, link FROM campaign_click WHERE project_id = $1 AND user_id = ANY($2)) g \
+         WHERE l.project_id = $1 AND l.campaign_id = g.campaign_id AND l.link = g.link AND NOT EXISTS (SELECT FROM campaign_click c \
+         WHERE c.project_id = $1 AND c.campaign_id = l.campaign_id AND c.link = l.link AND NOT c.user_id = ANY($2))",
     ] {
         tx.execute(&tx.prepare_cached(sql).await?, &[&project, &ids]).await?;
     }
@@ -120,7 +133,7 @@ pub async fn remove_people(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid
         let sql = format!("DELETE FROM {table} WHERE project_id = $1 AND user_id = ANY($2)");
         tx.execute(&tx.prepare_cached(&sql).await?, &[&project, &ids]).await?;
     }
-    Ok(())
+    Ok(moves)
 }
 
 /// What a slice of a removal came to.
@@ -159,6 +172,8 @@ pub async fn remove_slice(
     let sql = format!("DELETE FROM message WHERE project_id = $1 AND user_id = ANY($2) AND {theirs} AND id < $5");
     let last = until_message.unwrap_or(Uuid::max());
     let messages = tx.execute(&tx.prepare_cached(&sql).await?, &[&project, &ids, &at, &applied, &last]).await? as i64;
+    // After the messages: whoever settles one at this moment has told of it by now, or finds it gone.
+    webhook_deliveries::erase(tx, project, ids, applied).await?;
     Ok(Removed { events, messages, left: until.is_some() || until_message.is_some() })
 }
 

@@ -68,15 +68,18 @@ pub(super) enum Pin {
 impl Pin {
     /// Begins a transaction for such statements.
     pub(super) async fn begin(self, db: &mut impl GenericClient) -> Result<Transaction<'_>, StoreError> {
-        let off = match self {
-            Self::Ordered => "enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off",
-            Self::Indexed => "enable_seqscan = off; SET LOCAL enable_bitmapscan = off",
-            Self::Bitmap => {
-                "enable_seqscan = off; SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off"
-            }
+        let (index, bitmap, sort) = match self {
+            Self::Ordered => ("on", "off", "off"),
+            Self::Indexed => ("on", "off", "on"),
+            Self::Bitmap => ("off", "on", "on"),
         };
         let tx = db.transaction().await?;
-        tx.batch_execute(&format!("SET LOCAL {off}")).await?;
+        // All of them each time: within another transaction what one pin set would hold for the next.
+        let settings = format!(
+            "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = {index}; SET LOCAL enable_indexonlyscan = {index}; \
+             SET LOCAL enable_bitmapscan = {bitmap}; SET LOCAL enable_sort = {sort}"
+        );
+        tx.batch_execute(&settings).await?;
         Ok(tx)
     }
 }

@@ -1,4 +1,4 @@
-//! What people have to read in the app: each in-app message that was delivered, until the person is erased.
+//! What people have to read in the app: each in-app message that was delivered, until it is old or the person is erased.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::StoreError;
 use super::filter::{Filter, Start, Total};
-use crate::ids::ProjectId;
+use crate::ids::{self, ProjectId};
 
 /// A message in somebody's inbox.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,4 +131,17 @@ pub async fn mark_read(
     );
     let statement = db.prepare_cached(&sql).await?;
     db.query_opt(&statement, &[&project, &id, &user_ids, &now]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Messages that are removed by one statement.
+pub const SLICE: i64 = 1_000;
+
+/// Removes at most [`SLICE`] of a project's messages that arrived before a time, oldest first; returns how many. They are
+/// found by their ids, which carry the time at which they were made.
+pub async fn remove_slice(db: &impl GenericClient, project: ProjectId, before: Timestamp) -> Result<u64, StoreError> {
+    let bound = ids::lower_bound(before.as_millisecond());
+    let sql = "DELETE FROM inbox WHERE project_id = $1 AND id = ANY (ARRAY( \
+               SELECT id FROM inbox WHERE project_id = $1 AND id < $2 AND created_at < $3 ORDER BY id LIMIT $4))";
+    let statement = db.prepare_cached(sql).await?;
+    Ok(db.execute(&statement, &[&project, &bound, &before, &SLICE]).await?)
 }

@@ -15,10 +15,11 @@ pub const SLICE: i64 = 5_000;
 /// Partitioned tables, which are cleared in the order of their ids.
 const BY_ID: [&str; 3] = ["message", "events", "client_id"];
 /// The others: what is due first, then what grew, then what was set up. A test holds this against the schema.
-const BY_ROW: [&str; 40] = [
+const BY_ROW: [&str; 47] = [
     "timer",
     "date_due",
     "webhook_call",
+    "webhook_delivery",
     "run_listener",
     "run",
     "user_import",
@@ -38,22 +39,28 @@ const BY_ROW: [&str; 40] = [
     "inbox_owner",
     "bounce_streak",
     "suppression",
+    "subscription",
     "event_count_new",
     "event_count_sum",
     "user_count",
+    "user_seen_count",
     "message_count",
     "message_status_count",
     "erasure",
+    "campaign_click",
+    "campaign_link",
     "campaign_outcome",
     "campaign",
     "automation_count",
     "automation_version",
     "automation",
     "segment",
+    "subscription_group",
     "template",
     "news",
     "channel",
     "vapid_key",
+    "webhook_endpoint",
     "invite",
     "member",
 ];

@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 
 use super::changes::{self, Topic};
 use super::sealed::Sealed;
-use super::{StoreError, api_keys, automations, campaigns, channels, project_removals};
+use super::{StoreError, api_keys, automations, campaigns, channels, project_removals, webhook_endpoints};
 use crate::ids::ProjectId;
 use crate::secrets::MasterKeys;
 
@@ -206,6 +206,7 @@ pub async fn remove(tx: &Transaction<'_>, project: &Project, now: Timestamp) -> 
     api_keys::revoke_all(tx, project.id, now).await?;
     automations::delete_all(tx, project.id, now).await?;
     campaigns::cancel_all(tx, project.id, now).await?;
+    webhook_endpoints::delete_all(tx, project.id, now).await?;
     project_removals::begin(tx, project.id, &project.name, now).await?;
     for sql in [
         "DELETE FROM invite WHERE project_id = $1",

@@ -3,7 +3,7 @@
 use deadpool_postgres::{GenericClient, Transaction};
 use uuid::Uuid;
 
-use super::{StoreError, channels, invites, projects, vapid_keys};
+use super::{StoreError, channels, invites, projects, vapid_keys, webhook_endpoints};
 use crate::ids::ProjectId;
 use crate::secrets::MasterKeys;
 
@@ -19,7 +19,8 @@ pub struct Sealed {
 }
 
 /// All of them. A test holds this against the schema.
-pub const SEALED: [Sealed; 4] = [projects::SEALED, channels::SEALED, vapid_keys::SEALED, invites::mail::SEALED];
+pub const SEALED: [Sealed; 5] =
+    [projects::SEALED, channels::SEALED, vapid_keys::SEALED, invites::mail::SEALED, webhook_endpoints::SEALED];
 
 /// A row's project and key, behind which the next step goes on.
 pub type Place = (ProjectId, String);

@@ -239,6 +239,21 @@ pub async fn remove(
     Ok(removed)
 }
 
+/// Takes addresses off the list whose owners unsubscribed until then: they want messages again.
+pub async fn take_back(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    addresses: &[Address],
+    until: Timestamp,
+) -> Result<(), StoreError> {
+    let (channels, texts) = columns(addresses);
+    let sql = "DELETE FROM suppression s USING unnest($2::text[], $3::text[]) AS v (c, a) \
+               WHERE s.project_id = $1 AND s.channel = v.c AND s.address = v.a AND s.reason = $4 AND s.created_at <= $5";
+    let reason = Reason::Unsubscribed.as_str();
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &channels, &texts, &reason, &until]).await?;
+    Ok(())
+}
+
 /// The place of an id.
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Suppression>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM suppression WHERE project_id = $1 AND id = $2 LIMIT 1");

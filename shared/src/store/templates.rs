@@ -31,9 +31,17 @@ pub struct StoredTemplate {
     pub version: i32,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+    /// What delivery takes in the body's place, where it was made into something else; lists leave it out.
+    pub compiled: Option<String>,
+    /// Why the CSS of the body is not inlined, where it is not; lists leave it out.
+    pub not_inlined: Option<String>,
 }
 
-const COLUMNS: &str = "id, name, channel, subject, body, tags, ai, version, created_at, updated_at";
+const COLUMNS: &str =
+    "id, name, channel, subject, body, tags, ai, version, created_at, updated_at, compiled, not_inlined";
+/// Of many, without what is as large as the bodies and not shown.
+const LISTED: &str =
+    "id, name, channel, subject, body, tags, ai, version, created_at, updated_at, NULL::text, NULL::text";
 
 fn from_row(row: &Row) -> Result<StoredTemplate, StoreError> {
     Ok(StoredTemplate {
@@ -47,6 +55,8 @@ fn from_row(row: &Row) -> Result<StoredTemplate, StoreError> {
         version: row.try_get(7)?,
         created_at: row.try_get(8)?,
         updated_at: row.try_get(9)?,
+        compiled: row.try_get(10)?,
+        not_inlined: row.try_get(11)?,
     })
 }
 
@@ -91,7 +101,7 @@ pub async fn list(
     if before.is_some() {
         filter.and("id < ?1", &[&before]);
     }
-    filter.page(db, (COLUMNS, "template", "id DESC"), &0, &limit).await?.iter().map(from_row).collect()
+    filter.page(db, (LISTED, "template", "id DESC"), &0, &limit).await?.iter().map(from_row).collect()
 }
 
 /// The channels of those of these templates that exist; they cannot be deleted before the transaction's end.
@@ -108,7 +118,8 @@ pub async fn channels_of(
 pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &StoredTemplate) -> Result<(), StoreError> {
     let seq = changes::next(tx, Topic::Template).await?;
     let sql = "INSERT INTO template (project_id, id, name, channel, subject, body, tags, ai, version, created_at, \
-               updated_at, changed_seq) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+               updated_at, compiled, not_inlined, changed_seq) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
     let t = new;
     tx.execute(
         sql,
@@ -124,6 +135,8 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &StoredTempla
             &t.version,
             &t.created_at,
             &t.updated_at,
+            &t.compiled,
+            &t.not_inlined,
             &seq,
         ],
     )
@@ -135,10 +148,26 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &StoredTempla
 pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &StoredTemplate) -> Result<(), StoreError> {
     let seq = changes::next(tx, Topic::Template).await?;
     let sql = "UPDATE template SET name = $3, subject = $4, body = $5, tags = $6, ai = $7, version = $8, updated_at = $9, \
-               changed_seq = $10 WHERE project_id = $1 AND id = $2";
+               compiled = $10, not_inlined = $11, changed_seq = $12 WHERE project_id = $1 AND id = $2";
     let t = changed;
-    tx.execute(sql, &[&project, &t.id, &t.name, &t.subject, &t.body, &t.tags, &t.ai, &t.version, &t.updated_at, &seq])
-        .await?;
+    tx.execute(
+        sql,
+        &[
+            &project,
+            &t.id,
+            &t.name,
+            &t.subject,
+            &t.body,
+            &t.tags,
+            &t.ai,
+            &t.version,
+            &t.updated_at,
+            &t.compiled,
+            &t.not_inlined,
+            &seq,
+        ],
+    )
+    .await?;
     Ok(())
 }
 

@@ -7,3 +7,4 @@ pub mod read;
 pub mod recipient;
 pub mod record;
 pub mod search;
+pub mod seen;

@@ -1,4 +1,4 @@
-//! What a transaction goes by: automations, what segments look at, timezones, as they are now.
+//! What a transaction goes by: automations, what segments look at and endpoints ask for, timezones, as they are now.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use shared::store::changes::{self, Topic};
 use shared::store::{StoreError, Transaction, automations};
 
 use super::Recorder;
+use crate::endpoints::Asked;
 use crate::marks::Watches;
 use crate::matching::{Index, Reading};
 
@@ -13,20 +14,22 @@ use crate::matching::{Index, Reading};
 pub(super) struct Ground {
     pub index: Arc<Index>,
     pub watches: Arc<Watches>,
+    pub asked: Arc<Asked>,
 }
 
 impl Recorder {
-    /// The automations, what segments look at, and the projects' timezones as they are now: whatever was saved before an
-    /// event was accepted is seen by that event.
+    /// The automations, what segments look at, what endpoints ask for, and the projects' timezones as they are now:
+    /// whatever was saved before an event was accepted is seen by that event.
     pub(super) async fn ground(&self, tx: &Transaction<'_>) -> Result<Ground, StoreError> {
-        let topics = [Topic::Automation, Topic::Project, Topic::Segment];
-        let [automations, projects, segments] = changes::current(tx, &topics).await?[..] else {
+        let topics = [Topic::Automation, Topic::Project, Topic::Segment, Topic::Webhook];
+        let [automations, projects, segments, webhooks] = changes::current(tx, &topics).await?[..] else {
             return Err(StoreError::Corrupt("topics are missing".to_owned()));
         };
         self.days.follow(tx, projects).await?;
         self.removed.follow(tx, projects).await?;
         let watches = self.watching.follow(tx, segments).await?;
-        Ok(Ground { index: self.fresh_index(tx, automations).await?, watches })
+        let asked = self.endpoints.follow(tx, webhooks).await?;
+        Ok(Ground { index: self.fresh_index(tx, automations).await?, watches, asked })
     }
 
     async fn fresh_index(&self, tx: &Transaction<'_>, current: i64) -> Result<Arc<Index>, StoreError> {

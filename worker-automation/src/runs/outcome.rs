@@ -10,7 +10,7 @@ use shared::bus::Names;
 use shared::bus::group_commit::MESSAGE_BYTES;
 use shared::event::{Body, EncodedItems, IngestItem, Start, Track, begin_message, id_bytes};
 use shared::ids::{self, ProjectId};
-use shared::journey::{self, Did, Effect, Mark, Moved, Run};
+use shared::journey::{self, Did, Effect, Mark, Moved, Run, RunStatus};
 use shared::send::{Channel, Lane, MessageRef, SendChunk};
 use shared::store::date_due::{self, Note};
 use shared::store::messages::insert::{self, NewMessage};
@@ -20,7 +20,9 @@ use shared::store::runs::listeners::{self, Listener};
 use shared::store::runs::record::{self as runs, RunRow};
 use shared::store::timers::set::{self as timers, NewTimer};
 use shared::store::webhook_calls::{self, NewCall};
+use shared::store::webhook_deliveries::tell::RunNews;
 use shared::store::{StoreError, Transaction};
+use shared::webhook::{COMPLETED, CONVERTED, ENTERED, EXITED};
 use uuid::Uuid;
 
 use super::{Held, RunKey};
@@ -49,6 +51,8 @@ pub struct Outcome {
     counts: BTreeMap<Counted, i64>,
     /// When dates come next, by project, automation and person.
     dates: BTreeMap<(ProjectId, Uuid, Uuid), Note>,
+    /// For endpoints of other systems.
+    news: Vec<RunNews>,
     pub started: u64,
 }
 
@@ -57,6 +61,8 @@ pub struct Outcome {
 pub struct Written {
     pub outbox: Vec<OutboxRow>,
     pub calls: usize,
+    /// What has happened to runs, for whoever asks to be told.
+    pub news: Vec<RunNews>,
 }
 
 impl Outcome {
@@ -64,6 +70,7 @@ impl Outcome {
     pub(super) fn entered(&mut self, row: &RunRow) {
         self.started += 1;
         self.count(row, "", "entered", "");
+        self.tell(row, ENTERED, row.started_at);
     }
 
     /// Takes what came of an input.
@@ -77,9 +84,15 @@ impl Outcome {
         if row.state.status.has_ended() && row.ended_at.is_none() {
             row.ended_at = Some(item.received);
             self.count(row, "", row.state.status.as_str(), "");
+            match row.state.status {
+                RunStatus::Completed => self.tell(row, COMPLETED, item.received),
+                RunStatus::Exited => self.tell(row, EXITED, item.received),
+                RunStatus::Waiting | RunStatus::Frozen | RunStatus::Failed => {}
+            }
         }
         if row.state.converted_at.is_some() && !had_converted {
             self.count(row, "", Did::Converted.as_str(), "");
+            self.tell(row, CONVERTED, item.received);
         }
         for mark in marks.iter().filter(|mark| !mark.step.is_empty()) {
             self.count(row, &mark.step, mark.did.as_str(), mark.arm.as_deref().unwrap_or_default());
@@ -103,6 +116,19 @@ impl Outcome {
         self.rows.push(row);
     }
 
+    fn tell(&mut self, row: &RunRow, kind: &'static str, at: Timestamp) {
+        self.news.push(RunNews {
+            project: row.project,
+            kind,
+            run: row.id,
+            automation: row.automation,
+            version: row.version,
+            user_id: row.user_id,
+            at,
+            reason: row.state.reason.clone(),
+        });
+    }
+
     fn count(&mut self, row: &RunRow, step: &str, did: &'static str, arm: &str) {
         let counted = Counted {
             project: row.project,
@@ -117,8 +143,9 @@ impl Outcome {
 
     fn effect(&mut self, row: &RunRow, effect: Effect, marks: &mut [Mark], item: &Item, people: &mut People) {
         match effect {
-            Effect::Send { channel, template_id, position } => {
+            Effect::Send { channel, template_id, subscription_group_id, position } => {
                 let message = message(row, channel, template_id, &position, item.received);
+                let message = NewMessage { subscription_group_id, ..message };
                 note(marks, &position, |mark| mark.message_id = Some(message.id));
                 self.messages.push(message);
             }
@@ -148,7 +175,7 @@ impl Outcome {
             }
             Effect::Call { wait_seq, position, name: _, url, body } => self.calls.push(NewCall {
                 project: row.project,
-                id: ids::timed_for(item.received.as_millisecond(), &[row.id.as_bytes(), position.as_bytes()]),
+                id: effect_id(row, &position, item.received),
                 run: row.id,
                 wait_seq,
                 user_id: row.user_id,
@@ -159,11 +186,10 @@ impl Outcome {
         }
     }
 
-    /// An item of the run's person, by their internal id. A step is taken once, so that its item has an id of its own, by
-    /// which a repeat is found.
+    /// An item of the run's person, by their internal id.
     fn send_item(&mut self, row: &RunRow, item: &Item, (position, depth): (&str, i16), body: Body) {
         let now_ms = item.received.as_millisecond();
-        let id = id_bytes(ids::timed_for(now_ms, &[row.id.as_bytes(), position.as_bytes()]));
+        let id = id_bytes(effect_id(row, position, item.received));
         let is_event = matches!(body, Body::Track(_));
         let new = IngestItem {
             project_id: id_bytes(row.project.0),
@@ -229,7 +255,7 @@ impl Outcome {
         date_due::note(tx, &self.dates.into_values().collect::<Vec<_>>(), now).await?;
         let mut outbox = hand_over(names, lane, now.as_millisecond(), &self.messages);
         outbox.extend(own_items(names, lane, now.as_millisecond(), self.items));
-        Ok(Written { outbox, calls: self.calls.len() })
+        Ok(Written { outbox, calls: self.calls.len(), news: self.news })
     }
 }
 
@@ -246,10 +272,15 @@ fn text_of(properties: &Map<String, Value>) -> Option<Bytes> {
     (text.len() <= profile::MAX_BYTES && properties.len() <= profile::MAX_KEYS).then(|| text.into())
 }
 
+/// The id of what a step leads to: a step is taken once, and a repeat of it, by the same item, has the same id.
+fn effect_id(row: &RunRow, position: &str, at: Timestamp) -> Uuid {
+    ids::timed_for(at.as_millisecond(), &[row.id.as_bytes(), position.as_bytes()])
+}
+
 fn message(row: &RunRow, channel: Channel, template_id: Uuid, position: &str, now: Timestamp) -> NewMessage {
     NewMessage {
         project: row.project,
-        id: ids::timed_for(now.as_millisecond(), &[row.id.as_bytes(), position.as_bytes()]),
+        id: effect_id(row, position, now),
         user_id: row.user_id,
         channel,
         lane: Lane::Automation,
@@ -260,6 +291,7 @@ fn message(row: &RunRow, channel: Channel, template_id: Uuid, position: &str, no
         }),
         automation_id: Some(row.automation),
         run_id: Some(row.id),
+        subscription_group_id: None,
         created_at: now,
         due_at: now,
     }

@@ -37,8 +37,9 @@ pub async fn load(
             created_at: profile.last_seen_at,
             last_seen_at: profile.last_seen_at,
             platforms: BTreeSet::new(),
-            stats: Vec::new(),
+            counted: Vec::new(),
             segments: HashSet::new(),
+            segments_change_at: None,
         }));
     }
     let Some(mut user) = read::get(stage.tx, key.0, key.1).await? else { return Ok(None) };

@@ -4,9 +4,9 @@ use serde_json::json;
 use shared::event::{Body, Erase, IngestItem, RegisterToken, id_bytes};
 use shared::ids::UserKey;
 
-use crate::fixture::{Fixture, anonymous_track, identify, track};
+use crate::fixture::{Fixture, anonymous_track, identify, timer, track};
 
-fn erase(f: &Fixture, user: &str) -> IngestItem {
+pub fn erase(f: &Fixture, user: &str) -> IngestItem {
     let id = UserKey::External(user).internal_id(f.project);
     IngestItem { body: Some(Body::Erase(Erase { user_id: id_bytes(id) })), ..track(f, user, "", json!({})) }
 }
@@ -107,5 +107,62 @@ async fn what_was_accepted_before_comes_too_late_and_what_was_after_stays() {
         f.number("SELECT sum(count)::bigint FROM event_count").await,
         f.number("SELECT count(*) FROM events").await
     );
+    f.stop().await;
+}
+
+/// A wait's end bears a time of the scheduler's, and an erasure one of a gateway's: which is applied first says nothing about
+/// which was accepted first.
+#[tokio::test]
+async fn what_a_run_tracks_makes_nobody_of_who_was_erased_meanwhile() {
+    let f = Fixture::start().await;
+    let steps = [json!({"type": "WAIT", "delay": 60}), json!({"type": "TRACK_EVENT", "event": "waited"})];
+    f.automation("signed_up", "always", &steps).await;
+    f.publish(vec![track(&f, "u1", "signed_up", json!({})), track(&f, "u2", "signed_up", json!({}))]).await;
+    f.applied().await;
+    let run_of = async |user: &str| {
+        let sql =
+            format!("SELECT r.id::text FROM run r JOIN users u ON u.id = r.user_id WHERE u.external_id = '{user}'");
+        f.text(&sql).await.unwrap().parse::<uuid::Uuid>().unwrap()
+    };
+    let (first, second) = (run_of("u1").await, run_of("u2").await);
+    let erasure = erase(&f, "u1");
+    f.publish_to(3, vec![timer(&f, first, 1), timer(&f, second, 1), erasure]).await;
+    f.eventually("both runs are over", "SELECT count(*) FROM run WHERE ended_at IS NULL", 0).await;
+    f.eventually("what they tracked is published", "SELECT count(*) FROM outbox", 0).await;
+    f.applied().await;
+    let recorded = "SELECT string_agg(u.external_id || ':' || e.name, ' ') FROM events e LEFT JOIN users u ON u.id = e.user_id \
+                    WHERE e.name = 'waited'";
+    assert_eq!(f.text(recorded).await.as_deref(), Some("u2:waited"));
+    assert_eq!(f.text("SELECT string_agg(external_id, ' ') FROM users").await.as_deref(), Some("u2"));
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM user_count").await, 1);
+    assert!(f.dead_letters().await.is_empty());
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_run_tracks_is_its_persons_whatever_others_call_themselves() {
+    let f = Fixture::start().await;
+    let steps = [json!({"type": "WAIT", "delay": 60}), json!({"type": "TRACK_EVENT", "event": "waited"})];
+    f.automation("signed_up", "always", &steps).await;
+    let own = UserKey::External("u1").internal_id(f.project).to_string();
+    // One after the other: the two go by different partitions.
+    f.publish(vec![track(&f, "u1", "signed_up", json!({}))]).await;
+    f.applied().await;
+    f.publish(vec![track(&f, &own, "named", json!({}))]).await;
+    f.applied().await;
+    // Recorded as the person's whose internal id it is: now somebody comes whose own id it is.
+    f.execute(&format!(
+        "INSERT INTO users (project_id, id, external_id, properties, created_at, last_seen_at, updated_at) \
+         VALUES ('{}', '{}', '{own}', '{{}}', now(), now(), now())",
+        f.project,
+        UserKey::External(&own).internal_id(f.project)
+    ))
+    .await;
+    let run = f.text("SELECT id::text FROM run").await.unwrap().parse::<uuid::Uuid>().unwrap();
+    f.publish_to(3, vec![track(&f, &own, "named again", json!({})), timer(&f, run, 1)]).await;
+    f.eventually("it was tracked", "SELECT count(*) FROM events WHERE name = 'waited'", 1).await;
+    let whose = "SELECT string_agg(e.name || ':' || u.external_id, ' ' ORDER BY e.name) FROM events e \
+                 JOIN users u ON u.id = e.user_id WHERE e.name IN ('waited', 'named again')";
+    assert_eq!(f.text(whose).await, Some(format!("named again:{own} waited:u1")));
     f.stop().await;
 }

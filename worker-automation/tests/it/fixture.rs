@@ -12,7 +12,7 @@ use shared::bus::{Bus, Publisher, topology};
 use shared::clock::{Clock, from_ms};
 use shared::config::BusConfig;
 use shared::env::Env;
-use shared::event::{Body, Identify, IngestBatch, IngestItem, Track, VERSION, id_bytes};
+use shared::event::{Body, Identify, IngestBatch, IngestItem, Timer, Track, VERSION, id_bytes};
 use shared::ids::{self, ProjectId};
 use shared::send::SendChunk;
 use shared::shutdown::Shutdown;
@@ -281,4 +281,9 @@ pub fn anonymous_track(f: &Fixture, anonymous: &str, name: &str) -> IngestItem {
 
 pub fn identify(f: &Fixture, user: Option<&str>, anonymous: Option<&str>, properties: Value) -> IngestItem {
     f.item(user, anonymous, Body::Identify(Identify { properties: properties.to_string().into() }))
+}
+
+/// The end of a run's wait of that number.
+pub fn timer(f: &Fixture, run: Uuid, wait_seq: u32) -> IngestItem {
+    f.item(None, None, Body::Timer(Timer { run_id: id_bytes(run), wait_seq }))
 }

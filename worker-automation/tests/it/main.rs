@@ -3,6 +3,7 @@
 
 mod calls;
 mod dates;
+mod endpoints;
 mod erasure;
 mod fixture;
 mod journeys;
@@ -13,6 +14,7 @@ mod people;
 mod reading;
 mod recording;
 mod steps;
+mod subscriptions;
 mod suppressions;
 mod tokens;
 mod webhooks;

@@ -1,10 +1,10 @@
 //! Every kind of step, through the recording transaction.
 
 use serde_json::{Value, json};
-use shared::event::{Answer, Body, IngestItem, Timer, id_bytes};
+use shared::event::{Answer, Body, IngestItem, id_bytes};
 use uuid::Uuid;
 
-use crate::fixture::{Fixture, anonymous_track, identify, track};
+use crate::fixture::{Fixture, anonymous_track, identify, timer, track};
 
 fn mail(n: u128) -> Value {
     json!({"type": "SEND_EMAIL", "templateId": Uuid::from_u128(n)})
@@ -13,11 +13,6 @@ fn mail(n: u128) -> Value {
 /// The only run's id, in any state.
 async fn run(f: &Fixture) -> Uuid {
     f.text("SELECT id::text FROM run").await.unwrap().parse().unwrap()
-}
-
-fn timer(f: &Fixture, run: Uuid, wait_seq: u32) -> IngestItem {
-    let body = Some(Body::Timer(Timer { run_id: id_bytes(run), wait_seq }));
-    IngestItem { user_id: None, body, ..track(f, "u", "", json!({})) }
 }
 
 /// The numbers of the templates of all messages, sorted.
@@ -168,6 +163,35 @@ async fn exit_rules_are_watched_while_a_run_waits() {
                 FROM run r JOIN users u ON u.id = r.user_id WHERE r.status = 'exited' AND r.reason = 'exit_rules'";
     assert_eq!(f.text(left).await.as_deref(), Some("u1:cart,u2:trial"));
     assert_eq!((f.number(WAITING).await, f.number(TIMERS).await, f.number(LISTENERS).await), (2, 2, 2));
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn exit_rules_are_looked_at_again_when_a_window_has_slid_past() {
+    let f = Fixture::start().await;
+    let idle = json!({"exitRules": [{"field": "event:looked", "operator": "did_not", "value": {"within": "1h"}}]});
+    f.automation_with("cart", "once", &[json!({"type": "WAIT", "delay": 86400}), mail(1)], idle).await;
+    let start = f.now_ms();
+    let (minute, at) = (60_000, |ms: i64| start + ms);
+    let looked =
+        |ms: i64| IngestItem { timestamp_ms: at(ms), received_ms: at(ms), ..track(&f, "u1", "looked", json!({})) };
+    f.publish(vec![looked(-40 * minute), track(&f, "u1", "cart", json!({}))]).await;
+    f.applied().await;
+    let due = "SELECT (extract(epoch FROM due_at) * 1000)::bigint FROM timer";
+    assert_eq!(f.number(due).await, at(20 * minute + 1));
+    f.publish(vec![looked(10 * minute)]).await;
+    f.applied().await;
+    assert_eq!(f.number(due).await, at(20 * minute + 1));
+    let run = run(&f).await;
+    let look = |ms: i64| IngestItem { received_ms: at(ms), ..timer(&f, run, 1) };
+    f.publish_to(0, vec![look(20 * minute + 1)]).await;
+    f.applied().await;
+    assert_eq!((f.number(WAITING).await, f.number(due).await), (1, at(70 * minute + 1)));
+    f.publish_to(0, vec![look(70 * minute + 1)]).await;
+    f.applied().await;
+    let left = "SELECT count(*) FROM run WHERE status = 'exited' AND reason = 'exit_rules'";
+    assert_eq!((f.number(left).await, f.number(TIMERS).await, f.number(LISTENERS).await), (1, 0, 0));
+    assert_eq!(sent(&f).await, "");
     f.stop().await;
 }
 

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use shared::event::{Body, IngestItem, Webhook};
 use shared::ids;
+use shared::store::erasures;
 use uuid::Uuid;
 
 use crate::fixture::{Fixture, track};
@@ -67,6 +68,47 @@ async fn what_is_told_moves_a_message_forward_only() {
     // They leave no event and make nobody.
     assert_eq!(f.number("SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM users)").await, 0);
     assert_eq!(f.dead_letters().await, Vec::<String>::new());
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn clicks_in_a_campaigns_messages_are_counted_by_link_and_once() {
+    let f = Fixture::start().await;
+    let (of_campaign, other) = (message(&f, "sent", false).await, message(&f, "sent", false).await);
+    f.execute(&format!("UPDATE message SET campaign_id = '{}' WHERE id = '{of_campaign}'", Uuid::from_u128(5))).await;
+    let click = |id: Uuid, url: Value| webhook(&f, None, "message.clicked", &json!({"messageId": id, "url": url}));
+    let first = IngestItem { dedupe_id: vec![9; 16].into(), ..click(of_campaign, json!("https://a.b/")) };
+    f.publish_to(
+        1,
+        vec![first.clone(), click(of_campaign, json!("https://a.b/c")), click(other, json!("https://a.b/"))],
+    )
+    .await;
+    f.applied().await;
+    f.publish_to(1, vec![first, click(of_campaign, json!("https://a.b/"))]).await;
+    f.publish_to(1, vec![click(of_campaign, json!(7)), click(of_campaign, json!("x".repeat(1_501)))]).await;
+    f.publish_to(
+        1,
+        vec![webhook(&f, None, "message.opened", &json!({"messageId": of_campaign, "url": "https://a.b/"}))],
+    )
+    .await;
+    f.applied().await;
+    let counted = "SELECT string_agg(url || ' ' || clicks, ', ' ORDER BY url) FROM campaign_click JOIN campaign_link USING (project_id, campaign_id, link)";
+    assert_eq!(f.text(counted).await.as_deref(), Some("https://a.b/ 2, https://a.b/c 1"));
+    assert_eq!(f.number("SELECT count(*) FROM campaign_click").await, 2);
+    assert_eq!(state(&f, of_campaign).await, "clicked O C");
+    assert_eq!(f.dead_letters().await, Vec::<String>::new());
+    // An address that only an erased person clicked may be theirs; one that somebody else did stays.
+    f.execute(
+        "INSERT INTO campaign_click SELECT project_id, campaign_id, gen_random_uuid(), link, gen_random_uuid(), NULL, 1 \
+         FROM campaign_link WHERE url = 'https://a.b/c'",
+    )
+    .await;
+    let mut db = f.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    erasures::remove_people(&tx, f.project, &[Uuid::nil()]).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(f.text(counted).await.as_deref(), Some("https://a.b/c 1"));
+    assert_eq!(f.text("SELECT string_agg(url, ' ') FROM campaign_link").await.as_deref(), Some("https://a.b/c"));
     f.stop().await;
 }
 

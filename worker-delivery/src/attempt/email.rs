@@ -42,7 +42,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
     // One click takes whoever gets such mail off the list (RFC 8058); what was asked for is no such mail.
     let link = message.data.get(UNSUBSCRIBE_URL).and_then(Value::as_str).map(str::to_owned);
     let unsubscribe = link.filter(|_| message.lane != Lane::Direct);
-    let email = Email { id: message.id, to, subject, html, text, date: message.created_at, unsubscribe };
+    let email = Email { id: message.id, to, subject, html, text, date: message.released_at, unsubscribe };
     let (outcome, provider, other_takes_over) = match &sender.routes {
         Routes::Email(routes) => {
             let route = routes.choose();

@@ -5,7 +5,7 @@ use shared::push_token::Platform;
 use uuid::Uuid;
 
 use super::stub::Stub;
-use super::{Outcome, Provider, apns, gateway, push_provider, web_push};
+use super::{Outcome, Provider, apns, gateway, push_mailbox, push_provider, web_push};
 
 /// How long a device that is away may take to come back, in seconds: three days.
 pub const TTL_SECS: i64 = 259_200;
@@ -37,6 +37,7 @@ pub enum PushProvider {
     Gateway(Box<gateway::Client>),
     ThirdParty(Box<push_provider::Client>),
     WebPush(Box<web_push::Client>),
+    Mailbox(push_mailbox::PushMailbox),
     Stub(Stub<Push>),
 }
 
@@ -49,6 +50,7 @@ impl Provider for PushProvider {
             Self::Gateway(_) => "pushgateway",
             Self::ThirdParty(_) => "pushprovider",
             Self::WebPush(_) => "webpush",
+            Self::Mailbox(_) => "mailbox",
             Self::Stub(_) => "stub",
         }
     }
@@ -59,6 +61,7 @@ impl Provider for PushProvider {
             Self::Gateway(client) => client.send(push).await,
             Self::ThirdParty(client) => client.send(push).await,
             Self::WebPush(client) => client.send(push).await,
+            Self::Mailbox(mailbox) => mailbox.send(push).await,
             Self::Stub(stub) => stub.send(push),
         }
     }

@@ -20,7 +20,7 @@ pub struct Links<'a> {
     base: &'a str,
     sent: Sent,
     /// Where our own links begin.
-    own: [String; 3],
+    own: [String; 4],
 }
 
 impl<'a> Links<'a> {

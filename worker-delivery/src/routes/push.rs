@@ -6,6 +6,7 @@ use shared::vapid::VapidKeys;
 
 use super::Route;
 use crate::provider::push::{Push, PushProvider};
+use crate::provider::push_mailbox::PushMailbox;
 use crate::provider::stub::Stub;
 use crate::provider::{Outcome, Outside, Provider, apns, gateway, push_provider, web_push};
 
@@ -14,6 +15,8 @@ pub struct PushRoutes {
     gateway: Option<Route<PushProvider>>,
     third_party: Option<Route<PushProvider>>,
     web: Option<PushProvider>,
+    /// Of devices that were made up for it.
+    mailbox: Option<Route<PushProvider>>,
 }
 
 /// By whom one device is reached.
@@ -26,7 +29,13 @@ pub enum PushRoute<'a> {
 impl PushRoutes {
     pub fn stub(stub: Stub<Push>) -> Self {
         let route = || Some(Route::new(Ok(PushProvider::Stub(stub.clone()))));
-        Self { direct: route(), gateway: route(), third_party: route(), web: Some(PushProvider::Stub(stub.clone())) }
+        Self {
+            direct: route(),
+            gateway: route(),
+            third_party: route(),
+            web: Some(PushProvider::Stub(stub.clone())),
+            mailbox: None,
+        }
     }
 
     pub fn from_settings(settings: &ChannelSettings, vapid: Option<&VapidKeys>, outside: &Outside) -> Self {
@@ -55,7 +64,9 @@ impl PushRoutes {
             let client = web_push::Client::new(config, http.clone(), clock.clone());
             Some(PushProvider::WebPush(Box::new(client)))
         });
-        Self { direct, gateway, third_party, web }
+        let mailbox =
+            addresses.push_mailbox.as_deref().map(|dir| Route::new(Ok(PushProvider::Mailbox(PushMailbox::new(dir)))));
+        Self { direct, gateway, third_party, web, mailbox }
     }
 
     pub fn serves_browsers(&self) -> bool {
@@ -64,6 +75,9 @@ impl PushRoutes {
 
     /// Who serves a device; none where nobody does. What the third-party provider named itself is for nobody else.
     pub fn choose(&self, platform: Platform, token: &str) -> Option<PushRoute<'_>> {
+        if let Some(mailbox) = self.mailbox.as_ref().filter(|_| PushMailbox::is_device(token)) {
+            return Some(PushRoute::Shared(mailbox));
+        }
         let [direct, gateway, third_party] = [&self.direct, &self.gateway, &self.third_party].map(Option::as_ref);
         match platform {
             Platform::Ios | Platform::Android if push_provider::is_subscription(token) => {

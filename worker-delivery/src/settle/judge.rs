@@ -10,7 +10,7 @@ use shared::store::messages::settle::{HELD, Settled};
 use super::reschedule;
 use crate::provider::{Outcome, TOO_LARGE};
 
-/// A message that has waited for its provider for so long is given up like one that failed again and again.
+/// A message that has waited for its provider for so long since its release is given up like one that failed again and again.
 const GIVE_UP: Duration = Duration::from_hours(6);
 /// Characters of a reason that are kept.
 const REASON_CHARS: usize = 500;
@@ -79,7 +79,7 @@ fn retry(message: &Claimed, after: Option<Duration>, why: &str, at: Circumstance
 }
 
 fn age(message: &Claimed, at: Circumstances) -> Duration {
-    let age_ms = at.now.as_millisecond() - message.created_at.as_millisecond();
+    let age_ms = at.now.as_millisecond() - message.released_at.as_millisecond();
     Duration::from_millis(age_ms.max(0).unsigned_abs())
 }
 
@@ -193,6 +193,7 @@ mod tests {
             channel: Channel::Email,
             lane,
             template_id: None,
+            subscription_group_id: None,
             content: json!({}),
             data: json!({}),
             attempt: 4,
@@ -200,6 +201,7 @@ mod tests {
             ambiguous,
             lapsed: false,
             created_at: from_ms(NOW),
+            released_at: from_ms(NOW),
         }
     }
 
@@ -298,6 +300,16 @@ mod tests {
         assert_eq!((settled.status, settled.failures, due_in(&settled)), (DeliveryState::Queued, 0, Some(18)));
         let late = judge(&message(Lane::Campaign, 7, 0), &held, at(NOW + 7 * 3_600_000));
         assert_eq!((late.status, late.reason.as_deref()), (DeliveryState::Failed, Some("gave_up: down")));
+    }
+
+    #[test]
+    fn a_campaigns_message_ages_from_its_release() {
+        let held = Outcome::Held { after: Duration::from_secs(8), why: "down".to_owned() };
+        let hours = |hours: i64| NOW + hours * 3_600_000;
+        let message = Claimed { released_at: from_ms(hours(12)), ..message(Lane::Campaign, 0, 0) };
+        assert_eq!(judge(&message, &held, at(hours(12))).failures, 0);
+        assert_eq!(judge(&message, &held, at(hours(17))).failures, 0);
+        assert_eq!(judge(&message, &held, at(hours(19))).failures, 1);
     }
 
     #[test]

@@ -213,6 +213,7 @@ impl Place {
             data: json!({}),
             automation_id: None,
             run_id: None,
+            subscription_group_id: None,
             created_at: now,
             due_at: now.checked_add(Duration::from_mins(1)).unwrap(),
         }

@@ -36,6 +36,23 @@ async fn a_due_mail_arrives_once_however_often_it_is_handed_over() {
 }
 
 #[tokio::test]
+async fn a_mail_bears_the_time_of_its_release() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let message = place.message(ann);
+    place.insert(std::slice::from_ref(&message)).await;
+    let (made, released) = (1_790_000_000i64, 1_790_030_000i64);
+    let times = "UPDATE message SET created_at = to_timestamp($2::bigint), released_at = to_timestamp($3::bigint) WHERE id = $1";
+    let db = place.store.connection().await.unwrap();
+    assert_eq!(db.execute(times, &[&message.id, &made, &released]).await.unwrap(), 1);
+    place.hand_over(&[(message.id, 0)]).await;
+    let mails = mailbox.wait_for(1, SOON).await;
+    let mail = MessageParser::default().parse(&mails[0].raw).unwrap();
+    assert_eq!(mail.date().unwrap().to_timestamp(), released);
+    place.stop().await;
+}
+
+#[tokio::test]
 async fn two_workers_send_each_of_many_once() {
     let (mut place, mailbox) = Place::with_mailbox().await;
     place.run().await;
@@ -134,5 +151,21 @@ async fn a_changed_template_is_sent_in_its_newest_version() {
         place.queue(&[message]).await;
         assert_eq!(mailbox.wait_for(n + 1, SOON).await[n].header("Subject").as_deref(), Some(subject));
     }
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_made_of_a_templates_body_is_sent_in_its_place() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let template = place.template("s", "<mjml>{{ name }}</mjml>").await;
+    let sql = "UPDATE template SET compiled = '<b style=\"top:0\">for {{ user.email }}</b>' WHERE project_id = $1 AND id = $2";
+    let db = place.store.connection().await.unwrap();
+    db.execute(sql, &[&place.project, &template]).await.unwrap();
+    let mut message = place.message(ann);
+    message.template_id = Some(template);
+    place.queue(&[message]).await;
+    let html = mailbox.wait_for(1, SOON).await[0].text();
+    assert!(html.contains("for ann@example.com") && !html.contains("mjml"), "{html}");
     place.stop().await;
 }

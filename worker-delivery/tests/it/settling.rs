@@ -98,6 +98,62 @@ async fn a_text_that_the_database_refuses_costs_neither_its_message_nor_others()
 }
 
 #[tokio::test]
+async fn whose_message_came_further_is_marked_where_a_segment_looks_at_messages() {
+    let place = Place::new().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let marked = async || {
+        let sql = "SELECT look, people FROM segment_dirty WHERE project_id = $1";
+        let rows = place.store.connection().await.unwrap().query(sql, &[&place.project]).await.unwrap();
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect::<Vec<(String, Vec<uuid::Uuid>)>>()
+    };
+    let end = |id, status, due_at| Settled {
+        project: place.project,
+        id,
+        attempt: 1,
+        status,
+        reason: None,
+        due_at,
+        failures: 0,
+        ambiguous: 0,
+        user_id: None,
+        subject: None,
+        provider: None,
+        provider_message_id: None,
+        devices: None,
+        segments: None,
+        address: None,
+    };
+    let mut db = place.store.connection().await.unwrap();
+    let now = place.clock.now();
+    let told = |id| [Receipt { message: id, state: Delivered, at: now, reason: None, url: None }];
+    let watch = "INSERT INTO segment_watch (project_id, looks_at, changed_seq) VALUES ($1, $2, 1) \
+                 ON CONFLICT (project_id) DO UPDATE SET looks_at = excluded.looks_at";
+    for (looks, is_marked) in [(&["profile"][..], false), (&["profile", "messages"], true)] {
+        db.execute(watch, &[&place.project, &looks]).await.unwrap();
+        let messages = [place.message(ann), place.message(ann), place.message(ann)];
+        place.insert(&messages).await;
+        let wanted: Vec<_> = messages.iter().map(|m| (m.id, 0)).collect();
+        claim(&db, place.project, &wanted, now + jiff::SignedDuration::from_secs(60), now).await.unwrap();
+        // One to be tried again is no news; two that were sent are, once for their person.
+        settle(&db, place.project, &[&end(messages[0].id, Queued, Some(now))], now).await.unwrap();
+        assert_eq!(marked().await, []);
+        let ends = [end(messages[1].id, Sent, None), end(messages[2].id, Sent, None)];
+        settle(&db, place.project, &ends.iter().collect::<Vec<_>>(), now).await.unwrap();
+        let expected = if is_marked { vec![("messages".to_owned(), vec![ann])] } else { Vec::new() };
+        assert_eq!(marked().await, expected);
+        db.execute("DELETE FROM segment_dirty", &[]).await.unwrap();
+        // Word of it, but not the same again.
+        for expected in [expected, Vec::new()] {
+            let tx = db.transaction().await.unwrap();
+            receipts::apply(&tx, place.project, &told(messages[1].id), now).await.unwrap();
+            tx.commit().await.unwrap();
+            assert_eq!(marked().await, expected);
+            db.execute("DELETE FROM segment_dirty", &[]).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_receipt_that_overtakes_the_settling_stays_and_loses_nothing() {
     let place = Place::new().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
@@ -110,7 +166,7 @@ async fn a_receipt_that_overtakes_the_settling_stays_and_loses_nothing() {
     assert_eq!(claimed.len(), 2);
 
     // The provider's word is here before our own: of one that it took, and of one of which we do not know.
-    let told = messages.iter().map(|m| Receipt { message: m.id, state: Delivered, at: now, reason: None });
+    let told = messages.iter().map(|m| Receipt { message: m.id, state: Delivered, at: now, reason: None, url: None });
     let tx = db.transaction().await.unwrap();
     receipts::apply(&tx, place.project, &told.collect::<Vec<_>>(), now).await.unwrap();
     tx.commit().await.unwrap();

@@ -40,7 +40,7 @@ async fn links_lead_by_way_of_the_installation_while_the_project_tracks() {
     let mut place = place(&mailbox, &[("PUBLIC_BASE_URL", BASE)]).await;
     let (message, html, text) = mail(&place, &mailbox, "on").await;
     let sent = Sent { project: place.project, message: message.id };
-    let unsubscribe = About { project: place.project, message: message.id, user: message.user_id };
+    let unsubscribe = About { project: place.project, message: message.id, user: message.user_id, group: None };
     for link in [
         link::click(&place.keys, BASE, sent, PAGE),
         link::open(&place.keys, BASE, sent),

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::events::{Totals, since, totals};
 use super::mailbox::Mailbox;
 use super::mails::Ledger;
+use super::pushes::Phones;
 use super::users::known;
 use crate::demo::api::{Api, ApiError};
 use crate::demo::progress::Progress;
@@ -32,7 +33,8 @@ pub struct Numbers {
     pub gained: Totals,
     pub people: u64,
     pub due_came: u64,
-    files: usize,
+    pub pushes_came: u64,
+    files: [usize; 2],
 }
 
 impl Numbers {
@@ -47,29 +49,37 @@ pub async fn settle(
     api: &Api,
     goal: &Goal<'_>,
     mailbox: &mut Mailbox,
+    phones: &mut Phones<'_>,
     deadline: Duration,
 ) -> anyhow::Result<(Numbers, bool)> {
-    let progress = Progress::new("settling", goal.events + goal.people + goal.ledger.due());
+    let progress = Progress::new("settling", goal.events + goal.people + goal.ledger.due() + phones.due());
     let began = Instant::now();
     let mut looks = tokio::time::interval(LOOK_EVERY);
     let (mut last, mut changed) = (Numbers::default(), began);
     loop {
         looks.tick().await;
         mailbox.look()?;
+        phones.look()?;
         let gained = since(&totals(api, goal.names.iter().copied()).await?, goal.before);
         let due_came = goal.ledger.tally(mailbox.mails()).came();
         let people = known(api, goal.run).await?;
-        let now = Numbers { gained, people, due_came, files: mailbox.mails().count() };
-        let (events, due) = (now.events(), goal.ledger.due());
-        let there = events >= goal.events && people >= goal.people && due_came >= due;
+        let (pushes_came, files) = (phones.came(), [mailbox.mails().count(), phones.files()]);
+        let now = Numbers { gained, people, due_came, pushes_came, files };
+        let events = now.events();
+        let open = [
+            ("events", events, goal.events),
+            ("people", people, goal.people),
+            ("mails", due_came, goal.ledger.due()),
+            ("pushes", pushes_came, phones.due()),
+        ];
+        let there = open.iter().all(|(_, now, wanted)| now >= wanted);
         if now != last {
             changed = Instant::now();
         }
-        let open = [("events", events, goal.events), ("people", people, goal.people), ("mails", due_came, due)];
         let open = open.iter().filter(|(_, now, wanted)| now < wanted);
         let message: Vec<_> = open.map(|(what, now, wanted)| format!("{what} {now}/{wanted}")).collect();
         let message = if there { "watching for more".to_owned() } else { message.join(", ") };
-        progress.at(events.min(goal.events) + people.min(goal.people) + due_came, message);
+        progress.at(events.min(goal.events) + people.min(goal.people) + due_came + pushes_came, message);
         last = now;
         let late = began.elapsed() >= deadline;
         if late || (there && changed.elapsed() >= STILL_FOR) {

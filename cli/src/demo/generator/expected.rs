@@ -29,6 +29,8 @@ pub struct PersonBooks {
     /// Cart and total in cents.
     pub checkouts: Vec<(String, u64)>,
     pub repeats: u64,
+    /// The token of a phone that may be pushed to.
+    pub device: Option<String>,
 }
 
 impl PersonBooks {
@@ -92,12 +94,38 @@ pub const REMINDER: Wording = Wording {
            <b>{{ properties.total }} {{ properties.currency }}</b></p></body></html>",
 };
 
+/// In the inbox of everybody who signed up.
+pub const INBOX: Wording = Wording {
+    subject: "Good to have you here",
+    body: "Hello {{ name | default: \"there\" }}, orders and offers wait here for you.",
+};
+
+/// On every phone that allows it. Without a name, for some are longer than a push may be.
+pub const PUSH: Wording =
+    Wording { subject: "You will hear from us", body: "Orders and offers come to this phone — 🌿 from now on." };
+
+/// An in-app message that must be in its person's inbox once.
+#[derive(Clone, Debug)]
+pub struct DueInApp {
+    pub external_id: String,
+    /// What its text must hold.
+    pub says: String,
+}
+
+pub fn due_in_app(person: &Person, books: &PersonBooks) -> Option<DueInApp> {
+    let says = format!("Hello {}", person.name.as_deref().unwrap_or("there"));
+    signed_up(person, books).then(|| DueInApp { external_id: person.external_id.clone(), says })
+}
+
+fn signed_up(person: &Person, books: &PersonBooks) -> bool {
+    person.kind == Kind::Member && books.events.iter().any(|event| event.name == "signed_up")
+}
+
 /// The mails due to one person: a welcome for having signed up, a reminder for every checkout, if mail can reach them.
 pub fn due_mails(person: &Person, books: &PersonBooks) -> Vec<DueMail> {
     let Some(to) = person.mailbox() else { return Vec::new() };
     let name = person.name.as_deref().unwrap_or("there");
-    let signed_up = person.kind == Kind::Member && books.events.iter().any(|event| event.name == "signed_up");
-    let welcome = signed_up.then(|| DueMail {
+    let welcome = signed_up(person, books).then(|| DueMail {
         kind: MailKind::Welcome,
         to: to.to_owned(),
         subject: format!("Welcome, {name}! 🎉"),

@@ -31,6 +31,11 @@ pub struct Person {
 }
 
 impl Person {
+    /// Of a member who has the app: made up, for the local mailbox of pushes. It bears the run's id.
+    pub fn push_token(&self) -> Option<String> {
+        (self.kind == Kind::Member && self.app).then(|| format!("mailbox:{}", self.devices[0]))
+    }
+
     /// The address that mail can go to.
     pub fn mailbox(&self) -> Option<&str> {
         self.email.as_deref().filter(|email| email.contains('@'))

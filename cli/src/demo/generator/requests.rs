@@ -17,6 +17,7 @@ pub enum Route {
     Batch { gzip: bool },
     Event,
     Identify,
+    Device,
 }
 
 /// A request, but for its `sentAt`, which is of the moment of sending.
@@ -102,6 +103,7 @@ impl Sender<'_> {
                 self.books.identify(action.known, properties);
                 self.identify(action, properties);
             }
+            What::Device => self.device(action),
             What::Alias => {
                 let mut item = self.item(action, "alias");
                 item.remove("anonymous_id");
@@ -164,6 +166,16 @@ impl Sender<'_> {
         item.remove("type");
         item.remove("timestamp");
         self.request(action.at_ms, Route::Identify, &Value::Object(item), 0, None);
+    }
+
+    /// `POST /push-tokens`, after all that was done before.
+    fn device(&mut self, action: &Action) {
+        let Some(token) = self.person.push_token() else { return };
+        self.flush(action.at_ms);
+        let platform = if self.index.is_multiple_of(2) { "IOS" } else { "ANDROID" };
+        let body = json!({ "user_id": self.person.external_id, "platform": platform, "token": token });
+        self.books.device = Some(token);
+        self.request(action.at_ms, Route::Device, &body, 0, None);
     }
 
     /// `POST /events`, by clients of either format.

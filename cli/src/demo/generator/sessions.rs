@@ -29,6 +29,8 @@ pub enum What {
     Identify {
         properties: Map<String, Value>,
     },
+    /// The app hands its phone's token over, and may push from then on.
+    Device,
     /// The other way to join a device to a person.
     Alias,
     /// `checkout_started`, with what the reminder will say.
@@ -217,6 +219,10 @@ impl Visitor<'_> {
         let presses = if self.dice.chance(3) { 2 } else { 1 };
         for _ in 0..presses {
             self.track("signed_up", method.clone());
+        }
+        if self.person.app {
+            self.act(What::Device);
+            self.track("push_enabled", json!({ "version": "4.2.0" }));
         }
     }
 

@@ -17,7 +17,7 @@ fn items(request: &Request) -> Vec<Value> {
 
 /// The id of what counts as an event.
 fn client_id(request: &Request, item: &Value) -> Option<String> {
-    if request.route == Route::Identify || item["type"] == "identify" {
+    if matches!(request.route, Route::Identify | Route::Device) || item["type"] == "identify" {
         return None;
     }
     let own = item.get("id").or(item.get("messageId")).and_then(Value::as_str);
@@ -50,7 +50,7 @@ fn a_whole_day_is_about_fifty_thousand_events() {
     let day = Day::generate(&recipe("run", 2_000));
     let mails = day.due_mails();
     let welcomes = mails.iter().filter(|mail| mail.kind == MailKind::Welcome).count();
-    assert!((48_000..53_000).contains(&day.events()), "{}", day.events());
+    assert!((49_000..55_000).contains(&day.events()), "{}", day.events());
     assert!((1_500..2_000).contains(&welcomes), "{welcomes}");
     assert!((1_000..3_500).contains(&(mails.len() - welcomes)), "{}", mails.len() - welcomes);
     let batches = day.requests.iter().filter(|r| matches!(r.route, Route::Batch { .. }));
@@ -120,4 +120,23 @@ fn the_two_wrong_clocks_write_only_batches() {
         let theirs: Vec<_> = day.requests.iter().filter(|r| r.person == person).collect();
         assert!(!theirs.is_empty() && theirs.iter().all(|r| r.skew_ms == skew && r.route != Route::Event));
     }
+}
+
+#[test]
+fn a_phone_is_registered_before_it_is_told_of_and_belongs_to_one_member() {
+    let day = Day::generate(&recipe("run", 400));
+    let mut registered = HashSet::new();
+    for request in day.requests.iter().filter(|r| !r.repeat) {
+        for item in items(request) {
+            if request.route == Route::Device {
+                assert!(registered.insert(request.person), "a second phone of {}", request.person);
+                assert!(item["token"].as_str().is_some_and(|token| token.starts_with("mailbox:anon-run-")), "{item}");
+            }
+            let name = item.get("event").or(item.get("eventName")).and_then(Value::as_str);
+            assert!(name != Some("push_enabled") || registered.contains(&request.person), "{}", request.person);
+        }
+    }
+    assert_eq!(registered.len(), day.due_pushes().len());
+    assert_eq!(day.events_by_name()["push_enabled"] as usize, registered.len());
+    assert!(registered.len() > 100 && registered.len() < day.due_in_app().len());
 }

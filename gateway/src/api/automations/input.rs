@@ -90,9 +90,13 @@ fn change(fields: &mut Fields<'_>, definition: &mut Definition) {
     if let Some(steps) = steps::steps(fields) {
         definition.steps = steps;
     }
+    let is_of_segment = definition.trigger_type.is_of_segment();
+    if !is_of_segment {
+        definition.trigger_segment_id = None;
+        refuse(fields, &["triggerSegmentId"], "is of the triggers `SEGMENT_ENTER` and `SEGMENT_EXIT` only");
+    }
     if definition.trigger_type == TriggerType::DateProperty {
         (definition.trigger_event, definition.trigger_filter) = (None, None);
-        definition.trigger_segment_id = None;
         refuse(fields, &["triggerEvent", "triggerFilter"], "is of other triggers; `DATE_PROPERTY` has `triggerDate`");
         if definition.trigger_date.is_none() && !is_there(fields, "triggerDate") {
             fields.problem("triggerDate", "is required");
@@ -101,14 +105,18 @@ fn change(fields: &mut Fields<'_>, definition: &mut Definition) {
     }
     definition.trigger_date = None;
     refuse(fields, &["triggerDate"], "is of the trigger `DATE_PROPERTY` only");
-    if definition.trigger_type.is_of_segment() {
-        definition.trigger_event = None;
+    if is_of_segment {
+        (definition.trigger_event, definition.trigger_filter) = (None, None);
+        refuse(
+            fields,
+            &["triggerEvent", "triggerFilter"],
+            "is of other triggers; of a segment there is `triggerSegmentId`",
+        );
         if definition.trigger_segment_id.is_none() && !is_there(fields, "triggerSegmentId") {
             fields.problem("triggerSegmentId", "is required");
         }
         return;
     }
-    definition.trigger_segment_id = None;
     if definition.trigger_event.is_none() && !is_there(fields, "triggerEvent") {
         fields.problem("triggerEvent", "is required");
     } else {

@@ -1,4 +1,4 @@
-//! What an automation names: templates, other automations and segments, all of which must be there.
+//! What an automation names: templates, other automations, segments and subscription groups, all of which must be there.
 
 use std::collections::HashMap;
 
@@ -8,21 +8,19 @@ use shared::automation::Action;
 use shared::rule::parse::named_segments;
 use shared::send::Channel;
 use shared::store::automations::{self, Automation};
-use shared::store::{segments, templates};
+use shared::store::{segments, subscription_groups, templates};
 use uuid::Uuid;
 
 use crate::context::Context;
 use crate::error::{ApiError, Problem};
 
-/// Checks all of it. None of the templates and segments can be deleted before the end of the transaction; where a segment
-/// starts the automation, the change of segments has begun.
+/// Checks all of it. None of the templates, segments and groups can be deleted before the end of the transaction. Where a segment
+/// starts the automation, or did, the change of segments must have begun.
 pub async fn check(cx: &Context<'_>, tx: &Transaction<'_>, automation: &Automation) -> Result<(), ApiError> {
-    if automation.definition.trigger_type.is_of_segment() {
-        segments::begin_change(tx).await?;
-    }
     let mut problems = check_templates(cx, tx, automation).await?;
     problems.extend(check_started(cx, tx, automation).await?);
     problems.extend(check_segments(cx, tx, automation).await?);
+    problems.extend(check_groups(cx, tx, automation).await?);
     if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
 }
 
@@ -46,6 +44,22 @@ async fn check_templates(
         Some(Problem::new(format!("{path}.templateId"), problem))
     };
     Ok(named.into_iter().filter_map(problem).collect())
+}
+
+async fn check_groups(
+    cx: &Context<'_>,
+    tx: &Transaction<'_>,
+    automation: &Automation,
+) -> Result<Vec<Problem>, ApiError> {
+    let named = automation.definition.subscription_groups();
+    if named.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<Uuid> = named.iter().map(|(_, id)| *id).collect();
+    let there = subscription_groups::existing(tx, cx.project, &ids).await?;
+    let missing = named.into_iter().filter(|(_, id)| !there.contains(id));
+    let problem = "no such subscription group in this project";
+    Ok(missing.map(|(path, _)| Problem::new(format!("{path}.subscriptionGroupId"), problem)).collect())
 }
 
 async fn check_started(

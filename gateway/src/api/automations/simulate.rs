@@ -2,32 +2,37 @@
 
 mod input;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use shared::automation::{Definition, TriggerType};
 use shared::ids;
 use shared::journey::{
     Answer, Effect, Input, Mark, Moved, Occurrence, Person, Program, Run, RunFacts, RunStatus, Situation, State, step,
 };
 use shared::rule::{self, eval};
+use shared::store::segments::person::past::Past;
 use shared::store::segments::{evaluate, person};
 use shared::store::users::read;
-use shared::store::{automations, projects};
+use shared::store::{StoreError, automations, projects};
 use uuid::Uuid;
 
 use super::{path, runs, shape};
 use crate::api::rendering;
+use crate::api::segments::evaluate::{AT_MOST, failed, room};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
 use crate::respond::{Reply, ok};
 use input::{Happening, Simulation};
 
-/// Turns of one simulation; an automation has 100 steps, and as many events may be given.
+/// Turns of one simulation; an automation has 100 steps, and as many events may be given. And looks at exit rules.
 const TURNS: usize = 1_000;
+const LOOKS: usize = 1_000;
+const TOO_LONG: &str = "simulated_no_further";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -56,24 +61,30 @@ struct EffectView {
 pub async fn simulate(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "automation")?;
     let asked = input::simulation(&cx.read_json(body::MAX_BYTES).await?)?;
-    let db = cx.database().await?;
+    let permit = room(cx).await?;
+    let mut connection = cx.database().await?;
+    let db = connection.transaction().await.map_err(StoreError::from)?;
+    evaluate::limit(&db, AT_MOST).await?;
     let automation = automations::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("automation"))?;
     let program = Program::compile(&automation.definition).map_err(ApiError::Internal)?;
     let now = cx.app.clock.now();
     let rules = program.person_rules();
-    let person: Person = match &asked.user_id {
+    let segments = evaluate::definitions(&db, cx.project, &rule::segments(rules)).await?;
+    let (person, past): (Person, Past) = match &asked.user_id {
         Some(named) => {
             let user = read::find(&db, cx.project, named).await?;
             let user = user.ok_or_else(|| ApiError::invalid("userId", "no such user in this project"))?;
-            let segments = evaluate::definitions(&db, cx.project, &rule::segments(rules)).await?;
-            person::load(&db, cx.project, user, (rules, &segments), now).await?.into()
+            let past = Past::load(&db, cx.project, user.id, (rules, &segments), now).await.map_err(failed)?;
+            (person::load(&db, cx.project, user, (rules, &segments), now).await.map_err(failed)?.into(), past)
         }
-        None => nobody(now),
+        None => (nobody(now), Past::of_nobody(rules, &segments)),
     };
     let timezone = projects::timezone(&db, cx.project).await?;
     drop(db);
+    drop((connection, permit));
     let thought_through = move || {
-        let mut ride = Ride::new(&program, asked, person, timezone, now);
+        let mut ride = Ride::new(&program, asked, (person, past), timezone, now);
+        ride.note_trigger(&automation.definition);
         let admitted = ride.is_admitted();
         if admitted {
             ride.run();
@@ -103,8 +114,9 @@ fn nobody(now: Timestamp) -> Person {
         created_at: now,
         last_seen_at: now,
         platforms: BTreeSet::new(),
-        stats: Vec::new(),
+        counted: Vec::new(),
         segments: HashSet::new(),
+        segments_change_at: None,
     }
 }
 
@@ -121,10 +133,22 @@ struct Ride<'a> {
     effects: Vec<EffectView>,
     /// Calls that wait for the answer that was given, by the number of the wait.
     calls: BTreeMap<i32, String>,
+    /// What the person has done, that of the simulation included.
+    past: Past,
+    /// As of when the person has been told of that; none where it is to be told again.
+    told: Option<Timestamp>,
+    /// What steps have tracked that has not happened yet.
+    tracked: VecDeque<(String, Map<String, Value>)>,
 }
 
 impl<'a> Ride<'a> {
-    fn new(program: &'a Program, asked: Simulation, mut person: Person, timezone: TimeZone, now: Timestamp) -> Self {
+    fn new(
+        program: &'a Program,
+        asked: Simulation,
+        (mut person, past): (Person, Past),
+        timezone: TimeZone,
+        now: Timestamp,
+    ) -> Self {
         person.patch(&asked.properties);
         let id = ids::fresh(now.as_millisecond());
         let trigger = &asked.trigger;
@@ -140,6 +164,38 @@ impl<'a> Ride<'a> {
             marks: Vec::new(),
             effects: Vec::new(),
             calls: BTreeMap::new(),
+            past,
+            told: None,
+            tracked: VecDeque::new(),
+        }
+    }
+
+    /// An event that triggers is also one that the person did.
+    fn note_trigger(&mut self, definition: &Definition) {
+        if matches!(definition.trigger_type, TriggerType::Event | TriggerType::Webhook) {
+            let named = Some(&self.asked.trigger.name).filter(|name| !name.is_empty());
+            let name = named.or(definition.trigger_event.as_ref()).cloned().unwrap_or_default();
+            let properties = self.asked.trigger.properties.clone();
+            self.does(&name, &properties);
+        }
+        self.remember();
+    }
+
+    fn does(&mut self, event: &str, properties: &Map<String, Value>) {
+        let now = self.situation.now;
+        self.past.take(event, properties, now);
+        self.told = None;
+        if let Some(person) = &mut self.situation.person {
+            person.last_seen_at = now;
+        }
+    }
+
+    /// What the person has done as of now.
+    fn remember(&mut self) {
+        let now = self.situation.now;
+        if let Some(person) = self.situation.person.as_mut().filter(|_| self.told != Some(now)) {
+            self.past.tell(person, now);
+            self.told = Some(now);
         }
     }
 
@@ -156,26 +212,42 @@ impl<'a> Ride<'a> {
     fn run(&mut self) {
         self.meet(Input::Start);
         let mut events = std::mem::take(&mut self.asked.events).into_iter().peekable();
-        for _ in 0..TURNS {
-            let due = self.state.due_at.filter(|_| self.state.status == RunStatus::Waiting);
-            let due =
-                due.map(|due| if self.calls.contains_key(&self.state.wait_seq) { self.situation.now } else { due });
+        let (mut turns, mut looks) = (0, 0);
+        while turns < TURNS && looks < LOOKS {
+            turns += 1;
+            if let Some((name, properties)) = self.tracked.pop_front() {
+                self.happens(&name, &properties);
+                continue;
+            }
+            let due = self.state.timer_at().filter(|_| self.state.status == RunStatus::Waiting);
+            let is_answered = self.calls.contains_key(&self.state.wait_seq);
+            let due = due.map(|due| if is_answered { self.situation.now } else { due });
             let next = events.peek().map(|event| self.at(event));
             match (due, next) {
                 (Some(due), next) if next.is_none_or(|next| due <= next) => {
+                    if !is_answered && self.state.due_at.is_some_and(|end| due < end) {
+                        (turns, looks) = (turns - 1, looks + 1);
+                    }
                     self.situation.now = due;
                     self.end_wait();
                 }
                 (_, Some(next)) => {
                     self.situation.now = next.max(self.situation.now);
                     let Some(event) = events.next() else { return };
-                    let id = ids::fresh(self.situation.now.as_millisecond());
-                    let (name, properties) = (event.name.as_str(), &event.properties);
-                    self.meet(Input::Event(Occurrence { id, name, properties, at: self.situation.now }));
+                    self.happens(&event.name, &event.properties);
                 }
                 (_, None) => return,
             }
         }
+        if self.state.status == RunStatus::Waiting {
+            self.state.reason = Some(TOO_LONG.to_owned());
+        }
+    }
+
+    fn happens(&mut self, name: &str, properties: &Map<String, Value>) {
+        let at = self.situation.now;
+        self.does(name, properties);
+        self.meet(Input::Event(Occurrence { id: ids::fresh(at.as_millisecond()), name, properties, at }));
     }
 
     fn at(&self, event: &Happening) -> Timestamp {
@@ -196,6 +268,7 @@ impl<'a> Ride<'a> {
     }
 
     fn meet(&mut self, input: Input<'_>) {
+        self.remember();
         let run = Run { id: self.id, started_at: self.started_at, depth: 0, trigger: &self.trigger };
         // The person is there.
         let Ok(moved) = step(self.program, run, &self.state, input, &mut self.situation) else { return };
@@ -205,13 +278,16 @@ impl<'a> Ride<'a> {
         for effect in effects {
             let (step, what) = match effect {
                 Effect::SetTimer { .. } => continue,
-                Effect::Send { channel, template_id, position } => {
+                Effect::Send { channel, template_id, position, .. } => {
                     (position, json!({ "type": "message", "channel": channel.as_str(), "templateId": template_id }))
                 }
                 Effect::UpdateUser { position, properties } => {
+                    // Segments may be about it.
+                    self.told = None;
                     (position, json!({ "type": "userUpdated", "properties": properties }))
                 }
                 Effect::TrackEvent { position, name, properties, .. } => {
+                    self.tracked.push_back((name.clone(), properties.clone()));
                     (position, json!({ "type": "eventTracked", "event": name, "properties": properties }))
                 }
                 Effect::StartAutomation { position, automation_id, .. } => {

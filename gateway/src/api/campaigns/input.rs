@@ -33,6 +33,7 @@ pub fn new_campaign(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Resu
         exclude_segment_ids: Vec::new(),
         template_id: None,
         settings: shared::campaign::Settings::default(),
+        subscription_group_id: None,
         scheduled_at: None,
         status: CampaignStatus::Draft,
         status_reason: None,
@@ -72,6 +73,12 @@ fn changed(mut fields: Fields<'_>, mut campaign: Campaign, now: Timestamp) -> Re
     }
     if let Some(id) = id(&mut fields, "templateId", "template") {
         campaign.template_id = Some(id);
+    }
+    if fields.is_null("subscriptionGroupId") {
+        campaign.subscription_group_id = None;
+    }
+    if let Some(id) = id(&mut fields, "subscriptionGroupId", "subscription group") {
+        campaign.subscription_group_id = Some(id);
     }
     settings::change(&mut fields, &mut campaign.settings, now);
     // What was sent and is wrong has been told already.

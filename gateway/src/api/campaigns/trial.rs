@@ -233,6 +233,7 @@ mod tests {
             exclude_segment_ids: Vec::new(),
             template_id: None,
             settings: Settings { variants: vec![variant("A"), variant("B")], ..Settings::default() },
+            subscription_group_id: None,
             scheduled_at: None,
             status: CampaignStatus::Draft,
             status_reason: None,

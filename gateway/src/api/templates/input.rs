@@ -38,6 +38,8 @@ pub fn new_template(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Resu
         version: 1,
         created_at: now,
         updated_at: now,
+        compiled: None,
+        not_inlined: None,
     };
     parses(&fields, "subject", &template.subject);
     parses(&fields, "body", &template.body);

@@ -1,5 +1,7 @@
 //! What a template looks like for somebody. Nothing is sent or kept.
 
+mod mail;
+
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -21,8 +23,6 @@ use crate::ingest::properties;
 use crate::respond::{Reply, ok};
 
 const USER_ID: Text = Text::line(200);
-/// Bytes of HTML from which on Gmail shows only the beginning of a mail.
-const CLIPPED_FROM: usize = 102 * 1024;
 /// Bytes of a push in all.
 const PUSH_MAX: usize = 4_096;
 /// Characters of the longest text that is one SMS, in the most favourable alphabet.
@@ -84,6 +84,9 @@ fn rendered(
         // A real one takes whoever follows it off the list.
         data.entry("unsubscribeUrl").or_insert_with(|| "#unsubscribe".into());
     }
+    data.entry("preferencesUrl").or_insert_with(|| "#preferences".into());
+    let leave = ["unsubscribeUrl", "preferencesUrl"].map(|name| data.get(name).and_then(Value::as_str).unwrap_or(""));
+    let leave = leave.map(str::to_owned);
     let (seen, data) = (Personalization::new(person, (Uuid::nil(), channel), now), Value::Object(data));
     let scope = seen.scope(&data, now);
     let part = |field: &str, source: &str, escape| {
@@ -92,8 +95,12 @@ fn rendered(
         parsed.render_with_warnings(&scope, escape, &Limits::default()).map_err(limited)
     };
     let subject = part("subject", &template.subject, Escape::None)?;
-    let body = part("body", &template.body, personalization::escape(channel, &template.body))?;
-    let warnings = warnings(channel, &subject, &body);
+    let source = template.compiled.as_deref().unwrap_or(&template.body);
+    let body = part("body", source, personalization::escape(channel, source))?;
+    let mut warnings = warnings(channel, &subject, &body);
+    if channel == Channel::Email {
+        warnings.extend(mail::warnings(&subject.text, &body.text, &leave, template.not_inlined.as_deref()));
+    }
     let body = if channel == Channel::Email { personalization::html(body.text) } else { body.text };
     Ok(PreviewView { subject: one_line(&subject.text), body, warnings })
 }
@@ -113,9 +120,6 @@ fn warnings(channel: Channel, subject: &Rendered, body: &Rendered) -> Vec<String
         found.push("body: it is empty".to_owned());
     }
     match channel {
-        Channel::Email if body.len() > CLIPPED_FROM => {
-            found.push(format!("body: of mails over {CLIPPED_FROM} bytes Gmail shows only the beginning"));
-        }
         Channel::Push if subject.len() + body.len() > PUSH_MAX => {
             found.push(format!("body: a push has at most {PUSH_MAX} bytes in all; this one would fail"));
         }
@@ -147,6 +151,8 @@ mod tests {
             version: 1,
             created_at: NOW,
             updated_at: NOW,
+            compiled: None,
+            not_inlined: None,
         };
         let ann = Recipient { name: Some("Ann <b>".to_owned()), ..Recipient::nobody(Uuid::nil(), NOW) };
         rendered(&template, &ann, data.as_object().cloned().unwrap(), NOW).unwrap()
@@ -154,8 +160,9 @@ mod tests {
 
     #[test]
     fn what_has_no_value_is_named() {
-        let seen = look(Channel::Email, "Hi {{ name }}", "<p>{{ name }} {{ plan }} {{ x.y }}</p>", json!({"plan": 1}));
-        assert_eq!((seen.subject.as_str(), seen.body.as_str()), ("Hi Ann <b>", "<p>Ann &lt;b&gt; 1 </p>"));
+        let body = "<p>{{ name }} {{ plan }} {{ x.y }}</p>{{ unsubscribeUrl }}";
+        let seen = look(Channel::Email, "Hi {{ name }}", body, json!({"plan": 1}));
+        assert_eq!((seen.subject.as_str(), seen.body.as_str()), ("Hi Ann <b>", "<p>Ann &lt;b&gt; 1 </p>#unsubscribe"));
         assert_eq!(seen.warnings, ["body: `x.y` has no value here and is left out"]);
         let link = look(Channel::Email, "s", "<a href='{{ unsubscribeUrl }}'>x</a>", json!({}));
         assert_eq!((link.body.as_str(), link.warnings.len()), ("<a href='#unsubscribe'>x</a>", 0));
@@ -168,8 +175,7 @@ mod tests {
         assert_eq!(look(Channel::Push, "", "b", json!({})).warnings, ["subject: it is empty"]);
         assert_eq!(look(Channel::Sms, "", &"x".repeat(161), json!({})).warnings.len(), 1);
         assert_eq!(look(Channel::InApp, "", "{{ name }}", json!({})).body, "Ann <b>");
-        assert_eq!(look(Channel::Email, "s", &"x".repeat(CLIPPED_FROM + 1), json!({})).warnings.len(), 1);
-        assert_eq!(look(Channel::Email, "s", " ", json!({})).warnings, ["body: it is empty"]);
+        assert_eq!(look(Channel::Email, "s", " ", json!({})).warnings[0], "body: it is empty");
     }
 
     #[test]

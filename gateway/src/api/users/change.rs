@@ -51,7 +51,7 @@ pub async fn erase(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
 
 /// Notes what is asked for before it goes its way, so that nothing takes effect without its line. Who was erased is in the
 /// log by the internal id alone, which tells nobody who they were.
-async fn note(cx: &Context<'_>, action: &'static str, user: &User, details: Value) -> Result<(), ApiError> {
+pub(super) async fn note(cx: &Context<'_>, action: &'static str, user: &User, details: Value) -> Result<(), ApiError> {
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     audit_log::note(cx, &tx, action, (user.id, ""), details).await?;
@@ -59,13 +59,13 @@ async fn note(cx: &Context<'_>, action: &'static str, user: &User, details: Valu
     Ok(())
 }
 
-async fn find(cx: &Context<'_>, id: &str) -> Result<User, ApiError> {
+pub(super) async fn find(cx: &Context<'_>, id: &str) -> Result<User, ApiError> {
     let db = cx.database().await?;
     read::find(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("user"))
 }
 
 /// Publishes into the person's own partition and waits for the effect.
-async fn apply(cx: &Context<'_>, user: &User, body: Body) -> Result<(), ApiError> {
+pub(super) async fn apply(cx: &Context<'_>, user: &User, body: Body) -> Result<(), ApiError> {
     let ids = ids::of_update(cx.project, None, cx.received_ms);
     let item = IngestItem {
         project_id: id_bytes(cx.project.0),

@@ -8,7 +8,8 @@ use shared::event::{Body, IngestBatch};
 use shared::ids::{self, ProjectId, UserKey};
 use shared::rule::look::Look;
 use shared::store::automations::{self, Automation};
-use shared::store::segments::{self, Segment, SegmentType, dirty, follow};
+use shared::store::segments::follow::{self, Follow};
+use shared::store::segments::{self, Segment, SegmentType, dirty};
 use testkit::{eventually, eventually_true};
 use uuid::Uuid;
 
@@ -23,14 +24,25 @@ impl World {
     pub async fn new() -> Self {
         let place = Place::new().await;
         let world = Self { place };
-        let project = world.project();
+        world.insert_project().await;
         world
-            .execute(&format!(
-                "INSERT INTO project (project_id, name, secrets, created_at, updated_at, changed_seq) \
-                 VALUES ('{project}', 'p', '', now(), now(), 1)"
-            ))
-            .await;
-        world
+    }
+
+    async fn insert_project(&self) {
+        let project = self.project();
+        self.execute(&format!(
+            "INSERT INTO project (project_id, name, secrets, created_at, updated_at, changed_seq) \
+             VALUES ('{project}', 'p', '', now(), now(), 1)"
+        ))
+        .await;
+    }
+
+    /// Goes over to another project, until `place.project` is set again; returns the one before.
+    pub async fn other_project(&mut self) -> ProjectId {
+        let other = ProjectId(ids::fresh(self.place.clock.now_ms()));
+        let before = std::mem::replace(&mut self.place.project, other);
+        self.insert_project().await;
+        before
     }
 
     pub fn project(&self) -> ProjectId {
@@ -53,6 +65,33 @@ impl World {
         segments::insert(&tx, self.project(), &segment).await.unwrap();
         tx.commit().await.unwrap();
         id
+    }
+
+    /// As `PUT /segments/:id` does.
+    pub async fn change_rules(&self, segment: Uuid, rules: Value) {
+        let mut db = self.place.store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        segments::begin_change(&tx).await.unwrap();
+        let mut changed = segments::get_for_update(&tx, self.project(), segment).await.unwrap().unwrap();
+        changed.rules = rules;
+        segments::update(&tx, self.project(), &changed).await.unwrap();
+        follow::rules_changed(&tx, self.project(), segment, self.place.clock.now()).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    /// How a segment is followed.
+    pub async fn follow(&self, segment: Uuid) -> Follow {
+        let db = self.place.store.connection().await.unwrap();
+        follow::get(&db, self.project(), segment).await.unwrap().unwrap()
+    }
+
+    /// Waits until somebody waits for a table.
+    pub async fn until_waited_for(&self, table: &str) {
+        let sql = format!(
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{table}'::regclass \
+             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        );
+        eventually_true("somebody waits for the table", SOON, async || self.place.count(&sql).await > 0).await;
     }
 
     /// An active automation that starts by a segment.
@@ -105,10 +144,14 @@ impl World {
 
     /// An event of so many seconds ago, marked as recording does.
     pub async fn event(&self, person: Uuid, name: &str, seconds_ago: i64) {
+        self.event_with(person, name, seconds_ago, &json!({})).await;
+    }
+
+    pub async fn event_with(&self, person: Uuid, name: &str, seconds_ago: i64, properties: &Value) {
         let id = ids::fresh(self.place.clock.now_ms() - seconds_ago * 1_000);
         let sql = format!(
             "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
-             VALUES ('{}', '{id}', '{name}', '{person}', '{{}}', now() - interval '{seconds_ago} seconds', now())",
+             VALUES ('{}', '{id}', '{name}', '{person}', '{properties}', now() - interval '{seconds_ago} seconds', now())",
             self.project()
         );
         self.execute(&sql).await;

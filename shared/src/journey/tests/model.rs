@@ -95,7 +95,9 @@ impl<'s> Reference<'s> {
             let path = format!("{arm}[{next}]");
             *next += 1;
             match &step.action {
-                Action::SendEmail { template_id } => self.log.push(format!("send {path} {}", template_id.as_u128())),
+                Action::SendEmail { template_id, .. } => {
+                    self.log.push(format!("send {path} {}", template_id.as_u128()));
+                }
                 Action::TrackEvent { .. } => self.log.push(format!("track {path}")),
                 Action::UpdateUser { properties } => {
                     self.x = properties["x"].as_i64().unwrap();

@@ -43,7 +43,8 @@ fn each_channel_has_its_step() {
         ("SEND_SMS", Channel::Sms),
     ] {
         let p = steps(json!([{ "type": kind, "templateId": Uuid::from_u128(3) }]));
-        let effect = Effect::Send { channel, template_id: Uuid::from_u128(3), position: "steps[0]".to_owned() };
+        let (template_id, position) = (Uuid::from_u128(3), "steps[0]".to_owned());
+        let effect = Effect::Send { channel, template_id, subscription_group_id: None, position };
         assert_eq!(Ride::started(&p).effects, [effect]);
     }
 }

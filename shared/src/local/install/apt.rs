@@ -51,7 +51,7 @@ fn disable_services(packages: &[&str]) {
     if !Path::new("/run/systemd/system").exists() {
         return;
     }
-    for service in packages.iter().filter(|name| matches!(**name, "postgresql" | "redis-server")) {
+    for service in packages.iter().filter(|name| matches!(**name, "postgresql" | "redis-server" | "postfix")) {
         // The packages are in place whatever comes of this.
         let _ = run("services", Command::new("systemctl").args(["disable", service]));
     }

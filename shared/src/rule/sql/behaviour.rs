@@ -33,15 +33,26 @@ impl Compiler<'_> {
         )
     }
 
-    /// The count and the totals of the people whose ids are a parameter.
+    /// The count, the edge and the totals of the people whose ids are a parameter. The totals are texts, for one that no double
+    /// holds would be an error of the whole statement.
     pub(super) fn stats(&mut self, behaviour: &Behaviour, ids: &str) -> String {
         let Rows { table, conditions } = self.rows(behaviour);
-        let mut columns = vec!["count(*)".to_owned()];
-        for (aggregate, keys, _) in &behaviour.totals {
-            columns.push(format!("({})::float8", self.total(*aggregate, keys)));
+        let condition = format!("{} AND d.user_id = ANY({ids}::uuid[])", conditions.join(" AND "));
+        let columns = self.counted(behaviour, |at, nth| {
+            format!("(SELECT {at} FROM {table} d WHERE {condition} ORDER BY 1 DESC OFFSET {nth} - 1 LIMIT 1)")
+        });
+        format!("SELECT {columns} FROM {table} d WHERE {condition}")
+    }
+
+    /// The deeds themselves, newest first.
+    pub(super) fn deeds(&mut self, behaviour: &Behaviour, ids: &str, most: usize) -> String {
+        let Rows { table, conditions } = self.rows(behaviour);
+        let mut columns = vec![self.at(behaviour)];
+        for (_, keys, _) in &behaviour.totals {
+            columns.push(format!("({})::text", self.number(keys)));
         }
         format!(
-            "SELECT {} FROM {table} d WHERE {} AND d.user_id = ANY({ids}::uuid[])",
+            "SELECT {} FROM {table} d WHERE {} AND d.user_id = ANY({ids}::uuid[]) ORDER BY 1 DESC LIMIT {most}",
             columns.join(", "),
             conditions.join(" AND ")
         )
@@ -50,27 +61,40 @@ impl Compiler<'_> {
     /// The same of many people, a row each; two parameters name their ids and whose they are.
     pub(super) fn crowd_stats(&mut self, behaviour: &Behaviour, ids: &str, people: &str) -> String {
         let Rows { table, conditions } = self.rows(behaviour);
-        let at = match &behaviour.deed {
-            Deed::Event { .. } => "d.ts".to_owned(),
-            Deed::Message { reached, .. } if behaviour.within.is_some() => self.reached_at(*reached),
-            Deed::Message { .. } => "d.created_at".to_owned(),
-        };
-        let edge = match behaviour.edge() {
-            None => "NULL::timestamptz".to_owned(),
-            Some(Edge::Newest(1)) => format!("max({at})"),
-            Some(Edge::Newest(nth)) => format!("(array_agg({at} ORDER BY {at} DESC))[{nth}]"),
-            Some(Edge::Oldest) => format!("min({at})"),
-        };
-        let mut columns = vec!["p.person".to_owned(), "count(*)".to_owned(), edge];
-        for (aggregate, keys, _) in &behaviour.totals {
-            columns.push(format!("({})::float8", self.total(*aggregate, keys)));
-        }
+        let columns = self.counted(behaviour, |at, nth| format!("(array_agg({at} ORDER BY {at} DESC))[{nth}]"));
         format!(
-            "SELECT {} FROM {table} d JOIN unnest({ids}::uuid[], {people}::uuid[]) AS p (id, person) ON p.id = d.user_id \
-             WHERE {} GROUP BY p.person",
-            columns.join(", "),
+            "SELECT p.person, {columns} FROM {table} d JOIN unnest({ids}::uuid[], {people}::uuid[]) AS p (id, person) \
+             ON p.id = d.user_id WHERE {} GROUP BY p.person",
             conditions.join(" AND ")
         )
+    }
+
+    /// The count, the edge and the totals; `newest` says how the so-manyth newest time is found.
+    fn counted(&mut self, behaviour: &Behaviour, newest: impl Fn(&str, u64) -> String) -> String {
+        let edge = match behaviour.edge() {
+            None => "NULL::timestamptz".to_owned(),
+            Some(edge) => {
+                let at = self.at(behaviour);
+                match edge {
+                    Edge::Newest(1) => format!("max({at})"),
+                    Edge::Newest(nth) => newest(&at, nth),
+                    Edge::Oldest => format!("min({at})"),
+                }
+            }
+        };
+        let mut columns = vec!["count(*)".to_owned(), edge];
+        for (aggregate, keys, _) in &behaviour.totals {
+            columns.push(format!("({})::text", self.total(*aggregate, keys)));
+        }
+        columns.join(", ")
+    }
+
+    /// When a deed happened.
+    fn at(&mut self, behaviour: &Behaviour) -> String {
+        match &behaviour.deed {
+            Deed::Event { .. } => "d.ts".to_owned(),
+            Deed::Message { reached, .. } => self.reached_at(*reached),
+        }
     }
 
     fn rows(&mut self, behaviour: &Behaviour) -> Rows {
@@ -153,10 +177,14 @@ impl Compiler<'_> {
         format!("{number} {} {than}::jsonb::numeric", order.symbol())
     }
 
-    /// The values that are no numbers are left out, as missing ones are.
     fn total(&mut self, aggregate: Aggregate, keys: &[String]) -> String {
+        format!("{}({})", aggregate.as_str(), self.number(keys))
+    }
+
+    /// A value that is no number is left out, as a missing one is.
+    fn number(&mut self, keys: &[String]) -> String {
         let value = self.params.property("d.properties", keys);
-        format!("{}(CASE WHEN jsonb_typeof({value}) = 'number' THEN {value}::numeric END)", aggregate.as_str())
+        format!("CASE WHEN jsonb_typeof({value}) = 'number' THEN {value}::numeric END")
     }
 }
 

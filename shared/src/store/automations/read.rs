@@ -28,9 +28,9 @@ pub async fn list(
     db.query(&db.prepare_cached(&sql).await?, &[&project, &before, &limit]).await?.iter().map(from_row).collect()
 }
 
-/// Who sends a template.
+/// Who sends a template, or to the subscribers of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TemplateUse {
+pub struct SendingUse {
     pub automation: Uuid,
     pub name: String,
     /// Whether its newest version does, and it is active; otherwise runs under way do, of whatever version.
@@ -42,8 +42,26 @@ pub async fn uses_template(
     db: &impl GenericClient,
     project: ProjectId,
     template: Uuid,
-) -> Result<Option<TemplateUse>, StoreError> {
-    let sends = "'$.steps.**.templateId ? (@ == $t)', jsonb_build_object('t', $2::text)";
+) -> Result<Option<SendingUse>, StoreError> {
+    used_by_steps(db, project, "templateId", template).await
+}
+
+/// As [`uses_template`], of a subscription group.
+pub async fn uses_subscription_group(
+    db: &impl GenericClient,
+    project: ProjectId,
+    group: Uuid,
+) -> Result<Option<SendingUse>, StoreError> {
+    used_by_steps(db, project, "subscriptionGroupId", group).await
+}
+
+async fn used_by_steps(
+    db: &impl GenericClient,
+    project: ProjectId,
+    field: &str,
+    id: Uuid,
+) -> Result<Option<SendingUse>, StoreError> {
+    let sends = format!("'$.steps.**.{field} ? (@ == $t)', jsonb_build_object('t', $2::text)");
     let sql = format!(
         "SELECT id, name, active FROM (SELECT a.id, a.name, a.active AND jsonb_path_exists(a.definition, {sends}) AS active, \
          EXISTS (SELECT FROM automation_version v WHERE v.project_id = $1 AND v.automation_id = a.id \
@@ -52,9 +70,9 @@ pub async fn uses_template(
          FROM automation a WHERE a.project_id = $1 AND a.deleted_at IS NULL) AS found \
          WHERE active OR under_way ORDER BY active DESC, id LIMIT 1"
     );
-    let row = db.query_opt(&sql, &[&project, &template.to_string()]).await?;
+    let row = db.query_opt(&sql, &[&project, &id.to_string()]).await?;
     let found =
-        |row: Row| Ok(TemplateUse { automation: row.try_get(0)?, name: row.try_get(1)?, active: row.try_get(2)? });
+        |row: Row| Ok(SendingUse { automation: row.try_get(0)?, name: row.try_get(1)?, active: row.try_get(2)? });
     row.map(found).transpose()
 }
 

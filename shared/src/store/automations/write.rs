@@ -31,11 +31,14 @@ async fn begin(tx: &Transaction<'_>, by_segments: bool) -> Result<i64, StoreErro
     changes::next(tx, Topic::Automation).await
 }
 
-/// Whether a segment starts this automation or, without an id, any of the project's.
-async fn is_by_segment(tx: &Transaction<'_>, project: ProjectId, id: Option<Uuid>) -> Result<bool, StoreError> {
-    let sql = "SELECT EXISTS (SELECT FROM automation WHERE project_id = $1 AND ($2::uuid IS NULL OR id = $2) \
-               AND deleted_at IS NULL AND trigger_type IN ('SEGMENT_ENTER', 'SEGMENT_EXIT'))";
-    Ok(tx.query_one(sql, &[&project, &id]).await?.try_get(0)?)
+/// Locks automations until the transaction's end, one or, without an id, all of the project's. Whether a segment starts
+/// any of them; none where there is no such automation.
+async fn lock(tx: &Transaction<'_>, project: ProjectId, id: Option<Uuid>) -> Result<Option<bool>, StoreError> {
+    let sql = "SELECT trigger_type IN ('SEGMENT_ENTER', 'SEGMENT_EXIT') FROM automation WHERE project_id = $1 \
+               AND ($2::uuid IS NULL OR id = $2) AND deleted_at IS NULL ORDER BY id FOR UPDATE";
+    let rows = tx.query(sql, &[&project, &id]).await?;
+    let by_segment: Vec<bool> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    Ok((!by_segment.is_empty()).then(|| by_segment.contains(&true)))
 }
 
 /// Writes a new automation and its first version.
@@ -72,16 +75,20 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Automation) 
 
 /// Writes a head that was read by [`get_for_update`] and changed; makes its version if there is none of that number.
 pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Automation) -> Result<(), StoreError> {
-    let by_segment =
-        changed.definition.trigger_type.is_of_segment() || is_by_segment(tx, project, Some(changed.id)).await?;
+    let was_by_segment = lock(tx, project, Some(changed.id)).await?.unwrap_or(false);
+    let by_segment = was_by_segment || changed.definition.trigger_type.is_of_segment();
     let seq = begin(tx, by_segment).await?;
     let definition = changed.definition.encode();
     // What stands to the right of the assignments is the row as it was.
     let other_dates = "'DATE_PROPERTY' IN (trigger_type, $4) AND (active <> $6 OR active AND version <> $7)";
+    // Where it was asked before and people are still gone through, nothing that has come since then is left out. It is
+    // another moment all the same, by which whoever is at it knows that it was asked anew.
+    let since = "CASE WHEN trigger_type = 'DATE_PROPERTY' AND $4 = 'DATE_PROPERTY' AND active AND $6 \
+                 THEN coalesce(dates_since - interval '1 microsecond', $9) ELSE $9 END";
     let sql = format!(
         "UPDATE automation SET name = $3, trigger_type = $4, trigger_event = $5, active = $6, version = $7, \
                definition = $8, updated_at = $9, changed_seq = $10, \
-               dates_since = CASE WHEN {other_dates} THEN $9 ELSE dates_since END, dates_to = CASE WHEN {other_dates} THEN NULL ELSE dates_to END, \
+               dates_since = CASE WHEN {other_dates} THEN {since} ELSE dates_since END, dates_to = CASE WHEN {other_dates} THEN NULL ELSE dates_to END, \
                hears = (SELECT coalesce(array_agg(DISTINCT e), '{{}}') FROM unnest(hears || $11::text[]) AS e) \
                WHERE project_id = $1 AND id = $2"
     );
@@ -124,7 +131,8 @@ async fn insert_version(tx: &Transaction<'_>, project: ProjectId, of: &Automatio
 /// Deletes an automation, of which there may be none: then false. Its runs under way, however many, are ended by the
 /// scheduler; a timer that fires before that finds the automation inactive.
 pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<bool, StoreError> {
-    let by_segment = is_by_segment(tx, project, Some(id)).await?;
+    // As it stands until the end: its trigger may be just being changed.
+    let Some(by_segment) = lock(tx, project, Some(id)).await? else { return Ok(false) };
     let seq = begin(tx, by_segment).await?;
     let sql = "UPDATE automation SET active = false, deleted_at = $3, updated_at = $3, changed_seq = $4, dates_to = NULL, \
                dates_since = CASE WHEN dates_since IS NOT NULL OR active AND trigger_type = 'DATE_PROPERTY' THEN $3::timestamptz END \
@@ -138,7 +146,7 @@ pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Tim
 
 /// Deletes all automations of a project.
 pub async fn delete_all(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
-    let by_segments = is_by_segment(tx, project, None).await?;
+    let by_segments = lock(tx, project, None).await?.unwrap_or(false);
     let seq = begin(tx, by_segments).await?;
     let sql = "UPDATE automation SET active = false, deleted_at = $2, updated_at = $2, changed_seq = $3 \
                WHERE project_id = $1 AND deleted_at IS NULL";

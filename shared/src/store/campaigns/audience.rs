@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use deadpool_postgres::Transaction;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::Campaign;
-use super::sending::Progress;
+use super::sending::{Progress, Rows};
 use crate::campaign::LocalTimes;
 use crate::ids::ProjectId;
 use crate::rule::sql::Membership;
@@ -17,53 +17,93 @@ use crate::store::messages::insert::any_lane;
 use crate::store::segments::evaluate;
 use crate::store::{StoreError, projects};
 
-/// Takes the next `most` people of the audience into the ledger, parked; returns how many they were. Each person is judged
-/// by the slice that they fall into, and gets one row of each sending, whatever is done twice: the row's id is made of it.
-/// Who was merged since the beginning, and had a row before, has one already.
-pub async fn take_slice(
+/// The next people of an audience, found before the campaign's row is locked: that may take long, and whoever pauses or
+/// cancels it shall not wait.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slice {
+    people: Vec<Uuid>,
+    /// What they call their timezones, in lower case, where it is sent by those.
+    zones: Vec<Option<String>>,
+    /// Nobody comes after them.
+    is_last: bool,
+    /// Of which sending they are, after whom, and by the campaign as of when.
+    after: (i32, Option<Uuid>, Timestamp),
+}
+
+impl Slice {
+    pub fn len(&self) -> usize {
+        self.people.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.people.is_empty()
+    }
+
+    /// Whether it goes on where a campaign, held now, stands: nobody has changed it or taken people since.
+    pub fn goes_on_from(&self, campaign: &Campaign, progress: &Progress) -> bool {
+        self.after == (progress.occurrence, progress.taken_to, campaign.updated_at)
+    }
+}
+
+/// Finds the next `most` people of the audience. Each person is judged by the slice that they fall into.
+pub async fn find_slice(
     tx: &Transaction<'_>,
     project: ProjectId,
     campaign: &Campaign,
     progress: &Progress,
     most: i64,
     now: Timestamp,
-) -> Result<i64, StoreError> {
-    let people = audience(tx, project, campaign, now).await?;
-    let served = served(tx, project, campaign.id, progress).await?;
-    let local = if campaign.settings.send_in_user_timezone {
-        let home = projects::timezone(tx, project).await?;
-        Some(LocalTimes::from(progress.started_at, progress.meant_for, &home))
-    } else {
-        None
-    };
-    let sql::People { with, from, condition, params } = people;
+) -> Result<Slice, StoreError> {
+    let sql::People { with, from, condition, params } = audience(tx, project, campaign, now).await?;
     let mut params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|p| p as &(dyn ToSql + Sync)).collect();
+    let from_id = progress.taken_to.unwrap_or(Uuid::nil());
+    params.push(&from_id);
+    params.push(&most);
+    let (after, limit) = (params.len() - 1, params.len());
+    let by_zone = campaign.settings.send_in_user_timezone;
+    let zone = if by_zone { "lower(u.properties ->> 'timezone')" } else { "NULL::text" };
+    let statement = format!(
+        "{with} SELECT u.id, {zone} FROM {from} WHERE {condition} AND u.id > ${after}::uuid ORDER BY u.id LIMIT ${limit}::bigint"
+    );
+    evaluate::for_sets(tx, true).await?;
+    let rows = tx.query(&statement, &params).await?;
+    evaluate::for_sets(tx, false).await?;
+    let people: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let zones: Vec<Option<String>> = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
+    let is_last = (people.len() as i64) < most;
+    Ok(Slice { people, zones, is_last, after: (progress.occurrence, progress.taken_to, campaign.updated_at) })
+}
+
+/// Takes these people into the ledger, parked. Each gets one row of each sending, whatever is done twice: the row's id is
+/// made of it. Who was merged since the beginning, and had a row before, has one already; whoever is gone or was merged since
+/// they were found gets none. The campaign's row is held, and stands where the slice goes on.
+pub async fn take_slice(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    campaign: &Campaign,
+    progress: &Progress,
+    slice: &Slice,
+) -> Result<(), StoreError> {
+    let served = served(tx, project, campaign.id, progress).await?;
+    let times = send_times(tx, project, campaign, progress, slice).await?;
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&project];
     let mut place = |value| {
         params.push(value);
         params.len()
     };
     let (templates, names, bounds) = shares(campaign);
     let data = campaign.data();
-    let (started_ms, from_id) = (progress.started_at.as_millisecond(), progress.taken_to.unwrap_or(Uuid::nil()));
+    let started_ms = progress.started_at.as_millisecond();
     let (key, channel, lane) =
         (format!("{}:{}", campaign.id, progress.occurrence), campaign.channel.as_str(), any_lane());
-    let zones = local.as_ref().map(LocalTimes::columns);
     let test_share = campaign.settings.winner.as_ref().map(|winner| winner.test_share);
-    let (from_id, most, ms, key) = (place(&from_id), place(&most), place(&started_ms), place(&key));
+    let (first, last) = (slice.people.first().copied(), slice.people.last().copied());
+    let (people, times, ms, key) = (place(&slice.people), place(&times), place(&started_ms), place(&key));
+    let (first, last, taken) = (place(&first), place(&last), place(&slice.is_last));
     let (channel, data, id) = (place(&channel), place(&data), place(&campaign.id));
+    let group = place(&campaign.subscription_group_id);
     let (templates, names, bounds, served) = (place(&templates), place(&names), place(&bounds), place(&served));
     let (started, lane, number) = (place(&progress.started_at), place(&lane), place(&progress.occurrence));
-    // When each row may go out: at once, or at the time of the person's own timezone.
-    let (zone, join, send_at) = match (&local, &zones) {
-        (Some(local), Some((zones, times))) => {
-            let (zones, times, elsewhere) = (place(zones), place(times), place(&local.elsewhere));
-            let join = format!(
-                "LEFT JOIN unnest(${zones}::text[], ${times}::timestamptz[]) AS z (name, at) ON z.name = s.zone"
-            );
-            ("lower(u.properties ->> 'timezone')", join, format!("coalesce(z.at, ${elsewhere}::timestamptz)"))
-        }
-        _ => ("NULL::text", String::new(), format!("${started}::timestamptz")),
-    };
     // Whoever does not fall into the test gets no variant yet, and nothing before there is one.
     let in_test = match &test_share {
         None => "true".to_owned(),
@@ -72,43 +112,65 @@ pub async fn take_slice(
             format!("(('x' || substr(s.hash, 19, 6))::bit(24)::int)::float8 / 16777216 * 100 < ${share}::float8")
         }
     };
-    let with = if with.is_empty() { "WITH ".to_owned() } else { format!("{with}, ") };
     let statement = format!(
-        "{with} slice AS MATERIALIZED (SELECT u.id, {zone} AS zone, md5(${key}::text || u.id::text) AS hash FROM {from} \
-         WHERE {condition} AND u.id > ${from_id}::uuid ORDER BY u.id LIMIT ${most}), \
-         share AS MATERIALIZED (SELECT s.id, s.hash, {send_at} AS send_at, {in_test} AS tested, \
+        "WITH slice AS MATERIALIZED (SELECT u.id, v.send_at, md5(${key}::text || u.id::text) AS hash \
+         FROM unnest(${people}::uuid[], ${times}::timestamptz[]) AS v (id, send_at) JOIN users u ON u.project_id = $1::uuid \
+         AND u.id = v.id AND u.id BETWEEN ${first}::uuid AND ${last}::uuid AND u.merged_into IS NULL), \
+         share AS MATERIALIZED (SELECT s.id, s.hash, s.send_at, {in_test} AS tested, \
          width_bucket((('x' || substr(s.hash, 25, 7))::bit(28)::int)::float8 / 268435456 * 100, \
-         ${bounds}::float8[]) AS nth FROM slice s {join} WHERE NOT (s.id = ANY(${served}::uuid[]))), \
+         ${bounds}::float8[]) AS nth FROM slice s WHERE NOT (s.id = ANY(${served}::uuid[]))), \
          new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, data, campaign_id, occurrence, \
-         variant, send_at, created_at, updated_at) \
-         SELECT $1, (lpad(to_hex(${ms}::bigint), 12, '0') || '7' || substr(hash, 1, 3) || '8' || substr(hash, 4, 15))::uuid, id, \
+         variant, subscription_group_id, send_at, created_at, updated_at) \
+         SELECT $1::uuid, (lpad(to_hex(${ms}::bigint), 12, '0') || '7' || substr(hash, 1, 3) || '8' || substr(hash, 4, 15))::uuid, id, \
          ${channel}::text, 'campaign', 'queued', CASE WHEN tested THEN (${templates}::uuid[])[nth + 1] END, ${data}::jsonb, ${id}::uuid, ${number}::int, \
-         CASE WHEN tested THEN (${names}::text[])[nth + 1] END, CASE WHEN tested THEN send_at ELSE 'infinity' END, ${started}::timestamptz, ${started}::timestamptz FROM share \
+         CASE WHEN tested THEN (${names}::text[])[nth + 1] END, ${group}::uuid, CASE WHEN tested THEN send_at ELSE 'infinity' END, ${started}::timestamptz, ${started}::timestamptz FROM share \
          ON CONFLICT (project_id, id) DO NOTHING RETURNING 1), \
-         counted AS (INSERT INTO message_count (project_id, lane, count) SELECT $1, ${lane}::smallint, count(*) FROM new \
-         ON CONFLICT (project_id, lane) DO UPDATE SET count = message_count.count + excluded.count), \
-         moved AS (SELECT count(*) AS seen, max(id::text)::uuid AS last FROM slice) \
-         UPDATE campaign c SET taken_to = coalesce(moved.last, c.taken_to), taken = moved.seen < ${most}, \
-         recipients = c.recipients + (SELECT count(*) FROM new) FROM moved \
-         WHERE c.project_id = $1 AND c.id = ${id}::uuid RETURNING moved.seen"
+         counted AS (INSERT INTO message_count (project_id, lane, count) SELECT $1::uuid, ${lane}::smallint, count(*) FROM new \
+         ON CONFLICT (project_id, lane) DO UPDATE SET count = message_count.count + excluded.count) \
+         UPDATE campaign c SET taken_to = coalesce(${last}::uuid, c.taken_to), taken = ${taken}::boolean, \
+         recipients = c.recipients + (SELECT count(*) FROM new) WHERE c.project_id = $1::uuid AND c.id = ${id}::uuid"
     );
-    evaluate::for_sets(tx, true).await?;
-    let seen = tx.query_one(&statement, &params).await?.try_get(0)?;
-    evaluate::for_sets(tx, false).await?;
-    Ok(seen)
+    tx.execute(&statement, &params).await?;
+    Ok(())
 }
 
-/// Who was merged with somebody since the beginning who had a row before: they have theirs.
+/// When each row of a slice may go out: at once, or at the time of the person's own timezone.
+async fn send_times(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    campaign: &Campaign,
+    progress: &Progress,
+    slice: &Slice,
+) -> Result<Vec<Timestamp>, StoreError> {
+    if !campaign.settings.send_in_user_timezone {
+        return Ok(vec![progress.started_at; slice.people.len()]);
+    }
+    let home = projects::timezone(tx, project).await?;
+    let local = LocalTimes::from(progress.started_at, progress.meant_for, &home);
+    let (names, times) = local.columns();
+    let by_name: HashMap<&str, Timestamp> = names.into_iter().zip(times).collect();
+    let known = slice.zones.iter().map(|zone| zone.as_deref().and_then(|name| by_name.get(name).copied()));
+    Ok(known.map(|time| time.unwrap_or(local.elsewhere)).collect())
+}
+
+/// A merge may be written by another machine's clock, and its transaction may have taken its time.
+const MERGED_BEFORE: SignedDuration = SignedDuration::from_mins(5);
+
+/// Who was merged with somebody since the beginning who had a row before: they have theirs, under the one id or, when
+/// delivery has had it since, the other. A merge is as old as its writing, however long ago what said so was accepted;
+/// whoever was written for another reason has been served no less.
 async fn served(
     tx: &Transaction<'_>,
     project: ProjectId,
     campaign: Uuid,
     progress: &Progress,
 ) -> Result<Vec<Uuid>, StoreError> {
-    let sql = "SELECT DISTINCT u.merged_into FROM users u JOIN message m ON m.project_id = $1 AND m.user_id = u.id \
-               AND m.campaign_id = $2 AND m.occurrence = $3 \
-               WHERE u.project_id = $1 AND u.merged_into IS NOT NULL AND u.merged_at >= $4";
-    let rows = tx.query(sql, &[&project, &campaign, &progress.occurrence, &progress.started_at]).await?;
+    let of = Rows::of(project, campaign, progress);
+    let since = progress.started_at.checked_sub(MERGED_BEFORE).unwrap_or(progress.started_at);
+    let sql = "SELECT DISTINCT u.merged_into FROM users u JOIN message m ON m.project_id = $1 AND m.user_id IN (u.id, u.merged_into) \
+               AND m.id BETWEEN $5 AND $6 AND m.campaign_id = $2 AND m.occurrence = $3 \
+               WHERE u.project_id = $1 AND u.merged_into IS NOT NULL AND u.updated_at >= $4";
+    let rows = tx.query(sql, &[&project, &campaign, &progress.occurrence, &since, &of.first, &of.last]).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 

@@ -44,19 +44,53 @@ pub struct Rows {
 
 impl Rows {
     pub fn of(project: ProjectId, campaign: Uuid, progress: &Progress) -> Self {
-        let ms = progress.started_at.as_millisecond();
+        Self::begun(project, campaign, progress.started_at)
+    }
+
+    /// Those of the sending that began then.
+    pub fn begun(project: ProjectId, campaign: Uuid, started_at: Timestamp) -> Self {
+        let ms = started_at.as_millisecond();
         Self { project, campaign, first: ids::timed(ms, [0; 10]), last: ids::timed(ms, [u8::MAX; 10]) }
+    }
+
+    /// Those of all its sendings: a dead letter of an earlier one may have been sent again.
+    pub fn of_all(project: ProjectId, campaign: Uuid) -> Self {
+        Self { project, campaign, first: Uuid::nil(), last: Uuid::max() }
     }
 }
 
 /// The conditions of a row that is still to be sent.
 pub(super) const TO_SEND: &str = "project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 AND status = 'queued'";
 
+/// The condition of a row that nobody holds at `$6`: it is not claimed, or its lease is over. That is seen by its end (it has none
+/// where a pause took the row back after it), or, where the row has been handed over again since, by the claim's age: no
+/// lease is longer than ten minutes.
+const FREE: &str = "(NOT claimed OR due_at IS NULL OR due_at <= $6::timestamptz \
+                    OR updated_at <= $6::timestamptz - interval '10 minutes')";
+
 /// Campaigns that somebody has to look at, longest due first. No locks: a distributed store refuses them here.
 pub async fn due(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
     let sql = "SELECT project_id, id FROM campaign WHERE look_at <= $1 ORDER BY look_at LIMIT $2";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&now, &most]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// Makes a campaign this transaction's to look at; false where another scheduler is at it. Its row is not locked by that, so
+/// that whoever pauses or cancels it does not wait.
+pub async fn take_turn(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<bool, StoreError> {
+    let sql = "SELECT pg_try_advisory_xact_lock(hashtextextended($1::text, 0))";
+    let statement = tx.prepare_cached(sql).await?;
+    Ok(tx.query_one(&statement, &[&format!("campaign {} {id}", project.0)]).await?.try_get(0)?)
+}
+
+/// A campaign that is due, as it stands; none where it is not due.
+pub async fn look_up(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+    now: Timestamp,
+) -> Result<Option<(Campaign, Progress)>, StoreError> {
+    if_due(tx, project, id, now, "").await
 }
 
 /// A campaign that is due, held until the transaction's end; none where somebody else holds it or it is not due.
@@ -66,9 +100,19 @@ pub async fn hold(
     id: Uuid,
     now: Timestamp,
 ) -> Result<Option<(Campaign, Progress)>, StoreError> {
+    if_due(tx, project, id, now, "FOR UPDATE SKIP LOCKED").await
+}
+
+async fn if_due(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+    now: Timestamp,
+    lock: &str,
+) -> Result<Option<(Campaign, Progress)>, StoreError> {
     let sql = format!(
         "SELECT {}, occurrence, coalesce(started_at, $3), coalesce(meant_for, $3), taken_to, taken, coalesce(paced_to, $3), \
-         test_sent_at, verdict FROM campaign WHERE project_id = $1 AND id = $2 AND look_at <= $3 FOR UPDATE SKIP LOCKED",
+         test_sent_at, verdict FROM campaign WHERE project_id = $1 AND id = $2 AND look_at <= $3 {lock}",
         super::COLUMNS
     );
     let Some(row) = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project, &id, &now]).await? else {
@@ -97,11 +141,32 @@ pub async fn to_state(
     look_at: Option<Timestamp>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let sql = "UPDATE campaign SET status = $3, status_reason = $4, look_at = $5, updated_at = $6 \
+    let sql = "UPDATE campaign SET status = $3, status_reason = $4, look_at = $5, faults = 0, updated_at = $6 \
                WHERE project_id = $1 AND id = $2";
     tx.execute(sql, &[&project, &id, &status.as_str(), &reason, &look_at, &now]).await?;
     // What failed before it was resumed says nothing about what is sent then.
     if status == CampaignStatus::Sending { outcomes::forget(tx, project, id).await } else { Ok(()) }
+}
+
+/// Campaigns that are being sent and that nobody has looked at since `before`.
+pub async fn late(db: &impl GenericClient, before: Timestamp, most: i64) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
+    let sql =
+        "SELECT project_id, id FROM campaign WHERE look_at <= $1 AND status = 'SENDING' ORDER BY look_at LIMIT $2";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&before, &most]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// Pauses a campaign that is being sent and that nobody has looked at since `before`; false where it does not stand so.
+pub async fn pause_late(
+    db: &impl GenericClient,
+    project: ProjectId,
+    id: Uuid,
+    (before, now): (Timestamp, Timestamp),
+    reason: &str,
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE campaign SET status = 'PAUSED', status_reason = $5, look_at = $4, faults = 0, updated_at = $4 \
+               WHERE project_id = $1 AND id = $2 AND status = 'SENDING' AND look_at <= $3";
+    Ok(db.execute(sql, &[&project, &id, &before, &now, &reason]).await? > 0)
 }
 
 /// Begins a sending that is meant for a time: as it was scheduled, or now.
@@ -113,13 +178,13 @@ pub async fn begin(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let sql = "UPDATE campaign SET status = 'SENDING', status_reason = NULL, occurrence = occurrence + 1, started_at = $3, \
-               meant_for = $4, taken_to = NULL, taken = false, paced_to = $3, recipients = 0, under_way = true, look_at = $3, \
+               meant_for = $4, taken_to = NULL, taken = false, paced_to = $3, recipients = 0, under_way = true, look_at = $3, faults = 0, \
                test_sent_at = NULL, verdict = NULL, updated_at = $3 WHERE project_id = $1 AND id = $2";
     tx.execute(sql, &[&project, &id, &now, &meant_for]).await?;
     outcomes::forget(tx, project, id).await
 }
 
-/// Ends a sending: done, or until its next time.
+/// Ends a sending: done, or until its next time. Nothing goes by templates any more that were the campaign's before.
 pub async fn end(
     tx: &impl GenericClient,
     project: ProjectId,
@@ -130,9 +195,10 @@ pub async fn end(
     let status = if next.is_some() { CampaignStatus::Scheduled } else { CampaignStatus::Completed };
     let look_at = next.map(|next| campaign.settings.first_look(next));
     let sql = "UPDATE campaign SET status = $3, scheduled_at = coalesce($4, scheduled_at), look_at = $5, \
-               under_way = false, updated_at = $6 \
+               under_way = false, faults = 0, template_ids = $7, updated_at = $6 \
                WHERE project_id = $1 AND id = $2";
-    tx.execute(sql, &[&project, &campaign.id, &status.as_str(), &next, &look_at, &now]).await?;
+    let templates = campaign.template_ids();
+    tx.execute(sql, &[&project, &campaign.id, &status.as_str(), &next, &look_at, &now, &templates]).await?;
     Ok(())
 }
 
@@ -143,7 +209,7 @@ pub async fn look_later(
     id: Uuid,
     look_at: Timestamp,
 ) -> Result<(), StoreError> {
-    let sql = "UPDATE campaign SET look_at = $3 WHERE project_id = $1 AND id = $2";
+    let sql = "UPDATE campaign SET look_at = $3, faults = 0 WHERE project_id = $1 AND id = $2";
     tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id, &look_at]).await?;
     Ok(())
 }
@@ -156,18 +222,28 @@ pub async fn look_again(
     look_at: Option<Timestamp>,
     paced_to: Timestamp,
 ) -> Result<(), StoreError> {
-    let sql = "UPDATE campaign SET look_at = $3, paced_to = $4 WHERE project_id = $1 AND id = $2";
+    let sql = "UPDATE campaign SET look_at = $3, paced_to = $4, faults = 0 WHERE project_id = $1 AND id = $2";
     tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id, &look_at, &paced_to]).await?;
     Ok(())
 }
 
-/// How many rows are with delivery: released and not settled; counted up to `most`.
+/// How many rows delivery can hold now: handed over for the first time, held by it, or with it again within two minutes.
+/// What it put off for longer, until the night or an outage is over, makes way for others. Counted up to `most`.
 pub async fn released(tx: &impl GenericClient, of: &Rows, most: i64, now: Timestamp) -> Result<i64, StoreError> {
+    // No lease and no hand-over lies further ahead than ten minutes: of what waits for longer the index alone is read.
     let sql = format!(
-        "SELECT count(*) FROM (SELECT FROM message WHERE {TO_SEND} AND send_at <= $6 AND due_at IS NOT NULL LIMIT $5) AS found"
+        "SELECT count(*) FROM (SELECT FROM message WHERE {TO_SEND} AND due_at <= $6::timestamptz + interval '15 minutes' \
+         AND (claimed OR attempt = 0 OR due_at <= $6::timestamptz + interval '2 minutes') LIMIT $5) AS found"
     );
     let statement = tx.prepare_cached(&sql).await?;
     Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now]).await?.try_get(0)?)
+}
+
+/// Whether any of its rows is released, also of those that wait for long.
+pub async fn is_released(tx: &impl GenericClient, of: &Rows) -> Result<bool, StoreError> {
+    let sql = format!("SELECT EXISTS (SELECT FROM message WHERE {TO_SEND} AND due_at IS NOT NULL)");
+    let statement = tx.prepare_cached(&sql).await?;
+    Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last]).await?.try_get(0)?)
 }
 
 /// When the first of those rows may go out that may not yet; none where there is none whose time is known.
@@ -181,49 +257,52 @@ pub async fn next_time(tx: &impl GenericClient, of: &Rows, now: Timestamp) -> Re
 }
 
 /// Releases up to `most` parked rows whose time has come, to be handed over by `again` at the latest; returns their ids and
-/// attempts.
+/// attempts. What is of no variant gets the campaign's template as it is now: it may have been mended since.
 pub async fn release(
     tx: &impl GenericClient,
     of: &Rows,
+    template: Option<Uuid>,
     most: i64,
     (now, again): (Timestamp, Timestamp),
 ) -> Result<Vec<(Uuid, i32)>, StoreError> {
-    let ids = waiting(tx, of, "due_at IS NULL", most, Some(now)).await?;
-    let sql = "UPDATE message SET due_at = $5 WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4 RETURNING id, attempt";
-    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&of.project, &ids, &of.first, &of.last, &again]).await?;
+    let ids = waiting(tx, of, "send_at <= $6 AND due_at IS NULL", most, now).await?;
+    let sql = "UPDATE message SET due_at = $5, released_at = $7, \
+               template_id = CASE WHEN variant IS NULL THEN coalesce($6::uuid, template_id) ELSE template_id END \
+               WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4 RETURNING id, attempt";
+    let statement = tx.prepare_cached(sql).await?;
+    let rows = tx.query(&statement, &[&of.project, &ids, &of.first, &of.last, &again, &template, &now]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 /// Parks up to `most` of the rows that were released and that nobody holds; returns how many.
-pub async fn park(tx: &impl GenericClient, of: &Rows, most: i64) -> Result<u64, StoreError> {
-    let ids = waiting(tx, of, "due_at IS NOT NULL AND NOT claimed", most, None).await?;
+pub async fn park(tx: &impl GenericClient, of: &Rows, most: i64, now: Timestamp) -> Result<u64, StoreError> {
+    let ids = waiting(tx, of, &format!("due_at IS NOT NULL AND {FREE}"), most, now).await?;
     let sql = "UPDATE message SET due_at = NULL WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4";
     Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &ids, &of.first, &of.last]).await?)
 }
 
-/// Cancels up to `most` of the rows that are still to be sent and that nobody holds; returns how many.
+/// Cancels up to `most` of the rows that are still to be sent and that nobody holds; returns how many. What became of a
+/// call whose lease ran out is not known; its claim stays, so that whoever held it can still write down what it came to.
 pub async fn cancel(tx: &impl GenericClient, of: &Rows, most: i64, now: Timestamp) -> Result<u64, StoreError> {
-    let ids = waiting(tx, of, "NOT claimed", most, None).await?;
-    let sql = "UPDATE message SET status = 'cancelled', status_reason = 'campaign_cancelled', due_at = NULL, updated_at = $5 \
+    let ids = waiting(tx, of, FREE, most, now).await?;
+    let sql = "UPDATE message SET status = 'cancelled', status_reason = 'campaign_cancelled', due_at = NULL, \
+               ambiguous = ambiguous + claimed::int, updated_at = $5 \
                WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4";
     Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &ids, &of.first, &of.last, &now]).await?)
 }
 
-/// Some rows that are still to be sent, by a time if that is given, locked. In a statement of its own: joined to what it locked, an update may read the
-/// whole ledger.
+/// Some rows that are still to be sent, by a condition on them and the time (`$6`), locked. In a statement of its own: joined to
+/// what it locked, an update may read the whole ledger.
 async fn waiting(
     tx: &impl GenericClient,
     of: &Rows,
     which: &str,
     most: i64,
-    by: Option<Timestamp>,
+    now: Timestamp,
 ) -> Result<Vec<Uuid>, StoreError> {
-    let sql = format!(
-        "SELECT id FROM message WHERE {TO_SEND} AND send_at <= coalesce($6::timestamptz, 'infinity') AND {which} LIMIT $5 \
-         FOR UPDATE SKIP LOCKED"
-    );
+    let sql = format!("SELECT id FROM message WHERE {TO_SEND} AND {which} LIMIT $5 FOR UPDATE SKIP LOCKED");
     let statement = tx.prepare_cached(&sql).await?;
-    tx.query(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &by])
+    tx.query(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now])
         .await?
         .iter()
         .map(|row| Ok(row.try_get(0)?))
@@ -243,14 +322,10 @@ pub async fn has_open(db: &impl GenericClient, project: ProjectId, id: Uuid) -> 
     Ok(db.query_one(sql, &[&project, &id]).await?.try_get(0)?)
 }
 
-/// How many messages of the campaign stand where: by variant and status.
-pub async fn report(
-    db: &impl GenericClient,
-    project: ProjectId,
-    id: Uuid,
-) -> Result<Vec<(Option<String>, String, i64)>, StoreError> {
-    let sql = "SELECT variant, status, count(*) FROM message WHERE project_id = $1 AND campaign_id = $2 \
+/// How many messages of one sending stand where: by variant and status. Read from the index alone.
+pub async fn report(db: &impl GenericClient, of: &Rows) -> Result<Vec<(Option<String>, String, i64)>, StoreError> {
+    let sql = "SELECT variant, status, count(*) FROM message WHERE project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 \
                GROUP BY variant, status ORDER BY variant, status";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &id]).await?;
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign, &of.first, &of.last]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
 }

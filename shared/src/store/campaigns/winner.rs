@@ -2,18 +2,16 @@
 //! variant (`send_at` is 'infinity') until one of them has won. Called in a transaction that holds the campaign's row.
 
 use deadpool_postgres::GenericClient;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::conversions::conversions;
 use super::sending::{Progress, Rows, TO_SEND};
 use crate::campaign::{Goal, Metric, Score, Variant, Verdict};
-use crate::ids::{self, ProjectId};
-use crate::rule::time::Span;
+use crate::ids::ProjectId;
 use crate::store::StoreError;
-
-/// How far before a sending's beginning the id of an event after it may lie: clients make their own.
-const CLIENTS_CLOCK: SignedDuration = SignedDuration::from_hours(24);
 
 /// Whether messages of the test are still on their way, other than those that their provider has refused for now.
 pub async fn is_under_way(tx: &impl GenericClient, of: &Rows) -> Result<bool, StoreError> {
@@ -30,29 +28,28 @@ pub async fn scores(
     metric: Metric,
     goal: Option<&Goal>,
 ) -> Result<Vec<Score>, StoreError> {
-    let goal = goal.and_then(|goal| Some((goal.event.as_str(), Span::parse(&goal.within)?.seconds() as f64)));
-    let (event, within) = goal.unwrap_or_default();
-    let since = progress.started_at.checked_sub(CLIENTS_CLOCK).unwrap_or(progress.started_at);
-    let since = ids::lower_bound(since.as_millisecond());
     let result = match metric {
-        Metric::Opened => "m.opened_at IS NOT NULL OR m.clicked_at IS NOT NULL",
-        Metric::Clicked => "m.clicked_at IS NOT NULL",
-        Metric::Converted => {
-            "m.sent_at IS NOT NULL AND EXISTS (SELECT FROM events e WHERE e.project_id = $1 AND e.id >= $7 AND e.name = $5 \
-             AND e.user_id IN (m.user_id, coalesce((SELECT u.merged_into FROM users u WHERE u.project_id = $1 AND u.id = m.user_id), m.user_id)) \
-             AND e.ts BETWEEN m.sent_at AND m.sent_at + make_interval(secs => $6))"
-        }
+        Metric::Opened => "opened_at IS NOT NULL OR clicked_at IS NOT NULL",
+        Metric::Clicked => "clicked_at IS NOT NULL",
+        Metric::Converted => "false",
     };
-    // The parameters of the conversions are named in each, so that their types are known.
     let sql = format!(
-        "SELECT m.variant, count(*) FILTER (WHERE m.sent_at IS NOT NULL), count(*) FILTER (WHERE {result}) FROM message m \
-         WHERE m.project_id = $1 AND m.campaign_id = $2 AND m.id BETWEEN $3 AND $4 AND m.variant IS NOT NULL \
-         AND $5::text IS NOT NULL AND $6::float8 IS NOT NULL AND $7::uuid IS NOT NULL GROUP BY m.variant"
+        "SELECT variant, count(*) FILTER (WHERE sent_at IS NOT NULL), count(*) FILTER (WHERE {result}) FROM message \
+         WHERE project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 AND variant IS NOT NULL GROUP BY variant"
     );
-    let rows = tx.query(&sql, &[&of.project, &of.campaign, &of.first, &of.last, &event, &within, &since]).await?;
-    rows.iter()
-        .map(|row| Ok(Score { variant: row.try_get(0)?, sent: row.try_get(1)?, results: row.try_get(2)? }))
-        .collect()
+    let rows = tx.query(&sql, &[&of.project, &of.campaign, &of.first, &of.last]).await?;
+    let score = |row: &Row| -> Result<Score, StoreError> {
+        Ok(Score { variant: row.try_get(0)?, sent: row.try_get(1)?, results: row.try_get(2)? })
+    };
+    let mut scores: Vec<Score> = rows.iter().map(score).collect::<Result<_, _>>()?;
+    if let (Metric::Converted, Some(goal)) = (metric, goal) {
+        let converted = conversions(tx, of, progress.started_at, goal).await?;
+        for score in &mut scores {
+            let of_variant = converted.iter().find(|(variant, _)| variant.as_ref() == Some(&score.variant));
+            score.results = of_variant.map_or(0, |(_, count)| *count);
+        }
+    }
+    Ok(scores)
 }
 
 /// Notes that the test has been sent: from then on its results are waited for.
@@ -104,7 +101,7 @@ pub async fn release_rest(
     let statement = tx.prepare_cached(&sql).await?;
     let rows = tx.query(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most]).await?;
     let ids: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-    let sql = "UPDATE message SET due_at = $5, send_at = $6, variant = $7, template_id = $8 \
+    let sql = "UPDATE message SET due_at = $5, send_at = $6, released_at = $6, variant = $7, template_id = $8 \
                WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4 RETURNING id, attempt";
     let statement = tx.prepare_cached(sql).await?;
     let (name, template) = (&variant.name, &variant.template_id);

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::ids::ProjectId;
 use crate::store::StoreError;
+use crate::store::due::{self, Due};
 
 /// A date to be published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,17 +18,9 @@ pub struct DateDue {
     pub due_at: Timestamp,
 }
 
-/// How many due rows one look for projects reads, from either end.
-const LOOK: i64 = 5_000;
-
-/// Projects with dates that have come, some of them where there are many. No locks: a distributed store refuses them here.
-/// It reads those that have been due for longest and those that fell due last, however many there are.
+/// Projects with dates that have come, some of them where there are many.
 pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
-    let sql = "SELECT DISTINCT project_id FROM (\
-               (SELECT project_id FROM date_due WHERE look_at <= $1 ORDER BY look_at LIMIT $2) UNION ALL \
-               (SELECT project_id FROM date_due WHERE look_at <= $1 ORDER BY look_at DESC LIMIT $2)) AS due LIMIT $3";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&now, &LOOK, &most]).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    due::projects(db, Due { table: "date_due", at: "look_at" }, now, most).await
 }
 
 /// Takes a project's dates that have come, earliest first; they are looked at again at `again`, should the publishing fail

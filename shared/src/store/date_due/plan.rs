@@ -25,9 +25,13 @@ pub struct Plan {
     pub timezone: String,
 }
 
-/// Some of them, longest waiting first. No locks: a distributed store refuses them here.
+/// Some of them, longest waiting first, and few of each project, so that others need not wait for one that asks for much;
+/// none of a project that is gone. No locks: a distributed store refuses them here.
 pub async fn asked(db: &impl GenericClient, most: i64) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
-    let sql = "SELECT project_id, id FROM automation WHERE dates_since IS NOT NULL ORDER BY dates_since LIMIT $1";
+    let sql = "SELECT project_id, id FROM (SELECT a.project_id, a.id, a.dates_since, \
+               row_number() OVER (PARTITION BY a.project_id ORDER BY a.dates_since, a.id) AS nth \
+               FROM automation a JOIN project p ON p.project_id = a.project_id WHERE a.dates_since IS NOT NULL) AS asked \
+               WHERE nth <= 2 ORDER BY dates_since, id LIMIT $1";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&most]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
@@ -124,9 +128,10 @@ pub async fn done(tx: &Transaction<'_>, plan: &Plan, to: Option<Uuid>) -> Result
     Ok(())
 }
 
-/// Asks that the dates of a project be noted anew, because its timezone was changed.
+/// Asks that the dates of a project be noted anew, because its timezone was changed. Where that was asked before and is not
+/// done, nothing that has come since then is left out; it is another moment all the same, as [`begun`] needs it.
 pub async fn ask_anew(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
-    let sql = "UPDATE automation SET dates_since = $2, dates_to = NULL \
+    let sql = "UPDATE automation SET dates_since = coalesce(dates_since - interval '1 microsecond', $2), dates_to = NULL \
                WHERE project_id = $1 AND active AND trigger_type = 'DATE_PROPERTY'";
     tx.execute(sql, &[&project, &now]).await?;
     Ok(())

@@ -54,8 +54,10 @@ pub async fn remove_slice(tx: &Transaction<'_>, project: ProjectId, before: Time
 }
 
 /// Takes what lies in a table that was a partition, and is to be removed, away from the numbers of these projects; the
-/// ids that clients chose go by their own age. Read hour by hour, so that no statement takes long.
+/// ids that clients chose go by their own age. Read hour by hour; an hour of a busy project may take its time, for which
+/// nobody waits.
 pub async fn take_counts(tx: &Transaction<'_>, table: &str, projects: &HashSet<ProjectId>) -> Result<(), StoreError> {
+    tx.batch_execute("SET LOCAL statement_timeout = '10min'").await?;
     let next = format!(
         "SELECT project_id, id FROM {table} WHERE (project_id, id) >= ($1, $2) ORDER BY project_id, id LIMIT 1"
     );

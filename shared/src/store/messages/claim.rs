@@ -19,6 +19,8 @@ pub struct Claimed {
     pub channel: Channel,
     pub lane: Lane,
     pub template_id: Option<Uuid>,
+    /// Only whoever is subscribed to it is sent the message.
+    pub subscription_group_id: Option<Uuid>,
     /// Object `{subject?, body?, title?, userIds?}`.
     pub content: Value,
     /// Object: what the template sees beside the user.
@@ -32,6 +34,8 @@ pub struct Claimed {
     /// The claim before this one was never settled; its call, if there was one, is counted in `ambiguous`.
     pub lapsed: bool,
     pub created_at: Timestamp,
+    /// From when on it may be sent: of a campaign when it was released, or else when it was made.
+    pub released_at: Timestamp,
 }
 
 /// Claims those of a project's messages that still stand at the attempt they were handed over with, until `lease`.
@@ -60,7 +64,8 @@ pub async fn claim(
                UPDATE message m SET attempt = m.attempt + 1, ambiguous = m.ambiguous + m.claimed::int, claimed = true, \
                due_at = $6, updated_at = $7 FROM free WHERE m.project_id = $1 AND m.id BETWEEN $4 AND $5 AND m.id = free.id \
                RETURNING m.project_id, m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt, \
-               m.failures, m.ambiguous - m.forgiven, free.claimed, m.created_at";
+               m.failures, m.ambiguous - m.forgiven, free.claimed, m.created_at, coalesce(m.released_at, m.created_at), \
+               m.subscription_group_id";
     let statement = db.prepare_cached(sql).await?;
     let rows = db.query(&statement, &[&project, &ids, &attempts, first, last, &lease, &now]).await?;
     rows.iter().map(from_row).collect()
@@ -82,5 +87,7 @@ fn from_row(row: &Row) -> Result<Claimed, StoreError> {
         ambiguous: row.try_get(10)?,
         lapsed: row.try_get(11)?,
         created_at: row.try_get(12)?,
+        released_at: row.try_get(13)?,
+        subscription_group_id: row.try_get(14)?,
     })
 }

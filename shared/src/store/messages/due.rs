@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::ids::ProjectId;
 use crate::send::{Channel, Lane};
 use crate::store::StoreError;
+use crate::store::due::{self, Due};
 
 /// A message to be handed to delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,19 +21,9 @@ pub struct DueMessage {
     pub attempt: i32,
 }
 
-/// How many due rows one look for projects reads, from either end.
-const LOOK: i64 = 5_000;
-
-/// Projects with due messages, some of them where there are many. No locks: a distributed store refuses them here.
-///
-/// It reads the messages that have been due for longest and those that fell due last, and no more, however many there
-/// are: so a project with a million of them neither makes this slow nor hides the others.
+/// Projects with due messages, some of them where there are many.
 pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
-    let sql = "SELECT DISTINCT project_id FROM (\
-               (SELECT project_id FROM message WHERE due_at <= $1 ORDER BY due_at LIMIT $2) UNION ALL \
-               (SELECT project_id FROM message WHERE due_at <= $1 ORDER BY due_at DESC LIMIT $2)) AS due LIMIT $3";
-    let statement = db.prepare_cached(sql).await?;
-    db.query(&statement, &[&now, &LOOK, &most]).await?.iter().map(|r| Ok(r.try_get(0)?)).collect()
+    due::projects(db, Due { table: "message", at: "due_at" }, now, most).await
 }
 
 /// Takes a project's due messages for one hand-over, oldest first, by making them due again in a minute.

@@ -26,6 +26,8 @@ pub struct NewMessage {
     pub data: Value,
     pub automation_id: Option<Uuid>,
     pub run_id: Option<Uuid>,
+    /// Whoever is not subscribed to it is not sent the message.
+    pub subscription_group_id: Option<Uuid>,
     pub created_at: Timestamp,
     /// When the scheduler hands the row to delivery if nobody has taken it until then.
     pub due_at: Timestamp,
@@ -57,14 +59,14 @@ pub async fn queued(db: &impl GenericClient, lane: i16, messages: &[NewMessage])
         messages.iter().map(of).collect()
     }
     let sql = "WITH new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, content, data, \
-               automation_id, run_id, due_at, created_at, updated_at) \
-               SELECT p, i, u, c, l, 'queued', t, content, data, a, r, due, created, created \
+               automation_id, run_id, subscription_group_id, due_at, created_at, updated_at) \
+               SELECT p, i, u, c, l, 'queued', t, content, data, a, r, g, due, created, created \
                FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::uuid[], $7::jsonb[], \
-               $8::jsonb[], $9::uuid[], $10::uuid[], $11::timestamptz[], $12::timestamptz[]) \
-               AS new (p, i, u, c, l, t, content, data, a, r, due, created) \
+               $8::jsonb[], $9::uuid[], $10::uuid[], $11::uuid[], $12::timestamptz[], $13::timestamptz[]) \
+               AS new (p, i, u, c, l, t, content, data, a, r, g, due, created) \
                ON CONFLICT (project_id, id) DO NOTHING RETURNING project_id), \
                counted AS (INSERT INTO message_count (project_id, lane, count) \
-               SELECT project_id, $13, count(*) FROM new GROUP BY project_id ORDER BY project_id \
+               SELECT project_id, $14, count(*) FROM new GROUP BY project_id ORDER BY project_id \
                ON CONFLICT (project_id, lane) DO UPDATE SET count = message_count.count + excluded.count) \
                SELECT count(*) FROM new";
     let statement = db.prepare_cached(sql).await?;
@@ -82,6 +84,7 @@ pub async fn queued(db: &impl GenericClient, lane: i16, messages: &[NewMessage])
                 &column(messages, |m| &m.data),
                 &column(messages, |m| m.automation_id),
                 &column(messages, |m| m.run_id),
+                &column(messages, |m| m.subscription_group_id),
                 &column(messages, |m| m.due_at),
                 &column(messages, |m| m.created_at),
                 &lane,

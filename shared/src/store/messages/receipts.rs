@@ -1,6 +1,6 @@
 //! What providers, devices and the project's own systems tell about messages after they were sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
@@ -10,6 +10,8 @@ use super::counts;
 use crate::ids::ProjectId;
 use crate::send::{Channel, DeliveryState};
 use crate::store::StoreError;
+use crate::store::campaigns::clicks::{self, Click};
+use crate::store::segments::dirty;
 
 /// Word that a message has come to a state.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +21,8 @@ pub struct Receipt {
     pub at: Timestamp,
     /// Of a failure, in the words of whoever tells it.
     pub reason: Option<String>,
+    /// Of a click, where it led.
+    pub url: Option<String>,
 }
 
 /// How far a message has come, and when it came to each state.
@@ -83,10 +87,17 @@ pub async fn apply(
 ) -> Result<Vec<(Uuid, DeliveryState)>, StoreError> {
     let ids: Vec<Uuid> = receipts.iter().map(|r| r.message).collect();
     let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
-    let sql = "SELECT id, status, status_reason, delivered_at, opened_at, clicked_at, failed_at, bounced_at, complained_at, channel \
-               FROM message WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4 ORDER BY id FOR UPDATE";
+    let sql = "SELECT id, status, status_reason, delivered_at, opened_at, clicked_at, failed_at, bounced_at, complained_at, channel, \
+               campaign_id, user_id, variant FROM message WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4 ORDER BY id FOR UPDATE";
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids, first, last]).await?;
     let mut messages: BTreeMap<Uuid, (Progress, Progress)> = BTreeMap::new();
+    let mut clicked: BTreeMap<Uuid, Vec<&str>> = BTreeMap::new();
+    for receipt in receipts {
+        if let Some(url) = &receipt.url {
+            clicked.entry(receipt.message).or_default().push(url);
+        }
+    }
+    let (mut clicks, mut people) = (Vec::new(), BTreeMap::new());
     for row in rows {
         let (status, channel): (&str, &str) = (row.try_get(1)?, row.try_get(9)?);
         let progress = Progress {
@@ -100,8 +111,17 @@ pub async fn apply(
             bounced_at: row.try_get(7)?,
             complained_at: row.try_get(8)?,
         };
-        messages.insert(row.try_get(0)?, (progress.clone(), progress));
+        let id = row.try_get(0)?;
+        messages.insert(id, (progress.clone(), progress));
+        let user: Uuid = row.try_get(11)?;
+        people.insert(id, user);
+        if let Some(campaign) = row.try_get(10)? {
+            let variant: Option<String> = row.try_get(12)?;
+            let urls = clicked.remove(&id).unwrap_or_default().into_iter().map(str::to_owned);
+            clicks.extend(urls.map(|url| Click { campaign, message: id, user, variant: variant.clone(), url }));
+        }
     }
+    clicks::add(tx, project, &clicks).await?;
     for receipt in receipts {
         if let Some((_, progress)) = messages.get_mut(&receipt.message) {
             progress.told(receipt);
@@ -116,6 +136,8 @@ pub async fn apply(
         }
     }
     counts::add(tx, project, &counted, now).await?;
+    let moved: BTreeSet<Uuid> = messages.keys().filter_map(|id| people.get(id)).copied().collect();
+    dirty::mark_messages(tx, project, &moved.into_iter().collect::<Vec<_>>(), now).await?;
     write(tx, project, &messages.into_iter().map(|(id, (_, after))| (id, after)).collect::<Vec<_>>(), now).await?;
     Ok(reached)
 }
@@ -166,7 +188,7 @@ mod tests {
     use super::*;
 
     fn receipt(state: DeliveryState, second: i64) -> Receipt {
-        Receipt { message: Uuid::nil(), state, at: Timestamp::from_second(second).unwrap(), reason: None }
+        Receipt { message: Uuid::nil(), state, at: Timestamp::from_second(second).unwrap(), reason: None, url: None }
     }
 
     #[test]

@@ -6,9 +6,11 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::counts;
-use crate::ids::ProjectId;
+use crate::ids::{self, ProjectId};
+use crate::rule::look::Look;
 use crate::send::{Channel, DeliveryState, is_dead_letter};
 use crate::store::StoreError;
+use crate::store::webhook_deliveries::tell;
 
 /// How the reason of a message begins that waits until its channel's settings are mended.
 pub const HELD: &str = "channel_misconfigured";
@@ -63,15 +65,16 @@ impl Settled {
     }
 }
 
-/// Writes the ends of claims of one project's messages, and counts what they came to; returns the ids of those that were still under their claim.
+/// Writes the ends of claims of one project's messages, counts what they came to, and marks whose they are where a followed
+/// segment looks at messages; returns the ids of those that were still under their claim.
 pub async fn settle(
     db: &impl GenericClient,
     project: ProjectId,
     settled: &[&Settled],
     now: Timestamp,
 ) -> Result<Vec<Uuid>, StoreError> {
-    let ids: Vec<Uuid> = settled.iter().map(|s| s.id).collect();
-    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
+    let messages: Vec<Uuid> = settled.iter().map(|s| s.id).collect();
+    let (Some(first), Some(last)) = (messages.iter().min(), messages.iter().max()) else { return Ok(Vec::new()) };
     let attempts: Vec<i32> = settled.iter().map(|s| s.attempt).collect();
     let statuses: Vec<&str> = settled.iter().map(|s| s.status.as_str()).collect();
     let reasons: Vec<Option<&str>> = settled.iter().map(|s| s.reason.as_deref()).collect();
@@ -89,15 +92,18 @@ pub async fn settle(
     let devices: Vec<Option<&Value>> = settled.iter().map(|s| s.devices.as_ref()).collect();
     // A receipt may have come before the call was settled: then the state it told of stays, and the rest is written.
     // Locked in the order of ids first: an update with a join takes rows in any order, and two of them would deadlock.
-    let sql = "WITH ends AS (SELECT e.*, m.status = 'queued' AS was_queued FROM unnest($2::uuid[], $3::int[], $4::text[], $5::text[], $6::timestamptz[], $7::int[], \
-               $8::int[], $9::uuid[], $10::text[], $11::text[], $12::text[], $16::jsonb[], $19::boolean[], $20::int[], $21::text[]) \
-               AS e (id, attempt, status, reason, due, failures, ambiguous, user_id, subject, provider, provider_id, devices, dead, segments, address) \
+    // Endpoints are told by the same statement: a project without any pays for one look into their index.
+    let events: Vec<Uuid> = settled.iter().map(|_| ids::fresh(now.as_millisecond())).collect();
+    let sql = format!(
+        "WITH ends AS (SELECT e.*, m.status = 'queued' AS was_queued FROM unnest($2::uuid[], $3::int[], $4::text[], $5::text[], $6::timestamptz[], $7::int[], \
+               $8::int[], $9::uuid[], $10::text[], $11::text[], $12::text[], $16::jsonb[], $19::boolean[], $20::int[], $21::text[], $22::uuid[]) \
+               AS e (id, attempt, status, reason, due, failures, ambiguous, user_id, subject, provider, provider_id, devices, dead, segments, address, event) \
                JOIN message m ON m.id = e.id AND m.attempt = e.attempt \
                WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND (m.status = 'queued' OR m.claimed) ORDER BY m.id FOR UPDATE OF m), \
                moved AS (UPDATE message m SET status = CASE WHEN m.status = 'queued' THEN e.status ELSE m.status END, \
                status_reason = CASE WHEN m.status = 'queued' THEN e.reason ELSE m.status_reason END, \
                due_at = CASE WHEN m.status = 'queued' THEN e.due END, claimed = false, \
-               dead = m.status = 'queued' AND e.dead AND NOT m.content @> '{\"test\": true}', \
+               dead = m.status = 'queued' AND e.dead AND NOT m.content @> '{{\"test\": true}}', \
                failures = m.failures + e.failures, ambiguous = m.ambiguous + e.ambiguous, user_id = coalesce(e.user_id, m.user_id), \
                subject = coalesce(e.subject, m.subject), provider = coalesce(e.provider, m.provider), \
                provider_message_id = coalesce(e.provider_id, m.provider_message_id), devices = coalesce(e.devices, m.devices), \
@@ -106,7 +112,8 @@ pub async fn settle(
                failed_at = CASE WHEN e.status = 'failed' AND m.status = 'queued' THEN $15 ELSE m.failed_at END, updated_at = $15 \
                FROM ends e WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND m.id = e.id \
                RETURNING m.id, m.channel, m.campaign_id, e.status, e.reason, e.status = 'failed' OR e.failures > 0 AS failed, \
-               e.status = 'sent' OR (e.status <> 'queued' AND e.was_queued) AS counts), \
+               e.status = 'sent' OR (e.status <> 'queued' AND e.was_queued) AS counts, e.event, m.user_id, m.template_id, \
+               m.automation_id, m.run_id, m.provider, m.provider_message_id), \
                counted AS (INSERT INTO message_status_count AS s (project_id, at, channel, status, lane, count) \
                SELECT $1, $17, channel, status, $18, count(*) FROM moved WHERE counts GROUP BY channel, status ORDER BY channel, status \
                ON CONFLICT (project_id, at, channel, status, lane) DO UPDATE SET count = s.count + excluded.count), \
@@ -116,15 +123,26 @@ pub async fn settle(
                FROM moved WHERE campaign_id IS NOT NULL AND (status = 'sent' OR failed) GROUP BY campaign_id ORDER BY campaign_id \
                ON CONFLICT (project_id, campaign_id) DO UPDATE SET sent = o.sent + excluded.sent, failed = o.failed + excluded.failed, \
                failed_in_row = excluded.failed_in_row + CASE WHEN excluded.sent > 0 THEN 0 ELSE o.failed_in_row END, \
-               reason = coalesce(excluded.reason, o.reason)) \
-               SELECT id FROM moved";
-    let statement = db.prepare_cached(sql).await?;
+               reason = coalesce(excluded.reason, o.reason)), \
+               marked AS (INSERT INTO segment_dirty (project_id, id, look, people) SELECT $1, $23, $24, array_agg(DISTINCT user_id) FROM moved \
+               WHERE counts AND EXISTS (SELECT FROM segment_watch WHERE project_id = $1 AND looks_at @> ARRAY[$24::text]) HAVING count(*) > 0), \
+               hooked AS (INSERT INTO webhook_delivery ({columns}) \
+               SELECT $1, w.id, m.event, 'message.' || m.status, m.user_id, {data}, $15, $15, $15 FROM moved m {asking} {person} \
+               WHERE m.counts AND m.status IN ('sent', 'failed', 'suppressed') \
+               AND EXISTS (SELECT FROM webhook_endpoint WHERE project_id = $1 AND enabled)) \
+               SELECT id FROM moved",
+        columns = tell::COLUMNS,
+        data = tell::message_data("m.reason", "NULL::text"),
+        asking = tell::asking("$1", "'message.' || m.status"),
+        person = tell::person("$1", "m.user_id"),
+    );
+    let statement = db.prepare_cached(&sql).await?;
     let rows = db
         .query(
             &statement,
             &[
                 &project,
-                &ids,
+                &messages,
                 &attempts,
                 &statuses,
                 &reasons,
@@ -144,6 +162,9 @@ pub async fn settle(
                 &dead,
                 &segments,
                 &addresses,
+                &events,
+                &ids::fresh(now.as_millisecond()),
+                &Look::Messages.text(),
             ],
         )
         .await?;

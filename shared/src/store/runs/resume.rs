@@ -3,11 +3,14 @@
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::ids::ProjectId;
 use crate::store::StoreError;
 use crate::store::timers::set::{self, NewTimer};
+use crate::store::webhook_deliveries::tell::{self, RunNews};
+use crate::webhook::EXITED;
 
 /// What becomes of an automation's frozen runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +65,22 @@ pub async fn end(
     let locked = tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids]).await?;
     let still: Vec<Uuid> = locked.iter().map(|r| r.try_get(0)).collect::<Result<_, _>>()?;
     let sql = "UPDATE run SET status = 'exited', reason = 'automation_deleted', due_at = NULL, updated_at = $3, ended_at = $3 \
-               WHERE project_id = $1 AND id = ANY($2)";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &still, &now]).await?;
+               WHERE project_id = $1 AND id = ANY($2) RETURNING id, version, user_id";
+    let exited = tx.query(&tx.prepare_cached(sql).await?, &[&project, &still, &now]).await?;
+    let news = |row: &Row| {
+        Ok(RunNews {
+            project,
+            kind: EXITED,
+            run: row.try_get(0)?,
+            automation,
+            version: row.try_get(1)?,
+            user_id: row.try_get(2)?,
+            at: now,
+            reason: Some("automation_deleted".to_owned()),
+        })
+    };
+    let news: Vec<RunNews> = exited.iter().map(news).collect::<Result<_, StoreError>>()?;
+    tell::of_runs(tx, &news.iter().collect::<Vec<_>>(), now).await?;
     for sql in [
         "DELETE FROM timer WHERE project_id = $1 AND run_id = ANY($2)",
         "DELETE FROM run_listener l USING run r WHERE r.project_id = $1 AND r.id = ANY($2) \

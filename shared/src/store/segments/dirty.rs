@@ -1,5 +1,6 @@
 //! Whose segments may have changed by what. Marks are written in the transaction of the change and taken in one that
-//! evaluates them, a row for each transaction and kind of change, so that a person costs 16 bytes and no index.
+//! evaluates them, a row for each transaction and kind of change (some, where it marks very many), so that a person costs
+//! 16 bytes and no index.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -24,6 +25,9 @@ pub async fn insert(tx: &Transaction<'_>, id: Uuid, marks: &[(&str, PersonKey)])
     Ok(())
 }
 
+/// People in a row at most: no less than a row of them can be taken.
+const PEOPLE: usize = 2_000;
+
 /// Marks people of one project for one reason.
 pub async fn mark(
     tx: &Transaction<'_>,
@@ -32,12 +36,29 @@ pub async fn mark(
     people: &[Uuid],
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    if people.is_empty() {
-        return Ok(());
-    }
     let sql = "INSERT INTO segment_dirty (project_id, id, look, people) VALUES ($1, $2, $3, $4)";
-    let id = ids::fresh(now.as_millisecond());
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id, &look.text(), &people]).await?;
+    for people in people.chunks(PEOPLE) {
+        let id = ids::fresh(now.as_millisecond());
+        tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id, &look.text(), &people]).await?;
+    }
+    Ok(())
+}
+
+/// Marks those whose messages came further, where a followed segment of the project looks at that. What becomes of messages
+/// is settled in other transactions than recording, which do not know what is looked at.
+pub async fn mark_messages(
+    tx: &impl GenericClient,
+    project: ProjectId,
+    people: &[Uuid],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO segment_dirty (project_id, id, look, people) SELECT $1, $2, $3, $4 WHERE EXISTS \
+               (SELECT FROM segment_watch WHERE project_id = $1 AND looks_at @> ARRAY[$3::text])";
+    let statement = tx.prepare_cached(sql).await?;
+    for people in people.chunks(PEOPLE) {
+        let id = ids::fresh(now.as_millisecond());
+        tx.execute(&statement, &[&project, &id, &Look::Messages.text(), &people]).await?;
+    }
     Ok(())
 }
 

@@ -64,6 +64,30 @@ pub async fn wanted(db: &impl GenericClient, project: ProjectId) -> Result<BTree
     rows.iter().map(|row| from_row(row).map(|follow| (follow.segment, follow))).collect()
 }
 
+/// As [`wanted`], and none of them is changed before the transaction's end.
+pub async fn wanted_for_share(tx: &Transaction<'_>, project: ProjectId) -> Result<BTreeMap<Uuid, Follow>, StoreError> {
+    let sql =
+        format!("SELECT {COLUMNS} FROM segment_follow WHERE project_id = $1 AND wanted ORDER BY segment_id FOR SHARE");
+    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&project]).await?;
+    rows.iter().map(|row| from_row(row).map(|follow| (follow.segment, follow))).collect()
+}
+
+/// As [`get`], and locked until the transaction's end.
+pub async fn get_for_update(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    segment: Uuid,
+) -> Result<Option<Follow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM segment_follow WHERE project_id = $1 AND segment_id = $2 FOR UPDATE");
+    tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project, &segment]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Locks all of a project's, in the order in which [`wanted_for_share`] does.
+async fn lock_all(tx: &Transaction<'_>, project: ProjectId) -> Result<(), StoreError> {
+    tx.execute("SELECT FROM segment_follow WHERE project_id = $1 ORDER BY segment_id FOR UPDATE", &[&project]).await?;
+    Ok(())
+}
+
 /// One of them, also one that is on its way out.
 pub async fn get(db: &impl GenericClient, project: ProjectId, segment: Uuid) -> Result<Option<Follow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM segment_follow WHERE project_id = $1 AND segment_id = $2");
@@ -78,6 +102,7 @@ pub async fn refresh(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -
                AND a.deleted_at IS NULL AND a.trigger_type IN ('SEGMENT_ENTER', 'SEGMENT_EXIT')";
     let rows = tx.query(sql, &[&project]).await?;
     let segments: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    lock_all(tx, project).await?;
     let sql = "UPDATE segment_follow SET wanted = false, look_at = $3 \
                WHERE project_id = $1 AND wanted AND segment_id <> ALL($2)";
     tx.execute(sql, &[&project, &segments, &now]).await?;
@@ -97,6 +122,7 @@ pub async fn rules_changed(
     segment: Uuid,
     now: Timestamp,
 ) -> Result<(), StoreError> {
+    lock_all(tx, project).await?;
     let segments: BTreeSet<Uuid> = wanted(tx, project).await?.into_keys().collect();
     if segments.is_empty() {
         return Ok(());
@@ -161,37 +187,57 @@ pub async fn due(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<V
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-/// Notes up to whom a segment is filled.
-pub async fn filled_to(tx: &Transaction<'_>, project: ProjectId, segment: Uuid, to: Uuid) -> Result<(), StoreError> {
-    let sql = "UPDATE segment_follow SET filled_to = $3 WHERE project_id = $1 AND segment_id = $2";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segment, &to]).await?;
-    Ok(())
+/// A segment as it has been followed since then: with rules that were not changed meanwhile.
+pub type Since = (Uuid, Timestamp);
+
+/// Notes up to whom a segment is filled, and that the others that wait come next. False: it was changed, or is followed no
+/// more, so that what was found of it must not be written.
+pub async fn filled_to(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    (segment, since): Since,
+    to: Uuid,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE segment_follow SET filled_to = $4, look_at = $5, error = NULL, error_at = NULL \
+               WHERE project_id = $1 AND segment_id = $2 AND wanted AND since = $3";
+    Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segment, &since, &to, &now]).await? > 0)
 }
 
-/// Notes that a segment is filled, and when it is to be looked at again.
+/// Notes that a segment is filled, and when it is to be looked at again. False as of [`filled_to`].
 pub async fn filled(
     tx: &Transaction<'_>,
     project: ProjectId,
-    segment: Uuid,
+    (segment, since): Since,
     look_at: Option<Timestamp>,
-) -> Result<(), StoreError> {
-    let sql = "UPDATE segment_follow SET filled = true, look_at = $3, error = NULL, error_at = NULL \
-               WHERE project_id = $1 AND segment_id = $2";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segment, &look_at]).await?;
-    Ok(())
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE segment_follow SET filled = true, look_at = $4, error = NULL, error_at = NULL \
+               WHERE project_id = $1 AND segment_id = $2 AND wanted AND since = $3";
+    Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segment, &since, &look_at]).await? > 0)
 }
 
-/// Notes why a segment's members are not kept; it is filled anew later.
+/// Notes why a segment's members are not kept; it is filled anew later. False as of [`filled_to`].
 pub async fn failed(
     tx: &Transaction<'_>,
     project: ProjectId,
-    segment: Uuid,
+    (segment, since): Since,
     error: &str,
     (now, again): (Timestamp, Timestamp),
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE segment_follow SET filled = false, filled_to = NULL, error = $4, error_at = $5, look_at = $6 \
+               WHERE project_id = $1 AND segment_id = $2 AND wanted AND since = $3";
+    Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segment, &since, &error, &now, &again]).await? > 0)
+}
+
+/// Puts off looking at a segment that is due.
+pub async fn put_off(
+    db: &impl GenericClient,
+    project: ProjectId,
+    segment: Uuid,
+    (now, until): (Timestamp, Timestamp),
 ) -> Result<(), StoreError> {
-    let sql = "UPDATE segment_follow SET filled = false, filled_to = NULL, error = $3, error_at = $4, look_at = $5 \
-               WHERE project_id = $1 AND segment_id = $2";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segment, &error, &now, &again]).await?;
+    let sql = "UPDATE segment_follow SET look_at = $4 WHERE project_id = $1 AND segment_id = $2 AND look_at <= $3";
+    db.execute(&db.prepare_cached(sql).await?, &[&project, &segment, &now, &until]).await?;
     Ok(())
 }
 
@@ -202,13 +248,26 @@ pub async fn forget(tx: &Transaction<'_>, project: ProjectId, segment: Uuid) -> 
     Ok(())
 }
 
-/// Locks a project's turn of evaluating its segments until the transaction's end; none where nothing of it was ever
-/// followed or, without waiting, where somebody else has it. Returns how many starts there have been.
-pub async fn lock_turn(tx: &Transaction<'_>, project: ProjectId, wait: bool) -> Result<Option<i64>, StoreError> {
-    let skip = if wait { "" } else { " SKIP LOCKED" };
-    let sql = format!("SELECT starts FROM segment_turn WHERE project_id = $1 FOR UPDATE{skip}");
-    let row = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project]).await?;
-    Ok(row.map(|row| row.try_get(0)).transpose()?)
+/// Whose turn it is to evaluate a project's segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Nothing of the project was ever followed.
+    Nobodys,
+    /// Somebody else has it.
+    Others,
+    /// Ours, until the transaction's end; with the number of starts so far.
+    Ours(i64),
+}
+
+/// Takes a project's turn of evaluating its segments, without waiting for it.
+pub async fn take_turn(tx: &Transaction<'_>, project: ProjectId) -> Result<Turn, StoreError> {
+    let sql = "SELECT starts FROM segment_turn WHERE project_id = $1 FOR UPDATE SKIP LOCKED";
+    if let Some(row) = tx.query_opt(&tx.prepare_cached(sql).await?, &[&project]).await? {
+        return Ok(Turn::Ours(row.try_get(0)?));
+    }
+    let sql = "SELECT EXISTS (SELECT FROM segment_turn WHERE project_id = $1)";
+    let exists: bool = tx.query_one(&tx.prepare_cached(sql).await?, &[&project]).await?.try_get(0)?;
+    Ok(if exists { Turn::Others } else { Turn::Nobodys })
 }
 
 #[cfg(test)]

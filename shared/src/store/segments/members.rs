@@ -53,10 +53,10 @@ pub async fn remove(
     people: &[Uuid],
 ) -> Result<u64, StoreError> {
     let sql = "WITH RECURSIVE root AS (SELECT p AS id FROM unnest($3::uuid[]) AS p \
-               UNION SELECT u.merged_into FROM root r JOIN users u ON u.project_id = $1 AND u.id = r.id \
-               WHERE u.merged_into IS NOT NULL), \
-               own AS (SELECT id FROM root UNION SELECT u.id FROM own o \
-               JOIN users u ON u.project_id = $1 AND u.merged_into = o.id) \
+               UNION SELECT u.merged_into FROM root r CROSS JOIN LATERAL (SELECT merged_into FROM users \
+               WHERE project_id = $1 AND id = r.id AND merged_into IS NOT NULL OFFSET 0) u), \
+               own AS (SELECT id FROM root UNION SELECT u.id FROM own o CROSS JOIN LATERAL \
+               (SELECT id FROM users WHERE project_id = $1 AND merged_into = o.id OFFSET 0) u) \
                DELETE FROM segment_member WHERE project_id = $1 AND segment_id = $2 AND user_id IN (SELECT id FROM own)";
     Ok(tx.execute(sql, &[&project, &segment, &people]).await?)
 }

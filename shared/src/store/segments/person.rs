@@ -1,12 +1,14 @@
 //! What rules may ask about one person, for evaluating them in memory.
 
 pub mod crowd;
+pub mod past;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
@@ -14,9 +16,9 @@ use super::evaluate::Definitions;
 use crate::ids::ProjectId;
 use crate::journey;
 use crate::push_token::Platform;
-use crate::rule::eval::{self, Actual, Facts, Stats};
+use crate::rule::eval::{self, Actual, Counted, Facts, Stats};
 use crate::rule::sql::{self, Membership};
-use crate::rule::{self, Behaviour, Rule, Source};
+use crate::rule::{self, Behaviour, Rule, Source, slide};
 use crate::store::StoreError;
 use crate::store::users::read::{self, User};
 
@@ -26,8 +28,10 @@ pub struct Person {
     pub user: User,
     properties: Map<String, Value>,
     platforms: BTreeSet<Platform>,
-    stats: Vec<(Behaviour, Stats)>,
+    counted: Vec<Counted>,
     segments: HashSet<Uuid>,
+    /// When the verdict of one of them can next change by itself.
+    segments_change_at: Option<Timestamp>,
 }
 
 impl Facts for Person {
@@ -51,14 +55,13 @@ impl Facts for Person {
     }
 
     fn stats(&self, behaviour: &Behaviour) -> Stats {
-        let found = self.stats.iter().find(|(known, _)| known == behaviour);
-        found.map(|(_, stats)| stats.clone()).unwrap_or_default()
+        Counted::of(&self.counted, behaviour).map(|counted| counted.stats.clone()).unwrap_or_default()
     }
 }
 
 impl From<Person> for journey::Person {
     fn from(person: Person) -> Self {
-        let Person { user, properties, platforms, stats, segments } = person;
+        let Person { user, properties, platforms, counted, segments, segments_change_at } = person;
         Self {
             id: user.id,
             external_id: user.external_id,
@@ -69,8 +72,9 @@ impl From<Person> for journey::Person {
             created_at: user.created_at,
             last_seen_at: user.last_seen_at,
             platforms,
-            stats,
+            counted,
             segments,
+            segments_change_at,
         }
     }
 }
@@ -91,32 +95,42 @@ pub async fn load(
     let mut person = Person {
         properties: user.properties.as_object().cloned().unwrap_or_default(),
         platforms: platforms(db, project, &ids).await?,
-        stats: Vec::new(),
+        counted: Vec::new(),
         segments: lists(db, project, &ids).await?,
+        segments_change_at: None,
         user,
     };
-    let nested = segments.values().filter_map(|membership| match membership {
-        Membership::Rules(rules) => Some(rules.as_slice()),
-        Membership::List => None,
-    });
-    for behaviour in std::iter::once(rules).chain(nested).flat_map(rule::behaviours) {
-        if person.stats.iter().all(|(known, _)| known != behaviour) {
-            let stats = stats(db, project, &ids, behaviour, now).await?;
-            person.stats.push((behaviour.clone(), stats));
-        }
+    for behaviour in asked(rules, segments) {
+        person.counted.push(stats_of(db, project, &ids, behaviour, now).await?);
     }
-    for id in in_order(segments) {
-        if let Some(Membership::Rules(rules)) = segments.get(&id)
-            && eval::holds(rules, &person, now)
-        {
+    for (id, rules) in in_order(segments) {
+        if eval::holds(rules, &person, now) {
             person.segments.insert(id);
         }
+        let edge = |behaviour: &Behaviour| Counted::of(&person.counted, behaviour)?.edge;
+        let changes_at = slide::next_change(rules, &person, edge, now);
+        person.segments_change_at = person.segments_change_at.into_iter().chain(changes_at).min();
     }
     Ok(person)
 }
 
-/// Segments, each behind those that it rests on.
-fn in_order(segments: &Definitions) -> Vec<Uuid> {
+/// The behaviours that rules and the segments that they rest on ask about, each once.
+fn asked<'a>(rules: &'a [Rule], segments: &'a Definitions) -> Vec<&'a Behaviour> {
+    let nested = segments.values().filter_map(|membership| match membership {
+        Membership::Rules(rules) => Some(rules.as_slice()),
+        Membership::List => None,
+    });
+    let mut asked: Vec<&Behaviour> = Vec::new();
+    for behaviour in std::iter::once(rules).chain(nested).flat_map(rule::behaviours) {
+        if !asked.contains(&behaviour) {
+            asked.push(behaviour);
+        }
+    }
+    asked
+}
+
+/// The segments that have rules, each behind those that it rests on.
+fn in_order(segments: &Definitions) -> Vec<(Uuid, &[Rule])> {
     let mut ordered = Vec::new();
     let mut missing: HashMap<Uuid, BTreeSet<Uuid>> = HashMap::new();
     for (id, membership) in segments {
@@ -126,7 +140,9 @@ fn in_order(segments: &Definitions) -> Vec<Uuid> {
     }
     while let Some(id) = ready(&missing) {
         missing.remove(&id);
-        ordered.push(id);
+        if let Some(Membership::Rules(rules)) = segments.get(&id) {
+            ordered.push((id, rules.as_slice()));
+        }
     }
     ordered
 }
@@ -153,16 +169,50 @@ async fn platforms(
     Ok(texts.iter().filter_map(|text| Platform::parse(text)).collect())
 }
 
-async fn stats(
+async fn stats_of(
     db: &impl GenericClient,
     project: ProjectId,
     ids: &[Uuid],
     behaviour: &Behaviour,
     now: Timestamp,
-) -> Result<Stats, StoreError> {
+) -> Result<Counted, StoreError> {
     let query = sql::person_stats(project, ids, behaviour, now);
     let params: Vec<&(dyn ToSql + Sync)> = query.params.iter().map(|p| p as &(dyn ToSql + Sync)).collect();
     let row = db.query_one(&query.sql, &params).await?;
-    let totals = (0..behaviour.totals.len()).map(|i| Ok(row.try_get(i + 1)?));
-    Ok(Stats { count: row.try_get(0)?, totals: totals.collect::<Result<_, StoreError>>()? })
+    let stats = Stats { count: row.try_get(0)?, totals: totals(&row, 2, behaviour)? };
+    Ok(Counted { behaviour: behaviour.clone(), stats, edge: row.try_get(1)? })
+}
+
+/// A behaviour's totals, from a column on.
+fn totals(row: &Row, from: usize, behaviour: &Behaviour) -> Result<Vec<Option<f64>>, StoreError> {
+    let total = |at: usize| {
+        let text: Option<&str> = row.try_get(at)?;
+        text.map(total_of).transpose()
+    };
+    (from..from + behaviour.totals.len()).map(total).collect()
+}
+
+/// A total as the database writes it. One that is beyond every double counts as the last of them, so that it is compared
+/// as what it is: greater, or less, than any other.
+fn total_of(text: &str) -> Result<f64, StoreError> {
+    let total: f64 = text.parse().map_err(|_| StoreError::Corrupt("a total that is no number".to_owned()))?;
+    Ok(total.clamp(f64::MIN, f64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_total_of_any_size_is_a_number() {
+        let huge = format!("2{}", "0".repeat(400));
+        let least = format!("-{huge}");
+        let tiny = format!("0.{}1", "0".repeat(400));
+        for (text, total) in
+            [("12.50", 12.5), ("-3", -3.0), (huge.as_str(), f64::MAX), (least.as_str(), f64::MIN), (tiny.as_str(), 0.0)]
+        {
+            assert_eq!(total_of(text).unwrap().total_cmp(&total), std::cmp::Ordering::Equal, "{text}");
+        }
+        assert!(total_of("many").is_err());
+    }
 }

@@ -11,7 +11,7 @@ use crate::store::StoreError;
 pub struct TemplateSource {
     pub id: Uuid,
     pub version: i32,
-    /// Subject and body.
+    /// Subject, and the body or what was made of it.
     pub text: Option<(String, String)>,
 }
 
@@ -23,7 +23,7 @@ pub async fn newest(
 ) -> Result<Vec<TemplateSource>, StoreError> {
     let (ids, known): (Vec<Uuid>, Vec<i32>) = wanted.iter().copied().unzip();
     let sql = "SELECT t.id, t.version, CASE WHEN t.version <> k.version THEN t.subject END, \
-               CASE WHEN t.version <> k.version THEN t.body END \
+               CASE WHEN t.version <> k.version THEN coalesce(t.compiled, t.body) END \
                FROM unnest($2::uuid[], $3::int[]) AS k (id, version) JOIN template t ON t.id = k.id WHERE t.project_id = $1";
     let statement = db.prepare_cached(sql).await?;
     let mut sources = Vec::with_capacity(wanted.len());

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::ids::ProjectId;
 use crate::store::StoreError;
+use crate::store::due::{self, Due};
 
 /// A timer to be published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,17 +19,9 @@ pub struct DueTimer {
     pub due_at: Timestamp,
 }
 
-/// How many due rows one look for projects reads, from either end.
-const LOOK: i64 = 5_000;
-
-/// Projects with due timers, some of them where there are many. No locks: a distributed store refuses them here. It
-/// reads the timers that have been due for longest and those that fell due last, and no more, however many there are.
+/// Projects with due timers, some of them where there are many.
 pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
-    let sql = "SELECT DISTINCT project_id FROM (\
-               (SELECT project_id FROM timer WHERE due_at <= $1 ORDER BY due_at LIMIT $2) UNION ALL \
-               (SELECT project_id FROM timer WHERE due_at <= $1 ORDER BY due_at DESC LIMIT $2)) AS due LIMIT $3";
-    let statement = db.prepare_cached(sql).await?;
-    db.query(&statement, &[&now, &LOOK, &most]).await?.iter().map(|r| Ok(r.try_get(0)?)).collect()
+    due::projects(db, Due { table: "timer", at: "due_at" }, now, most).await
 }
 
 /// Takes a project's due timers, earliest first, by making them due again at `again`: should the publishing fail, or
@@ -66,14 +59,20 @@ pub async fn take(
     Ok(timers)
 }
 
-/// Forgets timers that the broker has; one that was set anew since then stays.
-pub async fn delete(db: &impl GenericClient, project: ProjectId, published: &[DueTimer]) -> Result<u64, StoreError> {
+/// Forgets timers that the broker has, taken until `again`; one that was set anew since then stays, also for the same wait:
+/// it is due at another time.
+pub async fn delete(
+    db: &impl GenericClient,
+    project: ProjectId,
+    published: &[DueTimer],
+    again: Timestamp,
+) -> Result<u64, StoreError> {
     let runs: Vec<Uuid> = published.iter().map(|t| t.run).collect();
     let waits: Vec<i32> = published.iter().map(|t| t.wait_seq).collect();
     let sql = "WITH gone AS (SELECT t.run_id FROM unnest($2::uuid[], $3::int[]) AS v (run_id, wait_seq) \
                JOIN timer t ON t.run_id = v.run_id AND t.wait_seq = v.wait_seq WHERE t.project_id = $1 \
-               ORDER BY t.run_id FOR UPDATE OF t) \
+               AND t.due_at = $4 ORDER BY t.run_id FOR UPDATE OF t) \
                DELETE FROM timer t USING gone WHERE t.project_id = $1 AND t.run_id = gone.run_id";
     let statement = db.prepare_cached(sql).await?;
-    Ok(db.execute(&statement, &[&project, &runs, &waits]).await?)
+    Ok(db.execute(&statement, &[&project, &runs, &waits, &again]).await?)
 }

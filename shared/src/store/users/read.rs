@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -57,11 +56,15 @@ pub fn candidates(project: ProjectId, text: &str) -> Vec<Uuid> {
     std::iter::once(external).chain(Uuid::try_parse(text).ok()).chain([anonymous]).collect()
 }
 
-/// The ids of merged people point to whom they became; a pointer is followed to its end.
+/// The ids of merged people point to whom they became; a pointer is followed to its end. Each is looked up by itself, which
+/// `OFFSET 0` insists on: the planner, who does not know how large a project is, would rather read through all its people.
 const PERSON: &str = "WITH RECURSIVE way AS ( \
     SELECT id AS start, id, merged_into, 0 AS hops FROM users WHERE project_id = $1 AND id = ANY($2) \
-    UNION ALL SELECT w.start, u.id, u.merged_into, w.hops + 1 FROM way w \
-    JOIN users u ON u.project_id = $1 AND u.id = w.merged_into WHERE w.hops < 16)";
+    UNION ALL SELECT w.start, u.id, u.merged_into, w.hops + 1 FROM way w CROSS JOIN LATERAL \
+    (SELECT id, merged_into FROM users WHERE project_id = $1 AND id = w.merged_into OFFSET 0) u WHERE w.hops < 16)";
+
+/// Those who were merged into the person `o.id`, looked up as in [`PERSON`].
+const MERGED: &str = "LATERAL (SELECT id FROM users WHERE project_id = $1 AND merged_into = o.id OFFSET 0) u";
 
 /// The person whom an external, internal or anonymous id leads to.
 pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Option<User>, StoreError> {
@@ -100,20 +103,13 @@ pub async fn resolve(db: &impl GenericClient, project: ProjectId, id: Uuid) -> R
     row.map_or(Ok(None), |row| Ok(row.try_get(0)?))
 }
 
-/// How many people were seen since a time. Of all days but the first the index alone is read.
-pub async fn seen_since(db: &impl GenericClient, project: ProjectId, since: Timestamp) -> Result<i64, StoreError> {
-    let first = since.to_zoned(TimeZone::UTC).date();
-    let sql = "SELECT (SELECT count(*) FROM users WHERE project_id = $1 AND seen_day > $2 AND merged_into IS NULL) \
-               + (SELECT count(*) FROM users WHERE project_id = $1 AND seen_day = $2 AND last_seen_at >= $3 AND merged_into IS NULL)";
-    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &first, &since]).await?.try_get(0)?)
-}
-
 /// Every internal id of a person: their own and those that were merged into it.
 pub async fn all_ids(db: &impl GenericClient, project: ProjectId, person: Uuid) -> Result<Vec<Uuid>, StoreError> {
     // UNION, not UNION ALL: it ends whatever the rows hold.
-    let sql = "WITH RECURSIVE own AS (SELECT $2::uuid AS id \
-               UNION SELECT u.id FROM own o JOIN users u ON u.project_id = $1 AND u.merged_into = o.id) SELECT id FROM own";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &person]).await?;
+    let sql = format!(
+        "WITH RECURSIVE own AS (SELECT $2::uuid AS id UNION SELECT u.id FROM own o CROSS JOIN {MERGED}) SELECT id FROM own"
+    );
+    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &person]).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
@@ -153,10 +149,11 @@ pub async fn all_ids_of(
     project: ProjectId,
     people: &[Uuid],
 ) -> Result<(Vec<Uuid>, Vec<Uuid>), StoreError> {
-    let sql = "WITH RECURSIVE own AS (SELECT p AS id, p AS person FROM unnest($2::uuid[]) AS p \
-               UNION SELECT u.id, o.person FROM own o JOIN users u ON u.project_id = $1 AND u.merged_into = o.id) \
-               SELECT id, person FROM own";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &people]).await?;
+    let sql = format!(
+        "WITH RECURSIVE own AS (SELECT p AS id, p AS person FROM unnest($2::uuid[]) AS p \
+         UNION SELECT u.id, o.person FROM own o CROSS JOIN {MERGED}) SELECT id, person FROM own"
+    );
+    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &people]).await?;
     let mut pairs = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
     for row in rows {
         pairs.0.push(row.try_get(0)?);
@@ -185,7 +182,8 @@ pub async fn shown(
     }
     let sql = format!(
         "{PERSON} SELECT w.start, u.external_id, s.anonymous_id FROM way w \
-         JOIN users u ON u.project_id = $1 AND u.id = w.id JOIN users s ON s.project_id = $1 AND s.id = w.start \
+         CROSS JOIN LATERAL (SELECT external_id FROM users WHERE project_id = $1 AND id = w.id OFFSET 0) u \
+         CROSS JOIN LATERAL (SELECT anonymous_id FROM users WHERE project_id = $1 AND id = w.start OFFSET 0) s \
          WHERE w.merged_into IS NULL"
     );
     let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &ids]).await?;

@@ -33,19 +33,6 @@ impl Recipient {
     }
 }
 
-/// All internal ids of these people, each with whose it is: their own, and those that were merged into them.
-pub async fn all_ids(
-    db: &impl GenericClient,
-    project: ProjectId,
-    people: &[Uuid],
-) -> Result<HashMap<Uuid, Uuid>, StoreError> {
-    let sql = "WITH RECURSIVE own AS (SELECT p AS person, p AS id FROM unnest($2::uuid[]) AS v (p) \
-               UNION SELECT o.person, u.id FROM own o JOIN users u ON u.project_id = $1 AND u.merged_into = o.id) \
-               SELECT id, person FROM own";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &people]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
-}
-
 /// The people that these ids lead to today, by the id asked for. Ids that lead to nobody are missing.
 pub async fn load(
     db: &impl GenericClient,

@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
-use deadpool_postgres::Transaction;
+use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::seen::Moves;
 use crate::ids::ProjectId;
 use crate::store::StoreError;
 
@@ -46,11 +47,12 @@ pub async fn begin_removal(tx: &Transaction<'_>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Waits in a transaction until the recording transactions that are under way have ended; others wait for its end, so it
-/// should do nothing else.
-pub async fn outlast_recording(tx: &Transaction<'_>) -> Result<(), StoreError> {
+/// Waits until the recording transactions that are under way have ended. It takes a transaction of its own, for others wait
+/// for the end of that.
+pub async fn outlast_recording(db: &mut impl GenericClient) -> Result<(), StoreError> {
+    let tx = db.transaction().await?;
     tx.execute("SELECT pg_advisory_xact_lock($1)", &[&REMOVAL]).await?;
-    Ok(())
+    Ok(tx.commit().await?)
 }
 
 /// A person within a project.
@@ -181,22 +183,31 @@ pub async fn update(tx: &Transaction<'_>, profiles: &[&Profile], now: Timestamp)
     Ok(())
 }
 
-/// Notes when people were last seen, at most once a minute each, so that most events write no row. Whoever another
-/// transaction holds is left out: it notes as much itself, and nobody waits for a time.
-pub async fn touch(tx: &Transaction<'_>, seen: &[(PersonKey, Timestamp)]) -> Result<(), StoreError> {
+/// Notes when people were last seen, at most once a minute each, so that most events write no row; says for whom that was on
+/// another day than before. Whoever another transaction holds is left out: it notes as much itself, and nobody waits for
+/// a time.
+pub async fn touch(tx: &Transaction<'_>, seen: &[(PersonKey, Timestamp)]) -> Result<Moves, StoreError> {
+    let mut moves = Moves::default();
     if seen.is_empty() {
-        return Ok(());
+        return Ok(moves);
     }
     let keys: Vec<PersonKey> = seen.iter().map(|s| s.0).collect();
     let (projects, ids) = split(&keys);
     let times: Vec<Timestamp> = seen.iter().map(|s| s.1).collect();
-    let sql = "WITH stale AS (SELECT u.project_id, u.id, v.s FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS v(p, i, s) \
+    let sql = "WITH stale AS (SELECT u.project_id, u.id, v.s, u.seen_day FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS v(p, i, s) \
                JOIN users u ON u.project_id = v.p AND u.id = v.i WHERE u.last_seen_at < v.s - interval '1 minute' \
-               FOR UPDATE OF u SKIP LOCKED) \
-               UPDATE users u SET last_seen_at = greatest(u.last_seen_at, stale.s) FROM stale WHERE u.project_id = stale.project_id AND u.id = stale.id";
+               FOR UPDATE OF u SKIP LOCKED), \
+               noted AS (UPDATE users u SET last_seen_at = greatest(u.last_seen_at, stale.s) FROM stale \
+               WHERE u.project_id = stale.project_id AND u.id = stale.id \
+               RETURNING u.project_id, stale.seen_day AS before, u.seen_day AS after, u.merged_into) \
+               SELECT project_id, before, after, count(*) FROM noted WHERE merged_into IS NULL AND before <> after GROUP BY 1, 2, 3";
     let statement = tx.prepare_cached(sql).await?;
-    tx.execute(&statement, &[&projects, &ids, &times]).await?;
-    Ok(())
+    for row in tx.query(&statement, &[&projects, &ids, &times]).await? {
+        let (project, people): (ProjectId, i64) = (row.try_get(0)?, row.try_get(3)?);
+        moves.add(project, row.try_get(1)?, -people);
+        moves.add(project, row.try_get(2)?, people);
+    }
+    Ok(moves)
 }
 
 /// Adds to the exact number of people; `lane` keeps two recorders off each other's row.

@@ -21,8 +21,18 @@ const DENSE: i64 = 10;
 
 /// What a search (lower case) looks for in the texts; none where it can be in no text.
 pub(super) fn needle(text: &str) -> Option<String> {
-    let from_the_start = text.chars().count() <= 2;
-    (!text.contains(BEGIN)).then(|| if from_the_start { format!("{BEGIN}{text}") } else { text.to_owned() })
+    (!text.contains(BEGIN)).then(|| if is_from_the_start(text) { format!("{BEGIN}{text}") } else { text.to_owned() })
+}
+
+/// That one of the three texts begins with `$2`, one or two characters, as each of the columns that hold two has it.
+fn begins() -> [String; 3] {
+    let last = u32::from(char::MAX);
+    ["begin_1", "begin_2", "begin_3"].map(|column| format!("s.{column} BETWEEN $2 AND $2 || chr({last})"))
+}
+
+/// Few characters are searched from the start, for they are in most texts.
+fn is_from_the_start(text: &str) -> bool {
+    text.chars().count() <= 2
 }
 
 /// A person's text as it is kept: lower case.
@@ -114,16 +124,17 @@ impl Search<'_> {
             return Ok(Found { page, total: Total::exact(found) });
         }
         let page = (found >= offset + limit || walked.looked_at < WALK).then_some(page);
+        let is_many = self.is_many || self.begin_many(db).await?;
         let is_dense = found * DENSE >= walked.looked_at && walked.looked_at == WALK;
-        if self.is_many || is_dense {
-            let total = if self.is_many { Total::beyond() } else { self.count_many(db).await? };
+        if is_many || is_dense {
+            let total = if is_many { Total::beyond() } else { self.count_many(db).await? };
             let page = match page {
                 Some(page) => page,
                 None => self.page_of_many(db).await?,
             };
             return Ok(Found { page, total });
         }
-        let few = self.by_trigrams(db).await?;
+        let few = self.by_index(db).await?;
         let page = match page {
             Some(page) => page,
             None if few.total.capped => self.page_of_many(db).await?,
@@ -167,6 +178,26 @@ impl Search<'_> {
         Ok(Walked { found, looked_at: row.try_get(2)? })
     }
 
+    /// Whether one of the three texts alone begins so for more people than are counted: by indexes that hold little else. Only
+    /// asked of a text that is searched from the start, and of nobody's last visit.
+    async fn begin_many(&self, db: &mut impl GenericClient) -> Result<bool, StoreError> {
+        if !is_from_the_start(self.text) || self.seen_since.is_some() {
+            return Ok(false);
+        }
+        let begin = |begins| {
+            let most = MOST_COUNTED + 1;
+            format!(
+                "(SELECT count(*) FROM (SELECT 1 FROM user_search s WHERE project_id = $1 AND {begins} LIMIT {most}) f)"
+            )
+        };
+        let sql = format!("SELECT greatest({})", begins().map(begin).join(", "));
+        let tx = Pin::Indexed.begin(db).await?;
+        let most: i64 =
+            tx.query_one(&tx.prepare_cached(&sql).await?, &[&self.project, &self.text]).await?.try_get(0)?;
+        tx.commit().await?;
+        Ok(most > MOST_COUNTED)
+    }
+
     /// Counts where one in a few is found, from the newest on.
     async fn count_many(&self, db: &mut impl GenericClient) -> Result<Total, StoreError> {
         let (join, seen) = self.joined();
@@ -194,14 +225,17 @@ impl Search<'_> {
         rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
     }
 
-    /// All that are found, up to one more than are counted, and of these the page.
-    async fn by_trigrams(&self, db: &mut impl GenericClient) -> Result<Found, StoreError> {
+    /// All that are found, up to one more than are counted, and of these the page: by trigrams, or by the beginnings.
+    async fn by_index(&self, db: &mut impl GenericClient) -> Result<Found, StoreError> {
         let (join, seen) = self.joined();
-        let sql = counted(&format!(
-            "SELECT s.created_at, s.id FROM user_search s {join} WHERE s.project_id::text = $1::uuid::text AND s.text LIKE $2 {seen}"
-        ));
+        let (found, text) = if is_from_the_start(self.text) {
+            (format!("s.project_id = $1 AND ({})", begins().join(" OR ")), self.text.to_owned())
+        } else {
+            ("s.project_id::text = $1::uuid::text AND s.text LIKE $2".to_owned(), like_pattern(&self.needle()))
+        };
+        let sql = counted(&format!("SELECT s.created_at, s.id FROM user_search s {join} WHERE {found} {seen}"));
         let tx = Pin::Bitmap.begin(db).await?;
-        let rows = self.part(&tx, &sql, &like_pattern(&self.needle())).await?;
+        let rows = self.part(&tx, &sql, &text).await?;
         tx.commit().await?;
         counted_page(&rows)
     }
@@ -225,5 +259,6 @@ mod tests {
         let text = text_of(Some("U-1"), None, Some("Ünal\u{1}Öz")).unwrap();
         assert_eq!(text, "\u{1}u-1\u{1}ünal öz");
         assert_eq!(text_of(None, None, None), None);
+        assert!(is_from_the_start("ün") && !is_from_the_start("üna"));
     }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use lettre::Message;
 use lettre::message::MultiPart;
 use lettre::message::header::{HeaderName, HeaderValue};
-use shared::outbound::OutboundPolicy;
+use shared::outbound::{HttpClient, OutboundPolicy};
 use tokio::time::Instant;
 
 use super::config::SmtpConfig;
 use super::error::{Failure, Progress, Step, outcome};
-use super::session::{Envelope, Session};
+use super::session::{Authorities, Envelope, Session};
 use crate::provider::{Email, Outcome, one_click};
 
 /// For a whole send, from finding the server to its last answer.
@@ -28,12 +28,15 @@ struct Idle {
 pub struct Client {
     config: SmtpConfig,
     policy: OutboundPolicy,
+    authorities: Authorities,
     idle: Mutex<Vec<Idle>>,
 }
 
 impl Client {
-    pub fn new(config: SmtpConfig, policy: OutboundPolicy) -> Self {
-        Self { config, policy, idle: Mutex::new(Vec::new()) }
+    /// By the rules of who may be called and who is trusted that hold for HTTP.
+    pub fn new(config: SmtpConfig, outbound: &HttpClient) -> Self {
+        let authorities = Authorities::new(outbound.authorities());
+        Self { config, policy: outbound.policy().clone(), authorities, idle: Mutex::new(Vec::new()) }
     }
 
     /// Sends a mail. Never longer than a call may take.
@@ -65,7 +68,7 @@ impl Client {
         progress.at(Step::Connect);
         let found = self.policy.resolve(&self.config.host, self.config.port).await;
         let ip = found.map_err(|e| Failure::Host(e.to_string()))?;
-        let mut session = Session::open(&self.config, ip, progress).await?;
+        let mut session = Session::open(&self.config, &self.authorities, ip, progress).await?;
         let words = session.hand_over(envelope, progress).await?;
         self.keep(session);
         Ok(words)
@@ -123,6 +126,8 @@ fn provider_id(words: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use shared::env::Env;
+
     use super::super::config::Security;
     use super::*;
 
@@ -130,7 +135,7 @@ mod tests {
         let from = "The Shop <shop@mail.example.com>".parse().unwrap();
         let config =
             SmtpConfig { host: "127.0.0.1".into(), port: 9, security: Security::None, credentials: None, from };
-        Client::new(config, OutboundPolicy::default())
+        Client::new(config, &HttpClient::from_env(&Env::default()).unwrap())
     }
 
     fn email(subject: &str) -> Email {

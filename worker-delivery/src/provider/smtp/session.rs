@@ -6,9 +6,10 @@ use std::time::Duration;
 use lettre::Address;
 use lettre::transport::smtp::Error;
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
-use lettre::transport::smtp::client::{AsyncSmtpConnection, TlsParameters};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParameters};
 use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
 use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter, MailParameter};
+use rustls::pki_types::CertificateDer;
 
 use super::config::{Security, SmtpConfig};
 use super::error::{Failure, Progress, Step};
@@ -16,6 +17,29 @@ use super::error::{Failure, Progress, Step};
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 const MECHANISMS: [Mechanism; 2] = [Mechanism::Plain, Mechanism::Login];
+
+/// Who is trusted beside the public authorities.
+pub struct Authorities(Vec<Certificate>);
+
+impl Authorities {
+    pub fn new(certificates: &[CertificateDer<'static>]) -> Self {
+        let read = |der: &CertificateDer<'static>| {
+            let read = Certificate::from_der(der.to_vec());
+            read.inspect_err(
+                |error| tracing::warn!(%error, "mail servers are not trusted by a certificate of OUTBOUND_CA_FILE"),
+            )
+            .ok()
+        };
+        Self(certificates.iter().filter_map(read).collect())
+    }
+
+    /// For a server of this name.
+    fn tls(&self, host: &str) -> Result<TlsParameters, Failure> {
+        let builder = TlsParameters::builder(host.to_owned());
+        let builder = self.0.iter().fold(builder, |builder, one| builder.add_root_certificate(one.clone()));
+        builder.build().map_err(|e| Failure::Tls(e.to_string()))
+    }
+}
 
 /// A connection that is ready for a mail.
 pub struct Session(AsyncSmtpConnection);
@@ -29,9 +53,14 @@ pub struct Envelope {
 
 impl Session {
     /// Connects to the address that was vetted; the name is only for the certificate.
-    pub async fn open(config: &SmtpConfig, ip: IpAddr, progress: &Progress) -> Result<Self, Failure> {
+    pub async fn open(
+        config: &SmtpConfig,
+        authorities: &Authorities,
+        ip: IpAddr,
+        progress: &Progress,
+    ) -> Result<Self, Failure> {
         progress.at(Step::Connect);
-        let tls = || TlsParameters::new(config.host.clone()).map_err(|e| Failure::Tls(e.to_string()));
+        let tls = || authorities.tls(&config.host);
         let wrapped = if config.security == Security::Tls { Some(tls()?) } else { None };
         let hello = ClientId::default();
         let connected =

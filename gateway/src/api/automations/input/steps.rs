@@ -94,10 +94,7 @@ impl Reader {
     fn action(&mut self, kind: &str, fields: &mut Fields<'_>, depth: usize) -> Option<Action> {
         let wait = 0.0..=MAX_DELAY_SECS;
         Some(match kind {
-            "SEND_EMAIL" => Action::SendEmail { template_id: id(fields, "templateId", "template")? },
-            "SEND_PUSH" => Action::SendPush { template_id: id(fields, "templateId", "template")? },
-            "SEND_IN_APP" => Action::SendInApp { template_id: id(fields, "templateId", "template")? },
-            "SEND_SMS" => Action::SendSms { template_id: id(fields, "templateId", "template")? },
+            "SEND_EMAIL" | "SEND_PUSH" | "SEND_IN_APP" | "SEND_SMS" => send(kind, fields)?,
             "WAIT" => Action::Wait { delay: required_seconds(fields, "delay", wait)? },
             "WAIT_UNTIL" => wait_until(fields)?,
             "WAIT_FOR_EVENT" => {
@@ -180,6 +177,25 @@ fn required<'a>(fields: &mut Fields<'a>, name: &'static str) -> Option<Element<'
         fields.problem(name, "is required");
     }
     element
+}
+
+fn send(kind: &str, fields: &mut Fields<'_>) -> Option<Action> {
+    let template_id = id(fields, "templateId", "template");
+    let subscription_group_id = given(fields, "subscriptionGroupId").map(|element| {
+        let id = element.value().as_str().and_then(|text| Uuid::try_parse(text).ok());
+        if id.is_none() {
+            element.problem("no such subscription group in this project");
+        }
+        id
+    });
+    let (template_id, subscription_group_id) =
+        (template_id?, subscription_group_id.map_or(Some(None), |id| id.map(Some))?);
+    Some(match kind {
+        "SEND_EMAIL" => Action::SendEmail { template_id, subscription_group_id },
+        "SEND_PUSH" => Action::SendPush { template_id, subscription_group_id },
+        "SEND_IN_APP" => Action::SendInApp { template_id, subscription_group_id },
+        _ => Action::SendSms { template_id, subscription_group_id },
+    })
 }
 
 /// The id of another resource; whether it is there is looked up later.

@@ -274,3 +274,33 @@ fn a_segment_starts_what_names_it() {
     assert_eq!((by_event.version, by_event.definition.trigger_segment_id), (2, None));
     assert_eq!(problems(change(json!({"triggerType": "EVENT"})))[0].0, "triggerEvent");
 }
+
+#[test]
+fn what_is_of_another_trigger_is_refused_unless_it_is_null() {
+    let id = Uuid::from_u128(7);
+    let filter = json!([{"field": "plan", "operator": "eq", "value": "pro"}]);
+    let date = json!({"property": "birthday", "time": "09:00"});
+    let of_event = json!({"triggerType": "EVENT", "triggerEvent": "a", "triggerFilter": filter});
+    let of_segment = json!({"triggerType": "SEGMENT_ENTER", "triggerSegmentId": id});
+    let of_date = json!({"triggerType": "DATE_PROPERTY", "triggerDate": date});
+    let made = |whole: &Value, more: Value| {
+        let mut body = object(json!({"name": "n"}));
+        body.extend(object(whole.clone()));
+        body.extend(object(more));
+        new_automation(&body, Uuid::nil(), NOW)
+    };
+    for (whole, field, value) in [
+        (&of_segment, "triggerEvent", json!("a")),
+        (&of_segment, "triggerFilter", filter.clone()),
+        (&of_event, "triggerSegmentId", json!(id)),
+        (&of_date, "triggerSegmentId", json!(id)),
+    ] {
+        let found = problems(made(whole, json!({ field: value })));
+        assert_eq!(found.iter().map(|p| p.0.as_str()).collect::<Vec<_>>(), [field], "{whole}");
+        assert!(made(whole, json!({ field: null })).is_ok(), "{whole} {field}");
+    }
+    // The filter goes with the trigger that it was of.
+    let by_event = made(&of_event, json!({})).unwrap();
+    let by_segment = changed_automation(&object(of_segment), by_event, NOW).unwrap();
+    assert_eq!((by_segment.definition.trigger_event, by_segment.definition.trigger_filter), (None, None));
+}

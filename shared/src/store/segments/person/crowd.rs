@@ -2,6 +2,7 @@
 //! all who are asked about it, and the verdicts are found in memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::{Duration, Instant};
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -10,9 +11,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::super::evaluate::{Definitions, closure};
+use super::super::evaluate::{Definitions, closure, limit};
 use super::super::members;
-use super::{in_order, maybe};
+use super::{in_order, maybe, totals};
 use crate::ids::ProjectId;
 use crate::push_token::Platform;
 use crate::rule::eval::{self, Actual, Facts, Stats};
@@ -42,6 +43,15 @@ pub struct Verdicts {
     pub too_slow: BTreeSet<Uuid>,
 }
 
+/// How long counting what people did may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Each statement of it, as the transaction is bounded to already.
+    pub statement: Duration,
+    /// All of them.
+    pub whole: Duration,
+}
+
 /// Fits a transaction to looking people up one by one, whatever the tables are thought to hold.
 pub async fn for_lookups(tx: &Transaction<'_>) -> Result<(), StoreError> {
     let sql = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
@@ -49,14 +59,15 @@ pub async fn for_lookups(tx: &Transaction<'_>) -> Result<(), StoreError> {
 }
 
 /// Evaluates segments, each for the people it is asked about, none of whom was merged into another. `definitions` are those
-/// segments and all that they rest on.
+/// segments and all that they rest on. What is not counted when the time is over was too slow.
 pub async fn evaluate(
     tx: &mut Transaction<'_>,
     project: ProjectId,
     asked: &BTreeMap<Uuid, BTreeSet<Uuid>>,
     definitions: &Definitions,
-    now: Timestamp,
+    (now, limits): (Timestamp, Limits),
 ) -> Result<Verdicts, StoreError> {
+    let deadline = Instant::now() + limits.whole;
     let order = in_order(definitions);
     let rest: BTreeMap<Uuid, BTreeSet<Uuid>> = asked.keys().map(|id| (*id, closure(*id, definitions))).collect();
     let needed: BTreeSet<Uuid> = rest.values().flatten().copied().collect();
@@ -65,12 +76,23 @@ pub async fn evaluate(
 
     let memberships = needed.iter().filter_map(|id| definitions.get(id));
     let mut crowd = Crowd::load(tx, project, &everybody, memberships).await?;
-    let mut verdicts = Verdicts::default();
+    let (mut verdicts, mut is_lowered) = (Verdicts::default(), false);
     for Question { behaviour, same, segments } in questions(&rest, definitions) {
+        if segments.is_subset(&verdicts.too_slow) {
+            continue;
+        }
         let people: BTreeSet<Uuid> = segments.iter().filter_map(|id| asked.get(id)).flatten().copied().collect();
-        if !crowd.count(tx, project, (behaviour, same), &people, now).await? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left < limits.statement && !left.is_zero() {
+            limit(tx, left).await?;
+            is_lowered = true;
+        }
+        if left.is_zero() || !crowd.count(tx, project, (behaviour, same), &people, now).await? {
             verdicts.too_slow.extend(segments);
         }
+    }
+    if is_lowered {
+        limit(tx, limits.statement).await?;
     }
     for person in crowd.people.values() {
         let is_asked = |segment: &&Uuid| asked[*segment].contains(&person.id) && !verdicts.too_slow.contains(*segment);
@@ -78,8 +100,7 @@ pub async fn evaluate(
         let needed: BTreeSet<Uuid> = segments.iter().filter_map(|id| rest.get(id)).flatten().copied().collect();
         let mut someone = Someone::new(&crowd, person);
         let mut due: HashMap<Uuid, Option<Timestamp>> = HashMap::new();
-        for id in order.iter().filter(|id| needed.contains(id)) {
-            let Some(Membership::Rules(rules)) = definitions.get(id) else { continue };
+        for (id, rules) in order.iter().filter(|(id, _)| needed.contains(id)) {
             if eval::holds(rules, &someone, now) {
                 someone.segments.insert(*id);
             }
@@ -233,8 +254,7 @@ fn rules_of(membership: &Membership) -> Option<&[Rule]> {
 }
 
 fn counted(row: &Row, behaviour: &Behaviour) -> Result<(Uuid, Counted), StoreError> {
-    let totals = (0..behaviour.totals.len()).map(|i| Ok(row.try_get(i + 3)?));
-    let stats = Stats { count: row.try_get(1)?, totals: totals.collect::<Result<_, StoreError>>()? };
+    let stats = Stats { count: row.try_get(1)?, totals: totals(row, 3, behaviour)? };
     Ok((row.try_get(0)?, (stats, row.try_get(2)?)))
 }
 

@@ -1,0 +1,40 @@
+//! A bare hyper client: the same body again and again over one HTTP/2 connection, and nothing around it.
+
+use std::net::SocketAddr;
+
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::Request;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+/// One connection, which all calls share.
+pub struct BareClient {
+    connection: SendRequest<Full<Bytes>>,
+    uri: String,
+    body: Bytes,
+}
+
+impl BareClient {
+    pub async fn connect(to: SocketAddr, path: &str, body: Bytes) -> Result<Self> {
+        let stream = TcpStream::connect(to).await?;
+        stream.set_nodelay(true)?;
+        let (connection, driven) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+        tokio::spawn(driven);
+        Ok(Self { connection, uri: format!("http://{to}{path}"), body })
+    }
+
+    /// Calls, and reads the answer to its end.
+    pub async fn call(&self) -> Result<()> {
+        let request =
+            Request::post(&self.uri).header("content-type", "application/json").body(Full::new(self.body.clone()))?;
+        let answer = self.connection.clone().send_request(request).await?;
+        if !answer.status().is_success() {
+            bail!("the sink answered {}", answer.status());
+        }
+        answer.into_body().collect().await?;
+        Ok(())
+    }
+}

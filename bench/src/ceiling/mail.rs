@@ -1,0 +1,57 @@
+//! A bare SMTP client: each session hands the same mail over again and again, step by step.
+
+use std::net::SocketAddr;
+
+use anyhow::{Result, bail};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+
+/// Sessions that are used in turn, one for each caller.
+pub struct BareMailer {
+    sessions: Vec<Mutex<BufReader<TcpStream>>>,
+    mail: Vec<u8>,
+}
+
+impl BareMailer {
+    pub async fn connect(to: SocketAddr, sessions: usize, mail: Vec<u8>) -> Result<Self> {
+        let mut all = Vec::new();
+        for _ in 0..sessions {
+            let stream = TcpStream::connect(to).await?;
+            stream.set_nodelay(true)?;
+            let mut session = BufReader::new(stream);
+            answered(&mut session, b'2').await?;
+            say(&mut session, b"EHLO bench\r\n", b'2').await?;
+            all.push(Mutex::new(session));
+        }
+        Ok(Self { sessions: all, mail })
+    }
+
+    /// Hands one mail over, by the session of this number.
+    pub async fn send(&self, nth: u64) -> Result<()> {
+        let session = &mut *self.sessions[nth as usize % self.sessions.len()].lock().await;
+        say(session, b"MAIL FROM:<shop@example.com>\r\n", b'2').await?;
+        say(session, b"RCPT TO:<ann@example.com>\r\n", b'2').await?;
+        say(session, b"DATA\r\n", b'3').await?;
+        say(session, &self.mail, b'2').await
+    }
+}
+
+async fn say(session: &mut BufReader<TcpStream>, words: &[u8], expected: u8) -> Result<()> {
+    session.get_mut().write_all(words).await?;
+    answered(session, expected).await
+}
+
+/// Reads an answer, which may have several lines.
+async fn answered(session: &mut BufReader<TcpStream>, expected: u8) -> Result<()> {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if session.read_line(&mut line).await? == 0 || !line.as_bytes().starts_with(&[expected]) {
+            bail!("the mail server answered {line:?}");
+        }
+        if line.as_bytes().get(3) != Some(&b'-') {
+            return Ok(());
+        }
+    }
+}

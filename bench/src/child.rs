@@ -1,0 +1,33 @@
+//! A server of the bench as a process of its own, so that what it uses is counted apart.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use anyhow::{Context, Result};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::usage::Watched;
+
+/// A running server; it is killed with this value.
+pub struct Server {
+    child: Child,
+    name: &'static str,
+    pub addr: SocketAddr,
+}
+
+impl Server {
+    /// Starts this program with other arguments, and waits for the address that it prints.
+    pub async fn start(name: &'static str, args: &[&str]) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let mut child = command.args(args).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line).await?;
+        let addr = line.trim().parse().with_context(|| format!("the {name} printed no address"))?;
+        Ok(Self { child, name, addr })
+    }
+
+    pub fn watched(&self) -> Vec<Watched> {
+        self.child.id().map(|pid| Watched::process(self.name, pid)).into_iter().collect()
+    }
+}

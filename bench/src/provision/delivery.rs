@@ -1,0 +1,188 @@
+//! What delivery needs: channels, a template, people with addresses and devices, and messages that wait in the ledger.
+
+use anyhow::{Context, Result};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use prost::Message as _;
+use serde_json::{Value, json};
+use shared::clock::Clock;
+use shared::config::DatabaseConfig;
+use shared::ids;
+use shared::push_token::{self, Platform};
+use shared::secrets::MasterKeys;
+use shared::send::{Channel, Lane, MessageRef, SendChunk};
+use shared::store::channels::{self, ChannelSettings};
+use shared::store::push_tokens::{self, Registration};
+use shared::store::{Store, vapid_keys};
+use shared::vapid::VapidKeys;
+use uuid::Uuid;
+
+use super::MASTER_KEY;
+use crate::copy;
+use crate::dice::Dice;
+use crate::system::System;
+use crate::tenants;
+
+/// Rows of one message of the send stream, as the recording worker and the scheduler make them.
+const CHUNK: usize = 500;
+/// A device of Apple's, as the vendor writes one.
+pub const DEVICE: &str = "aa00bb11cc22dd33ee44ff5566778899aabbccddeeff00112233445566778899";
+
+/// A channel's settings from what may be shown and what may not.
+pub fn settings(shown: Value, secrets: &[(&str, String)]) -> ChannelSettings {
+    ChannelSettings {
+        settings: shown.as_object().cloned().unwrap_or_default(),
+        secrets: secrets.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+        ..ChannelSettings::default()
+    }
+}
+
+/// Of Apple's service, with a key that was just made.
+pub fn apns() -> Result<ChannelSettings> {
+    let key = STANDARD.encode(VapidKeys::generate()?.private);
+    let key = format!("-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n");
+    let shown =
+        json!({ "iosPushKeyId": "ABC123DEFG", "iosPushTeamId": "DEF123GHIJ", "iosPushBundleId": "com.example.app" });
+    Ok(settings(shown, &[("iosPushPrivateKey", key)]))
+}
+
+/// Of a mail server without TLS and login.
+pub fn smtp(port: u16) -> ChannelSettings {
+    let shown = json!({ "emailProvider": "SMTP", "smtpHost": "127.0.0.1", "smtpPort": port, "smtpSecurity": "none",
+                        "mailproviderFromEmail": "shop@example.com", "emailFromName": "The Shop" });
+    settings(shown, &[])
+}
+
+/// Of the mail service that `MAIL_BASE_URL` names.
+pub fn mail_service() -> ChannelSettings {
+    let shown = json!({ "emailProvider": "MAILPROVIDER", "mailproviderFromEmail": "shop@example.com" });
+    settings(shown, &[("mailproviderApiKey", "bench".to_owned())])
+}
+
+/// A browser's subscription at a push service.
+pub fn subscription(endpoint: &str) -> Result<String> {
+    // The point of any key pair on the curve will do: nobody decrypts it.
+    let p256dh = URL_SAFE_NO_PAD.encode(VapidKeys::generate()?.public);
+    let keys = json!({ "p256dh": p256dh, "auth": URL_SAFE_NO_PAD.encode([7; 16]) });
+    Ok(json!({ "endpoint": endpoint, "keys": keys }).to_string())
+}
+
+fn store(system: &System) -> Result<Store> {
+    Store::new(&DatabaseConfig { url: system.database_url().to_owned(), pool_size: 1 }, "bench")
+}
+
+/// Gives a project's channel its settings.
+pub async fn channel(system: &System, project: u32, channel: Channel, settings: &ChannelSettings) -> Result<()> {
+    let keys = MasterKeys::parse(MASTER_KEY).context("the bench's master key is malformed")?;
+    let store = store(system)?;
+    let mut db = store.connection().await?;
+    let tx = db.transaction().await?;
+    channels::put(&tx, &keys, tenants::project(project), channel, settings, Clock::system().now()).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// Gives a project's first people a device each: the same for all, or one made for each.
+pub async fn devices(
+    system: &System,
+    project: u32,
+    people: u32,
+    platform: Platform,
+    token: impl Fn(u32) -> Result<String>,
+) -> Result<()> {
+    let (project, now) = (tenants::project(project), Clock::system().now());
+    let tokens = (0..people).map(token).collect::<Result<Vec<String>>>()?;
+    let of = |(person, token)| Registration {
+        project,
+        id: push_token::id(project, token),
+        user_id: tenants::person(project, person),
+        platform,
+        token,
+        at: now,
+    };
+    let mut all: Vec<Registration<'_>> = (0..).zip(tokens.iter().map(String::as_str)).map(of).collect();
+    all.sort_by_key(|registration| registration.id);
+    let store = store(system)?;
+    let mut db = store.connection().await?;
+    let tx = db.transaction().await?;
+    tx.execute("DELETE FROM push_token WHERE project_id = $1", &[&project]).await?;
+    push_tokens::register(&tx, &all).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// The project's key pair for browsers.
+pub async fn browsers(system: &System, project: u32) -> Result<()> {
+    let keys = MasterKeys::parse(MASTER_KEY).context("the bench's master key is malformed")?;
+    let db = store(system)?.connection().await?;
+    let (project, now) = (tenants::project(project), Clock::system().now());
+    vapid_keys::insert(&db, &keys, project, &VapidKeys::generate()?, now).await?;
+    Ok(())
+}
+
+/// Gives a project's people addresses.
+pub async fn addresses(system: &System, project: u32) -> Result<()> {
+    let sql = "UPDATE users SET email = external_id || '@example.com', name = 'Ann Example' \
+               WHERE project_id = $1 AND external_id IS NOT NULL";
+    system.database.execute(sql, &[&tenants::project(project)]).await?;
+    Ok(())
+}
+
+/// The template of this channel that each of the first projects has, under one id.
+pub async fn template(system: &System, projects: u32, channel: Channel, subject: &str, body: &str) -> Result<Uuid> {
+    let now = Clock::system().now();
+    let id = ids::fresh(now.as_millisecond());
+    let all: Vec<Uuid> = (0..projects).map(|number| tenants::project(number).0).collect();
+    let sql = "WITH next AS (UPDATE change SET seq = seq + 1 WHERE topic = 'template' RETURNING seq) \
+               INSERT INTO template (project_id, id, name, channel, subject, body, created_at, updated_at, changed_seq) \
+               SELECT p, $2, 'Bench', $3, $4, $5, $6, $6, seq FROM unnest($1::uuid[]) p, next";
+    system.database.execute(sql, &[&all, &id, &channel.as_str(), &subject, &body, &now]).await?;
+    Ok(id)
+}
+
+/// Puts messages to a project's first people into the ledger, and returns their ids in order. Nobody looks at them until they
+/// are handed over.
+pub async fn queue(
+    system: &System,
+    project: u32,
+    people: u32,
+    channel: Channel,
+    template: Uuid,
+    count: u32,
+) -> Result<Vec<Uuid>> {
+    const COLUMNS: &str = "project_id uuid, id uuid, user_id uuid, channel text, lane text, status text, \
+                           template_id uuid, created_at timestamptz, updated_at timestamptz";
+    let (project, now) = (tenants::project(project), Clock::system().now());
+    let people: Vec<Uuid> = (0..people).map(|person| tenants::person(project, person)).collect();
+    let mut dice = Dice::new(rand::random());
+    let mut all: Vec<Uuid> = (0..count).map(|_| ids::timed(now.as_millisecond(), dice.ten_bytes())).collect();
+    all.sort_unstable();
+    let mut writer = std::pin::pin!(copy::writer(&system.database, "message", COLUMNS).await?);
+    for (nth, id) in all.iter().enumerate() {
+        let person = &people[nth % people.len()];
+        let (channel, lane) = (channel.as_str(), Lane::Automation.as_str());
+        writer.as_mut().write(&[&project, id, person, &channel, &lane, &"queued", &template, &now, &now]).await?;
+    }
+    writer.finish().await?;
+    Ok(all)
+}
+
+/// Tells delivery of them.
+pub async fn hand_over(system: &System, project: u32, channel: Channel, messages: &[Uuid]) -> Result<()> {
+    let (subject, project) = (system.bus.names.send(channel, Lane::Automation), tenants::project(project));
+    let mut acks = Vec::new();
+    for chunk in messages.chunks(CHUNK) {
+        let refs = chunk.iter().map(|id| MessageRef::new(project, *id)).collect();
+        let payload = SendChunk::of(refs).encode_to_vec().into();
+        acks.push(system.bus.jetstream.publish(subject.clone(), payload).await?);
+        if acks.len() == 64 {
+            for ack in acks.drain(..) {
+                ack.await?;
+            }
+        }
+    }
+    for ack in acks {
+        ack.await?;
+    }
+    Ok(())
+}

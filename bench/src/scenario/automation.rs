@@ -1,0 +1,235 @@
+//! Automations: finding what an event starts, starting runs, and moving them on when their wait has ended.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+use shared::automation::Definition;
+use shared::clock::Clock;
+use shared::ids;
+use shared::metric_name::{RUNS_STARTED, TIMERS_FIRED};
+use shared::send::Channel;
+use shared::store::automations::{ActiveAutomation, FollowedAutomation};
+use worker_automation::matching::Index;
+
+use super::drain::{CONNECTIONS, WARM_UP, drained};
+use crate::alone;
+use crate::load::{Kind, Outcome, Sender, Shape};
+use crate::measure::{self, GENERATOR, Measured};
+use crate::provision::{self, delivery};
+use crate::report::{Figure, Goal, Section, median};
+use crate::scenario::Lab;
+use crate::system::{AUTOMATION, GATEWAY, SCHEDULER, System};
+use crate::tenants::{self, EVENT_NAMES, PROJECTS};
+use crate::usage::{self, Moment};
+
+/// Active automations of the project that events are matched in.
+const MATCHED: u32 = 500;
+/// Projects whose waits end: those that a scheduler looks at together.
+const WAITING: u32 = 10;
+/// How long waits may take to be handed over, and to be resumed.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// The index in memory, asked what an event starts and whether runs may listen for it.
+pub async fn matching(lab: &mut Lab, section: &mut Section) -> Result<()> {
+    section.about = format!(
+        "what an event starts, among {MATCHED} active automations of its project of which {} listen to its name; in memory, on one thread",
+        MATCHED / EVENT_NAMES
+    );
+    let mut times = Vec::new();
+    for round in 1..=lab.settings.rounds {
+        lab.progress.step(&format!("matching, round {round} of {}", lab.settings.rounds));
+        let (project, index) = (tenants::project(0), index()?);
+        let names: Vec<String> = (0..EVENT_NAMES).map(tenants::event_name).collect();
+        let turn = move || {
+            for name in &names {
+                let found = index.started_by(project, Some(shared::automation::TriggerType::Event), name);
+                let heard = index.is_heard(project, name);
+                if found.map(|startable| startable.version).sum::<i32>() != (MATCHED / EVENT_NAMES) as i32 || heard.0 {
+                    bail!("{name} does not start what it should");
+                }
+            }
+            Ok(u64::from(EVENT_NAMES))
+        };
+        times.push(1e6 / alone::repeated(lab.settings.round / 2, turn).await?);
+    }
+    section.figures.push(Figure::new("matched", "µs/event", times).goal(Goal::AtMost(2.0)));
+    Ok(())
+}
+
+fn index() -> Result<Index> {
+    let (project, now) = (tenants::project(0), Clock::system().now_ms());
+    let followed = |number: u32| {
+        let definition = started_by(number % EVENT_NAMES, json!([{ "type": "WAIT", "delay": 86_400 }])).1;
+        let definition = Definition::decode(definition).map_err(anyhow::Error::msg)?;
+        let id = ids::timed_for(now, &[&number.to_be_bytes()]);
+        let active = Some(ActiveAutomation { project, id, version: 1, definition });
+        Ok(FollowedAutomation { project, id, active, hears: Vec::new() })
+    };
+    Ok(Index::default().changed(1, (0..MATCHED).map(followed).collect::<Result<_>>()?))
+}
+
+/// Trigger and definition of an automation that every event of a name starts.
+fn started_by(name: u32, steps: Value) -> (String, Value) {
+    let event = tenants::event_name(name);
+    let definition = json!({ "triggerType": "EVENT", "triggerEvent": event, "reentry": "always", "steps": steps });
+    (event, definition)
+}
+
+/// Gives each of the first projects an automation for every name, with these steps.
+async fn every_event_starts(lab: &mut Lab, projects: u32, steps: &Value) -> Result<()> {
+    let system = lab.system().await?;
+    let now = Clock::system().now();
+    let of = |number| started_by(number, steps.clone());
+    provision::automations_as(&system.database, projects, EVENT_NAMES, now, of).await?;
+    // Whoever comes next makes its own.
+    lab.active = (0, 0);
+    Ok(())
+}
+
+/// Every event starts a run, which sends a message at once: its row in the ledger is written in the same transaction.
+pub async fn runs(lab: &mut Lab, section: &mut Section) -> Result<()> {
+    let items: u32 = if lab.settings.quick { 10_000 } else { 60_000 };
+    section.about = format!(
+        "{items} items in batches of 100 people wait in the stream; every event of them starts a run that sends a message, in {PROJECTS} projects"
+    );
+    let (settings, progress) = (lab.settings, lab.progress.clone());
+    let template = delivery::template(lab.system().await?, PROJECTS, Channel::Email, "Hello", "<p>Hello</p>").await?;
+    every_event_starts(lab, PROJECTS, &json!([{ "type": "SEND_EMAIL", "templateId": template }])).await?;
+    let system = lab.system().await?;
+    system.run(&[GATEWAY, AUTOMATION]).await?;
+    let mut sender = Sender::connect(system.gateway, Shape::new(Kind::BatchOfMany), CONNECTIONS).await?;
+    let (mut rounds, mut shares): (Vec<Measured>, Vec<f64>) = Default::default();
+    for round in 1..=settings.rounds {
+        progress.step(&format!("runs, round {round} of {}", settings.rounds));
+        forget_runs(system).await?;
+        let before = system.metric(AUTOMATION, RUNS_STARTED).await?;
+        rounds.push(drained(system, &mut sender, items).await?);
+        let started = system.metric(AUTOMATION, RUNS_STARTED).await? - before;
+        shares.push(started as f64 / f64::from(items + WARM_UP));
+        if let Some(noise) = rounds.last().and_then(|m| measure::noise(&m.used)) {
+            progress.warn(&noise);
+        }
+        all_have_messages(system, started).await?;
+    }
+    let rates = rounds.iter().zip(&shares).map(|(m, share)| m.outcome.items_per_second() * share).collect();
+    let share = median(&shares);
+    section.figures.extend([
+        Figure::new("started, each with its message", "runs/s", rates).goal(Goal::AtLeast(20_000.0)),
+        Figure::one("items that started one", "%", share * 100.0),
+    ]);
+    section.costs.push(measure::cost("", "run", &rounds, |o| (o.items as f64 * share) as u64));
+    forget_runs(system).await
+}
+
+async fn all_have_messages(system: &System, started: u64) -> Result<()> {
+    let sql = "SELECT (SELECT count(*) FROM run), (SELECT count(*) FROM message)";
+    let row = system.database.query_one(sql, &[]).await?;
+    let (runs, messages): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    if (runs, messages) != (started as i64, started as i64) {
+        bail!("{started} runs were started, and the database has {runs} with {messages} messages");
+    }
+    Ok(())
+}
+
+async fn forget_runs(system: &System) -> Result<()> {
+    system.database.batch_execute("TRUNCATE run, timer").await?;
+    system.forget_messages().await
+}
+
+/// Many waits that end at once: first the scheduler hands them over, with no worker; then the worker resumes the runs.
+pub async fn resume(lab: &mut Lab, section: &mut Section) -> Result<()> {
+    let items: u32 = if lab.settings.quick { 5_000 } else { 30_000 };
+    section.about = format!(
+        "the waits of more than {items} runs in {WAITING} projects have ended: one scheduler hands them over, then one worker resumes the runs"
+    );
+    let (settings, progress) = (lab.settings, lab.progress.clone());
+    every_event_starts(lab, WAITING, &json!([{ "type": "WAIT", "delay": 86_400 }])).await?;
+    let system = lab.system().await?;
+    system.run(&[GATEWAY, AUTOMATION]).await?;
+    let shape = Shape { projects: WAITING, ..Shape::new(Kind::BatchOfMany) };
+    let mut sender = Sender::connect(system.gateway, shape, CONNECTIONS).await?;
+    let (mut fired, mut resumed) = (Vec::new(), Vec::new());
+    for round in 1..=settings.rounds {
+        progress.step(&format!("waits, round {round} of {}", settings.rounds));
+        forget_runs(system).await?;
+        system.run(&[GATEWAY, AUTOMATION]).await?;
+        drained(system, &mut sender, items).await?;
+        let row = system.database.query_one("SELECT count(*) FROM timer", &[]).await?;
+        let timers = u64::try_from(row.try_get::<_, i64>(0)?)?;
+        if timers < u64::from(items) / 2 {
+            bail!("only {timers} runs wait");
+        }
+        system.run(&[GATEWAY, SCHEDULER]).await?;
+        fired.push(hand_over(system, timers).await?);
+        system.run(&[GATEWAY, AUTOMATION]).await?;
+        resumed.push(resumptions(system, timers).await?);
+        for noise in [&fired, &resumed].into_iter().filter_map(|r: &Vec<Measured>| measure::noise(&r.last()?.used)) {
+            progress.warn(&noise);
+        }
+    }
+    let rate = |rounds: &[Measured]| rounds.iter().map(|m| m.outcome.items_per_second()).collect::<Vec<_>>();
+    let goal = Goal::AtLeast(10_000.0);
+    section.figures.extend([
+        Figure::new("handed over by one scheduler", "waits/s", rate(&fired)).goal(goal),
+        Figure::new("resumed by one worker", "runs/s", rate(&resumed)).goal(goal),
+    ]);
+    section.costs.push(measure::cost("handed over", "wait", &fired, |o| o.items));
+    section.costs.push(measure::cost("resumed", "run", &resumed, |o| o.items));
+    system.purge().await?;
+    forget_runs(system).await
+}
+
+/// Makes all waits end now, and takes the time until the broker has them.
+async fn hand_over(system: &System, timers: u64) -> Result<Measured> {
+    let watched = system.watched();
+    usage::reset_peaks(&watched);
+    let fired = system.metric(SCHEDULER, TIMERS_FIRED).await?;
+    // Not all at the same moment.
+    let due = "UPDATE timer SET due_at = now() - random() * interval '1 s'";
+    system.database.execute(due, &[]).await?;
+    let (started, first) = progressed(system, SCHEDULER, TIMERS_FIRED, fired).await?;
+    let before = Moment::now(&watched, GENERATOR)?;
+    let deadline = started + PATIENCE;
+    while system.metric(SCHEDULER, TIMERS_FIRED).await? < fired + timers {
+        if Instant::now() > deadline {
+            bail!("not all of {timers} waits were handed over within {} s", PATIENCE.as_secs());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let used = Moment::now(&watched, GENERATOR)?.since(&before);
+    let outcome = Outcome::of_items(timers - first, seconds);
+    Ok(Measured { outcome, used, memory: usage::memory(&watched) })
+}
+
+/// When a counter was first seen above a value, and by how much.
+async fn progressed(system: &System, program: &str, name: &str, from: u64) -> Result<(Instant, u64)> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let now = system.metric(program, name).await?;
+        if now > from {
+            return Ok((Instant::now(), now - from));
+        }
+        if Instant::now() > deadline {
+            bail!("{program} does nothing");
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// From the first resumption that was seen to the last; the worker was only just started.
+async fn resumptions(system: &System, timers: u64) -> Result<Measured> {
+    let watched = system.watched();
+    let (started, first) = progressed(system, AUTOMATION, shared::metric_name::INGEST_APPLIED, 0).await?;
+    let before = Moment::now(&watched, GENERATOR)?;
+    measure::caught_up(system, timers).await?;
+    let seconds = started.elapsed().as_secs_f64();
+    let used = Moment::now(&watched, GENERATOR)?.since(&before);
+    let sql = "SELECT count(*) FROM run WHERE status <> 'completed'";
+    let left: i64 = system.database.query_one(sql, &[]).await?.try_get(0)?;
+    if left > 0 {
+        bail!("{left} of {timers} runs were not resumed");
+    }
+    Ok(Measured { outcome: Outcome::of_items(timers - first, seconds), used, memory: usage::memory(&watched) })
+}

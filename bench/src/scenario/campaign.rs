@@ -1,0 +1,190 @@
+//! A campaign to a large audience: taken into the ledger, released, and how soon the first message is with the provider.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use shared::clock::Clock;
+use shared::send::Channel;
+
+use crate::api::Api;
+use crate::fill::{BIG, Shares};
+use crate::load::Outcome;
+use crate::measure::{self, GENERATOR, Measured};
+use crate::provision::delivery;
+use crate::report::{Figure, Goal, Section};
+use crate::scenario::Lab;
+use crate::sink::{self, Kind, arrivals};
+use crate::system::{DELIVERY, GATEWAY, SCHEDULER, System};
+use crate::tenants::{self, PROJECTS};
+use crate::usage::{self, Moment};
+
+/// How long a stage may take.
+const PATIENCE: Duration = Duration::from_mins(3);
+const OUTBOUND_ALLOW: &str = "OUTBOUND_ALLOW";
+const MAIL_BASE_URL: &str = "MAIL_BASE_URL";
+/// MiB of the scheduler, whatever the audience.
+const MEMORY: f64 = 128.0;
+
+pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
+    let (_, users) = lab.settings.filled;
+    let people = Shares { projects: PROJECTS, total: users }.of(BIG);
+    section.about = format!(
+        "a campaign by mail to everybody with an address among the {people} people of a project, {users} in all: \
+         taken by one scheduler without a worker; released while whatever was released counts as sent at once; and begun with a worker"
+    );
+    let (rounds, progress) = (lab.settings.rounds, lab.progress.clone());
+    let system = lab.filled(section).await?;
+    system.run(&[]).await?;
+    system.set_env(OUTBOUND_ALLOW, "127.0.0.0/8".to_owned());
+    delivery::channel(system, BIG, Channel::Email, &delivery::mail_service()).await?;
+    let template = delivery::template(system, 1, Channel::Email, "Sale", "<p>For {{ name }}</p>").await?.to_string();
+
+    progress.step("taking the audience");
+    system.run(&[GATEWAY, SCHEDULER]).await?;
+    let campaign = make(system, &template).await?;
+    let taken = take(system, &campaign).await?;
+    let cost = measure::cost("taking the audience", "recipient", std::slice::from_ref(&taken), |o| o.items);
+    progress.step("releasing it");
+    let released = release(system, &campaign, taken.outcome.items).await?;
+    let released_cost = measure::cost("releasing it", "recipient", std::slice::from_ref(&released), |o| o.items);
+    let peak = |cost: &crate::report::Cost| cost.memory_of(SCHEDULER).unwrap_or(f64::NAN);
+    section.figures.extend([
+        Figure::one("recipients", "people", taken.outcome.items as f64),
+        Figure::one("taken", "recipients/s", taken.outcome.items_per_second()).goal(Goal::AtLeast(100_000.0)),
+        Figure::one("released and handed over", "recipients/s", released.outcome.items_per_second())
+            .goal(Goal::AtLeast(60_000.0)),
+        Figure::one("peak memory of the scheduler", "MiB", peak(&cost).max(peak(&released_cost)))
+            .goal(Goal::AtMost(MEMORY)),
+    ]);
+    section.costs.extend([cost, released_cost]);
+    clear(system).await?;
+
+    let mut first = Vec::new();
+    for round in 1..=rounds {
+        progress.step(&format!("the first message, round {round} of {rounds}"));
+        first.push(first_message(system, &template).await?);
+        clear(system).await?;
+    }
+    for name in [OUTBOUND_ALLOW, MAIL_BASE_URL] {
+        system.remove_env(name);
+    }
+    let first = Figure::new("from `send` to the first message at the provider", "s", first).goal(Goal::AtMost(2.0));
+    section.figures.push(first);
+    Ok(())
+}
+
+/// A campaign to a segment of its own; returns its id.
+async fn make(system: &System, template: &str) -> Result<String> {
+    let mut api = Api::connect(system.gateway, BIG).await?;
+    let rules = json!([{ "field": "email", "operator": "exists" }]);
+    let segment = api.create("/segments", &json!({ "name": "With an address", "rules": rules })).await?;
+    let campaign = json!({ "name": "Sale", "channel": "EMAIL", "segmentId": segment, "templateId": template });
+    api.create("/campaigns", &campaign).await
+}
+
+async fn send(system: &System, campaign: &str) -> Result<()> {
+    let mut api = Api::connect(system.gateway, BIG).await?;
+    api.call("POST", &format!("/campaigns/{campaign}/send"), &json!({}), b"200").await?;
+    Ok(())
+}
+
+struct State {
+    status: String,
+    taken: bool,
+    recipients: i64,
+}
+
+async fn state(system: &System, campaign: &str) -> Result<State> {
+    let sql =
+        "SELECT status, taken, recipients, status_reason FROM campaign WHERE project_id = $1 AND id = $2::text::uuid";
+    let row = system.database.query_one(sql, &[&tenants::project(BIG), &campaign]).await?;
+    let state = State { status: row.try_get(0)?, taken: row.try_get(1)?, recipients: row.try_get(2)? };
+    if state.status == "PAUSED" || state.status == "FAILED" {
+        bail!("the campaign is {}: {}", state.status, row.try_get::<_, Option<&str>>(3)?.unwrap_or_default());
+    }
+    Ok(state)
+}
+
+/// From `send` until the whole audience lies in the ledger.
+async fn take(system: &System, campaign: &str) -> Result<Measured> {
+    let watched = system.watched();
+    usage::reset_peaks(&watched);
+    let before = Moment::now(&watched, GENERATOR)?;
+    let started = Instant::now();
+    send(system, campaign).await?;
+    let recipients = loop {
+        let state = state(system, campaign).await?;
+        if state.taken {
+            break state.recipients;
+        }
+        if started.elapsed() > PATIENCE {
+            bail!("{} recipients were taken within {} s", state.recipients, PATIENCE.as_secs());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let outcome = Outcome::of_items(u64::try_from(recipients)?, started.elapsed().as_secs_f64());
+    let used = Moment::now(&watched, GENERATOR)?.since(&before);
+    Ok(Measured { outcome, used, memory: usage::memory(&watched) })
+}
+
+/// Until the last recipient was handed over. Only so many may be with delivery at a time, which is therefore played: what was
+/// released counts as sent, by one statement for all of it, so that nothing but releasing is waited for.
+async fn release(system: &System, campaign: &str, recipients: u64) -> Result<Measured> {
+    let project = tenants::project(BIG);
+    // Compared as text, so that what is due is looked up by its time and not among all that is queued.
+    let released =
+        "SELECT count(*) FROM message WHERE project_id = $1 AND campaign_id::text = $2 AND due_at IS NOT NULL";
+    let already: i64 = system.database.query_one(released, &[&project, &campaign]).await?.try_get(0)?;
+    let settle = "UPDATE message SET status = 'sent', sent_at = now(), due_at = NULL, updated_at = now() \
+                  WHERE project_id = $1 AND due_at IS NOT NULL AND status = 'queued' AND campaign_id::text = $2";
+    let watched = system.watched();
+    usage::reset_peaks(&watched);
+    let before = Moment::now(&watched, GENERATOR)?;
+    let started = Instant::now();
+    let mut sent = 0;
+    while sent < recipients {
+        let settled = system.database.execute(settle, &[&project, &campaign]).await?;
+        sent += settled;
+        if settled == 0 {
+            state(system, campaign).await?;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        if started.elapsed() > PATIENCE {
+            bail!("{sent} of {recipients} recipients were released within {} s", PATIENCE.as_secs());
+        }
+    }
+    let outcome = Outcome::of_items(recipients - already.unsigned_abs(), started.elapsed().as_secs_f64());
+    let used = Moment::now(&watched, GENERATOR)?.since(&before);
+    Ok(Measured { outcome, used, memory: usage::memory(&watched) })
+}
+
+/// Seconds from the request to the first call of the provider.
+async fn first_message(system: &mut System, template: &str) -> Result<f64> {
+    let sink = sink::start(Kind::Http, None).await?;
+    system.run(&[]).await?;
+    system.set_env(MAIL_BASE_URL, format!("http://{}", sink.addr));
+    system.run(&[GATEWAY, SCHEDULER, DELIVERY]).await?;
+    let campaign = make(system, template).await?;
+    let (asked_ms, started) = (Clock::system().now_ms(), Instant::now());
+    send(system, &campaign).await?;
+    loop {
+        let seen = arrivals(sink.addr).await.context("asking the sink")?;
+        if seen.first_ms > 0 {
+            return Ok((seen.first_ms - asked_ms) as f64 / 1e3);
+        }
+        if started.elapsed() > PATIENCE {
+            state(system, &campaign).await?;
+            bail!("nothing came to the provider within {} s", PATIENCE.as_secs());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Ends what is under way, so that the next one begins with nothing.
+async fn clear(system: &mut System) -> Result<()> {
+    system.run(&[]).await?;
+    let end = "UPDATE campaign SET status = 'CANCELLED', look_at = NULL, under_way = false WHERE status <> 'COMPLETED'";
+    system.database.execute(end, &[]).await?;
+    system.forget_messages().await
+}

@@ -1,0 +1,232 @@
+//! Delivery to providers on loopback: the calls alone, in turns with a bare client, and the whole way out of the ledger.
+
+mod ledger;
+mod queue;
+mod render;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use serde_json::json;
+use shared::clock::Clock;
+use shared::env::Env;
+use shared::ids;
+use shared::outbound::{BaseUrl, HttpClient};
+use shared::push_token::Platform;
+use shared::send::Channel;
+use shared::vapid::VapidKeys;
+use uuid::Uuid;
+use worker_delivery::provider::push::Push;
+use worker_delivery::provider::{Email, Outcome, apns, smtp, web_push};
+
+use crate::alone::{self, CALLER};
+use crate::ceiling::call::BareClient;
+use crate::ceiling::mail::BareMailer;
+use crate::measure::{self, Measured};
+use crate::progress::Progress;
+use crate::provision::delivery::{self, DEVICE};
+use crate::report::{Figure, Goal, Section};
+use crate::scenario::Lab;
+use crate::sink::{self, Kind};
+use crate::system;
+use ledger::Ledger;
+
+pub use queue::queue;
+pub use render::render;
+
+/// Calls under way, as the worker has them by default.
+const AT_ONCE: usize = 32;
+/// Sessions with the mail server.
+const SESSIONS: usize = 10;
+/// How long messages may take to be settled.
+const PATIENCE: Duration = Duration::from_mins(3);
+const LOOPBACK: (&str, &str) = ("OUTBOUND_ALLOW", "127.0.0.0/8");
+
+/// JSON over HTTP/2 without TLS, by the client for Apple's devices, which speaks it in any case.
+pub async fn api(lab: &mut Lab, section: &mut Section) -> Result<()> {
+    section.about = format!(
+        "pushes by the JSON API of APNs over HTTP/2 without TLS, {AT_ONCE} at once; the calls alone, on one thread, then out of the ledger"
+    );
+    let sink = sink::start(Kind::Http, None).await?;
+    let to = sink.addr;
+    let body = json!({ "aps": { "alert": { "title": TITLE, "body": TEXT }, "sound": "default", "mutable-content": 1 },
+                       "messageId": Uuid::max() });
+    let body = Bytes::from(body.to_string());
+    let (mut product, mut bare): (Vec<Measured>, Vec<Measured>) = Default::default();
+    for round in 1..=lab.settings.rounds {
+        lab.progress.step(&format!("calls, round {round} of {}", lab.settings.rounds));
+        let (watched, time, body) = (sink.watched(), lab.settings.round / 2, body.clone());
+        product.push(alone::calls(&watched, AT_ONCE, time, async move || api_calls(to)).await?);
+        let bare_calls = async move || {
+            let client = BareClient::connect(to, &format!("/3/device/{DEVICE}"), body).await?;
+            anyhow::Ok(async move |_: u64| client.call().await)
+        };
+        bare.push(alone::calls(&watched, AT_ONCE, time, bare_calls).await?);
+        warn_of_noise(&lab.progress, &[&product, &bare]);
+    }
+    calls_alone(
+        section,
+        "send",
+        &product,
+        Some(("bare hyper client", &bare[..])),
+        &[Goal::RatioAtLeast(0.6), Goal::AtLeast(35_000.0)],
+    );
+    let ledger = Ledger { channel: Channel::Push, env: vec![("APNS_BASE_URL", format!("http://{to}"))] };
+    ledger.open(lab, &delivery::apns()?).await?;
+    let system = lab.system().await?;
+    delivery::devices(system, 0, ledger::PEOPLE, Platform::Ios, |person| Ok(format!("{person:08x}{}", &DEVICE[8..])))
+        .await?;
+    ledger.measure(lab, section, &sink).await
+}
+
+const TITLE: &str = "Your order is on its way";
+const TEXT: &str = "Three things that you ordered left our house this morning, and will be with you tomorrow.";
+
+fn push(platform: Platform, token: String) -> Push {
+    Push { id: ids::fresh(Clock::system().now_ms()), title: TITLE.to_owned(), body: TEXT.to_owned(), platform, token }
+}
+
+fn api_calls(to: SocketAddr) -> Result<impl AsyncFn(u64) -> Result<()> + use<>> {
+    let base: BaseUrl = format!("http://{to}").parse().map_err(anyhow::Error::msg)?;
+    let config = apns::ApnsConfig::from_settings(&delivery::apns()?, Some(&base)).context("settings are missing")?;
+    let http = HttpClient::from_env(&Env::from_pairs([LOOPBACK]))?;
+    let config = config.map_err(anyhow::Error::msg)?;
+    let client = apns::Client::new(config, apns::Tokens::default(), &http, Clock::system());
+    let push = push(Platform::Ios, DEVICE.to_owned());
+    Ok(async move |_: u64| accepted(&client.send(&push).await))
+}
+
+/// Encrypted for browsers, over HTTP/2 with TLS.
+pub async fn web_push(lab: &mut Lab, section: &mut Section) -> Result<()> {
+    section.about = format!(
+        "pushes to browsers, encrypted, over HTTP/2 with TLS, {AT_ONCE} at once; the calls alone, on one thread, then out of the ledger"
+    );
+    let place = system::place(&lab.options.programs);
+    std::fs::create_dir_all(&place)?;
+    let certificate = place.join(format!("sink-{}.pem", std::process::id()));
+    let outcome = to_browsers(lab, section, &certificate).await;
+    // It is not there where the sink did not start.
+    let _ = std::fs::remove_file(&certificate);
+    outcome
+}
+
+async fn to_browsers(lab: &mut Lab, section: &mut Section, certificate: &Path) -> Result<()> {
+    let sink = sink::start(Kind::Https, Some(certificate)).await?;
+    let (port, trusted) = (sink.addr.port(), certificate.display().to_string());
+    let mut product = Vec::new();
+    for round in 1..=lab.settings.rounds {
+        lab.progress.step(&format!("calls, round {round} of {}", lab.settings.rounds));
+        let trusted = trusted.clone();
+        let calls = async move || web_push_calls(port, &trusted);
+        product.push(alone::calls(&sink.watched(), AT_ONCE, lab.settings.round / 2, calls).await?);
+        warn_of_noise(&lab.progress, &[&product]);
+    }
+    calls_alone(section, "send", &product, None, &[Goal::AtLeast(12_000.0)]);
+    let ledger = Ledger { channel: Channel::Push, env: vec![("OUTBOUND_CA_FILE", trusted)] };
+    ledger.open(lab, &delivery::settings(json!({}), &[])).await?;
+    let system = lab.system().await?;
+    delivery::browsers(system, 0).await?;
+    let subscription = |person: u32| delivery::subscription(&format!("https://127.0.0.1:{port}/push/{person}"));
+    delivery::devices(system, 0, ledger::PEOPLE, Platform::Web, subscription).await?;
+    ledger.measure(lab, section, &sink).await
+}
+
+fn web_push_calls(port: u16, trusted: &str) -> Result<impl AsyncFn(u64) -> Result<()> + use<>> {
+    let http = HttpClient::from_env(&Env::from_pairs([LOOPBACK, ("OUTBOUND_CA_FILE", trusted)]))?;
+    let config = web_push::WebPushConfig::new(&VapidKeys::generate()?, None).map_err(anyhow::Error::msg)?;
+    let client = web_push::Client::new(config, http, Clock::system());
+    let push = push(Platform::Web, delivery::subscription(&format!("https://127.0.0.1:{port}/push/1"))?);
+    Ok(async move |_: u64| accepted(&client.send(&push).await))
+}
+
+/// Mail over a pool of sessions.
+pub async fn smtp(lab: &mut Lab, section: &mut Section) -> Result<()> {
+    section.about = format!(
+        "mails of twice {} KB to a mail server; the sending alone, on one thread and over a pool of {SESSIONS} sessions, then out of the ledger",
+        HTML_BYTES / 1024
+    );
+    let sink = sink::start(Kind::Smtp, None).await?;
+    let to = sink.addr;
+    let (mut product, mut bare): (Vec<Measured>, Vec<Measured>) = Default::default();
+    for round in 1..=lab.settings.rounds {
+        lab.progress.step(&format!("mails, round {round} of {}", lab.settings.rounds));
+        let (watched, time) = (sink.watched(), lab.settings.round / 2);
+        product.push(alone::calls(&watched, SESSIONS, time, async move || smtp_calls(to.port())).await?);
+        let bare_mails = async move || {
+            let (head, mail) = ("Subject: Hello\r\nContent-Type: text/html\r\n\r\n", html());
+            // The text part beside the HTML, as the product sends it.
+            let mailer = BareMailer::connect(to, SESSIONS, format!("{head}{mail}\r\n{mail}\r\n.\r\n").into()).await?;
+            anyhow::Ok(async move |nth: u64| mailer.send(nth).await)
+        };
+        bare.push(alone::calls(&watched, SESSIONS, time, bare_mails).await?);
+        warn_of_noise(&lab.progress, &[&product, &bare]);
+    }
+    section.figures.push(rate("mails by one thread", "mails/s", &product).goal(Goal::AtLeast(3_000.0)));
+    calls_alone(section, "mail", &product, Some(("bare SMTP client", &bare[..])), &[]);
+    let ledger = Ledger { channel: Channel::Email, env: Vec::new() };
+    ledger.open(lab, &delivery::smtp(to.port())).await?;
+    delivery::addresses(lab.system().await?, 0).await?;
+    ledger.measure(lab, section, &sink).await
+}
+
+const HTML_BYTES: usize = 2_048;
+
+fn html() -> String {
+    let line = "<p>Three things that you ordered left our house this morning.</p>\r\n";
+    line.repeat(HTML_BYTES / line.len())
+}
+
+fn smtp_calls(port: u16) -> Result<impl AsyncFn(u64) -> Result<()> + use<>> {
+    let http = HttpClient::from_env(&Env::from_pairs([LOOPBACK]))?;
+    let config = smtp::SmtpConfig::from_settings(&delivery::smtp(port)).map_err(anyhow::Error::msg)?;
+    let client = smtp::Client::new(config, &http);
+    let now = Clock::system().now();
+    let email = Email {
+        id: ids::fresh(now.as_millisecond()),
+        to: "Ann Example <ann@example.com>".parse()?,
+        subject: "Hello".to_owned(),
+        html: html(),
+        text: html(),
+        date: now,
+        unsubscribe: None,
+    };
+    Ok(async move |_: u64| accepted(&client.send(&email).await))
+}
+
+fn accepted(outcome: &Outcome) -> Result<()> {
+    match outcome {
+        Outcome::Accepted(_) => Ok(()),
+        other => bail!("{}: {}", other.name(), other.words()),
+    }
+}
+
+fn rate(name: &str, unit: &'static str, rounds: &[Measured]) -> Figure {
+    Figure::new(name, unit, rounds.iter().map(|m| m.outcome.items_per_second()).collect())
+}
+
+/// What calls come to by themselves: a whole core of the process that makes them, beside one of a bare client's.
+fn calls_alone(
+    section: &mut Section,
+    per: &'static str,
+    product: &[Measured],
+    ceiling: Option<(&str, &[Measured])>,
+    goals: &[Goal],
+) {
+    let per_core = |rounds: &[Measured]| rounds.iter().map(|m| m.per_core(CALLER)).collect::<Vec<f64>>();
+    let mut figure = Figure::new("calls alone", "sends/s per core", per_core(product));
+    section.costs.push(measure::cost("calls alone", per, product, |o| o.items));
+    if let Some((name, rounds)) = ceiling {
+        figure = figure.against(name, &per_core(rounds));
+        section.costs.push(measure::cost(name, per, rounds, |o| o.items));
+    }
+    section.figures.push(goals.iter().fold(figure, |figure, goal| figure.goal(*goal)));
+}
+
+fn warn_of_noise(progress: &Progress, rounds: &[&Vec<Measured>]) {
+    for noise in rounds.iter().filter_map(|r| measure::noise(&r.last()?.used)) {
+        progress.warn(&noise);
+    }
+}

@@ -1,0 +1,124 @@
+//! The whole way out of the ledger: claimed, rendered, sent and settled by the worker, with all that this costs PostgreSQL.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use shared::metric_name::MESSAGES_SETTLED;
+use shared::send::Channel;
+use shared::store::channels::ChannelSettings;
+use uuid::Uuid;
+
+use super::{LOOPBACK, PATIENCE, rate, warn_of_noise};
+use crate::child::Server;
+use crate::load::Outcome;
+use crate::measure::{self, GENERATOR, Measured};
+use crate::provision::delivery;
+use crate::report::{Figure, Section};
+use crate::scenario::Lab;
+use crate::system::{DELIVERY, System};
+use crate::usage::{self, Moment};
+
+/// Those who get messages, of the first project.
+pub const PEOPLE: u32 = crate::scenario::PEOPLE;
+const WARM_UP: u32 = 500;
+
+/// One channel, and what the worker has to know of its provider.
+pub struct Ledger {
+    pub channel: Channel,
+    pub env: Vec<(&'static str, String)>,
+}
+
+impl Ledger {
+    /// A system whose worker calls the sink.
+    pub async fn open(&self, lab: &mut Lab, settings: &ChannelSettings) -> Result<()> {
+        let system = lab.system().await?;
+        system.run(&[]).await?;
+        system.set_env(LOOPBACK.0, LOOPBACK.1.to_owned());
+        for (name, value) in &self.env {
+            system.set_env(name, value.clone());
+        }
+        delivery::channel(system, 0, self.channel, settings).await
+    }
+
+    /// Ends the delivering, and leaves nothing of it to those who come after.
+    pub async fn close(&self, system: &mut System) -> Result<()> {
+        system.run(&[]).await?;
+        for name in self.env.iter().map(|(name, _)| *name).chain([LOOPBACK.0]) {
+            system.remove_env(name);
+        }
+        system.forget_messages().await
+    }
+
+    pub async fn template(&self, system: &System) -> Result<Uuid> {
+        let body = match self.channel {
+            Channel::Email => format!("<h1>Dear {{{{ name }}}}</h1>\n{}", super::html()),
+            Channel::Push | Channel::InApp | Channel::Sms => super::TEXT.to_owned(),
+        };
+        delivery::template(system, 1, self.channel, super::TITLE, &body).await
+    }
+
+    /// Rounds of messages, from the hand-over until the last one is settled.
+    pub async fn measure(&self, lab: &mut Lab, section: &mut Section, sink: &Server) -> Result<()> {
+        let (settings, progress) = (lab.settings, lab.progress.clone());
+        let count = if settings.quick { 1_000 } else { 10_000 };
+        let system = lab.system().await?;
+        let template = self.template(system).await?;
+        system.run(&[DELIVERY]).await?;
+        self.sent(system, sink, template, WARM_UP).await?;
+        let mut rounds = Vec::new();
+        for round in 1..=settings.rounds {
+            progress.step(&format!("{count} messages out of the ledger, round {round} of {}", settings.rounds));
+            rounds.push(self.sent(system, sink, template, count).await?);
+            warn_of_noise(&progress, &[&rounds]);
+        }
+        self.close(system).await?;
+        let per_core = rounds.iter().map(|m| m.per_core(DELIVERY)).collect();
+        section.figures.extend([
+            rate("out of the ledger", "sends/s", &rounds),
+            Figure::new("out of the ledger, by the worker alone", "sends/s per core", per_core),
+        ]);
+        section.costs.push(measure::cost("out of the ledger", "send", &rounds, |o| o.items));
+        Ok(())
+    }
+
+    async fn sent(&self, system: &System, sink: &Server, template: Uuid, count: u32) -> Result<Measured> {
+        let messages = delivery::queue(system, 0, PEOPLE, self.channel, template, count).await?;
+        let mut watched = system.watched();
+        watched.extend(sink.watched());
+        usage::reset_peaks(&watched);
+        let settled = system.metric(DELIVERY, MESSAGES_SETTLED).await?;
+        let before = Moment::now(&watched, GENERATOR)?;
+        let started = Instant::now();
+        delivery::hand_over(system, 0, self.channel, &messages).await?;
+        wait_settled(system, settled + u64::from(count)).await?;
+        let seconds = started.elapsed().as_secs_f64();
+        let used = Moment::now(&watched, GENERATOR)?.since(&before);
+        all_sent(system).await?;
+        Ok(Measured { outcome: Outcome::of_items(u64::from(count), seconds), used, memory: usage::memory(&watched) })
+    }
+}
+
+async fn wait_settled(system: &System, wanted: u64) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while system.metric(DELIVERY, MESSAGES_SETTLED).await? < wanted {
+        if Instant::now() > deadline {
+            all_sent(system).await?;
+            bail!("messages were sent, and their worker does not say so");
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
+/// That every message in the ledger was sent; the error says what became of the others.
+async fn all_sent(system: &System) -> Result<()> {
+    let sql = "SELECT status || coalesce(': ' || status_reason, ''), count(*) FROM message WHERE status <> 'sent' \
+               GROUP BY 1 ORDER BY 2 DESC LIMIT 3";
+    let others = system.database.query(sql, &[]).await?;
+    let shown = |row: &tokio_postgres::Row| Ok(format!("{} {}", row.try_get::<_, i64>(1)?, row.try_get::<_, &str>(0)?));
+    let shown = others.iter().map(shown).collect::<Result<Vec<String>>>()?;
+    if !shown.is_empty() {
+        bail!("not all messages were sent: {}", shown.join("; "));
+    }
+    Ok(())
+}

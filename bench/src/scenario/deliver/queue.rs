@@ -1,0 +1,70 @@
+//! What a long queue costs the worker: its memory while very many messages wait in the ledger and in the stream.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use shared::metric_name::MESSAGES_SETTLED;
+use shared::push_token::Platform;
+use shared::send::Channel;
+
+use super::ledger::{self, Ledger};
+use crate::load::Outcome;
+use crate::measure::{self, GENERATOR, Measured};
+use crate::provision::delivery::{self, DEVICE};
+use crate::report::{Figure, Goal, Section};
+use crate::scenario::Lab;
+use crate::sink::{self, Kind};
+use crate::system::DELIVERY;
+use crate::usage::{self, Moment};
+
+/// MiB of the worker.
+const MEMORY: f64 = 256.0;
+
+/// A worker that begins in front of a full queue, and works on it for a while.
+pub async fn queue(lab: &mut Lab, section: &mut Section) -> Result<()> {
+    let (settings, progress) = (lab.settings, lab.progress.clone());
+    let (count, time) = (settings.queued, settings.round * 2);
+    section.about = format!(
+        "{count} messages wait in the ledger and in the stream; a worker begins, and sends for {} s",
+        time.as_secs()
+    );
+    let sink = sink::start(Kind::Http, None).await?;
+    let ledger = Ledger { channel: Channel::Push, env: vec![("APNS_BASE_URL", format!("http://{}", sink.addr))] };
+    ledger.open(lab, &delivery::apns()?).await?;
+    let system = lab.system().await?;
+    let device = |person: u32| Ok(format!("{person:08x}{}", &DEVICE[8..]));
+    delivery::devices(system, 0, ledger::PEOPLE, Platform::Ios, device).await?;
+    let template = ledger.template(system).await?;
+    // The stream is made by whoever is there first.
+    system.run(&[DELIVERY]).await?;
+    system.run(&[]).await?;
+    progress.step(&format!("queueing {count} messages"));
+    let messages = delivery::queue(system, 0, ledger::PEOPLE, Channel::Push, template, count).await?;
+    delivery::hand_over(system, 0, Channel::Push, &messages).await?;
+    progress.step("sending what waits");
+    system.run(&[DELIVERY]).await?;
+    let mut watched = system.watched();
+    watched.extend(sink.watched());
+    let before = Moment::now(&watched, GENERATOR)?;
+    let (started, already) = (Instant::now(), system.metric(DELIVERY, MESSAGES_SETTLED).await?);
+    let mut sent = 0;
+    while started.elapsed() < time && already + sent < u64::from(count) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        sent = system.metric(DELIVERY, MESSAGES_SETTLED).await? - already;
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let used = Moment::now(&watched, GENERATOR)?.since(&before);
+    let measured = Measured { outcome: Outcome::of_items(sent, seconds), used, memory: usage::memory(&watched) };
+    if already + sent == 0 {
+        bail!("nothing was sent within {} s", time.as_secs());
+    }
+    let cost = measure::cost("a full queue", "send", std::slice::from_ref(&measured), |o| o.items);
+    let peak = cost.memory_of(DELIVERY).unwrap_or(f64::NAN);
+    section.figures.extend([
+        Figure::one(format!("peak memory of worker-delivery in its first {} s", time.as_secs()), "MiB", peak)
+            .goal(Goal::AtMost(MEMORY)),
+        Figure::one("sent meanwhile", "sends/s", measured.outcome.items_per_second()),
+    ]);
+    section.costs.push(cost);
+    ledger.close(system).await
+}

@@ -1,0 +1,180 @@
+//! Segments: counting whom rules find, and what it costs recording that members are kept.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use shared::clock::Clock;
+
+use super::drain::{CONNECTIONS, drained};
+use crate::api::Api;
+use crate::fill::{BIG, Shares};
+use crate::load::{Kind, Sender, Shape};
+use crate::measure::{self, Measured};
+use crate::provision;
+use crate::report::{Figure, Goal, Section};
+use crate::scenario::Lab;
+use crate::system::{AUTOMATION, GATEWAY, SCHEDULER, System};
+use crate::tenants::{self, EVENT_NAMES, PROJECTS};
+
+/// How often each kind of rules is asked about.
+const QUESTIONS: u32 = 15;
+
+/// How many people satisfy rules, asked by one client.
+pub async fn estimate(lab: &mut Lab, section: &mut Section) -> Result<()> {
+    let (events, users) = lab.settings.filled;
+    let people = Shares { projects: PROJECTS, total: users }.of(BIG);
+    section.about = format!(
+        "POST /segments/estimate, asked {QUESTIONS} times by one client; {events} events and {users} people, of which the project asked has {people}"
+    );
+    let progress = lab.progress.clone();
+    let system = lab.filled(section).await?;
+    system.run(&[GATEWAY]).await?;
+    let mut api = Api::connect(system.gateway, BIG).await?;
+    for (name, rules, at_most) in [
+        ("two profile rules", of_profile as fn(u32) -> Value, 400.0),
+        ("a behaviour in 30 days", of_behaviour, 1_500.0),
+    ] {
+        progress.step(name);
+        asked(&mut api, &rules(QUESTIONS)).await?;
+        let mut times = Vec::new();
+        for nth in 0..QUESTIONS {
+            times.push(asked(&mut api, &rules(nth)).await?);
+        }
+        let slowest = times.iter().copied().fold(f64::NAN, f64::max);
+        section.figures.extend([
+            Figure::one(format!("{name}, p50"), "ms", crate::report::median(&times)).goal(Goal::AtMost(at_most)),
+            Figure::one(format!("{name}, slowest"), "ms", slowest),
+        ]);
+    }
+    system.run(&[]).await
+}
+
+/// Other people each time.
+fn of_profile(nth: u32) -> Value {
+    let plan = ["free", "pro", "team"][nth as usize % 3];
+    json!([
+        { "field": "plan", "operator": "eq", "value": plan },
+        { "field": "age", "operator": "gt", "value": 20 + nth },
+    ])
+}
+
+fn of_behaviour(nth: u32) -> Value {
+    let field = format!("event:{}", tenants::event_name(nth % EVENT_NAMES));
+    json!([{ "field": field, "operator": "did", "value": { "within": "30d" } }])
+}
+
+/// In milliseconds. Nobody found would mean that nothing was measured.
+async fn asked(api: &mut Api, rules: &Value) -> Result<f64> {
+    let started = Instant::now();
+    let answer = api.call("POST", "/segments/estimate", &json!({ "rules": rules }), b"200").await?;
+    let took = started.elapsed().as_secs_f64() * 1e3;
+    match answer["estimatedCount"].as_i64() {
+        Some(found) if found > 0 => Ok(took),
+        _ => bail!("{rules}: {answer}"),
+    }
+}
+
+/// The project without followed segments; the next one has them.
+const WITHOUT: u32 = 20;
+const WITH: u32 = 21;
+const FOLLOWED: u32 = 100;
+/// People of each of the two projects.
+const OF_EACH: u32 = 1_000;
+/// How long filling the segments may take.
+const FILLING: Duration = Duration::from_mins(2);
+
+/// Recording a backlog of a project without segments, and of one in which a hundred are followed, in turns. The scheduler runs,
+/// which evaluates them, in both.
+pub async fn ingest(lab: &mut Lab, section: &mut Section) -> Result<()> {
+    let items: u32 = if lab.settings.quick { 10_000 } else { 50_000 };
+    section.about = format!(
+        "{items} items of one project of {OF_EACH} people, recorded by one worker while the scheduler runs: without segments, and with {FOLLOWED} whose members are kept"
+    );
+    let (settings, progress) = (lab.settings, lab.progress.clone());
+    know(lab).await?;
+    let system = lab.system().await?;
+    system.run(&[GATEWAY, AUTOMATION, SCHEDULER]).await?;
+    progress.step("making segments, and waiting until their members are kept");
+    follow(system).await?;
+    let shape = |first| Shape { first, projects: 1, people: OF_EACH, ..Shape::new(Kind::BatchOfMany) };
+    let mut to_without = Sender::connect(system.gateway, shape(WITHOUT), CONNECTIONS).await?;
+    let mut to_with = Sender::connect(system.gateway, shape(WITH), CONNECTIONS).await?;
+    let (mut without, mut with): (Vec<Measured>, Vec<Measured>) = Default::default();
+    for round in 1..=settings.rounds {
+        progress.step(&format!("recording, round {round} of {}", settings.rounds));
+        without.push(drained(system, &mut to_without, items).await?);
+        with.push(drained(system, &mut to_with, items).await?);
+        for noise in [&without, &with].into_iter().filter_map(|r| measure::noise(&r.last()?.used)) {
+            progress.warn(&noise);
+        }
+    }
+    some_came_in(system).await?;
+    let rate = |rounds: &[Measured]| rounds.iter().map(|m| m.outcome.items_per_second()).collect::<Vec<_>>();
+    section.figures.push(
+        Figure::new(format!("recorded with {FOLLOWED} followed segments"), "items/s", rate(&with))
+            .against("without", &rate(&without))
+            .goal(Goal::RatioAtLeast(0.7)),
+    );
+    section.costs.push(measure::cost("without segments", "event", &without, |o| o.items));
+    section.costs.push(measure::cost("with followed segments", "event", &with, |o| o.items));
+    // What was made would cost those that come after.
+    lab.close().await
+}
+
+/// More people than projects have as a rule.
+async fn know(lab: &mut Lab) -> Result<()> {
+    lab.system().await?;
+    let there = [WITHOUT, WITH].map(|number| (number, lab.known[number as usize]));
+    let (system, now) = (lab.system().await?, Clock::system().now());
+    for (number, known) in there.into_iter().filter(|(_, known)| *known < OF_EACH) {
+        let next = number + 1;
+        provision::people(&system.database, number..next, known..OF_EACH, now).await?;
+    }
+    provision::searchable(system.database_url()).await?;
+    for (number, known) in there {
+        lab.known[number as usize] = known.max(OF_EACH);
+    }
+    Ok(())
+}
+
+/// Half of them by what people do, half by what they are. Automations start when somebody leaves, which nobody does in that
+/// time, so that what is recorded is the same in both projects.
+async fn follow(system: &System) -> Result<()> {
+    let mut api = Api::connect(system.gateway, WITH).await?;
+    for number in 0..FOLLOWED {
+        let rule = if number % 2 == 0 {
+            let field = format!("event:{}", tenants::event_name(number / 2 % EVENT_NAMES));
+            json!({ "field": field, "operator": "did", "value": { "count": { "gte": 2 }, "within": "7d" } })
+        } else {
+            json!({ "field": "visits", "operator": "gte", "value": -f64::from(number) })
+        };
+        let segment = json!({ "name": format!("Segment {number}"), "rules": [rule] });
+        let segment = api.create("/segments", &segment).await?;
+        let automation = json!({
+            "name": format!("Left {number}"), "triggerType": "SEGMENT_EXIT", "triggerSegmentId": segment, "active": true,
+            "steps": [{ "type": "WAIT", "delay": 86_400 }],
+        });
+        api.create("/automations", &automation).await?;
+    }
+    let sql = "SELECT count(*) FROM segment_follow WHERE project_id = $1 AND filled AND error IS NULL";
+    let deadline = Instant::now() + FILLING;
+    loop {
+        let kept: i64 = system.database.query_one(sql, &[&tenants::project(WITH)]).await?.try_get(0)?;
+        if kept == i64::from(FOLLOWED) {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            bail!("the members of only {kept} of {FOLLOWED} segments are kept");
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// The scheduler did evaluate.
+async fn some_came_in(system: &System) -> Result<()> {
+    let sql = "SELECT count(*) FROM segment_membership WHERE project_id = $1 AND since IS NOT NULL";
+    let row = system.database.query_one(sql, &[&tenants::project(WITH)]).await.context("counting members")?;
+    anyhow::ensure!(row.try_get::<_, i64>(0)? > 0, "nobody came into a segment");
+    Ok(())
+}

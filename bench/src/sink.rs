@@ -1,0 +1,60 @@
+//! Where messages end: providers on loopback that take everything and keep nothing, each a process of its own.
+
+mod http;
+mod smtp;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use tokio::net::TcpListener;
+
+use crate::child::Server;
+
+pub use http::arrivals;
+
+/// How a sink is called in reports.
+pub const NAME: &str = "sink";
+
+/// What a sink speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// HTTP/1.1 and HTTP/2, without TLS.
+    Http,
+    /// The same over TLS.
+    Https,
+    Smtp,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct SinkArgs {
+    #[arg(long, value_enum)]
+    kind: Kind,
+    /// Where the certificate is written that callers are to trust.
+    #[arg(long)]
+    certificate: Option<PathBuf>,
+}
+
+/// Serves until it is killed, and prints where.
+pub async fn serve(args: &SinkArgs) -> Result<()> {
+    let tls = match (args.kind, &args.certificate) {
+        (Kind::Https, path) => Some(http::tls(path.as_deref().context("--certificate is missing")?)?),
+        _ => None,
+    };
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    println!("{}", listener.local_addr()?);
+    match args.kind {
+        Kind::Http | Kind::Https => http::serve(listener, tls).await,
+        Kind::Smtp => smtp::serve(listener).await,
+    }
+}
+
+/// Starts one; `certificate` is written by one with TLS.
+pub async fn start(kind: Kind, certificate: Option<&Path>) -> Result<Server> {
+    let value = kind.to_possible_value().context("a kind has a name")?;
+    let mut args = vec!["sink", "--kind", value.get_name()];
+    if let Some(path) = certificate {
+        args.extend(["--certificate", path.to_str().context("a path that is no text")?]);
+    }
+    Server::start(NAME, &args).await
+}

@@ -1,0 +1,112 @@
+//! A provider over HTTP: reads the call and says that it has the message. `GET /` tells how many came, and when the first.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use rustls::ServerConfig;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde::{Deserialize, Serialize};
+use shared::clock::Clock;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use crate::load::{Answers, write};
+
+/// In the fields by which each vendor names what it took.
+const TAKEN: &[u8] = br#"{"id":"taken","sid":"taken","name":"taken"}"#;
+
+/// What has come so far.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub struct Arrivals {
+    pub count: u64,
+    /// Unix milliseconds of the first; 0 where there is none.
+    pub first_ms: i64,
+}
+
+struct Seen {
+    clock: Clock,
+    count: AtomicU64,
+    first_ms: AtomicI64,
+}
+
+impl Seen {
+    fn note(&self) {
+        if self.count.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.first_ms.store(self.clock.now_ms(), Ordering::Relaxed);
+        }
+    }
+
+    fn arrivals(&self) -> Arrivals {
+        Arrivals { count: self.count.load(Ordering::Relaxed), first_ms: self.first_ms.load(Ordering::Relaxed) }
+    }
+}
+
+/// With a certificate of its own, which is written to `path` for those who are to trust it.
+pub fn tls(path: &Path) -> Result<TlsAcceptor> {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let versions = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let mut config = versions.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    std::fs::write(path, made.cert.pem()).with_context(|| path.display().to_string())?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>) -> Result<()> {
+    let seen = Arc::new(Seen { clock: Clock::system(), count: AtomicU64::new(0), first_ms: AtomicI64::new(0) });
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let (seen, tls) = (seen.clone(), tls.clone());
+        tokio::spawn(async move {
+            match tls {
+                None => converse(stream, seen).await,
+                Some(tls) => {
+                    if let Ok(stream) = tls.accept(stream).await {
+                        converse(stream, seen).await;
+                    }
+                }
+            }
+        });
+    }
+}
+
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, seen: Arc<Seen>) {
+    let service = service_fn(move |request| answer(request, seen.clone()));
+    // The caller has closed its connection.
+    let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<Full<Bytes>>, Infallible> {
+    if request.method() == Method::GET {
+        let arrivals = serde_json::to_vec(&seen.arrivals()).unwrap_or_default();
+        return Ok(Response::new(Full::new(arrivals.into())));
+    }
+    let whole = request.into_body().collect().await.is_ok();
+    if whole {
+        seen.note();
+    }
+    let mut response = Response::new(Full::new(Bytes::from_static(TAKEN)));
+    *response.status_mut() = if whole { hyper::StatusCode::CREATED } else { hyper::StatusCode::BAD_REQUEST };
+    Ok(response)
+}
+
+/// What has come to a sink without TLS.
+pub async fn arrivals(sink: SocketAddr) -> Result<Arrivals> {
+    let mut stream = TcpStream::connect(sink).await?;
+    write(&stream, format!("GET / HTTP/1.1\r\nhost: {sink}\r\n\r\n").as_bytes()).await?;
+    Ok(serde_json::from_slice(Answers::default().next(&mut stream, b"200").await?)?)
+}

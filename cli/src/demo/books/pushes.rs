@@ -1,0 +1,127 @@
+//! Pushes due against those on the phones, which are files: one a push, read once each.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use serde::Deserialize;
+
+use crate::demo::generator::expected::PUSH;
+use crate::demo::report::Line;
+
+#[derive(Clone, Debug, Deserialize)]
+struct Arrived {
+    token: String,
+    title: String,
+    body: String,
+}
+
+/// All phones of the run.
+pub struct Phones<'a> {
+    dir: PathBuf,
+    /// What every token of the run begins with.
+    prefix: String,
+    due: BTreeSet<&'a str>,
+    read: HashSet<OsString>,
+    /// By token, to phones of this run only.
+    came: BTreeMap<String, Vec<Arrived>>,
+}
+
+impl<'a> Phones<'a> {
+    /// `due`: the tokens to which one push each is due.
+    pub fn new(dir: PathBuf, run: &str, due: BTreeSet<&'a str>) -> Self {
+        Self { dir, prefix: format!("mailbox:anon-{run}-"), due, read: HashSet::new(), came: BTreeMap::new() }
+    }
+
+    /// Reads what came since the last time.
+    pub fn look(&mut self) -> anyhow::Result<()> {
+        let entries = match std::fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            // It is made with the first push.
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(e).with_context(|| format!("reading the pushes in {}", self.dir.display())),
+        };
+        for entry in entries {
+            let entry = entry.with_context(|| format!("reading the pushes in {}", self.dir.display()))?;
+            let path = entry.path();
+            if path.extension().is_none_or(|ending| ending != "json") || !self.read.insert(entry.file_name()) {
+                continue;
+            }
+            let text = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+            let push: Arrived =
+                serde_json::from_slice(&text).with_context(|| format!("{} is not a push", path.display()))?;
+            if push.token.starts_with(&self.prefix) {
+                self.came.entry(push.token.clone()).or_default().push(push);
+            }
+        }
+        Ok(())
+    }
+
+    pub fn due(&self) -> u64 {
+        self.due.len() as u64
+    }
+
+    /// Due pushes that came at least once.
+    pub fn came(&self) -> u64 {
+        self.due.iter().filter(|token| self.came.contains_key(**token)).count() as u64
+    }
+
+    /// Everything that was read, of any run.
+    pub fn files(&self) -> usize {
+        self.read.len()
+    }
+
+    /// `ambiguous` as with mails: so many second copies are excused.
+    pub fn lines(&self, ambiguous: Option<u64>) -> Vec<Line> {
+        let missing = self.due.iter().filter(|token| !self.came.contains_key(**token));
+        let missing = missing.map(|token| format!("to {token}: nothing came"));
+        let due = Line::equal("pushes due = on the phones", self.due(), self.came()).with_examples(missing);
+        let copies: usize = self.came.values().map(|copies| copies.len() - 1).sum();
+        let twice = self.came.iter().filter(|(_, copies)| copies.len() > 1);
+        let twice = twice.map(|(token, copies)| format!("to {token}: came {} times", copies.len()));
+        let mut second = Line::equal("second pushes", 0, copies as u64).with_examples(twice);
+        second.ok = copies as u64 <= ambiguous.unwrap_or(0);
+        let right = |push: &&Arrived| push.title == PUSH.subject && push.body == PUSH.body;
+        let wrong = self.came.values().flatten().filter(|push| !right(push) || !self.due.contains(push.token.as_str()));
+        let wrong: Vec<String> =
+            wrong.map(|push| format!("to {}: {:?}, {:?}", push.token, push.title, push.body)).collect();
+        let strange = Line::equal("pushes that were not due, or with other words", 0, wrong.len() as u64);
+        vec![due, second, strange.with_examples(wrong)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const TOKEN: &str = "mailbox:anon-r-1-0-aa";
+
+    fn wrong(files: &[(&str, &str)], ambiguous: Option<u64>) -> Vec<&'static str> {
+        let dir = tempfile::tempdir().unwrap();
+        for (n, (token, title)) in files.iter().enumerate() {
+            let push = json!({ "token": token, "title": title, "body": PUSH.body, "messageId": "x" });
+            std::fs::write(dir.path().join(format!("{n}.json")), push.to_string()).unwrap();
+        }
+        std::fs::write(dir.path().join("9.new"), "half a pu").unwrap();
+        let mut phones = Phones::new(dir.path().to_owned(), "r", BTreeSet::from([TOKEN]));
+        phones.look().unwrap();
+        phones.look().unwrap();
+        phones.lines(ambiguous).into_iter().filter(|line| !line.ok).map(|line| line.what).collect()
+    }
+
+    #[test]
+    fn one_push_to_each_phone_balances_and_other_runs_are_not_looked_at() {
+        let right = (TOKEN, PUSH.subject);
+        assert_eq!(wrong(&[right, ("mailbox:anon-r2-1-0-aa", "x")], None), Vec::<&str>::new());
+        assert_eq!(wrong(&[], None), ["pushes due = on the phones"]);
+        assert_eq!(wrong(&[right, right], Some(0)), ["second pushes"]);
+        assert_eq!(wrong(&[right, right], Some(1)), Vec::<&str>::new());
+        let strange = ["pushes that were not due, or with other words"];
+        assert_eq!(wrong(&[(TOKEN, "Hi")], None), strange);
+        assert_eq!(wrong(&[right, ("mailbox:anon-r-2-0-aa", PUSH.subject)], None), strange);
+    }
+}

@@ -1,0 +1,247 @@
+//! A run of sends in which most go wrong at first: what happens to which of them, and what the providers saw.
+//!
+//! Every send bears its number in its text, so that a provider's server knows it again however it is addressed, and fails
+//! it the first time it comes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::json;
+use testkit::{Fault, Received, Reply, Vendor};
+
+/// What goes wrong with a send the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// 429 with `Retry-After`, 451 of a mail server.
+    Throttled,
+    /// 500, 421 of a mail server.
+    Unavailable,
+    /// Acted upon and never answered.
+    Hang,
+    /// Acted upon, and the connection (over HTTP/2, the stream) breaks.
+    ResetAfter,
+    /// The connection (over HTTP/2, the stream) breaks, and nothing was acted upon.
+    ResetBefore,
+    /// GOAWAY of HTTP/2.
+    Leaving,
+    /// Acted upon and answered late, but in time.
+    Slow,
+    /// The certificate is somebody else's, whoever calls.
+    WrongName,
+}
+
+/// The tenth part of all sends each; the others go well.
+pub const KINDS: [Kind; 8] = [
+    Kind::Throttled,
+    Kind::Unavailable,
+    Kind::Hang,
+    Kind::ResetAfter,
+    Kind::ResetBefore,
+    Kind::Leaving,
+    Kind::Slow,
+    Kind::WrongName,
+];
+const OF: u64 = 10;
+const LATE: Duration = Duration::from_secs(3);
+
+impl Kind {
+    /// Whether nobody can know whether the send was acted upon.
+    pub fn is_ambiguous(self) -> bool {
+        matches!(self, Self::Hang | Self::ResetAfter | Self::ResetBefore)
+    }
+
+    fn fault(self) -> Option<Fault> {
+        match self {
+            Self::Throttled => {
+                Some(Fault::Answer(Reply::json(429, &json!({ "message": "busy" })).with("retry-after", "1")))
+            }
+            Self::Unavailable => Some(Fault::Answer(Reply::json(500, &json!({ "message": "broken" })))),
+            Self::Hang => Some(Fault::Hang),
+            Self::ResetAfter => Some(Fault::Reset),
+            Self::ResetBefore => Some(Fault::Lost),
+            Self::Leaving => Some(Fault::GoAway),
+            Self::Slow => Some(Fault::Slow(LATE)),
+            // That is the matter of the connection.
+            Self::WrongName => None,
+        }
+    }
+}
+
+/// Who carries a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Carrier {
+    MailHttp,
+    Smtp,
+    Sms,
+    Gateway,
+    Apns,
+    ThirdParty,
+}
+
+impl Carrier {
+    /// Whether it knows a repeat by its key.
+    pub fn has_keys(self) -> bool {
+        matches!(self, Self::MailHttp | Self::ThirdParty)
+    }
+
+    /// What makes an automation of the project send by it, and the step that does.
+    pub fn event(self) -> (&'static str, &'static str) {
+        match self {
+            Self::MailHttp | Self::Smtp => ("mail", "EMAIL"),
+            Self::Sms => ("text", "SMS"),
+            Self::Gateway | Self::Apns | Self::ThirdParty => ("push", "PUSH"),
+        }
+    }
+}
+
+/// One send of the run, all of it by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sale {
+    pub number: u64,
+    pub project: u64,
+    pub carrier: Carrier,
+    pub kind: Option<Kind>,
+}
+
+impl Sale {
+    /// In a run over so many projects, whose last one is for those that find the wrong name. Projects of even numbers mail
+    /// over HTTP, the others by SMTP.
+    pub fn new(number: u64, projects: u64) -> Self {
+        let kind = KINDS.get(usize::try_from(number % OF).unwrap_or(usize::MAX)).copied();
+        let turn = number / OF;
+        let project = if kind == Some(Kind::WrongName) { projects - 1 } else { turn / 4 % (projects - 1) };
+        let mail = if project % 2 == 0 { Carrier::MailHttp } else { Carrier::Smtp };
+        let carrier = match kind {
+            Some(Kind::WrongName) => Carrier::ThirdParty,
+            // Of the others, this one alone speaks HTTP/2 without TLS.
+            Some(Kind::Leaving) => Carrier::Apns,
+            _ => [mail, Carrier::Sms, Carrier::Gateway, Carrier::Apns][(turn % 4) as usize],
+        };
+        Self { number, project, carrier, kind }
+    }
+
+    /// How often it may be acted upon: once, and once more after a fault that is shown.
+    pub fn copies(&self) -> std::ops::RangeInclusive<u32> {
+        let twice = matches!(self.kind, Some(Kind::Hang | Kind::ResetAfter)) && !self.carrier.has_keys();
+        1..=1 + u32::from(twice)
+    }
+
+    /// How many calls of unknown outcome the ledger must show. Where a repeat is known by its key in any case, it is a
+    /// retry like any other.
+    pub fn ambiguous(&self) -> u32 {
+        let shown = self.carrier != Carrier::MailHttp;
+        u32::from(shown && self.kind.is_some_and(Kind::is_ambiguous))
+    }
+}
+
+/// What the templates make of an event with this number.
+pub const TEXT: &str = "Sale-{{ properties.n }}.";
+
+/// The number in a provider's request, or in a mail.
+pub fn number_in(text: &[u8]) -> Option<u64> {
+    let at = text.windows(5).position(|part| part == b"Sale-")? + 5;
+    let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit());
+    std::str::from_utf8(&digits.copied().collect::<Vec<u8>>()).ok()?.parse().ok()
+}
+
+/// What the providers' servers have in common: which sends have come, and how each was failed.
+pub struct Script {
+    projects: u64,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    met: BTreeSet<u64>,
+    injected: BTreeMap<(Kind, Carrier), u64>,
+}
+
+impl Script {
+    pub fn new(projects: u64) -> Self {
+        Self { projects, seen: Mutex::default() }
+    }
+
+    /// What goes wrong with a request.
+    pub fn fault(&self, text: &[u8]) -> Option<Fault> {
+        let sale = Sale::new(number_in(text)?, self.projects);
+        let mut seen = self.seen();
+        if !seen.met.insert(sale.number) {
+            return None;
+        }
+        let fault = sale.kind?.fault()?;
+        *seen.injected.entry((sale.kind?, sale.carrier)).or_default() += 1;
+        Some(fault)
+    }
+
+    /// The same for a mail server, which has codes of its own.
+    pub fn mail_fault(&self, mail: &str) -> Option<Fault> {
+        let answer = |status, words: &str| Fault::Answer(Reply { body: words.to_owned(), ..Reply::empty(status) });
+        match self.fault(mail.as_bytes())? {
+            Fault::Answer(reply) if reply.status == 429 => Some(answer(451, "4.7.1 Busy")),
+            Fault::Answer(_) => Some(answer(421, "4.3.0 Broken")),
+            other => Some(other),
+        }
+    }
+
+    /// How often each kind was injected at whom.
+    pub fn injected(&self) -> BTreeMap<(Kind, Carrier), u64> {
+        self.seen().injected.clone()
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A vendor's service under the script.
+pub struct Scripted<V> {
+    pub vendor: V,
+    pub script: std::sync::Arc<Script>,
+}
+
+impl<V: Vendor> Vendor for Scripted<V> {
+    fn answer(&self, request: &Received) -> Reply {
+        self.vendor.answer(request)
+    }
+
+    fn fault(&self, request: &Received) -> Option<Fault> {
+        self.script.fault(&request.body)
+    }
+
+    fn keeps_requests(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_tenth_and_comes_to_everybody_whom_it_can() {
+        let mut count: BTreeMap<(Option<Kind>, Carrier), u64> = BTreeMap::new();
+        for number in 0..1_000 {
+            let sale = Sale::new(number, 5);
+            *count.entry((sale.kind, sale.carrier)).or_default() += 1;
+        }
+        for kind in KINDS {
+            let of_kind = |(_, n): (_, &u64)| *n;
+            let all = count.iter().filter(|((k, _), _)| *k == Some(kind));
+            let carriers = all.clone().count();
+            assert_eq!(all.map(of_kind).sum::<u64>(), 100, "{kind:?}");
+            let expected = if matches!(kind, Kind::Leaving | Kind::WrongName) { 1 } else { 5 };
+            assert_eq!(carriers, expected, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_send_is_failed_when_it_first_comes() {
+        let script = Script::new(5);
+        assert!(matches!(script.fault(b"x=Sale-3.&y"), Some(Fault::Reset)));
+        assert!(script.fault(b"x=Sale-3.&y").is_none());
+        assert!(script.fault(b"no number").is_none() && script.fault(b"Sale-19.").is_none());
+        assert!(matches!(script.mail_fault("Subject: Sale-10.\r\n"), Some(Fault::Answer(r)) if r.status == 451));
+        assert_eq!(script.injected().values().sum::<u64>(), 2);
+    }
+}

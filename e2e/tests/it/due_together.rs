@@ -1,0 +1,105 @@
+//! Many waits that end in the same minute: none early, those of one person in their order and, in the long form, each within
+//! two seconds of its time.
+//!
+//! `E2E_DUE_RUNS` (2000) is how many there are. The long form is 100000, on programs built for release.
+
+use std::time::{Duration, Instant};
+
+use e2e::{Api, Options, System, drained};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use shared::clock::{Clock, rfc3339};
+use testkit::eventually;
+use tokio_postgres::Client;
+
+use crate::shop::number;
+
+const WITHIN_SECONDS: f64 = 2.0;
+const MINUTE: u64 = 60;
+/// Waits end over so many seconds at least, however few they are.
+const SECONDS: u64 = 5;
+/// As many as the promise is about: fewer are no measure of it, on programs and machines of any kind.
+const MANY: u64 = 100_000;
+/// People who sign up each second while everything is prepared, counted low, and seconds beside that.
+const SIGN_UPS_A_SECOND: u64 = 400;
+const BESIDE: u64 = 20;
+/// As many as one request takes, and requests at a time.
+const TOGETHER: u64 = 100;
+const AT_ONCE: usize = 4;
+const SOON: Duration = Duration::from_mins(1);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waits_that_end_in_the_same_minute_end_in_time_and_in_order() {
+    let runs = number("E2E_DUE_RUNS").unwrap_or(2_000).next_multiple_of(2);
+    // Two of each person's.
+    let people = runs / 2;
+    let over = SignedDuration::from_secs(i64::try_from((MINUTE * runs / MANY).max(SECONDS)).expect("seconds"));
+    let system = System::start_with(Options::default()).await;
+    let db = drained::database(&system).await;
+    let api = &system.api;
+    for (name, offset) in [("first", 0), ("second", 1)] {
+        // The one that comes last leaves its name.
+        let steps = json!([
+            { "type": "WAIT_UNTIL", "property": "at", "offset": offset },
+            { "type": "UPDATE_USER", "properties": { "last": name } },
+        ]);
+        let automation = json!({ "name": name, "triggerType": "EVENT", "triggerEvent": "signed_up", "active": true,
+                                 "reentry": "once", "steps": steps });
+        api.create("/automations", &automation).await;
+    }
+    let began = Instant::now();
+    let preparing = SignedDuration::from_secs(i64::try_from(people / SIGN_UPS_A_SECOND + BESIDE).expect("seconds"));
+    let first = Clock::system().now() + preparing;
+    come(api, people, first, over).await;
+    let waiting = async || match count(&db, "SELECT count(*) FROM timer").await {
+        waiting if waiting == runs => Ok(()),
+        waiting => Err(format!("{waiting} of {runs} wait")),
+    };
+    eventually(SOON + Duration::from_millis(runs), waiting).await;
+    assert!(Clock::system().now() < first, "not all waited before the first wait ended: {:?}", began.elapsed());
+    println!("{runs} runs wait after {:?}; their waits end within {over:#}", began.elapsed());
+
+    let ended = async || match count(&db, "SELECT count(*) FROM run WHERE status = 'completed'").await {
+        ended if ended == runs => Ok(()),
+        ended => Err(format!("{ended} of {runs} have ended")),
+    };
+    eventually(SOON + Duration::try_from(preparing + over).expect("seconds") * 3, ended).await;
+    // From the time that a wait was to end to the commit of what it led to.
+    let sql = "SELECT extract(epoch FROM max(late))::float8, \
+               (percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM late)))::float8, \
+               extract(epoch FROM min(late))::float8 \
+               FROM (SELECT updated_at - (trail->0->>'until')::timestamptz AS late FROM run) AS runs";
+    let row = db.query_one(sql, &[]).await.expect("how late they were");
+    let [latest, most, earliest]: [f64; 3] = [row.get(0), row.get(1), row.get(2)];
+    println!("{runs} waits ended {most:.3} s after their time (99 of 100), the latest {latest:.3} s");
+    let turned = count(&db, "SELECT count(*) FROM users WHERE properties->>'last' IS DISTINCT FROM 'second'").await;
+    assert_eq!(turned, 0, "people whose second wait was over first");
+    assert!(earliest >= 0.0, "a wait ended {earliest} s early");
+    assert!(runs < MANY || latest <= WITHIN_SECONDS, "the latest ended {latest} s after its time");
+}
+
+/// People whose first waits end evenly spread over a time, and their sign-ups.
+async fn come(api: &Api, people: u64, first: Timestamp, over: SignedDuration) {
+    let at = |n: u64| first + over * i32::try_from(n).expect("so many") / i32::try_from(people).expect("so many");
+    let line = |n| format!("{}\n", json!({ "user_id": format!("u{n}"), "properties": { "at": rfc3339(at(n)) } }));
+    let lines = (0..people).map(line).collect::<Vec<_>>().concat();
+    let imported = api.import("people", lines).await.expect("an answer").expect(200);
+    assert_eq!(imported["imported"], people);
+    api.until("/users", SOON, |users| users["total"] == people).await;
+    let groups: Vec<u64> = (0..people.div_ceil(TOGETHER)).collect();
+    for groups in groups.chunks(AT_ONCE) {
+        let sign_ups = groups.iter().map(|group| async move {
+            let members = (group * TOGETHER)..((group + 1) * TOGETHER).min(people);
+            let item =
+                |n| json!({ "type": "track", "event": "signed_up", "user_id": format!("u{n}"), "properties": {} });
+            let batch: Vec<Value> = members.map(item).collect();
+            api.track("/events/batch", &json!({ "batch": batch })).await.expect(202);
+        });
+        futures_util::future::join_all(sign_ups).await;
+    }
+}
+
+async fn count(db: &Client, sql: &str) -> u64 {
+    let count: i64 = db.query_one(sql, &[]).await.expect(sql).get(0);
+    u64::try_from(count).expect("a count")
+}

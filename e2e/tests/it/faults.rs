@@ -1,0 +1,320 @@
+//! A run of sends over six providers in which eight of ten go wrong at first, each kind of fault as often as the others:
+//! in the end every message has one outcome, who knows keys acted once upon each, and nobody else saw more repeats than
+//! the ledger shows doubts.
+//!
+//! `E2E_FAULT_SENDS` (2000) is how many they are; the long form is 100000, with 10,000 faults of each kind.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use e2e::faults::{Carrier, KINDS, Kind, Sale, Script, Scripted, TEXT, number_in};
+use e2e::{Api, Options, System, drained};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use testkit::{ApnsService, MailService, ProviderServer, PushGateway, PushProviderService, SmsService, SmtpService};
+use tokio_postgres::Client;
+
+use crate::shop::number;
+
+const API_KEY: &str = "re_test";
+const APP: &str = "11111111-2222-4333-8444-555555555555";
+const FROM: &str = "+15005550006";
+/// People of each project with a device of either vendor.
+const PEOPLE: u64 = 4;
+/// Sends without an outcome at a time.
+const WINDOW: u64 = 6_000;
+const CHUNK: u64 = 500;
+const SOON: Duration = Duration::from_secs(20);
+/// Between two moves of the time.
+const TICK: Duration = Duration::from_millis(500);
+
+struct Providers {
+    script: Arc<Script>,
+    mail: ProviderServer<Scripted<MailService>>,
+    sms: ProviderServer<Scripted<SmsService>>,
+    gateway: ProviderServer<Scripted<PushGateway>>,
+    apns: ProviderServer<Scripted<ApnsService>>,
+    third: ProviderServer<Scripted<PushProviderService>>,
+    smtp: SmtpService,
+}
+
+impl Providers {
+    async fn start(projects: u64) -> Self {
+        let script = Arc::new(Script::new(projects));
+        let of_mail = script.clone();
+        let third = scripted(&script, PushProviderService::new(&[(APP, "rest-key")]));
+        Self {
+            mail: ProviderServer::start(scripted(&script, MailService::new(API_KEY, "shop.example.com"))).await,
+            sms: ProviderServer::start(scripted(&script, SmsService::new("AC1", "token", FROM))).await,
+            gateway: ProviderServer::start(scripted(&script, PushGateway::new())).await,
+            apns: ProviderServer::start(scripted(
+                &script,
+                ApnsService::new("ABC123DEFG", "DEF123GHIJ", "com.example.shop"),
+            ))
+            .await,
+            third: ProviderServer::start_misnamed(third, "localhost", "elsewhere.example").await,
+            smtp: SmtpService::start(move |mail| of_mail.mail_fault(mail)).await,
+            script,
+        }
+    }
+
+    fn options(&self) -> Options {
+        Options::default()
+            .env("MAIL_BASE_URL", self.mail.url())
+            .env("SMS_BASE_URL", self.sms.url())
+            .env("PUSH_GATEWAY_BASE_URL", self.gateway.url())
+            .env("APNS_BASE_URL", self.apns.url())
+            .env("PUSH_PROVIDER_BASE_URL", self.third.url())
+            .env("OUTBOUND_CA_FILE", self.third.ca_file().expect("it speaks TLS"))
+            // A call that is never answered holds its permit for 20 s.
+            .env("DELIVERY_CONCURRENCY", 1_024)
+    }
+
+    /// The settings of a project, by its number.
+    fn channels(&self, project: u64) -> Value {
+        let mut channels = json!({
+            "smsAccountId": "AC1", "smsAuthToken": "token", "smsFromNumber": FROM,
+            "iosPushKeyId": "ABC123DEFG", "iosPushTeamId": "DEF123GHIJ", "iosPushBundleId": "com.example.shop",
+            "iosPushPrivateKey": self.apns.vendor().vendor.key_file,
+            "pushGatewayServerKey": self.gateway.vendor().vendor.server_key,
+            "pushProviderAppId": APP, "pushProviderRestKey": "rest-key",
+            "mailproviderFromEmail": "hello@shop.example.com",
+        });
+        let mail = if project.is_multiple_of(2) {
+            json!({ "emailProvider": "MAILPROVIDER", "mailproviderApiKey": API_KEY })
+        } else {
+            json!({ "emailProvider": "SMTP", "smtpHost": "127.0.0.1", "smtpPort": self.smtp.port(), "smtpSecurity": "none" })
+        };
+        channels.as_object_mut().expect("an object").extend(mail.as_object().cloned().expect("an object"));
+        channels
+    }
+
+    /// How often each send was acted upon.
+    fn copies(&self) -> BTreeMap<u64, u32> {
+        let mut copies = BTreeMap::new();
+        let mut count = |carrier: &str, taken: Vec<String>| {
+            println!("  {carrier}: {} taken", taken.len());
+            for text in taken {
+                let number = number_in(text.as_bytes()).unwrap_or_else(|| panic!("{carrier}: no number in {text}"));
+                *copies.entry(number).or_default() += 1;
+            }
+        };
+        let texts = |taken: Vec<Value>| taken.iter().map(Value::to_string).collect::<Vec<_>>();
+        count("mail over HTTP", texts(self.mail.vendor().vendor.mails()));
+        count("SMTP", self.smtp.mails());
+        count("SMS", self.sms.vendor().vendor.taken().into_iter().map(|form| form["Body"].clone()).collect());
+        count("push gateway", texts(self.gateway.vendor().vendor.taken()));
+        count("APNs", texts(self.apns.vendor().vendor.taken()));
+        count("third-party push", texts(self.third.vendor().vendor.taken()));
+        copies
+    }
+}
+
+fn scripted<V>(script: &Arc<Script>, vendor: V) -> Scripted<V> {
+    Scripted { vendor, script: script.clone() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_send_has_one_outcome_whatever_goes_wrong_at_the_providers() {
+    let sends = number("E2E_FAULT_SENDS").unwrap_or(2_000);
+    assert!(sends >= 1_000 && sends.is_multiple_of(10), "E2E_FAULT_SENDS={sends}: at least 1000, and a multiple of 10");
+    // Each has circuits of its own, which a fault here and there keeps open for a while.
+    let projects = (sends / 1_000).clamp(8, 24) + 1;
+    let began = Instant::now();
+    let providers = Providers::start(projects).await;
+    let system = System::start_with(providers.options()).await;
+    let db = drained::database(&system).await;
+    let apis = join_all((0..projects).map(|project| open(&system, &providers, project))).await;
+    println!("{sends} sends of {projects} projects; prepared after {:?}", began.elapsed());
+
+    let mut run = Run { providers: &providers, apis: &apis, db: &db, sends, fed: 0, mended: false };
+    let within = Duration::from_secs(90 + sends / 100);
+    let all = tokio::time::timeout(within, run.end()).await;
+    assert!(all.is_ok(), "not all had an outcome within {within:?}: {}", by_reason(&db).await);
+    println!("all had an outcome after {:?}", began.elapsed());
+    drained::until_drained(&system, &db, Duration::from_secs(20)).await;
+    balance(&providers, &apis, &db, sends).await;
+}
+
+/// What became of how many.
+async fn by_reason(db: &Client) -> String {
+    let sql = "SELECT coalesce(string_agg(concat_ws(' ', n, channel, status, reason), '\n'), 'nothing') FROM \
+               (SELECT count(*) AS n, channel, status, left(status_reason, 60) AS reason FROM message GROUP BY 2, 3, 4) AS kinds";
+    db.query_one(sql, &[]).await.expect("the ledger").get(0)
+}
+
+/// A project with channels, an automation for each kind of message, and people with devices.
+async fn open(system: &System, providers: &Providers, project: u64) -> Api {
+    let api = system.another_project(&format!("Shop {project}")).await;
+    api.put("/channels", &providers.channels(project)).await.expect(200);
+    for (event, channel) in [Carrier::Smtp, Carrier::Sms, Carrier::Apns].map(Carrier::event) {
+        let mut template = json!({ "name": event, "channel": channel, "body": TEXT });
+        if channel != "SMS" {
+            template["subject"] = json!(TEXT);
+        }
+        let template = api.create("/templates", &template).await;
+        let steps = json!([{ "type": format!("SEND_{channel}"), "templateId": template }]);
+        let automation = json!({ "name": event, "triggerType": "EVENT", "triggerEvent": event, "active": true,
+                                 "reentry": "always", "steps": steps });
+        api.create("/automations", &automation).await;
+    }
+    for person in 0..PEOPLE {
+        for carrier in [Carrier::Apns, Carrier::Gateway, Carrier::ThirdParty] {
+            let user = name(carrier, person);
+            let known = json!({ "email": format!("{user}@example.com"), "phone": format!("+4915112345{person}77") });
+            api.track("/users/identify", &json!({ "user_id": user, "properties": known })).await.expect(202);
+            let (platform, token) = match carrier {
+                Carrier::Apns => ("IOS", format!("aa{person:062x}")),
+                Carrier::Gateway => ("ANDROID", format!("device-{person}")),
+                _ => ("IOS", format!("00000000-0000-4000-8000-{person:012}")),
+            };
+            let device = json!({ "user_id": user, "platform": platform, "token": token });
+            api.track("/push-tokens", &device).await.expect(202);
+        }
+    }
+    // Devices are sorted by their tokens and events by their people, so that only this tells that they came before.
+    for person in 0..PEOPLE {
+        for carrier in [Carrier::Apns, Carrier::Gateway, Carrier::ThirdParty] {
+            let known = |user: &Value| user["devices"].as_array().is_some_and(|devices| !devices.is_empty());
+            api.until(&format!("/users/{}", name(carrier, person)), SOON, known).await;
+        }
+    }
+    api
+}
+
+/// A person who is reached by this carrier, of those with a device; of mail and SMS, anybody.
+fn name(carrier: Carrier, person: u64) -> String {
+    let vendor = match carrier {
+        Carrier::Gateway => "android",
+        Carrier::ThirdParty => "third",
+        _ => "ios",
+    };
+    format!("{vendor}{person}")
+}
+
+struct Run<'a> {
+    providers: &'a Providers,
+    apis: &'a [Api],
+    db: &'a Client,
+    sends: u64,
+    fed: u64,
+    mended: bool,
+}
+
+#[derive(Debug)]
+struct Progress {
+    settled: u64,
+    /// Of a channel whose settings are found wrong.
+    held: u64,
+}
+
+impl Run<'_> {
+    /// Until everything has an outcome. Retries do not wait for their time, which would be minutes.
+    async fn end(&mut self) {
+        let mut ticks = tokio::time::interval(TICK);
+        loop {
+            ticks.tick().await;
+            let progress = self.progress().await;
+            if progress.settled == self.sends {
+                return;
+            }
+            self.move_time_on().await;
+            while self.fed < self.sends && self.fed - progress.settled - progress.held < WINDOW {
+                self.feed().await;
+            }
+            if !self.mended && progress.held == self.sends / 10 {
+                println!("{} found the wrong name", progress.held);
+                self.providers.third.mend_name();
+                // Settings that were saved again are tried again.
+                let last = self.apis.len() - 1;
+                let again = self.providers.channels(last as u64);
+                self.apis[last].put("/channels", &again).await.expect(200);
+                self.mended = true;
+            }
+        }
+    }
+
+    async fn progress(&self) -> Progress {
+        let sql = "SELECT count(*) FILTER (WHERE status <> 'queued'), \
+                   count(*) FILTER (WHERE status = 'queued' AND status_reason LIKE 'channel_misconfigured%') FROM message";
+        let row = self.db.query_one(sql, &[]).await.expect("the ledger");
+        let [settled, held] = [0, 1].map(|column| row.get::<_, i64>(column).unsigned_abs());
+        Progress { settled, held }
+    }
+
+    async fn move_time_on(&self) {
+        let sql = "UPDATE message SET due_at = now() WHERE status = 'queued' AND NOT claimed AND due_at > now() \
+                   AND (status_reason LIKE 'retrying:%' OR status_reason LIKE 'outcome_unknown:%')";
+        self.db.execute(sql, &[]).await.expect("the ledger");
+    }
+
+    /// Hands over some more.
+    async fn feed(&mut self) {
+        let mut batches: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
+        for number in self.fed..self.sends.min(self.fed + CHUNK) {
+            let sale = Sale::new(number, self.apis.len() as u64);
+            let event = json!({ "type": "track", "event": sale.carrier.event().0, "user_id": name(sale.carrier, number / 100 % PEOPLE),
+                                "properties": { "n": number } });
+            batches.entry(sale.project).or_default().push(event);
+        }
+        let posts = batches.iter().flat_map(|(project, events)| {
+            let api = &self.apis[*project as usize];
+            events.chunks(100).map(move |part| async move {
+                let told = api.track("/events/batch", &json!({ "batch": part })).await.expect(202);
+                assert_eq!(told["errors"], 0, "{told}");
+            })
+        });
+        join_all(posts).await;
+        self.fed = self.sends.min(self.fed + CHUNK);
+    }
+}
+
+/// What the ledger says against what the providers saw.
+async fn balance(providers: &Providers, apis: &[Api], db: &Client, sends: u64) {
+    let injected = providers.script.injected();
+    for kind in KINDS.into_iter().filter(|kind| *kind != Kind::WrongName) {
+        let of_kind = injected.iter().filter(|((k, _), _)| *k == kind);
+        assert_eq!(of_kind.map(|(_, n)| n).sum::<u64>(), sends / 10, "{kind:?}: {injected:?}");
+    }
+    let copies = providers.copies();
+    let sql = "SELECT (data #>> '{properties,n}')::bigint, count(*), min(status), min(status_reason), sum(ambiguous)::bigint \
+               FROM message GROUP BY 1";
+    let rows = db.query(sql, &[]).await.expect("the ledger");
+    assert_eq!(rows.len() as u64, sends, "messages of the ledger");
+    let (mut wrong, mut shown, mut repeats) = (Vec::new(), 0, 0);
+    for row in rows {
+        let (number, count, status): (i64, i64, String) = (row.get(0), row.get(1), row.get(2));
+        let (reason, ambiguous): (Option<String>, i64) = (row.get(3), row.get(4));
+        let sale = Sale::new(number.unsigned_abs(), apis.len() as u64);
+        let acted = copies.get(&sale.number).copied().unwrap_or_default();
+        shown += ambiguous;
+        repeats += i64::from(acted.saturating_sub(1));
+        let right = (count, status.as_str(), ambiguous) == (1, "sent", i64::from(sale.ambiguous()))
+            && sale.copies().contains(&acted);
+        if !right {
+            wrong.push(format!("{sale:?}: {count} × {status} {reason:?}, {ambiguous} ambiguous, {acted} copies"));
+        }
+    }
+    println!("  {shown} doubts shown, {repeats} repeats seen; injected: {injected:?}");
+    assert!(wrong.is_empty(), "{} do not balance:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
+    let doubts = injected.iter().filter(|((kind, carrier), _)| kind.is_ambiguous() && *carrier != Carrier::MailHttp);
+    assert_eq!(shown.unsigned_abs(), doubts.map(|(_, n)| n).sum::<u64>());
+    assert!(repeats <= shown);
+    shown_to_people(apis, db).await;
+}
+
+/// The doubts are seen by who reads the messages.
+async fn shown_to_people(apis: &[Api], db: &Client) {
+    let sql = "SELECT id FROM message WHERE ambiguous = 1 AND channel = 'SMS' LIMIT 1";
+    let id: uuid::Uuid = db.query_one(sql, &[]).await.expect("a doubtful message").get(0);
+    let mut found = 0;
+    for api in apis {
+        let answer = api.get(&format!("/messages/{id}")).await;
+        if answer.status == 200 {
+            found += 1;
+            assert_eq!((&answer.json["ambiguousAttempts"], &answer.json["status"]), (&json!(1), &json!("sent")));
+        }
+    }
+    assert_eq!(found, 1, "the message is of one project");
+}

@@ -1,0 +1,281 @@
+//! Runs of a journey while what moves them on is killed at random, again and again: every step's effect happens once, no run
+//! is stuck, and the books balance.
+//!
+//! `E2E_JOURNEY_RUNS` (1500) is how many they are, `E2E_JOURNEY_KILLS` (one for 600 of them, 6 at least) how often something
+//! is killed, and `E2E_SEED` chooses what and when. The long form is 50000.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use e2e::chaos::{Chaos, Victim};
+use e2e::{Api, Options, System, drained};
+use serde_json::{Value, json};
+use testkit::{MailService, ProviderServer, eventually};
+use tokio_postgres::Client;
+
+use crate::shop::number;
+
+const API_KEY: &str = "re_test";
+const VICTIMS: [Victim; 3] = [Victim::Scheduler, Victim::Automation, Victim::Delivery];
+/// Milliseconds before each kill, and seconds from one to the next on average.
+const PAUSE: Range<u64> = 1_000..4_000;
+const SECONDS_A_KILL: u64 = 3;
+/// Seconds that a run waits for an order.
+const TIMEOUT: u64 = 10;
+/// People who sign up together, as many as one request takes.
+const TOGETHER: u64 = 100;
+const SOON: Duration = Duration::from_mins(1);
+
+/// What is created first.
+struct Shop {
+    automation: String,
+    /// By their names.
+    templates: BTreeMap<&'static str, String>,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_step_of_a_journey_happens_once_whatever_is_killed() {
+    let seed: u64 = number("E2E_SEED").unwrap_or_else(|| rand::random::<u32>().into());
+    let runs = number("E2E_JOURNEY_RUNS").unwrap_or(1_500);
+    let kills = number("E2E_JOURNEY_KILLS").unwrap_or_else(|| (runs / 600).max(6));
+    println!("E2E_SEED={seed}, {runs} runs, {kills} kills");
+    let provider = ProviderServer::start(MailService::new(API_KEY, "shop.example.com")).await;
+    // Short leases, so that what the dead held is soon taken over. More repeats than usual of calls whose outcome was
+    // never learned: one message may well be under way in several kills.
+    let options = Options::default()
+        .env("MAIL_BASE_URL", provider.url())
+        .env("PARTITION_LEASE_MS", 1_500)
+        .env("DELIVERY_LEASE_MS", 5_000)
+        .env("DELIVERY_UNKNOWN_RETRIES", 10);
+    let mut system = System::start_with(options).await;
+    let db = drained::database(&system).await;
+    let shop = opened(&system, runs).await;
+
+    let began = Instant::now();
+    let (api, coming) = (system.api.clone(), Duration::from_secs((kills * SECONDS_A_KILL).max(3 * TIMEOUT) - TIMEOUT));
+    let people = tokio::spawn(async move { sign_up(&api, runs, coming).await });
+    let mut chaos = Chaos::new(seed, &VICTIMS, PAUSE);
+    while chaos.kills() < kills && ended(&db).await < runs {
+        chaos.strike(&mut system).await;
+    }
+    let left = runs - ended(&db).await;
+    println!("{} kills until {:?}, with {left} runs to go: {:?}", chaos.kills(), began.elapsed(), chaos.killed);
+    assert!(chaos.kills() * 2 > kills, "the journey was over before half of the kills");
+    people.await.expect("the people who signed up");
+
+    let all_over = async || match ended(&db).await {
+        over if over == runs => Ok(()),
+        over => Err(format!("{over} of {runs} runs have ended")),
+    };
+    eventually(SOON + Duration::from_millis(runs * 20), all_over).await;
+    println!("all runs have ended after {:?}", began.elapsed());
+    drained::until_drained(&system, &db, SOON + Duration::from_millis(runs * 20)).await;
+    println!("all messages are sent after {:?}", began.elapsed());
+    assert_eq!(drained::dead_letters(&system).await, 0, "nothing was put aside");
+    let books = Books::of(&system, &db, &shop.automation).await;
+    books.balance(runs);
+    messages_were_sent_once(&db, &provider, &shop, &books, runs).await;
+    books.events(&db, runs).await;
+}
+
+/// A journey of six steps, and the people who are going to walk it.
+async fn opened(system: &System, people: u64) -> Shop {
+    let api = &system.api;
+    let channel = json!({ "emailProvider": "MAILPROVIDER", "mailproviderApiKey": API_KEY,
+                          "mailproviderFromEmail": "hello@shop.example.com" });
+    api.put("/channels", &channel).await.expect(200);
+    let lines = (0..people).map(|n| {
+        let line = json!({ "user_id": format!("u{n}"), "email": format!("u{n}@example.com"), "properties": {} });
+        format!("{line}\n")
+    });
+    let imported = api.import("people", lines.collect::<Vec<_>>().concat()).await.expect("an answer").expect(200);
+    assert_eq!(imported["imported"], people);
+    api.until("/users", SOON, |users| users["total"] == people).await;
+    let mut templates = BTreeMap::new();
+    for (name, channel) in [("welcome", "EMAIL"), ("reminder", "EMAIL"), ("gift", "IN_APP"), ("farewell", "IN_APP")] {
+        let new = json!({ "name": name, "channel": channel, "subject": name, "body": "For {{ user.externalId }}" });
+        templates.insert(name, api.create("/templates", &new).await);
+    }
+    let track = |event: &str| json!({ "type": "TRACK_EVENT", "event": event, "properties": {} });
+    let mail = |name: &str| json!({ "type": "SEND_EMAIL", "templateId": templates[name] });
+    let in_app = |name: &str| json!({ "type": "SEND_IN_APP", "templateId": templates[name] });
+    let steps = json!([
+        mail("welcome"),
+        { "type": "WAIT_FOR_EVENT", "event": "order_completed", "timeout": TIMEOUT,
+          "then": [track("thanked")], "else": [mail("reminder")] },
+        { "type": "SPLIT", "branches": [
+            { "weight": 3, "steps": [in_app("gift")] },
+            { "weight": 3, "steps": [track("without_gift")] },
+            { "weight": 1, "steps": [{ "type": "EXIT" }] },
+        ] },
+        { "type": "WAIT", "delay": 2 },
+        in_app("farewell"),
+        track("journey_over"),
+    ]);
+    let automation = json!({ "name": "Journey", "triggerType": "EVENT", "triggerEvent": "signed_up", "active": true,
+                             "reentry": "once", "steps": steps });
+    Shop { automation: api.create("/automations", &automation).await, templates }
+}
+
+/// Everybody signs up, and half of them order a little later. Each order is in the stream long before the wait for it is over,
+/// and a person's items keep their order: so whoever orders takes that arm, whatever is killed.
+async fn sign_up(api: &Api, people: u64, over: Duration) {
+    let groups = people.div_ceil(TOGETHER);
+    let pace = over / u32::try_from(groups).expect("not so many");
+    let mut turn = tokio::time::interval(pace.max(Duration::from_millis(1)));
+    for group in 0..=groups {
+        turn.tick().await;
+        let members = |group: u64| (group * TOGETHER)..((group + 1) * TOGETHER).min(people);
+        did(api, "signed_up", members(group)).await;
+        if let Some(before) = group.checked_sub(1) {
+            did(api, "order_completed", members(before).filter(|n| n % 2 == 0)).await;
+        }
+    }
+}
+
+async fn did(api: &Api, event: &str, people: impl Iterator<Item = u64>) {
+    let item = |n| json!({ "type": "track", "event": event, "user_id": format!("u{n}"), "properties": {} });
+    let batch: Vec<Value> = people.map(item).collect();
+    if !batch.is_empty() {
+        let count = batch.len();
+        let answer = api.track("/events/batch", &json!({ "batch": batch })).await.expect(202);
+        assert_eq!(answer["processed"], count, "{answer}");
+    }
+}
+
+async fn ended(db: &Client) -> u64 {
+    count(db, "SELECT count(*) FROM run WHERE ended_at IS NOT NULL").await
+}
+
+async fn count(db: &Client, sql: &str) -> u64 {
+    let count: i64 = db.query_one(sql, &[]).await.expect(sql).get(0);
+    u64::try_from(count).expect("a count")
+}
+
+/// What the report says, held against what the runs themselves say.
+struct Books {
+    report: Value,
+    /// How often what happened at which step by which arm, by the runs' trails.
+    trails: BTreeMap<(String, String, String), u64>,
+}
+
+impl Books {
+    async fn of(system: &System, db: &Client, automation: &str) -> Self {
+        let report = system.api.get(&format!("/automations/{automation}/report")).await.expect(200);
+        let sql = "SELECT mark->>'step', mark->>'did', coalesce(mark->>'arm', ''), count(*), count(DISTINCT run.id) \
+                   FROM run, jsonb_array_elements(trail) AS mark WHERE mark ? 'step' GROUP BY 1, 2, 3";
+        let mut trails = BTreeMap::new();
+        for row in db.query(sql, &[]).await.expect("the trails") {
+            let key: (String, String, String) = (row.get(0), row.get(1), row.get(2));
+            let (marks, runs): (i64, i64) = (row.get(3), row.get(4));
+            assert_eq!(marks, runs, "{key:?} happened twice to a run");
+            trails.insert(key, u64::try_from(marks).expect("a count"));
+        }
+        Self { report, trails }
+    }
+
+    fn did(&self, step: &str, did: &str, arm: &str) -> u64 {
+        self.trails.get(&(step.to_owned(), did.to_owned(), arm.to_owned())).copied().unwrap_or(0)
+    }
+
+    /// Those who ordered, and those who did not.
+    fn arms_of_wait(&self) -> [u64; 2] {
+        ["then", "else"].map(|arm| self.did("steps[1]", "took", arm))
+    }
+
+    fn arms_of_split(&self) -> [u64; 3] {
+        ["branches[0]", "branches[1]", "branches[2]"].map(|arm| self.did("steps[2]", "took", arm))
+    }
+
+    fn balance(&self, runs: u64) {
+        let Self { report, trails } = self;
+        let (arms, split) = (self.arms_of_wait(), self.arms_of_split());
+        println!("{runs} runs: ordered or not {arms:?}, by the split {split:?}");
+        let of_runs =
+            ["entered", "completed", "exited", "waiting", "frozen", "failed"].map(|name| report[name].as_u64());
+        let expected = [runs, split[0] + split[1], split[2], 0, 0, 0];
+        assert_eq!(of_runs, expected.map(Some), "{report}");
+        assert_eq!(arms, [runs.div_ceil(2), runs / 2], "whoever ordered took that arm");
+        assert_eq!(split.iter().sum::<u64>(), runs, "{split:?}");
+        // 3 : 3 : 1, by chance: six standard deviations on either side.
+        for (arm, share) in split.iter().zip([3.0 / 7.0, 3.0 / 7.0, 1.0 / 7.0]) {
+            let (mean, deviation) = (runs as f64 * share, (runs as f64 * share * (1.0 - share)).sqrt());
+            assert!((*arm as f64 - mean).abs() <= 6.0 * deviation, "{split:?}");
+        }
+        let mut told: BTreeMap<(String, String), u64> = BTreeMap::new();
+        for ((step, did, _), count) in trails {
+            *told.entry((step.clone(), did.clone())).or_default() += count;
+        }
+        let steps = report["steps"].as_array().expect("steps");
+        assert_eq!(steps.len(), 11, "{report}");
+        for step in steps {
+            let path = step["step"].as_str().expect("a place");
+            assert_eq!(step["waiting"], 0, "{step}");
+            for (did, count) in step["outcomes"].as_object().expect("outcomes") {
+                assert_eq!(told.remove(&(path.to_owned(), did.clone())), count.as_u64(), "{path} {did}");
+            }
+            for (arm, count) in step["arms"].as_object().expect("arms") {
+                assert_eq!(Some(self.did(path, "took", arm)), count.as_u64(), "{path} {arm}");
+            }
+        }
+        assert!(told.is_empty(), "not in the report: {told:?}");
+    }
+
+    /// Each event of a step was recorded once for each run that came by, and nothing is left of any wait.
+    async fn events(&self, db: &Client, runs: u64) {
+        let ([ordered, _], [_, without_gift, exited]) = (self.arms_of_wait(), self.arms_of_split());
+        for (event, expected) in [
+            ("signed_up", runs),
+            ("order_completed", ordered),
+            ("thanked", ordered),
+            ("without_gift", without_gift),
+            ("journey_over", runs - exited),
+        ] {
+            let sql = "SELECT count(*), count(DISTINCT user_id) FROM events WHERE name = $1";
+            let row = db.query_one(sql, &[&event]).await.expect("the events");
+            let counts: [i64; 2] = [row.get(0), row.get(1)];
+            assert_eq!(counts.map(|count| u64::try_from(count).ok()), [Some(expected); 2], "{event}: rows, people");
+        }
+        for (what, expected) in [("users", runs), ("run", runs), ("timer", 0), ("run_listener", 0)] {
+            assert_eq!(count(db, &format!("SELECT count(*) FROM {what}")).await, expected, "{what}");
+        }
+    }
+}
+
+/// One row for each step that sends and run that came by, and one mail where that is a mail.
+async fn messages_were_sent_once(
+    db: &Client,
+    provider: &ProviderServer<MailService>,
+    shop: &Shop,
+    books: &Books,
+    runs: u64,
+) {
+    let mut mails: BTreeMap<(String, String), u32> = BTreeMap::new();
+    for mail in provider.vendor().mails() {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        *mails.entry((text(&mail["subject"]), text(&mail["to"][0]))).or_default() += 1;
+    }
+    assert_eq!(mails.iter().find(|(_, copies)| **copies != 1), None, "sent twice");
+    let ([_, waited_in_vain], [gifts, _, exited]) = (books.arms_of_wait(), books.arms_of_split());
+    let mut all = 0;
+    for (name, expected, at_provider) in [
+        ("welcome", runs, true),
+        ("reminder", waited_in_vain, true),
+        ("gift", gifts, false),
+        ("farewell", runs - exited, false),
+    ] {
+        let sql = "SELECT count(*), count(DISTINCT run_id), count(DISTINCT user_id), count(*) FILTER (WHERE sent_at IS NOT NULL) \
+                   FROM message WHERE template_id::text = $1";
+        let row = db.query_one(sql, &[&shop.templates[name]]).await.expect("the ledger");
+        let counts: [i64; 4] = [row.get(0), row.get(1), row.get(2), row.get(3)];
+        let counts = counts.map(|count| u64::try_from(count).expect("a count"));
+        assert_eq!(counts, [expected; 4], "{name}: rows, runs, people, sent");
+        let taken = mails.keys().filter(|(subject, _)| subject == name).count() as u64;
+        assert_eq!(taken, if at_provider { expected } else { 0 }, "{name}: at the provider");
+        all += expected;
+    }
+    assert_eq!(count(db, "SELECT count(*) FROM message").await, all);
+    let ambiguous = count(db, "SELECT coalesce(sum(ambiguous), 0)::bigint FROM message").await;
+    println!("{all} messages, {} mails taken, {ambiguous} calls of unknown outcome", mails.len());
+}

@@ -1,0 +1,138 @@
+//! Subscription groups: kinds of messages that people may choose to get or not.
+
+mod input;
+
+use deadpool_postgres::Transaction;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::json;
+use shared::ids;
+use shared::store::automations::SendingUse;
+use shared::store::subscription_groups::{self, SubscriptionGroup};
+use shared::store::{StoreError, automations, campaigns};
+use shared::subscription::GROUPS_MAX;
+use uuid::Uuid;
+
+use super::{audit_log, idempotency, path, shape};
+use crate::body;
+use crate::context::Context;
+use crate::error::ApiError;
+use crate::respond::{Reply, created, deleted, ok};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupView {
+    id: Uuid,
+    name: String,
+    description: String,
+    default_subscribed: bool,
+    public: bool,
+    #[serde(serialize_with = "shape::time")]
+    created_at: Timestamp,
+    #[serde(serialize_with = "shape::time")]
+    updated_at: Timestamp,
+}
+
+impl From<SubscriptionGroup> for GroupView {
+    fn from(group: SubscriptionGroup) -> Self {
+        Self {
+            id: group.id,
+            name: group.name,
+            description: group.description,
+            default_subscribed: group.default_subscribed,
+            public: group.public,
+            created_at: group.created_at,
+            updated_at: group.updated_at,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ListView {
+    groups: Vec<GroupView>,
+}
+
+/// `GET /subscription-groups`
+pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let db = cx.database().await?;
+    let groups = subscription_groups::list(&db, cx.project).await?;
+    ok(&ListView { groups: groups.into_iter().map(GroupView::from).collect() })
+}
+
+/// `GET /subscription-groups/:id`
+pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "subscription group")?;
+    let db = cx.database().await?;
+    let group = subscription_groups::get(&db, cx.project, id).await?.ok_or_else(missing)?;
+    ok(&GroupView::from(group))
+}
+
+/// `POST /subscription-groups`
+pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let body = cx.read_json(body::MAX_BYTES).await?;
+    let now = cx.app.clock.now();
+    let mut group = input::new_group(&body, ids::fresh(now.as_millisecond()), now)?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    match idempotency::made_before(cx, &tx, "subscription group", group.id).await? {
+        Some(made) => {
+            group = subscription_groups::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?;
+        }
+        None => {
+            if subscription_groups::count_and_hold(&tx, cx.project).await? >= GROUPS_MAX as i64 {
+                let reason = format!("a project has at most {GROUPS_MAX} subscription groups; delete one first");
+                return Err(ApiError::Conflict(reason));
+            }
+            subscription_groups::insert(&tx, cx.project, &group).await?;
+            audit_log::note(cx, &tx, "subscription_group.created", (group.id, &group.name), json!({})).await?;
+        }
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    created(&GroupView::from(group))
+}
+
+/// `PUT /subscription-groups/:id`
+pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "subscription group")?;
+    let body = cx.read_json(body::MAX_BYTES).await?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let group = input::changed_group(&body, locked(cx, &tx, id).await?, cx.app.clock.now())?;
+    subscription_groups::update(&tx, cx.project, &group).await?;
+    audit_log::note(cx, &tx, "subscription_group.updated", (id, &group.name), json!({})).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    ok(&GroupView::from(group))
+}
+
+/// `DELETE /subscription-groups/:id`
+pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path::id(segment, "subscription group")?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let group = locked(cx, &tx, id).await?;
+    let used = automations::uses_subscription_group(&tx, cx.project, id).await?;
+    if let Some(SendingUse { automation, name, active }) = used {
+        return Err(ApiError::Conflict(if active {
+            format!("the active automation {name:?} ({automation}) sends to this group; switch it off first")
+        } else {
+            format!("runs of the automation {name:?} ({automation}) that are under way send to this group")
+        }));
+    }
+    if let Some((campaign, name)) = campaigns::uses_subscription_group(&tx, cx.project, id).await? {
+        let reason =
+            format!("the campaign {name:?} ({campaign}) is sent to this group; change, cancel or delete it first");
+        return Err(ApiError::Conflict(reason));
+    }
+    subscription_groups::delete(&tx, cx.project, id, cx.app.clock.now()).await?;
+    audit_log::note(cx, &tx, "subscription_group.deleted", (id, &group.name), json!({})).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    deleted()
+}
+
+async fn locked(cx: &Context<'_>, tx: &Transaction<'_>, id: Uuid) -> Result<SubscriptionGroup, ApiError> {
+    subscription_groups::get_for_update(tx, cx.project, id).await?.ok_or_else(missing)
+}
+
+fn missing() -> ApiError {
+    ApiError::no_such("subscription group")
+}

@@ -1,0 +1,147 @@
+//! What MJML may ask of its compiler, which bounds nothing by itself: it goes as deep as elements lie within each other, and
+//! what is said once in a head may be written to every element. Counted by the tokens that the compiler reads, and not as a
+//! browser would read the text: the two differ in comments and in elements without markup.
+
+use htmlparser::{ElementEnd, Token, Tokenizer};
+
+/// Elements, and how deep they lie within each other.
+const ELEMENTS: usize = 10_000;
+const NESTED: usize = 60;
+/// Bytes of attributes up to the end of mj-attributes, times elements: each may be written to each.
+const REPEATED: usize = 20_000_000;
+/// Images in carousels: each is written for each other one.
+const CAROUSEL: usize = 50;
+
+/// All components.
+const COMPONENTS: [&str; 32] = [
+    "mj-accordion",
+    "mj-accordion-element",
+    "mj-accordion-text",
+    "mj-accordion-title",
+    "mj-all",
+    "mj-attributes",
+    "mj-body",
+    "mj-breakpoint",
+    "mj-button",
+    "mj-carousel",
+    "mj-carousel-image",
+    "mj-class",
+    "mj-column",
+    "mj-divider",
+    "mj-font",
+    "mj-group",
+    "mj-head",
+    "mj-hero",
+    "mj-image",
+    "mj-navbar",
+    "mj-navbar-link",
+    "mj-preview",
+    "mj-raw",
+    "mj-section",
+    "mj-social",
+    "mj-social-element",
+    "mj-spacer",
+    "mj-style",
+    "mj-table",
+    "mj-text",
+    "mj-title",
+    "mj-wrapper",
+];
+/// Components that hand their attributes on to each of their children.
+const HANDS_ON: [&str; 5] = ["mj-accordion", "mj-accordion-element", "mj-carousel", "mj-navbar", "mj-social"];
+/// Elements that the compiler expects no end of.
+const VOID: [&str; 14] =
+    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"];
+
+/// That a text keeps the bounds, or the place where it does not, and why.
+pub fn check(text: &str) -> Result<(), (usize, String)> {
+    let (mut elements, mut open, mut images) = (0_usize, 0_usize, 0_usize);
+    // Bytes of all attributes so far, and of those that may be repeated.
+    let (mut attributes, mut repeated, mut handed_on) = (0_usize, 0_usize, 0_usize);
+    let (mut name, mut start) = ("", 0);
+    for token in Tokenizer::from(text) {
+        // The compiler comes no further either, and says what is wrong.
+        let Ok(token) = token else { return Ok(()) };
+        match token {
+            Token::ElementStart { local, span, .. } => {
+                (name, start) = (local.as_str(), span.start());
+                elements += 1;
+                images += usize::from(name == "mj-carousel-image");
+                if name == "mj-include" {
+                    return Err((start, "mj-include is not allowed: a body brings all it needs".to_owned()));
+                }
+                if name.starts_with("mj-") && !COMPONENTS.contains(&name) {
+                    return Err((start, format!("there is no component {name}")));
+                }
+            }
+            Token::Attribute { span, .. } => {
+                attributes += span.as_str().len();
+                handed_on += if HANDS_ON.contains(&name) { span.as_str().len() } else { 0 };
+            }
+            Token::ElementEnd { end: ElementEnd::Open, .. } if !VOID.contains(&name) => open += 1,
+            Token::ElementEnd { end: ElementEnd::Close(_, local), .. } => {
+                open = open.saturating_sub(1);
+                if local.as_str() == "mj-attributes" {
+                    repeated = attributes;
+                }
+            }
+            _ => {}
+        }
+        if elements > ELEMENTS || open > NESTED {
+            let why = format!("MJML has at most {ELEMENTS} elements, {NESTED} within each other");
+            return Err((start, why));
+        }
+        if images > CAROUSEL {
+            return Err((start, format!("all carousels of a mail have at most {CAROUSEL} images")));
+        }
+    }
+    if (repeated + handed_on) * elements > REPEATED {
+        let why = "what is compiled of this MJML would be too large: say less in mj-attributes and in what is handed on to children";
+        return Err((0, why.to_owned()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(inside: &str) -> String {
+        format!("<mjml><mj-body><mj-raw>{inside}</mj-raw></mj-body></mjml>")
+    }
+
+    #[test]
+    fn depth_is_counted_as_the_compiler_reads() {
+        for deep in [
+            "<b>".repeat(5_000),
+            format!("<xmp>{}", "<b>".repeat(5_000)),
+            format!("<title>{}", "<b>".repeat(5_000)),
+            "<!--[if mso]><b><![endif]-->".repeat(5_000),
+            "<b><i></b>".repeat(5_000),
+            "<_>".repeat(5_000),
+        ] {
+            let (_, why) = check(&raw(&deep)).unwrap_err();
+            assert!(why.contains("within each other"), "{why}: {}", &deep[..40]);
+        }
+        let table = "<!--[if mso]><table><tr><td><![endif]-->x<br><!--[if mso]></td></tr></table><![endif]-->";
+        assert_eq!(check(&raw(&table.repeat(500))), Ok(()));
+    }
+
+    #[test]
+    fn what_is_repeated_is_bounded() {
+        let head = |bytes: usize| format!("<mj-attributes><mj-all color=\"{}\"/></mj-attributes>", "x".repeat(bytes));
+        let mail = |bytes, count| {
+            format!(
+                "<mjml><mj-head>{}</mj-head><mj-body>{}</mj-body></mjml>",
+                head(bytes),
+                "<mj-spacer/>".repeat(count)
+            )
+        };
+        assert_eq!(check(&mail(1_000, 1_000)), Ok(()));
+        assert!(check(&mail(100_000, 1_000)).unwrap_err().1.contains("too large"));
+        assert!(check(&mail(1, 20_000)).unwrap_err().1.contains("at most"));
+        let images = |count| raw(&"<mj-carousel-image/>".repeat(count));
+        assert_eq!(check(&images(50)), Ok(()));
+        assert!(check(&images(51)).is_err());
+    }
+}

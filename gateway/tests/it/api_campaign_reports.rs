@@ -1,0 +1,125 @@
+//! `/campaigns/:id/report`
+
+use serde_json::json;
+use shared::send::DeliveryState;
+use shared::store::messages::receipts::{self, Receipt};
+
+use crate::api_campaigns::{parts, path};
+use crate::fixture::Gateway;
+
+#[tokio::test]
+async fn a_report_counts_the_last_sending() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let (segment, template) = parts(&gateway, &project).await;
+    let new = json!({"name": "n", "channel": "EMAIL", "segmentId": segment, "templateId": template});
+    let path = path(&gateway.post(&project, "/campaigns", &new).await.expect(201));
+    assert_eq!(gateway.get(&project, &format!("{path}/report")).await.expect(200)["total"], 0);
+    let sent = gateway.post(&project, &format!("{path}/send"), &json!({})).await.expect(200);
+    let id: uuid::Uuid = sent["id"].as_str().unwrap().parse().unwrap();
+    let sql = "SELECT floor(extract(epoch FROM started_at) * 1000)::bigint FROM campaign WHERE id = $1";
+    let started: i64 = gateway.sql.query_one(sql, &[&id]).await.unwrap().get(0);
+    let insert = "INSERT INTO message (project_id, id, user_id, channel, lane, status, campaign_id, variant, created_at, updated_at) \
+                  VALUES ($1, $2, $2, 'EMAIL', 'campaign', $3, $4, $5, now(), now())";
+    for (n, ms, status, variant) in [
+        (1, started, "sent", Some("A")),
+        (2, started, "sent", Some("B")),
+        (3, started, "queued", None),
+        // Of the day before.
+        (4, started - 86_400_000, "sent", Some("A")),
+    ] {
+        let message = shared::ids::timed(ms, [n; 10]);
+        gateway.sql.execute(insert, &[&project.id.0, &message, &status, &id, &variant]).await.unwrap();
+    }
+    let report = gateway.get(&project, &format!("{path}/report")).await.expect(200);
+    assert_eq!((&report["total"], &report["byStatus"]), (&json!(3), &json!({"queued": 1, "sent": 2})));
+    let of = |name: &str| json!({"name": name, "total": 1, "byStatus": {"sent": 1}, "converted": null});
+    assert_eq!(report["variants"], json!([of("A"), of("B")]));
+}
+
+#[tokio::test]
+async fn a_report_tells_which_links_were_clicked_and_who_did_what_it_was_sent_for() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let (segment, template) = parts(&gateway, &project).await;
+    let new = json!({"name": "n", "channel": "EMAIL", "segmentId": segment, "templateId": template,
+        "goal": {"event": "bought", "within": "2d"}});
+    let path = path(&gateway.post(&project, "/campaigns", &new).await.expect(201));
+    let goal =
+        |converted: i64| json!({"event": "bought", "within": "2d", "converted": converted, "convertedError": null});
+    assert_eq!(gateway.get(&project, &format!("{path}/report")).await.expect(200)["conversion"], goal(0));
+    let sent = gateway.post(&project, &format!("{path}/send"), &json!({})).await.expect(200);
+    let id: uuid::Uuid = sent["id"].as_str().unwrap().parse().unwrap();
+    let sql = "SELECT floor(extract(epoch FROM started_at) * 1000)::bigint FROM campaign WHERE id = $1";
+    let started: i64 = gateway.sql.query_one(sql, &[&id]).await.unwrap().get(0);
+    let insert = "INSERT INTO message (project_id, id, user_id, channel, lane, status, campaign_id, variant, sent_at, created_at, updated_at) \
+                  VALUES ($1, $2, $3, 'EMAIL', 'campaign', 'sent', $4, $5, now(), now(), now())";
+    let message = |n: u8| shared::ids::timed(started, [n; 10]);
+    let user = |n: u8| uuid::Uuid::from_u128(u128::from(n));
+    for (n, variant) in [(1, Some("A")), (2, Some("A")), (3, Some("B")), (4, None)] {
+        gateway.sql.execute(insert, &[&project.id.0, &message(n), &user(n), &id, &variant]).await.unwrap();
+    }
+    // Of the first, the same page twice; of the third, another.
+    let receipt = |n: u8, url: &str| Receipt {
+        message: message(n),
+        state: DeliveryState::Clicked,
+        at: gateway.app.clock.now(),
+        reason: None,
+        url: Some(url.to_owned()),
+    };
+    let (home, sale) = ("https://shop.example/", "https://shop.example/sale?utm=1");
+    let mut db = gateway.app.store.connection().await.unwrap();
+    for clicks in [vec![receipt(1, home), receipt(1, sale)], vec![receipt(1, sale), receipt(3, sale), receipt(4, sale)]]
+    {
+        let tx = db.transaction().await.unwrap();
+        receipts::apply(&tx, project.id, &clicks, gateway.app.clock.now()).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    // The first bought twice; the second before they were known as that, long after, or something else; a third in time.
+    let event = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
+                 VALUES ($1, $2, $3, $4, '{}', now() + make_interval(mins => $5), now())";
+    for (n, name, who, minutes) in [
+        (1, "bought", 1, 1),
+        (2, "bought", 1, 2),
+        (3, "bought", 2, 2_881),
+        (4, "looked", 2, 1),
+        (5, "bought", 30, 5),
+        (6, "bought", 9, 5),
+    ] {
+        let event_id = shared::ids::timed(started + 5, [n; 10]);
+        gateway.sql.execute(event, &[&project.id.0, &event_id, &name, &user(who), &minutes]).await.unwrap();
+    }
+    // What the third did when nobody knew them counts.
+    let merged = "INSERT INTO users (project_id, id, anonymous_id, properties, created_at, last_seen_at, updated_at, merged_into, merged_at) \
+                  VALUES ($1, $2, 'a', '{}', now(), now(), now(), $3, now())";
+    gateway.sql.execute(merged, &[&project.id.0, &user(30), &user(3)]).await.unwrap();
+
+    let report = gateway.get(&project, &format!("{path}/report")).await.expect(200);
+    let of = |name: &str, clicks: i64, messages: i64| json!({"name": name, "clicks": clicks, "messages": messages});
+    let links = json!([
+        {"url": sale, "clicks": 4, "messages": 3, "variants": [of("A", 2, 1), of("B", 1, 1)]},
+        {"url": home, "clicks": 1, "messages": 1, "variants": [of("A", 1, 1)]},
+    ]);
+    assert_eq!(report["links"], links);
+    assert_eq!(report["conversion"], goal(2));
+    assert_eq!([&report["variants"][0]["converted"], &report["variants"][1]["converted"]], [&json!(1), &json!(1)]);
+    assert_eq!(report["byStatus"], json!({"clicked": 3, "sent": 1}));
+
+    // Beyond 200 links they are counted together, one by one or all at once.
+    let more: Vec<Receipt> = (0..300).map(|n| receipt(2, &format!("{home}?who={n}"))).collect();
+    let tx = db.transaction().await.unwrap();
+    receipts::apply(&tx, project.id, &more, gateway.app.clock.now()).await.unwrap();
+    receipts::apply(&tx, project.id, &[receipt(4, "https://shop.example/late")], gateway.app.clock.now())
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let links = gateway.get(&project, &format!("{path}/report")).await.expect(200)["links"].clone();
+    let links = links.as_array().unwrap();
+    let others = json!({"url": null, "clicks": 103, "messages": 2, "variants": [of("A", 102, 1)]});
+    assert_eq!((links.len(), links.last()), (201, Some(&others)));
+
+    gateway.post(&project, &format!("{path}/cancel"), &json!({})).await.expect(200);
+    gateway.delete(&project, &path).await.expect(200);
+    let left = "SELECT (SELECT count(*) FROM campaign_link) + (SELECT count(*) FROM campaign_click)";
+    assert_eq!(gateway.sql.query_one(left, &[]).await.unwrap().get::<_, i64>(0), 0);
+}

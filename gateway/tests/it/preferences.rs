@@ -1,0 +1,233 @@
+//! The preference page, and unsubscribing from a group.
+
+use http::header::CONTENT_TYPE;
+use serde_json::json;
+use shared::event::{Body, IngestItem, Subscribe};
+use shared::ids;
+use shared::link::{self, About};
+use uuid::Uuid;
+
+use crate::api_subscriptions::{choices, chose, group};
+use crate::fixture::Gateway;
+use crate::http::{Answer, Call};
+use crate::people::Rows;
+use crate::setup::{Tenant, master_keys};
+
+const FORM: &str = "application/x-www-form-urlencoded";
+
+async fn call(gateway: &Gateway, method: &str, path: &str, body: &str) -> Answer {
+    Call::new(gateway.address(), method, path).header(CONTENT_TYPE.as_str(), FORM).send(body.to_owned()).await
+}
+
+/// A person, and a message that they got.
+async fn ann(gateway: &Gateway, project: &Tenant) -> About {
+    let user = Rows { gateway, project: project.id }.user("ann", Some("Ann@example.com"), None, 9).await;
+    // Of a time for which there are rows of messages.
+    let message = ids::fresh(gateway.app.clock.now_ms());
+    About { project: project.id, message, user, group: None }
+}
+
+fn page_of(about: About) -> String {
+    link::preferences(&master_keys(), "", about)
+}
+
+fn chosen(item: &IngestItem) -> &Subscribe {
+    let Some(Body::Subscribe(chosen)) = &item.body else { panic!("{item:?}") };
+    chosen
+}
+
+#[tokio::test]
+async fn the_page_shows_what_may_be_chosen_and_changes_nothing_by_itself() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let about = ann(&gateway, &project).await;
+    let more = json!({"description": "\"All\" & <script>alert(1)</script>"});
+    let news = group(&gateway, &project, "<b>News</b>", more).await;
+    let digest = group(&gateway, &project, "Digest", json!({"defaultSubscribed": false})).await;
+    let inner = group(&gateway, &project, "Inner circle", json!({"public": false})).await;
+    group(&gateway, &other, "Elsewhere", json!({})).await;
+
+    let path = page_of(about);
+    assert_eq!(call(&gateway, "HEAD", &path, "").await.status, 200);
+    // Whatever the address asks for.
+    let page = call(&gateway, "GET", &format!("{path}?do=nothing&shown={news}"), "").await;
+    assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert_eq!((page.header("set-cookie"), page.header("cache-control")), (None, Some("no-store")));
+    let policy = page.header("content-security-policy").unwrap();
+    for part in ["default-src 'none'", "frame-ancestors 'none'", "form-action 'self'", "base-uri 'none'", "'sha256-"] {
+        assert!(policy.contains(part) && !policy.contains("unsafe"), "{policy}");
+    }
+    let html = &page.text;
+    assert!(
+        html.contains("&lt;b&gt;News&lt;/b&gt;") && html.contains("&quot;All&quot; &amp; &lt;script&gt;"),
+        "{html}"
+    );
+    assert!(!html.contains("<script") && !html.contains("Inner circle") && !html.contains("Elsewhere"), "{html}");
+    assert!(!html.contains(&inner.to_string()), "{html}");
+    let is_ticked = |html: &str, id: Uuid| html.contains(&format!("name=\"group\" value=\"{id}\" checked"));
+    assert_eq!((is_ticked(html, news), is_ticked(html, digest)), (true, false));
+    assert!(html.contains("<label for=\"g0\">") && html.contains("aria-describedby=\"g0-more\""), "{html}");
+
+    chose(&gateway, &project, (about.user, news), false).await;
+    chose(&gateway, &project, (about.user, digest), true).await;
+    let html = call(&gateway, "GET", &path, "").await.text;
+    assert_eq!((is_ticked(&html, news), is_ticked(&html, digest)), (false, true));
+    assert!(gateway.items().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_choice_is_durable_before_the_page_says_so() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let about = ann(&gateway, &project).await;
+    let [news, digest] = [
+        group(&gateway, &project, "News", json!({})).await,
+        group(&gateway, &project, "Digest", json!({"defaultSubscribed": false})).await,
+    ];
+    gateway.applied_up_to(1_000).await;
+    let path = page_of(about);
+    let form = format!("shown={news}&shown={digest}&group={digest}&do=save");
+    let page = call(&gateway, "POST", &path, &form).await;
+    assert!(page.status == 200 && page.text.contains("Your choice is saved"), "{page:?}");
+    assert!(page.text.contains(&format!("value=\"{digest}\" checked")), "{}", page.text);
+    assert!(!page.text.contains(&format!("value=\"{news}\" checked")), "{}", page.text);
+    let items = gateway.items().await;
+    assert_eq!((items.len(), items[0].user_id.as_deref()), (1, Some("ann")));
+    let first = chosen(&items[0]);
+    let mut expected = vec![(news, false), (digest, true)];
+    expected.sort();
+    assert_eq!((choices(first), first.source.as_str()), (expected, "page"));
+    assert_eq!(
+        (&first.user_id[..], &first.message_id[..]),
+        (&about.user.as_bytes()[..], &about.message.as_bytes()[..])
+    );
+
+    // Back and forth within a minute: each counts.
+    for ticked in [format!("&group={news}"), String::new()] {
+        call(&gateway, "POST", &path, &format!("shown={news}{ticked}")).await;
+    }
+    let items = gateway.items().await;
+    let last: Vec<_> = items[1..].iter().map(|item| choices(chosen(item))).collect();
+    assert_eq!(last, [vec![(news, true)], vec![(news, false)]]);
+    assert!(items.iter().all(|item| item.dedupe_id.is_empty()));
+
+    // A form that says nothing changes nothing.
+    for form in ["", "shown=x&group=y", "%%%", &format!("group={news}")] {
+        assert_eq!(call(&gateway, "POST", &path, form).await.status, 200, "{form}");
+    }
+    assert_eq!(gateway.items().await.len(), 3);
+    assert_eq!(call(&gateway, "POST", &path, &"x".repeat(40_000)).await.status, 413);
+}
+
+#[tokio::test]
+async fn everything_can_be_unsubscribed_from_and_taken_back() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let about = ann(&gateway, &project).await;
+    let news = group(&gateway, &project, "News", json!({})).await;
+    gateway.applied_up_to(1_000).await;
+    let path = page_of(about);
+    let page = call(&gateway, "POST", &path, &format!("shown={news}&group={news}&do=nothing")).await;
+    assert!(page.status == 200 && page.text.contains("You have unsubscribed from everything"), "{page:?}");
+    let items = gateway.items().await;
+    let Some(Body::Webhook(told)) = &items[0].body else { panic!("{items:?}") };
+    assert_eq!((items.len(), told.kind.as_str()), (1, "message.unsubscribed"));
+
+    // What the profile calls the person's address may be anybody's: the page does not tell of it.
+    let unsubscribed = |address: &str| json!({"address": address, "reason": "unsubscribed"});
+    gateway.post(&project, "/suppressions", &unsubscribed("ann@example.com")).await.expect(201);
+    let shown = call(&gateway, "GET", &path, "").await.text;
+    assert!(!shown.contains("You have unsubscribed from everything"), "{shown}");
+    // As recording has it then.
+    let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, address, created_at, updated_at) \
+               VALUES ($1, $2, $3, 'EMAIL', 'campaign', 'sent', 'old@example.com', now(), now())";
+    gateway.sql.execute(sql, &[&project.id, &about.message, &about.user]).await.unwrap();
+    gateway.post(&project, "/suppressions", &unsubscribed("old@example.com")).await.expect(201);
+    let shown = call(&gateway, "GET", &path, "").await.text;
+    assert!(shown.contains("You have unsubscribed from everything") && shown.contains("name=\"again\""), "{shown}");
+    // Saved without a word of it, it stays so.
+    call(&gateway, "POST", &path, &format!("shown={news}&group={news}")).await;
+    let page = call(&gateway, "POST", &path, &format!("shown={news}&group={news}&again=yes")).await;
+    assert!(!page.text.contains("unsubscribed from everything</strong>"), "{}", page.text);
+    let items = gateway.items().await;
+    assert_eq!(items[1..].iter().map(|item| chosen(item).resubscribe).collect::<Vec<_>>(), [false, true]);
+}
+
+#[tokio::test]
+async fn one_click_in_a_mail_of_a_group_unsubscribes_from_that_group() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let news = group(&gateway, &project, "<i>News</i>", json!({"public": false})).await;
+    let about = About { group: Some(news), ..ann(&gateway, &project).await };
+    gateway.applied_up_to(1_000).await;
+    let path = link::unsubscribe(&master_keys(), "", about);
+    let asks = call(&gateway, "GET", &path, "").await;
+    assert!(asks.status == 200 && asks.text.contains("<strong>&lt;i&gt;News&lt;/i&gt;</strong>"), "{asks:?}");
+    // The link on to the page leads there from where this one is.
+    let onward = asks.text.split_once("<a href=\"..").unwrap().1.split_once('"').unwrap().0.to_owned();
+    assert_eq!(onward, page_of(about));
+    assert_eq!(call(&gateway, "GET", &onward, "").await.status, 200);
+    assert!(gateway.items().await.is_empty());
+
+    // As mail programs do it, in either form.
+    let multipart = "--x\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--x--\r\n";
+    for body in ["List-Unsubscribe=One-Click", multipart, ""] {
+        let page = call(&gateway, "POST", &path, body).await;
+        assert!(page.status == 200 && page.text.contains("You are unsubscribed"), "{page:?}");
+    }
+    let items = gateway.items().await;
+    assert_eq!(items.len(), 3);
+    for item in &items {
+        let chosen = chosen(item);
+        assert_eq!((choices(chosen), chosen.source.as_str()), (vec![(news, false)], "link"));
+    }
+    // The other button of the page.
+    call(&gateway, "POST", &path, "all=yes").await;
+    let items = gateway.items().await;
+    let Some(Body::Webhook(told)) = &items[3].body else { panic!("{items:?}") };
+    assert_eq!(told.kind, "message.unsubscribed");
+}
+
+#[tokio::test]
+async fn only_a_link_that_was_made_here_leads_anywhere() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let about = ann(&gateway, &project).await;
+    let path = page_of(about);
+    let mut forged = path.clone();
+    let last = forged.pop().unwrap();
+    forged.push(if last == 'A' { 'Q' } else { 'A' });
+    let unsubscribe = link::unsubscribe(&master_keys(), "", about);
+    let gone = page_of(About { user: Uuid::from_u128(99), ..about });
+    for wrong in ["/preferences/", "/preferences/x", &forged, &unsubscribe.replace("/unsubscribe/", "/preferences/")] {
+        for method in ["GET", "POST"] {
+            assert_eq!(call(&gateway, method, wrong, "do=nothing").await.status, 404, "{wrong}");
+        }
+    }
+    // Somebody who was erased.
+    assert_eq!(call(&gateway, "GET", &gone, "").await.status, 404);
+    assert_eq!(call(&gateway, "PUT", &path, "").await.status, 405);
+    assert!(gateway.items().await.is_empty());
+}
+
+#[tokio::test]
+async fn one_link_does_not_fill_the_stream_and_none_is_taken_without_a_broker() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let about = ann(&gateway, &project).await;
+    let news = group(&gateway, &project, "News", json!({})).await;
+    gateway.applied_up_to(1_000).await;
+    let (path, form) = (page_of(about), format!("shown={news}"));
+    let mut statuses = Vec::new();
+    for _ in 0..41 {
+        statuses.push(call(&gateway, "POST", &path, &form).await.status);
+    }
+    // A minute may have ended meanwhile.
+    assert!(statuses.contains(&429) && statuses[..20].iter().all(|status| *status == 200), "{statuses:?}");
+    assert!(gateway.items().await.len() <= 40);
+
+    gateway.bus.jetstream.delete_stream(gateway.bus.names.ingest_stream()).await.unwrap();
+    let other = page_of(About { message: ids::fresh(gateway.app.clock.now_ms()), ..about });
+    let page = call(&gateway, "POST", &other, &form).await;
+    assert!(page.status == 503 && !page.text.contains("saved"), "{page:?}");
+}

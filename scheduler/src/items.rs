@@ -1,0 +1,78 @@
+//! What is due, as messages of the ingest stream.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use shared::bus::group_commit::MESSAGE_BYTES;
+use shared::event::{EncodedItems, IngestItem, begin_message};
+
+/// What begins a message.
+const HEAD: usize = 16;
+
+/// Each partition's, in their order.
+pub fn by_partition<T: Copy>(due: &[T], partitions: u16, of: impl Fn(&T) -> i16) -> BTreeMap<u16, Vec<T>> {
+    let mut groups: BTreeMap<u16, Vec<T>> = BTreeMap::new();
+    for one in due {
+        // A stream that was made anew may have fewer partitions than when the row was written.
+        let partition = of(one).unsigned_abs() % partitions.max(1);
+        groups.entry(partition).or_default().push(*one);
+    }
+    groups
+}
+
+/// Messages below the size that the stream takes, each with those whose items are in it.
+pub fn messages<T>(due: &[T], item: impl Fn(&T) -> IngestItem) -> Vec<(Bytes, &[T])> {
+    let mut whole = Vec::new();
+    let (mut items, mut first) = (EncodedItems::default(), 0);
+    for (at, one) in due.iter().enumerate() {
+        let item = item(one);
+        if items.count > 0 && items.bytes.len() + EncodedItems::cost(&item) + HEAD > MESSAGE_BYTES {
+            whole.push((message(&std::mem::take(&mut items)), &due[first..at]));
+            first = at;
+        }
+        items.push(&item);
+    }
+    if items.count > 0 {
+        whole.push((message(&items), &due[first..]));
+    }
+    whole
+}
+
+fn message(items: &EncodedItems) -> Bytes {
+    let mut message = Vec::with_capacity(items.bytes.len() + HEAD);
+    begin_message(&mut message);
+    message.extend_from_slice(&items.bytes);
+    message.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::event::{Body, IngestBatch, Timer};
+
+    use super::*;
+
+    #[test]
+    fn order_is_kept_within_a_partition() {
+        let groups = by_partition(&[(1, 2), (2, 0), (3, 2), (4, 10)], 8, |(_, partition)| *partition);
+        assert_eq!((&groups[&0][..], &groups[&2][..]), (&[(2, 0)][..], &[(1, 2), (3, 2), (4, 10)][..]));
+    }
+
+    #[test]
+    fn messages_stay_below_the_bound_and_hold_everything_once() {
+        let due: Vec<u32> = (0..60_000).collect();
+        let item = |n: &u32| IngestItem {
+            body: Some(Body::Timer(Timer { run_id: Bytes::from_static(&[7; 16]), wait_seq: *n })),
+            ..IngestItem::default()
+        };
+        let whole = messages(&due, item);
+        assert!(whole.len() > 1);
+        let mut seen: Vec<u32> = Vec::new();
+        for (message, those) in whole {
+            assert!(message.len() <= MESSAGE_BYTES, "{}", message.len());
+            let items = IngestBatch::decode_checked(message).unwrap().items;
+            assert_eq!(items, those.iter().map(item).collect::<Vec<_>>());
+            seen.extend(those);
+        }
+        assert_eq!(seen, due);
+    }
+}

@@ -1,0 +1,25 @@
+//! The end of webhooks' deliveries: those of deleted endpoints, and all after their time.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use shared::ids;
+use shared::store::{webhook_deliveries, webhook_endpoints};
+
+use crate::App;
+use crate::tick::TickError;
+
+/// For how long a delivery is shown, and can be sent again.
+const KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// Removes slice after slice, each in a transaction of its own.
+pub async fn clear(app: Arc<App>) -> Result<(), TickError> {
+    let db = app.store.connection().await?;
+    while let Some((project, endpoint)) = webhook_endpoints::deleted(&db).await? {
+        while webhook_deliveries::remove_of(&db, project, endpoint).await? > 0 {}
+        webhook_endpoints::forget(&db, project, endpoint).await?;
+    }
+    let oldest = ids::lower_bound((app.now() - KEPT).as_millisecond());
+    while webhook_deliveries::forget(&db, oldest).await? > 0 {}
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! Campaigns at which looking fails, among others.
+
+use jiff::SignedDuration;
+use shared::campaign::{CampaignStatus, Settings};
+use testkit::eventually;
+use uuid::Uuid;
+
+use crate::campaigns::{campaign, delivered_until, move_to, now_stands, people, segment};
+use crate::place::{Place, SOON};
+
+/// Makes every row of a campaign fail as if its statement had run into its time limit.
+async fn take_too_long(place: &Place, id: Uuid) {
+    let sql = format!(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         RAISE EXCEPTION 'canceled on purpose' USING ERRCODE = '57014'; END $$; \
+         CREATE TRIGGER refuse BEFORE INSERT ON message FOR EACH ROW \
+         WHEN (NEW.campaign_id = '{id}') EXECUTE FUNCTION refuse()"
+    );
+    place.store.connection().await.unwrap().batch_execute(&sql).await.unwrap();
+}
+
+async fn faults(place: &Place, id: Uuid) -> i32 {
+    let db = place.store.connection().await.unwrap();
+    db.query_one("SELECT faults FROM campaign WHERE id = $1", &[&id]).await.unwrap().get(0)
+}
+
+/// As if the time that it was put off for were over.
+async fn come_again(place: &Place, id: Uuid) {
+    let db = place.store.connection().await.unwrap();
+    db.execute("UPDATE campaign SET look_at = now() - interval '1 hour' WHERE id = $1", &[&id]).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_fails_holds_up_nobody_else_and_pauses_at_last() {
+    let mut place = Place::new().await;
+    people(&place, 30).await;
+    let pro = segment(&place, "pro").await;
+    let an_hour_ago = place.clock.now() - SignedDuration::from_hours(1);
+    // The first ones in the order of their time, before a good one.
+    let unreadable = campaign(&place, pro, an_hour_ago, Settings::default()).await.id;
+    let slow = campaign(&place, pro, an_hour_ago, Settings::default()).await.id;
+    let good = campaign(&place, pro, place.clock.now(), Settings::default()).await.id;
+    let db = place.store.connection().await.unwrap();
+    let settings = "UPDATE campaign SET settings = '{\"throttlePerMinute\": \"many\"}' WHERE id = $1";
+    db.execute(settings, &[&unreadable]).await.unwrap();
+    take_too_long(&place, slow).await;
+    place.run().await;
+    delivered_until(&place, good, CampaignStatus::Completed).await;
+
+    // A fault at a time, until they are too many.
+    for id in [unreadable, slow] {
+        for n in 1..=4 {
+            eventually(SOON, async || match faults(&place, id).await {
+                found if found >= n => Ok(()),
+                found => Err(format!("{found} faults of {id}")),
+            })
+            .await;
+            come_again(&place, id).await;
+        }
+        let paused = format!("SELECT count(*) FROM campaign WHERE id = '{id}' AND status <> 'PAUSED'");
+        place.eventually_none(&paused).await;
+    }
+    let sql = "SELECT status_reason FROM campaign WHERE id = $1";
+    let reason: String = db.query_one(sql, &[&unreadable]).await.unwrap().get(0);
+    assert!(reason.contains("the scheduler's log"), "{reason}");
+    let paused = now_stands(&place, slow).await;
+    assert_eq!(paused.status, CampaignStatus::Paused);
+    assert!(paused.status_reason.unwrap().contains("too long"));
+
+    // Mended and resumed, it starts over.
+    db.batch_execute("DROP TRIGGER refuse ON message").await.unwrap();
+    move_to(&place, slow, CampaignStatus::Sending).await;
+    assert_eq!(delivered_until(&place, slow, CampaignStatus::Completed).await.recipients, 10);
+    assert_eq!(faults(&place, slow).await, 0);
+    place.stop().await;
+}

@@ -1,0 +1,110 @@
+//! Campaigns that end or pause while a delivery that held some of their messages is gone.
+
+use jiff::SignedDuration;
+use shared::campaign::{CampaignStatus, Settings};
+use shared::send::DeliveryState;
+use shared::store::campaigns::sending;
+use shared::store::messages::claim::claim;
+use shared::store::messages::settle::{Settled, settle};
+use testkit::eventually;
+use uuid::Uuid;
+
+use crate::campaigns::{campaign, move_to, people, segment};
+use crate::place::{Place, SOON};
+
+/// Claims two released rows and is never heard of again.
+async fn held(place: &Place, id: Uuid, lease: SignedDuration) -> Vec<(Uuid, i32)> {
+    let db = place.store.connection().await.unwrap();
+    let sql = "SELECT id, attempt FROM message WHERE campaign_id = $1 AND due_at IS NOT NULL ORDER BY id LIMIT 2";
+    let rows = eventually(SOON, async || {
+        let rows = db.query(sql, &[&id]).await.unwrap();
+        if rows.len() == 2 { Ok(rows) } else { Err(format!("{} released", rows.len())) }
+    })
+    .await;
+    let wanted: Vec<(Uuid, i32)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let now = place.clock.now();
+    let claimed = claim(&db, place.project, &wanted, now + lease, now).await.unwrap();
+    claimed.iter().map(|message| (message.id, message.attempt)).collect()
+}
+
+#[tokio::test]
+async fn a_cancel_ends_also_what_a_dead_delivery_held() {
+    let mut place = Place::new().await;
+    people(&place, 30).await;
+    let pro = segment(&place, "pro").await;
+    let id = campaign(&place, pro, place.clock.now(), Settings::default()).await.id;
+    place.run().await;
+    let held = held(&place, id, SignedDuration::from_mins(5)).await;
+    assert_eq!(held.len(), 2);
+    move_to(&place, id, CampaignStatus::Cancelled).await;
+    let open = format!("SELECT count(*) FROM message WHERE campaign_id = '{id}' AND status = 'queued' AND NOT claimed");
+    place.eventually_none(&open).await;
+    // Whoever holds some may still be at it.
+    assert_eq!(place.count("SELECT count(*) FROM message WHERE status = 'queued'").await, 2);
+    // The lease is over, and the look for messages has handed one of them over again.
+    let db = place.store.connection().await.unwrap();
+    let lapsed = "UPDATE message SET updated_at = now() - interval '11 minutes', \
+                  due_at = now() + CASE WHEN id = $1 THEN interval '1 minute' ELSE interval '-1 second' END WHERE claimed";
+    assert_eq!(db.execute(lapsed, &[&held[0].0]).await.unwrap(), 2);
+    place.eventually_none("SELECT count(*) FROM message WHERE status = 'queued'").await;
+    place.eventually_none("SELECT count(*) FROM campaign WHERE look_at IS NOT NULL").await;
+    assert!(!sending::has_open(&db, place.project, id).await.unwrap());
+    assert_eq!(place.count("SELECT sum(ambiguous)::bigint FROM message").await, 2);
+    place.stop().await;
+
+    // It was only slow, and writes down what it knows.
+    let settled = Settled {
+        project: place.project,
+        id: held[0].0,
+        attempt: held[0].1,
+        status: DeliveryState::Sent,
+        reason: None,
+        due_at: None,
+        failures: 0,
+        ambiguous: 0,
+        user_id: None,
+        subject: None,
+        provider: None,
+        provider_message_id: None,
+        devices: None,
+        segments: None,
+        address: None,
+    };
+    assert_eq!(settle(&db, place.project, &[&settled], place.clock.now()).await.unwrap(), [held[0].0]);
+    let known = "SELECT count(*) FROM message WHERE status = 'cancelled' AND sent_at IS NOT NULL";
+    assert_eq!(place.count(known).await, 1);
+}
+
+#[tokio::test]
+async fn a_pause_takes_back_what_a_dead_delivery_held() {
+    let mut place = Place::new().await;
+    people(&place, 30).await;
+    let pro = segment(&place, "pro").await;
+    let id = campaign(&place, pro, place.clock.now(), Settings::default()).await.id;
+    place.run().await;
+    assert_eq!(held(&place, id, SignedDuration::from_mins(5)).await.len(), 2);
+    let lapsed = "UPDATE message SET updated_at = now() - interval '11 minutes' WHERE claimed";
+    assert_eq!(place.store.connection().await.unwrap().execute(lapsed, &[]).await.unwrap(), 2);
+    move_to(&place, id, CampaignStatus::Paused).await;
+    place.eventually_none("SELECT count(*) FROM message WHERE due_at IS NOT NULL").await;
+    place.eventually_none("SELECT count(*) FROM campaign WHERE look_at IS NOT NULL").await;
+    assert_eq!(place.count("SELECT count(*) FROM message WHERE status = 'queued' AND claimed").await, 2);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_cancel_ends_what_is_left_of_earlier_sendings() {
+    let mut place = Place::new().await;
+    people(&place, 30).await;
+    let pro = segment(&place, "pro").await;
+    let id = campaign(&place, pro, place.clock.now() + SignedDuration::from_hours(1), Settings::default()).await.id;
+    // A dead letter of an earlier time, sent again by hand.
+    let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, campaign_id, occurrence, send_at, due_at, created_at, updated_at) \
+               VALUES ($1, $2, $2, 'EMAIL', 'campaign', 'queued', $3, 1, now(), now() + interval '1 minute', now(), now())";
+    let earlier = shared::ids::fresh(place.clock.now_ms() - 3_600_000);
+    place.store.connection().await.unwrap().execute(sql, &[&place.project, &earlier, &id]).await.unwrap();
+    place.run().await;
+    move_to(&place, id, CampaignStatus::Cancelled).await;
+    place.eventually_none("SELECT count(*) FROM message WHERE status = 'queued'").await;
+    place.stop().await;
+}

@@ -1,0 +1,36 @@
+//! Whose rows fall due, whatever they are.
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+
+use crate::ids::ProjectId;
+use crate::store::StoreError;
+
+/// How many due rows one look for projects reads, from either end.
+const LOOK: i64 = 5_000;
+
+/// A table of which rows fall due, by the column that says when; an index begins with that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Due {
+    pub table: &'static str,
+    pub at: &'static str,
+}
+
+/// Projects with due rows, some of them where there are many. No locks: a distributed store refuses them here.
+///
+/// It reads the rows that have been due for longest and those that fell due last, and no more, however many there are: so a
+/// project with a million of them neither makes this slow nor hides the others.
+pub(super) async fn projects(
+    db: &impl GenericClient,
+    Due { table, at }: Due,
+    now: Timestamp,
+    most: i64,
+) -> Result<Vec<ProjectId>, StoreError> {
+    let sql = format!(
+        "SELECT DISTINCT project_id FROM (\
+         (SELECT project_id FROM {table} WHERE {at} <= $1 ORDER BY {at} LIMIT $2) UNION ALL \
+         (SELECT project_id FROM {table} WHERE {at} <= $1 ORDER BY {at} DESC LIMIT $2)) AS due LIMIT $3"
+    );
+    let rows = db.query(&db.prepare_cached(&sql).await?, &[&now, &LOOK, &most]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}

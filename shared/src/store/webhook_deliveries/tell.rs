@@ -1,0 +1,146 @@
+//! Telling endpoints, in the transaction of what is told: a row for each endpoint that asks for it, by one statement.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::ids::{self, ProjectId};
+use crate::store::StoreError;
+use crate::webhook::TEST;
+
+/// The columns that are written, as SQL.
+pub(in crate::store) const COLUMNS: &str =
+    "project_id, endpoint_id, id, type, user_id, data, happened_at, due_at, created_at";
+
+/// What is told of the message `m` and its person `p`, as SQL.
+pub(in crate::store) fn message_data(reason: &str, url: &str) -> String {
+    format!(
+        "jsonb_build_object('messageId', m.id, {WHO}, 'channel', m.channel, 'reason', {reason}, 'url', {url}, \
+         'templateId', m.template_id, 'campaignId', m.campaign_id, 'automationId', m.automation_id, 'runId', m.run_id, \
+         'provider', m.provider, 'providerMessageId', m.provider_message_id)"
+    )
+}
+
+const WHO: &str = "'userId', p.external_id, 'anonymousId', CASE WHEN p.external_id IS NULL THEN p.anonymous_id END";
+
+/// The person `p` of an internal id, as they are called now. With a limit, so that it is looked up by its key for each row.
+pub(in crate::store) fn person(project: &str, user: &str) -> String {
+    format!(
+        "LEFT JOIN LATERAL (SELECT t.external_id, t.anonymous_id FROM users u \
+         JOIN users t ON t.project_id = u.project_id AND t.id = coalesce(u.merged_into, u.id) \
+         WHERE u.project_id = {project} AND u.id = {user} LIMIT 1) AS p ON true"
+    )
+}
+
+/// The endpoints `w` of a project that ask for a type, as SQL.
+pub(in crate::store) fn asking(project: &str, kind: &str) -> String {
+    format!("JOIN webhook_endpoint w ON w.project_id = {project} AND w.enabled AND w.types && ARRAY['*', {kind}]")
+}
+
+/// Word of a message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MessageNews {
+    pub message: Uuid,
+    pub kind: &'static str,
+    pub at: Timestamp,
+    pub reason: Option<String>,
+    /// What was clicked.
+    pub url: Option<String>,
+}
+
+/// Tells of a project's messages; of those that are there no more, nothing.
+pub async fn of_messages(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    news: &[MessageNews],
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let messages: Vec<Uuid> = news.iter().map(|n| n.message).collect();
+    let (Some(first), Some(last)) = (messages.iter().min(), messages.iter().max()) else { return Ok(0) };
+    let ids: Vec<Uuid> = news.iter().map(|_| ids::fresh(now.as_millisecond())).collect();
+    let kinds: Vec<&str> = news.iter().map(|n| n.kind).collect();
+    let times: Vec<Timestamp> = news.iter().map(|n| n.at).collect();
+    let reasons: Vec<Option<&str>> = news.iter().map(|n| n.reason.as_deref()).collect();
+    let urls: Vec<Option<&str>> = news.iter().map(|n| n.url.as_deref()).collect();
+    let sql = format!(
+        "INSERT INTO webhook_delivery ({COLUMNS}) SELECT $1, w.id, v.id, v.kind, m.user_id, {data}, v.at, $10, $10 \
+         FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::text[]) \
+         AS v (id, message, kind, at, reason, url) \
+         JOIN message m ON m.project_id = $1 AND m.id = v.message AND m.id BETWEEN $8 AND $9 {asking} {person}",
+        data = message_data("v.reason", "v.url"),
+        asking = asking("$1", "v.kind"),
+        person = person("$1", "m.user_id"),
+    );
+    let statement = tx.prepare_cached(&sql).await?;
+    let told = tx
+        .execute(&statement, &[&project, &ids, &messages, &kinds, &times, &reasons, &urls, first, last, &now])
+        .await?;
+    Ok(told)
+}
+
+/// Word of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunNews {
+    pub project: ProjectId,
+    pub kind: &'static str,
+    pub run: Uuid,
+    pub automation: Uuid,
+    pub version: i32,
+    pub user_id: Uuid,
+    pub at: Timestamp,
+    pub reason: Option<String>,
+}
+
+/// Tells of runs.
+pub async fn of_runs(db: &impl GenericClient, news: &[&RunNews], now: Timestamp) -> Result<u64, StoreError> {
+    if news.is_empty() {
+        return Ok(0);
+    }
+    fn column<'a, T>(news: &[&'a RunNews], of: impl Fn(&'a RunNews) -> T) -> Vec<T> {
+        news.iter().map(|n| of(n)).collect()
+    }
+    let sql = format!(
+        "INSERT INTO webhook_delivery ({COLUMNS}) SELECT v.project, w.id, v.id, v.kind, v.user_id, \
+         jsonb_build_object('runId', v.run, 'automationId', v.automation, 'automationVersion', v.version, {WHO}, \
+         'reason', v.reason), v.at, $10, $10 \
+         FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::int[], $7::uuid[], $8::timestamptz[], \
+         $9::text[]) AS v (project, id, kind, run, automation, version, user_id, at, reason) {asking} {person}",
+        asking = asking("v.project", "v.kind"),
+        person = person("v.project", "v.user_id"),
+    );
+    let ids: Vec<Uuid> = news.iter().map(|_| ids::fresh(now.as_millisecond())).collect();
+    let statement = db.prepare_cached(&sql).await?;
+    let told = db
+        .execute(
+            &statement,
+            &[
+                &column(news, |n| n.project),
+                &ids,
+                &column(news, |n| n.kind),
+                &column(news, |n| n.run),
+                &column(news, |n| n.automation),
+                &column(news, |n| n.version),
+                &column(news, |n| n.user_id),
+                &column(news, |n| n.at),
+                &column(news, |n| n.reason.as_deref()),
+                &now,
+            ],
+        )
+        .await?;
+    Ok(told)
+}
+
+/// Sends an endpoint a test.
+pub async fn test(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    endpoint: Uuid,
+    id: Uuid,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = format!(
+        "INSERT INTO webhook_delivery ({COLUMNS}) VALUES ($1, $2, $3, $4, NULL, jsonb_build_object('endpointId', $2::uuid), $5, $5, $5)"
+    );
+    tx.execute(&sql, &[&project, &endpoint, &id, &TEST, &now]).await?;
+    Ok(())
+}

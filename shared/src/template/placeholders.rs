@@ -1,0 +1,77 @@
+//! Where a source holds something else than text: for whoever has to carry a source through a program that does not
+//! know the language.
+
+use std::ops::Range;
+
+use super::lexer::{Piece, lex};
+use super::{ParseError, position};
+
+/// Outputs and tags that stand next to each other, with the white space that they take away: a range of bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placeholder {
+    pub range: Range<usize>,
+    /// It only prints: no tag is part of it, so a copy of it prints the same.
+    pub prints: bool,
+}
+
+/// The placeholders of a source, in order. Text that would itself be one (the inside of a `raw`) counts as part of one, so
+/// that what is between them never has an opening brace pair.
+pub fn placeholders(source: &str) -> Result<Vec<Placeholder>, ParseError> {
+    let lexed = lex(source).map_err(|fault| {
+        let (line, column) = position(source, fault.at);
+        ParseError { line, column, message: fault.message }
+    })?;
+    let mut found: Vec<Placeholder> = Vec::new();
+    let mut behind = 0;
+    let texts = lexed.pieces.iter().filter_map(|piece| match piece {
+        Piece::Text(range) if !has_opening(&source[range.clone()]) => Some(range.clone()),
+        _ => None,
+    });
+    for text in texts.chain(std::iter::once(source.len()..source.len())) {
+        if behind < text.start {
+            let range = behind..text.start;
+            let prints = !source[range.clone()].contains("{%");
+            found.push(Placeholder { range, prints });
+        }
+        behind = text.end;
+    }
+    Ok(found)
+}
+
+fn has_opening(text: &str) -> bool {
+    text.contains("{{") || text.contains("{%")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(source: &str) -> Vec<(&str, bool)> {
+        let found = placeholders(source).unwrap();
+        found.into_iter().map(|p| (&source[p.range], p.prints)).collect()
+    }
+
+    #[test]
+    fn what_is_no_text_is_a_placeholder() {
+        assert_eq!(found("plain { } text"), []);
+        assert_eq!(
+            found("a{{ b }}c{% if d %}e{% endif %}"),
+            [("{{ b }}", true), ("{% if d %}", false), ("{% endif %}", false)]
+        );
+        assert_eq!(found("{{ a }}{{ b }}"), [("{{ a }}{{ b }}", true)]);
+        assert_eq!(found("a {%- if b -%} c{% endif %}"), [(" {%- if b -%} ", false), ("{% endif %}", false)]);
+        assert_eq!(found("{{ '%}' }}x"), [("{{ '%}' }}", true)]);
+    }
+
+    #[test]
+    fn what_is_raw_or_a_comment_is_one_where_it_would_be_mistaken() {
+        assert_eq!(found("a{% raw %}{{ b }}{% endraw %}c"), [("{% raw %}{{ b }}{% endraw %}", false)]);
+        assert_eq!(found("{% raw %}b{% endraw %}"), [("{% raw %}", false), ("{% endraw %}", false)]);
+        assert_eq!(found("a{% comment %}<b>{% endcomment %}c"), [("{% comment %}<b>{% endcomment %}", false)]);
+    }
+
+    #[test]
+    fn a_source_that_is_none_is_told_where() {
+        assert_eq!(placeholders("a\n{{ b").unwrap_err().line, 2);
+    }
+}

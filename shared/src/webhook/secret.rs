@@ -1,0 +1,109 @@
+//! Secrets of endpoints: `whsec_` and the key in base64. One that was replaced goes on signing beside its successor.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::signature;
+
+const PREFIX: &str = "whsec_";
+/// How long a secret goes on signing after it was replaced.
+pub const ALIVE: Duration = Duration::from_hours(24);
+/// Replaced ones that sign at a time, however often somebody rotates.
+const MOST_REPLACED: usize = 4;
+
+/// What signs for one endpoint.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointSecrets {
+    current: String,
+    /// Newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    replaced: Vec<Replaced>,
+}
+
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Replaced {
+    secret: String,
+    until: Timestamp,
+}
+
+impl EndpointSecrets {
+    /// One of 32 random bytes.
+    pub fn random() -> Self {
+        Self { current: random(), replaced: Vec::new() }
+    }
+
+    /// As its owner holds it.
+    pub fn current(&self) -> &str {
+        &self.current
+    }
+
+    /// With a new secret; those before go on signing for a day each.
+    #[must_use]
+    pub fn rotated(self, now: Timestamp) -> Self {
+        let until = now.checked_add(ALIVE).unwrap_or(now);
+        let newest = Replaced { secret: self.current, until };
+        let alive = self.replaced.into_iter().filter(|replaced| now < replaced.until);
+        let replaced = std::iter::once(newest).chain(alive).take(MOST_REPLACED).collect();
+        Self { current: random(), replaced }
+    }
+
+    /// The value of the header `webhook-signature`: a signature by each secret that signs, parted by spaces.
+    pub fn signatures(&self, now: Timestamp, id: &str, seconds: i64, body: &str) -> String {
+        let replaced = self.replaced.iter().filter(|replaced| now < replaced.until).map(|r| r.secret.as_str());
+        let all = std::iter::once(self.current.as_str()).chain(replaced);
+        let signed: Vec<String> = all.filter_map(|secret| Some(signature(&key(secret)?, id, seconds, body))).collect();
+        signed.join(" ")
+    }
+}
+
+fn random() -> String {
+    format!("{PREFIX}{}", STANDARD.encode(rand::random::<[u8; 32]>()))
+}
+
+/// The key that a secret stands for.
+pub(super) fn key(secret: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(secret.strip_prefix(PREFIX)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(hours: i64) -> Timestamp {
+        Timestamp::from_second(hours * 3_600).unwrap()
+    }
+
+    fn signed(secret: &str) -> String {
+        signature(&key(secret).unwrap(), "m", 5, "{}")
+    }
+
+    #[test]
+    fn a_secret_is_that_of_the_scheme() {
+        let secrets = EndpointSecrets::random();
+        assert_eq!(key(secrets.current()).unwrap().len(), 32);
+        assert_ne!(secrets.current(), EndpointSecrets::random().current());
+        assert_eq!(key("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX").unwrap(), (0..24).collect::<Vec<u8>>());
+        assert!(key("AAEC").is_none() && key("whsec_*").is_none());
+    }
+
+    #[test]
+    fn a_replaced_secret_signs_for_a_day() {
+        let first = EndpointSecrets::random();
+        let second = first.clone().rotated(at(0));
+        let third = second.clone().rotated(at(10));
+        let [a, b, c] = [&first, &second, &third].map(|s| signed(s.current()));
+        let of = |secrets: &EndpointSecrets, hours| secrets.signatures(at(hours), "m", 5, "{}");
+        assert_eq!(of(&first, 0), a);
+        assert_eq!(of(&second, 23), format!("{b} {a}"));
+        assert_eq!(of(&second, 24), b);
+        assert_eq!(of(&third, 11), format!("{c} {b} {a}"));
+        assert_eq!(of(&third, 24), format!("{c} {b}"));
+        assert_eq!(of(&third, 34), c);
+        let often = (0..9).fold(first, |secrets, _| secrets.rotated(at(0)));
+        assert_eq!(of(&often, 1).split(' ').count(), 1 + MOST_REPLACED);
+    }
+}

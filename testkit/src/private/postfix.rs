@@ -1,0 +1,204 @@
+//! A private Postfix: a real mail server, with mailboxes of its own and nowhere to relay to.
+
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use shared::local::{Process, install, port};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::PrivateDir;
+use crate::certificate::Certificate;
+use crate::{eventually, must, place};
+
+const PROGRAM: &str = "/usr/sbin/postfix";
+const MASTER: &str = "/usr/lib/postfix/sbin/master";
+/// What another mail server on this machine answers to; installing Postfix would remove that one.
+const OTHERS: &str = "/usr/sbin/sendmail";
+const DOMAIN: &str = "shop.example";
+const SOON: Duration = Duration::from_secs(20);
+
+/// Receives mail for people at `shop.example`, tells the first mail to each whose name begins with `grey` to come back later,
+/// and refuses all others. Offers STARTTLS under a certificate for `localhost`. Goes with this value.
+pub struct PrivatePostfix {
+    port: u16,
+    certificate: Certificate,
+    greylist: JoinHandle<()>,
+    dir: PrivateDir,
+}
+
+impl PrivatePostfix {
+    /// With mailboxes for people of these names. Panics with the reason when it cannot be had.
+    pub async fn start(people: &[&str]) -> Self {
+        installed().await;
+        let dir = PrivateDir::elsewhere("postfix");
+        let certificate = Certificate::for_name("localhost");
+        let listener = must("a port for a greylist", TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await);
+        let policy = must("a port for a greylist", listener.local_addr());
+        let greylist = tokio::spawn(greylist(listener));
+        let port = port::free();
+        configure(dir.path(), port, policy, &certificate, people);
+        let conf = dir.path().join("conf");
+        run(Command::new(PROGRAM).arg("-c").arg(&conf).arg("check"));
+        let mut master = Command::new(MASTER);
+        master.arg("-c").arg(&conf).arg("-d");
+        let started = Process::spawn(master, &dir.path().join("pid"), &dir.path().join("master.log"));
+        let process = must("a private Postfix", started);
+        let this = Self { port, certificate, greylist, dir };
+        eventually(SOON, async || match TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                assert!(process.is_running(), "Postfix ended while it started (it needs root):\n{}", this.log());
+                Err(format!("{error}\n{}", this.log()))
+            }
+        })
+        .await;
+        this
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The file that `OUTBOUND_CA_FILE` names to trust it.
+    pub fn ca_file(&self) -> String {
+        self.certificate.ca_file()
+    }
+
+    /// The mails in somebody's mailbox, in no order.
+    pub fn mails(&self, person: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.dir.path().join("mail").join(person).join("new"));
+        // It is made with the first mail.
+        let paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+        paths.map(|path| String::from_utf8_lossy(&must("reading a mail", std::fs::read(path))).into_owned()).collect()
+    }
+
+    /// Its own log, and what it said before it had one.
+    pub fn log(&self) -> String {
+        let read = |name: &str| std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default();
+        read("master.log") + &read("log")
+    }
+}
+
+impl Drop for PrivatePostfix {
+    fn drop(&mut self) {
+        self.greylist.abort();
+    }
+}
+
+/// Its programs, installed where that may be done.
+async fn installed() {
+    if Path::new(MASTER).exists() {
+        return;
+    }
+    assert!(
+        !Path::new(OTHERS).exists(),
+        "the tests need Postfix, and another mail server is installed: they replace none"
+    );
+    let _lock = place::lock("install").await;
+    if !Path::new(MASTER).exists() {
+        let done = tokio::task::spawn_blocking(|| install::package("postfix", &|line| eprintln!("testkit: {line}")));
+        must("Postfix", must("installing Postfix", done.await));
+    }
+}
+
+fn configure(dir: &Path, port: u16, policy: SocketAddr, certificate: &Certificate, people: &[&str]) {
+    let [user, group] = ["-u", "-g"].map(|which| {
+        let id = run(Command::new("id").args([which, "postfix"]));
+        must("the user postfix", id.trim().parse::<u32>())
+    });
+    for name in ["conf", "queue", "data", "mail"] {
+        must("a directory for Postfix", std::fs::create_dir(dir.join(name)));
+    }
+    for name in ["data", "mail"] {
+        must("a directory for Postfix", std::os::unix::fs::chown(dir.join(name), Some(user), Some(group)));
+    }
+    let mailboxes: Vec<String> = people.iter().map(|name| format!("{name}@{DOMAIN}={name}/")).collect();
+    let (mailboxes, at) = (mailboxes.join(" "), dir.display());
+    let main = format!(
+        "compatibility_level = 3.6
+queue_directory = {at}/queue
+data_directory = {at}/data
+daemon_directory = /usr/lib/postfix/sbin
+maillog_file = {at}/log
+maillog_file_prefixes = {at}
+myhostname = mail.{DOMAIN}
+mydestination =
+alias_maps =
+virtual_mailbox_domains = {DOMAIN}
+virtual_mailbox_base = {at}/mail
+virtual_mailbox_maps = inline:{{{mailboxes}}}
+virtual_uid_maps = static:{user}
+virtual_gid_maps = static:{group}
+virtual_minimum_uid = 1
+smtpd_recipient_restrictions = reject_unauth_destination, reject_unlisted_recipient, check_policy_service inet:{policy}
+smtpd_error_sleep_time = 0
+smtpd_tls_security_level = may
+smtpd_tls_received_header = yes
+smtpd_tls_chain_files = {at}/conf/chain.pem
+"
+    );
+    let services = format!(
+        "127.0.0.1:{port} inet n - n - - smtpd
+cleanup unix n - n - 0 cleanup
+qmgr unix n - n 300 1 qmgr
+rewrite unix - - n - - trivial-rewrite
+bounce unix - - n - 0 bounce
+defer unix - - n - 0 bounce
+trace unix - - n - 0 bounce
+proxymap unix - - n - - proxymap
+error unix - - n - - error
+retry unix - - n - - error
+virtual unix - n n - - virtual
+anvil unix - - n - 1 anvil
+tlsmgr unix - - n 1000? 1 tlsmgr
+postlog unix-dgram n - n - 1 postlogd
+"
+    );
+    for (name, text) in [("main.cf", main.as_str()), ("master.cf", &services), ("chain.pem", certificate.chain())] {
+        must("configuring Postfix", std::fs::write(dir.join("conf").join(name), text));
+    }
+}
+
+/// Runs a command and gives what it printed; panics where it fails.
+fn run(command: &mut Command) -> String {
+    let output = must("a command of Postfix", command.output());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{command:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// A greylist by Postfix's protocol for policies: requests are lines of `name=value` up to an empty one.
+async fn greylist(listener: TcpListener) {
+    let met: Arc<Mutex<HashSet<String>>> = Arc::default();
+    while let Ok((stream, _)) = listener.accept().await {
+        let met = met.clone();
+        // A connection that breaks is Postfix's to open anew.
+        tokio::spawn(async move { judge(BufStream::new(stream), &met).await });
+    }
+}
+
+async fn judge(mut stream: BufStream<TcpStream>, met: &Mutex<HashSet<String>>) -> std::io::Result<()> {
+    let (mut line, mut recipient) = (String::new(), String::new());
+    loop {
+        line.clear();
+        if stream.read_line(&mut line).await? == 0 {
+            return Ok(());
+        }
+        if let Some(name) = line.strip_prefix("recipient=") {
+            name.trim().clone_into(&mut recipient);
+        }
+        if line.trim().is_empty() {
+            let first = recipient.starts_with("grey")
+                && met.lock().unwrap_or_else(PoisonError::into_inner).insert(recipient.clone());
+            let action = if first { "451 4.7.1 Greylisted, come back later" } else { "DUNNO" };
+            stream.write_all(format!("action={action}\n\n").as_bytes()).await?;
+            stream.flush().await?;
+        }
+    }
+}

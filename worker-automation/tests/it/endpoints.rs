@@ -1,0 +1,137 @@
+//! What endpoints of other systems are told of runs and messages: rows of the transaction that it comes about in.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use shared::event::{Body, Erase, IngestItem, Webhook, id_bytes};
+use shared::ids::{self, UserKey};
+use uuid::Uuid;
+
+use crate::fixture::{Fixture, anonymous_track, track};
+
+/// One that asks for these types.
+async fn endpoint(f: &Fixture, project: Uuid, types: &str) -> Uuid {
+    let id = ids::fresh(f.clock.now_ms());
+    f.execute(&format!(
+        "BEGIN; INSERT INTO webhook_endpoint (project_id, id, url, types, secrets, created_at, updated_at) \
+         VALUES ('{project}', '{id}', 'https://example.com', '{types}', '', now(), now()); \
+         UPDATE change SET seq = seq + 1 WHERE topic = 'webhook'; COMMIT"
+    ))
+    .await;
+    id
+}
+
+/// What an endpoint was told: the type and one of the data's values each, in the order of the types.
+async fn told(f: &Fixture, endpoint: Uuid, value: &str) -> Vec<String> {
+    let sql = format!(
+        "SELECT string_agg(type || coalesce(' ' || (data ->> '{value}'), ''), ',' ORDER BY type, id) \
+         FROM webhook_delivery WHERE endpoint_id = '{endpoint}' AND due_at IS NOT NULL"
+    );
+    f.text(&sql).await.map(|all| all.split(',').map(str::to_owned).collect()).unwrap_or_default()
+}
+
+fn webhook(f: &Fixture, kind: &str, data: &Value) -> IngestItem {
+    let body = Webhook { kind: kind.into(), data: Bytes::from(data.to_string()) };
+    IngestItem { user_id: None, body: Some(Body::Webhook(body)), ..track(f, "", "", json!({})) }
+}
+
+/// A message that was sent to somebody.
+async fn message(f: &Fixture, user: Uuid) -> Uuid {
+    let id = ids::fresh(f.clock.now_ms());
+    f.execute(&format!(
+        "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at) \
+         VALUES ('{}', '{id}', '{user}', 'EMAIL', 'direct', 'sent', now(), now())",
+        f.project
+    ))
+    .await;
+    id
+}
+
+#[tokio::test]
+async fn the_ways_of_runs_are_told() {
+    let f = Fixture::start().await;
+    let goal = json!({"goal": {"event": "paid", "within": 3600}});
+    let wait = [json!({"type": "WAIT", "delay": 3600})];
+    f.automation("quick", "always", &[json!({"type": "UPDATE_USER", "properties": {"a": 1}})]).await;
+    // Before there is anybody to be told.
+    f.publish(vec![track(&f, "u0", "quick", json!({}))]).await;
+    f.applied().await;
+    let all = endpoint(&f, f.project.0, "{*}").await;
+    let some = endpoint(&f, f.project.0, "{automation.completed,message.sent}").await;
+    let others = endpoint(&f, Uuid::from_u128(43), "{*}").await;
+    let slow = f.automation_with("slow", "always", &wait, goal).await;
+    f.automation("leaves", "always", &[json!({"type": "EXIT"})]).await;
+    // Somebody whom the same transaction makes.
+    f.publish(vec![track(&f, "u1", "quick", json!({}))]).await;
+    f.applied().await;
+    assert_eq!(told(&f, all, "userId").await, ["automation.completed u1", "automation.entered u1"]);
+    assert_eq!(told(&f, some, "userId").await, ["automation.completed u1"]);
+    assert_eq!(
+        f.number("SELECT count(DISTINCT id) FROM webhook_delivery WHERE type = 'automation.completed'").await,
+        1
+    );
+    f.execute("DELETE FROM webhook_delivery").await;
+
+    f.publish(vec![track(&f, "u1", "slow", json!({}))]).await;
+    f.publish(vec![track(&f, "u1", "paid", json!({}))]).await;
+    f.publish(vec![anonymous_track(&f, "a1", "leaves")]).await;
+    f.applied().await;
+    let ids = told(&f, all, "automationId").await;
+    assert!(ids.contains(&format!("automation.converted {slow}")), "{ids:?}");
+    let people = told(&f, all, "anonymousId").await;
+    assert!(people.contains(&"automation.exited a1".to_owned()), "{people:?}");
+    assert_eq!(told(&f, some, "userId").await, Vec::<String>::new());
+    assert_eq!(told(&f, others, "userId").await, Vec::<String>::new());
+    assert_eq!(f.dead_letters().await, Vec::<String>::new());
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn words_of_messages_are_told_once_and_every_click() {
+    let f = Fixture::start().await;
+    f.publish(vec![track(&f, "u1", "x", json!({}))]).await;
+    f.applied().await;
+    let user = UserKey::External("u1").internal_id(f.project);
+    let (first, second) = (message(&f, user).await, message(&f, user).await);
+    let to = endpoint(&f, f.project.0, "{message.opened,message.clicked,message.bounced}").await;
+    let about = |id: Uuid| json!({"messageId": id, "reason": "full"});
+    let click = |page: &str| json!({"messageId": first, "url": format!("https://shop.example/{page}")});
+    f.publish_to(
+        1,
+        vec![
+            webhook(&f, "message.delivered", &about(first)),
+            webhook(&f, "message.opened", &about(first)),
+            webhook(&f, "message.opened", &about(first)),
+            webhook(&f, "message.clicked", &click("a")),
+            webhook(&f, "message.bounced", &about(second)),
+            webhook(&f, "message.clicked", &json!({"messageId": Uuid::from_u128(9)})),
+        ],
+    )
+    .await;
+    f.applied().await;
+    f.publish_to(1, vec![webhook(&f, "message.clicked", &click("b")), webhook(&f, "message.opened", &about(first))])
+        .await;
+    f.applied().await;
+    let clicked = |page: &str| format!("message.clicked https://shop.example/{page}");
+    let expected = ["message.bounced".to_owned(), clicked("a"), clicked("b"), "message.opened".to_owned()];
+    assert_eq!(told(&f, to, "url").await, expected);
+    assert_eq!(told(&f, to, "userId").await[0], "message.bounced u1");
+    assert_eq!(told(&f, to, "reason").await[0], "message.bounced full");
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_is_erased_is_named_no_more() {
+    let f = Fixture::start().await;
+    let to = endpoint(&f, f.project.0, "{*}").await;
+    f.automation("e", "always", &[json!({"type": "WAIT", "delay": 3600})]).await;
+    f.publish(vec![track(&f, "u1", "e", json!({})), track(&f, "u2", "e", json!({}))]).await;
+    f.applied().await;
+    assert_eq!(told(&f, to, "userId").await, ["automation.entered u1", "automation.entered u2"]);
+    let user = UserKey::External("u1").internal_id(f.project);
+    let erase =
+        IngestItem { body: Some(Body::Erase(Erase { user_id: id_bytes(user) })), ..track(&f, "u1", "", json!({})) };
+    f.publish(vec![erase]).await;
+    f.applied().await;
+    assert_eq!(told(&f, to, "userId").await, ["automation.entered u2"]);
+    f.stop().await;
+}

@@ -1,0 +1,207 @@
+//! What people choose to get: the latest counts, through merges, and not beyond an erasure.
+
+use serde_json::json;
+use shared::event::{Body, Choice, Erase, IngestItem, Subscribe, id_bytes};
+use shared::ids::{self, UserKey};
+use shared::send::Channel;
+use shared::store::suppressions::{self, Suppression};
+use shared::suppression::{Address, Reason};
+use uuid::Uuid;
+
+use crate::fixture::{Fixture, anonymous_track, identify, track};
+
+const NEWS: Uuid = Uuid::from_u128(1);
+const DIGEST: Uuid = Uuid::from_u128(2);
+
+async fn groups(f: &Fixture) {
+    for (id, public) in [(NEWS, true), (DIGEST, false)] {
+        f.execute(&format!(
+            "INSERT INTO subscription_group (project_id, id, name, public, created_at, updated_at) \
+             VALUES ('{}', '{id}', 'g', {public}, now(), now())",
+            f.project
+        ))
+        .await;
+    }
+}
+
+/// A choice that names nobody beside its internal id, as from a page that could not ask the database.
+fn chose(f: &Fixture, user: Uuid, source: &str, choices: &[(Uuid, bool)]) -> IngestItem {
+    let choice = |(group, subscribed): &(Uuid, bool)| Choice { group_id: id_bytes(*group), subscribed: *subscribed };
+    let body = Subscribe {
+        user_id: id_bytes(user),
+        choices: choices.iter().map(choice).collect(),
+        source: source.to_owned(),
+        ..Subscribe::default()
+    };
+    IngestItem { user_id: None, body: Some(Body::Subscribe(body)), ..track(f, "", "", json!({})) }
+}
+
+/// Everybody's choices, in order.
+async fn kept(f: &Fixture) -> String {
+    let sql = "SELECT coalesce(string_agg(right(group_id::text, 1) || ' ' || subscribed || ' ' || source, ', ' ORDER BY user_id, group_id), '') \
+               FROM subscription";
+    f.text(sql).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_latest_choice_counts_in_whatever_order_they_come() {
+    let f = Fixture::start().await;
+    groups(&f).await;
+    let ann = UserKey::External("ann").internal_id(f.project);
+    f.publish(vec![track(&f, "ann", "seen", json!({}))]).await;
+    f.applied().await;
+    // One transaction with both orders, and what came later having been accepted before.
+    let (first, second) = (chose(&f, ann, "page", &[(NEWS, false)]), chose(&f, ann, "api", &[(NEWS, true)]));
+    let (third, fourth) = (chose(&f, ann, "link", &[(NEWS, false)]), chose(&f, ann, "api", &[(NEWS, true)]));
+    f.publish_to(1, vec![second, first]).await;
+    f.applied().await;
+    assert_eq!(kept(&f).await, "1 true api");
+    f.publish_to(2, vec![fourth]).await;
+    f.applied().await;
+    f.publish_to(3, vec![third]).await;
+    f.applied().await;
+    assert_eq!(kept(&f).await, "1 true api");
+    // What the page does not show is not chosen there; by a link of its mail it is. A group that there is not is left out.
+    let unknown = Uuid::from_u128(9);
+    f.publish_to(1, vec![chose(&f, ann, "page", &[(DIGEST, false), (unknown, true), (NEWS, false)])]).await;
+    f.applied().await;
+    assert_eq!(kept(&f).await, "1 false page");
+    f.publish_to(1, vec![chose(&f, ann, "link", &[(DIGEST, false)])]).await;
+    f.applied().await;
+    assert_eq!(kept(&f).await, "1 false page, 2 false link");
+    // Nobody is made of a choice, and it is no event.
+    f.publish_to(1, vec![chose(&f, Uuid::from_u128(77), "page", &[(NEWS, true)])]).await;
+    f.applied().await;
+    assert_eq!(kept(&f).await, "1 false page, 2 false link");
+    assert_eq!(f.number("SELECT count(*) FROM users").await, 1);
+    assert_eq!(f.number("SELECT count(*) FROM events").await, 1);
+    assert_eq!(f.dead_letters().await, Vec::<String>::new());
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn who_unsubscribed_stays_so_when_they_log_in() {
+    let f = Fixture::start().await;
+    groups(&f).await;
+    let [known, first, second] = [
+        UserKey::External("u1").internal_id(f.project),
+        UserKey::Anonymous("a1").internal_id(f.project),
+        UserKey::Anonymous("a2").internal_id(f.project),
+    ];
+    f.publish(vec![track(&f, "u1", "seen", json!({}))]).await;
+    f.publish(vec![anonymous_track(&f, "a1", "seen"), anonymous_track(&f, "a2", "seen")]).await;
+    f.applied().await;
+    // Of one group the visitor chose last, of the other the known person did.
+    for (user, choice) in [
+        (first, (DIGEST, true)),
+        (known, (NEWS, true)),
+        (known, (DIGEST, false)),
+        (second, (DIGEST, true)),
+        (first, (NEWS, false)),
+    ] {
+        f.publish_to(1, vec![chose(&f, user, "api", &[choice])]).await;
+        f.applied().await;
+    }
+    // In one transaction with the merge, before it and behind it.
+    let before = chose(&f, second, "link", &[(NEWS, true)]);
+    let last = chose(&f, second, "page", &[(NEWS, false)]);
+    f.publish_to(
+        1,
+        vec![
+            identify(&f, Some("u1"), Some("a1"), json!({})),
+            before,
+            identify(&f, Some("u1"), Some("a2"), json!({})),
+            last,
+        ],
+    )
+    .await;
+    f.applied().await;
+    assert_eq!(kept(&f).await, "1 false page, 2 true api");
+    assert_eq!(
+        f.text("SELECT string_agg(DISTINCT user_id::text, ',') FROM subscription").await,
+        Some(known.to_string())
+    );
+    // After it, what is said of the earlier name counts for the person.
+    f.publish_to(1, vec![chose(&f, first, "link", &[(DIGEST, false)])]).await;
+    f.applied().await;
+    assert_eq!(kept(&f).await, "1 false page, 2 false link");
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn choices_go_with_their_person() {
+    let f = Fixture::start().await;
+    groups(&f).await;
+    let ann = UserKey::External("ann").internal_id(f.project);
+    f.publish(vec![track(&f, "ann", "seen", json!({}))]).await;
+    f.applied().await;
+    f.publish_to(1, vec![chose(&f, ann, "api", &[(NEWS, true)])]).await;
+    f.applied().await;
+    let late = chose(&f, ann, "page", &[(DIGEST, true), (NEWS, false)]);
+    let erase = Erase { user_id: id_bytes(ann) };
+    let erasure = IngestItem { body: Some(Body::Erase(erase)), ..track(&f, "ann", "", json!({})) };
+    f.publish(vec![erasure, track(&f, "ann", "again", json!({}))]).await;
+    f.applied().await;
+    assert_eq!(kept(&f).await, "");
+    // Accepted before the erasure, applied after it and after the person has come back.
+    f.publish_to(2, vec![late]).await;
+    f.applied().await;
+    assert_eq!(kept(&f).await, "");
+    f.publish_to(2, vec![chose(&f, ann, "page", &[(NEWS, false)])]).await;
+    f.applied().await;
+    assert_eq!(kept(&f).await, "1 false page");
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn who_wanted_nothing_at_all_can_take_that_back() {
+    let f = Fixture::start().await;
+    let ann = UserKey::External("ann").internal_id(f.project);
+    f.publish(vec![identify(&f, Some("ann"), None, json!({"email": "Ann@X.org"}))]).await;
+    f.applied().await;
+    let message = ids::fresh(f.clock.now_ms());
+    f.execute(&format!(
+        "INSERT INTO message (project_id, id, user_id, channel, lane, status, attempt, address, created_at, updated_at) \
+         VALUES ('{}', '{message}', '{ann}', 'EMAIL', 'campaign', 'sent', 1, 'old@x.org', now(), now())",
+        f.project
+    ))
+    .await;
+    let again = |f: &Fixture| {
+        let body = Subscribe {
+            user_id: id_bytes(ann),
+            source: "page".to_owned(),
+            message_id: id_bytes(message),
+            resubscribe: true,
+            ..Subscribe::default()
+        };
+        IngestItem { user_id: None, body: Some(Body::Subscribe(body)), ..track(f, "", "", json!({})) }
+    };
+    let early = again(&f);
+    let db = f.store.connection().await.unwrap();
+    let at = shared::clock::from_ms(f.now_ms());
+    let place = |address, reason| Suppression::new(f.project, address, reason, at);
+    let places = [
+        place(Address::email("ann@x.org"), Reason::Unsubscribed),
+        place(Address::email("ann@x.org"), Reason::Complained),
+        place(Address::email("old@x.org"), Reason::Unsubscribed),
+        place(Address::email("eve@x.org"), Reason::Unsubscribed),
+        place(Address::person(Channel::Email, ann), Reason::Unsubscribed),
+        place(Address::person(Channel::Push, ann), Reason::Manual),
+    ];
+    suppressions::put(&db, f.project, &places).await.unwrap();
+    // Said before they unsubscribed, and arriving after.
+    f.publish_to(1, vec![early]).await;
+    f.applied().await;
+    assert_eq!(f.number("SELECT count(*) FROM suppression").await, 6);
+    f.publish_to(1, vec![again(&f)]).await;
+    f.applied().await;
+    let left = f.text(
+        "SELECT string_agg(channel || ' ' || address || ' ' || reason, ', ' ORDER BY reason, address) FROM suppression",
+    );
+    // Nor where only the profile says that it is theirs.
+    let expected = format!(
+        "EMAIL ann@x.org complained, PUSH {ann} manual, EMAIL ann@x.org unsubscribed, EMAIL eve@x.org unsubscribed"
+    );
+    assert_eq!(left.await, Some(expected));
+    f.stop().await;
+}

@@ -1,0 +1,90 @@
+//! Push as the mailbox has mail: for trying things out, every push becomes a file in a directory. It carries only to devices
+//! that were made up for it, whose tokens say so, and only where the operator named a directory.
+//!
+//! The end of a token may ask for a failure: `+gone`, `+reject`, `+defer`.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::Outcome;
+use super::push::Push;
+
+/// What the tokens of its devices begin with.
+const PREFIX: &str = "mailbox:";
+
+pub struct PushMailbox(PathBuf);
+
+impl PushMailbox {
+    pub fn new(dir: &Path) -> Self {
+        Self(dir.to_owned())
+    }
+
+    pub fn is_device(token: &str) -> bool {
+        token.starts_with(PREFIX)
+    }
+
+    /// The file `<message's id>-<random>.json` is there as a whole, or not at all.
+    pub async fn send(&self, push: &Push) -> Outcome {
+        match push.token.rsplit_once('+').map(|(_, tag)| tag) {
+            Some("gone") => return Outcome::Gone("as the token asks for".to_owned()),
+            Some("reject") => return Outcome::Rejected("as the token asks for".to_owned()),
+            Some("defer") => return Outcome::Throttled { after: None, why: "as the token asks for".to_owned() },
+            _ => {}
+        }
+        let name = format!("{}-{:08x}", push.id, rand::random::<u32>());
+        match self.put(&name, push).await {
+            Ok(()) => Outcome::Accepted(name),
+            Err(error) => Outcome::unavailable(format!("{}: {error}", self.0.display())),
+        }
+    }
+
+    async fn put(&self, name: &str, push: &Push) -> std::io::Result<()> {
+        let mut content = push.payload();
+        content["token"] = json!(push.token);
+        content["platform"] = json!(push.platform.as_str());
+        let (new, path) = (self.0.join(format!("{name}.new")), self.0.join(format!("{name}.json")));
+        tokio::fs::create_dir_all(&self.0).await?;
+        tokio::fs::write(&new, content.to_string()).await?;
+        tokio::fs::rename(&new, &path).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use shared::push_token::Platform;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn push(token: &str) -> Push {
+        let (title, body) = ("Hello".to_owned(), "✓".to_owned());
+        Push { id: Uuid::from_u128(7), title, body, platform: Platform::Ios, token: token.to_owned() }
+    }
+
+    #[tokio::test]
+    async fn every_push_is_a_file_and_tokens_ask_for_failures() {
+        let dir = tempfile::tempdir().unwrap();
+        let mailbox = PushMailbox::new(&dir.path().join("push"));
+        for _ in 0..2 {
+            assert_eq!(mailbox.send(&push("mailbox:ann")).await.name(), "accepted");
+        }
+        for (tag, name) in [("gone", "gone"), ("reject", "rejected"), ("defer", "throttled")] {
+            assert_eq!(mailbox.send(&push(&format!("mailbox:ann+{tag}"))).await.name(), name);
+        }
+        let files: Vec<_> = std::fs::read_dir(dir.path().join("push")).unwrap().map(|e| e.unwrap().path()).collect();
+        assert_eq!(files.len(), 2, "a repeat is seen: {files:?}");
+        let text: Value = serde_json::from_slice(&std::fs::read(&files[0]).unwrap()).unwrap();
+        let id = Uuid::from_u128(7);
+        let expected =
+            json!({ "token": "mailbox:ann", "platform": "IOS", "title": "Hello", "body": "✓", "messageId": id });
+        assert_eq!(text, expected);
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_cannot_be_written_is_an_outage() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(PushMailbox::new(file.path()).send(&push("mailbox:ann")).await.name(), "unavailable");
+    }
+}

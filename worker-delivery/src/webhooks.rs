@@ -1,0 +1,248 @@
+//! Telling other systems: what is due for an endpoint is claimed, called for and settled, each endpoint in lanes of its own,
+//! so that a slow one keeps nobody waiting but itself. A call whose settling is lost is made again under the same id.
+
+mod verdict;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Uri};
+use jiff::Timestamp;
+use shared::clock::rfc3339;
+use shared::ids::ProjectId;
+use shared::metric_name::WEBHOOKS_SENT;
+use shared::outbound::{Answer, CallError};
+use shared::store::StoreError;
+use shared::store::webhook_deliveries::claim::{self, Claimed, End, Try};
+use shared::store::webhook_endpoints::{self, DueEndpoint};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::App;
+use verdict::{Next, Verdict, judge};
+
+/// How often is looked for what is due.
+const LOOK: Duration = Duration::from_millis(500);
+/// Calls under way at a time, and those of them to one endpoint.
+const AT_ONCE: usize = 512;
+const OF_ENDPOINT: usize = 8;
+/// For so long a lane goes by what it has read of its endpoint: its address, its secrets, that it is enabled.
+const FRESH: Duration = Duration::from_secs(2);
+/// Calls in a row that failed, from which on an endpoint gets one call at a time until one succeeds.
+const SUSPECT: i32 = 5;
+/// Bytes of an answer that the log keeps.
+const KEPT: usize = 1_024;
+
+type Key = (ProjectId, Uuid);
+
+struct Sender {
+    app: Arc<App>,
+    room: Arc<Semaphore>,
+    /// Lanes under way, by endpoint.
+    lanes: Mutex<HashMap<Key, usize>>,
+    wake: Notify,
+}
+
+/// Sends what is due until the shutdown; calls under way then come to their end.
+pub async fn send_due(app: Arc<App>) {
+    let (room, lanes, wake) = (Arc::new(Semaphore::new(AT_ONCE)), Mutex::default(), Notify::new());
+    let sender = Arc::new(Sender { app, room, lanes, wake });
+    let shutdown = sender.app.shutdown.clone();
+    while !shutdown.is_cancelled() {
+        if let Err(error) = sender.look().await {
+            tracing::debug!(%error, "cannot look for webhooks to be sent");
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = sender.wake.notified() => {}
+            () = tokio::time::sleep(LOOK) => {}
+        }
+    }
+}
+
+/// One call at a time to one endpoint.
+struct Lane {
+    sender: Arc<Sender>,
+    endpoint: Arc<DueEndpoint>,
+    began: Instant,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        let mut lanes = self.sender.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (self.endpoint.project, self.endpoint.id);
+        if let Some(count) = lanes.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                lanes.remove(&key);
+            }
+        }
+    }
+}
+
+impl Sender {
+    /// Opens lanes for whoever has something due and room for it.
+    async fn look(self: &Arc<Self>) -> Result<(), StoreError> {
+        let db = self.app.store.connection().await?;
+        let mut due = webhook_endpoints::due(&db, &self.app.config.master_keys, self.app.clock.now()).await?;
+        drop(db);
+        // Whoever has fewest goes first: where room is short, nobody waits for those who take long.
+        due.sort_by_key(|endpoint| self.lanes_of((endpoint.project, endpoint.id)));
+        for endpoint in due {
+            let most = if endpoint.failures >= SUSPECT { 1 } else { OF_ENDPOINT };
+            let most = most.saturating_sub(self.lanes_of((endpoint.project, endpoint.id)));
+            let permits: Vec<_> = (0..most).map_while(|_| self.room.clone().try_acquire_owned().ok()).collect();
+            if permits.is_empty() {
+                continue;
+            }
+            let endpoint = Arc::new(endpoint);
+            let claimed = match self.claim(&endpoint, permits.len()).await {
+                Ok(claimed) => claimed,
+                Err(error) if error.is_unavailable() && !error.is_too_slow() => return Err(error),
+                Err(error) => {
+                    let (project, endpoint) = (endpoint.project, endpoint.id);
+                    tracing::warn!(%project, %endpoint, %error, "webhooks cannot be taken for sending");
+                    continue;
+                }
+            };
+            for (delivery, permit) in claimed.into_iter().zip(permits) {
+                self.open(endpoint.clone(), delivery, permit);
+            }
+        }
+        Ok(())
+    }
+
+    fn lanes_of(&self, key: Key) -> usize {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied().unwrap_or(0)
+    }
+
+    fn open(self: &Arc<Self>, endpoint: Arc<DueEndpoint>, first: Claimed, permit: OwnedSemaphorePermit) {
+        let key = (endpoint.project, endpoint.id);
+        *self.lanes.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
+        let lane = Lane { sender: self.clone(), endpoint, began: Instant::now(), _permit: permit };
+        self.app.tasks.spawn(lane.run(first));
+    }
+
+    async fn claim(&self, endpoint: &DueEndpoint, most: usize) -> Result<Vec<Claimed>, StoreError> {
+        let now = self.app.clock.now();
+        let lease = now.checked_add(self.app.config.lease).unwrap_or(now);
+        let db = self.app.store.connection().await?;
+        claim::claim(&db, (endpoint.project, endpoint.id), now, lease, most as i64).await
+    }
+}
+
+impl Lane {
+    /// Goes on for as long as calls succeed and there are more.
+    async fn run(self, first: Claimed) {
+        let mut next = Some(first);
+        while let Some(delivery) = next.take() {
+            let goes_on = self.deliver(&delivery).await;
+            if !goes_on || self.sender.app.shutdown.is_cancelled() {
+                return;
+            }
+            if self.began.elapsed() > FRESH {
+                break;
+            }
+            next = self.sender.claim(&self.endpoint, 1).await.ok().and_then(|mut claimed| claimed.pop());
+        }
+        let sender = self.sender.clone();
+        drop(self);
+        sender.wake.notify_one();
+    }
+
+    /// Makes one call and settles it; whether it succeeded.
+    async fn deliver(&self, delivery: &Claimed) -> bool {
+        let (app, endpoint) = (&self.sender.app, &self.endpoint);
+        let began = app.clock.now();
+        let outcome = self.call(delivery, began).await;
+        let ended = app.clock.now();
+        let verdict = judge(&outcome, delivery.tries, endpoint.failures, ended, rand::random());
+        metrics::counter!(WEBHOOKS_SENT, "outcome" => if verdict.error.is_none() { "delivered" } else { "failed" })
+            .increment(1);
+        let answer = outcome.as_ref().ok();
+        let came = Try {
+            at: rfc3339(began),
+            duration_ms: (ended.as_millisecond() - began.as_millisecond()).max(0),
+            status: answer.map(|answer| answer.status.as_u16()),
+            error: verdict.error.clone(),
+            response: answer.map(first_bytes).filter(|text| !text.is_empty()),
+        };
+        if let Err(error) = self.settle(delivery, &came, &verdict, ended).await {
+            let (project, id) = (delivery.project, delivery.id);
+            tracing::warn!(%project, webhook_id = %id, %error, "a webhook cannot be settled; it is sent again");
+            return false;
+        }
+        verdict.error.is_none()
+    }
+
+    async fn settle(
+        &self,
+        delivery: &Claimed,
+        came: &Try,
+        verdict: &Verdict,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let (project, endpoint) = (delivery.project, delivery.endpoint);
+        let later = |delay: Duration| now.checked_add(delay).unwrap_or(now);
+        let end = match verdict.next {
+            Next::Done => End::Delivered,
+            Next::Again(delay) => End::Again(later(delay)),
+            Next::GiveUp => End::Failed,
+        };
+        let mut db = self.sender.app.store.connection().await?;
+        if !claim::settle(&db, delivery, came, end).await? {
+            tracing::debug!(%project, webhook_id = %delivery.id, "a webhook was taken over, or its person erased");
+        }
+        if verdict.error.is_none() {
+            // By the row and not by what the lane knows: another may have failed meanwhile.
+            return webhook_endpoints::recovered(&db, project, endpoint).await;
+        }
+        let failed = webhook_endpoints::failed(&db, project, endpoint, verdict.rest.map(later), now).await?;
+        let Some((since, failures)) = failed else { return Ok(()) };
+        let failing_for = Duration::from_millis((now.as_millisecond() - since.as_millisecond()).max(0).unsigned_abs());
+        let Some(reason) = verdict.disables(failing_for, failures) else { return Ok(()) };
+        let tx = db.transaction().await.map_err(StoreError::from)?;
+        if webhook_endpoints::disable(&tx, project, endpoint, reason, now).await? {
+            tracing::warn!(%project, %endpoint, reason, "a webhook endpoint was disabled");
+        }
+        tx.commit().await.map_err(StoreError::from)
+    }
+
+    async fn call(&self, delivery: &Claimed, now: Timestamp) -> Result<Answer, CallError> {
+        let (app, refused) = (&self.sender.app, |why: &str| CallError::Refused(why.to_owned()));
+        let Some(secrets) = &self.endpoint.secrets else {
+            let (project, endpoint) = (delivery.project, delivery.endpoint);
+            tracing::warn!(%project, %endpoint, "the secret of a webhook endpoint cannot be read");
+            return Err(refused("its secret cannot be read"));
+        };
+        let uri: Uri = self.endpoint.url.parse().map_err(|_| refused("its address cannot be read"))?;
+        if uri.scheme_str() == Some("http") {
+            let (host, port) = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80));
+            if !app.config.http.policy().allows_plain(host, port).await {
+                return Err(refused("http:// is for addresses that OUTBOUND_ALLOW exempts"));
+            }
+        }
+        let (id, seconds, body) = (delivery.id.to_string(), now.as_second(), delivery.body());
+        let request = Request::builder()
+            .method(Method::POST)
+            .header("content-type", "application/json")
+            .header("user-agent", "Rekindle")
+            .header("webhook-timestamp", seconds.to_string())
+            .header("webhook-signature", secrets.signatures(now, &id, seconds, &body))
+            .header("webhook-id", id)
+            .uri(uri)
+            .body(Bytes::from(body))
+            .map_err(|error| CallError::Refused(error.to_string()))?;
+        app.config.http.call(request).await
+    }
+}
+
+/// What the log shows of an answer, as text that the database takes.
+fn first_bytes(answer: &Answer) -> String {
+    let bytes = &answer.body[..answer.body.len().min(KEPT)];
+    String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}")
+}

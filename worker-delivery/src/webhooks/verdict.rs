@@ -1,0 +1,163 @@
+//! What follows from a call to an endpoint: for the delivery, and for the endpoint. Pure.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use shared::backoff::Backoff;
+use shared::outbound::{Answer, CallError};
+
+/// Between one call and the next, the first being made at once: eight in all, over 27 and a half hours.
+const SCHEDULE: [Duration; 7] = [
+    Duration::from_secs(5),
+    Duration::from_mins(5),
+    Duration::from_mins(30),
+    Duration::from_hours(2),
+    Duration::from_hours(5),
+    Duration::from_hours(10),
+    Duration::from_hours(10),
+];
+/// What is added at most, as a share, so that what failed together does not come back together.
+const JITTER: f64 = 0.1;
+/// The longest wish to wait that is heeded, and for how long one delivery's wish keeps the others back.
+const MOST_WAIT: Duration = Duration::from_hours(24);
+const MOST_REST: Duration = Duration::from_hours(1);
+/// Failures in a row from which on an endpoint rests after each, and for how long.
+const SUSPECT: i32 = super::SUSPECT;
+const REST: Backoff = Backoff { first: Duration::from_secs(5), factor: 2, most: Duration::from_mins(5) };
+/// An endpoint is disabled when all calls have failed for so long, and there were so many.
+const FAILING: Duration = Duration::from_hours(5 * 24);
+const FAILING_CALLS: i32 = 10;
+/// Why endpoints are disabled.
+pub const GONE: &str = "gone";
+pub const FAILED: &str = "failing";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    Done,
+    Again(Duration),
+    GiveUp,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    pub next: Next,
+    /// Why it failed; none where it did not.
+    pub error: Option<String>,
+    /// For how long nothing else is sent to the endpoint.
+    pub rest: Option<Duration>,
+    is_gone: bool,
+}
+
+impl Verdict {
+    /// Why the endpoint is to be disabled that has been failing for so long, by so many calls in a row.
+    pub fn disables(&self, failing_for: Duration, failures: i32) -> Option<&'static str> {
+        if self.is_gone {
+            return Some(GONE);
+        }
+        (self.error.is_some() && failing_for >= FAILING && failures >= FAILING_CALLS).then_some(FAILED)
+    }
+}
+
+/// `tries`: calls for this delivery that failed before; `failures`: those to the endpoint in a row.
+pub fn judge(outcome: &Result<Answer, CallError>, tries: i32, failures: i32, now: Timestamp, random: f64) -> Verdict {
+    let (error, wish, is_gone) = match outcome {
+        Ok(answer) if answer.status.is_success() => {
+            return Verdict { next: Next::Done, error: None, rest: None, is_gone: false };
+        }
+        Ok(answer) => {
+            let status = answer.status.as_u16();
+            (format!("answered with {status}"), answer.retry_after(now), status == 410)
+        }
+        Err(error) => (error.to_string(), None, false),
+    };
+    let failures = failures.saturating_add(1);
+    let next = usize::try_from(tries).ok().and_then(|tries| SCHEDULE.get(tries)).filter(|_| !is_gone);
+    let next = next.map_or(Next::GiveUp, |delay| {
+        let jittered = delay.mul_f64(1.0 + JITTER * random.clamp(0.0, 1.0));
+        Next::Again(jittered.max(wish.unwrap_or_default().min(MOST_WAIT)))
+    });
+    let tired = (failures >= SUSPECT).then(|| REST.delay((failures - SUSPECT + 1).unsigned_abs(), random));
+    let rest = tired.max(wish.map(|wish| wish.min(MOST_REST)));
+    Verdict { next, error: Some(error), rest, is_gone }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::{HeaderMap, StatusCode};
+
+    use super::*;
+
+    fn answer(status: u16, retry_after: Option<&str>) -> Answer {
+        let mut headers = HeaderMap::new();
+        if let Some(wish) = retry_after {
+            headers.insert(http::header::RETRY_AFTER, wish.parse().unwrap());
+        }
+        Answer { status: StatusCode::from_u16(status).unwrap(), headers, body: Bytes::new(), whole: true }
+    }
+
+    fn verdict(outcome: &Result<Answer, CallError>, tries: i32, failures: i32) -> Verdict {
+        judge(outcome, tries, failures, Timestamp::UNIX_EPOCH, 0.0)
+    }
+
+    #[test]
+    fn calls_follow_the_schedule_and_end_with_the_eighth() {
+        let waits: Vec<Option<u64>> = (0..9)
+            .map(|tries| match verdict(&Ok(answer(500, None)), tries, 0).next {
+                Next::Again(delay) => Some(delay.as_secs()),
+                Next::GiveUp => None,
+                Next::Done => panic!("done"),
+            })
+            .collect();
+        let hours = |n: u64| Some(n * 3_600);
+        let expected = [Some(5), Some(300), Some(1_800), hours(2), hours(5), hours(10), hours(10), None, None];
+        assert_eq!(waits, expected);
+        let late = judge(&Ok(answer(500, None)), 3, 0, Timestamp::UNIX_EPOCH, 1.0).next;
+        assert_eq!(late, Next::Again(Duration::from_mins(132)));
+    }
+
+    #[test]
+    fn only_2xx_is_a_success() {
+        for status in [200, 201, 204, 299] {
+            assert_eq!(verdict(&Ok(answer(status, None)), 7, 90).next, Next::Done);
+        }
+        for status in [301, 302, 400, 404, 429, 500, 503] {
+            let verdict = verdict(&Ok(answer(status, None)), 0, 0);
+            assert_eq!(verdict.error, Some(format!("answered with {status}")));
+            assert!(matches!(verdict.next, Next::Again(_)));
+        }
+        let refused = verdict(&Err(CallError::Refused("at 10.0.0.1".to_owned())), 0, 0);
+        assert_eq!((refused.error.as_deref(), refused.rest), (Some("at 10.0.0.1"), None));
+    }
+
+    #[test]
+    fn a_wish_to_wait_is_heeded_within_bounds() {
+        for (wish, tries, wait, rest) in
+            [("120", 0, 120, 120), ("2", 0, 5, 2), ("60", 1, 300, 60), ("999999", 0, 86_400, 3_600)]
+        {
+            let verdict = verdict(&Ok(answer(429, Some(wish))), tries, 0);
+            assert_eq!(verdict.next, Next::Again(Duration::from_secs(wait)), "{wish}");
+            assert_eq!(verdict.rest, Some(Duration::from_secs(rest)), "{wish}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_that_goes_on_failing_rests_longer_and_longer() {
+        let rests = |failures| judge(&Ok(answer(500, None)), 0, failures, Timestamp::UNIX_EPOCH, 1.0).rest;
+        let seconds: Vec<Option<u64>> = (3..9).map(|n| rests(n).map(|rest| rest.as_secs())).collect();
+        assert_eq!(seconds, [None, Some(5), Some(10), Some(20), Some(40), Some(80)]);
+        assert_eq!(rests(i32::MAX), Some(Duration::from_mins(5)));
+    }
+
+    #[test]
+    fn who_is_gone_or_fails_for_days_is_disabled() {
+        let (day, gone) = (Duration::from_hours(24), verdict(&Ok(answer(410, None)), 0, 0));
+        assert_eq!((gone.next, gone.disables(Duration::ZERO, 1)), (Next::GiveUp, Some(GONE)));
+        for (failures, failing_for, reason) in
+            [(10, 5 * day, Some(FAILED)), (9, 5 * day, None), (99, 4 * day, None), (99, 9 * day, Some(FAILED))]
+        {
+            assert_eq!(verdict(&Ok(answer(500, None)), 0, 0).disables(failing_for, failures), reason);
+        }
+        assert_eq!(verdict(&Ok(answer(200, None)), 0, 99).disables(9 * day, 99), None);
+    }
+}

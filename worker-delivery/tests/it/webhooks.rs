@@ -1,0 +1,334 @@
+//! Other systems that are told: signed, tried again, each at its own pace.
+
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use shared::clock::from_ms;
+use shared::ids;
+use shared::store::webhook_deliveries::claim::{self, End, Try};
+use shared::store::webhook_deliveries::{self, Delivery, DeliveryStatus, tell};
+use shared::store::webhook_endpoints::{self, Endpoint};
+use shared::webhook::EndpointSecrets;
+use testkit::{Fault, ProviderServer, Received, Reply, Vendor, eventually};
+use uuid::Uuid;
+
+use crate::place::{Place, SOON};
+
+async fn server() -> ProviderServer<impl Vendor> {
+    ProviderServer::start(|_: &Received| Reply { body: "thanks\0".to_owned(), ..Reply::empty(200) }).await
+}
+
+async fn endpoint(place: &Place, url: &str, types: &[&str], secrets: &EndpointSecrets) -> Uuid {
+    let now = place.clock.now();
+    let new = Endpoint {
+        id: ids::fresh(now.as_millisecond()),
+        url: url.to_owned(),
+        description: String::new(),
+        types: types.iter().map(|name| (*name).to_owned()).collect(),
+        enabled: true,
+        disabled_reason: None,
+        disabled_at: None,
+        failing_since: None,
+        created_at: now,
+        updated_at: now,
+    };
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    webhook_endpoints::insert(&tx, &place.keys, place.project, &new, secrets).await.unwrap();
+    tx.commit().await.unwrap();
+    new.id
+}
+
+/// Something to be told.
+async fn test(place: &Place, endpoint: Uuid) -> Uuid {
+    let now = place.clock.now();
+    let id = ids::fresh(now.as_millisecond());
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    tell::test(&tx, place.project, endpoint, id, now).await.unwrap();
+    tx.commit().await.unwrap();
+    id
+}
+
+async fn delivery(place: &Place, endpoint: Uuid, id: Uuid) -> Delivery {
+    let db = place.store.connection().await.unwrap();
+    webhook_deliveries::get(&db, place.project, endpoint, id).await.unwrap().unwrap()
+}
+
+/// Waits until so many calls are in the log.
+async fn tried(place: &Place, endpoint: Uuid, id: Uuid, calls: usize) -> Delivery {
+    eventually(SOON, async || {
+        let found = delivery(place, endpoint, id).await;
+        if found.attempts.as_array().unwrap().len() >= calls { Ok(found) } else { Err(found) }
+    })
+    .await
+}
+
+/// Makes what waits due: a retry, or what somebody took and never settled.
+async fn bring_forward(place: &Place, id: Uuid) {
+    let sql = "UPDATE webhook_delivery SET due_at = $2 WHERE id = $1 AND due_at IS NOT NULL";
+    let db = place.store.connection().await.unwrap();
+    assert_eq!(db.execute(sql, &[&id, &from_ms(place.clock.now_ms() - 1)]).await.unwrap(), 1);
+}
+
+async fn shown(place: &Place, endpoint: Uuid) -> Endpoint {
+    let db = place.store.connection().await.unwrap();
+    webhook_endpoints::get(&db, place.project, endpoint).await.unwrap().unwrap()
+}
+
+/// By the scheme, with another library than the one that signs.
+fn is_signed(call: &Received, signature: &str, secret: &str) -> bool {
+    let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
+    let mut signed = format!("{}.{}.", call.header("webhook-id"), call.header("webhook-timestamp")).into_bytes();
+    signed.extend_from_slice(&call.body);
+    let tag = STANDARD.decode(signature.strip_prefix("v1,").unwrap()).unwrap();
+    hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, &key), &signed, &tag).is_ok()
+}
+
+#[tokio::test]
+async fn what_becomes_of_a_message_is_told_to_who_asks_for_it() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let (all, some) = (server().await, server().await);
+    let secrets = EndpointSecrets::random();
+    let id = endpoint(&place, &all.url(), &["*"], &secrets).await;
+    endpoint(&place, &some.url(), &["message.suppressed", "message.failed"], &EndpointSecrets::random()).await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let nobody = place.user("nobody", None, None).await;
+    let (sent, kept) = (place.message(ann), place.message(nobody));
+    place.queue(&[sent.clone(), kept.clone()]).await;
+    mailbox.wait_for(1, SOON).await;
+    let calls = all.wait_for(2, SOON).await;
+    let of = |message: Uuid| {
+        let is_of = |call: &&Received| call.json()["data"]["messageId"] == json!(message);
+        calls.iter().find(is_of).unwrap_or_else(|| panic!("{calls:?}"))
+    };
+    let call = of(sent.id);
+    let body = call.json();
+    assert_eq!((&body["type"], call.header("content-type")), (&json!("message.sent"), "application/json"));
+    let data = &body["data"];
+    assert_eq!((&data["userId"], &data["channel"], &data["reason"]), (&json!("x"), &json!("EMAIL"), &Value::Null));
+    assert_eq!(data["provider"], "smtp");
+    assert!(is_signed(call, call.header("webhook-signature"), secrets.current()));
+    assert_eq!(of(kept.id).json()["type"], "message.suppressed");
+    assert_eq!(of(kept.id).json()["data"]["reason"], "no_address");
+    // The one that asks for less is told less; what is told to both bears one id.
+    let calls_of_other = some.wait_for(1, SOON).await;
+    assert_eq!(calls_of_other.len(), 1);
+    assert_eq!(calls_of_other[0].header("webhook-id"), of(kept.id).header("webhook-id"));
+
+    let log = tried(&place, id, call.header("webhook-id").parse().unwrap(), 1).await;
+    assert_eq!((log.status, log.due_at), (DeliveryStatus::Delivered, None));
+    assert_eq!((&log.attempts[0]["status"], &log.attempts[0]["error"]), (&json!(200), &Value::Null));
+    assert_eq!(log.attempts[0]["response"], "thanks\u{fffd}");
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn what_fails_is_tried_again_by_its_schedule_and_given_up_in_the_end() {
+    let mut place = Place::new().await;
+    let server = server().await;
+    let secrets = EndpointSecrets::random();
+    let to = endpoint(&place, &server.url(), &["*"], &secrets).await;
+    server.fail_next(Fault::Answer(Reply::empty(500)));
+    server.fail_next(Fault::Reset);
+    let id = test(&place, to).await;
+    place.run().await;
+    for (calls, least, most) in [(1, 2_000, 6_000), (2, 290_000, 331_000)] {
+        let failed = tried(&place, to, id, calls).await;
+        assert_eq!(failed.status, DeliveryStatus::Pending);
+        let wait = failed.due_at.unwrap().as_millisecond() - place.clock.now_ms();
+        assert!((least..=most).contains(&wait), "{wait}");
+        assert!(shown(&place, to).await.failing_since.is_some());
+        bring_forward(&place, id).await;
+    }
+    let done = tried(&place, to, id, 3).await;
+    assert_eq!(done.status, DeliveryStatus::Delivered);
+    let calls = server.received();
+    assert_eq!(calls.len(), 3);
+    assert!(calls.iter().all(|call| call.header("webhook-id") == id.to_string() && call.body == calls[0].body));
+    assert!(calls.iter().all(|call| is_signed(call, call.header("webhook-signature"), secrets.current())));
+    eventually(SOON, async || match shown(&place, to).await.failing_since {
+        None => Ok(()),
+        since => Err(since),
+    })
+    .await;
+
+    // The last of its calls.
+    server.fail_next(Fault::Answer(Reply::empty(404)));
+    let last = test(&place, to).await;
+    let db = place.store.connection().await.unwrap();
+    tried(&place, to, last, 1).await;
+    db.execute("UPDATE webhook_delivery SET tries = 7 WHERE id = $1", &[&last]).await.unwrap();
+    server.fail_next(Fault::Answer(Reply::empty(404)));
+    bring_forward(&place, last).await;
+    let given_up = tried(&place, to, last, 2).await;
+    assert_eq!((given_up.status, given_up.due_at), (DeliveryStatus::Failed, None));
+    // By hand it begins anew.
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    webhook_deliveries::resend(&tx, place.project, to, last, place.clock.now()).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(tried(&place, to, last, 3).await.status, DeliveryStatus::Delivered);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_slow_endpoint_keeps_nobody_waiting_but_itself() {
+    let mut place = Place::new().await;
+    let (slow, quick) = (server().await, server().await);
+    let to_slow = endpoint(&place, &slow.url(), &["*"], &EndpointSecrets::random()).await;
+    let to_quick = endpoint(&place, &quick.url(), &["*"], &EndpointSecrets::random()).await;
+    for _ in 0..30 {
+        slow.fail_next(Fault::Hang);
+        test(&place, to_slow).await;
+    }
+    place.run().await;
+    slow.wait_for(8, SOON).await;
+    let mut ids = Vec::new();
+    for _ in 0..30 {
+        ids.push(test(&place, to_quick).await);
+    }
+    for id in ids {
+        assert_eq!(tried(&place, to_quick, id, 1).await.status, DeliveryStatus::Delivered);
+    }
+    // Meanwhile the slow one has not had more than its share, nor answered any.
+    assert_eq!(slow.received().len(), 8);
+    let answered = "SELECT count(*) FROM webhook_delivery WHERE endpoint_id = $1 AND attempts <> '[]'";
+    let db = place.store.connection().await.unwrap();
+    assert_eq!(db.query_one(answered, &[&to_slow]).await.unwrap().get::<_, i64>(0), 0);
+    drop(slow);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_gone_is_disabled_and_told_nothing_more() {
+    let mut place = Place::new().await;
+    let server = server().await;
+    let to = endpoint(&place, &server.url(), &["*"], &EndpointSecrets::random()).await;
+    server.fail_next(Fault::Answer(Reply::empty(410)));
+    let id = test(&place, to).await;
+    place.run().await;
+    assert_eq!(tried(&place, to, id, 1).await.status, DeliveryStatus::Failed);
+    eventually(SOON, async || {
+        let found = shown(&place, to).await;
+        if found.enabled { Err(found) } else { Ok(found) }
+    })
+    .await;
+    let disabled = shown(&place, to).await;
+    assert_eq!(disabled.disabled_reason.as_deref(), Some("gone"));
+    assert!(disabled.disabled_at.is_some());
+
+    // Nothing more is kept for it, and what is pending waits until it is enabled.
+    let waiting = test(&place, to).await;
+    let probe = endpoint(&place, &server.url(), &["*"], &EndpointSecrets::random()).await;
+    let after = test(&place, probe).await;
+    tried(&place, probe, after, 1).await;
+    assert_eq!(delivery(&place, to, waiting).await.status, DeliveryStatus::Pending);
+    assert_eq!(server.received().len(), 2);
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    let enabled = Endpoint { enabled: true, disabled_reason: None, disabled_at: None, ..disabled };
+    webhook_endpoints::update(&tx, place.project, &enabled).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(tried(&place, to, waiting, 1).await.status, DeliveryStatus::Delivered);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_that_was_never_settled_is_made_again_under_its_id() {
+    let mut place = Place::new().await;
+    let server = server().await;
+    let to = endpoint(&place, &server.url(), &["*"], &EndpointSecrets::random()).await;
+    server.fail_next(Fault::Hang);
+    let id = test(&place, to).await;
+    place.run().await;
+    server.wait_for(1, SOON).await;
+    // As when whoever made the call is gone: the lease runs out.
+    bring_forward(&place, id).await;
+    let calls = server.wait_for(2, SOON).await;
+    assert_eq!(calls[0].header("webhook-id"), calls[1].header("webhook-id"));
+    assert_eq!(calls[0].body, calls[1].body);
+    let done = tried(&place, to, id, 1).await;
+    assert_eq!(done.status, DeliveryStatus::Delivered);
+    // What the first call comes to after all changes nothing.
+    drop(server);
+    place.stop().await;
+    assert_eq!(delivery(&place, to, id).await, done);
+}
+
+#[tokio::test]
+async fn while_a_secret_is_rotated_both_sign() {
+    let mut place = Place::new().await;
+    let server = server().await;
+    let first = EndpointSecrets::random();
+    let second = first.clone().rotated(place.clock.now());
+    let to = endpoint(&place, &server.url(), &["*"], &second).await;
+    let id = test(&place, to).await;
+    place.run().await;
+    tried(&place, to, id, 1).await;
+    let call = &server.received()[0];
+    let signatures: Vec<&str> = call.header("webhook-signature").split(' ').collect();
+    let [new, old] = signatures[..] else { panic!("{signatures:?}") };
+    assert!(is_signed(call, new, second.current()) && is_signed(call, old, first.current()));
+    assert!(!is_signed(call, old, second.current()));
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn addresses_that_may_not_be_called_are_not() {
+    let mut place = Place::new().await;
+    let mut tests = Vec::new();
+    for (url, why) in [
+        ("https://10.0.0.1/hook", "may not be called"),
+        ("https://169.254.169.254/latest", "may not be called"),
+        ("http://8.8.8.8/hook", "OUTBOUND_ALLOW"),
+    ] {
+        let to = endpoint(&place, url, &["*"], &EndpointSecrets::random()).await;
+        tests.push((to, test(&place, to).await, why));
+    }
+    place.run().await;
+    for (to, id, why) in tests {
+        let refused = tried(&place, to, id, 1).await;
+        let came = &refused.attempts[0];
+        assert!(came["error"].as_str().unwrap().contains(why), "{came}");
+        assert_eq!(came["status"], Value::Null);
+    }
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_under_way_does_not_undo_that_somebody_sends_again() {
+    let place = Place::new().await;
+    let to = endpoint(&place, "https://8.8.8.8/", &["*"], &EndpointSecrets::random()).await;
+    let id = test(&place, to).await;
+    let now = place.clock.now();
+    let mut db = place.store.connection().await.unwrap();
+    let taken = claim::claim(&db, (place.project, to), now, now, 9).await.unwrap();
+    assert_eq!((taken.len(), taken[0].id), (1, id));
+    let tx = db.transaction().await.unwrap();
+    webhook_deliveries::resend(&tx, place.project, to, id, now).await.unwrap();
+    tx.commit().await.unwrap();
+    let came = Try { at: String::new(), duration_ms: 1, status: Some(200), error: None, response: None };
+    assert!(!claim::settle(&db, &taken[0], &came, End::Delivered).await.unwrap());
+    assert_eq!(delivery(&place, to, id).await.status, DeliveryStatus::Pending);
+}
+
+#[tokio::test]
+async fn a_change_of_words_does_not_make_an_endpoint_well() {
+    let place = Place::new().await;
+    let to = endpoint(&place, "https://8.8.8.8/", &["*"], &EndpointSecrets::random()).await;
+    let mut db = place.store.connection().await.unwrap();
+    for calls in 1..=3 {
+        let failed = webhook_endpoints::failed(&db, place.project, to, None, place.clock.now()).await.unwrap();
+        assert_eq!(failed.unwrap().1, calls);
+    }
+    for (failing_since, calls) in [(shown(&place, to).await.failing_since, 4), (None, 1)] {
+        let changed = Endpoint { description: "d".to_owned(), failing_since, ..shown(&place, to).await };
+        let tx = db.transaction().await.unwrap();
+        webhook_endpoints::update(&tx, place.project, &changed).await.unwrap();
+        tx.commit().await.unwrap();
+        let failed = webhook_endpoints::failed(&db, place.project, to, None, place.clock.now()).await.unwrap();
+        assert_eq!(failed.unwrap().1, calls);
+    }
+}
