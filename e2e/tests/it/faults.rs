@@ -23,7 +23,7 @@ const FROM: &str = "+15005550006";
 /// People of each project with a device of either vendor.
 const PEOPLE: u64 = 4;
 /// Sends without an outcome at a time.
-const WINDOW: u64 = 6_000;
+const WINDOW: u64 = 20_000;
 const CHUNK: u64 = 500;
 const SOON: Duration = Duration::from_secs(20);
 /// Between two moves of the time.
@@ -120,7 +120,7 @@ async fn every_send_has_one_outcome_whatever_goes_wrong_at_the_providers() {
     let sends = number("E2E_FAULT_SENDS").unwrap_or(2_000);
     assert!(sends >= 1_000 && sends.is_multiple_of(10), "E2E_FAULT_SENDS={sends}: at least 1000, and a multiple of 10");
     // Each has circuits of its own, which a fault here and there keeps open for a while.
-    let projects = (sends / 1_000).clamp(8, 24) + 1;
+    let projects = (sends / 500).clamp(16, 200) + 1;
     let began = Instant::now();
     let providers = Providers::start(projects).await;
     let system = System::start_with(providers.options()).await;
@@ -129,7 +129,8 @@ async fn every_send_has_one_outcome_whatever_goes_wrong_at_the_providers() {
     println!("{sends} sends of {projects} projects; prepared after {:?}", began.elapsed());
 
     let mut run = Run { providers: &providers, apis: &apis, db: &db, sends, fed: 0, mended: false };
-    let within = Duration::from_secs(90 + sends / 100);
+    // An open circuit lets one call through every ten seconds, which may itself be one that is to fail.
+    let within = Duration::from_secs(300 + sends / 100);
     let all = tokio::time::timeout(within, run.end()).await;
     assert!(all.is_ok(), "not all had an outcome within {within:?}: {}", by_reason(&db).await);
     println!("all had an outcome after {:?}", began.elapsed());
