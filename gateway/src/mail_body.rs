@@ -32,6 +32,11 @@ pub fn has_components_left(html: &str) -> bool {
     })
 }
 
+/// Whether a body is MJML. What is no template is nothing else either.
+pub fn is_mjml(body: &str) -> bool {
+    body.contains("<mjml") && placeholders(body).is_ok_and(|held| mjml::root(body, &held).is_some())
+}
+
 /// A body as delivery takes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
