@@ -159,7 +159,7 @@ pub async fn store(
         new.push(Suppression { message_id: *message, ..told });
     }
     suppressions::put(tx, project, &new).await?;
-    Ok(())
+    suppressions::said_again(tx, project, &new).await
 }
 
 /// Whoever wanted nothing at all wants messages again: takes them off as themselves and where the message went to. No other
