@@ -24,7 +24,7 @@ use crate::config::GatewayConfig;
 use crate::docs::Docs;
 use crate::health::readiness::Readiness;
 use crate::ingest::applied::Applied;
-use crate::links::Lately;
+use crate::links::{Lately, Looks};
 use crate::measure::Meters;
 use crate::places::Places;
 use crate::rate_limit::RateLimits;
@@ -63,6 +63,8 @@ pub struct App {
     pub applied: Applied,
     /// Repeats of what the links in messages tell.
     pub told_by_links: Lately,
+    /// Room for what the pages behind links read.
+    pub link_looks: Looks,
     /// Who follows which inbox.
     pub inboxes: Inboxes,
     /// Room for segments to be evaluated in while somebody waits.

@@ -4,6 +4,7 @@
 
 mod choose;
 mod lately;
+mod looks;
 mod page;
 mod preferences;
 mod tracked;
@@ -30,6 +31,7 @@ use crate::query::Query;
 use crate::respond::Reply;
 
 pub use lately::Lately;
+pub use looks::Looks;
 
 /// How long an answer waits until what was asked for has been applied.
 const WAIT: Duration = Duration::from_secs(3);
@@ -108,6 +110,7 @@ impl Told {
 /// How somebody is called, where that can be found out at once.
 async fn named(app: &App, about: About) -> ShownPerson {
     let named = async {
+        let _turn = app.link_looks.turn().await?;
         let db = app.store.connection().await.ok()?;
         people::shown(&db, about.project, &[about.user]).await.ok()?.remove(&about.user)
     };

@@ -10,8 +10,6 @@ mod tests;
 
 use shared::template::{ParseError, Template, placeholders};
 
-pub use mjml::is_mjml;
-
 /// How many images of a mail say nothing to who does not see them.
 pub fn images_without_alt(html: &str) -> usize {
     let is_mute = |piece: &scan::Piece| match piece {
@@ -21,6 +19,22 @@ pub fn images_without_alt(html: &str) -> usize {
         _ => false,
     };
     scan::pieces(html).filter(is_mute).count()
+}
+
+/// Whether components of MJML are left in a mail: whoever reads it sees nothing of what they ask for.
+pub fn has_components_left(html: &str) -> bool {
+    scan::pieces(html).any(|piece| match piece {
+        scan::Piece::Start(start) => {
+            let name = html[start.name].to_ascii_lowercase();
+            name == "mjml" || name.starts_with("mj-")
+        }
+        _ => false,
+    })
+}
+
+/// Whether a body is MJML. What is no template is nothing else either.
+pub fn is_mjml(body: &str) -> bool {
+    body.contains("<mjml") && placeholders(body).is_ok_and(|held| mjml::root(body, &held).is_some())
 }
 
 /// A body as delivery takes it.
@@ -35,8 +49,9 @@ pub struct Made {
 /// What a mail's body becomes, or why it is none: with the line and the column in the body.
 pub fn made(body: &str) -> Result<Made, ParseError> {
     let template = Template::parse(body)?;
-    let (html, template) = if is_mjml(body) {
-        let html = mjml::compiled(body, &placeholders(body)?)?;
+    let held = placeholders(body)?;
+    let (html, template) = if let Some(root) = mjml::root(body, &held) {
+        let html = mjml::compiled(body, root, &held)?;
         // Its places would mean nothing to the author.
         let template = Template::parse(&html).map_err(|error| ParseError {
             line: 1,

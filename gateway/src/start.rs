@@ -29,7 +29,7 @@ use crate::config::ProcessConfig;
 use crate::docs::Docs;
 use crate::health::readiness::Readiness;
 use crate::ingest::applied::Applied;
-use crate::links::Lately;
+use crate::links::{Lately, Looks};
 use crate::measure::Meters;
 use crate::places::Places;
 use crate::rate_limit::RateLimits;
@@ -60,6 +60,7 @@ impl App {
             meters: Meters::default(),
             applied: Applied::new(ingest_stream.partitions),
             told_by_links: Lately::default(),
+            link_looks: Looks::default(),
             inboxes: Inboxes::new(config.inbox_streams, shutdown.clone()),
             evaluations: Semaphore::new(EVALUATIONS),
             large_searches: Cache::new(LARGE_SEARCHES),

@@ -9,6 +9,7 @@ pub mod late;
 mod pace;
 mod winner;
 
+use std::collections::HashMap;
 use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,8 +39,9 @@ use crate::App;
 use crate::messages::give_back;
 use crate::tick::{Found, TickError};
 
-/// Campaigns in one look.
+/// Campaigns in one look, and those of them of one project: fewer than are looked at at once.
 const CAMPAIGNS: i64 = 50;
+const OF_PROJECT: i64 = 2;
 /// People judged in one transaction.
 const SLICE: i64 = 10_000;
 /// Rows released in one transaction, and with delivery at a time: what a pause has to take back.
@@ -68,14 +70,27 @@ pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
     }
     late::pause(&app).await?;
     // By what the clock shows, also after a jump: what is due by that is paused.
-    let due = sending::due(&app.store.connection().await?, app.clock.now(), CAMPAIGNS).await?;
-    let found = Found::of(due.len(), CAMPAIGNS as usize);
+    let due = sending::due(&app.store.connection().await?, app.clock.now(), OF_PROJECT, CAMPAIGNS).await?;
+    let (some, is_full) = (Found::of(due.len(), usize::MAX), is_full(&due));
     let turns = stream::iter(due).map(|(project, id)| turn(&app, project, id)).buffer_unordered(AT_ONCE);
     // To the end whatever one of them comes to.
     let and = |all: Result<Found, TickError>, one: Result<Found, TickError>| {
         ready(all.and_then(|found| one.map(|more| found.and(more))))
     };
-    turns.fold(Ok(found), and).await
+    let found = turns.fold(Ok(Found::Nothing), and).await?;
+    Ok(match found {
+        // Another scheduler is at all of them.
+        Found::Nothing => some,
+        Found::Some if is_full => Found::More,
+        found => found,
+    })
+}
+
+/// Whether there may be more than these, of all projects or of one.
+fn is_full(due: &[(ProjectId, Uuid)]) -> bool {
+    let mut of_project: HashMap<ProjectId, i64> = HashMap::new();
+    due.iter().for_each(|(project, _)| *of_project.entry(*project).or_default() += 1);
+    due.len() as i64 >= CAMPAIGNS || of_project.values().any(|count| *count >= OF_PROJECT)
 }
 
 /// One look at one campaign, and what it released handed over. Where the look fails, the campaign comes later, and holds up
@@ -333,4 +348,19 @@ async fn sweep(
     let look_at = left.then(|| if swept > 0 { now } else { soon(now) });
     sending::look_again(tx, project, id, look_at, now).await?;
     Ok(Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_with_its_share_may_have_more() {
+        let due = |projects: &[u128]| -> Vec<_> {
+            projects.iter().map(|n| (ProjectId(Uuid::from_u128(*n)), Uuid::nil())).collect()
+        };
+        assert!(!is_full(&[]) && !is_full(&due(&[1, 2, 3])));
+        assert!(is_full(&due(&[1, 2, 1])));
+        assert!(is_full(&due(&(0..CAMPAIGNS.unsigned_abs().into()).collect::<Vec<u128>>())));
+    }
 }

@@ -25,7 +25,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 /// only when the broker has them. A repeat is harmless, for it bears the same id.
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
     let projects = due::projects(&tick::connection(&app).await?, app.now(), PROJECTS).await?;
-    tick::each(projects, |project| fire(&app, project)).await
+    tick::each(&app.failing_dates, projects, |project| fire(&app, project)).await
 }
 
 async fn fire(app: &App, project: ProjectId) -> Result<Found, TickError> {

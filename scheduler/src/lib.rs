@@ -8,6 +8,7 @@ pub mod config;
 pub mod dates;
 pub mod dead_letters;
 pub mod erasures;
+mod failing;
 pub mod house;
 mod items;
 pub mod jumps;
@@ -38,8 +39,8 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use config::SchedulerConfig;
+use failing::Failing;
 use jumps::Jumps;
-use segments::failing::Failing;
 
 /// The port of `/healthz`, `/readyz` and `/metrics`.
 pub const ADMIN_PORT: u16 = 9104;
@@ -54,16 +55,32 @@ pub struct App {
     pub clock: Clock,
     /// Deleted automations that were found to have no run under way.
     without_runs: Mutex<HashSet<(ProjectId, Uuid)>>,
-    failing: Failing,
+    /// Whose segments, timers, messages and dates rest.
+    failing_segments: Failing,
+    failing_timers: Failing,
+    failing_messages: Failing,
+    failing_dates: Failing,
     jumps: Jumps,
 }
 
 impl App {
     pub fn new(config: SchedulerConfig, connected: Connected) -> Arc<Self> {
         let Connected { store, bus, ingest_stream, clock } = connected;
-        let (publisher, without_runs, failing) = (Publisher::new(bus.clone()), Mutex::default(), Failing::default());
-        let jumps = Jumps::default();
-        Arc::new(Self { config, store, bus, publisher, ingest_stream, clock, without_runs, failing, jumps })
+        let publisher = Publisher::new(bus.clone());
+        Arc::new(Self {
+            config,
+            store,
+            bus,
+            publisher,
+            ingest_stream,
+            clock,
+            without_runs: Mutex::default(),
+            failing_segments: Failing::default(),
+            failing_timers: Failing::default(),
+            failing_messages: Failing::default(),
+            failing_dates: Failing::default(),
+            jumps: Jumps::default(),
+        })
     }
 }
 

@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// first claim moves it on, and the second finds nothing. So a hand-over may be late, lost or repeated.
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
     let projects = due::projects(&tick::connection(&app).await?, app.now(), PROJECTS).await?;
-    tick::each(projects, |project| hand_over(&app, project)).await
+    tick::each(&app.failing_messages, projects, |project| hand_over(&app, project)).await
 }
 
 async fn hand_over(app: &App, project: ProjectId) -> Result<Found, TickError> {

@@ -5,7 +5,6 @@
 //! is overtaken by an older one, however many schedulers there are.
 
 mod evaluate;
-pub mod failing;
 mod fill;
 mod publish;
 mod settle;
@@ -47,7 +46,7 @@ pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
 }
 
 async fn turn(app: &App, project: ProjectId) -> Result<Found, TickError> {
-    if app.failing.rests(project) {
+    if app.failing_segments.rests(project) {
         return Ok(Found::Nothing);
     }
     let outcome = match evaluate(app, project).await {
@@ -56,11 +55,11 @@ async fn turn(app: &App, project: ProjectId) -> Result<Found, TickError> {
     };
     match outcome {
         Ok(found) => {
-            app.failing.healed(project);
+            app.failing_segments.healed(project);
             Ok(found)
         }
         Err(error) if is_of_one(&error) => {
-            let rest = app.failing.failed(project, rand::random());
+            let rest = app.failing_segments.failed(project, rand::random());
             tracing::warn!(%project, %error, ?rest, "cannot keep a project's segments; trying again");
             Ok(Found::Nothing)
         }

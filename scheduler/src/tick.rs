@@ -11,6 +11,7 @@ use shared::shutdown::Shutdown;
 use shared::store::{Connection, StoreError};
 
 use crate::App;
+use crate::failing::Failing;
 
 /// Why a tick came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -67,24 +68,40 @@ pub async fn connection(app: &App) -> Result<Connection, TickError> {
     Ok(app.store.connection().await?)
 }
 
-/// Fires what is due of these projects, [`PROJECTS`] at most, one after the other. One whose rows cannot be taken holds up none of
-/// the others; where the database or the broker is away, it is the same for all.
+/// Fires what is due of these projects, [`PROJECTS`] at most, one after the other. One whose rows cannot be taken rests, with a
+/// line in the log, and holds up none of the others; an error is of all that were tried. Where the database or the broker is away,
+/// it is the same for all.
 pub async fn each<F: Future<Output = Result<Found, TickError>>>(
+    failing: &Failing,
     projects: Vec<ProjectId>,
     fire: impl Fn(ProjectId) -> F,
 ) -> Result<Found, TickError> {
-    let (mut found, mut failed) = (Found::of(projects.len(), PROJECTS as usize), None);
+    let all = Found::of(projects.len(), PROJECTS as usize);
+    let (mut found, mut failed) = (None, None);
     for project in projects {
+        if failing.rests(project) {
+            continue;
+        }
         match fire(project).await {
-            Ok(more) => found = found.and(more),
+            Ok(more) => {
+                failing.healed(project);
+                found = Some(found.unwrap_or(all).and(more));
+            }
             // A statement that ran out of time is this project's.
             Err(TickError::Store(error)) if error.is_too_slow() || !error.is_unavailable() => {
-                failed = failed.or(Some(error));
+                let rest = failing.failed(project, rand::random());
+                tracing::warn!(%project, %error, ?rest, "what is due of a project cannot be taken; it comes again later");
+                failed = Some(error);
             }
             Err(error) => return Err(error),
         }
     }
-    failed.map_or(Ok(found), |error| Err(error.into()))
+    match (found, failed) {
+        (Some(found), _) => Ok(found),
+        (None, Some(error)) => Err(error.into()),
+        // Nothing is there, or all of it rests.
+        (None, None) => Ok(Found::Nothing),
+    }
 }
 
 /// Ticks until the shutdown. A tick that fails is tried again, with a line in the log at first and then now and again.
@@ -136,11 +153,60 @@ async fn look<F: Future<Output = Result<Found, TickError>>>(
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
+    use uuid::Uuid;
+
     use super::*;
 
     #[test]
     fn a_full_look_means_that_there_is_more() {
         assert_eq!([Found::of(0, 5), Found::of(4, 5), Found::of(5, 5)], [Found::Nothing, Found::Some, Found::More]);
         assert_eq!(Found::Nothing.and(Found::More).and(Found::Some), Found::More);
+    }
+
+    fn corrupt() -> TickError {
+        StoreError::Corrupt("on purpose".to_owned()).into()
+    }
+
+    #[tokio::test]
+    async fn a_project_that_fails_holds_up_none_of_the_others() {
+        let [one, two, three] = [1, 2, 3].map(|n| ProjectId(Uuid::from_u128(n)));
+        let (failing, fired) = (Failing::default(), RefCell::new(Vec::new()));
+        let fire = |project| {
+            fired.borrow_mut().push(project);
+            std::future::ready(if project == two { Err(corrupt()) } else { Ok(Found::Some) })
+        };
+        let all = vec![one, two, three];
+        assert_eq!(each(&failing, all.clone(), &fire).await.unwrap(), Found::Some);
+        // It rests, and so is not tried at once.
+        assert_eq!(each(&failing, all, &fire).await.unwrap(), Found::Some);
+        assert_eq!(*fired.borrow(), [one, two, three, one, three]);
+        assert_eq!(each(&failing, vec![two], &fire).await.unwrap(), Found::Nothing);
+    }
+
+    #[tokio::test]
+    async fn where_all_fail_or_the_database_is_away_the_tick_fails() {
+        let [one, two] = [1, 2].map(|n| ProjectId(Uuid::from_u128(n)));
+        let all = || vec![one, two];
+        let error = each(&Failing::default(), all(), |_| std::future::ready(Err(corrupt()))).await;
+        assert!(matches!(error, Err(TickError::Store(StoreError::Corrupt(_)))), "{error:?}");
+        let (failing, tried) = (Failing::default(), RefCell::new(0));
+        let away = |_| {
+            *tried.borrow_mut() += 1;
+            std::future::ready(Err(StoreError::Unavailable("on purpose".to_owned()).into()))
+        };
+        assert!(each(&failing, all(), away).await.is_err());
+        assert_eq!((*tried.borrow(), failing.rests(one)), (1, false));
+        assert_eq!(each(&failing, Vec::new(), away).await.unwrap(), Found::Nothing);
+    }
+
+    #[tokio::test]
+    async fn a_full_look_of_which_something_came_means_that_there_is_more() {
+        let projects = (0..PROJECTS as u128).map(|n| ProjectId(Uuid::from_u128(n))).collect();
+        let fire = |project: ProjectId| {
+            std::future::ready(if project.0.is_nil() { Err(corrupt()) } else { Ok(Found::Nothing) })
+        };
+        assert_eq!(each(&Failing::default(), projects, fire).await.unwrap(), Found::More);
     }
 }

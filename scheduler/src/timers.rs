@@ -23,7 +23,7 @@ const AGAIN: SignedDuration = SignedDuration::from_secs(30);
 /// only when the broker has them. A repeat is harmless, for the run counts its waits.
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
     let projects = due::projects(&tick::connection(&app).await?, app.now(), PROJECTS).await?;
-    tick::each(projects, |project| fire(&app, project)).await
+    tick::each(&app.failing_timers, projects, |project| fire(&app, project)).await
 }
 
 async fn fire(app: &App, project: ProjectId) -> Result<Found, TickError> {

@@ -466,6 +466,7 @@ CREATE TABLE campaign (
     PRIMARY KEY (project_id, id)
 ) WITH (fillfactor = 70);
 CREATE INDEX campaign_look ON campaign (look_at, project_id) WHERE look_at IS NOT NULL;
+CREATE INDEX campaign_project_look ON campaign (project_id, look_at) WHERE look_at IS NOT NULL;
 
 -- What came of its messages since it was last begun or resumed; it pauses itself when too many fail.
 CREATE TABLE campaign_outcome (

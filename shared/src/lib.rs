@@ -35,5 +35,6 @@ pub mod subscription;
 pub mod suppression;
 pub mod telemetry;
 pub mod template;
+pub mod timezone;
 pub mod vapid;
 pub mod webhook;

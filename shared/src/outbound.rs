@@ -8,14 +8,20 @@ mod client;
 mod connect;
 mod failure;
 
+use std::future::Future;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::env::{Env, EnvError};
 
 pub use address::BaseUrl;
 pub use client::{Answer, HttpClient};
 pub use failure::CallError;
+
+/// For finding a host: a share of what connecting to it may take.
+const RESOLVE: Duration = Duration::from_secs(5);
 
 /// An address range in CIDR notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,28 +90,43 @@ impl OutboundPolicy {
         self.allow.iter().any(|range| range.contains(ip))
     }
 
-    /// Whether a host may be called without TLS: where the operator exempts its address.
-    pub async fn allows_plain(&self, host: &str, port: u16) -> bool {
-        self.resolve(host, port).await.is_ok_and(|ip| self.exempts(ip))
+    /// Whether a host may be called without TLS: where the operator exempts its address. An error where nobody knows the address.
+    pub async fn allows_plain(&self, host: &str, port: u16) -> Result<bool, OutboundError> {
+        match self.resolve(host, port).await {
+            Ok(ip) => Ok(self.exempts(ip)),
+            Err(OutboundError::Refused(..)) => Ok(false),
+            Err(unresolved @ OutboundError::Unresolved(..)) => Err(unresolved),
+        }
     }
 
-    /// Resolves a host and vets every address; returns the one to connect to.
+    /// Resolves a host, for 5 s at most, and vets every address; returns the one to connect to.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<IpAddr, OutboundError> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let unresolved = |why: String| OutboundError::Unresolved(host.to_owned(), why);
         let addresses: Vec<IpAddr> = match bare.parse::<IpAddr>() {
             Ok(ip) => vec![ip],
-            Err(_) => tokio::net::lookup_host((bare, port))
-                .await
-                .map_err(|e| unresolved(e.to_string()))?
-                .map(|a| a.ip())
-                .collect(),
+            Err(_) => {
+                let lookup = async { Ok(tokio::net::lookup_host((bare, port)).await?.map(|a| a.ip()).collect()) };
+                found(host, lookup, RESOLVE).await?
+            }
         };
         if let Some(refused) = addresses.iter().find(|ip| !self.allows(**ip)) {
             return Err(OutboundError::Refused(host.to_owned(), refused.to_canonical()));
         }
         let first = addresses.iter().find(|ip| ip.is_ipv4()).or(addresses.first());
-        first.copied().ok_or_else(|| unresolved("no address".to_owned()))
+        first.copied().ok_or_else(|| OutboundError::Unresolved(host.to_owned(), "no address".to_owned()))
+    }
+}
+
+/// What a lookup finds within its time. It may go on for longer: the system's resolver cannot be called off.
+async fn found(
+    host: &str,
+    lookup: impl Future<Output = io::Result<Vec<IpAddr>>>,
+    limit: Duration,
+) -> Result<Vec<IpAddr>, OutboundError> {
+    let unresolved = |why: String| OutboundError::Unresolved(host.to_owned(), why);
+    match tokio::time::timeout(limit, lookup).await {
+        Ok(found) => found.map_err(|error| unresolved(error.to_string())),
+        Err(_) => Err(unresolved(format!("no answer within {} s", limit.as_secs_f64()))),
     }
 }
 
@@ -206,5 +227,21 @@ mod tests {
         assert!(matches!(policy.resolve("localhost", 25).await, Err(OutboundError::Refused(..))));
         assert!(matches!(policy.resolve("[::1]", 25).await, Err(OutboundError::Refused(..))));
         assert_eq!(policy.resolve("8.8.8.8", 25).await, Ok("8.8.8.8".parse().unwrap()));
+    }
+
+    #[tokio::test]
+    async fn only_exempted_addresses_are_called_without_tls() {
+        let exempting = OutboundPolicy::from_env(&Env::from_pairs([("OUTBOUND_ALLOW", "127.0.0.0/8")])).unwrap();
+        assert_eq!(exempting.allows_plain("127.0.0.1", 80).await, Ok(true));
+        assert_eq!(exempting.allows_plain("8.8.8.8", 80).await, Ok(false));
+        assert_eq!(exempting.allows_plain("10.0.0.1", 80).await, Ok(false));
+    }
+
+    #[tokio::test]
+    async fn a_name_that_nobody_answers_for_is_given_up() {
+        let error = found("slow.example", std::future::pending(), Duration::from_millis(10)).await.unwrap_err();
+        assert_eq!(error.to_string(), "slow.example cannot be resolved: no answer within 0.01 s");
+        let error = found("none.example", async { Err(io::Error::other("no such host")) }, RESOLVE).await.unwrap_err();
+        assert_eq!(error.to_string(), "none.example cannot be resolved: no such host");
     }
 }

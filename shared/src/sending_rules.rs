@@ -7,6 +7,7 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use crate::rule::time::{Span, time_of_day};
+use crate::timezone;
 
 /// Whose clock counts.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +27,7 @@ pub struct QuietHours {
 
 /// `user`, or an IANA name.
 pub fn zone(text: &str) -> Option<Zone> {
-    if text == "user" { Some(Zone::User) } else { TimeZone::get(text).ok().map(Zone::Named) }
+    if text == "user" { Some(Zone::User) } else { timezone::named(text).map(Zone::Named) }
 }
 
 impl QuietHours {
@@ -42,7 +43,7 @@ impl QuietHours {
     pub fn until(&self, now: Timestamp, own: Option<&str>, fallback: &TimeZone) -> Option<Timestamp> {
         let zone = match &self.zone {
             Zone::Named(zone) => zone.clone(),
-            Zone::User => own.and_then(|name| TimeZone::get(name).ok()).unwrap_or_else(|| fallback.clone()),
+            Zone::User => own.and_then(timezone::named).unwrap_or_else(|| fallback.clone()),
         };
         let local = now.to_zoned(zone.clone());
         let time = local.time();

@@ -248,7 +248,9 @@ impl Recorder {
 
         // Events first, which take longest, then people: whoever shares a person with another worker holds them for less.
         // What is not known of merges yet does not matter here, for reads expand a person into all their ids.
-        let tracked = items.iter().filter_map(|item| {
+        let repeated = suppression::repeated(tx, items, &people).await?;
+        let kept = items.iter().filter(|item| !repeated.contains(&(item.project, item.id)));
+        let tracked = kept.filter_map(|item| {
             let (name, properties) = item.action.event()?;
             let person = match item.action {
                 Action::Webhook { .. } => people.of(item).unwrap_or((item.project, NOBODY)),

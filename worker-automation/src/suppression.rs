@@ -1,6 +1,6 @@
 //! What bounces, complaints and unsubscriptions mean for the suppression list.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -66,6 +66,49 @@ fn is_soft(about: &Value) -> bool {
 /// An item, its message if it names one, and what it tells.
 pub type ToldOf<'a> = (&'a Item, Option<Uuid>, Told);
 
+/// Of those who unsubscribed by a link: the items of who had done so already. They are kept as no event and start nothing, for
+/// links are called again and again, by mail programs too. On the list the address is put all the same: nobody who just wants
+/// nothing any more gets messages because somebody took the address off meanwhile.
+pub async fn repeated(
+    tx: &Transaction<'_>,
+    items: &[&Item],
+    people: &People,
+) -> Result<HashSet<(ProjectId, Uuid)>, StoreError> {
+    let mut by_link: BTreeMap<ProjectId, Vec<ToldOf<'_>>> = BTreeMap::new();
+    for item in items {
+        if let Action::Webhook { kind, properties } = &item.action
+            && kind == UNSUBSCRIBED
+            && serde_json::from_str::<Value>(properties.as_str()).is_ok_and(|about| about["source"] == "link")
+            && let Some((message, told)) = Told::of(item)
+        {
+            by_link.entry(item.project).or_default().push((item, message, told));
+        }
+    }
+    let mut repeated = HashSet::new();
+    for (project, told) in by_link {
+        let messages: Vec<Uuid> = told.iter().filter_map(|(_, message, _)| *message).collect();
+        let addresses = addresses(tx, project, &messages, people).await?;
+        let of = |told: &ToldOf<'_>| address(told, &addresses, people);
+        let named: BTreeSet<Address> = told.iter().filter_map(of).collect();
+        let listed = suppressions::reasons(tx, project, &named.into_iter().collect::<Vec<_>>()).await?;
+        let mut left: HashSet<Address> = HashSet::new();
+        left.extend(
+            listed.into_iter().filter(|(_, why)| why.contains(&Reason::Unsubscribed)).map(|(address, _)| address),
+        );
+        for item in items.iter().filter(|item| item.project == project) {
+            if matches!(&item.action, Action::Subscribe(chosen) if chosen.resubscribe) {
+                // Whoever that is: at worst one counts twice.
+                left.clear();
+            }
+            let address = told.iter().find(|(of, ..)| std::ptr::eq(*of, *item)).and_then(of);
+            if address.is_some_and(|address| !left.insert(address)) {
+                repeated.insert((project, item.id));
+            }
+        }
+    }
+    Ok(repeated)
+}
+
 /// The people who are to be locked because they may come onto the list themselves, and not an address of theirs: meanwhile
 /// nobody merges them, and a merge before is seen.
 pub async fn people(tx: &Transaction<'_>, items: &[&Item]) -> Result<Vec<PersonKey>, StoreError> {
@@ -99,28 +142,24 @@ pub async fn store(
 ) -> Result<(), StoreError> {
     let messages: Vec<Uuid> = told.iter().filter_map(|(_, message, _)| *message).collect();
     let addresses = addresses(tx, project, &messages, people).await?;
-    let of = |message: &Option<Uuid>| message.and_then(|id| addresses.get(&id)).cloned();
     let arrived = told.iter().filter(|(_, _, told)| *told == Told::Arrived);
-    let arrived: Vec<Address> = arrived.filter_map(|(_, message, _)| of(message)).collect();
+    let arrived: Vec<Address> = arrived.filter_map(|told| address(told, &addresses, people)).collect();
     suppressions::arrived(tx, project, &arrived).await?;
     let mut new = Vec::new();
-    for (item, message, told) in told {
-        // A message that is kept no more, or none at all: then the person is known, and mail is what is meant.
-        let person = || people.of(item).map(|(_, id)| Address::person(Channel::Email, id));
-        let address = of(message).or_else(|| person().filter(|_| *told == Told::Unsubscribed));
-        let Some(address) = &address else { continue };
+    for of @ (item, message, told) in told {
+        let Some(address) = address(of, &addresses, people) else { continue };
         let reason = match told {
             Told::Arrived => continue,
-            Told::Bounced { softly: true } if !suppressions::bounced_softly(tx, project, address).await? => continue,
+            Told::Bounced { softly: true } if !suppressions::bounced_softly(tx, project, &address).await? => continue,
             Told::Bounced { .. } => Reason::Bounced,
             Told::Complained => Reason::Complained,
             Told::Unsubscribed => Reason::Unsubscribed,
         };
-        let told = Suppression::new(project, address.clone(), reason, item.timestamp);
+        let told = Suppression::new(project, address, reason, item.timestamp);
         new.push(Suppression { message_id: *message, ..told });
     }
     suppressions::put(tx, project, &new).await?;
-    Ok(())
+    suppressions::said_again(tx, project, &new).await
 }
 
 /// Whoever wanted nothing at all wants messages again: takes them off as themselves and where the message went to. No other
@@ -136,6 +175,14 @@ pub async fn take_back(
         went_to.filter_map(|to| Some(Address { channel: to.channel, text: to.address? })).collect();
     own.extend(Channel::ALL.map(|channel| Address::person(channel, person)));
     suppressions::take_back(tx, project, &own, until).await
+}
+
+/// The address that something was told of, by its message's.
+fn address((item, message, told): &ToldOf<'_>, of: &HashMap<Uuid, Address>, people: &People) -> Option<Address> {
+    // A message that is kept no more, or none at all: then the person is known, and mail is what is meant.
+    let person = || people.of(item).map(|(_, id)| Address::person(Channel::Email, id));
+    let went_to = message.and_then(|id| of.get(&id)).cloned();
+    went_to.or_else(|| person().filter(|_| *told == Told::Unsubscribed))
 }
 
 /// Where messages went to; of one that was not sent yet, where it would go now.

@@ -109,10 +109,11 @@ pub fn from_content(message: &Claimed, recipient: &Recipient, now: Timestamp) ->
 }
 
 /// The subject and the body that a message brings. Either form of the request is taken for any channel: a title serves
-/// as the subject.
+/// as the subject, and the HTML that was made of a body in MJML as that.
 fn own_content(message: &Claimed) -> (&str, &str) {
     let field = |name: &str| message.content.get(name).and_then(Value::as_str).unwrap_or("");
-    (Some(field("subject")).filter(|s| !s.is_empty()).unwrap_or(field("title")), field("body"))
+    let first_of = |name, other| Some(field(name)).filter(|text| !text.is_empty()).unwrap_or(field(other));
+    (first_of("subject", "title"), first_of("compiled", "body"))
 }
 
 /// Subject and body with everything filled in.
@@ -256,6 +257,8 @@ mod tests {
         let html = direct(json!({ "subject": "a", "body": "<b>{{ name }}</b>" }));
         assert_eq!(html.html, "<b>Ann &lt;b&gt;</b>");
         assert_eq!(direct(json!({ "title": "t", "body": "" })).subject, "t");
+        let compiled = direct(json!({ "body": "<mjml></mjml>", "compiled": "<i>{{ name }}</i>" }));
+        assert_eq!((compiled.html.as_str(), compiled.text.trim()), ("<i>Ann &lt;b&gt;</i>", "Ann <b>"));
         assert_eq!(direct(json!({ "body": "{{ broken" })).text, "{{ broken");
         assert_eq!(direct(json!({})), Rendered { subject: String::new(), html: String::new(), text: String::new() });
     }

@@ -222,7 +222,8 @@ impl Lane {
         let uri: Uri = self.endpoint.url.parse().map_err(|_| refused("its address cannot be read"))?;
         if uri.scheme_str() == Some("http") {
             let (host, port) = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80));
-            if !app.config.http.policy().allows_plain(host, port).await {
+            let allowed = app.config.http.policy().allows_plain(host, port).await;
+            if !allowed.map_err(|error| CallError::Unreachable(error.to_string()))? {
                 return Err(refused("http:// is for addresses that OUTBOUND_ALLOW exempts"));
             }
         }

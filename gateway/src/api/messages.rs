@@ -1,6 +1,7 @@
 //! Messages: sending one directly, and reading the ledger.
 
 mod input;
+mod mjml;
 pub mod send;
 
 use std::collections::HashMap;

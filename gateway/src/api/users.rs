@@ -13,6 +13,7 @@ use serde_json::Value;
 use shared::store::push_tokens::{self, PushToken};
 use shared::store::users::list::{self as people, UserFilter};
 use shared::store::users::read::{self, User};
+use subscriptions::SubscriptionView;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -92,12 +93,13 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     })
 }
 
-/// A person with their devices.
+/// A person with their devices and what they get.
 #[derive(Serialize)]
 struct PersonView {
     #[serde(flatten)]
     user: UserView,
     devices: Vec<DeviceView>,
+    subscriptions: Vec<SubscriptionView>,
 }
 
 #[derive(Serialize)]
@@ -132,5 +134,7 @@ async fn person(cx: &Context<'_>, id: &str) -> Result<Reply, ApiError> {
     let db = cx.database().await?;
     let user = read::find(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("user"))?;
     let devices = push_tokens::of_person(&db, cx.project, user.id).await?;
-    ok(&PersonView { user: user.into(), devices: devices.into_iter().map(DeviceView::from).collect() })
+    let subscriptions = subscriptions::of(cx, &db, user.id).await?;
+    let devices = devices.into_iter().map(DeviceView::from).collect();
+    ok(&PersonView { user: user.into(), devices, subscriptions })
 }

@@ -54,8 +54,13 @@ pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
     {
         return unsubscribe::refuses(about, &refused);
     }
-    let seen = tokio::time::timeout(LOOK, look(app, about)).await;
-    match (seen.unwrap_or_else(|_| Err(StoreError::Unavailable("silent".to_owned()))), asked) {
+    let seen = async {
+        let Some(_turn) = app.link_looks.turn().await else { return Err(StoreError::Unavailable("busy".to_owned())) };
+        tokio::time::timeout(LOOK, look(app, about))
+            .await
+            .unwrap_or_else(|_| Err(StoreError::Unavailable("silent".to_owned())))
+    };
+    match (seen.await, asked) {
         (Ok(Some(mut seen)), Some(asked)) => {
             seen.reflect(&asked);
             page(StatusCode::OK, "Your messages", &shown(&seen, true))

@@ -71,6 +71,7 @@ async fn asks(app: &App, about: About, choose: &str) -> Reply {
 }
 
 async fn name_of(app: &App, about: About, group: Uuid) -> Option<String> {
+    let _turn = app.link_looks.turn().await?;
     let db = app.store.connection().await.ok()?;
     Some(subscription_groups::get(&db, about.project, group).await.ok()??.name)
 }

@@ -34,19 +34,40 @@ const VERBATIM: [&str; 8] = [
 /// Elements that need no end.
 const VOID: [&str; 6] = ["br", "hr", "img", "input", "wbr", "col"];
 
-/// Whether a body is MJML.
-pub fn is_mjml(body: &str) -> bool {
-    let rest = body.trim_start().strip_prefix("<mjml");
-    rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_whitespace() || c == '>' || c == '/'))
+/// Where the element begins that a body in MJML consists of; none where a body is no MJML. Before it may stand a byte order mark,
+/// comments and declarations; placeholders are found there too, so that what is MJML is never taken for HTML.
+pub fn root(body: &str, placeholders: &[Placeholder]) -> Option<usize> {
+    let scanned = blanked(body, placeholders.iter().map(|p| p.range.clone()));
+    let mut rest = scanned.as_str();
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}' || c == BLANK);
+        let end = match rest {
+            comment if comment.starts_with("<!--") => "-->",
+            declaration if declaration.starts_with("<!") || declaration.starts_with("<?") => ">",
+            _ => break,
+        };
+        rest = &rest[rest.find(end)? + end.len()..];
+    }
+    let behind = rest.strip_prefix("<mjml")?;
+    let is_named_so = behind.starts_with(|c: char| c.is_ascii_whitespace() || c == '>' || c == '/');
+    is_named_so.then_some(scanned.len() - rest.len())
 }
 
-/// The HTML of a body in MJML, with the placeholders of its source. Errors tell the place in the source.
-pub fn compiled(body: &str, placeholders: &[Placeholder]) -> Result<String, ParseError> {
+/// The HTML of a body in MJML that begins at `root`, with the placeholders of its source. Errors tell the place in the source.
+pub fn compiled(source: &str, root: usize, placeholders: &[Placeholder]) -> Result<String, ParseError> {
     let fault = |at: usize, message: String| {
-        let (line, column) = position(body, at);
+        let (line, column) = position(source, root + at);
         ParseError { line, column, message }
     };
-    let masked = Masked::of(body, placeholders).map_err(|(at, why)| fault(at, why))?;
+    if let Some(before) = placeholders.first().filter(|placeholder| placeholder.range.start < root) {
+        let (line, column) = position(source, before.range.start);
+        let message = "a placeholder cannot stand before <mjml>: it would be lost where MJML is compiled".to_owned();
+        return Err(ParseError { line, column, message });
+    }
+    let body = &source[root..];
+    let moved = |p: &Placeholder| Placeholder { range: p.range.start - root..p.range.end - root, prints: p.prints };
+    let placeholders: Vec<Placeholder> = placeholders.iter().map(moved).collect();
+    let masked = Masked::of(body, &placeholders).map_err(|(at, why)| fault(at, why))?;
     bounds::check(&masked.text).map_err(|(at, why)| fault(masked.source_of(at), why))?;
     let parsed = mrml::parse(&masked.text).map_err(|error| {
         let (at, why) = explained(&error);

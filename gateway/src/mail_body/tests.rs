@@ -215,7 +215,35 @@ fn mjml_with_a_fault_is_refused_where_it_lies() {
         assert_eq!(error.line, line, "{error}: {:?}", &body[..body.len().min(90)]);
         assert!(error.message.contains(words), "{error}");
     }
-    assert!(!is_mjml("<mjmlx>") && !is_mjml("<p><mjml>") && is_mjml(" \n<mjml lang='de'>"));
+}
+
+#[test]
+fn mjml_is_known_behind_what_says_nothing() {
+    let inside = "<mj-section><mj-column><mj-text>{{ name }}</mj-text></mj-column></mj-section>";
+    let plain = mjml(inside);
+    let expected = compiled(&plain);
+    assert!(!expected.contains("<mj") && expected.contains("{{ name }}"), "{expected}");
+    for before in [
+        "",
+        " \n",
+        "\u{feff}",
+        "\u{feff}\r\n\t",
+        "<!-- a <mjml> -->",
+        "<?xml version=\"1.0\"?>\n<!-- a -->\u{feff} <!-- b -->\n",
+        "<!doctype mjml>",
+    ] {
+        assert_eq!(compiled(&format!("{before}{plain}")), expected, "{before:?}");
+    }
+    // The place is that of the source.
+    let error = made(&format!("\u{feff}<!--\n-->\n{}", mjml("<mj-nothing/>"))).unwrap_err();
+    assert_eq!((error.line, error.message.as_str()), (3, "there is no component mj-nothing"));
+    for before in ["{{ a }}", "\n{% assign a = 1 %}", "<!-- {{ a }} -->"] {
+        let error = made(&format!("{before}{plain}")).unwrap_err();
+        assert!(error.message.contains("before <mjml>"), "{error}");
+    }
+    for other in ["<mjmlx>", "<p><mjml></p>", "<!-- <mjml>", "<!-- a --><p>b</p>", "mjml", ""] {
+        assert_eq!(compiled(other), other);
+    }
 }
 
 fn piece() -> impl Strategy<Value = &'static str> {

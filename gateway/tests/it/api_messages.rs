@@ -81,6 +81,40 @@ async fn a_message_is_in_the_stream_when_it_is_accepted() {
 }
 
 #[tokio::test]
+async fn a_mail_in_mjml_is_compiled_and_read_as_it_was_written() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let mjml = "<!-- hi --><mjml><mj-body><mj-section><mj-column><mj-text>Hi {{ user.name }}</mj-text></mj-column></mj-section></mj-body></mjml>";
+    let mail = json!({"userId": "u1", "channel": "EMAIL", "subject": "Hi", "body": mjml});
+    gateway.post(&project, "/messages", &mail).await.expect(202);
+    let content: Value = serde_json::from_slice(&queued(&gateway).await[0].content).unwrap();
+    let html = content["compiled"].as_str().unwrap();
+    assert!(content["body"] == mjml && html.contains("Hi {{ user.name }}") && !html.contains("<mj-"), "{html}");
+
+    // What is no mail is a text like any other.
+    let news = json!({"userId": "u1", "channel": "IN_APP", "subject": "Hi", "body": mjml});
+    gateway.post(&project, "/messages", &news).await.expect(202);
+    let content: Value = serde_json::from_slice(&queued_by(&gateway, Channel::InApp).await[0].content).unwrap();
+    assert_eq!(content, json!({"subject": "Hi", "body": mjml}));
+
+    let include = "<mjml>\n<mj-body><mj-include path=\"/etc/passwd\" /></mj-body></mjml>";
+    let large = mjml.replace("Hi {{", &format!("{} {{{{", "x".repeat(300_000)));
+    for (content, why) in
+        [(include, "line 2, column 10: mj-include"), (large.as_str(), "content, what is compiled of it,")]
+    {
+        let flat = json!({"userId": "u1", "channel": "EMAIL", "subject": "s", "body": content});
+        let nested = json!({"userId": "u1", "channel": "EMAIL", "content": {"title": "s", "body": content}});
+        for (mail, field) in [(flat, "body"), (nested, "content.body")] {
+            let refused = gateway.post(&project, "/messages", &mail).await;
+            assert_eq!((refused.status, refused.fields()), (422, vec![field]), "{}", refused.body);
+            let said = refused.body["details"][0]["message"].as_str().unwrap();
+            assert!(said.starts_with(why), "{said}");
+        }
+    }
+    assert!(queued(&gateway).await.is_empty());
+}
+
+#[tokio::test]
 async fn a_push_takes_the_lane_of_its_channel() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;

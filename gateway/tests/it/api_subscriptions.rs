@@ -169,6 +169,12 @@ async fn what_a_person_gets_is_chosen_by_the_way_of_events() {
         { "id": digest, "name": "Digest", "subscribed": true, "source": "page", "changedAt": "2026-01-01T00:00:00.000Z" },
     ] });
     assert_eq!(shown, expected);
+    let person = gateway.get(&project, "/users/ann").await.expect(200);
+    assert_eq!(person["subscriptions"], expected["groups"]);
+    // What was read can be sent back, and chooses nothing.
+    gateway.put(&project, "/users/ann", &json!({"subscriptions": []})).await.expect(200);
+    assert!(gateway.items().await.iter().all(|item| !matches!(item.body, Some(Body::Subscribe(_)))));
+    let before = gateway.items().await.len();
 
     for (body, field) in [
         (json!({}), "groups"),
@@ -191,12 +197,12 @@ async fn what_a_person_gets_is_chosen_by_the_way_of_events() {
     }
     let public = gateway.send("GET", "/users/ann/subscriptions", &project.public, &[], "").await;
     assert_eq!(public.status, 403);
-    assert!(gateway.items().await.is_empty());
+    assert_eq!(gateway.items().await.len(), before);
 
     // What is chosen already is no change; the rest goes into the person's own partition.
     let wanted = json!({"groups": [{"id": digest, "subscribed": true}, {"id": news, "subscribed": true}, {"id": news, "subscribed": false}]});
     assert_eq!(gateway.put(&project, "/users/ann/subscriptions", &wanted).await.expect(200), expected);
-    let items = gateway.items().await;
+    let items = &gateway.items().await[before..];
     let Some(Body::Subscribe(chosen)) = &items[0].body else { panic!("{items:?}") };
     assert_eq!((items.len(), items[0].user_id.as_deref(), chosen.source.as_str()), (1, Some("ann"), "api"));
     assert_eq!(

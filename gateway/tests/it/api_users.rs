@@ -25,7 +25,7 @@ async fn a_person_is_found_by_either_id_and_after_a_merge() {
     let expected = json!({
         "id": known, "externalId": "u/1", "anonymousId": null, "email": "ann@example.com", "name": "Ann",
         "properties": {"plan": "pro"}, "createdAt": shown["createdAt"], "lastSeenAt": shown["lastSeenAt"],
-        "updatedAt": shown["updatedAt"], "devices": [],
+        "updatedAt": shown["updatedAt"], "devices": [], "subscriptions": [],
     });
     assert_eq!(shown, expected);
     for id in [known, merged, earlier] {

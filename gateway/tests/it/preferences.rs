@@ -231,3 +231,35 @@ async fn one_link_does_not_fill_the_stream_and_none_is_taken_without_a_broker() 
     let page = call(&gateway, "POST", &other, &form).await;
     assert!(page.status == 503 && !page.text.contains("saved"), "{page:?}");
 }
+
+#[tokio::test]
+async fn whoever_calls_a_link_without_end_takes_few_connections_from_the_others() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let about = ann(&gateway, &project).await;
+    let news = group(&gateway, &project, "News", json!({})).await;
+    let (path, of_group) =
+        (page_of(about), link::unsubscribe(&master_keys(), "", About { group: Some(news), ..about }));
+    gateway.sql.batch_execute("BEGIN; LOCK TABLE subscription_group IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        calls.spawn(Call::new(gateway.address(), "GET", &path).send(String::new()));
+    }
+    for _ in 0..2 {
+        let page = calls.join_next().await.unwrap().unwrap();
+        assert_eq!((page.status, page.header("retry-after")), (503, Some("5")), "{page:?}");
+        assert!(page.text.contains("try again"), "{}", page.text);
+    }
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    assert_eq!(gateway.sql.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0), 4);
+    // The name of the group is not needed to leave it.
+    let asks = call(&gateway, "GET", &of_group, "").await;
+    assert!(asks.status == 200 && asks.text.contains("no more of these messages"), "{asks:?}");
+    gateway.get(&project, "/users").await.expect(200);
+
+    gateway.sql.batch_execute("COMMIT").await.unwrap();
+    while let Some(page) = calls.join_next().await {
+        assert_eq!(page.unwrap().status, 200);
+    }
+}

@@ -52,3 +52,63 @@ async fn what_is_too_much_to_go_at_once_goes_slice_by_slice() {
     assert!(erasures::under_way(&db, place.project, &[person]).await.unwrap().is_empty());
     assert_eq!(erasures::of(&db, &[(place.project, person)]).await.unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn what_is_told_of_the_last_messages_meanwhile_goes_with_them() {
+    let place = Place::new().await;
+    let mut db = place.store.connection().await.unwrap();
+    let (person, other, campaign) = (Uuid::from_u128(5), Uuid::from_u128(6), Uuid::from_u128(7));
+    let messages = "INSERT INTO message (project_id, id, user_id, channel, lane, status, campaign_id, created_at, updated_at) \
+                    SELECT $1, (lpad(to_hex($2::bigint), 12, '0') || '70008' || lpad(to_hex(n), 15, '0'))::uuid, $3, 'EMAIL', 'campaign', \
+                    'sent', $4, to_timestamp($2::bigint / 1000.0), now() FROM generate_series($5::bigint, $6::bigint) n RETURNING id";
+    let now = place.clock.now_ms();
+    let (first, last, many) = (now - 60_000, now + 60_000, SLICE * 2 + 10);
+    let theirs: Vec<Uuid> = {
+        let rows = db.query(messages, &[&place.project, &first, &person, &campaign, &1_i64, &many]).await.unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
+    };
+    let made = async |at: i64, user: Uuid, nth: i64| -> Uuid {
+        let row = db.query_one(messages, &[&place.project, &at, &user, &campaign, &nth, &nth]).await.unwrap();
+        row.get(0)
+    };
+    // Somebody else's, and one of the same person since.
+    let (others, since) = (made(first, other, many + 1).await, made(last, person, many + 2).await);
+
+    let at = shared::clock::from_ms(now);
+    let tx = db.transaction().await.unwrap();
+    let ids = [person];
+    erasures::remove_people(&tx, place.project, &ids).await.unwrap();
+    let before = "DELETE FROM message WHERE project_id = $1 AND user_id = $2 AND id < $3";
+    tx.execute(before, &[&place.project, &person, &theirs[SLICE as usize]]).await.unwrap();
+    erasures::record(&tx, place.project, &ids, Erased { accepted: at, applied: at }, true).await.unwrap();
+    tx.commit().await.unwrap();
+
+    // Somebody has a mail open that is still to go.
+    let link = "INSERT INTO campaign_link (project_id, campaign_id, link, url) VALUES ($1, $2, $3, 'https://a.b')";
+    let (shared_link, own_link) = (Uuid::from_u128(1), Uuid::from_u128(2));
+    for id in [shared_link, own_link] {
+        db.execute(link, &[&place.project, &campaign, &id]).await.unwrap();
+    }
+    let click = "INSERT INTO campaign_click (project_id, campaign_id, message_id, link, user_id, clicks) VALUES ($1, $2, $3, $4, $5, 1)";
+    let told = "INSERT INTO webhook_delivery (project_id, endpoint_id, id, type, user_id, data, happened_at, created_at) \
+                VALUES ($1, $2, gen_random_uuid(), 'message.clicked', $3, jsonb_build_object('messageId', $4::uuid), now(), $5)";
+    let later = shared::clock::from_ms(now + 1_000);
+    for (message, user, link) in [
+        (theirs[SLICE as usize], person, own_link),
+        (theirs[theirs.len() - 1], person, shared_link),
+        (others, other, shared_link),
+        (since, person, shared_link),
+    ] {
+        db.execute(click, &[&place.project, &campaign, &message, &link, &user]).await.unwrap();
+        db.execute(told, &[&place.project, &Uuid::nil(), &user, &message, &later]).await.unwrap();
+    }
+    finish(place.app().await).await.unwrap();
+    for (rows, column) in
+        [("message", "id"), ("campaign_click", "message_id"), ("webhook_delivery", "(data->>'messageId')::uuid")]
+    {
+        let left = db.query(&format!("SELECT {column} FROM {rows} ORDER BY 1"), &[]).await.unwrap();
+        assert_eq!(left.iter().map(|row| row.get::<_, Uuid>(0)).collect::<Vec<_>>(), [others, since], "{rows}");
+    }
+    let links = db.query("SELECT link FROM campaign_link", &[]).await.unwrap();
+    assert_eq!(links.iter().map(|row| row.get::<_, Uuid>(0)).collect::<Vec<_>>(), [shared_link]);
+}

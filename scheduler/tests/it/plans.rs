@@ -3,6 +3,7 @@
 use shared::clock::from_ms;
 use shared::ids::{self, ProjectId};
 use shared::send::{Channel, DeliveryState};
+use shared::store::campaigns::sending;
 use shared::store::messages::claim::claim;
 use shared::store::messages::due;
 use shared::store::messages::settle::{HELD, Settled, held, release_held, settle};
@@ -148,4 +149,32 @@ async fn of_the_timers_only_those_are_read_that_are_due() {
     reads_at_most!(place, "^timer$", 2 * 5_100, |tx| {
         assert_eq!(timers::due::projects(&*tx, now, 10).await.unwrap().len(), 2);
     });
+}
+
+#[tokio::test]
+async fn campaigns_of_one_project_keep_no_others_waiting() {
+    let place = Place::new().await;
+    let (project, other) = (place.project, ProjectId(ids::fresh(place.clock.now_ms())));
+    let sql = "INSERT INTO campaign (project_id, id, name, channel, segment_id, template_ids, settings, status, look_at, created_at, updated_at) \
+               SELECT $1, gen_random_uuid(), 'c', 'EMAIL', gen_random_uuid(), '{}', '{}', 'SENDING', now() + $2::text::interval * n, now(), now() \
+               FROM generate_series(1, $3::bigint) n";
+    let db = place.store.connection().await.unwrap();
+    for (project, due, count) in [(project, "-1 minute", 2_000), (other, "-1 second", 3), (other, "1 hour", 20_000_i64)]
+    {
+        db.execute(sql, &[&project, &due, &count]).await.unwrap();
+    }
+    db.batch_execute("ANALYZE campaign").await.unwrap();
+    let longest = "SELECT id FROM campaign WHERE project_id = $1 ORDER BY look_at LIMIT 2";
+    let mut expected = Vec::new();
+    for project in [project, other] {
+        let rows = db.query(longest, &[&project]).await.unwrap();
+        expected.extend(rows.iter().map(|row| (project, row.get::<_, Uuid>(0))));
+    }
+    drop(db);
+    let now = place.clock.now();
+    reads_at_most!(place, "^campaign$", 2 * 2_003 + 20, |tx| {
+        assert_eq!(sending::due(&*tx, now, 2, 50).await.unwrap(), expected);
+    });
+    let db = place.store.connection().await.unwrap();
+    assert_eq!(sending::due(&db, now, 50, 3).await.unwrap().len(), 3);
 }

@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
+use crate::timezone;
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recurrence {
@@ -18,7 +20,7 @@ pub struct Recurrence {
 impl Recurrence {
     /// What is wrong with it: the field, and what is allowed there.
     pub fn problem(&self, now: Timestamp) -> Option<(&'static str, String)> {
-        let Some(timezone) = timezone(&self.timezone) else {
+        let Some(timezone) = timezone::named(&self.timezone) else {
             return Some(("timezone", "must be an IANA time zone such as Europe/Oslo".to_owned()));
         };
         let allowed = "must be a cron expression of five fields: minute, hour, day of month, month, day of week";
@@ -32,13 +34,8 @@ impl Recurrence {
     /// The first time behind another at which it falls due. A time that a clock's change leaves out moves behind it,
     /// and one that it repeats counts once.
     pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
-        next(&parsed(&self.cron).ok()?, &timezone(&self.timezone)?, time)
+        next(&parsed(&self.cron).ok()?, &timezone::named(&self.timezone)?, time)
     }
-}
-
-/// The time zone of an IANA name.
-pub fn timezone(name: &str) -> Option<TimeZone> {
-    if name.is_empty() || name.len() > 64 { None } else { TimeZone::get(name).ok() }
 }
 
 fn parsed(cron: &str) -> Result<Cron, String> {

@@ -11,6 +11,7 @@ use crate::profile;
 use crate::push_token::Platform;
 use crate::rule::eval::{self, Actual, Counted, Facts, Stats};
 use crate::rule::{Behaviour, Source};
+use crate::timezone;
 
 /// A person, and what they did as far as an automation's rules ask.
 #[derive(Clone, Debug)]
@@ -32,8 +33,7 @@ pub struct Person {
 
 /// The timezone of the property `timezone`, where there is such a one.
 pub fn timezone_of(properties: &Map<String, Value>) -> Option<TimeZone> {
-    let name = properties.get("timezone")?.as_str()?;
-    if name.len() > 64 { None } else { TimeZone::get(name).ok() }
+    timezone::named(properties.get("timezone")?.as_str()?)
 }
 
 impl Person {

@@ -148,8 +148,8 @@ pub struct Removed {
 
 /// Removes at most about [`SLICE`] events of these people that were accepted until the erasure, and as many messages:
 /// those that were asked for until then, and those that the product made for them, which is all that are there while the
-/// erasure is being applied (`applied` is none) and later those of before. An id that an event was sent under may count
-/// anew.
+/// erasure is being applied (`applied` is none) and later those of before. What was told of a message meanwhile goes with it. An id
+/// that an event was sent under may count anew.
 pub async fn remove_slice(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -169,12 +169,41 @@ pub async fn remove_slice(
 
     let theirs = "CASE lane WHEN 'direct' THEN created_at <= $3 ELSE $4::timestamptz IS NULL OR created_at < $4 END";
     let until_message = bound(tx, "message", theirs, (project, ids, at, applied)).await?;
-    let sql = format!("DELETE FROM message WHERE project_id = $1 AND user_id = ANY($2) AND {theirs} AND id < $5");
+    let sql = format!(
+        "DELETE FROM message WHERE project_id = $1 AND user_id = ANY($2) AND {theirs} AND id < $5 RETURNING id, campaign_id"
+    );
     let last = until_message.unwrap_or(Uuid::max());
-    let messages = tx.execute(&tx.prepare_cached(&sql).await?, &[&project, &ids, &at, &applied, &last]).await? as i64;
-    // After the messages: whoever settles one at this moment has told of it by now, or finds it gone.
-    webhook_deliveries::erase(tx, project, ids, applied).await?;
-    Ok(Removed { events, messages, left: until.is_some() || until_message.is_some() })
+    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&project, &ids, &at, &applied, &last]).await?;
+    let messages: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let campaigns: Vec<Option<Uuid>> = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
+    // After the messages: whoever settles one at this moment, or is told of a click in it, has written that by now, or finds it gone.
+    webhook_deliveries::erase(tx, project, ids, (applied, &messages)).await?;
+    remove_clicks(tx, project, (&messages, &campaigns)).await?;
+    Ok(Removed { events, messages: messages.len() as i64, left: until.is_some() || until_message.is_some() })
+}
+
+/// Removes the clicks in messages that were just removed, each with its campaign, and the links that nobody else clicked: they may
+/// be of this person alone.
+async fn remove_clicks(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    (messages, campaigns): (&[Uuid], &[Option<Uuid>]),
+) -> Result<(), StoreError> {
+    if campaigns.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    let sql = "DELETE FROM campaign_click c USING unnest($2::uuid[], $3::uuid[]) AS m (campaign, id) \
+               WHERE c.project_id = $1 AND c.campaign_id = m.campaign AND c.message_id = m.id RETURNING c.campaign_id, c.link";
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &campaigns, &messages]).await?;
+    let campaigns: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let links: Vec<Uuid> = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
+    if !links.is_empty() {
+        let sql = "DELETE FROM campaign_link l USING (SELECT DISTINCT * FROM unnest($2::uuid[], $3::uuid[])) AS g (campaign, link) \
+                   WHERE l.project_id = $1 AND l.campaign_id = g.campaign AND l.link = g.link AND NOT EXISTS (SELECT FROM campaign_click c \
+                   WHERE c.project_id = $1 AND c.campaign_id = l.campaign_id AND c.link = l.link)";
+        tx.execute(&tx.prepare_cached(sql).await?, &[&project, &campaigns, &links]).await?;
+    }
+    Ok(())
 }
 
 /// The row that a slice ends before, where there are more.

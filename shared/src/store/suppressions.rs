@@ -96,6 +96,26 @@ pub async fn put(db: &impl GenericClient, project: ProjectId, new: &[Suppression
     Ok(db.execute(&statement, &[&project, &channels, &texts, &reasons, &ids, &messages, &notes, &times]).await?)
 }
 
+/// Whose owners unsubscribe once more has been on the list since then: what they took back before that counts no longer, also where
+/// it is only applied after it.
+pub async fn said_again(tx: &Transaction<'_>, project: ProjectId, told: &[Suppression]) -> Result<(), StoreError> {
+    let told: Vec<&Suppression> = told.iter().filter(|s| s.reason == Reason::Unsubscribed).collect();
+    if told.is_empty() {
+        return Ok(());
+    }
+    let channels: Vec<&str> = told.iter().map(|s| s.address.channel.as_str()).collect();
+    let texts: Vec<&str> = told.iter().map(|s| s.address.text.as_str()).collect();
+    let times: Vec<Timestamp> = told.iter().map(|s| s.created_at).collect();
+    let sql = "WITH v AS (SELECT c, a, max(t) AS t FROM unnest($2::text[], $3::text[], $4::timestamptz[]) AS v (c, a, t) GROUP BY c, a), \
+               early AS (SELECT s.channel, s.address, v.t FROM v JOIN suppression s ON s.project_id = $1 AND s.channel = v.c \
+               AND s.address = v.a AND s.reason = $5 AND s.created_at < v.t ORDER BY s.channel, s.address FOR UPDATE OF s) \
+               UPDATE suppression s SET created_at = e.t FROM early e \
+               WHERE s.project_id = $1 AND s.channel = e.channel AND s.address = e.address AND s.reason = $5";
+    let reason = Reason::Unsubscribed.as_str();
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &channels, &texts, &times, &reason]).await?;
+    Ok(())
+}
+
 /// The places of people who were merged are those of whom they became.
 pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
     if merges.is_empty() {

@@ -116,16 +116,18 @@ pub async fn resend(
     tx.query_opt(&sql, &[&project, &endpoint, &id, &now]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Removes those that name these people and were made until their erasure was `applied`; all, while it is being applied.
+/// Removes those that name these people and were made until their erasure was `applied`; all, while it is being applied. Of
+/// messages that are removed only after that, also what was told of them since.
 pub(super) async fn erase(
     tx: &Transaction<'_>,
     project: ProjectId,
     people: &[Uuid],
-    applied: Option<Timestamp>,
+    (applied, messages): (Option<Timestamp>, &[Uuid]),
 ) -> Result<(), StoreError> {
     let sql = "DELETE FROM webhook_delivery WHERE project_id = $1 AND user_id = ANY($2) \
-               AND ($3::timestamptz IS NULL OR created_at < $3)";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &people, &applied]).await?;
+               AND ($3::timestamptz IS NULL OR created_at < $3 OR data->>'messageId' = ANY($4))";
+    let messages: Vec<String> = messages.iter().map(Uuid::to_string).collect();
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &people, &applied, &messages]).await?;
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use shared::event::{Body, IngestItem, Webhook};
+use shared::event::{Body, IngestItem, Subscribe, Webhook, id_bytes};
 use shared::ids::{self, UserKey};
 use shared::send::Channel;
 use shared::store::suppressions::{self, Suppression};
@@ -160,5 +160,53 @@ async fn what_is_told_of_an_earlier_name_counts_for_the_person() {
         listed(&f).await,
         ["bounced", "complained", "unsubscribed"].map(|why| format!("PUSH {known} {why}")).join(", ")
     );
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn who_unsubscribes_by_links_again_and_again_has_done_so_once() {
+    let f = Fixture::start().await;
+    let ann = UserKey::External("ann").internal_id(f.project);
+    f.publish(vec![identify(&f, Some("ann"), None, json!({"email": "Ann@X.org"}))]).await;
+    f.applied().await;
+    let mut messages = Vec::new();
+    for address in ["ann@x.org", "ann@x.org", "other@x.org"] {
+        messages.push(mail(&f, ann, Some(address)).await);
+    }
+    let leaves = |message: usize, source: &str| {
+        let data = json!({"messageId": messages[message], "userId": "ann", "source": source});
+        webhook(&f, Some("ann"), "message.unsubscribed", &data)
+    };
+    let again = || {
+        let (user_id, message_id) = (id_bytes(ann), id_bytes(messages[0]));
+        let source = "page".to_owned();
+        let body = Subscribe { user_id, source, message_id, resubscribe: true, ..Subscribe::default() };
+        IngestItem {
+            user_id: Some("ann".to_owned()),
+            body: Some(Body::Subscribe(body)),
+            ..track(&f, "", "", json!({}))
+        }
+    };
+    let counted = "SELECT count(*) FROM events WHERE name = 'message.unsubscribed'";
+    let mut kept = Vec::new();
+    for items in [
+        // The same link twice, and that of another message to the same address.
+        vec![leaves(0, "link"), leaves(0, "link"), leaves(1, "link")],
+        vec![leaves(0, "link")],
+        // Another address.
+        vec![leaves(2, "link")],
+        // They want messages again, and then none: at once, and later.
+        vec![again(), leaves(0, "link"), leaves(0, "link")],
+        vec![again()],
+        vec![leaves(1, "link")],
+        // What the project's own systems tell is theirs to tell once.
+        vec![leaves(0, "crm")],
+    ] {
+        f.publish_to(1, items).await;
+        f.applied().await;
+        kept.push((f.number(counted).await, listed(&f).await.matches("unsubscribed").count()));
+    }
+    assert_eq!(kept, [(1, 1), (1, 1), (2, 2), (3, 2), (3, 1), (4, 2), (5, 2)]);
+    assert_eq!(listed(&f).await, "EMAIL ann@x.org unsubscribed, EMAIL other@x.org unsubscribed");
     f.stop().await;
 }

@@ -11,7 +11,7 @@ use crate::fields::{Fields, Text};
 const USER: Text = Text::line(200);
 const BODY: Text = Text::any(CONTENT_MAX);
 /// Bytes of content and data as JSON at most: the message must fit into one of the broker's.
-const CONTENT_MAX: usize = 500_000;
+pub const CONTENT_MAX: usize = 500_000;
 
 const READ_ONLY: &[&str] = &[
     "id",
@@ -42,7 +42,7 @@ pub struct DirectInput {
     /// An external or internal id.
     pub user: String,
     pub channel: Channel,
-    /// Object `{subject, body}`; empty beside a template. Both are templates themselves.
+    /// Object `{subject, body}`; empty beside a template. Both are templates themselves. Of a body in MJML also `compiled`.
     pub content: Value,
     pub template_id: Option<Uuid>,
     /// Object: what the template sees beside the user.

@@ -15,8 +15,8 @@ use shared::store::{StoreError, client_ids, templates};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::input;
 pub use super::input::DirectInput;
+use super::{input, mjml};
 use crate::api::{audit_log, idempotency};
 use crate::body;
 use crate::context::Context;
@@ -51,8 +51,10 @@ pub async fn send(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let started = Instant::now();
     let key = idempotency::key(cx)?;
     let wait = Wait::asked(cx)?.seconds();
-    let input = input::direct(&cx.read_json(body::MAX_BYTES).await?)?;
+    let sent = cx.read_json(body::MAX_BYTES).await?;
+    let mut input = input::direct(&sent)?;
     check_template(cx, &input).await?;
+    mjml::compile(cx, &sent, &mut input).await?;
     let id = message_id(cx, key).await?;
     if cx.caller.is_session() {
         note(cx, id, &input).await?;

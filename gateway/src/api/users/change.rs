@@ -24,7 +24,8 @@ const WAIT: Duration = Duration::from_secs(10);
 const EMAIL: Text = Text::line(320);
 const NAME: Text = Text::any(1_000);
 /// What the answer of `GET` shows and nobody can change.
-const READ_ONLY: [&str; 7] = ["id", "externalId", "anonymousId", "createdAt", "lastSeenAt", "updatedAt", "devices"];
+const READ_ONLY: [&str; 8] =
+    ["id", "externalId", "anonymousId", "createdAt", "lastSeenAt", "updatedAt", "devices", "subscriptions"];
 
 /// `PUT /users/:id`
 pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {

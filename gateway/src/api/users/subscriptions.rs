@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use shared::event::{Body, Choice, Subscribe, id_bytes};
+use shared::store::Connection;
 use shared::store::subscriptions::{self, Subscription};
 use shared::subscription::{GROUPS_MAX, Source};
 use uuid::Uuid;
@@ -23,7 +24,7 @@ struct SubscriptionsView {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct SubscriptionView {
+pub(super) struct SubscriptionView {
     id: Uuid,
     name: String,
     subscribed: bool,
@@ -84,8 +85,13 @@ pub async fn change(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
 }
 
 async fn shown(cx: &Context<'_>, person: Uuid) -> Result<Reply, ApiError> {
-    let found = subscriptions::of_person(&cx.database().await?, cx.project, person).await?;
-    ok(&SubscriptionsView { groups: found.into_iter().map(SubscriptionView::from).collect() })
+    ok(&SubscriptionsView { groups: of(cx, &cx.database().await?, person).await? })
+}
+
+/// How a person stands to each of the project's groups.
+pub(super) async fn of(cx: &Context<'_>, db: &Connection, person: Uuid) -> Result<Vec<SubscriptionView>, ApiError> {
+    let found = subscriptions::of_person(db, cx.project, person).await?;
+    Ok(found.into_iter().map(SubscriptionView::from).collect())
 }
 
 /// `{ groups: [{ id, subscribed }] }`; of two about one group the last counts.

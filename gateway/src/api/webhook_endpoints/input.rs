@@ -118,10 +118,14 @@ pub async fn vet(url: &str, outbound: &OutboundPolicy) -> Result<(), ApiError> {
     let port = uri.port_u16().unwrap_or(if is_plain { 80 } else { 443 });
     if is_plain {
         let allowed = tokio::time::timeout(RESOLVE, outbound.allows_plain(host, port)).await;
-        return if allowed == Ok(true) {
-            Ok(())
-        } else {
-            refused("must be an https:// address; http:// is for addresses that OUTBOUND_ALLOW exempts")
+        return match allowed {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) => {
+                refused("must be an https:// address; http:// is for addresses that OUTBOUND_ALLOW exempts")
+            }
+            Ok(Err(_)) | Err(_) => refused(
+                "must be an https:// address; http:// is for addresses that OUTBOUND_ALLOW exempts, and this one's cannot be found",
+            ),
         };
     }
     if let Some(ip) = literal(host) {

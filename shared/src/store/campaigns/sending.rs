@@ -12,6 +12,7 @@ use super::{Campaign, outcomes, winner};
 use crate::campaign::{CampaignStatus, Verdict};
 use crate::ids::{self, ProjectId};
 use crate::store::StoreError;
+use crate::store::due::{self, Due};
 
 /// How far a campaign has been sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,10 +69,24 @@ pub(super) const TO_SEND: &str = "project_id = $1 AND campaign_id = $2 AND id BE
 const FREE: &str = "(NOT claimed OR due_at IS NULL OR due_at <= $6::timestamptz \
                     OR updated_at <= $6::timestamptz - interval '10 minutes')";
 
-/// Campaigns that somebody has to look at, longest due first. No locks: a distributed store refuses them here.
-pub async fn due(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
-    let sql = "SELECT project_id, id FROM campaign WHERE look_at <= $1 ORDER BY look_at LIMIT $2";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&now, &most]).await?;
+/// Projects among which campaigns are taken.
+const PROJECTS: i64 = 10_000;
+
+/// Campaigns that somebody has to look at, longest due first, and no more than `share` of a project: so one with thousands of them
+/// keeps the others waiting no longer than one with a few. No locks: a distributed store refuses them here.
+pub async fn due(
+    db: &impl GenericClient,
+    now: Timestamp,
+    share: i64,
+    most: i64,
+) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
+    let projects = due::projects(db, Due { table: "campaign", at: "look_at" }, now, PROJECTS).await?;
+    if projects.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = "SELECT p.id, c.id FROM unnest($1::uuid[]) AS p (id) CROSS JOIN LATERAL (SELECT id, look_at FROM campaign \
+               WHERE project_id = p.id AND look_at <= $2 ORDER BY look_at LIMIT $3) AS c ORDER BY c.look_at LIMIT $4";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&projects, &now, &share, &most]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 

@@ -1,6 +1,6 @@
 //! What a preview warns about in mails.
 
-use crate::mail_body::images_without_alt;
+use crate::mail_body::{has_components_left, images_without_alt};
 
 /// Bytes of HTML from which on Gmail shows only the beginning of a mail.
 const CLIPPED_FROM: usize = 102 * 1024;
@@ -23,6 +23,9 @@ pub fn warnings(subject: &str, body: &str, leave: &[String], not_inlined: Option
         images => {
             found.push(format!("body: {images} images have no alt text, and many programs show no images at first"));
         }
+    }
+    if has_components_left(body) {
+        found.push("body: MJML is compiled only where the whole body is one <mjml> element; as it is, <mj-…> is shown as nothing".to_owned());
     }
     if !leave.iter().any(|link| !link.is_empty() && body.contains(link)) {
         found.push(
@@ -55,6 +58,8 @@ mod tests {
         assert!(starts("s", &format!("{fine}{}", "x".repeat(CLIPPED_FROM)), None).contains("Gmail"));
         assert!(starts("s", "<img src=a>#off", None).starts_with("body: an image"));
         assert!(starts("s", "<img src=a><IMG src=b><img alt=c>#off", None).starts_with("body: 2 images"));
+        assert!(starts("s", &format!("<mj-body>{fine}</mj-body>"), None).contains("<mjml>"));
+        assert!(warnings("s", &format!("<!-- <mj-body> -->{fine}"), &leave, None).is_empty());
         assert!(starts("s", "<!-- <img> -->x", None).contains("unsubscribeUrl"));
         assert!(starts("s", fine, Some("it is too much")).ends_with(": it is too much"));
     }

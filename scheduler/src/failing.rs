@@ -1,4 +1,4 @@
-//! Projects whose segments could not be evaluated rest before they are tried again, longer each time.
+//! Projects of which a piece of work failed rest before it is tried again, longer each time.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use shared::ids::ProjectId;
 
 const REST: Backoff = Backoff { first: Duration::from_secs(1), factor: 2, most: Duration::from_mins(1) };
 
-/// By project, how often in a row it failed and until when it rests.
+/// By project, how often in a row it failed and until when it rests. Each kind of work has its own.
 #[derive(Debug, Default)]
 pub struct Failing(Mutex<HashMap<ProjectId, (u32, Instant)>>);
 
