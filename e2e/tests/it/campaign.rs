@@ -19,8 +19,8 @@ const API_KEY: &str = "re_test";
 const SOON: Duration = Duration::from_secs(30);
 /// The campaign is slowed down to so long for each kill.
 const SECONDS_A_KILL: u64 = 2;
-/// What the dead held when it was paused is handed over again for a minute, and may be once more before it is parked.
-const TAKEN_BACK: Duration = Duration::from_secs(150);
+/// What the dead held may have been handed over again, for a minute, just before it was paused.
+const TAKEN_BACK: Duration = Duration::from_secs(90);
 /// People in one import.
 const AT_ONCE: usize = 10_000;
 /// So many messages a second are sent at least, by a program that was built for tests on a machine that does other things.

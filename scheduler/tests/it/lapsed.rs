@@ -5,6 +5,7 @@ use shared::campaign::{CampaignStatus, Settings};
 use shared::send::DeliveryState;
 use shared::store::campaigns::sending;
 use shared::store::messages::claim::claim;
+use shared::store::messages::due;
 use shared::store::messages::settle::{Settled, settle};
 use testkit::eventually;
 use uuid::Uuid;
@@ -90,6 +91,29 @@ async fn a_pause_takes_back_what_a_dead_delivery_held() {
     place.eventually_none("SELECT count(*) FROM campaign WHERE look_at IS NOT NULL").await;
     assert_eq!(place.count("SELECT count(*) FROM message WHERE status = 'queued' AND claimed").await, 2);
     place.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_pause_is_to_take_back_is_not_handed_over_meanwhile() {
+    let mut place = Place::new().await;
+    people(&place, 30).await;
+    let pro = segment(&place, "pro").await;
+    let id = campaign(&place, pro, place.clock.now(), Settings::default()).await.id;
+    place.run().await;
+    assert_eq!(held(&place, id, SignedDuration::from_mins(5)).await.len(), 2);
+    place.stop().await;
+    let mut db = place.store.connection().await.unwrap();
+    let lapsed = "UPDATE message SET due_at = now() - interval '1 second' WHERE claimed";
+    assert_eq!(db.execute(lapsed, &[]).await.unwrap(), 2);
+    let handed_over = async |db: &mut deadpool_postgres::Object| {
+        due::take(db, place.project, place.clock.now(), 100).await.unwrap().len()
+    };
+    for status in [CampaignStatus::Paused, CampaignStatus::Cancelled] {
+        move_to(&place, id, status).await;
+        assert_eq!(handed_over(&mut db).await, 0, "{status:?}");
+    }
+    move_to(&place, id, CampaignStatus::Sending).await;
+    assert_eq!(handed_over(&mut db).await, 2);
 }
 
 #[tokio::test]

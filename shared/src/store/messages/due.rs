@@ -32,6 +32,9 @@ pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Res
 /// delivery still sees that a lease ran out. A message that nobody has worked on yet is probably still waiting in the
 /// queue, perhaps with a million others; its next hand-over comes only after as long as it has waited already, or ten
 /// minutes, so that a long queue does not grow by its own repeats.
+///
+/// What belongs to a campaign that is paused or cancelled is left to whoever takes that back: handed over, it would seem to
+/// be held for another minute, and the two would race for it each time.
 pub async fn take(
     db: &mut impl GenericClient,
     project: ProjectId,
@@ -39,8 +42,9 @@ pub async fn take(
     most: i64,
 ) -> Result<Vec<DueMessage>, StoreError> {
     let tx = db.transaction().await?;
-    let sql = "SELECT id, channel, lane, attempt FROM message WHERE project_id = $1 AND due_at <= $2 AND status = 'queued' \
-               ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED";
+    let sql = "SELECT id, channel, lane, attempt FROM message m WHERE project_id = $1 AND due_at <= $2 AND status = 'queued' \
+               AND NOT EXISTS (SELECT FROM campaign c WHERE c.project_id = $1 AND c.id = m.campaign_id \
+               AND c.status IN ('PAUSED', 'CANCELLED')) ORDER BY due_at LIMIT $3 FOR UPDATE OF m SKIP LOCKED";
     let statement = tx.prepare_cached(sql).await?;
     let rows = tx.query(&statement, &[&project, &now, &most]).await?;
     let mut due = Vec::with_capacity(rows.len());
