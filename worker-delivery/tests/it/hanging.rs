@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use serde_json::json;
 use shared::ids::{self, ProjectId};
 use shared::store::projects::{self, ProjectSecrets};
@@ -50,10 +51,8 @@ async fn a_hanging_provider_holds_up_no_other_projects_direct_messages() {
         }
     });
     place.run().await;
-    for _ in 0..MANY {
-        let (_, message) = place.direct(&[ben], &json!({ "subject": "Code", "body": "1" }));
-        place.send_direct(vec![message]).await;
-    }
+    let codes = (0..MANY).map(|_| place.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
+    join_all(codes.map(|message| place.send_direct(vec![message]))).await;
     eventually(SOON, async || match held(&place, hanging).await {
         CONCURRENCY => Ok(()),
         held => Err(format!("{held} in hand")),
