@@ -198,7 +198,7 @@ CREATE TABLE push_token (
     token      text,                                                       -- for WEB the JSON of the subscription
     created_at timestamptz NOT NULL,
     updated_at timestamptz NOT NULL,                                       -- when the last word on it was accepted
-    said_seq   bigint NOT NULL,                                            -- and its place in the stream
+    said_seq   bigint NOT NULL DEFAULT 0,                                  -- and its place in the stream
     PRIMARY KEY (project_id, id),
     CHECK ((user_id IS NULL) = (platform IS NULL) AND (user_id IS NULL) = (token IS NULL))
 );
