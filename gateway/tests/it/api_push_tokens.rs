@@ -53,7 +53,6 @@ async fn a_registration_goes_ahead_of_what_its_person_does_next() {
     for at in 0..people.len() {
         assert_eq!(stored[at].0, stored[at + 5].0, "a person's device and what they do take one partition");
     }
-    assert!(stored[..4].iter().any(|(subject, _)| *subject != stored[0].0), "whatever their token is");
     assert!(stored.iter().is_sorted_by_key(|(_, item)| item.received_ms));
     let Some(Body::RegisterToken(first)) = &stored[0].1.body else { panic!("{stored:?}") };
     assert_eq!(
