@@ -1,8 +1,9 @@
 //! Campaigns: begun when they fall due, their audience taken in slices, their messages released at the allowed pace.
 //!
-//! One look at a campaign is one transaction that finds its next people or counts how its test does, which may take long, and then holds its row; what
-//! it released is published after the commit, and what was not published then is found due by the look for messages. So several schedulers take turns, and whatever
-//! dies in between repeats at most a hand-over, which is harmless.
+//! One look at a campaign is one transaction that finds its next people or counts how its test does, which may take long, and
+//! then holds its row; what it released is published after the commit, and what was not published then is found due by the
+//! look for messages. So several schedulers take turns, and whatever dies in between repeats at most a hand-over, which is
+//! harmless.
 
 mod failures;
 pub mod late;

@@ -104,8 +104,8 @@ pub(super) async fn forget(tx: &impl GenericClient, project: ProjectId, campaign
 /// clicked; returns how many clicks they were. A message's id carries the time of its sending.
 pub async fn remove_slice(tx: &Transaction<'_>, project: ProjectId, before: Timestamp) -> Result<u64, StoreError> {
     let bound = ids::lower_bound(before.as_millisecond());
-    let sql = "DELETE FROM campaign_click WHERE project_id = $1 AND ctid = ANY(ARRAY(SELECT old.row FROM campaign g CROSS JOIN LATERAL \
-               (SELECT ctid AS row FROM campaign_click c WHERE c.project_id = $1 AND c.campaign_id = g.id AND c.message_id < $2 \
+    let sql = "DELETE FROM campaign_click WHERE project_id = $1 AND ctid = ANY(ARRAY(SELECT old.place FROM campaign g CROSS JOIN LATERAL \
+               (SELECT ctid AS place FROM campaign_click c WHERE c.project_id = $1 AND c.campaign_id = g.id AND c.message_id < $2 \
                ORDER BY c.message_id LIMIT $3) old WHERE g.project_id = $1 LIMIT $3)) RETURNING campaign_id";
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &bound, &SLICE]).await?;
     let campaigns: BTreeSet<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
