@@ -265,11 +265,10 @@ async fn clicks_go_when_they_are_as_old_as_the_events_that_go() {
         db.execute(sql, &[&project, &campaign]).await.unwrap();
         for (sent, link, many) in [(old, 1, clicks::SLICE + 5), (old, 2, 1), (new, 2, 3)] {
             let link = Uuid::from_u128(link);
-            let sql =
-                "INSERT INTO campaign_link VALUES ($1, $2, $3, 'https://shop.example/' || $3) ON CONFLICT DO NOTHING";
+            let sql = "INSERT INTO campaign_link VALUES ($1, $2, $3::uuid, 'https://shop.example/' || $3::uuid) ON CONFLICT DO NOTHING";
             db.execute(sql, &[&project, &campaign, &link]).await.unwrap();
             let sql = "INSERT INTO campaign_click (project_id, campaign_id, message_id, link, user_id, clicks) \
-                       SELECT $1, $2, (lpad(to_hex($3::bigint), 12, '0') || substr(md5(random()::text || n), 13))::uuid, $4, $4, 1 \
+                       SELECT $1, $2, (lpad(to_hex($3::bigint), 12, '0') || substr(md5(random()::text || n), 13))::uuid, $4::uuid, $4::uuid, 1 \
                        FROM generate_series(1::bigint, $5) n";
             db.execute(sql, &[&project, &campaign, &sent, &link, &many]).await.unwrap();
         }
