@@ -11,18 +11,19 @@ use shared::send::{Channel, Lane};
 use tokio::sync::Semaphore;
 
 use crate::App;
-use crate::handle::{Received, handle};
+use crate::handle::{Crowd, Received, Turn, handle};
 
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const EXPIRES: Duration = Duration::from_secs(30);
 const ACK_WAIT: Duration = Duration::from_secs(30);
-const MAX_ACK_PENDING: i64 = 1_024;
+/// Room for what the workers of a lane keep waiting, and for what each project has in hand beside.
+const MAX_ACK_PENDING: i64 = 16_384;
 /// How long what the broker sent ahead may lie here while there is no room to begin it. Well below the time after which
 /// the broker would send it again by itself, to us or to others, with ours still lying here.
 const AHEAD: Duration = Duration::from_secs(10);
 
-/// How much of a lane is worked on at a time: messages taken together, and such groups. Direct messages are one each,
-/// the others hold up to 500 rows.
+/// How much of a lane is begun at a time: messages taken together, and such groups. Direct messages are one each, the others
+/// hold up to 500 rows.
 fn bounds(lane: Lane) -> (usize, usize) {
     match lane {
         Lane::Direct => (64, 16),
@@ -35,6 +36,7 @@ fn bounds(lane: Lane) -> (usize, usize) {
 pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
     let (group, groups) = bounds(lane);
     let slots = Arc::new(Semaphore::new(groups));
+    let crowd = Crowd::default();
     let mut failures = 0;
     while !app.shutdown.is_cancelled() {
         let mut messages = match open(&app, channel, lane, group).await {
@@ -55,16 +57,14 @@ pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
         while let Some(batch) = next_group(&app, &mut messages, group).await {
             let slot = loop {
                 tokio::select! {
+                    biased;
                     slot = slots.clone().acquire_owned() => break slot,
-                    () = tokio::time::sleep(AHEAD) => give_back(&mut messages, 2 * group).await,
+                    () = crowd.during(tokio::time::sleep(AHEAD)) => give_back(&mut messages, 2 * group).await,
                 }
             };
             let Ok(slot) = slot else { return };
-            let app = app.clone();
-            app.tasks.clone().spawn(async move {
-                handle(app, lane, batch).await;
-                drop(slot);
-            });
+            let (app, crowd) = (app.clone(), crowd.clone());
+            app.tasks.clone().spawn(async move { handle(app, lane, batch, Turn { crowd, slot }).await });
         }
         give_back(&mut messages, usize::MAX).await;
     }
