@@ -8,15 +8,18 @@ use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use futures_util::{FutureExt, StreamExt};
 use shared::backoff::Backoff;
 use shared::send::{Channel, Lane};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::App;
-use crate::handle::{Received, handle};
+use crate::handle::{Queue, Received, handle};
 
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const EXPIRES: Duration = Duration::from_secs(30);
 const ACK_WAIT: Duration = Duration::from_secs(30);
 const MAX_ACK_PENDING: i64 = 1_024;
+/// Messages of the stream that may wait for their providers' limits beside those that are worked on. Well below what
+/// may be pending, so that they hold up nobody who has no limit.
+const BESIDE: usize = 512;
 /// How long what the broker sent ahead may lie here while there is no room to begin it. Well below the time after which
 /// the broker would send it again by itself, to us or to others, with ours still lying here.
 const AHEAD: Duration = Duration::from_secs(10);
@@ -31,10 +34,25 @@ fn bounds(lane: Lane) -> (usize, usize) {
     }
 }
 
+/// A group's place among those that are worked on.
+pub struct Slot {
+    slot: OwnedSemaphorePermit,
+    beside: Arc<Semaphore>,
+}
+
+impl Slot {
+    /// Makes room for the next group while so many messages only wait; none where enough wait already.
+    pub fn step_aside(self, messages: usize) -> Option<OwnedSemaphorePermit> {
+        let permit = self.beside.try_acquire_many_owned(u32::try_from(messages).unwrap_or(u32::MAX)).ok();
+        drop(self.slot);
+        permit
+    }
+}
+
 /// Reads until the shutdown; what was read and not begun goes back.
 pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
     let (group, groups) = bounds(lane);
-    let slots = Arc::new(Semaphore::new(groups));
+    let (slots, beside) = (Arc::new(Semaphore::new(groups)), Arc::new(Semaphore::new(BESIDE)));
     let mut failures = 0;
     while !app.shutdown.is_cancelled() {
         let mut messages = match open(&app, channel, lane, group).await {
@@ -60,11 +78,9 @@ pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
                 }
             };
             let Ok(slot) = slot else { return };
+            let slot = Slot { slot, beside: beside.clone() };
             let app = app.clone();
-            app.tasks.clone().spawn(async move {
-                handle(app, lane, batch).await;
-                drop(slot);
-            });
+            app.tasks.clone().spawn(handle(app, Queue { channel, lane }, batch, slot));
         }
         give_back(&mut messages, usize::MAX).await;
     }

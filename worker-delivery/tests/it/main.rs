@@ -9,6 +9,7 @@ mod faults;
 mod groups;
 mod in_app;
 mod invites;
+mod limits;
 mod mail_server;
 mod outage;
 mod outcomes;
