@@ -19,8 +19,9 @@ use circuit::Circuit;
 
 /// How long a claimed message waits for its account; as long, its permit is nobody else's.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The same where somebody waits for the outcome, or where a part of the message is sent already.
-const PATIENCE_AWAITED: Duration = Duration::from_secs(5);
+/// The same where somebody waits for the outcome, or where another part of the message goes out. A call that comes after it
+/// still ends within the drain.
+const PATIENCE_AWAITED: Duration = Duration::from_secs(3);
 
 /// How one call is to be made.
 pub struct Call {
@@ -44,10 +45,10 @@ impl Call {
         Self { in_any_case: is_test, urgent: message.lane == Lane::Direct, patience, token }
     }
 
-    /// Of another part of a message of which one is on its way.
+    /// Of another part of a message of which one goes out, that was begun at this time.
     #[must_use]
-    pub fn following(self) -> Self {
-        Self { urgent: true, patience: PATIENCE_AWAITED, ..self }
+    pub fn following(self, begun: Instant) -> Self {
+        Self { urgent: true, patience: PATIENCE_AWAITED.saturating_sub(begun.elapsed()), ..self }
     }
 }
 

@@ -7,6 +7,7 @@ use shared::store::messages::claim::Claimed;
 use shared::store::messages::settle::Settled;
 use shared::store::push_tokens::{self, PushToken};
 use shared::store::users::recipient::Recipient;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{circumstances, source};
@@ -95,11 +96,11 @@ async fn admit<'a>(
     served: impl Iterator<Item = (&'a PushToken, PushRoute<'a>)>,
     mut admitted: Option<Token>,
 ) -> Vec<Ready<'a>> {
-    let mut ready: Vec<Ready<'a>> = Vec::new();
+    let (mut ready, begun): (Vec<Ready<'a>>, _) = (Vec::new(), Instant::now());
     for (token, route) in served {
         let given = admitted.take_if(|token| route.limit().is_some_and(|limit| limit.is_of(token)));
         let call = Call::of(message, given);
-        let call = route.admit(if ready.is_empty() { call } else { call.following() }).await;
+        let call = route.admit(if ready.is_empty() { call } else { call.following(begun) }).await;
         let is_put_off = call.is_err() && ready.is_empty();
         ready.push((token, route, call));
         if is_put_off {
