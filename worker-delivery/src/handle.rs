@@ -133,7 +133,7 @@ async fn send_limited(
     place: Place,
 ) -> Result<(), Unfinished> {
     let limit = app.channels.limit(app, (project, queue.channel)).await?;
-    let room = limit.map(|limit| (limit.room(rows.len(), place), limit.words()));
+    let room = limit.map(|limit| (limit.room(queue.lane, rows.len(), place), limit.words()));
     let here = room.as_ref().map_or(rows.len(), |((room, _), _)| room.rows());
     let (here, behind) = rows.split_at(here);
     if let Some(((_, later), why)) = &room

@@ -87,7 +87,8 @@ struct Account {
     again_at: Mutex<[Option<Instant>; 2]>,
     /// One asks for all who wait; those who are urgent have a turn of their own.
     turns: [Turn<()>; 2],
-    waiting: Waiting,
+    /// Likewise.
+    waiting: [Arc<Waiting>; 2],
 }
 
 impl Account {
@@ -99,7 +100,7 @@ impl Account {
             spare: Mutex::default(),
             again_at: Mutex::default(),
             turns: [Turn::new(()), Turn::new(())],
-            waiting: Waiting::default(),
+            waiting: Default::default(),
         }
     }
 
@@ -246,8 +247,8 @@ impl Limit {
     }
 
     /// Room for some of so many rows to wait here, and in how long each of the others is due.
-    pub fn room(&self, rows: usize, place: Place) -> (Room, Vec<Duration>) {
-        self.account.waiting.enter(self.account.clone(), rows, place, self.per_second)
+    pub fn room(&self, lane: Lane, rows: usize, place: Place) -> (Room, Vec<Duration>) {
+        Waiting::enter(&self.account.waiting[usize::from(lane == Lane::Direct)], rows, place, self.per_second)
     }
 
     /// What is said of a message that waits.

@@ -1,11 +1,12 @@
-//! How much waits here for an account, and when that comes again for which there is no room.
+//! How much waits here for an account, and when that comes again for which there is no room. What is urgent is counted by
+//! itself, for it waits behind nothing else.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Account, locked};
+use super::locked;
 
 /// What waits here is what goes out within so long, and a few more where that is little.
 const HERE: u32 = 30;
@@ -33,7 +34,7 @@ struct Queue {
 
 /// Room for rows that wait here, until it is dropped.
 pub struct Room {
-    account: Arc<Account>,
+    waiting: Arc<Waiting>,
     rows: usize,
 }
 
@@ -45,15 +46,15 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        locked(&self.account.waiting.0).here -= self.rows;
+        locked(&self.waiting.0).here -= self.rows;
     }
 }
 
 impl Waiting {
     /// Room for some of so many rows, and in how long each of the others is due.
-    pub fn enter(&self, account: Arc<Account>, rows: usize, place: Place, per_second: u32) -> (Room, Vec<Duration>) {
+    pub fn enter(self: &Arc<Self>, rows: usize, place: Place, per_second: u32) -> (Room, Vec<Duration>) {
         let (rows, later) = locked(&self.0).enter(rows, place, per_second, Instant::now());
-        (Room { account, rows }, later)
+        (Room { waiting: self.clone(), rows }, later)
     }
 }
 

@@ -120,7 +120,8 @@ async fn direct_messages_go_before_what_can_wait() {
         place.user("ann", Some("ann@example.com"), None).await,
         place.user("bob", Some("bob@example.com"), None).await,
     );
-    let messages: Vec<NewMessage> = (0..40).map(|_| place.message(ann)).collect();
+    // More than waits in memory.
+    let messages: Vec<NewMessage> = (0..200).map(|_| place.message(ann)).collect();
     place.queue(&messages).await;
     arrivals.wait_for(5).await;
     let before = arrivals.len();
