@@ -30,6 +30,8 @@ const KEPT: Duration = Duration::from_secs(1);
 /// Whoever has taken all that there was comes again after so long, so that a claim is worth its statement. The bucket
 /// holds what comes meanwhile.
 const GATHER: Duration = Duration::from_millis(20);
+/// Until then somebody may have given tokens back, or Redis may be there again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// No wish for a pause is followed by all for longer.
 const REST_MOST: Duration = Duration::from_mins(1);
 
@@ -100,7 +102,7 @@ impl Account {
             spare: Mutex::default(),
             again_at: Mutex::default(),
             turns: [Turn::new(()), Turn::new(())],
-            waiting: Default::default(),
+            waiting: [Arc::default(), Arc::default()],
         }
     }
 
@@ -172,7 +174,7 @@ impl Limit {
         loop {
             if let Some(at) = self.again_at(urgent) {
                 waited = true;
-                tokio::time::sleep_until(at).await;
+                tokio::time::sleep_until(at.min(Instant::now() + LOOK_AGAIN)).await;
             }
             let mut permits = permits.acquire(lane, most).await;
             let tokens = self.take(urgent, permits.len()).await;
@@ -204,9 +206,8 @@ impl Limit {
             Some(buckets) => buckets.lease(&account.bucket, of(self.terms), wanted).await,
             None => None,
         };
-        let lease: Lease = shared.unwrap_or_else(|| {
-            locked(&account.own).lease(of(self.own_share()), wanted, Instant::now())
-        });
+        let lease: Lease =
+            shared.unwrap_or_else(|| locked(&account.own).lease(of(self.own_share()), wanted, Instant::now()));
         let again = if lease.taken < wanted { lease.wait.max(GATHER) } else { Duration::ZERO };
         locked(&account.again_at)[usize::from(urgent)] = Some(Instant::now() + again);
         lease.taken as usize

@@ -35,7 +35,8 @@ async fn settings_are_kept_and_secrets_are_not_shown() {
         "smtpRateLimit": 20, "mailproviderRateLimit": null,
     });
     assert_eq!((&shown["email"], &shown["push"]["configured"]), (&expected, &json!(true)));
-    let limits = [&shown["push"]["pushGatewayRateLimit"], &shown["push"]["iosPushRateLimit"], &shown["sms"]["rateLimit"]];
+    let limits =
+        [&shown["push"]["pushGatewayRateLimit"], &shown["push"]["iosPushRateLimit"], &shown["sms"]["rateLimit"]];
     assert_eq!(limits, [&json!(500), &json!(null), &json!(1)]);
     assert!(!shown.to_string().contains("hunter2"));
     assert_eq!(gateway.get(&other, "/channels").await.expect(200), empty);

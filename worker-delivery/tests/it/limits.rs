@@ -195,7 +195,8 @@ async fn a_pause_that_the_provider_asks_one_worker_for_is_kept_by_all() {
     let arrivals = Arrivals::default();
     let seen = arrivals.clone();
     let server = ProviderServer::start(move |request: &Received| match seen.add(request) {
-        11 => Reply::json(429, &json!({ "name": "rate_limit_exceeded", "message": "Too many requests" })).with("retry-after", "3"),
+        11 => Reply::json(429, &json!({ "name": "rate_limit_exceeded", "message": "Too many requests" }))
+            .with("retry-after", "3"),
         n => Reply::json(200, &json!({ "id": format!("mail-{n}") })),
     })
     .await;

@@ -36,7 +36,10 @@ fn every_field_takes_what_it_is_for() {
     assert_eq!(email.text("mailproviderFromEmail"), Some("news@example.com"));
     assert_eq!((email.settings["smtpPort"].as_u64(), email.secret("smtpPassword")), (Some(587), Some("p")));
     assert_eq!(push.secret("iosPushPrivateKey"), Some(KEY));
-    assert_eq!((&email.settings["mailproviderRateLimit"], &push.settings["iosPushRateLimit"]), (&json!(2), &json!(100_000)));
+    assert_eq!(
+        (&email.settings["mailproviderRateLimit"], &push.settings["iosPushRateLimit"]),
+        (&json!(2), &json!(100_000))
+    );
     assert!(!push.settings.contains_key("pushGatewayServerKey"));
 }
 
