@@ -46,7 +46,7 @@ impl Arrivals {
     /// The most that came within any second.
     fn busiest(&self) -> usize {
         let times = self.times();
-        let within = |from: &Instant| times.iter().filter(|at| (*from..*from + SECOND).contains(at)).count();
+        let within = |from: &Instant| times.iter().filter(|at| (*from..*from + SECOND).contains(*at)).count();
         times.iter().map(within).max().unwrap_or(0)
     }
 }
