@@ -109,9 +109,8 @@ impl Account {
     fn spare(&self, wanted: usize) -> usize {
         let mut spare = locked(&self.spare);
         spare.retain(|taken| taken.elapsed() < KEPT);
-        let taken = spare.len().min(wanted);
-        spare.truncate(spare.len() - taken);
-        taken
+        let left = spare.len().saturating_sub(wanted);
+        spare.drain(left..).count()
     }
 }
 
