@@ -1,6 +1,6 @@
 //! Campaigns: begun when they fall due, their audience taken in slices, their messages released at the allowed pace.
 //!
-//! One look at a campaign is one transaction that finds its next people, which may take long, and then holds its row; what
+//! One look at a campaign is one transaction that finds its next people or counts how its test does, which may take long, and then holds its row; what
 //! it released is published after the commit, and what was not published then is found due by the look for messages. So several schedulers take turns, and whatever
 //! dies in between repeats at most a hand-over, which is harmless.
 
@@ -32,7 +32,7 @@ use uuid::Uuid;
 pub use failures::Limits;
 use failures::{Judgement, judge};
 use pace::Pace;
-use winner::Rest;
+use winner::{Counted, Rest};
 
 use crate::App;
 use crate::messages::give_back;
@@ -56,8 +56,8 @@ const PUT_OFF: SignedDuration = SignedDuration::from_secs(2);
 /// A segment may need its time; the campaign waits for it, and few others do: so many are looked at at once.
 const STATEMENT: Duration = Duration::from_mins(1);
 const AT_ONCE: usize = 4;
-const TOO_SLOW: &str = "finding its audience took too long again and again: its segments ask for too much at once; resume it \
-                        once they ask for less";
+const TOO_SLOW: &str = "finding its audience or counting its goal took too long again and again: its segments, or its goal, ask for \
+                        too much at once; resume it once they ask for less";
 const UNFIT: &str = "what is stored of it or of its segments cannot be worked with, as the scheduler's log says; resume it once \
                      that is mended";
 
@@ -131,6 +131,15 @@ struct Released {
     rows: Vec<(Uuid, i32)>,
 }
 
+/// What takes long, and is found before the campaign's row is locked.
+#[derive(Default)]
+struct Ahead {
+    /// The next people of its audience.
+    slice: Option<Slice>,
+    /// How the test of its variants has done.
+    counted: Option<Counted>,
+}
+
 async fn look(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Released>, TickError> {
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
@@ -138,15 +147,18 @@ async fn look(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Released
     if !sending::take_turn(&tx, project, id).await? {
         return Ok(None);
     }
-    let slice = match sending::look_up(&tx, project, id, app.clock.now()).await? {
-        Some((campaign, progress))
-            if campaign.status == CampaignStatus::Sending && !progress.taken && app.jumped().is_none() =>
-        {
-            Some(find_slice(&tx, project, &campaign, &progress, SLICE, app.now()).await?)
-        }
-        Some(_) => None,
-        None => return Ok(None),
+    let Some((campaign, progress)) = sending::look_up(&tx, project, id, app.clock.now()).await? else {
+        return Ok(None);
     };
+    let mut ahead = Ahead::default();
+    if campaign.status == CampaignStatus::Sending && app.jumped().is_none() {
+        if progress.taken {
+            let of = sending::Rows::of(project, id, &progress);
+            ahead.counted = winner::count(&tx, &of, (&campaign, &progress), app.now()).await?;
+        } else {
+            ahead.slice = Some(find_slice(&tx, project, &campaign, &progress, SLICE, app.now()).await?);
+        }
+    }
     // Only from here on its row is locked: it may have been paused meanwhile, and minutes may have passed.
     let (jumped, now) = (app.jumped(), app.now());
     let Some((campaign, progress)) = sending::hold(&tx, project, id, app.clock.now()).await? else { return Ok(None) };
@@ -161,7 +173,7 @@ async fn look(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Released
         }
         CampaignStatus::Scheduled => begin(&tx, project, &campaign, now).await?,
         CampaignStatus::Sending if is_failing(app, &tx, project, &campaign, now).await? => Vec::new(),
-        CampaignStatus::Sending => send(app, &tx, (&campaign, progress), slice.as_ref(), project, now).await?,
+        CampaignStatus::Sending => send(app, &tx, (&campaign, progress), &ahead, project, now).await?,
         CampaignStatus::Paused => sweep(&tx, project, (&campaign, &progress), now, Sweep::Park).await?,
         CampaignStatus::Cancelled => sweep(&tx, project, (&campaign, &progress), now, Sweep::Cancel).await?,
         CampaignStatus::Draft | CampaignStatus::Completed | CampaignStatus::Failed => {
@@ -239,13 +251,13 @@ async fn send(
     app: &App,
     tx: &Transaction<'_>,
     (campaign, progress): (&Campaign, Progress),
-    slice: Option<&Slice>,
+    ahead: &Ahead,
     project: ProjectId,
     now: Timestamp,
 ) -> Result<Rows, TickError> {
     let id = campaign.id;
     // Where it was changed while its people were looked for, they are looked for again.
-    if let Some(slice) = slice.filter(|slice| slice.goes_on_from(campaign, &progress)) {
+    if let Some(slice) = ahead.slice.as_ref().filter(|slice| slice.goes_on_from(campaign, &progress)) {
         take_slice(tx, project, campaign, &progress, slice).await?;
     }
     let of = sending::Rows::of(project, id, &progress);
@@ -258,7 +270,7 @@ async fn send(
         0 => Vec::new(),
         allowed => sending::release(tx, &of, campaign.template_id, allowed, (now, again)).await?,
     };
-    let rest = winner::rest(tx, &of, (campaign, &progress), now).await?;
+    let rest = winner::rest(tx, &of, (campaign, &progress), ahead.counted.as_ref(), now).await?;
     let left = pace.allowed - rows.len() as i64;
     if let Rest::Gets(variant) = rest
         && left > 0

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use shared::store::erasures;
 use shared::store::events::counters;
 use shared::store::messages::insert;
+use shared::store::{erasures, push_tokens};
 
 use crate::App;
 use crate::tick::TickError;
@@ -30,8 +30,10 @@ pub async fn finish(app: Arc<App>) -> Result<(), TickError> {
     }
 }
 
-/// Forgets erasures of long ago.
+/// Forgets erasures of long ago, and the tokens that were taken away by then.
 pub async fn forget(app: Arc<App>) -> Result<(), TickError> {
-    erasures::forget(&app.store.connection().await?, app.now() - REMEMBERED).await?;
+    let (db, before) = (app.store.connection().await?, app.now() - REMEMBERED);
+    erasures::forget(&db, before).await?;
+    push_tokens::forget(&db, before).await?;
     Ok(())
 }

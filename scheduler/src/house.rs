@@ -25,7 +25,7 @@ pub struct Chore {
     work: Work,
 }
 
-pub const CHORES: [Chore; 18] = [
+pub const CHORES: [Chore; 19] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
     Chore { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
     Chore { what: "the ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
@@ -53,6 +53,11 @@ pub const CHORES: [Chore; 18] = [
         what: "in-app messages past their retention",
         every: Duration::from_hours(1),
         work: |app| Box::pin(retention::clear_inboxes(app)),
+    },
+    Chore {
+        what: "clicks past their retention",
+        every: Duration::from_hours(1),
+        work: |app| Box::pin(retention::clear_clicks(app)),
     },
     Chore { what: "old erasures", every: Duration::from_hours(1), work: |app| Box::pin(erasures::forget(app)) },
     Chore { what: "sessions that have ended", every: Duration::from_mins(10), work: |app| Box::pin(end_sessions(app)) },

@@ -1,4 +1,5 @@
-//! Events that are older than their projects keep them, the ids that clients chose, and old in-app messages.
+//! Events that are older than their projects keep them, the clicks of that age, the ids that clients chose, and old in-app
+//! messages.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use shared::clock::from_ms;
 use shared::ids::{CLIENT_ID_PAST_MS, ProjectId};
+use shared::store::campaigns::clicks;
 use shared::store::events::retention;
 use shared::store::time_partitions::expired;
 use shared::store::{Connection, StoreError, client_ids, inbox, projects};
@@ -111,6 +113,25 @@ pub async fn clear_inboxes(app: Arc<App>) -> Result<(), TickError> {
         loop {
             let since = Instant::now();
             if inbox::remove_slice(&db, project, before).await? < inbox::SLICE as u64 {
+                break;
+            }
+            breathe(since).await;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the clicks on links of campaigns' messages that are as old as the events that a project keeps no longer, slice by slice.
+pub async fn clear_clicks(app: Arc<App>) -> Result<(), TickError> {
+    let (mut db, now_ms) = (app.store.connection().await?, app.now_ms());
+    for (project, days) in projects::retentions(&db).await? {
+        let before = from_ms(now_ms - i64::from(days) * DAY_MS);
+        loop {
+            let since = Instant::now();
+            let tx = db.transaction().await.map_err(StoreError::from)?;
+            let removed = clicks::remove_slice(&tx, project, before).await?;
+            tx.commit().await.map_err(StoreError::from)?;
+            if removed < clicks::SLICE as u64 {
                 break;
             }
             breathe(since).await;

@@ -188,18 +188,22 @@ CREATE TABLE user_import (
 ) WITH (fillfactor = 70);
 CREATE INDEX user_import_newest ON user_import (project_id, created_at DESC, id DESC);
 
--- Devices. The id is a hash of the token, so that a token belongs to one person of a project.
+-- Devices. The id is a hash of the token, so that a token belongs to one person of a project. What was taken away keeps a
+-- row for a while, so that what was said of it before and comes later finds the last word.
 CREATE TABLE push_token (
     project_id uuid NOT NULL,
     id         uuid NOT NULL,
-    user_id    uuid NOT NULL,
-    platform   text NOT NULL CHECK (platform IN ('IOS', 'ANDROID', 'WEB')),
-    token      text NOT NULL,                                              -- for WEB the JSON of the subscription
+    user_id    uuid,                                                       -- none: taken away
+    platform   text CHECK (platform IN ('IOS', 'ANDROID', 'WEB')),
+    token      text,                                                       -- for WEB the JSON of the subscription
     created_at timestamptz NOT NULL,
-    updated_at timestamptz NOT NULL,                                       -- last registered
-    PRIMARY KEY (project_id, id)
+    updated_at timestamptz NOT NULL,                                       -- when the last word on it was accepted
+    said_seq   bigint NOT NULL DEFAULT 0,                                  -- and its place in the stream
+    PRIMARY KEY (project_id, id),
+    CHECK ((user_id IS NULL) = (platform IS NULL) AND (user_id IS NULL) = (token IS NULL))
 );
 CREATE INDEX push_token_user ON push_token (project_id, user_id);
+CREATE INDEX push_token_taken ON push_token (updated_at) WHERE user_id IS NULL;
 CREATE TABLE vapid_key (
     project_id  uuid PRIMARY KEY,
     public_key  bytea NOT NULL,                                            -- an uncompressed point of P-256

@@ -160,7 +160,8 @@ pub struct Erase {
     pub user_id: Bytes,
 }
 
-/// A device's push token, which belongs to the item's person from now on. In the token's own partition.
+/// A device's push token, which belongs to the item's person from now on. In the person's partition, and so ahead of what they
+/// do afterwards; of several people's words the last accepted counts.
 #[derive(Clone, PartialEq, Message)]
 pub struct RegisterToken {
     /// `IOS`, `ANDROID` or `WEB`.
@@ -170,7 +171,7 @@ pub struct RegisterToken {
     pub token: String,
 }
 
-/// A push token that is not to be used any more, whosever it is. In the token's own partition; names nobody.
+/// A push token that is not to be used any more, whosever it is. In a partition of the token's; names nobody.
 #[derive(Clone, PartialEq, Message)]
 pub struct RemoveToken {
     #[prost(string, tag = "1")]

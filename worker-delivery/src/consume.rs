@@ -8,24 +8,25 @@ use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use futures_util::{FutureExt, StreamExt};
 use shared::backoff::Backoff;
 use shared::send::{Channel, Lane};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::App;
-use crate::handle::{Queue, Received, handle};
+use crate::handle::{Crowd, Queue, Received, Turn, handle};
 
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const EXPIRES: Duration = Duration::from_secs(30);
 const ACK_WAIT: Duration = Duration::from_secs(30);
-const MAX_ACK_PENDING: i64 = 1_024;
-/// Messages of the stream that may wait for their providers' limits beside those that are worked on. Well below what
-/// may be pending, so that they hold up nobody who has no limit.
-const BESIDE: usize = 512;
+/// Room for what the workers of a lane keep waiting, and for what each project has in hand beside.
+const MAX_ACK_PENDING: i64 = 16_384;
+/// Messages of the stream that may wait for their accounts' limits, beside what is begun. Well below what may be pending, so that
+/// they hold up nobody who has no limit.
+const BESIDE: usize = 2_048;
 /// How long what the broker sent ahead may lie here while there is no room to begin it. Well below the time after which
 /// the broker would send it again by itself, to us or to others, with ours still lying here.
 const AHEAD: Duration = Duration::from_secs(10);
 
-/// How much of a lane is worked on at a time: messages taken together, and such groups. Direct messages are one each,
-/// the others hold up to 500 rows.
+/// How much of a lane is begun at a time: messages taken together, and such groups. Direct messages are one each, the others
+/// hold up to 500 rows.
 fn bounds(lane: Lane) -> (usize, usize) {
     match lane {
         Lane::Direct => (64, 16),
@@ -34,25 +35,11 @@ fn bounds(lane: Lane) -> (usize, usize) {
     }
 }
 
-/// A group's place among those that are worked on.
-pub struct Slot {
-    slot: OwnedSemaphorePermit,
-    beside: Arc<Semaphore>,
-}
-
-impl Slot {
-    /// Makes room for the next group while so many messages only wait; none where enough wait already.
-    pub fn step_aside(self, messages: usize) -> Option<OwnedSemaphorePermit> {
-        let permit = self.beside.try_acquire_many_owned(u32::try_from(messages).unwrap_or(u32::MAX)).ok();
-        drop(self.slot);
-        permit
-    }
-}
-
 /// Reads until the shutdown; what was read and not begun goes back.
 pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
     let (group, groups) = bounds(lane);
     let (slots, beside) = (Arc::new(Semaphore::new(groups)), Arc::new(Semaphore::new(BESIDE)));
+    let crowd = Crowd::default();
     let mut failures = 0;
     while !app.shutdown.is_cancelled() {
         let mut messages = match open(&app, channel, lane, group).await {
@@ -73,14 +60,14 @@ pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
         while let Some(batch) = next_group(&app, &mut messages, group).await {
             let slot = loop {
                 tokio::select! {
+                    biased;
                     slot = slots.clone().acquire_owned() => break slot,
-                    () = tokio::time::sleep(AHEAD) => give_back(&mut messages, 2 * group).await,
+                    () = crowd.during(tokio::time::sleep(AHEAD)) => give_back(&mut messages, 2 * group).await,
                 }
             };
             let Ok(slot) = slot else { return };
-            let slot = Slot { slot, beside: beside.clone() };
-            let app = app.clone();
-            app.tasks.clone().spawn(handle(app, Queue { channel, lane }, batch, slot));
+            let turn = Turn { crowd: crowd.clone(), slot, beside: beside.clone() };
+            app.tasks.clone().spawn(handle(app.clone(), Queue { channel, lane }, batch, turn));
         }
         give_back(&mut messages, usize::MAX).await;
     }

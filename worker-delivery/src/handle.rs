@@ -1,6 +1,8 @@
 //! A few messages of the send stream, from their arrival to their acknowledgement.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_nats::jetstream::{AckKind, Message};
@@ -14,21 +16,29 @@ use shared::metric_name::{DEAD_LETTERS, MESSAGES_LIMITED};
 use shared::send::{Channel, Lane};
 use shared::store::StoreError;
 use shared::store::messages::due;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::App;
 use crate::attempt::attempt;
 use crate::claim::claim_slice;
-use crate::consume::Slot;
-use crate::intake::{Intake, Refused, Wanted};
-use crate::limits::{Admitted, Place};
+use crate::intake::{Intake, Refused};
+use crate::limits::{Admitted, Limit, Place};
 use crate::settle::judge;
 
 /// How often the broker hears that work goes on; it gives up on us after three times as long.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Before a message that we could not work on comes again.
 const OWN_FAULT: Backoff = Backoff { first: Duration::from_millis(500), factor: 2, most: Duration::from_secs(5) };
+
+/// How long messages of which all is begun wait to be settled before they are acknowledged: most calls are that prompt, and what is
+/// claimed comes again by itself.
+const PROMPT: Duration = Duration::from_secs(1);
+/// Between two looks whether what waits is in the way of others.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long what was in the way waits for its next turn, at least; and up to twice as long.
+const PUT_OFF: Duration = Duration::from_secs(5);
 
 /// Where messages were read.
 #[derive(Clone, Copy)]
@@ -60,14 +70,74 @@ impl Received {
     }
 }
 
-/// Works on messages of one lane and acknowledges them once every row of theirs is settled, or waits as a row. When
-/// the fault is ours (the database is away), they come again, and no attempt is spent.
-pub async fn handle(app: Arc<App>, queue: Queue, received: Received, slot: Slot) {
+/// Whether others wait until a group is begun.
+#[derive(Clone, Default)]
+pub struct Crowd(Arc<AtomicUsize>);
+
+impl Crowd {
+    /// Somebody waits for as long as this takes.
+    pub async fn during(&self, waits: impl Future<Output = ()>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let _left = Left(&self.0);
+        waits.await;
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+struct Left<'a>(&'a AtomicUsize);
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A group's turn to begin: over when all of it is begun, or put off.
+pub struct Turn {
+    pub crowd: Crowd,
+    pub slot: OwnedSemaphorePermit,
+    /// Room for those who wait for their accounts' limits.
+    pub beside: Arc<Semaphore>,
+}
+
+type Rows = Vec<(Uuid, i32)>;
+
+/// How far a project's messages were brought.
+struct Begun {
+    /// Calls, each of which comes to its end in any case.
+    under_way: Vec<JoinHandle<()>>,
+    /// What is not begun, as its account has a limit.
+    limited: Option<(ProjectId, Rows)>,
+    outcome: Result<(), Unfinished>,
+}
+
+/// Works on messages of one lane and acknowledges them once every row of theirs is settled, or waits as a row: for its
+/// time, or claimed, for its provider. When the fault is ours (the database is away), they come again, and no attempt is
+/// spent.
+pub async fn handle(app: Arc<App>, queue: Queue, received: Received, turn: Turn) {
     failpoint::hit("delivery.after_receive");
     let messages = &received.messages;
-    match work(&app, queue, messages, slot).await {
+    let Turn { crowd, slot, beside } = turn;
+    let mut begun = work(&app, (queue, Some(&crowd)), messages).await;
+    // Others begin, however long these calls take.
+    drop(slot);
+    let limited: Vec<(ProjectId, Rows)> = begun.iter_mut().filter_map(|begun| begun.limited.take()).collect();
+    if !limited.is_empty() && begun.iter().all(|begun| begun.outcome.is_ok()) {
+        let room = beside.try_acquire_many(u32::try_from(messages.len()).unwrap_or(u32::MAX));
+        let place = if room.is_ok() { Place::Here } else { Place::Ledger };
+        begun.extend(join_all(limited.into_iter().map(|of| send_limited(&app, queue, of, place))).await);
+    }
+    let (under_way, outcomes): (Vec<_>, Vec<_>) = begun.into_iter().map(|b| (b.under_way, b.outcome)).unzip();
+    let (under_way, outcome) = (under_way.into_iter().flatten(), outcomes.into_iter().collect());
+    let settled = tokio::time::timeout(PROMPT, join_all(under_way)).await.is_ok();
+    match outcome {
         Ok(()) => {
-            failpoint::hit("delivery.after_settle");
+            if settled {
+                failpoint::hit("delivery.after_settle");
+            }
             answer(messages, |_| AckKind::Ack).await;
         }
         Err(Unfinished::Stopping) => answer(messages, |_| AckKind::Nak(None)).await,
@@ -78,86 +148,77 @@ pub async fn handle(app: Arc<App>, queue: Queue, received: Received, slot: Slot)
     }
 }
 
-async fn work(app: &Arc<App>, queue: Queue, messages: &[Message], slot: Slot) -> Result<(), Unfinished> {
+/// Begins all of it, but for what goes by accounts with a limit.
+async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), messages: &[Message]) -> Vec<Begun> {
     let mut intake = Intake::default();
     messages.iter().for_each(|m| intake.read(m.payload.clone()));
-    intake.record_direct(app).await?;
-    bury(app, std::mem::take(&mut intake.refused)).await?;
-    let limited = send_unlimited(app, queue, intake.wanted).await?;
-    if limited.is_empty() {
-        return Ok(());
+    let read = async {
+        intake.record_direct(app).await?;
+        bury(app, std::mem::take(&mut intake.refused)).await
+    };
+    if let Err(error) = read.await {
+        return vec![Begun { under_way: Vec::new(), limited: None, outcome: Err(error) }];
     }
-    // Who waits for a provider keeps nobody from their place.
-    let aside = slot.step_aside(messages.len());
-    let place = if aside.is_some() { Place::Here } else { Place::Ledger };
-    let each = limited.iter().map(|(project, rows)| send_limited(app, queue, *project, rows, place));
-    join_all(each).await.into_iter().collect()
+    // Beside each other: one project's provider keeps nobody else from being begun.
+    let each = intake.wanted.into_iter().map(|(project, rows)| async move {
+        let rows: Vec<(Uuid, i32)> = rows.into_iter().collect();
+        match app.channels.limit(app, (project, of.0.channel)).await {
+            Ok(None) => send_all(app, of, project, &rows).await,
+            Ok(Some(_)) => Begun { under_way: Vec::new(), limited: Some((project, rows)), outcome: Ok(()) },
+            Err(error) => Begun { under_way: Vec::new(), limited: None, outcome: Err(error.into()) },
+        }
+    });
+    join_all(each).await
 }
 
-/// Sends all but the messages whose provider's account has a limit, which it returns.
-async fn send_unlimited(
-    app: &Arc<App>,
-    queue: Queue,
-    wanted: Wanted,
-) -> Result<Vec<(ProjectId, Vec<(Uuid, i32)>)>, Unfinished> {
-    let (mut under_way, mut limited) = (Vec::new(), Vec::new());
-    let mut outcome = Ok(());
-    for (project, rows) in wanted {
-        let rows: Vec<(Uuid, i32)> = rows.into_iter().collect();
-        outcome = match app.channels.limit(app, (project, queue.channel)).await {
-            Ok(None) => send_project(app, queue, project, &rows, &mut under_way).await,
-            Ok(Some(_)) => {
-                limited.push((project, rows));
-                Ok(())
-            }
-            Err(error) => Err(error.into()),
-        };
-        if outcome.is_err() {
-            break;
-        }
-    }
-    // What was claimed comes to its end in any case.
-    for task in under_way {
-        let _ = task.await;
-    }
-    outcome.map(|()| limited)
+async fn send_all(app: &Arc<App>, of: (Queue, Option<&Crowd>), project: ProjectId, rows: &[(Uuid, i32)]) -> Begun {
+    let mut under_way = Vec::new();
+    let outcome = send_project(app, of, project, rows, &mut under_way).await;
+    Begun { under_way, limited: None, outcome }
 }
 
 /// Sends messages as fast as their account allows. Those for which there is no room here are left as rows until it may be
 /// their turn.
-async fn send_limited(
-    app: &Arc<App>,
-    queue: Queue,
+async fn send_limited(app: &Arc<App>, queue: Queue, (project, rows): (ProjectId, Rows), place: Place) -> Begun {
+    let room = async {
+        let Some(limit) = app.channels.limit(app, (project, queue.channel)).await? else { return Ok(None) };
+        let (room, later) = limit.room(queue.lane, rows.len(), place);
+        wait_as_rows(app, project, &limit, &rows[room.rows()..], &later).await?;
+        Ok::<_, StoreError>(Some(room))
+    };
+    match room.await {
+        Ok(room) => {
+            let here = room.as_ref().map_or(rows.len(), |room| room.rows());
+            // In nobody's way: others have begun.
+            send_all(app, (queue, None), project, &rows[..here]).await
+        }
+        Err(error) => Begun { under_way: Vec::new(), limited: None, outcome: Err(Unfinished::Store(error)) },
+    }
+}
+
+async fn wait_as_rows(
+    app: &App,
     project: ProjectId,
+    limit: &Limit,
     rows: &[(Uuid, i32)],
-    place: Place,
-) -> Result<(), Unfinished> {
-    let limit = app.channels.limit(app, (project, queue.channel)).await?;
-    let room = limit.map(|limit| (limit.room(queue.lane, rows.len(), place), limit.words()));
-    let here = room.as_ref().map_or(rows.len(), |((room, _), _)| room.rows());
-    let (here, behind) = rows.split_at(here);
-    if let Some(((_, later), why)) = &room
-        && !behind.is_empty()
-    {
-        let now = app.clock.now();
-        let due: Vec<Timestamp> = later.iter().map(|wait| now.checked_add(*wait).unwrap_or(now)).collect();
-        let db = app.store.connection().await?;
-        let put_off = due::put_off(&db, project, behind, &due, &judge::limited(why), now).await?;
-        metrics::counter!(MESSAGES_LIMITED, "how" => "put_off").increment(put_off);
+    later: &[Duration],
+) -> Result<(), StoreError> {
+    if rows.is_empty() {
+        return Ok(());
     }
-    let mut under_way = Vec::new();
-    let outcome = send_project(app, queue, project, here, &mut under_way).await;
-    for task in under_way {
-        let _ = task.await;
-    }
-    outcome
+    let now = app.clock.now();
+    let due: Vec<Timestamp> = later.iter().map(|wait| now.checked_add(*wait).unwrap_or(now)).collect();
+    let db = app.store.connection().await?;
+    let put_off = due::put_off(&db, project, rows, &due, &judge::limited(&limit.words()), now).await?;
+    metrics::counter!(MESSAGES_LIMITED, "how" => "put_off").increment(put_off);
+    Ok(())
 }
 
 /// Claims slices no larger than what is permitted at the moment, so that whatever happens to this process leaves only
 /// those few in doubt.
 async fn send_project(
     app: &Arc<App>,
-    queue: Queue,
+    (queue, crowd): (Queue, Option<&Crowd>),
     project: ProjectId,
     mut rows: &[(Uuid, i32)],
     under_way: &mut Vec<JoinHandle<()>>,
@@ -167,13 +228,15 @@ async fn send_project(
         let limit = app.channels.limit(app, (project, queue.channel)).await?;
         let admitted = async {
             match &limit {
-                Some(limit) => limit.admit(&app.permits, queue.lane, rows.len()).await,
-                None => Admitted::freely(app.permits.acquire(queue.lane, rows.len()).await),
+                Some(limit) => limit.admit(&app.permits, queue.lane, project, rows.len()).await,
+                None => Admitted::freely(app.permits.acquire(queue.lane, project, rows.len()).await),
             }
         };
         let Admitted { mut permits, mut tokens, waited } = tokio::select! {
+            biased;
             () = app.shutdown.cancelled() => return Err(Unfinished::Stopping),
             admitted = admitted => admitted,
+            () = in_the_way(app, queue.lane, crowd, project) => return Ok(put_off(app, project, rows).await?),
         };
         if waited && !has_waited {
             has_waited = true;
@@ -193,6 +256,24 @@ async fn send_project(
         }
         rows = rest;
     }
+    Ok(())
+}
+
+/// Until direct messages that wait for their project's slow provider keep others from being begun.
+async fn in_the_way(app: &App, lane: Lane, crowd: Option<&Crowd>, project: ProjectId) {
+    let Some(crowd) = crowd.filter(|_| lane == Lane::Direct) else { return std::future::pending().await };
+    while !(crowd.is_waiting() && app.permits.is_stalled(project)) {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Leaves rows to the scheduler, which hands them over again when their time comes.
+async fn put_off(app: &App, project: ProjectId, rows: &[(Uuid, i32)]) -> Result<(), StoreError> {
+    let delay = PUT_OFF.mul_f64(1.0 + rand::random::<f64>());
+    let now = app.clock.now();
+    let due_at = now.checked_add(delay).unwrap_or(now);
+    let rows = rows.iter().copied().collect();
+    due::give_back(&mut app.store.connection().await?, project, &rows, due_at).await?;
     Ok(())
 }
 

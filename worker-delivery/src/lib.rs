@@ -11,6 +11,7 @@ pub mod config;
 mod consume;
 mod frequency;
 mod handle;
+mod in_hand;
 mod intake;
 mod invites;
 pub mod limits;

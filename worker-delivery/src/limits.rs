@@ -15,6 +15,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use shared::buckets::{Buckets, Lease, Terms};
+use shared::ids::ProjectId;
 use shared::send::Lane;
 use shared::store::channels::ChannelSettings;
 use tokio::sync::Mutex as Turn;
@@ -160,8 +161,8 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Waits for the right to claim up to `most` messages of a lane: direct ones are urgent, and the others take turns.
-    pub async fn admit(&self, permits: &Permits, lane: Lane, most: usize) -> Admitted {
+    /// Waits for the right to claim up to `most` messages of a project and lane: direct ones are urgent, and the others take turns.
+    pub async fn admit(&self, permits: &Permits, lane: Lane, project: ProjectId, most: usize) -> Admitted {
         let urgent = lane == Lane::Direct;
         let turn = &self.account.turns[usize::from(urgent)];
         let free = turn.try_lock().ok();
@@ -175,7 +176,7 @@ impl Limit {
                 waited = true;
                 tokio::time::sleep_until(at.min(Instant::now() + LOOK_AGAIN)).await;
             }
-            let mut permits = permits.acquire(lane, most).await;
+            let mut permits = permits.acquire(lane, project, most).await;
             let tokens = self.take(urgent, permits.len()).await;
             if !tokens.is_empty() {
                 permits.truncate(tokens.len());

@@ -1,96 +1,179 @@
 //! How many provider calls may be under way, and for whom.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use shared::ids::ProjectId;
 use shared::send::Lane;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-/// Permission for one provider call.
-pub type Permit = OwnedSemaphorePermit;
+use crate::in_hand::{InHand, Pool};
 
 /// What a busy lane waits for more permits than one, so that a claim is worth its statement.
 const GATHER: Duration = Duration::from_millis(3);
 const GATHER_BELOW: usize = 4;
 
-/// A quarter is kept for direct messages, so that they never wait behind the other lanes; they may use the rest too.
-pub struct Permits {
-    direct: Arc<Semaphore>,
-    common: Arc<Semaphore>,
+/// Permission for one provider call of a project, given back when it is dropped.
+#[derive(Debug)]
+pub struct Permit {
+    permits: Permits,
+    pool: Pool,
+    project: ProjectId,
+}
+
+/// Gives out permits as [`InHand`] has room for them. Who waits gets the next that there is room for, in their order.
+#[derive(Clone, Debug)]
+pub struct Permits(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    in_hand: InHand,
+    /// None of these there is room for.
+    waiting: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    lane: Lane,
+    project: ProjectId,
+    most: usize,
+    given: oneshot::Sender<Vec<Permit>>,
 }
 
 impl Permits {
-    /// For `total` calls at a time, at least 2.
+    /// For `total` calls of one project at a time, at least 2, and an eighth more.
     pub fn new(total: usize) -> Self {
-        let direct = (total / 4).max(1);
-        let common = total.saturating_sub(direct).max(1);
-        Self { direct: Arc::new(Semaphore::new(direct)), common: Arc::new(Semaphore::new(common)) }
+        Self(Arc::new(Mutex::new(State { in_hand: InHand::new(total), waiting: VecDeque::new() })))
     }
 
-    /// Waits until at least one call is permitted, and takes up to `most`.
-    pub async fn acquire(&self, lane: Lane, most: usize) -> Vec<Permit> {
-        let first = match lane {
-            Lane::Direct => tokio::select! {
-                biased;
-                permit = self.direct.clone().acquire_owned() => permit,
-                permit = self.common.clone().acquire_owned() => permit,
-            },
-            Lane::Automation | Lane::Campaign => self.common.clone().acquire_owned().await,
-        };
-        // The semaphores are never closed.
-        let mut permits: Vec<Permit> = first.into_iter().collect();
-        self.take_free(lane, most, &mut permits);
+    /// Waits until at least one call of the project is permitted, and takes up to `most`.
+    pub async fn acquire(&self, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
+        let mut permits = self.first(lane, project, most).await;
         if permits.len() < most.min(GATHER_BELOW) && lane != Lane::Direct {
             tokio::time::sleep(GATHER).await;
-            self.take_free(lane, most, &mut permits);
+            permits.extend(self.take(&mut self.state(), lane, project, most - permits.len()));
         }
         permits
     }
 
-    fn take_free(&self, lane: Lane, most: usize, permits: &mut Vec<Permit>) {
-        let pools: &[&Arc<Semaphore>] = match lane {
-            Lane::Direct => &[&self.direct, &self.common],
-            Lane::Automation | Lane::Campaign => &[&self.common],
+    /// Whether none of the project's calls has ended for a while.
+    pub fn is_stalled(&self, project: ProjectId) -> bool {
+        self.state().in_hand.is_stalled(project, Instant::now())
+    }
+
+    async fn first(&self, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
+        let given = {
+            let mut state = self.state();
+            let permits = self.take(&mut state, lane, project, most);
+            if !permits.is_empty() || most == 0 {
+                return permits;
+            }
+            let (given, waits) = oneshot::channel();
+            state.waiting.push_back(Waiting { lane, project, most, given });
+            waits
         };
-        for pool in pools {
-            while permits.len() < most {
-                let Ok(permit) = Arc::clone(pool).try_acquire_owned() else { break };
-                permits.push(permit);
+        // Whoever waits is answered, and never forgotten.
+        given.await.unwrap_or_default()
+    }
+
+    fn take(&self, state: &mut State, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
+        let now = Instant::now();
+        let places = std::iter::from_fn(|| state.in_hand.take(lane, project, now)).take(most);
+        places.map(|pool| Permit { permits: self.clone(), pool, project }).collect()
+    }
+
+    fn give_back(&self, pool: Pool, project: ProjectId) {
+        let mut unwanted = Vec::new();
+        let mut state = self.state();
+        state.in_hand.give_back(pool, project, Instant::now());
+        let mut still = VecDeque::with_capacity(state.waiting.len());
+        while let Some(waiting) = state.waiting.pop_front() {
+            if waiting.given.is_closed() {
+                continue;
+            }
+            let permits = self.take(&mut state, waiting.lane, waiting.project, waiting.most);
+            if permits.is_empty() {
+                still.push_back(waiting);
+            } else if let Err(permits) = waiting.given.send(permits) {
+                unwanted.push(permits);
             }
         }
+        state.waiting = still;
+        // Only now: each is given back in its turn.
+        drop(state);
+        drop(unwanted);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.permits.give_back(self.pool, self.project);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
+
+    const ONE: ProjectId = ProjectId(Uuid::from_u128(1));
+    const OTHER: ProjectId = ProjectId(Uuid::from_u128(2));
 
     #[tokio::test]
     async fn direct_messages_never_wait_for_the_other_lanes() {
         let permits = Permits::new(8);
-        let campaign = permits.acquire(Lane::Campaign, 500).await;
+        let campaign = permits.acquire(Lane::Campaign, ONE, 500).await;
         assert_eq!(campaign.len(), 6);
-        let direct = permits.acquire(Lane::Direct, 500).await;
-        assert_eq!(direct.len(), 2);
+        let direct = permits.acquire(Lane::Direct, OTHER, 500).await;
+        assert!(direct.len() >= 2, "{}", direct.len());
     }
 
     #[tokio::test]
     async fn direct_messages_may_use_all() {
         let permits = Permits::new(8);
-        assert_eq!(permits.acquire(Lane::Direct, 500).await.len(), 8);
-        assert_eq!(Permits::new(2).acquire(Lane::Direct, 1).await.len(), 1);
+        assert_eq!(permits.acquire(Lane::Direct, ONE, 500).await.len(), 8);
+        assert_eq!(Permits::new(2).acquire(Lane::Direct, ONE, 1).await.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_project_that_has_all_leaves_room_for_another() {
+        let permits = Permits::new(8);
+        let held = permits.acquire(Lane::Direct, ONE, 500).await;
+        let other = permits.acquire(Lane::Direct, OTHER, 500).await;
+        assert!(!other.is_empty());
+        drop(held);
+        drop(other);
+        assert_eq!(permits.acquire(Lane::Direct, OTHER, 500).await.len(), 8);
     }
 
     #[tokio::test]
     async fn a_permit_given_back_goes_to_who_waits() {
-        let permits = Arc::new(Permits::new(4));
-        let mut held = permits.acquire(Lane::Automation, 3).await;
+        let permits = Permits::new(4);
+        let mut held = permits.acquire(Lane::Automation, ONE, 3).await;
+        assert_eq!(held.len(), 3);
         let waiting = tokio::spawn({
             let permits = permits.clone();
-            async move { permits.acquire(Lane::Campaign, 2).await.len() }
+            async move { permits.acquire(Lane::Campaign, ONE, 2).await.len() }
         });
         tokio::task::yield_now().await;
         held.pop();
         assert_eq!(waiting.await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_waits_no_more_keeps_nothing() {
+        let permits = Permits::new(4);
+        let held = permits.acquire(Lane::Direct, ONE, 4).await;
+        let waiting = tokio::time::timeout(Duration::from_millis(5), permits.acquire(Lane::Direct, ONE, 1)).await;
+        assert!(waiting.is_err());
+        drop(held);
+        assert_eq!(permits.acquire(Lane::Direct, ONE, 4).await.len(), 4);
     }
 }

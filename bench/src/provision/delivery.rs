@@ -12,7 +12,7 @@ use shared::push_token::{self, Platform};
 use shared::secrets::MasterKeys;
 use shared::send::{Channel, Lane, MessageRef, SendChunk};
 use shared::store::channels::{self, ChannelSettings};
-use shared::store::push_tokens::{self, Registration};
+use shared::store::push_tokens::{self, Device, Said};
 use shared::store::{Store, vapid_keys};
 use shared::vapid::VapidKeys;
 use uuid::Uuid;
@@ -92,21 +92,20 @@ pub async fn devices(
 ) -> Result<()> {
     let (project, now) = (tenants::project(project), Clock::system().now());
     let tokens = (0..people).map(token).collect::<Result<Vec<String>>>()?;
-    let of = |(person, token)| Registration {
+    let of = |(person, token)| Said {
         project,
         id: push_token::id(project, token),
-        user_id: tenants::person(project, person),
-        platform,
-        token,
+        device: Some(Device { user_id: tenants::person(project, person), platform, token }),
         at: now,
+        seq: 0,
     };
-    let mut all: Vec<Registration<'_>> = (0..).zip(tokens.iter().map(String::as_str)).map(of).collect();
-    all.sort_by_key(|registration| registration.id);
+    let mut all: Vec<Said<'_>> = (0..).zip(tokens.iter().map(String::as_str)).map(of).collect();
+    all.sort_by_key(|said| said.id);
     let store = store(system)?;
     let mut db = store.connection().await?;
     let tx = db.transaction().await?;
     tx.execute("DELETE FROM push_token WHERE project_id = $1", &[&project]).await?;
-    push_tokens::register(&tx, &all).await?;
+    push_tokens::keep(&tx, &all).await?;
     tx.commit().await?;
     Ok(())
 }

@@ -15,6 +15,7 @@ use crate::auth::identity::{self, Proof};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
+use crate::ingest::applied::Position;
 use crate::ingest::prefer::Wait;
 use crate::ingest::{ids, publish};
 use crate::respond::{Reply, accepted, ok};
@@ -25,18 +26,24 @@ pub async fn register(cx: &Context<'_>) -> Result<Reply, ApiError> {
     if !Proof::asked(cx).await?.holds(input.user_id.as_deref(), input.user_hash.as_deref()) {
         return Err(ApiError::Forbidden(identity::REFUSED));
     }
-    let body = RegisterToken { platform: input.platform.as_str().to_owned(), token: input.token.clone() };
+    let body = RegisterToken { platform: input.platform.as_str().to_owned(), token: input.token };
     // The known id wins: a token says nothing about who became whom.
     let anonymous_id = input.anonymous_id.filter(|_| input.user_id.is_none());
     let item = IngestItem { user_id: input.user_id, anonymous_id, ..item(cx, Body::RegisterToken(body))? };
-    queue(cx, &input.token, item).await
+    let wait = Wait::asked(cx)?;
+    // Behind what the person did before, and ahead of what they do next: its pushes find the device.
+    let positions = publish::one(&cx.app.ingest, cx.project, &item).await?;
+    told(cx, wait, &positions).await
 }
 
 /// `DELETE /push-tokens`
 pub async fn remove(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let token = input::removal(&cx.read_json(body::MAX_BYTES).await?)?;
     let item = item(cx, Body::RemoveToken(RemoveToken { token: token.clone() }))?;
-    queue(cx, &token, item).await
+    let wait = Wait::asked(cx)?;
+    // It names nobody. Which of several words on a token is the last, their times of acceptance say.
+    let positions = publish::keyed(&cx.app.ingest, push_token::id(cx.project, &token), &item).await?;
+    told(cx, wait, &positions).await
 }
 
 fn item(cx: &Context<'_>, body: Body) -> Result<IngestItem, ApiError> {
@@ -53,11 +60,8 @@ fn item(cx: &Context<'_>, body: Body) -> Result<IngestItem, ApiError> {
     })
 }
 
-/// All that is said about one token takes one partition, so that the last word on it is the one that counts.
-async fn queue(cx: &Context<'_>, token: &str, item: IngestItem) -> Result<Reply, ApiError> {
-    let wait = Wait::asked(cx)?;
-    let positions = publish::keyed(&cx.app.ingest, push_token::id(cx.project, token), &item).await?;
-    let applied = wait.until(cx.app, &positions).await;
+async fn told(cx: &Context<'_>, wait: Wait, positions: &[Position]) -> Result<Reply, ApiError> {
+    let applied = wait.until(cx.app, positions).await;
     Ok(applied.tell(accepted(&json!({ "success": true }))?))
 }
 

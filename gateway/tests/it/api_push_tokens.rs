@@ -29,7 +29,7 @@ async fn stored(gateway: &Gateway) -> Vec<(String, IngestItem)> {
 }
 
 #[tokio::test]
-async fn what_is_said_of_a_token_is_queued_in_its_order() {
+async fn a_registration_goes_ahead_of_what_its_person_does_next() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let json = [("content-type", "application/json")];
@@ -42,11 +42,18 @@ async fn what_is_said_of_a_token_is_queued_in_its_order() {
         assert_eq!(send("POST", new).await, json!({"success": true}));
     }
     assert_eq!(send("DELETE", json!({"token": "https://push.example/1"})).await, json!({"success": true}));
+    for user in ["a", "b", "c", "d"] {
+        gateway.post(&project, "/events", &json!({"event": "looked", "user_id": user})).await.expect(202);
+    }
 
     let stored = stored(&gateway).await;
-    assert!(stored.iter().all(|(subject, _)| *subject == stored[0].0), "one token takes one partition");
     let users: Vec<Option<&str>> = stored.iter().map(|(_, item)| item.user_id.as_deref()).collect();
-    assert_eq!(users, [Some("a"), Some("b"), Some("c"), Some("d"), None]);
+    let people = ["a", "b", "c", "d"].map(Some);
+    assert_eq!(users, [&people[..], &[None], &people[..]].concat());
+    for ((device, _), (event, _)) in stored[..4].iter().zip(&stored[5..]) {
+        assert_eq!(device, event, "a person's device and what they do take one partition");
+    }
+    assert!(stored.iter().is_sorted_by_key(|(_, item)| item.received_ms));
     let Some(Body::RegisterToken(first)) = &stored[0].1.body else { panic!("{stored:?}") };
     assert_eq!(
         (first.platform.as_str(), push_token::id(project.id, &first.token)),

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use scheduler::retention::{clear, clear_inboxes, forget_client_ids};
+use scheduler::retention::{clear, clear_clicks, clear_inboxes, forget_client_ids};
 use shared::clock::{Clock, from_ms};
 use shared::ids::{self, ProjectId};
 use shared::secrets::MasterKeys;
+use shared::store::campaigns::clicks;
 use shared::store::events::retention::{self, SLICE};
 use shared::store::inbox;
 use shared::store::projects::{self, ProjectSecrets};
@@ -248,5 +249,36 @@ async fn in_app_messages_go_when_they_are_old() {
         let sql = "SELECT count(*) FROM inbox WHERE project_id = $1";
         let left: i64 = db.query_one(sql, &[&project]).await.unwrap().get(0);
         assert_eq!(left, 2);
+    }
+}
+
+#[tokio::test]
+async fn clicks_go_when_they_are_as_old_as_the_events_that_go() {
+    let place = Place::new().await;
+    let (one, two) = (project(&place, 5).await, project(&place, 400).await);
+    let (now, campaign) = (place.clock.now_ms(), Uuid::from_u128(7));
+    let db = place.store.connection().await.unwrap();
+    let (old, new) = (now - 6 * DAY_MS, now - 4 * DAY_MS);
+    for project in [one, two] {
+        let sql = "INSERT INTO campaign (project_id, id, name, channel, segment_id, template_ids, settings, status, created_at, updated_at) \
+                   VALUES ($1, $2, 'Sale', 'EMAIL', $2, '{}', '{}', 'COMPLETED', now(), now())";
+        db.execute(sql, &[&project, &campaign]).await.unwrap();
+        for (sent, link, many) in [(old, 1, clicks::SLICE + 5), (old, 2, 1), (new, 2, 3)] {
+            let link = Uuid::from_u128(link);
+            let sql =
+                "INSERT INTO campaign_link VALUES ($1, $2, $3, 'https://shop.example/' || $3) ON CONFLICT DO NOTHING";
+            db.execute(sql, &[&project, &campaign, &link]).await.unwrap();
+            let sql = "INSERT INTO campaign_click (project_id, campaign_id, message_id, link, user_id, clicks) \
+                       SELECT $1, $2, (lpad(to_hex($3::bigint), 12, '0') || substr(md5(random()::text || n), 13))::uuid, $4, $4, 1 \
+                       FROM generate_series(1::bigint, $5) n";
+            db.execute(sql, &[&project, &campaign, &sent, &link, &many]).await.unwrap();
+        }
+    }
+    clear_clicks(place.app().await).await.unwrap();
+    for (project, rows) in [(one, (3, 1)), (two, (clicks::SLICE + 9, 2))] {
+        let sql = "SELECT (SELECT count(*) FROM campaign_click WHERE project_id = $1), \
+                   (SELECT count(*) FROM campaign_link WHERE project_id = $1)";
+        let row = db.query_one(sql, &[&project]).await.unwrap();
+        assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), rows);
     }
 }

@@ -169,3 +169,34 @@ async fn conversions_are_events_of_the_person_within_their_time() {
     assert!(verdict.decided_at <= place.clock.now() + SignedDuration::from_secs(5));
     place.stop().await;
 }
+
+#[tokio::test]
+async fn whoever_pauses_does_not_wait_while_conversions_are_counted() {
+    let mut place = Place::new().await;
+    people(&place, 300).await;
+    let pro = segment(&place, "pro").await;
+    let id = campaign(&place, pro, place.clock.now(), tested(Metric::Converted, 50.0)).await.id;
+    place.run().await;
+    let sale = Sale { place: &place, id };
+    sale.tested().await;
+    let mut db = place.store.connection().await.unwrap();
+    let counting = db.transaction().await.unwrap();
+    let lock = "SET LOCAL idle_in_transaction_session_timeout = 0; LOCK TABLE events IN ACCESS EXCLUSIVE MODE";
+    counting.batch_execute(lock).await.unwrap();
+    sale.hour_passes().await;
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
+                 AND query LIKE '%did AS MATERIALIZED%' AND pid <> pg_backend_pid()";
+    eventually(SOON, async || match place.count(waits).await {
+        0 => Err("nobody counts"),
+        _ => Ok(()),
+    })
+    .await;
+    move_to(&place, id, CampaignStatus::Paused).await;
+    counting.rollback().await.unwrap();
+    place.eventually_none("SELECT count(*) FROM campaign WHERE look_at IS NOT NULL").await;
+    assert_eq!(sale.verdict().await, None, "what was counted of a campaign that is paused decides nothing");
+    move_to(&place, id, CampaignStatus::Sending).await;
+    delivered_until(&place, id, CampaignStatus::Completed).await;
+    assert_eq!(sale.verdict().await.unwrap().decided_by, DecidedBy::NoResults);
+    place.stop().await;
+}

@@ -244,7 +244,7 @@ impl<'a> Compiler<'a> {
         };
         format!(
             "(SELECT DISTINCT coalesce(a.person, t.user_id) AS id FROM push_token t LEFT JOIN alias a ON a.id = t.user_id \
-             WHERE t.project_id = $1{wanted})"
+             WHERE t.project_id = $1 AND t.user_id IS NOT NULL{wanted})"
         )
     }
 }

@@ -11,14 +11,13 @@ use uuid::Uuid;
 use super::StoreError;
 use super::users::record::PersonKey;
 use super::users::seen::Moves;
-use super::webhook_deliveries;
+use super::{push_tokens, webhook_deliveries};
 use crate::ids::ProjectId;
 
 /// Rows removed at once; what is more goes in slices.
 pub const SLICE: i64 = 5_000;
 /// Tables whose rows with a person's `user_id` simply go. What needs more is removed by statements of its own.
-const OWNED: [&str; 12] = [
-    "push_token",
+const OWNED: [&str; 11] = [
     "subscription",
     "segment_member",
     "segment_membership",
@@ -129,6 +128,7 @@ pub async fn remove_people(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid
     ] {
         tx.execute(&tx.prepare_cached(sql).await?, &[&project, &ids]).await?;
     }
+    push_tokens::take_from(tx, project, ids).await?;
     for table in OWNED {
         let sql = format!("DELETE FROM {table} WHERE project_id = $1 AND user_id = ANY($2)");
         tx.execute(&tx.prepare_cached(&sql).await?, &[&project, &ids]).await?;

@@ -26,34 +26,50 @@ pub struct PushToken {
     pub updated_at: Timestamp,
 }
 
-/// A token as it was registered.
+/// What was said about a token.
 #[derive(Clone, Debug)]
-pub struct Registration<'a> {
+pub struct Said<'a> {
     pub project: ProjectId,
     pub id: Uuid,
+    /// None: it is nobody's any more.
+    pub device: Option<Device<'a>>,
+    /// When it was accepted.
+    pub at: Timestamp,
+    /// Its place in the stream, which decides between what was accepted in the same millisecond.
+    pub seq: i64,
+}
+
+/// Whose a token is from now on.
+#[derive(Clone, Debug)]
+pub struct Device<'a> {
     pub user_id: Uuid,
     pub platform: Platform,
     pub token: &'a str,
-    pub at: Timestamp,
 }
 
-/// Keeps tokens; those that are known move to the person named now. Sorted by project and id.
-pub async fn register(tx: &Transaction<'_>, new: &[Registration<'_>]) -> Result<(), StoreError> {
-    if new.is_empty() {
+/// Keeps what was said of tokens, each once; sorted by project and id. The last word on a token counts, in whatever order
+/// they come: people's registrations come by their own partitions. So a token that was taken away keeps its row, without
+/// its text.
+pub async fn keep(tx: &Transaction<'_>, said: &[Said<'_>]) -> Result<(), StoreError> {
+    if said.is_empty() {
         return Ok(());
     }
-    let projects: Vec<ProjectId> = new.iter().map(|r| r.project).collect();
-    let ids: Vec<Uuid> = new.iter().map(|r| r.id).collect();
-    let users: Vec<Uuid> = new.iter().map(|r| r.user_id).collect();
-    let platforms: Vec<&str> = new.iter().map(|r| r.platform.as_str()).collect();
-    let tokens: Vec<&str> = new.iter().map(|r| r.token).collect();
-    let times: Vec<Timestamp> = new.iter().map(|r| r.at).collect();
-    let sql = "INSERT INTO push_token (project_id, id, user_id, platform, token, created_at, updated_at) \
-               SELECT p, i, u, f, t, a, a FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::timestamptz[]) \
-               AS v(p, i, u, f, t, a) ON CONFLICT (project_id, id) DO UPDATE SET user_id = excluded.user_id, \
-               platform = excluded.platform, token = excluded.token, updated_at = excluded.updated_at";
+    let projects: Vec<ProjectId> = said.iter().map(|s| s.project).collect();
+    let ids: Vec<Uuid> = said.iter().map(|s| s.id).collect();
+    let users: Vec<Option<Uuid>> = said.iter().map(|s| Some(s.device.as_ref()?.user_id)).collect();
+    let platforms: Vec<Option<&str>> = said.iter().map(|s| Some(s.device.as_ref()?.platform.as_str())).collect();
+    let tokens: Vec<Option<&str>> = said.iter().map(|s| Some(s.device.as_ref()?.token)).collect();
+    let times: Vec<Timestamp> = said.iter().map(|s| s.at).collect();
+    let places: Vec<i64> = said.iter().map(|s| s.seq).collect();
+    let sql = "INSERT INTO push_token AS old (project_id, id, user_id, platform, token, created_at, updated_at, said_seq) \
+               SELECT p, i, u, f, t, a, a, s FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], \
+               $6::timestamptz[], $7::bigint[]) AS v(p, i, u, f, t, a, s) \
+               ON CONFLICT (project_id, id) DO UPDATE SET user_id = excluded.user_id, platform = excluded.platform, \
+               token = excluded.token, updated_at = excluded.updated_at, said_seq = excluded.said_seq, \
+               created_at = CASE WHEN old.user_id IS NULL THEN excluded.created_at ELSE old.created_at END \
+               WHERE (excluded.updated_at, excluded.said_seq) >= (old.updated_at, old.said_seq)";
     let statement = tx.prepare_cached(sql).await?;
-    tx.execute(&statement, &[&projects, &ids, &users, &platforms, &tokens, &times]).await?;
+    tx.execute(&statement, &[&projects, &ids, &users, &platforms, &tokens, &times, &places]).await?;
     Ok(())
 }
 
@@ -73,16 +89,17 @@ pub async fn platforms_of(
     Ok(found)
 }
 
-/// Forgets tokens; unknown ids are ignored. Sorted by project and id.
-pub async fn remove(db: &impl GenericClient, tokens: &[(ProjectId, Uuid)]) -> Result<(), StoreError> {
-    if tokens.is_empty() {
-        return Ok(());
-    }
-    let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = tokens.iter().copied().unzip();
-    let sql = "DELETE FROM push_token t USING unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
-               WHERE t.project_id = v.p AND t.id = v.i";
-    db.execute(&db.prepare_cached(sql).await?, &[&projects, &ids]).await?;
+/// Takes the devices of people who are erased away.
+pub async fn take_from(tx: &Transaction<'_>, project: ProjectId, people: &[Uuid]) -> Result<(), StoreError> {
+    let sql = "UPDATE push_token SET user_id = NULL, platform = NULL, token = NULL \
+               WHERE project_id = $1 AND user_id = ANY($2)";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &people]).await?;
     Ok(())
+}
+
+/// Forgets the tokens that were taken away before a time, when nothing said of them earlier can be waiting any more.
+pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
+    Ok(db.execute("DELETE FROM push_token WHERE user_id IS NULL AND updated_at < $1", &[&before]).await?)
 }
 
 /// The tokens of people who were merged are those of whom they became.
@@ -108,7 +125,7 @@ pub async fn remove_gone(
 ) -> Result<(), StoreError> {
     let (ids, times): (Vec<Uuid>, Vec<Timestamp>) = gone.iter().copied().unzip();
     let sql = "DELETE FROM push_token t USING unnest($2::uuid[], $3::timestamptz[]) AS v(i, at) \
-               WHERE t.project_id = $1 AND t.id = v.i AND t.updated_at <= v.at";
+               WHERE t.project_id = $1 AND t.id = v.i AND t.updated_at <= v.at AND t.user_id IS NOT NULL";
     db.execute(&db.prepare_cached(sql).await?, &[&project, &ids, &times]).await?;
     Ok(())
 }

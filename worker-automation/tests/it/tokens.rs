@@ -3,6 +3,7 @@
 use serde_json::json;
 use shared::event::{Body, IngestItem, RegisterToken, RemoveToken};
 
+use crate::erasure::erase;
 use crate::fixture::{Fixture, identify, track};
 
 fn register(f: &Fixture, user: &str, token: &str) -> IngestItem {
@@ -39,7 +40,7 @@ async fn a_token_is_the_last_ones_who_registered_it() {
     f.publish_to(5, vec![remove(&f, "tablet"), remove(&f, "unknown")]).await;
     f.applied().await;
     assert_eq!((owner(&f, "phone").await, owner(&f, "tablet").await), (Some("a".into()), None));
-    assert_eq!(f.number("SELECT count(*) FROM push_token").await, 1);
+    assert_eq!(f.number("SELECT count(*) FROM push_token WHERE user_id IS NOT NULL").await, 1);
 
     // In one batch too, the last word counts.
     f.publish_to(
@@ -56,6 +57,56 @@ async fn a_token_is_the_last_ones_who_registered_it() {
     f.applied().await;
     assert_eq!((owner(&f, "phone").await, owner(&f, "new").await), (Some("b".into()), None));
     assert_eq!(f.dead_letters().await, Vec::<String>::new());
+    f.stop().await;
+}
+
+/// People's registrations come by their own partitions, and so in any order.
+#[tokio::test]
+async fn of_what_several_say_of_a_token_the_last_accepted_counts() {
+    let f = Fixture::start().await;
+    let apply = async |partition: u16, item: IngestItem| {
+        f.publish_to(partition, vec![item]).await;
+        f.applied().await;
+    };
+    let (late, last) = (register(&f, "a", "phone"), register(&f, "b", "phone"));
+    apply(5, last).await;
+    apply(3, late).await;
+    assert_eq!(owner(&f, "phone").await.as_deref(), Some("b"));
+
+    let (late, last) = (remove(&f, "phone"), register(&f, "a", "phone"));
+    apply(3, last).await;
+    apply(6, late).await;
+    assert_eq!(owner(&f, "phone").await.as_deref(), Some("a"), "it was registered again");
+
+    let (late, last) = (register(&f, "b", "phone"), remove(&f, "phone"));
+    apply(6, last).await;
+    apply(5, late).await;
+    assert_eq!(f.number("SELECT count(*) FROM push_token WHERE user_id IS NOT NULL OR token IS NOT NULL").await, 0);
+
+    // Within one millisecond the stream's order tells.
+    let first = register(&f, "a", "phone");
+    let second = IngestItem { received_ms: first.received_ms, ..register(&f, "b", "phone") };
+    apply(3, first).await;
+    apply(5, second).await;
+    assert_eq!(owner(&f, "phone").await.as_deref(), Some("b"));
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_an_erased_persons_device_does_not_go_back_to_whose_it_was_before() {
+    let f = Fixture::start().await;
+    let (late, last) = (register(&f, "a", "phone"), register(&f, "b", "phone"));
+    f.publish_to(5, vec![last]).await;
+    f.applied().await;
+    f.publish_to(5, vec![erase(&f, "b")]).await;
+    f.applied().await;
+    f.publish_to(3, vec![late]).await;
+    f.applied().await;
+    assert_eq!(f.number("SELECT count(*) FROM push_token WHERE user_id IS NOT NULL OR token IS NOT NULL").await, 0);
+
+    f.publish_to(3, vec![register(&f, "a", "phone")]).await;
+    f.applied().await;
+    assert_eq!(owner(&f, "phone").await.as_deref(), Some("a"));
     f.stop().await;
 }
 

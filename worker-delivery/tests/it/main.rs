@@ -7,6 +7,7 @@ mod dead_letters;
 mod direct;
 mod faults;
 mod groups;
+mod hanging;
 mod in_app;
 mod invites;
 mod limits;

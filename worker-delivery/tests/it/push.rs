@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::push_token::{self, Platform};
 use shared::send::{Channel, Lane, SendChunk};
 use shared::store::messages::insert::NewMessage;
-use shared::store::push_tokens::{self, Registration};
+use shared::store::push_tokens::{self, Device, Said};
 use shared::store::vapid_keys;
 use shared::vapid::VapidKeys;
 use testkit::{
@@ -62,10 +62,11 @@ async fn configure_limited(place: &Place, vendors: &Vendors, team: &str, limit: 
 async fn device(place: &Place, user_id: Uuid, platform: Platform, token: &str) {
     let id = push_token::id(place.project, token);
     let at = place.clock.now();
-    let new = Registration { project: place.project, id, user_id, platform, token, at };
+    let device = Some(Device { user_id, platform, token });
+    let new = Said { project: place.project, id, device, at, seq: 0 };
     let mut db = place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
-    push_tokens::register(&tx, &[new]).await.unwrap();
+    push_tokens::keep(&tx, &[new]).await.unwrap();
     tx.commit().await.unwrap();
 }
 

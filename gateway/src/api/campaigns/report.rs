@@ -15,6 +15,7 @@ use shared::store::{Connection, StoreError};
 use uuid::Uuid;
 
 use super::{path, shape};
+use crate::api::segments::evaluate::room;
 use crate::context::Context;
 use crate::error::ApiError;
 use crate::respond::{Reply, ok};
@@ -153,6 +154,16 @@ pub async fn report(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let id = path::id(segment, "campaign")?;
     let mut db = cx.database().await?;
     let campaign = campaigns::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("campaign"))?;
+    let counts_goal = campaign.settings.goal.is_some() && campaign.started_at.is_some();
+    let _room = if counts_goal {
+        // Nobody keeps a connection from others while they wait for room.
+        drop(db);
+        let room = room(cx).await?;
+        db = cx.database().await?;
+        Some(room)
+    } else {
+        None
+    };
     let mut by_status = ByStatus::new();
     let mut variants: BTreeMap<String, ByStatus> = BTreeMap::new();
     let (mut counts, mut links) = (Vec::new(), Vec::new());

@@ -31,7 +31,7 @@ pub struct Count {
 pub async fn room<'a>(cx: &Context<'a>) -> Result<SemaphorePermit<'a>, ApiError> {
     match tokio::time::timeout(AT_MOST, cx.app.evaluations.acquire()).await {
         Ok(Ok(permit)) => Ok(permit),
-        _ => Err(ApiError::Unavailable("other segments are being evaluated")),
+        _ => Err(ApiError::Unavailable("other costly reads are under way")),
     }
 }
 

@@ -1,17 +1,22 @@
 //! Which links of a campaign's messages were clicked: a row for each message and link, so that people are counted as exactly as clicks
 //! and nobody waits for another's row. Recording writes them with what it is told of the messages.
 
-use deadpool_postgres::GenericClient;
+use std::collections::BTreeSet;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::sending::Rows;
-use crate::ids::ProjectId;
+use crate::ids::{self, ProjectId};
 use crate::store::StoreError;
 
 /// So many links of a campaign are told apart, those that were clicked first: a link may be another for each person. Recorders
 /// that meet new links at once may bring it a few above that.
 pub const LINKS: i64 = 200;
+/// Rows removed at once.
+pub const SLICE: i64 = 5_000;
 
 /// A click in a message of a campaign.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,4 +98,19 @@ pub(super) async fn forget(tx: &impl GenericClient, project: ProjectId, campaign
         tx.execute(&sql, &[&project, &campaign]).await?;
     }
     Ok(())
+}
+
+/// Removes at most [`SLICE`] clicks of a project in messages of sendings that began before a time, and the links that nobody else has
+/// clicked; returns how many clicks they were. A message's id carries the time of its sending.
+pub async fn remove_slice(tx: &Transaction<'_>, project: ProjectId, before: Timestamp) -> Result<u64, StoreError> {
+    let bound = ids::lower_bound(before.as_millisecond());
+    let sql = "DELETE FROM campaign_click WHERE project_id = $1 AND ctid = ANY(ARRAY(SELECT old.row FROM campaign g CROSS JOIN LATERAL \
+               (SELECT ctid AS row FROM campaign_click c WHERE c.project_id = $1 AND c.campaign_id = g.id AND c.message_id < $2 \
+               ORDER BY c.message_id LIMIT $3) old WHERE g.project_id = $1 LIMIT $3)) RETURNING campaign_id";
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &bound, &SLICE]).await?;
+    let campaigns: BTreeSet<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let sql = "DELETE FROM campaign_link l WHERE project_id = $1 AND campaign_id = ANY($2) AND NOT EXISTS (SELECT FROM campaign_click c \
+               WHERE c.project_id = $1 AND c.campaign_id = l.campaign_id AND c.link = l.link)";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &campaigns.into_iter().collect::<Vec<_>>()]).await?;
+    Ok(rows.len() as u64)
 }

@@ -1,5 +1,5 @@
 //! A campaign that tries its variants on a part of the audience: how they do, and the rest, whose rows wait without a
-//! variant (`send_at` is 'infinity') until one of them has won. Called in a transaction that holds the campaign's row.
+//! variant (`send_at` is 'infinity') until one of them has won. What counts is called before the campaign's row is held, all else while it is.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;

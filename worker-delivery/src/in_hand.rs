@@ -1,0 +1,191 @@
+//! What of each project is in hand at its providers, and how much more may be. Pure: the caller brings the time.
+//!
+//! A project may have so much in hand as stands in proportion to what is still free: alone all that is meant to be in hand at a
+//! time, among others less. So some room is always left for whoever has little in hand, however long the calls of others take.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use shared::ids::ProjectId;
+use shared::send::Lane;
+use tokio::time::Instant;
+
+/// For each place that is free a project may hold so many.
+const TO_ONE_FREE: usize = 8;
+/// A project that got nothing back for so long waits for a slow provider.
+const STALLED: Duration = Duration::from_millis(500);
+
+/// Where a call has its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pool {
+    /// Kept for direct messages.
+    Direct,
+    Common,
+}
+
+/// The places of all calls.
+#[derive(Debug)]
+pub struct InHand {
+    direct: Places,
+    common: Places,
+    /// When each project that holds some last got one back.
+    moved: HashMap<ProjectId, Instant>,
+}
+
+#[derive(Debug)]
+struct Places {
+    /// As many as one project may hold.
+    alone: usize,
+    free: usize,
+    held: HashMap<ProjectId, usize>,
+}
+
+impl Places {
+    fn new(alone: usize) -> Self {
+        Self { alone, free: alone + alone.div_ceil(TO_ONE_FREE), held: HashMap::new() }
+    }
+
+    fn has_room_for(&self, project: ProjectId) -> bool {
+        let held = self.held.get(&project).copied().unwrap_or(0);
+        held < self.alone.min(TO_ONE_FREE * self.free)
+    }
+
+    fn take(&mut self, project: ProjectId) {
+        self.free -= 1;
+        *self.held.entry(project).or_default() += 1;
+    }
+
+    fn give_back(&mut self, project: ProjectId) {
+        self.free += 1;
+        if let Some(held) = self.held.get_mut(&project) {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(&project);
+            }
+        }
+    }
+}
+
+impl InHand {
+    /// For `total` calls of one project at a time, at least 2, and an eighth more for the others. A quarter is kept for direct
+    /// messages, so that they never wait behind the other lanes; they may use the rest too.
+    pub fn new(total: usize) -> Self {
+        let direct = (total / 4).max(1);
+        let common = total.saturating_sub(direct).max(1);
+        Self { direct: Places::new(direct), common: Places::new(common), moved: HashMap::new() }
+    }
+
+    /// Takes a place for a call, if there is one for that project.
+    pub fn take(&mut self, lane: Lane, project: ProjectId, now: Instant) -> Option<Pool> {
+        let pools: &[Pool] = match lane {
+            Lane::Direct => &[Pool::Direct, Pool::Common],
+            Lane::Automation | Lane::Campaign => &[Pool::Common],
+        };
+        let pool = pools.iter().copied().find(|pool| self.places(*pool).has_room_for(project))?;
+        self.places(pool).take(project);
+        self.moved.entry(project).or_insert(now);
+        Some(pool)
+    }
+
+    pub fn give_back(&mut self, pool: Pool, project: ProjectId, now: Instant) {
+        self.places(pool).give_back(project);
+        if self.direct.held.contains_key(&project) || self.common.held.contains_key(&project) {
+            self.moved.insert(project, now);
+        } else {
+            self.moved.remove(&project);
+        }
+    }
+
+    /// Whether a project has calls in hand of which none has ended for a while.
+    pub fn is_stalled(&self, project: ProjectId, now: Instant) -> bool {
+        self.moved.get(&project).is_some_and(|moved| now.duration_since(*moved) >= STALLED)
+    }
+
+    fn places(&mut self, pool: Pool) -> &mut Places {
+        match pool {
+            Pool::Direct => &mut self.direct,
+            Pool::Common => &mut self.common,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn project(n: u128) -> ProjectId {
+        ProjectId(Uuid::from_u128(n))
+    }
+
+    /// How many a project gets until there is no room for it.
+    fn filled(in_hand: &mut InHand, lane: Lane, n: u128) -> usize {
+        let now = Instant::now();
+        std::iter::from_fn(|| in_hand.take(lane, project(n), now)).count()
+    }
+
+    #[test]
+    fn a_project_alone_has_all() {
+        for (total, common) in [(2, 1), (3, 2), (8, 6), (32, 24), (1_024, 768)] {
+            assert_eq!(filled(&mut InHand::new(total), Lane::Campaign, 1), common);
+            assert_eq!(filled(&mut InHand::new(total), Lane::Direct, 1), total);
+        }
+    }
+
+    #[test]
+    fn direct_messages_find_room_beside_the_other_lanes() {
+        let mut in_hand = InHand::new(32);
+        assert_eq!(filled(&mut in_hand, Lane::Campaign, 1), 24);
+        assert!(filled(&mut in_hand, Lane::Direct, 1) >= 8);
+    }
+
+    #[test]
+    fn some_room_is_left_for_the_others() {
+        for total in [2, 32, 1_024] {
+            let mut in_hand = InHand::new(total);
+            filled(&mut in_hand, Lane::Campaign, 1);
+            filled(&mut in_hand, Lane::Direct, 1);
+            let second = filled(&mut in_hand, Lane::Direct, 2);
+            assert!(second >= (total / 16).max(1), "{second} of {total}");
+        }
+        let mut in_hand = InHand::new(1_024);
+        let shares: Vec<usize> = (1..=3).map(|n| filled(&mut in_hand, Lane::Direct, n)).collect();
+        assert!(shares.iter().all(|share| *share > 0), "{shares:?}");
+    }
+
+    #[test]
+    fn a_share_shrinks_when_others_ask_and_grows_again() {
+        let mut in_hand = InHand::new(32);
+        let now = Instant::now();
+        filled(&mut in_hand, Lane::Campaign, 1);
+        let second = filled(&mut in_hand, Lane::Campaign, 2);
+        assert!((1..=3).contains(&second), "{second}");
+        // What the first gives back is the other's before it is the first's again.
+        for _ in 0..12 {
+            in_hand.give_back(Pool::Common, project(1), now);
+        }
+        let more = filled(&mut in_hand, Lane::Campaign, 2);
+        assert!(more >= 8, "{more}");
+        for _ in 0..second + more {
+            in_hand.give_back(Pool::Common, project(2), now);
+        }
+        assert_eq!(filled(&mut in_hand, Lane::Campaign, 1), 12);
+    }
+
+    #[test]
+    fn who_gets_nothing_back_is_stalled() {
+        let mut in_hand = InHand::new(8);
+        let began = Instant::now();
+        let at = |ms| began + Duration::from_millis(ms);
+        assert!(!in_hand.is_stalled(project(1), began));
+        let pool = in_hand.take(Lane::Direct, project(1), began).unwrap();
+        in_hand.take(Lane::Direct, project(1), at(400)).unwrap();
+        assert!(!in_hand.is_stalled(project(1), at(499)));
+        assert!(in_hand.is_stalled(project(1), at(500)) && !in_hand.is_stalled(project(2), at(500)));
+        in_hand.give_back(pool, project(1), at(600));
+        assert!(!in_hand.is_stalled(project(1), at(1_000)) && in_hand.is_stalled(project(1), at(1_100)));
+        in_hand.give_back(pool, project(1), at(1_200));
+        assert!(!in_hand.is_stalled(project(1), at(9_000)), "nothing of it is in hand");
+    }
+}

@@ -1,0 +1,74 @@
+//! A provider that hangs keeps its own project's messages waiting, and nobody else's.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use serde_json::json;
+use shared::ids::{self, ProjectId};
+use shared::store::projects::{self, ProjectSecrets};
+use testkit::{TestMailbox, eventually};
+use tokio::net::TcpListener;
+
+use crate::place::{Place, SOON};
+
+/// Calls that are under way at a time, by default.
+const CONCURRENCY: i64 = 32;
+/// More than a lane takes off the stream at a time.
+const MANY: usize = 1_500;
+
+async fn another_project(place: &Place) -> ProjectId {
+    let project = ProjectId(ids::fresh(place.clock.now_ms()));
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    projects::insert(&tx, &place.keys, project, "Bank", &ProjectSecrets::random(), place.clock.now()).await.unwrap();
+    tx.commit().await.unwrap();
+    project
+}
+
+/// How many of a project's messages are with its provider.
+async fn held(place: &Place, project: ProjectId) -> i64 {
+    let sql = "SELECT count(*) FROM message WHERE project_id = $1 AND claimed AND status = 'queued'";
+    place.store.connection().await.unwrap().query_one(sql, &[&project]).await.unwrap().get(0)
+}
+
+#[tokio::test]
+async fn a_hanging_provider_holds_up_no_other_projects_direct_messages() {
+    let (mut place, mailbox) = (Place::new().await, TestMailbox::start().await);
+    let prompt = place.project;
+    place.configure(mailbox.port(), json!({}), None).await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+
+    let hanging = another_project(&place).await;
+    place.project = hanging;
+    // It takes connections, and never says a word.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    place.configure(silent.local_addr().unwrap().port(), json!({}), None).await;
+    let ben = place.user("ben", Some("ben@example.com"), None).await;
+    let listening = tokio::spawn(async move {
+        let mut open = Vec::new();
+        loop {
+            open.push(silent.accept().await.unwrap());
+        }
+    });
+    place.run().await;
+    let codes = (0..MANY).map(|_| place.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
+    join_all(codes.map(|message| place.send_direct(vec![message]))).await;
+    eventually(SOON, async || match held(&place, hanging).await {
+        CONCURRENCY => Ok(()),
+        held => Err(format!("{held} in hand")),
+    })
+    .await;
+
+    place.project = prompt;
+    for nth in 1..=3 {
+        let began = Instant::now();
+        let (id, message) = place.direct(&[ann], &json!({ "subject": "Code", "body": "2" }));
+        place.send_direct(vec![message]).await;
+        mailbox.wait_for(nth, SOON).await;
+        assert!(began.elapsed() < Duration::from_secs(5), "it took {:?}", began.elapsed());
+        assert_eq!(place.settled(id, 1).await.status, "sent");
+    }
+    assert_eq!(held(&place, hanging).await, CONCURRENCY, "the others still hang");
+    listening.abort();
+    place.stop().await;
+}
