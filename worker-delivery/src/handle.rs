@@ -24,7 +24,7 @@ use crate::App;
 use crate::attempt::attempt;
 use crate::claim::claim_slice;
 use crate::intake::{Intake, Refused};
-use crate::limits::{Admitted, Limit, Place};
+use crate::limits::{Admitted, Limit, Place, Room};
 use crate::settle::judge;
 
 /// How often the broker hears that work goes on; it gives up on us after three times as long.
@@ -188,7 +188,7 @@ async fn send_limited(app: &Arc<App>, queue: Queue, (project, rows): (ProjectId,
     };
     match room.await {
         Ok(room) => {
-            let here = room.as_ref().map_or(rows.len(), |room| room.rows());
+            let here = room.as_ref().map_or(rows.len(), Room::rows);
             // In nobody's way: others have begun.
             send_all(app, (queue, None), project, &rows[..here]).await
         }
