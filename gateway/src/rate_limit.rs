@@ -6,7 +6,6 @@
 
 mod local;
 mod project;
-mod redis;
 
 use std::convert::Infallible;
 use std::num::NonZeroU32;
@@ -15,12 +14,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use quick_cache::sync::Cache;
+use shared::buckets::{Buckets, Server};
 use shared::ids::ProjectId;
 use shared::shutdown::Shutdown;
 
 use crate::config::GatewayConfig;
 use project::Project;
-use redis::Redis;
 
 /// What a request was told about its project's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +53,7 @@ const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 /// Every project's limit.
 pub struct RateLimits {
     replicas: u32,
-    redis: Option<Arc<Redis>>,
+    redis: Option<Arc<Buckets>>,
     projects: Cache<ProjectId, Arc<Project>>,
 }
 
@@ -65,7 +64,10 @@ impl RateLimits {
     /// `prefix` keeps installations apart that share a Redis.
     pub fn start(config: &GatewayConfig, prefix: &str, shutdown: &Shutdown) -> anyhow::Result<Self> {
         let redis = match &config.redis_url {
-            Some(url) => Some(Redis::start(url, prefix, shutdown.clone()).context("REDIS_URL is no Redis address")?),
+            Some(url) => {
+                let server = Server::parse(url).context("REDIS_URL is no Redis address")?;
+                Some(Buckets::start(server, prefix, shutdown.clone()))
+            }
             None => {
                 tracing::warn!("no Redis (REDIS_URL): each gateway limits requests on its own");
                 None

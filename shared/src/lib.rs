@@ -5,6 +5,7 @@
 pub mod admin;
 pub mod automation;
 pub mod backoff;
+pub mod buckets;
 pub mod bus;
 pub mod campaign;
 pub mod clock;

@@ -17,4 +17,6 @@ pub const CLOCK_AHEAD: &str = "rekindle_clock_ahead_seconds";
 pub const TIMERS_FIRED: &str = "rekindle_timers_fired_total";
 pub const MESSAGES_SETTLED: &str = "rekindle_messages_settled_total";
 pub const MESSAGES_AMBIGUOUS: &str = "rekindle_messages_ambiguous_total";
+/// By `how`: `waited` in memory, or `put_off` as rows.
+pub const MESSAGES_LIMITED: &str = "rekindle_messages_limited_total";
 pub const WEBHOOKS_SENT: &str = "rekindle_webhooks_sent_total";

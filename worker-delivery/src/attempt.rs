@@ -19,13 +19,14 @@ use shared::store::users::recipient::Recipient;
 use crate::App;
 use crate::channels::Rules;
 use crate::claim::Loaded;
+use crate::limits::Token;
 use crate::render::Source;
 use crate::settle::judge::{self, Circumstances, failed};
 
 /// Attempts one message in a task of its own, so that a panic over it costs no other.
-pub async fn attempt(app: Arc<App>, loaded: Loaded) -> Settled {
+pub async fn attempt(app: Arc<App>, loaded: Loaded, token: Option<Token>) -> Settled {
     let message = loaded.message.clone();
-    guarded(&message, run(app, loaded)).await
+    guarded(&message, run(app, loaded, token)).await
 }
 
 async fn guarded(message: &Claimed, work: impl Future<Output = Settled> + Send + 'static) -> Settled {
@@ -38,7 +39,7 @@ async fn guarded(message: &Claimed, work: impl Future<Output = Settled> + Send +
     }
 }
 
-async fn run(app: Arc<App>, loaded: Loaded) -> Settled {
+async fn run(app: Arc<App>, loaded: Loaded, token: Option<Token>) -> Settled {
     let Loaded { message, recipient, sender, .. } = &loaded;
     if message.lapsed {
         tracing::warn!(project = %message.project, message_id = %message.id, "its last call was never settled");
@@ -68,10 +69,10 @@ async fn run(app: Arc<App>, loaded: Loaded) -> Settled {
         return judge::quiet(message, until, at);
     }
     let settled = match message.channel {
-        Channel::Email => email::attempt(&app, &loaded, person).await,
-        Channel::Push => push::attempt(&app, &loaded, person).await,
+        Channel::Email => email::attempt(&app, &loaded, person, token).await,
+        Channel::Push => push::attempt(&app, &loaded, person, token).await,
         Channel::InApp => in_app::attempt(&app, &loaded, person).await,
-        Channel::Sms => sms::attempt(&app, &loaded, person).await,
+        Channel::Sms => sms::attempt(&app, &loaded, person, token).await,
     };
     Settled { user_id: (person.id != message.user_id).then_some(person.id), ..settled }
 }

@@ -19,6 +19,7 @@ use shared::vapid::VapidKeys;
 use tokio::time::Instant;
 
 use crate::App;
+use crate::limits::{self, Limit};
 use crate::provider::push::Push;
 use crate::provider::sms::{self, SmsConfig, SmsProvider};
 use crate::provider::stub::Stub;
@@ -89,7 +90,9 @@ impl Routes {
                 let config = SmsConfig::from_settings(settings, &outside.addresses.sms);
                 let client = |config| sms::Client::new(config, outside.http.clone(), outside.clock.clone());
                 let route = |config: Result<SmsConfig, String>| {
-                    Route::new(config.map(|config| SmsProvider::Http(Box::new(client(config)))))
+                    let per_second = limits::per_second(settings, "smsRateLimit");
+                    let limit = config.as_ref().ok().and_then(|c| outside.limits.of(&c.account(), per_second));
+                    Route::new(config.map(|config| SmsProvider::Http(Box::new(client(config))))).limited(limit)
                 };
                 config.map_or(Self::None, |config| Self::Sms(Box::new(route(config))))
             }
@@ -109,6 +112,17 @@ impl Sender {
 
     fn serves_browsers(&self) -> bool {
         matches!(&self.routes, Routes::Push(routes) if routes.serves_browsers())
+    }
+
+    /// The limit that its messages meet, but for few.
+    fn limit(&self) -> Option<Limit> {
+        let limit = match &self.routes {
+            Routes::Email(routes) => routes.choose().limit(),
+            Routes::Push(routes) => routes.limit(),
+            Routes::Sms(route) => route.limit(),
+            Routes::None | Routes::Unreadable(_) | Routes::InApp => None,
+        };
+        limit.cloned()
     }
 
     /// Whether a message that is sent again under its id is recognised by whoever gets it.
@@ -216,6 +230,19 @@ impl Channels {
             old.superseded.store(true, Ordering::Relaxed);
         }
         Ok(sender)
+    }
+
+    /// The limit of the account by which a channel's messages go, by the settings as they were a moment ago.
+    pub async fn limit(&self, app: &App, key: Key) -> Result<Option<Limit>, StoreError> {
+        if key.1 == Channel::InApp {
+            return Ok(None);
+        }
+        let known = self.senders().get(&key).cloned();
+        let sender = match known {
+            Some(sender) => sender,
+            None => self.get(&app.store.connection().await?, &app.config.master_keys, &app.outside, key).await?,
+        };
+        Ok(sender.limit())
     }
 
     fn senders(&self) -> MutexGuard<'_, HashMap<Key, Arc<Sender>>> {

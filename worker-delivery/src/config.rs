@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use shared::buckets;
 use shared::config::public_base_url;
 use shared::env::{Env, EnvError};
 use shared::outbound::{BaseUrl, HttpClient};
@@ -20,6 +21,10 @@ pub struct DeliveryConfig {
     pub channels: Vec<Channel>,
     /// Provider calls under way at a time; a quarter of them is kept for direct messages.
     pub concurrency: usize,
+    /// Without one, each worker keeps its own share of the providers' limits.
+    pub redis: Option<buckets::Server>,
+    /// How many workers share those limits while Redis is away.
+    pub replicas: u32,
     /// How often a direct or automation message is sent again after a call whose outcome was never learned.
     pub unknown_retries: i32,
     /// How long a claim lasts. Longer than a call may take (20 s), or a slow call is taken for a lost one.
@@ -43,6 +48,8 @@ pub struct Addresses {
     pub push_provider: BaseUrl,
     /// The operator's app at that provider, for projects without one of their own.
     pub shared_push_app: Option<ProviderApp>,
+    /// What that app takes a second.
+    pub shared_push_limit: Option<u32>,
     pub sms: BaseUrl,
     /// Whom push services turn to: `mailto:` or `https:`.
     pub vapid_subject: Option<String>,
@@ -52,17 +59,19 @@ pub struct Addresses {
 
 impl Addresses {
     /// `MAIL_BASE_URL`, `APNS_BASE_URL`, `PUSH_GATEWAY_BASE_URL`, `PUSH_PROVIDER_BASE_URL`, `SMS_BASE_URL`;
-    /// `PUSH_PROVIDER_APP_ID` with `PUSH_PROVIDER_REST_KEY`; `VAPID_SUBJECT`, or `PUBLIC_BASE_URL` where that is https;
+    /// `PUSH_PROVIDER_APP_ID` with `PUSH_PROVIDER_REST_KEY` and `PUSH_PROVIDER_RATE_LIMIT` (none); `VAPID_SUBJECT`, or `PUBLIC_BASE_URL` where that is https;
     /// `PUSH_MAILBOX_DIR`.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let is_set = |name: &str| env.get(name).is_some();
         let apns = || BaseUrl::from_env(env, "APNS_BASE_URL", "");
+        let push_limit = || env.bounded("PUSH_PROVIDER_RATE_LIMIT", 1, 1..=100_000, "1 to 100000 calls a second");
         Ok(Self {
             mail: BaseUrl::from_env(env, "MAIL_BASE_URL", "https://api.resend.com")?,
             apns: is_set("APNS_BASE_URL").then(apns).transpose()?,
             push_gateway: BaseUrl::from_env(env, "PUSH_GATEWAY_BASE_URL", "https://fcm.googleapis.com")?,
             push_provider: BaseUrl::from_env(env, "PUSH_PROVIDER_BASE_URL", "https://api.onesignal.com")?,
             shared_push_app: shared_push_app(env)?,
+            shared_push_limit: is_set("PUSH_PROVIDER_RATE_LIMIT").then(push_limit).transpose()?,
             sms: BaseUrl::from_env(env, "SMS_BASE_URL", "https://api.twilio.com")?,
             vapid_subject: vapid_subject(env)?,
             push_mailbox: env.get("PUSH_MAILBOX_DIR").map(PathBuf::from),
@@ -102,13 +111,16 @@ fn vapid_subject(env: &Env) -> Result<Option<String>, EnvError> {
 }
 
 impl DeliveryConfig {
-    /// `DELIVERY_CHANNELS` (all), `DELIVERY_CONCURRENCY` (32), `DELIVERY_UNKNOWN_RETRIES` (1), `DELIVERY_LEASE_MS` (90000),
+    /// `DELIVERY_CHANNELS` (all), `DELIVERY_CONCURRENCY` (32), `DELIVERY_REPLICAS` (1), `REDIS_URL` (none),
+    /// `DELIVERY_UNKNOWN_RETRIES` (1), `DELIVERY_LEASE_MS` (90000),
     /// `OUTBOUND_ALLOW`, `OUTBOUND_CA_FILE`, the providers' addresses, `MASTER_KEY` or `MASTER_KEY_FILE`,
     /// `PUBLIC_BASE_URL` (`http://127.0.0.1:8080`; without it nothing is tracked).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         Ok(Self {
             channels: channels(env)?,
             concurrency: env.bounded("DELIVERY_CONCURRENCY", 32, 2..=1_024, "2 to 1024")?,
+            redis: buckets::Server::from_env(env)?,
+            replicas: env.bounded("DELIVERY_REPLICAS", 1, 1..=1_000, "1 to 1000")?,
             unknown_retries: env.bounded("DELIVERY_UNKNOWN_RETRIES", 1, 0..=10, "0 to 10")?,
             lease: Duration::from_millis(env.bounded(
                 "DELIVERY_LEASE_MS",
@@ -155,6 +167,9 @@ mod tests {
         for (name, value) in [
             ("DELIVERY_CHANNELS", "email,pigeon"),
             ("DELIVERY_CONCURRENCY", "1"),
+            ("DELIVERY_REPLICAS", "0"),
+            ("REDIS_URL", "127.0.0.1"),
+            ("PUSH_PROVIDER_RATE_LIMIT", "0"),
             ("DELIVERY_UNKNOWN_RETRIES", "-1"),
             ("DELIVERY_LEASE_MS", "999"),
             ("OUTBOUND_ALLOW", "here"),

@@ -11,13 +11,16 @@ use shared::send::{Channel, Lane};
 use tokio::sync::Semaphore;
 
 use crate::App;
-use crate::handle::{Crowd, Received, Turn, handle};
+use crate::handle::{Crowd, Queue, Received, Turn, handle};
 
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const EXPIRES: Duration = Duration::from_secs(30);
 const ACK_WAIT: Duration = Duration::from_secs(30);
 /// Room for what the workers of a lane keep waiting, and for what each project has in hand beside.
 const MAX_ACK_PENDING: i64 = 16_384;
+/// Messages of the stream that may wait for their accounts' limits, beside what is begun. Well below what may be pending, so that
+/// they hold up nobody who has no limit.
+const BESIDE: usize = 2_048;
 /// How long what the broker sent ahead may lie here while there is no room to begin it. Well below the time after which
 /// the broker would send it again by itself, to us or to others, with ours still lying here.
 const AHEAD: Duration = Duration::from_secs(10);
@@ -35,7 +38,7 @@ fn bounds(lane: Lane) -> (usize, usize) {
 /// Reads until the shutdown; what was read and not begun goes back.
 pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
     let (group, groups) = bounds(lane);
-    let slots = Arc::new(Semaphore::new(groups));
+    let (slots, beside) = (Arc::new(Semaphore::new(groups)), Arc::new(Semaphore::new(BESIDE)));
     let crowd = Crowd::default();
     let mut failures = 0;
     while !app.shutdown.is_cancelled() {
@@ -63,8 +66,8 @@ pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
                 }
             };
             let Ok(slot) = slot else { return };
-            let (app, crowd) = (app.clone(), crowd.clone());
-            app.tasks.clone().spawn(async move { handle(app, lane, batch, Turn { crowd, slot }).await });
+            let turn = Turn { crowd: crowd.clone(), slot, beside: beside.clone() };
+            app.tasks.clone().spawn(handle(app.clone(), Queue { channel, lane }, batch, turn));
         }
         give_back(&mut messages, usize::MAX).await;
     }

@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use async_nats::jetstream::{AckKind, Message};
 use futures_util::future::join_all;
+use jiff::Timestamp;
 use shared::backoff::Backoff;
 use shared::bus::dead_letter;
 use shared::failpoint;
 use shared::ids::ProjectId;
-use shared::metric_name::DEAD_LETTERS;
-use shared::send::Lane;
+use shared::metric_name::{DEAD_LETTERS, MESSAGES_LIMITED};
+use shared::send::{Channel, Lane};
 use shared::store::StoreError;
 use shared::store::messages::due;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -23,6 +24,8 @@ use crate::App;
 use crate::attempt::attempt;
 use crate::claim::claim_slice;
 use crate::intake::{Intake, Refused};
+use crate::limits::{Admitted, Limit, Place, Room};
+use crate::settle::judge;
 
 /// How often the broker hears that work goes on; it gives up on us after three times as long.
 const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -36,6 +39,13 @@ const PROMPT: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(50);
 /// How long what was in the way waits for its next turn, at least; and up to twice as long.
 const PUT_OFF: Duration = Duration::from_secs(5);
+
+/// Where messages were read.
+#[derive(Clone, Copy)]
+pub struct Queue {
+    pub channel: Channel,
+    pub lane: Lane,
+}
 
 /// Why messages are not done with, through no fault of theirs.
 #[derive(Debug, thiserror::Error)]
@@ -89,18 +99,39 @@ impl Drop for Left<'_> {
 pub struct Turn {
     pub crowd: Crowd,
     pub slot: OwnedSemaphorePermit,
+    /// Room for those who wait for their accounts' limits.
+    pub beside: Arc<Semaphore>,
+}
+
+type Rows = Vec<(Uuid, i32)>;
+
+/// How far a project's messages were brought.
+struct Begun {
+    /// Calls, each of which comes to its end in any case.
+    under_way: Vec<JoinHandle<()>>,
+    /// What is not begun, as its account has a limit.
+    limited: Option<(ProjectId, Rows)>,
+    outcome: Result<(), Unfinished>,
 }
 
 /// Works on messages of one lane and acknowledges them once every row of theirs is settled, or waits as a row: for its
 /// time, or claimed, for its provider. When the fault is ours (the database is away), they come again, and no attempt is
 /// spent.
-pub async fn handle(app: Arc<App>, lane: Lane, received: Received, turn: Turn) {
+pub async fn handle(app: Arc<App>, queue: Queue, received: Received, turn: Turn) {
     failpoint::hit("delivery.after_receive");
     let messages = &received.messages;
-    let Turn { crowd, slot } = turn;
-    let (under_way, outcome) = work(&app, (lane, &crowd), messages).await;
+    let Turn { crowd, slot, beside } = turn;
+    let mut begun = work(&app, (queue, Some(&crowd)), messages).await;
     // Others begin, however long these calls take.
     drop(slot);
+    let limited: Vec<(ProjectId, Rows)> = begun.iter_mut().filter_map(|begun| begun.limited.take()).collect();
+    if !limited.is_empty() && begun.iter().all(|begun| begun.outcome.is_ok()) {
+        let room = beside.try_acquire_many(u32::try_from(messages.len()).unwrap_or(u32::MAX));
+        let place = if room.is_ok() { Place::Here } else { Place::Ledger };
+        begun.extend(join_all(limited.into_iter().map(|of| send_limited(&app, queue, of, place))).await);
+    }
+    let (under_way, outcomes): (Vec<_>, Vec<_>) = begun.into_iter().map(|b| (b.under_way, b.outcome)).unzip();
+    let (under_way, outcome) = (under_way.into_iter().flatten(), outcomes.into_iter().collect());
     let settled = tokio::time::timeout(PROMPT, join_all(under_way)).await.is_ok();
     match outcome {
         Ok(()) => {
@@ -111,18 +142,14 @@ pub async fn handle(app: Arc<App>, lane: Lane, received: Received, turn: Turn) {
         }
         Err(Unfinished::Stopping) => answer(messages, |_| AckKind::Nak(None)).await,
         Err(Unfinished::Store(error)) => {
-            tracing::warn!(lane = lane.as_str(), %error, "cannot work on {} messages; they come again", messages.len());
+            tracing::warn!(lane = queue.lane.as_str(), %error, "cannot work on {} messages; they come again", messages.len());
             answer(messages, |delivered| AckKind::Nak(Some(OWN_FAULT.delay(delivered, rand::random())))).await;
         }
     }
 }
 
-/// Begins all of it; returns what is under way then, of which each comes to its end in any case.
-async fn work(
-    app: &Arc<App>,
-    of: (Lane, &Crowd),
-    messages: &[Message],
-) -> (Vec<JoinHandle<()>>, Result<(), Unfinished>) {
+/// Begins all of it, but for what goes by accounts with a limit.
+async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), messages: &[Message]) -> Vec<Begun> {
     let mut intake = Intake::default();
     messages.iter().for_each(|m| intake.read(m.payload.clone()));
     let read = async {
@@ -130,43 +157,99 @@ async fn work(
         bury(app, std::mem::take(&mut intake.refused)).await
     };
     if let Err(error) = read.await {
-        return (Vec::new(), Err(error));
+        return vec![Begun { under_way: Vec::new(), limited: None, outcome: Err(error) }];
     }
     // Beside each other: one project's provider keeps nobody else from being begun.
     let each = intake.wanted.into_iter().map(|(project, rows)| async move {
         let rows: Vec<(Uuid, i32)> = rows.into_iter().collect();
-        let mut under_way = Vec::new();
-        let outcome = send_project(app, of, project, &rows, &mut under_way).await;
-        (under_way, outcome)
+        match app.channels.limit(app, (project, of.0.channel)).await {
+            Ok(None) => send_all(app, of, project, &rows).await,
+            Ok(Some(_)) => Begun { under_way: Vec::new(), limited: Some((project, rows)), outcome: Ok(()) },
+            Err(error) => Begun { under_way: Vec::new(), limited: None, outcome: Err(error.into()) },
+        }
     });
-    let (under_way, outcomes): (Vec<_>, Vec<_>) = join_all(each).await.into_iter().unzip();
-    (under_way.into_iter().flatten().collect(), outcomes.into_iter().collect())
+    join_all(each).await
+}
+
+async fn send_all(app: &Arc<App>, of: (Queue, Option<&Crowd>), project: ProjectId, rows: &[(Uuid, i32)]) -> Begun {
+    let mut under_way = Vec::new();
+    let outcome = send_project(app, of, project, rows, &mut under_way).await;
+    Begun { under_way, limited: None, outcome }
+}
+
+/// Sends messages as fast as their account allows. Those for which there is no room here are left as rows until it may be
+/// their turn.
+async fn send_limited(app: &Arc<App>, queue: Queue, (project, rows): (ProjectId, Rows), place: Place) -> Begun {
+    let room = async {
+        let Some(limit) = app.channels.limit(app, (project, queue.channel)).await? else { return Ok(None) };
+        let (room, later) = limit.room(queue.lane, rows.len(), place);
+        wait_as_rows(app, project, &limit, &rows[room.rows()..], &later).await?;
+        Ok::<_, StoreError>(Some(room))
+    };
+    match room.await {
+        Ok(room) => {
+            let here = room.as_ref().map_or(rows.len(), Room::rows);
+            // In nobody's way: others have begun.
+            send_all(app, (queue, None), project, &rows[..here]).await
+        }
+        Err(error) => Begun { under_way: Vec::new(), limited: None, outcome: Err(Unfinished::Store(error)) },
+    }
+}
+
+async fn wait_as_rows(
+    app: &App,
+    project: ProjectId,
+    limit: &Limit,
+    rows: &[(Uuid, i32)],
+    later: &[Duration],
+) -> Result<(), StoreError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let now = app.clock.now();
+    let due: Vec<Timestamp> = later.iter().map(|wait| now.checked_add(*wait).unwrap_or(now)).collect();
+    let db = app.store.connection().await?;
+    let put_off = due::put_off(&db, project, rows, &due, &judge::limited(&limit.words()), now).await?;
+    metrics::counter!(MESSAGES_LIMITED, "how" => "put_off").increment(put_off);
+    Ok(())
 }
 
 /// Claims slices no larger than what is permitted at the moment, so that whatever happens to this process leaves only
 /// those few in doubt.
 async fn send_project(
     app: &Arc<App>,
-    (lane, crowd): (Lane, &Crowd),
+    (queue, crowd): (Queue, Option<&Crowd>),
     project: ProjectId,
     mut rows: &[(Uuid, i32)],
     under_way: &mut Vec<JoinHandle<()>>,
 ) -> Result<(), Unfinished> {
+    let mut has_waited = false;
     while !rows.is_empty() {
-        let mut permits = tokio::select! {
+        let limit = app.channels.limit(app, (project, queue.channel)).await?;
+        let admitted = async {
+            match &limit {
+                Some(limit) => limit.admit(&app.permits, queue.lane, project, rows.len()).await,
+                None => Admitted::freely(app.permits.acquire(queue.lane, project, rows.len()).await),
+            }
+        };
+        let Admitted { mut permits, mut tokens, waited } = tokio::select! {
             biased;
             () = app.shutdown.cancelled() => return Err(Unfinished::Stopping),
-            permits = app.permits.acquire(lane, project, rows.len()) => permits,
-            () = in_the_way(app, lane, crowd, project) => return Ok(put_off(app, project, rows).await?),
+            admitted = admitted => admitted,
+            () = in_the_way(app, queue.lane, crowd, project) => return Ok(put_off(app, project, rows).await?),
         };
+        if waited && !has_waited {
+            has_waited = true;
+            metrics::counter!(MESSAGES_LIMITED, "how" => "waited").increment(rows.len() as u64);
+        }
         let (slice, rest) = rows.split_at(permits.len().min(rows.len()));
         let claimed = claim_slice(app, project, slice).await?;
         failpoint::hit("delivery.after_claim");
         for loaded in claimed {
-            let permit = permits.pop();
+            let (permit, token) = (permits.pop(), tokens.pop());
             let app = app.clone();
             under_way.push(app.tasks.clone().spawn(async move {
-                let settled = attempt(app.clone(), loaded).await;
+                let settled = attempt(app.clone(), loaded, token).await;
                 drop(permit);
                 app.settler.settle(settled).await;
             }));
@@ -177,10 +260,8 @@ async fn send_project(
 }
 
 /// Until direct messages that wait for their project's slow provider keep others from being begun.
-async fn in_the_way(app: &App, lane: Lane, crowd: &Crowd, project: ProjectId) {
-    if lane != Lane::Direct {
-        return std::future::pending().await;
-    }
+async fn in_the_way(app: &App, lane: Lane, crowd: Option<&Crowd>, project: ProjectId) {
+    let Some(crowd) = crowd.filter(|_| lane == Lane::Direct) else { return std::future::pending().await };
     while !(crowd.is_waiting() && app.permits.is_stalled(project)) {
         tokio::time::sleep(LOOK).await;
     }

@@ -19,6 +19,7 @@ use crate::address;
 use crate::channels::Routes;
 use crate::provider::{Email, Outcome};
 use crate::render;
+use crate::routes::Call;
 use crate::settle::reschedule;
 
 const POLL: Duration = Duration::from_secs(1);
@@ -94,7 +95,7 @@ async fn send(app: &App, invite: (ProjectId, Uuid)) -> Result<(), StoreError> {
     };
     let (mail, sender) = claimed;
     let outcome = match (&sender.routes, email(&mail)) {
-        (Routes::Email(routes), Some(email)) => routes.choose().send(&email, false).await,
+        (Routes::Email(routes), Some(email)) => routes.choose().send(&email, Call::AWAITED).await,
         (Routes::Unreadable(why), Some(_)) => Outcome::Misconfigured(why.clone()),
         (_, None) => Outcome::Rejected("no address".to_owned()),
         (Routes::None | Routes::Push(_) | Routes::Sms(_) | Routes::InApp, _) => {
@@ -129,6 +130,7 @@ fn next(outcome: &Outcome, attempt: i32, random: f64) -> Next {
         Outcome::Rejected(_) | Outcome::Gone(_) => return Next::Done(MailStatus::Failed),
         Outcome::Throttled { after, .. } | Outcome::Unavailable { after, .. } => *after,
         Outcome::Held { after, .. } => Some(*after),
+        Outcome::Limited { after, .. } => return Next::Again(*after),
         Outcome::Misconfigured(_) | Outcome::Ambiguous(_) => None,
     };
     let delay = reschedule::after_failure(attempt - 1, hint, random);
@@ -201,5 +203,7 @@ mod tests {
         assert_eq!(next(&unavailable, 1, 1.0), Next::Again(Duration::from_secs(15)));
         assert!(matches!(next(&Outcome::Ambiguous(String::new()), 3, 1.0), Next::Again(_)));
         assert_eq!(next(&unavailable, reschedule::FAILURES, 1.0), Next::Done(MailStatus::Failed));
+        let limited = Outcome::Limited { after: Duration::from_secs(1), why: String::new() };
+        assert_eq!(next(&limited, reschedule::FAILURES, 1.0), Next::Again(Duration::from_secs(1)));
     }
 }

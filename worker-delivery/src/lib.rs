@@ -14,6 +14,7 @@ mod handle;
 mod in_hand;
 mod intake;
 mod invites;
+pub mod limits;
 mod permits;
 pub mod provider;
 pub mod render;
@@ -26,6 +27,7 @@ mod webhooks;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shared::buckets::Buckets;
 use shared::bus::Bus;
 use shared::clock::Clock;
 use shared::send::{Channel, Lane};
@@ -36,6 +38,7 @@ use tokio_util::task::TaskTracker;
 
 use channels::Channels;
 use config::DeliveryConfig;
+use limits::Limits;
 use permits::Permits;
 use provider::{Outside, apns};
 use settle::Settler;
@@ -65,9 +68,12 @@ impl App {
     pub fn new(config: DeliveryConfig, connected: Connected, channels: Channels, shutdown: Shutdown) -> Arc<Self> {
         let Connected { store, bus, clock, .. } = connected;
         let settler = Settler::start(store.clone(), clock.clone());
+        let prefix = &bus.config.stream_prefix;
+        let buckets = config.redis.clone().map(|server| Buckets::start(server, prefix, shutdown.clone()));
+        let limits = Limits::new(buckets, config.replicas);
         let (http, addresses) = (config.http.clone(), config.addresses.clone());
         Arc::new(Self {
-            outside: Outside { http, addresses, clock: clock.clone(), apns_tokens: apns::Tokens::default() },
+            outside: Outside { http, addresses, clock: clock.clone(), apns_tokens: apns::Tokens::default(), limits },
             templates: Templates::default(),
             permits: Permits::new(config.concurrency),
             tasks: TaskTracker::new(),

@@ -23,6 +23,7 @@ use shared::outbound::HttpClient;
 use uuid::Uuid;
 
 use crate::config::Addresses;
+use crate::limits::Limits;
 
 /// What providers are made with, beside their settings.
 #[derive(Clone)]
@@ -31,6 +32,7 @@ pub struct Outside {
     pub addresses: Addresses,
     pub clock: Clock,
     pub apns_tokens: apns::Tokens,
+    pub limits: Limits,
 }
 
 /// What came of one call to a provider. The texts are for people: the provider's words where it said any.
@@ -52,6 +54,8 @@ pub enum Outcome {
     Gone(String),
     /// No call was made: the provider has just failed again and again, or asked for a pause.
     Held { after: Duration, why: String },
+    /// No call was made: the account takes no more just now.
+    Limited { after: Duration, why: String },
 }
 
 impl Outcome {
@@ -70,6 +74,7 @@ impl Outcome {
             Self::Ambiguous(_) => "ambiguous",
             Self::Gone(_) => "gone",
             Self::Held { .. } => "held",
+            Self::Limited { .. } => "limited",
         }
     }
 
@@ -81,7 +86,10 @@ impl Outcome {
             | Self::Misconfigured(text)
             | Self::Ambiguous(text)
             | Self::Gone(text) => text,
-            Self::Throttled { why, .. } | Self::Unavailable { why, .. } | Self::Held { why, .. } => why,
+            Self::Throttled { why, .. }
+            | Self::Unavailable { why, .. }
+            | Self::Held { why, .. }
+            | Self::Limited { why, .. } => why,
         }
     }
 }

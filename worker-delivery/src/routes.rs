@@ -5,22 +5,74 @@ pub mod email;
 pub mod push;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use shared::metric_name::MESSAGES_LIMITED;
+use shared::send::Lane;
+use shared::store::messages::claim::Claimed;
 use tokio::time::Instant;
 
+use crate::limits::{Limit, Token};
 use crate::provider::{Outcome, Provider};
+use crate::settle::judge;
 use circuit::Circuit;
+
+/// How long a claimed message waits for its account; as long, its permit is nobody else's.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The same where somebody waits for the outcome, or where another part of the message goes out. A call that comes after it
+/// still ends within the drain.
+const PATIENCE_AWAITED: Duration = Duration::from_secs(3);
+
+/// How one call is to be made.
+pub struct Call {
+    /// Also while the provider is not worth calling.
+    pub in_any_case: bool,
+    /// Before what can wait.
+    pub urgent: bool,
+    /// How long it may wait for its account.
+    pub patience: Duration,
+    /// What its account has room for it by, where that is known already.
+    pub token: Option<Token>,
+}
+
+impl Call {
+    /// Of what is no message, and somebody waits for.
+    pub const AWAITED: Self = Self { in_any_case: false, urgent: true, patience: PATIENCE_AWAITED, token: None };
+
+    pub fn of(message: &Claimed, token: Option<Token>) -> Self {
+        let is_test = judge::is_test(message);
+        let patience = if is_test { PATIENCE_AWAITED } else { PATIENCE };
+        Self { in_any_case: is_test, urgent: message.lane == Lane::Direct, patience, token }
+    }
+
+    /// Of another part of a message of which one goes out, that was begun at this time.
+    #[must_use]
+    pub fn following(self, begun: Instant) -> Self {
+        Self { urgent: true, patience: PATIENCE_AWAITED.saturating_sub(begun.elapsed()), ..self }
+    }
+}
 
 /// One provider as the settings make it, and whether it has been worth calling lately.
 pub struct Route<P> {
     provider: Result<P, String>,
     circuit: Mutex<Circuit>,
+    /// Of the account that it goes by.
+    limit: Option<Limit>,
 }
 
 impl<P: Provider> Route<P> {
     /// Of a provider, or of what is wrong with its settings.
     pub fn new(provider: Result<P, String>) -> Self {
-        Self { provider, circuit: Mutex::default() }
+        Self { provider, circuit: Mutex::default(), limit: None }
+    }
+
+    #[must_use]
+    pub fn limited(self, limit: Option<Limit>) -> Self {
+        Self { limit, ..self }
+    }
+
+    pub fn limit(&self) -> Option<&Limit> {
+        self.limit.as_ref()
     }
 
     pub fn name(&self) -> Option<&'static str> {
@@ -36,17 +88,52 @@ impl<P: Provider> Route<P> {
         self.provider.is_err() || self.circuit().is_open(Instant::now())
     }
 
-    /// One provider call, unless the circuit is open; `in_any_case` calls all the same.
-    pub async fn send(&self, parcel: &P::Parcel, in_any_case: bool) -> Outcome {
+    /// Gives a call its token, where it has none yet and needs one.
+    pub async fn admit(&self, call: Call) -> Result<Call, Outcome> {
+        let Some(limit) = &self.limit else { return Ok(call) };
+        if call.token.as_ref().is_some_and(|token| limit.is_of(token)) {
+            return Ok(call);
+        }
+        match limit.token(call.urgent, call.patience).await {
+            Ok(token) => Ok(Call { token: Some(token), ..call }),
+            Err(after) => {
+                metrics::counter!(MESSAGES_LIMITED, "how" => "put_off").increment(1);
+                Err(Outcome::Limited { after, why: limit.words() })
+            }
+        }
+    }
+
+    /// One provider call, unless the circuit is open or the account has no room for it.
+    pub async fn send(&self, parcel: &P::Parcel, call: Call) -> Outcome {
         let provider = match &self.provider {
             Ok(provider) => provider,
             Err(why) => return Outcome::Misconfigured(why.clone()),
         };
-        if let Some(refusal) = self.circuit().refusal(Instant::now()).filter(|_| !in_any_case) {
+        let in_any_case = call.in_any_case;
+        let refusal = || self.circuit().refusal(Instant::now()).filter(|_| !in_any_case);
+        // What is not called waits for no token, and nobody is let through to try the provider who has none.
+        if self.is_open()
+            && let Some(refusal) = refusal()
+        {
             return refusal;
+        }
+        let call = match self.admit(call).await {
+            Ok(call) => call,
+            Err(limited) => return limited,
+        };
+        if let Some(refusal) = refusal() {
+            return refusal;
+        }
+        if let Some(token) = call.token {
+            token.spend();
         }
         let outcome = provider.send(parcel).await;
         self.circuit().note(&outcome, Instant::now());
+        if let (Some(limit), Outcome::Throttled { after: Some(after), .. }) = (&self.limit, &outcome)
+            && !after.is_zero()
+        {
+            limit.rest(*after).await;
+        }
         outcome
     }
 

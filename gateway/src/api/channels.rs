@@ -65,6 +65,8 @@ fn email_view(of: &ChannelSettings) -> Value {
         "smtpPort": of.settings.get("smtpPort"),
         "smtpUsername": of.text("smtpUsername"),
         "smtpSecurity": of.text("smtpSecurity"),
+        "smtpRateLimit": of.settings.get("smtpRateLimit"),
+        "mailproviderRateLimit": of.settings.get("mailproviderRateLimit"),
     })
 }
 
@@ -92,6 +94,9 @@ fn push_view(of: &ChannelSettings, shared_app: bool) -> Value {
         "iosPushBundleId": of.text("iosPushBundleId"),
         "iosPushEnvironment": of.text("iosPushEnvironment"),
         "pushProviderAppId": of.text("pushProviderAppId"),
+        "iosPushRateLimit": of.settings.get("iosPushRateLimit"),
+        "pushGatewayRateLimit": of.settings.get("pushGatewayRateLimit"),
+        "pushProviderRateLimit": of.settings.get("pushProviderRateLimit"),
     })
 }
 
@@ -101,6 +106,7 @@ fn sms_view(of: &ChannelSettings) -> Value {
         "configured": account.is_some() && from.is_some() && of.secret("smsAuthToken").is_some(),
         "accountId": account,
         "fromNumber": from,
+        "rateLimit": of.settings.get("smsRateLimit"),
     })
 }
 

@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
+use shared::buckets::{Buckets, Lease, Terms};
 use shared::ids::ProjectId;
 use tokio::sync::Mutex;
 
-use super::Allowance;
 use super::local::Local;
-use super::redis::{Lease, Redis};
+use super::{Allowance, BURST};
 
 pub struct Project {
-    id: ProjectId,
+    /// As Redis knows it.
+    bucket: String,
     pub limit: u32,
     local: Local,
     /// Leased and not yet spent.
@@ -30,7 +31,7 @@ pub struct Project {
 impl Project {
     pub fn new(id: ProjectId, limit: u32, replicas: u32) -> Self {
         Self {
-            id,
+            bucket: format!("rate-limit:{id}"),
             limit,
             local: Local::new(limit, replicas),
             tokens: AtomicI64::new(0),
@@ -46,7 +47,13 @@ impl Project {
         (self.limit / 20).max(1)
     }
 
-    pub async fn take(self: &Arc<Self>, redis: Option<&Arc<Redis>>) -> Allowance {
+    async fn lease(&self, redis: &Buckets) -> Option<Lease> {
+        let terms =
+            Terms { rate: self.limit.into(), most: self.limit.saturating_mul(BURST.get()).into(), reserve: 0.0 };
+        redis.lease(&self.bucket, terms, self.lease_size()).await
+    }
+
+    pub async fn take(self: &Arc<Self>, redis: Option<&Arc<Buckets>>) -> Allowance {
         let Some(redis) = redis.filter(|r| r.is_up()) else { return self.local.take() };
         if let Some(allowance) = self.spend(redis) {
             return allowance;
@@ -59,7 +66,7 @@ impl Project {
         if !redis.is_up() {
             return self.local.take();
         }
-        match redis.lease(self.id, self.limit, self.lease_size()).await {
+        match self.lease(redis).await {
             None => self.local.take(),
             Some(lease) if lease.taken == 0 => {
                 self.nothing_until.store(Some(Arc::new(Instant::now() + lease.wait)));
@@ -73,7 +80,7 @@ impl Project {
     }
 
     /// Spends a token, or says without asking that there is none; `None` when Redis must be asked.
-    fn spend(self: &Arc<Self>, redis: &Arc<Redis>) -> Option<Allowance> {
+    fn spend(self: &Arc<Self>, redis: &Arc<Buckets>) -> Option<Allowance> {
         let spent = self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |t| (t > 0).then_some(t - 1));
         if let Ok(before) = spent {
             if (before - 1) * 2 <= i64::from(self.lease_size()) {
@@ -87,13 +94,13 @@ impl Project {
     }
 
     /// Gets the next tokens before the last ones are spent.
-    fn refill(self: &Arc<Self>, redis: &Arc<Redis>) {
+    fn refill(self: &Arc<Self>, redis: &Arc<Buckets>) {
         if self.refilling.swap(true, Ordering::Relaxed) {
             return;
         }
         let (project, redis) = (self.clone(), redis.clone());
         tokio::spawn(async move {
-            if let Some(lease) = redis.lease(project.id, project.limit, project.lease_size()).await {
+            if let Some(lease) = project.lease(&redis).await {
                 project.add(lease);
             }
             project.refilling.store(false, Ordering::Relaxed);

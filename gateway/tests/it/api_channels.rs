@@ -25,14 +25,19 @@ async fn settings_are_kept_and_secrets_are_not_shown() {
         "emailProvider": "SMTP", "smtpHost": "127.0.0.1", "smtpPort": 2525, "smtpUsername": "mailer",
         "smtpPassword": "hunter2", "smtpSecurity": "none", "mailproviderFromEmail": "news@example.com",
         "emailFromName": "Shop", "emailFallback": "MAILPROVIDER", "pushGatewayServerKey": "hunter2",
+        "smtpRateLimit": 20, "pushGatewayRateLimit": 500, "smsRateLimit": 1,
     });
     assert_eq!(gateway.put(&project, "/channels", &smtp).await.expect(200), json!({"updated": true}));
     let shown = gateway.get(&project, "/channels").await.expect(200);
     let expected = json!({
         "provider": "SMTP", "fallback": "MAILPROVIDER", "configured": true, "fromEmail": "news@example.com", "fromName": "Shop",
         "smtpHost": "127.0.0.1", "smtpPort": 2525, "smtpUsername": "mailer", "smtpSecurity": "none",
+        "smtpRateLimit": 20, "mailproviderRateLimit": null,
     });
     assert_eq!((&shown["email"], &shown["push"]["configured"]), (&expected, &json!(true)));
+    let limits =
+        [&shown["push"]["pushGatewayRateLimit"], &shown["push"]["iosPushRateLimit"], &shown["sms"]["rateLimit"]];
+    assert_eq!(limits, [&json!(500), &json!(null), &json!(1)]);
     assert!(!shown.to_string().contains("hunter2"));
     assert_eq!(gateway.get(&other, "/channels").await.expect(200), empty);
 
@@ -89,11 +94,11 @@ async fn a_providers_error_is_shown_until_the_next_change() {
 async fn wrong_settings_change_nothing() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
-    let wrong = json!({"smtpPort": 70_000, "smtpHost": "localhost", "emailFromName": "Shop", "smtpHots": "x"});
+    let wrong = json!({"smsRateLimit": 0, "smtpPort": 70_000, "smtpHost": "localhost", "emailFromName": "Shop", "smtpHots": "x"});
     let answer = gateway.put(&project, "/channels", &wrong).await;
     let mut fields = answer.fields();
     fields.sort_unstable();
-    assert_eq!((answer.status, fields), (422, vec!["smtpHost", "smtpHots", "smtpPort"]));
+    assert_eq!((answer.status, fields), (422, vec!["smsRateLimit", "smtpHost", "smtpHots", "smtpPort"]));
     assert_eq!(gateway.get(&project, "/channels").await.expect(200)["email"]["fromName"], Value::Null);
 }
 

@@ -13,13 +13,15 @@ use crate::App;
 use crate::address::{self, NoMailbox};
 use crate::channels::Routes;
 use crate::claim::{Loaded, UNSUBSCRIBE_URL};
+use crate::limits::Token;
 use crate::provider::{Email, Outcome};
 use crate::render::tracked::{Links, tracked};
 use crate::render::{self, Rendered};
+use crate::routes::Call;
 use crate::settle::judge::{self, failed};
 use crate::suppressed;
 
-pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled {
+pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Option<Token>) -> Settled {
     let Loaded { message, sender, .. } = loaded;
     let own = judge::test_address(message).or(person.email.as_deref());
     let to = match address::mailbox(own, person.name.as_deref()) {
@@ -46,7 +48,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
     let (outcome, provider, other_takes_over) = match &sender.routes {
         Routes::Email(routes) => {
             let route = routes.choose();
-            let outcome = route.send(&email, judge::is_test(message)).await;
+            let outcome = route.send(&email, Call::of(message, token)).await;
             (outcome, route.name(), routes.has_second() && route.is_open())
         }
         Routes::Unreadable(why) => (Outcome::Misconfigured(why.clone()), None, false),

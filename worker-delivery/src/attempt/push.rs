@@ -3,18 +3,23 @@
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use shared::failpoint;
+use shared::store::messages::claim::Claimed;
 use shared::store::messages::settle::Settled;
 use shared::store::push_tokens::{self, PushToken};
 use shared::store::users::recipient::Recipient;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{circumstances, source};
 use crate::App;
 use crate::channels::Routes;
 use crate::claim::Loaded;
+use crate::limits::Token;
 use crate::provider::push::{PAYLOAD_MAX, Push};
 use crate::provider::{Outcome, TOO_LARGE};
 use crate::render::plain::{self, Plain};
+use crate::routes::Call;
+use crate::routes::push::PushRoute;
 use crate::settle::devices;
 use crate::settle::judge::{self, failed};
 
@@ -28,7 +33,7 @@ pub struct DeviceResult<'a> {
     pub outcome: Outcome,
 }
 
-pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled {
+pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, admitted: Option<Token>) -> Settled {
     let Loaded { message, sender, tokens, .. } = loaded;
     let at = circumstances(app, loaded);
     if tokens.is_empty() {
@@ -60,8 +65,11 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
     }
     let served =
         tokens.iter().take(DEVICES_MAX).filter_map(|token| Some((token, routes.choose(token.platform, &token.token)?)));
-    let calls = served.map(|(token, route)| async move {
-        let outcome = route.send(&push(token), judge::is_test(message)).await;
+    let calls = admit(message, served, admitted).await.into_iter().map(|(token, route, call)| async move {
+        let outcome = match call {
+            Ok(call) => route.send(&push(token), call).await,
+            Err(limited) => limited,
+        };
         DeviceResult { token, provider: route.name(), outcome }
     });
     let results: Vec<DeviceResult<'_>> = join_all(calls).await;
@@ -77,6 +85,29 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
         devices: Some(shown(&results)),
         ..judge::judge(message, &decisive.outcome, at)
     }
+}
+
+type Ready<'a> = (&'a PushToken, PushRoute<'a>, Result<Call, Outcome>);
+
+/// Gives each device's call its token, where its account has a limit. Where there is none for the first, none is called:
+/// the whole message comes again. Once one has its token the others are waited for, as they would not be called again.
+async fn admit<'a>(
+    message: &Claimed,
+    served: impl Iterator<Item = (&'a PushToken, PushRoute<'a>)>,
+    mut admitted: Option<Token>,
+) -> Vec<Ready<'a>> {
+    let (mut ready, begun): (Vec<Ready<'a>>, _) = (Vec::new(), Instant::now());
+    for (token, route) in served {
+        let given = admitted.take_if(|token| route.limit().is_some_and(|limit| limit.is_of(token)));
+        let call = Call::of(message, given);
+        let call = route.admit(if ready.is_empty() { call } else { call.following(begun) }).await;
+        let is_put_off = call.is_err() && ready.is_empty();
+        ready.push((token, route, call));
+        if is_put_off {
+            break;
+        }
+    }
+    ready
 }
 
 /// Removes the tokens that are no more, unless they were registered again since they were read.

@@ -10,9 +10,11 @@ use super::{circumstances, source};
 use crate::App;
 use crate::channels::Routes;
 use crate::claim::Loaded;
+use crate::limits::Token;
 use crate::provider::sms::{Sms, segments};
 use crate::provider::{Outcome, TOO_LARGE};
 use crate::render::plain::{self, Plain};
+use crate::routes::Call;
 use crate::settle::judge::{self, failed};
 use crate::suppressed;
 
@@ -21,7 +23,7 @@ const PHONE: &str = "phone";
 /// Characters of a text at most; the vendor takes no more.
 const TEXT_MAX: usize = 1_600;
 
-pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled {
+pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Option<Token>) -> Settled {
     let Loaded { message, sender, .. } = loaded;
     let at = circumstances(app, loaded);
     let to = match (judge::test_address(message), person.properties.get(PHONE)) {
@@ -51,7 +53,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
     let segments = i32::try_from(segments::count(&text)).unwrap_or(i32::MAX);
     let sms = Sms { id: message.id, to, text };
     let (outcome, provider) = match &sender.routes {
-        Routes::Sms(route) => (route.send(&sms, judge::is_test(message)).await, route.name()),
+        Routes::Sms(route) => (route.send(&sms, Call::of(message, token)).await, route.name()),
         Routes::Unreadable(why) => (Outcome::Misconfigured(why.clone()), None),
         Routes::None | Routes::Email(_) | Routes::Push(_) | Routes::InApp => {
             return failed(message, "channel_not_configured");

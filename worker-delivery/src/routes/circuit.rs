@@ -70,7 +70,7 @@ impl Circuit {
             Outcome::Accepted(_) | Outcome::Throttled { .. } | Outcome::Rejected(_) | Outcome::Gone(_) => {
                 *self = Self::default();
             }
-            Outcome::Held { .. } => {}
+            Outcome::Held { .. } | Outcome::Limited { .. } => {}
         }
     }
 

@@ -3,6 +3,7 @@
 use shared::store::channels::ChannelSettings;
 
 use super::Route;
+use crate::limits::{self, Limit, Limits};
 use crate::provider::stub::Stub;
 use crate::provider::{Email, MailProvider, Outside, mail_http, smtp};
 
@@ -26,7 +27,11 @@ impl EmailRoutes {
             None => return None,
         };
         let second = name("emailFallback").filter(|second| *second != first);
-        let route = |name: &str| Route::new(provider(name, settings, outside));
+        let route = |name: &str| {
+            let provider = provider(name, settings, outside);
+            let limit = provider.as_ref().ok().and_then(|provider| limit(provider, settings, &outside.limits));
+            Route::new(provider).limited(limit)
+        };
         Some(Self { first: route(&first), second: second.map(|name| route(&name)) })
     }
 
@@ -53,6 +58,15 @@ impl EmailRoutes {
         if let Some(second) = &self.second {
             second.reap();
         }
+    }
+}
+
+fn limit(provider: &MailProvider, settings: &ChannelSettings, limits: &Limits) -> Option<Limit> {
+    let per_second = |field| limits::per_second(settings, field);
+    match provider {
+        MailProvider::Smtp(client) => limits.of(&client.account(), per_second("smtpRateLimit")),
+        MailProvider::Http(client) => limits.of(&client.account(), per_second("mailproviderRateLimit")),
+        MailProvider::Stub(_) => None,
     }
 }
 

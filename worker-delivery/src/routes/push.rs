@@ -4,7 +4,8 @@ use shared::push_token::Platform;
 use shared::store::channels::ChannelSettings;
 use shared::vapid::VapidKeys;
 
-use super::Route;
+use super::{Call, Route};
+use crate::limits::{self, Limit};
 use crate::provider::push::{Push, PushProvider};
 use crate::provider::push_mailbox::PushMailbox;
 use crate::provider::stub::Stub;
@@ -39,15 +40,20 @@ impl PushRoutes {
     }
 
     pub fn from_settings(settings: &ChannelSettings, vapid: Option<&VapidKeys>, outside: &Outside) -> Self {
-        let Outside { http, addresses, clock, apns_tokens } = outside;
+        let Outside { http, addresses, clock, apns_tokens, limits } = outside;
+        let per_second = |field| limits::per_second(settings, field);
         let direct = apns::ApnsConfig::from_settings(settings, addresses.apns.as_ref()).map(|config| {
             let client = |config| apns::Client::new(config, apns_tokens.clone(), http, clock.clone());
-            Route::new(config.map(|config| PushProvider::Apns(Box::new(client(config)))))
+            let account = config.as_ref().ok().map(apns::ApnsConfig::account);
+            let limit = account.and_then(|names| limits.of(&names, per_second("iosPushRateLimit")));
+            Route::new(config.map(|config| PushProvider::Apns(Box::new(client(config))))).limited(limit)
         });
         let gateway = settings.secret("pushGatewayServerKey").map(|key| {
             let config = gateway::GatewayConfig::from_key(key, &addresses.push_gateway);
             let client = |config| gateway::Client::new(config, http.clone(), clock.clone());
-            Route::new(config.map(|config| PushProvider::Gateway(Box::new(client(config)))))
+            let account = config.as_ref().ok().map(gateway::GatewayConfig::account);
+            let limit = account.and_then(|names| limits.of(&names, per_second("pushGatewayRateLimit")));
+            Route::new(config.map(|config| PushProvider::Gateway(Box::new(client(config))))).limited(limit)
         });
         let third_party = push_provider::PushProviderConfig::from_settings(
             settings,
@@ -56,7 +62,13 @@ impl PushRoutes {
         );
         let third_party = third_party.map(|config| {
             let client = |config| push_provider::Client::new(config, http.clone(), clock.clone());
-            Route::new(config.map(|config| PushProvider::ThirdParty(Box::new(client(config)))))
+            let limit = config.as_ref().ok().and_then(|config| {
+                // Of the app that all projects share, the operator knows what it takes.
+                let is_shared = addresses.shared_push_app.as_ref() == Some(&config.app);
+                let own = || per_second("pushProviderRateLimit");
+                limits.of(&config.account(), if is_shared { addresses.shared_push_limit } else { own() })
+            });
+            Route::new(config.map(|config| PushProvider::ThirdParty(Box::new(client(config))))).limited(limit)
         });
         let web = vapid.and_then(|keys| {
             let config = web_push::WebPushConfig::new(keys, addresses.vapid_subject.as_deref());
@@ -71,6 +83,13 @@ impl PushRoutes {
 
     pub fn serves_browsers(&self) -> bool {
         self.web.is_some()
+    }
+
+    /// The limit that nearly every push meets: where devices are served by several, each call meets its own.
+    pub fn limit(&self) -> Option<&Limit> {
+        let mut routes = [&self.direct, &self.gateway, &self.third_party].into_iter().flatten();
+        let only = routes.next()?;
+        if routes.next().is_some() { None } else { only.limit() }
     }
 
     /// Who serves a device; none where nobody does. What the third-party provider named itself is for nobody else.
@@ -98,9 +117,24 @@ impl PushRoute<'_> {
         }
     }
 
-    pub async fn send(&self, push: &Push, in_any_case: bool) -> Outcome {
+    /// Gives a call its token, as [`Route::admit`].
+    pub async fn admit(&self, call: Call) -> Result<Call, Outcome> {
         match self {
-            Self::Shared(route) => route.send(push, in_any_case).await,
+            Self::Shared(route) => route.admit(call).await,
+            Self::Web(_) => Ok(call),
+        }
+    }
+
+    pub fn limit(&self) -> Option<&Limit> {
+        match self {
+            Self::Shared(route) => route.limit(),
+            Self::Web(_) => None,
+        }
+    }
+
+    pub async fn send(&self, push: &Push, call: Call) -> Outcome {
+        match self {
+            Self::Shared(route) => route.send(push, call).await,
             Self::Web(provider) => provider.send(push).await,
         }
     }

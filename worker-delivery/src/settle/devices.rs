@@ -15,7 +15,7 @@ fn rank(outcome: &Outcome) -> u8 {
         Outcome::Ambiguous(_) => 1,
         Outcome::Throttled { .. } => 2,
         Outcome::Unavailable { .. } => 3,
-        Outcome::Held { .. } => 4,
+        Outcome::Held { .. } | Outcome::Limited { .. } => 4,
         Outcome::Misconfigured(_) => 5,
         Outcome::Rejected(_) => 6,
         Outcome::Gone(_) => 7,

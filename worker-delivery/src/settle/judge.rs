@@ -100,6 +100,11 @@ pub fn judge(message: &Claimed, outcome: &Outcome, at: Circumstances) -> Settled
             }
             again(message, &format!("waiting: {why}"), at.now, reschedule::while_open(*after, at.random))
         }
+        // Waiting for one's turn is nobody's failure, however long it takes.
+        Outcome::Limited { after, why } => {
+            let delay = reschedule::while_limited(*after, message.lane, at.random);
+            again(message, &limited(why), at.now, delay)
+        }
         Outcome::Rejected(why) if why.starts_with(TOO_LARGE) => Settled { failures: 1, ..failed(message, why) },
         Outcome::Rejected(why) => Settled { failures: 1, ..failed(message, &format!("rejected: {why}")) },
         Outcome::Gone(why) => Settled { failures: 1, ..failed(message, &format!("gone: {why}")) },
@@ -117,6 +122,11 @@ pub fn judge(message: &Claimed, outcome: &Outcome, at: Circumstances) -> Settled
             Settled { ambiguous: 1, ..settled }
         }
     }
+}
+
+/// The reason of a message that waits until its provider's account takes more.
+pub fn limited(why: &str) -> String {
+    format!("rate_limited: {why}")
 }
 
 /// A message that waits until it wakes nobody; spread out, so that not all go at the first minute of the day.
@@ -300,6 +310,18 @@ mod tests {
         assert_eq!((settled.status, settled.failures, due_in(&settled)), (DeliveryState::Queued, 0, Some(18)));
         let late = judge(&message(Lane::Campaign, 7, 0), &held, at(NOW + 7 * 3_600_000));
         assert_eq!((late.status, late.reason.as_deref()), (DeliveryState::Failed, Some("gave_up: down")));
+    }
+
+    #[test]
+    fn a_turn_that_has_not_come_counts_for_nothing_however_long_it_takes() {
+        let limited = Outcome::Limited { after: Duration::from_secs(1), why: "2 a second".to_owned() };
+        for (lane, due) in [(Lane::Direct, 2), (Lane::Automation, 11), (Lane::Campaign, 11)] {
+            let settled = judge(&message(lane, 7, 0), &limited, at(NOW));
+            assert_eq!((settled.status, settled.failures, due_in(&settled)), (DeliveryState::Queued, 0, Some(due)));
+            assert_eq!(settled.reason.as_deref(), Some("rate_limited: 2 a second"));
+            let late = judge(&message(lane, 7, 0), &limited, at(NOW + 48 * 3_600_000));
+            assert_eq!((late.status, late.failures), (DeliveryState::Queued, 0));
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use shared::backoff::Backoff;
+use shared::send::Lane;
 
 /// Provider failures after which a message is given up.
 pub const FAILURES: i32 = 8;
@@ -38,6 +39,15 @@ pub fn while_held(random: f64) -> Duration {
 /// The delay while a provider is not called; spread out likewise.
 pub fn while_open(after: Duration, random: f64) -> Duration {
     after + Duration::from_secs(10).mul_f64(random.clamp(0.0, 1.0))
+}
+
+/// The delay while a provider's account takes no more; spread out likewise.
+pub fn while_limited(after: Duration, lane: Lane, random: f64) -> Duration {
+    let spread = match lane {
+        Lane::Direct => Duration::from_secs(1),
+        Lane::Automation | Lane::Campaign => Duration::from_secs(10),
+    };
+    after + spread.mul_f64(random.clamp(0.0, 1.0))
 }
 
 /// The delay until nobody is woken any more.

@@ -10,6 +10,7 @@ mod groups;
 mod hanging;
 mod in_app;
 mod invites;
+mod limits;
 mod mail_server;
 mod outage;
 mod outcomes;

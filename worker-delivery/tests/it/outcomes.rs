@@ -13,6 +13,7 @@ use shared::clock::Clock;
 use shared::env::Env;
 use testkit::{Fault, ProviderServer, Reply, Vendor};
 use worker_delivery::config::DeliveryConfig;
+use worker_delivery::limits::Limits;
 use worker_delivery::provider::apns::Tokens;
 use worker_delivery::provider::{Outcome, Outside};
 
@@ -22,7 +23,13 @@ use crate::place::KEY;
 pub fn outside(more: &[(&str, &str)]) -> Outside {
     let own = [("MASTER_KEY", KEY), ("OUTBOUND_ALLOW", "127.0.0.0/8,::1/128")];
     let config = DeliveryConfig::from_env(&Env::from_pairs(own.into_iter().chain(more.iter().copied()))).unwrap();
-    Outside { http: config.http, addresses: config.addresses, clock: Clock::system(), apns_tokens: Tokens::default() }
+    Outside {
+        http: config.http,
+        addresses: config.addresses,
+        clock: Clock::system(),
+        apns_tokens: Tokens::default(),
+        limits: Limits::new(None, 1),
+    }
 }
 
 /// One provider beside the server of its vendor.

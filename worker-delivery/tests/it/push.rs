@@ -1,5 +1,7 @@
 //! Pushes on their way through delivery: to all of a person's devices, by whoever serves each.
 
+use std::time::{Duration, Instant};
+
 use prost::Message as _;
 use serde_json::{Value, json};
 use shared::push_token::{self, Platform};
@@ -43,9 +45,16 @@ async fn place() -> (Place, Vendors) {
 }
 
 async fn configure(place: &Place, vendors: &Vendors, team: &str) {
+    configure_limited(place, vendors, team, None).await;
+}
+
+/// With so many calls of the gateway a second. What goes to iOS has an account of its own: so each call meets its limit.
+async fn configure_limited(place: &Place, vendors: &Vendors, team: &str, limit: Option<u32>) {
+    let settings = json!({
+        "iosPushKeyId": "ABC123DEFG", "iosPushTeamId": team, "iosPushBundleId": "com.example.shop",
+        "pushGatewayRateLimit": limit,
+    });
     let account = vendors.gateway.vendor().account(&vendors.gateway.url()).to_string();
-    let settings =
-        json!({ "iosPushKeyId": "ABC123DEFG", "iosPushTeamId": team, "iosPushBundleId": "com.example.shop" });
     let secrets = [("pushGatewayServerKey", account.as_str()), ("iosPushPrivateKey", &vendors.apns.vendor().key_file)];
     place.configure_channel(Channel::Push, settings, &secrets).await;
 }
@@ -146,6 +155,47 @@ async fn wrong_ios_credentials_show_on_the_channel_and_the_push_goes_out_once_th
         .await;
     }
     assert_eq!((vendors.apns.vendor().taken().len(), place.error_of(Channel::Push).await), (2, None));
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_limit_leaves_no_device_of_a_push_out() {
+    let (mut place, vendors) = place().await;
+    configure_limited(&place, &vendors, "DEF123GHIJ", Some(2)).await;
+    let ann = place.user("ann", None, None).await;
+    for token in ["fcm-1", "fcm-2", "fcm-3"] {
+        device(&place, ann, Platform::Android, token).await;
+    }
+    let message = push(&place, ann, "a");
+    let since = Instant::now();
+    place.queue(std::slice::from_ref(&message)).await;
+    assert_eq!(place.settled(message.id, 1).await.status, "sent");
+    assert!(since.elapsed() > Duration::from_secs(1), "{:?}", since.elapsed());
+    let results = devices(&place, message.id).await;
+    assert!(results.len() == 3 && results.iter().all(|d| d["outcome"] == "accepted"), "{results:?}");
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_push_that_finds_no_room_is_put_off_and_that_is_no_failure() {
+    let (mut place, vendors) = place().await;
+    configure_limited(&place, &vendors, "DEF123GHIJ", Some(1)).await;
+    let ann = place.user("ann", None, None).await;
+    device(&place, ann, Platform::Android, "fcm-1").await;
+    let messages: Vec<NewMessage> = (0..8).map(|n| push(&place, ann, &n.to_string())).collect();
+    place.queue(&messages).await;
+    let mut put_off = 0;
+    for message in &messages {
+        let row = place.settled(message.id, 1).await;
+        if row.status == "queued" {
+            put_off += 1;
+            assert_eq!(row.reason.as_deref(), Some("rate_limited: the account's limit is 1 a second"));
+            assert_eq!((row.failures, row.ambiguous), (0, 0));
+            assert_eq!(devices(&place, message.id).await[0]["outcome"], "limited");
+        }
+    }
+    assert!(put_off >= 5, "{put_off}");
+    assert_eq!(vendors.gateway.vendor().taken().len(), 8 - put_off);
     place.stop().await;
 }
 

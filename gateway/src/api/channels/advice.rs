@@ -66,6 +66,10 @@ const KNOWN: &[(&str, &str)] = &[
     ("may not be called", "The address lies in a private network: the operator can permit it with OUTBOUND_ALLOW."),
     ("cannot be resolved", "The host's name leads nowhere: check its spelling."),
     ("connection refused", "Nobody listens there: check host and port."),
+    (
+        "limited: the account's limit",
+        "More goes out by this account than its limit allows: try again, or raise the field …RateLimit.",
+    ),
     ("channel_not_configured", "Set the channel's fields with PUT /channels."),
     ("no_token", "The user has no device: register one with POST /push-tokens."),
     ("no_address", "The user has no address for this channel: an email, or the property phone."),

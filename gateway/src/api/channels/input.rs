@@ -1,6 +1,7 @@
 //! What may be written into the channels' configuration: one table of fields.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value, json};
 use shared::outbound::OutboundPolicy;
@@ -23,6 +24,8 @@ enum Kind {
     Email,
     Host,
     Port,
+    /// Calls a second.
+    RateLimit,
     OneOf(&'static [&'static str]),
     /// Exactly ten letters and digits.
     TenCharacters,
@@ -56,6 +59,8 @@ const FIELDS: &[Field] = &[
     shown("smtpUsername", Channel::Email, Kind::Line(320)),
     secret("smtpPassword", Channel::Email, Kind::Line(1_000)),
     shown("smtpSecurity", Channel::Email, Kind::OneOf(&["none", "starttls", "tls"])),
+    shown("smtpRateLimit", Channel::Email, Kind::RateLimit),
+    shown("mailproviderRateLimit", Channel::Email, Kind::RateLimit),
     // A server key, or the JSON of a service account.
     secret("pushGatewayServerKey", Channel::Push, Kind::Text(10_000)),
     shown("iosPushKeyId", Channel::Push, Kind::TenCharacters),
@@ -65,9 +70,13 @@ const FIELDS: &[Field] = &[
     shown("iosPushEnvironment", Channel::Push, Kind::OneOf(&["production", "sandbox"])),
     shown("pushProviderAppId", Channel::Push, Kind::Line(200)),
     secret("pushProviderRestKey", Channel::Push, Kind::Line(1_000)),
+    shown("iosPushRateLimit", Channel::Push, Kind::RateLimit),
+    shown("pushGatewayRateLimit", Channel::Push, Kind::RateLimit),
+    shown("pushProviderRateLimit", Channel::Push, Kind::RateLimit),
     shown("smsAccountId", Channel::Sms, Kind::Line(200)),
     secret("smsAuthToken", Channel::Sms, Kind::Line(1_000)),
     shown("smsFromNumber", Channel::Sms, Kind::PhoneNumber),
+    shown("smsRateLimit", Channel::Sms, Kind::RateLimit),
 ];
 
 type Reader = fn(&Element<'_>) -> Option<Value>;
@@ -75,6 +84,8 @@ type Reader = fn(&Element<'_>) -> Option<Value>;
 const RULES: [(&str, Reader); 2] = [("quietHours", quiet_hours), ("frequencyCap", frequency_cap)];
 /// Messages within the cap's span at most.
 const CAP_MAX: i64 = 1_000_000;
+/// Calls a second that an account at a provider can be said to take.
+const RATE_LIMITS: RangeInclusive<i64> = 1..=100_000;
 /// What the configuration's own answer shows.
 const READ_ONLY: &[&str] = &["email", "push", "sms", "inApp"];
 
@@ -169,6 +180,9 @@ fn checked(element: &Element<'_>, kind: Kind, outbound: &OutboundPolicy) -> Opti
     if kind == Kind::Port {
         return element.integer(1..=65_535).map(Value::from);
     }
+    if kind == Kind::RateLimit {
+        return element.integer(RATE_LIMITS).map(Value::from);
+    }
     let text = match kind {
         Kind::Line(most) => element.text(&Text::line(most))?,
         Kind::Text(most) => element.text(&Text::any(most))?,
@@ -176,7 +190,7 @@ fn checked(element: &Element<'_>, kind: Kind, outbound: &OutboundPolicy) -> Opti
         _ => element.text(&Text::line(320))?.trim(),
     };
     let refusal = match kind {
-        Kind::Line(_) | Kind::Text(_) | Kind::Port => None,
+        Kind::Line(_) | Kind::Text(_) | Kind::Port | Kind::RateLimit => None,
         Kind::Email => {
             (!shared::email::is_address(text)).then(|| "must be an email address such as news@example.com".to_owned())
         }

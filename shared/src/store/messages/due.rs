@@ -69,6 +69,28 @@ pub async fn take(
     Ok(due)
 }
 
+/// Makes messages that nobody has claimed since they were handed over due at the times beside them, and notes why; returns
+/// how many. One that is locked just now, or was taken back by a pause, is left alone.
+pub async fn put_off(
+    db: &impl GenericClient,
+    project: ProjectId,
+    rows: &[(Uuid, i32)],
+    due: &[Timestamp],
+    reason: &str,
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let (ids, attempts): (Vec<Uuid>, Vec<i32>) = rows.iter().copied().unzip();
+    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(0) };
+    let sql = "WITH free AS (SELECT m.id, later.due FROM unnest($2::uuid[], $3::int[], $4::timestamptz[]) AS later (id, attempt, due) \
+               JOIN message m ON m.id = later.id AND m.attempt = later.attempt \
+               WHERE m.project_id = $1 AND m.id BETWEEN $5 AND $6 AND m.status = 'queued' AND NOT m.claimed AND m.due_at IS NOT NULL \
+               ORDER BY m.id FOR UPDATE OF m SKIP LOCKED) \
+               UPDATE message m SET due_at = free.due, status_reason = $7, updated_at = $8 \
+               FROM free WHERE m.project_id = $1 AND m.id BETWEEN $5 AND $6 AND m.id = free.id";
+    let statement = db.prepare_cached(sql).await?;
+    Ok(db.execute(&statement, &[&project, &ids, &attempts, &due, first, last, &reason, &now]).await?)
+}
+
 /// Makes messages that were taken and did not reach the broker due again at `due_at`, which is sooner than they are
 /// anyway. One that somebody has claimed or holds is left alone.
 pub async fn give_back(

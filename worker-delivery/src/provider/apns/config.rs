@@ -19,6 +19,11 @@ pub struct ApnsConfig {
 }
 
 impl ApnsConfig {
+    /// What tells the account from all others.
+    pub fn account(&self) -> [&str; 4] {
+        ["ios", self.base.as_str(), &self.team_id, &self.bundle_id]
+    }
+
     /// None where not all fields are set; the error names the field. `base` takes the place of the vendor's addresses.
     pub fn from_settings(settings: &ChannelSettings, base: Option<&BaseUrl>) -> Option<Result<Self, String>> {
         let text = |field| settings.text(field).or(settings.secret(field)).map(str::trim).filter(|t| !t.is_empty());

@@ -45,6 +45,15 @@ fn vendors_token_address() -> String {
 }
 
 impl GatewayConfig {
+    /// What tells the account from all others.
+    pub fn account(&self) -> [&str; 4] {
+        let (kind, whose) = match &self.key {
+            GatewayKey::Server(key) => ("key", key),
+            GatewayKey::Account(account) => ("project", &account.project),
+        };
+        ["gateway", self.base.as_str(), kind, whose]
+    }
+
     /// The error names the field.
     pub fn from_key(text: &str, base: &BaseUrl) -> Result<Self, String> {
         let text = text.trim();

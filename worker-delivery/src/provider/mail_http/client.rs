@@ -18,6 +18,11 @@ pub struct Client {
 }
 
 impl Client {
+    /// What tells the account from all others.
+    pub fn account(&self) -> [&str; 3] {
+        self.config.account()
+    }
+
     pub fn new(config: MailHttpConfig, http: HttpClient, clock: Clock) -> Self {
         Self { config, http, clock }
     }

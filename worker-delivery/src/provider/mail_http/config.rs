@@ -15,6 +15,11 @@ pub struct MailHttpConfig {
 }
 
 impl MailHttpConfig {
+    /// What tells the account from all others.
+    pub fn account(&self) -> [&str; 3] {
+        ["mailprovider", self.base.as_str(), &self.api_key]
+    }
+
     /// The error names the field.
     pub fn from_settings(settings: &ChannelSettings, base: &BaseUrl) -> Result<Self, String> {
         let api_key = settings.secret("mailproviderApiKey").map(str::trim).filter(|k| !k.is_empty());

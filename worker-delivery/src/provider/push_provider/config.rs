@@ -18,6 +18,11 @@ pub struct PushProviderConfig {
 }
 
 impl PushProviderConfig {
+    /// What tells the account from all others.
+    pub fn account(&self) -> [&str; 3] {
+        ["pushprovider", self.base.as_str(), &self.app.id]
+    }
+
     /// None where there is neither an app of the settings nor a shared one; the error names the field.
     pub fn from_settings(
         settings: &ChannelSettings,

@@ -14,6 +14,11 @@ pub struct SmsConfig {
 }
 
 impl SmsConfig {
+    /// What tells the account from all others: what the vendor counts is by sender.
+    pub fn account(&self) -> [&str; 4] {
+        ["sms", self.base.as_str(), &self.account, &self.from]
+    }
+
     /// None where no field is set; the error names the field.
     pub fn from_settings(settings: &ChannelSettings, base: &BaseUrl) -> Option<Result<Self, String>> {
         let text = |field| settings.text(field).or(settings.secret(field)).map(str::trim).filter(|t| !t.is_empty());

@@ -39,6 +39,11 @@ impl Client {
         Self { config, policy: outbound.policy().clone(), authorities, idle: Mutex::new(Vec::new()) }
     }
 
+    /// What tells the account from all others.
+    pub fn account(&self) -> [&str; 3] {
+        self.config.account()
+    }
+
     /// Sends a mail. Never longer than a call may take.
     pub async fn send(&self, email: &Email) -> Outcome {
         let envelope = match self.envelope(email) {

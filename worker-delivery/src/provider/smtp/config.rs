@@ -28,6 +28,11 @@ pub struct SmtpConfig {
 }
 
 impl SmtpConfig {
+    /// What tells the account from all others.
+    pub fn account(&self) -> [&str; 3] {
+        ["smtp", &self.host, self.credentials.as_ref().map_or("", |(username, _)| username)]
+    }
+
     /// The error names the field.
     pub fn from_settings(settings: &ChannelSettings) -> Result<Self, String> {
         let text = |field| settings.text(field).map(str::trim).filter(|t| !t.is_empty());

@@ -132,6 +132,7 @@ mod tests {
             Outcome::Throttled { .. } => 't',
             Outcome::Unavailable { .. } => 'u',
             Outcome::Held { .. } => 'h',
+            Outcome::Limited { .. } => 'l',
             Outcome::Rejected(_) => 'x',
             Outcome::Misconfigured(_) => 'm',
             Outcome::Ambiguous(_) => '?',

@@ -23,6 +23,8 @@ fn every_field_takes_what_it_is_for() {
         "iosPushKeyId": "ABC123DEFG", "iosPushTeamId": "0123456789", "iosPushPrivateKey": KEY,
         "iosPushBundleId": "com.example.app", "iosPushEnvironment": "sandbox", "pushProviderAppId": "a",
         "pushProviderRestKey": "r", "smsAccountId": "AC1", "smsAuthToken": "t", "smsFromNumber": "+15551234567",
+        "smtpRateLimit": 10, "mailproviderRateLimit": 2, "iosPushRateLimit": 100_000, "pushGatewayRateLimit": 500,
+        "pushProviderRateLimit": 1, "smsRateLimit": 1,
     });
     let changes = parsed(all.clone(), &OutboundPolicy::default()).unwrap();
     assert_eq!(changes.len(), FIELDS.len());
@@ -34,6 +36,10 @@ fn every_field_takes_what_it_is_for() {
     assert_eq!(email.text("mailproviderFromEmail"), Some("news@example.com"));
     assert_eq!((email.settings["smtpPort"].as_u64(), email.secret("smtpPassword")), (Some(587), Some("p")));
     assert_eq!(push.secret("iosPushPrivateKey"), Some(KEY));
+    assert_eq!(
+        (&email.settings["mailproviderRateLimit"], &push.settings["iosPushRateLimit"]),
+        (&json!(2), &json!(100_000))
+    );
     assert!(!push.settings.contains_key("pushGatewayServerKey"));
 }
 
@@ -64,6 +70,12 @@ fn wrong_values_are_named() {
         json!({"smtpPort": 65_536}),
         json!({"smtpPort": "587"}),
         json!({"smtpSecurity": "ssl"}),
+        json!({"smtpRateLimit": 0}),
+        json!({"mailproviderRateLimit": 2.5}),
+        json!({"iosPushRateLimit": 100_001}),
+        json!({"pushGatewayRateLimit": "10"}),
+        json!({"pushProviderRateLimit": -1}),
+        json!({"smsRateLimit": true}),
         json!({"smtpPassword": 5}),
         json!({"iosPushKeyId": "ABC123DEF"}),
         json!({"iosPushTeamId": "ABC123DEF-"}),

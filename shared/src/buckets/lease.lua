@@ -1,19 +1,20 @@
--- Takes tokens from a project's bucket.
--- KEYS[1]: the bucket. ARGV: tokens a second, the most that it holds, how many are wanted.
+-- Takes tokens from a bucket.
+-- KEYS[1]: the bucket. ARGV: tokens a second, the most that it holds, what is to be left in it, how many are wanted.
 -- Returns how many were taken, how many are left, and after how many milliseconds there will be one if none was taken.
-local rate, most, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local rate, most, reserve, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local state = redis.call('HMGET', KEYS[1], 'tokens', 'at')
 local tokens, at = tonumber(state[1]) or most, tonumber(state[2]) or now
 -- A clock that was set back fills nothing.
 tokens = math.min(most, tokens + math.max(0, now - at) * rate / 1000000)
-local taken = math.min(wanted, math.floor(tokens))
+local taken = math.max(0, math.min(wanted, math.floor(tokens - reserve)))
 tokens = tokens - taken
 redis.call('HSET', KEYS[1], 'tokens', string.format('%.6f', tokens), 'at', string.format('%.0f', now))
-redis.call('PEXPIRE', KEYS[1], math.ceil(most * 1000 / rate) + 1000)
+-- Once it is full, forgetting it changes nothing.
+redis.call('PEXPIRE', KEYS[1], math.ceil((most - tokens) * 1000 / rate) + 1000)
 local wait = 0
 if taken == 0 then
-    wait = math.ceil((1 - tokens) * 1000 / rate)
+    wait = math.ceil((1 + reserve - tokens) * 1000 / rate)
 end
-return { taken, math.floor(tokens), wait }
+return { taken, math.max(0, math.floor(tokens)), wait }

@@ -1,0 +1,300 @@
+//! How many calls an account at a provider takes a second: kept by all workers together, with tokens from Redis; each
+//! keeps its own share while that is away.
+//!
+//! Who waits for tokens holds neither a permit nor a claim: tokens are taken before a message is claimed, and what
+//! comes to nothing gives them back. Only so much waits here at all, and the rest as rows.
+
+mod level;
+mod waiting;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use shared::buckets::{Buckets, Lease, Terms};
+use shared::ids::ProjectId;
+use shared::send::Lane;
+use shared::store::channels::ChannelSettings;
+use tokio::sync::Mutex as Turn;
+use tokio::time::Instant;
+
+use crate::permits::{Permit, Permits};
+use level::Level;
+use waiting::Waiting;
+pub use waiting::{Place, Room};
+
+/// A token that was not spent is good for so long; afterwards it would only add to what comes then.
+const KEPT: Duration = Duration::from_secs(1);
+/// Whoever has taken all that there was comes again after so long, so that a claim is worth its statement. The bucket
+/// holds what comes meanwhile.
+const GATHER: Duration = Duration::from_millis(20);
+/// Until then somebody may have given tokens back, or Redis may be there again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// No wish for a pause is followed by all for longer.
+const REST_MOST: Duration = Duration::from_mins(1);
+
+/// All accounts that have a limit.
+#[derive(Clone)]
+pub struct Limits(Arc<Inner>);
+
+struct Inner {
+    buckets: Option<Arc<Buckets>>,
+    /// How many workers share the limits while Redis is away.
+    replicas: u32,
+    accounts: Mutex<HashMap<String, Weak<Account>>>,
+}
+
+impl Limits {
+    pub fn new(buckets: Option<Arc<Buckets>>, replicas: u32) -> Self {
+        Self(Arc::new(Inner { buckets, replicas: replicas.max(1), accounts: Mutex::default() }))
+    }
+
+    /// The limit of an account, which `names` tell from all others: provider, address, whose it is. Two projects that use
+    /// one account get the same.
+    pub fn of(&self, names: &[&str], per_second: Option<u32>) -> Option<Limit> {
+        let per_second = per_second.filter(|n| *n > 0)?;
+        let bucket = bucket(names);
+        let mut accounts = locked(&self.0.accounts);
+        let account = accounts.get(&bucket).and_then(Weak::upgrade).unwrap_or_else(|| {
+            accounts.retain(|_, account| account.strong_count() > 0);
+            let account = Arc::new(Account::new(bucket.clone(), self.0.clone()));
+            accounts.insert(bucket, Arc::downgrade(&account));
+            account
+        });
+        Some(Limit { account, terms: level::terms(per_second.into()), per_second })
+    }
+}
+
+/// What the channel's settings say in one of the fields `…RateLimit`.
+pub fn per_second(settings: &ChannelSettings, field: &str) -> Option<u32> {
+    settings.settings.get(field)?.as_u64().and_then(|n| u32::try_from(n).ok())
+}
+
+/// As Redis knows an account. Keys may be among the names, so there is a hash in their place.
+fn bucket(names: &[&str]) -> String {
+    let text: String = names.iter().flat_map(|name| [*name, "\0"]).collect();
+    format!("provider-limit:{}", URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes())))
+}
+
+struct Account {
+    bucket: String,
+    inner: Arc<Inner>,
+    /// While Redis is away.
+    own: Mutex<Level>,
+    /// When those were taken that nobody has spent.
+    spare: Mutex<Vec<Instant>>,
+    /// When there may be something again for who can wait, and for who is urgent.
+    again_at: Mutex<[Option<Instant>; 2]>,
+    /// One asks for all who wait; those who are urgent have a turn of their own.
+    turns: [Turn<()>; 2],
+    /// Likewise.
+    waiting: [Arc<Waiting>; 2],
+}
+
+impl Account {
+    fn new(bucket: String, inner: Arc<Inner>) -> Self {
+        Self {
+            bucket,
+            inner,
+            own: Mutex::default(),
+            spare: Mutex::default(),
+            again_at: Mutex::default(),
+            turns: [Turn::new(()), Turn::new(())],
+            waiting: [Arc::default(), Arc::default()],
+        }
+    }
+
+    fn spare(&self, wanted: usize) -> usize {
+        let mut spare = locked(&self.spare);
+        spare.retain(|taken| taken.elapsed() < KEPT);
+        let left = spare.len().saturating_sub(wanted);
+        spare.drain(left..).count()
+    }
+}
+
+/// One call that the account has room for.
+pub struct Token {
+    account: Arc<Account>,
+    taken: Instant,
+    spent: bool,
+}
+
+impl Token {
+    pub fn spend(mut self) {
+        self.spent = true;
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        if !self.spent {
+            locked(&self.account.spare).push(self.taken);
+        }
+    }
+}
+
+/// The right to claim some messages and to make their calls.
+pub struct Admitted {
+    pub permits: Vec<Permit>,
+    /// One for each; none where nothing is limited.
+    pub tokens: Vec<Token>,
+    /// It did not come at once.
+    pub waited: bool,
+}
+
+impl Admitted {
+    /// Where nothing is limited.
+    pub fn freely(permits: Vec<Permit>) -> Self {
+        Self { permits, tokens: Vec::new(), waited: false }
+    }
+}
+
+/// An account's limit, as one channel's settings have it.
+#[derive(Clone)]
+pub struct Limit {
+    account: Arc<Account>,
+    terms: Terms,
+    per_second: u32,
+}
+
+impl Limit {
+    /// Waits for the right to claim up to `most` messages of a project and lane: direct ones are urgent, and the others take turns.
+    pub async fn admit(&self, permits: &Permits, lane: Lane, project: ProjectId, most: usize) -> Admitted {
+        let urgent = lane == Lane::Direct;
+        let turn = &self.account.turns[usize::from(urgent)];
+        let free = turn.try_lock().ok();
+        let mut waited = free.is_none();
+        let _turn = match free {
+            Some(turn) => turn,
+            None => turn.lock().await,
+        };
+        loop {
+            if let Some(at) = self.again_at(urgent) {
+                waited = true;
+                tokio::time::sleep_until(at.min(Instant::now() + LOOK_AGAIN)).await;
+            }
+            let mut permits = permits.acquire(lane, project, most).await;
+            let tokens = self.take(urgent, permits.len()).await;
+            if !tokens.is_empty() {
+                permits.truncate(tokens.len());
+                return Admitted { permits, tokens, waited };
+            }
+        }
+    }
+
+    /// When there may be tokens again, where there were none a moment ago.
+    fn again_at(&self, urgent: bool) -> Option<Instant> {
+        locked(&self.account.again_at)[usize::from(urgent)].filter(|at| *at > Instant::now())
+    }
+
+    /// Takes up to `wanted` tokens; none where there are none. What is urgent also gets what is left for it.
+    async fn take(&self, urgent: bool, wanted: usize) -> Vec<Token> {
+        let spare = self.account.spare(wanted);
+        let count = if spare > 0 { spare } else { self.lease(urgent, wanted).await };
+        let token = || Token { account: self.account.clone(), taken: Instant::now(), spent: false };
+        (0..count).map(|_| token()).collect()
+    }
+
+    async fn lease(&self, urgent: bool, wanted: usize) -> usize {
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let of = |terms| if urgent { level::urgent(terms) } else { terms };
+        let (account, inner) = (&self.account, &self.account.inner);
+        let shared = match &inner.buckets {
+            Some(buckets) => buckets.lease(&account.bucket, of(self.terms), wanted).await,
+            None => None,
+        };
+        let lease: Lease =
+            shared.unwrap_or_else(|| locked(&account.own).lease(of(self.own_share()), wanted, Instant::now()));
+        let again = if lease.taken < wanted { lease.wait.max(GATHER) } else { Duration::ZERO };
+        locked(&account.again_at)[usize::from(urgent)] = Some(Instant::now() + again);
+        lease.taken as usize
+    }
+
+    /// A token for what is claimed already, if there is one within `patience`; else when there may be one.
+    pub async fn token(&self, urgent: bool, patience: Duration) -> Result<Token, Duration> {
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(token) = self.take(urgent, 1).await.pop() {
+                return Ok(token);
+            }
+            let again_at = self.again_at(urgent).unwrap_or_else(Instant::now);
+            if again_at > until {
+                return Err(again_at.saturating_duration_since(Instant::now()));
+            }
+            tokio::time::sleep_until(again_at).await;
+        }
+    }
+
+    /// Whether a token is one of this account's.
+    pub fn is_of(&self, token: &Token) -> bool {
+        Arc::ptr_eq(&self.account, &token.account)
+    }
+
+    /// Lets no worker call for a time, as the provider has asked for.
+    pub async fn rest(&self, time: Duration) {
+        let time = time.min(REST_MOST);
+        let (account, inner) = (&self.account, &self.account.inner);
+        locked(&account.own).rest(self.own_share(), time, Instant::now());
+        if let Some(buckets) = &inner.buckets {
+            buckets.rest(&account.bucket, self.terms, time).await;
+        }
+    }
+
+    fn own_share(&self) -> Terms {
+        level::terms(f64::from(self.per_second) / f64::from(self.account.inner.replicas))
+    }
+
+    /// Room for some of so many rows to wait here, and in how long each of the others is due.
+    pub fn room(&self, lane: Lane, rows: usize, place: Place) -> (Room, Vec<Duration>) {
+        Waiting::enter(&self.account.waiting[usize::from(lane == Lane::Direct)], rows, place, self.per_second)
+    }
+
+    /// What is said of a message that waits.
+    pub fn words(&self) -> String {
+        format!("the account's limit is {} a second", self.per_second)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_account_is_one_limit_whoever_uses_it() {
+        let limits = Limits::new(None, 1);
+        let of = |names: &[&str]| limits.of(names, Some(10)).unwrap();
+        let (first, second, other) = (of(&["sms", "AC1"]), of(&["sms", "AC1"]), of(&["smsA", "C1"]));
+        assert!(Arc::ptr_eq(&first.account, &second.account) && !Arc::ptr_eq(&first.account, &other.account));
+        assert!(!first.account.bucket.contains("AC1"), "{}", first.account.bucket);
+        assert!(limits.of(&["sms", "AC1"], None).is_none() && limits.of(&["sms", "AC1"], Some(0)).is_none());
+        drop((first, second, other));
+        let _new = of(&["sms", "AC2"]);
+        assert_eq!(locked(&limits.0.accounts).len(), 1, "what nobody uses is forgotten");
+    }
+
+    #[tokio::test]
+    async fn what_was_not_spent_goes_to_the_next() {
+        let limit = Limits::new(None, 1).of(&["sms"], Some(2)).unwrap();
+        assert!(limit.take(true, 1).await.is_empty());
+        let token = limit.token(true, KEPT).await.unwrap();
+        assert!(limit.is_of(&token) && limit.take(true, 1).await.is_empty());
+        drop(token);
+        let again = limit.take(true, 1).await.pop().unwrap();
+        again.spend();
+        assert!(limit.take(true, 1).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_has_no_patience_hears_when_to_come_again() {
+        let limit = Limits::new(None, 4).of(&["sms"], Some(1)).unwrap();
+        let after = limit.token(true, KEPT).await.err().unwrap();
+        assert!(after > Duration::from_secs(3) && after <= Duration::from_secs(4), "{after:?}");
+    }
+}

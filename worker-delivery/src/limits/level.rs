@@ -1,0 +1,117 @@
+//! What is in a bucket, as this process alone counts it. Pure: the caller brings the time.
+
+use std::time::Duration;
+
+use shared::buckets::{Lease, Terms};
+use tokio::time::Instant;
+
+/// The bucket of an account that takes so many calls a second. The last of it is left for what is urgent: a twentieth of a
+/// second's calls, or half a call where that is more, so that it is never emptied by what can wait. Beyond that it holds
+/// one call, and what comes while whoever takes from it is a twentieth of a second late.
+pub fn terms(rate: f64) -> Terms {
+    let twentieth = rate / 20.0;
+    let reserve = twentieth.max(0.5);
+    Terms { rate, most: reserve + 1.0 + twentieth, reserve }
+}
+
+/// The same terms for what is urgent.
+pub fn urgent(terms: Terms) -> Terms {
+    Terms { reserve: 0.0, ..terms }
+}
+
+/// A token that is there but for this is there.
+const ROUNDING: f64 = 1e-6;
+
+/// Empty at first: whoever takes over from Redis does not know what was just taken from there.
+#[derive(Debug, Default)]
+pub struct Level {
+    tokens: f64,
+    at: Option<Instant>,
+}
+
+impl Level {
+    pub fn lease(&mut self, terms: Terms, wanted: u32, now: Instant) -> Lease {
+        self.fill(terms, now);
+        let free = (self.tokens - terms.reserve + ROUNDING).max(0.0) as u32;
+        let taken = free.min(wanted);
+        self.tokens -= f64::from(taken);
+        let missing = if taken == 0 { 1.0 + terms.reserve - self.tokens } else { 0.0 };
+        Lease { taken, left: self.tokens.max(0.0) as u32, wait: Duration::from_secs_f64(missing / terms.rate) }
+    }
+
+    /// Lets nobody take anything for a time.
+    pub fn rest(&mut self, terms: Terms, time: Duration, now: Instant) {
+        self.fill(terms, now);
+        self.tokens = self.tokens.min(-time.as_secs_f64() * terms.rate);
+    }
+
+    fn fill(&mut self, terms: Terms, now: Instant) {
+        let passed = self.at.replace(now).map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        self.tokens = (self.tokens + passed.as_secs_f64() * terms.rate).min(terms.most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes whatever there is whenever there is something, for so long; returns how many were taken.
+    fn drain(level: &mut Level, terms: Terms, from: Instant, time: Duration) -> u32 {
+        let (mut now, mut taken) = (from, 0);
+        while now < from + time {
+            let lease = level.lease(terms, 1_000, now);
+            taken += lease.taken;
+            now += lease.wait.max(Duration::from_millis(1));
+        }
+        taken
+    }
+
+    #[test]
+    fn what_is_taken_over_time_is_the_rate_whatever_the_rate_is() {
+        for rate in [1.0, 2.0, 7.0, 100.0, 3_000.0] {
+            let taken = f64::from(drain(&mut Level::default(), terms(rate), Instant::now(), Duration::from_mins(1)));
+            assert!(taken <= 60.0 * rate && taken >= 0.97 * 60.0 * rate, "{rate}: {taken}");
+        }
+    }
+
+    #[test]
+    fn after_a_rest_no_more_goes_at_once_than_the_bucket_holds() {
+        for (rate, bulk, whole) in [(1.0, 1, 1), (10.0, 1, 2), (100.0, 6, 11), (1_000.0, 51, 101)] {
+            let (now, later) = (Instant::now(), Instant::now() + Duration::from_hours(1));
+            let mut level = Level::default();
+            level.lease(terms(rate), 0, now);
+            assert_eq!(level.lease(terms(rate), 1_000, later).taken, bulk, "{rate}");
+            assert_eq!(level.lease(urgent(terms(rate)), 1_000, later).taken, whole - bulk, "{rate}");
+        }
+    }
+
+    #[test]
+    fn while_something_urgent_waits_the_rest_gets_nothing() {
+        let (start, terms) = (Instant::now(), terms(10.0));
+        let (mut level, mut now, mut taken) = (Level::default(), start, [0, 0]);
+        while now < start + Duration::from_secs(10) {
+            taken[1] += level.lease(terms, 1, now).taken;
+            taken[0] += level.lease(urgent(terms), 1, now).taken;
+            now += Duration::from_millis(20);
+        }
+        assert_eq!(taken, [99, 0]);
+    }
+
+    #[test]
+    fn it_says_when_to_come_again() {
+        let (now, terms) = (Instant::now(), terms(2.0));
+        let mut level = Level::default();
+        let wait = level.lease(terms, 1, now).wait;
+        assert_eq!(wait, Duration::from_millis(750));
+        assert_eq!(level.lease(terms, 1, now + wait), Lease { taken: 1, left: 0, wait: Duration::ZERO });
+    }
+
+    #[test]
+    fn while_it_rests_nothing_is_taken() {
+        let (now, terms) = (Instant::now(), urgent(terms(100.0)));
+        let mut level = Level::default();
+        level.rest(terms, Duration::from_secs(5), now);
+        assert_eq!(level.lease(terms, 1, now + Duration::from_secs(5)).taken, 0);
+        assert_eq!(level.lease(terms, 1, now + Duration::from_millis(5_020)).taken, 1);
+    }
+}

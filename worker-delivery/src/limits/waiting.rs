@@ -1,0 +1,118 @@
+//! How much waits here for an account, and when that comes again for which there is no room. What is urgent is counted by
+//! itself, for it waits behind nothing else.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::locked;
+
+/// What waits here is what goes out within so long, and a few more where that is little.
+const HERE: u32 = 30;
+const HERE_LEAST: usize = 50;
+/// No row waits for longer until it is looked at again.
+const LATEST: Duration = Duration::from_mins(10);
+
+/// Whether rows may wait in memory, where there is room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Here,
+    /// As rows alone.
+    Ledger,
+}
+
+#[derive(Default)]
+pub struct Waiting(Mutex<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    here: usize,
+    /// When the last of those is due that had no room.
+    behind: Option<Instant>,
+}
+
+/// Room for rows that wait here, until it is dropped.
+pub struct Room {
+    waiting: Arc<Waiting>,
+    rows: usize,
+}
+
+impl Room {
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        locked(&self.waiting.0).here -= self.rows;
+    }
+}
+
+impl Waiting {
+    /// Room for some of so many rows, and in how long each of the others is due.
+    pub fn enter(self: &Arc<Self>, rows: usize, place: Place, per_second: u32) -> (Room, Vec<Duration>) {
+        let (rows, later) = locked(&self.0).enter(rows, place, per_second, Instant::now());
+        (Room { waiting: self.clone(), rows }, later)
+    }
+}
+
+impl Queue {
+    fn enter(&mut self, rows: usize, place: Place, per_second: u32, now: Instant) -> (usize, Vec<Duration>) {
+        let most = match place {
+            Place::Here => (per_second.saturating_mul(HERE) as usize).max(HERE_LEAST),
+            Place::Ledger => 0,
+        };
+        let fit = rows.min(most.saturating_sub(self.here));
+        self.here += fit;
+        let each = Duration::from_secs(1) / per_second.max(1);
+        let behind = rows - fit;
+        let start = self.behind.unwrap_or(now).max(now + each * u32::try_from(self.here).unwrap_or(u32::MAX));
+        let first = start.saturating_duration_since(now);
+        let later = (1..=behind).map(|n| {
+            let due = first + each * u32::try_from(n).unwrap_or(u32::MAX);
+            // Who waits for longer looks again in between, and not all at one time.
+            if due < LATEST { due } else { LATEST / 2 + (LATEST / 2).mul_f64(n as f64 / behind as f64) }
+        });
+        let later: Vec<Duration> = later.collect();
+        if let Some(last) = later.last() {
+            self.behind = Some(now + *last);
+        }
+        (fit, later)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_out_soon_waits_here_and_the_rest_comes_when_its_turn_may_be() {
+        let (now, mut queue) = (Instant::now(), Queue::default());
+        let secs = |later: &[Duration]| later.iter().map(Duration::as_secs).collect::<Vec<_>>();
+        assert_eq!(queue.enter(40, Place::Here, 2, now), (40, vec![]));
+        // Room for 20 more, which takes half a minute from now on.
+        let (fit, later) = queue.enter(24, Place::Here, 2, now);
+        assert_eq!((fit, secs(&later)), (20, vec![30, 31, 31, 32]));
+        let (fit, later) = queue.enter(2, Place::Here, 2, now);
+        assert_eq!((fit, secs(&later)), (0, vec![32, 33]));
+        // Time passes.
+        queue.here = 0;
+        let (fit, later) = queue.enter(61, Place::Here, 2, now + Duration::from_mins(1));
+        assert_eq!((fit, secs(&later)), (60, vec![30]));
+        let (fit, later) = Queue::default().enter(3, Place::Ledger, 1, now);
+        assert_eq!((fit, secs(&later)), (0, vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn nothing_waits_for_longer_than_ten_minutes() {
+        let (now, mut queue) = (Instant::now(), Queue::default());
+        for _ in 0..3 {
+            let (_, later) = queue.enter(10_000, Place::Here, 1, now);
+            assert!(later.iter().all(|due| *due <= LATEST));
+            let late = later.iter().filter(|due| **due >= LATEST / 2).count();
+            assert!(late > 9_000, "{late}");
+        }
+    }
+}
