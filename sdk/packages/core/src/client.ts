@@ -16,7 +16,8 @@ export interface IdentifyOptions {
 const NAME = 'names and ids are 1–200 characters of text';
 const OBJECT = 'properties are an object';
 
-type Occasion = 'identify' | 'reset' | 'online' | 'dispose';
+/** `changed` is what another page did, or a change of consent; the others are as they are called. */
+type Occasion = 'identify' | 'reset' | 'changed' | 'hide' | 'show' | 'online' | 'dispose';
 
 /** Records what happens and says who it was. One for each project in a page or app. */
 export class Client {
@@ -24,21 +25,26 @@ export class Client {
   private readonly queue: Queue;
   private readonly sender: Sender;
   private readonly uuid: () => string;
-  private readonly listeners: Array<[Occasion, () => void]> = [];
+  private readonly listeners = new Set<readonly [Occasion, () => void]>();
   private ended = false;
 
   constructor(
     readonly settings: Settings,
     readonly platform: Platform,
+    /** Of a device that has none yet. */
+    anonymousId?: string,
   ) {
     const prefix = `rekindle.${settings.projectId}.`;
     this.uuid = uuids(platform.now, platform.random);
-    this.identity = new Identity(platform, `${prefix}identity`, this.uuid, settings.optOutByDefault);
+    this.identity = new Identity(platform, `${prefix}identity`, this.uuid, settings.optOutByDefault, anonymousId);
     this.queue = new Queue(platform.store, `${prefix}queue.`, platform.instance);
     this.sender = new Sender(this.queue, settings, platform);
     const stop = platform.watch({ hide: () => this.hidden(), show: () => this.shown(), online: () => this.online() });
     this.on('dispose', stop);
-    const unwatch = platform.onWritten?.(this.identity.key, () => this.identity.reload());
+    const unwatch = platform.onWritten?.(this.identity.key, () => {
+      this.identity.reload();
+      this.tell('changed');
+    });
     if (unwatch) this.on('dispose', unwatch);
     const release = platform.takeOver?.(
       () => this.queue.others(),
@@ -70,7 +76,8 @@ export class Client {
     const { userId: before, userHash } = this.identity.get();
     // What somebody else did on this device stays theirs.
     if (before !== undefined && before !== userId) this.identity.reset();
-    this.identity.set({ userId, userHash: options?.userHash ?? (before === userId ? userHash : undefined) });
+    const proof = options?.userHash;
+    this.identity.set({ userId, userHash: typeof proof === 'string' ? proof : before === userId ? userHash : undefined });
     this.add({ type: 'identify' }, properties);
     this.tell('identify');
   }
@@ -107,10 +114,12 @@ export class Client {
   optOutTracking(): void {
     this.identity.set({ optedOut: true });
     this.queue.clear();
+    this.tell('changed');
   }
 
   optInTracking(): void {
     this.identity.set({ optedOut: false });
+    this.tell('changed');
   }
 
   hasOptedOutTracking(): boolean {
@@ -130,12 +139,14 @@ export class Client {
     this.sender.end();
     this.queue.close();
     this.tell('dispose');
-    this.listeners.length = 0;
+    this.listeners.clear();
   }
 
-  /** Runs whenever it happens; `reset` while the person is still known. */
-  on(occasion: Occasion, run: () => void): void {
-    this.listeners.push([occasion, run]);
+  /** Runs whenever it happens; `reset` while the person is still known. Returns how to stop. */
+  on(occasion: Occasion, run: () => void): () => void {
+    const listener = [occasion, run] as const;
+    this.listeners.add(listener);
+    return () => void this.listeners.delete(listener);
   }
 
   private tell(occasion: Occasion): void {
@@ -150,10 +161,12 @@ export class Client {
   private hidden(): void {
     if (this.settings.autoTrackLifecycle) this.track('app_backgrounded');
     this.sender.hide();
+    this.tell('hide');
   }
 
   private shown(): void {
     if (this.settings.autoTrackLifecycle) this.track('app_opened');
+    this.tell('show');
   }
 
   private add(what: Pick<Item, 'type' | 'event' | 'name'>, properties?: Properties): void {

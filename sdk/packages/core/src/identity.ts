@@ -30,8 +30,9 @@ export class Identity {
     readonly key: string,
     private readonly fresh: () => string,
     optOut: boolean,
+    anonymousId?: string,
   ) {
-    this.known = this.read() ?? { anonymousId: fresh(), optedOut: optOut };
+    this.known = this.read() ?? { anonymousId: anonymousId ?? fresh(), optedOut: optOut };
     this.write();
   }
 

@@ -23,6 +23,8 @@ export class Queue {
   private parts: Part[] = [];
   private made = 0;
   private closed = false;
+  /** Parts that did not fit into the storage: written when there is room again. */
+  private readonly unwritten = new Set<Part>();
 
   /** Keys are `<prefix><instance>.<number>`. */
   constructor(
@@ -62,6 +64,7 @@ export class Queue {
       this.write(part);
     }
     this.parts = this.parts.filter((part) => part.items.length);
+    this.unwritten.forEach((part) => this.write(part));
   }
 
   clear(): void {
@@ -92,6 +95,7 @@ export class Queue {
         // Not ours, or damaged: nothing to be saved.
       }
       this.store?.remove(key);
+      this.unwritten.forEach((part) => this.write(part));
     }
   }
 
@@ -104,8 +108,10 @@ export class Queue {
     try {
       if (part.items.length) this.store?.set(part.key, `[${part.items.map((item) => item.json).join(',')}]`);
       else this.store?.remove(part.key);
+      this.unwritten.delete(part);
     } catch {
       // Full: it is in memory, and goes out from there.
+      this.unwritten.add(part);
     }
   }
 }

@@ -75,6 +75,8 @@ export class Sender {
     this.due = due;
     this.timer = this.platform.setTimer(() => {
       this.due = Infinity;
+      // The wait is over even where the clock was set back meanwhile.
+      this.notBefore = 0;
       void this.flush();
     }, due - this.platform.now());
   }

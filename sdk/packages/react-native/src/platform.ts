@@ -41,7 +41,7 @@ export function phone(settings: Settings, store: Store | null): Platform {
 let calls = 0;
 
 /** As good as the engine has it: some have no `crypto`, and their `Math.random` alone has been seen to repeat. */
-function random(bytes: Uint8Array): void {
+export function random(bytes: Uint8Array): void {
   const { crypto } = globalThis as { crypto?: { getRandomValues?(bytes: Uint8Array): unknown } };
   if (crypto?.getRandomValues) return void crypto.getRandomValues(bytes);
   const clock = (globalThis.performance?.now?.() ?? 0) * 1_000 + ++calls;
