@@ -5,6 +5,8 @@ const source = (path: string) => fileURLToPath(new URL(`packages/${path}`, impor
 
 const config: ViteUserConfig = defineConfig({
   resolve: {
+    // React Navigation 6 has its modules under a name of old.
+    mainFields: ['module', 'main'],
     alias: {
       '@rekindle/core': source('core/src/index.ts'),
       '@rekindle/web': source('web/src/index.ts'),

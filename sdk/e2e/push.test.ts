@@ -1,5 +1,5 @@
 import { type Browser, type BrowserContext, type Page, chromium } from 'playwright-core';
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import type { Rekindle } from '../packages/web/src/index';
 import { type Product, startProduct } from './product';
 import { PushService, type Subscription } from './push-service';
@@ -12,6 +12,7 @@ let service: PushService;
 let site: Site;
 let browser: Browser;
 let context: BrowserContext;
+let page: Page;
 /** What browsers have subscribed to, the newest last. */
 const subscriptions: Subscription[] = [];
 
@@ -20,6 +21,9 @@ beforeAll(async () => {
   product = await startProduct({ OUTBOUND_CA_FILE: service.authority });
   site = await Site.open(product);
   browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
+}, 180_000);
+
+beforeEach(async () => {
   context = await browser.newContext();
   await context.grantPermissions(['notifications'], { origin: site.origin });
   // A browser asks its maker's push service, which a test cannot reach: ours stands in for it.
@@ -35,7 +39,10 @@ beforeAll(async () => {
       return { ...subscription, options, toJSON: () => subscription } as unknown as PushSubscription;
     };
   });
-}, 180_000);
+  page = await context.newPage();
+});
+
+afterEach(() => context.close());
 
 afterAll(async () => {
   await browser?.close();
@@ -84,7 +91,6 @@ async function sent(to: Subscription, user: string, title: string): Promise<Reco
 }
 
 test('subscribed, encrypted, received, opened, replaced, handed to another person, and unlinked', async () => {
-  const page = await context.newPage();
   const options = { autoTrackLifecycle: false, autoTrackScreens: false, push: { enabled: true, autoRegister: false } };
   await page.goto(`${site.origin}/shop?with=${encodeURIComponent(JSON.stringify(options))}`);
   await loaded(page);
@@ -162,7 +168,6 @@ test('subscribed, encrypted, received, opened, replaced, handed to another perso
 });
 
 test('a subscription made elsewhere, and the site’s own worker with ours in it', async () => {
-  const page = await context.newPage();
   const push = { enabled: true, autoRegister: false, serviceWorker: '/own-worker.js', scope: '/' };
   await page.goto(`${site.origin}/shop?with=${encodeURIComponent(JSON.stringify({ autoTrackLifecycle: false, autoTrackScreens: false, push }))}`);
   await loaded(page);
@@ -172,7 +177,9 @@ test('a subscription made elsewhere, and the site’s own worker with ours in it
     await rekindle.push.registerToken(JSON.stringify(made));
   }, made);
   await vi.waitFor(async () => expect(await devices('push-cid').catch(() => [])).toEqual(['WEB']), waited);
+  service.end(made);
   expect(await page.evaluate(() => rekindle.push.subscribe())).toBe(true);
+  await vi.waitFor(async () => expect(await devices('push-cid')).toEqual(['WEB', 'WEB']), waited);
   const message = await sent(subscriptions.at(-1)!, 'push-cid', 'By the own worker');
   await deliver(page, message, '/');
   await vi.waitFor(async () => expect(await eventNames('push-cid')).toEqual([`push_received ${String(message.messageId)}`]), waited);

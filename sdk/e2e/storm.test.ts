@@ -1,4 +1,4 @@
-import { type Browser, type Page, chromium } from 'playwright-core';
+import { type Browser, chromium } from 'playwright-core';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import type { Rekindle } from '../packages/web/src/index';
 import { type Product, startProduct } from './product';

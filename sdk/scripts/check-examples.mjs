@@ -33,6 +33,7 @@ if (!plain.length) throw new Error('examples/plain has no script');
 for (const { line, text } of plain) writeFileSync(`${build}/snippets/example_plain_${line}.ts`, text);
 
 writeFileSync(`${build}/snippets/place.d.ts`, readFileSync('scripts/snippets.d.ts'));
+writeFileSync(`${build}/snippets/expo.d.ts`, readFileSync('scripts/expo.d.ts'));
 writeFileSync(
   `${build}/snippets/tsconfig.json`,
   JSON.stringify({
@@ -44,6 +45,8 @@ writeFileSync(
       types: [],
       jsx: 'react-jsx',
       strict: true,
+      // As an app has it, which has one version.
+      paths: { '@react-navigation/native': ['../../node_modules/react-navigation-7'] },
       skipLibCheck: true,
       noEmit: true,
     },
@@ -57,6 +60,7 @@ for (const name of ['vite-react', 'expo']) {
     recursive: true,
     filter: (path) => !/(node_modules|dist|\.expo)$/.test(path),
   });
+  if (name === 'expo') writeFileSync(`${build}/${name}/app/expo.d.ts`, readFileSync('scripts/expo.d.ts'));
   run('tsc', '-p', `${build}/${name}`);
 }
 run('vite', 'build', `${build}/vite-react`, '--logLevel', 'warn');

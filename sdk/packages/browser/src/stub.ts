@@ -5,8 +5,9 @@ export interface Stub {
   anonymousId?: string;
 }
 
-const page = window as unknown as { rekindle?: unknown };
-if (!page.rekindle) {
+// `globalThis`, so that loading it where there is no page does no harm.
+const page = globalThis as { rekindle?: unknown };
+if (!page.rekindle && typeof document !== 'undefined') {
   const calls: Stub['calls'] = [];
   const waiting = (names: string, prefix = ''): Record<string, unknown> => {
     const made: Record<string, unknown> = {};
@@ -23,7 +24,7 @@ if (!page.rekindle) {
     hasOptedOutTracking: no,
     droppedItems: () => 0,
     getUserId: () => null,
-    getAnonymousId: () => (stub.anonymousId ??= Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => (byte + 256).toString(16).slice(1)).join('')),
+    getAnonymousId: () => (stub.anonymousId ??= crypto.getRandomValues(new Uint32Array(4)).join('-')),
     followInbox: (listener: unknown) => {
       let over = false;
       let stop: (() => void) | undefined;

@@ -54,7 +54,7 @@ export abstract class Facade<O extends Options> {
     const client = this.#client;
     if (client) guarded(() => run(client));
     else if (this.#disposed || this.#waiting.length >= WAITING) {
-      warn(this.#disposed ? 'called after dispose' : 'called too often before init');
+      warn('called after dispose, or too often before init');
       otherwise?.();
     } else this.#waiting.push([run, otherwise]);
   }
@@ -64,22 +64,9 @@ export abstract class Facade<O extends Options> {
     return new Promise((resolve, reject) => {
       this.with(
         (client) => void (async () => run(client))().then(resolve, reject),
-        () => reject(new Error('rekindle: disposed')),
+        () => reject(new Error('disposed')),
       );
     });
-  }
-
-  /** Begins something that lasts; returns how to end it, also where it has not begun yet. */
-  protected until(begin: (client: Client) => () => void): () => void {
-    let over = false;
-    let end: (() => void) | undefined;
-    this.with((client) => {
-      if (!over) end = begin(client);
-    });
-    return () => {
-      over = true;
-      end?.();
-    };
   }
 
   /** Links what happens on this device, before and after, to a person. */

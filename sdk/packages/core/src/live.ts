@@ -15,7 +15,7 @@ const PAUSE = 2_000;
  * connections to one server. What came meanwhile is told when it is seen again. Returns how to stop.
  */
 export function followInbox(client: Client, listener: (change: InboxChange) => void, open: typeof follow = follow): () => void {
-  const { platform, settings, identity } = client;
+  const { platform, settings } = client;
   let close: (() => void) | undefined;
   let timer: unknown;
   let whose: string | undefined;
@@ -91,5 +91,18 @@ export function followInbox(client: Client, listener: (change: InboxChange) => v
   return () => {
     stops.forEach((each) => each());
     stop();
+  };
+}
+
+/** As `followInbox`, for a client that may be there later. */
+export function followInboxSoon(within: (run: (client: Client) => void) => void, listener: (change: InboxChange) => void): () => void {
+  let over = false;
+  let stop: (() => void) | undefined;
+  within((client) => {
+    if (!over) stop = followInbox(client, listener);
+  });
+  return () => {
+    over = true;
+    stop?.();
   };
 }

@@ -8,7 +8,7 @@ import {
   type Options,
   PushLink,
   type Settings,
-  followInbox,
+  followInboxSoon,
   settings,
   uuids,
 } from '@rekindle/core';
@@ -71,7 +71,7 @@ export class Rekindle extends Facade<ReactNativeOptions> {
 
   /** Tells of messages as they come, while the app is in front. Returns how to stop. */
   followInbox(listener: (change: InboxChange) => void): () => void {
-    return this.until((client) => followInbox(client, listener));
+    return followInboxSoon((run) => this.with(run), listener);
   }
 
   markRead(id: string): Promise<void> {

@@ -140,7 +140,7 @@ test('disposed while the storage was read, and begun again: one client is left',
 });
 
 test('the bridge tells of tokens and messages by itself, until dispose', async () => {
-  const told = { token: (_: string) => {}, received: (_: unknown) => {}, opened: (_: unknown) => {} };
+  const told: { token?: (token: string) => void; received?: (message: unknown) => void } = {};
   const stopped = vi.fn();
   const push = {
     onToken: (run: (token: string) => void) => ((told.token = run), stopped),
@@ -149,8 +149,8 @@ test('the bridge tells of tokens and messages by itself, until dispose', async (
   };
   vi.spyOn(console, 'error').mockReturnValue();
   const rekindle = await begun(slowStorage(), { push });
-  told.token('new');
-  told.received({ request: { content: { data: { messageId: 'm1' } } } });
+  told.token!('new');
+  told.received!({ request: { content: { data: { messageId: 'm1' } } } });
   await vi.waitFor(() => expect(sent.at(-1)).toMatchObject({ method: 'POST', body: { token: 'new', platform: 'IOS' } }));
   await rekindle.flush();
   expect(items().map((item) => [item.event, item.properties])).toEqual([['push_received', { messageId: 'm1' }]]);

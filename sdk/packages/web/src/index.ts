@@ -1,4 +1,4 @@
-import { type Client, Content, type InboxChange, type InboxItem, type NewsItem, followInbox } from '@rekindle/core';
+import { type Client, Content, type InboxChange, type InboxItem, type NewsItem, followInboxSoon } from '@rekindle/core';
 import { Events, type WebOptions as EventsOptions } from './events';
 import { WebPush, type WebPushOptions } from './push';
 
@@ -29,7 +29,7 @@ export class Rekindle extends Events<WebOptions> {
 
   /** Tells of messages as they come, while the page is to be seen. Returns how to stop. */
   followInbox(listener: (change: InboxChange) => void): () => void {
-    return this.until((client) => followInbox(client, listener));
+    return followInboxSoon((run) => this.with(run), listener);
   }
 
   markRead(id: string): Promise<void> {

@@ -38,8 +38,8 @@ export function keep(report: { id: string }): Promise<void> {
 /** The reports that wait, oldest first, and how to let them go. */
 export async function pending(): Promise<{ reports: unknown[]; forget(): Promise<void> }> {
   const cache = await caches.open(CACHE);
-  const keys = (await cache.keys()).filter(({ url }) => url.includes(PENDING)).slice(-PENDING_MOST);
-  const found = await Promise.all(keys.map(async (key) => (await cache.match(key))?.json() as unknown));
+  const keys = (await cache.keys()).filter(({ url }) => url.includes(PENDING));
+  const found = await Promise.all(keys.slice(-PENDING_MOST).map(async (key) => (await cache.match(key))?.json() as unknown));
   const forget = async () => {
     await Promise.all(keys.map((key) => cache.delete(key)));
   };
