@@ -60,7 +60,9 @@ export function followInbox(client: Client, listener: (change: InboxChange) => v
         if (status === 200) return again(PAUSE);
         // Refused: until it is somebody else, or proven.
         if (status >= 400 && status < 500 && status !== 408 && status !== 429) {
-          return platform.log('warn', 'inbox: the server refuses to have it followed', status);
+          platform.log('warn', 'inbox: the server refuses to have it followed', status);
+          // Who reads the list now gets the server's words.
+          return tell({ type: 'unread', unread: 0 });
         }
         again(retryAfter(header, platform.now()) ?? Math.max(PAUSE, backoff(++failures, Math.random)));
       },

@@ -44,7 +44,7 @@ test('what comes is told, however it is cut into pieces, and the next stream goe
 });
 
 test('a lost connection and a full gateway are tried again; a refusal is not, until it is proven', async () => {
-  const { device, client, asked } = following();
+  const { device, client, told, asked } = following();
   asked[0]!.reader.end(0, null);
   await device.pass(2_000);
   asked[1]!.reader.end(429, '30');
@@ -53,7 +53,7 @@ test('a lost connection and a full gateway are tried again; a refusal is not, un
   await device.pass(1_000);
   asked[2]!.reader.end(403, null);
   await device.pass(3_600_000);
-  expect(asked).toHaveLength(3);
+  expect([asked.length, told]).toEqual([3, [{ type: 'unread', unread: 0 }]]);
   client.identify('a&b', {}, { userHash: 'right' });
   expect(asked[3]!.url.searchParams.get('user_hash')).toBe('right');
 });
