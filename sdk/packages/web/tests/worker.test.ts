@@ -35,6 +35,9 @@ const who = { apiUrl: 'https://rk.example/api/v1', apiKey: 'pk_live_x', anonymou
 
 beforeEach(async () => {
   const cache = new Cache();
+  let last: Promise<unknown> = Promise.resolve();
+  const request = (_: string, run: () => Promise<unknown>) => (last = last.then(run));
+  vi.stubGlobal('navigator', { locks: { request } });
   sent = [];
   answer = taken;
   vi.stubGlobal('caches', { open: async () => cache });
@@ -70,10 +73,21 @@ test('two at once lose nothing, whichever fails', async () => {
   expect(await waiting()).toEqual([]);
 });
 
+test('what is said at once by several is all kept', async () => {
+  await Promise.all([remember({ serverKey: 'new' }), remember({ token: 't' }), remember({ userId: 'bob' })]);
+  expect(await recall()).toMatchObject({ serverKey: 'new', token: 't', userId: 'bob', apiKey: 'pk_live_x' });
+});
+
 test('who wants nothing recorded is not, and the latest person counts', async () => {
+  answer = () => Promise.reject(new TypeError('network'));
+  await report('0', 'push_received', 'm0');
+  answer = taken;
+  sent.length = 0;
   await remember({ optedOut: true });
   await report('1', 'push_received', 'm1');
+  await sendReports();
   expect(sent).toEqual([]);
+  expect(await waiting()).toEqual([]);
   await remember({ optedOut: false, userId: undefined });
   await report('2', 'push_received', 'm1');
   expect(sent[0]!.batch![0]!.user_id).toBeUndefined();

@@ -20,10 +20,10 @@ const WHO = '/rekindle/who';
 const PENDING = '/rekindle/pending/';
 const PENDING_MOST = 100;
 
-/** Keeps what is said over what was. */
+/** Keeps what is said over what was. One at a time: pages and the worker add to the same. */
 export async function remember(change: Partial<Remembered>): Promise<void> {
   const given = Object.fromEntries(Object.entries(change).filter(([key, value]) => value !== undefined || key.startsWith('user')));
-  await write(WHO, { ...(await recall()), ...given });
+  await navigator.locks.request(WHO, async () => write(WHO, { ...(await recall()), ...given }));
 }
 
 export async function recall(): Promise<Remembered | undefined> {

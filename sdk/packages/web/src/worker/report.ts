@@ -16,6 +16,7 @@ export async function report(id: string, event: string, messageId: string): Prom
 export async function sendReports(): Promise<void> {
   const [who, { reports, forget }] = await Promise.all([recall(), pending()]);
   if (!who || !reports.length) return;
+  if (who.optedOut) return forget();
   try {
     const answer = await post(`${who.apiUrl}/events/batch`, who.apiKey, { sentAt: new Date().toISOString(), batch: reports });
     const { kind } = await judge(answer, Date.now());
