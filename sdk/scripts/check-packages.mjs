@@ -10,6 +10,8 @@ const run = (command, args) => execFileSync('npx', ['--no-install', command, ...
 
 for (const name of [...packages, 'browser']) run('publint', ['--strict', `packages/${name}`]);
 for (const name of packages) run('attw', ['--pack', `packages/${name}`, '--profile', 'node16', '--exclude-entrypoints', './sw']);
+// A script is no CommonJS; its types are the global that it makes.
+run('attw', ['--pack', 'packages/browser', '--profile', 'esm-only', '--exclude-entrypoints', './stub', './sw']);
 
 const require = createRequire(import.meta.url);
 const before = Object.keys(globalThis).length;

@@ -1,6 +1,2 @@
-import type { Rekindle } from '@rekindle/web';
-
-/** What the script makes, where a snippet imports nothing. */
-declare global {
-  const rekindle: Rekindle;
-}
+// What the script makes, where a snippet imports nothing.
+import type {} from '@rekindle/browser';
