@@ -4,7 +4,20 @@ import { type ViteUserConfig, defineConfig } from 'vitest/config';
 const source = (path: string) => fileURLToPath(new URL(`packages/${path}`, import.meta.url));
 
 const config: ViteUserConfig = defineConfig({
-  resolve: { alias: { '@rekindle/core': source('core/src/index.ts'), '@rekindle/web': source('web/src/index.ts') } },
-  test: { include: ['packages/*/tests/**/*.test.{ts,tsx}'], restoreMocks: true },
+  resolve: {
+    // React Navigation 6 has its modules under a name of old.
+    mainFields: ['module', 'main'],
+    alias: {
+      '@rekindle/core': source('core/src/index.ts'),
+      '@rekindle/web': source('web/src/index.ts'),
+      // React Native as it runs in a browser: its own sources are not JavaScript.
+      'react-native': 'react-native-web',
+    },
+  },
+  test: {
+    include: ['packages/*/tests/**/*.test.{ts,tsx}'],
+    restoreMocks: true,
+    server: { deps: { inline: [/react-native-web/, /react-navigation/] } },
+  },
 });
 export default config;

@@ -2,7 +2,7 @@ import { type Browser, type BrowserContext, type Page, chromium } from 'playwrig
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import type { Rekindle } from '../packages/web/src/index';
 import { type Product, startProduct } from './product';
-import { Site } from './site';
+import { Site, loaded } from './site';
 
 declare const rekindle: Rekindle;
 
@@ -43,7 +43,7 @@ interface Event {
 async function open(options: object = {}, path = '/shop'): Promise<Page> {
   const page = await context.newPage();
   await page.goto(`${site.origin}${path}?with=${encodeURIComponent(JSON.stringify(options))}`);
-  await page.waitForFunction(() => typeof (globalThis as { rekindle?: { getAnonymousId?: unknown } }).rekindle?.getAnonymousId === 'function');
+  await loaded(page);
   return page;
 }
 
@@ -127,7 +127,7 @@ test('calls made before the script is there wait for it', async () => {
     await route.continue();
   });
   await page.goto(`${site.origin}/shop?with=${encodeURIComponent(JSON.stringify(quiet))}`);
-  await page.waitForFunction(() => rekindle.getUserId?.());
+  await loaded(page);
   await page.evaluate(() => rekindle.flush());
   expect((await recorded(user, 1)).map((event) => event.eventName)).toEqual(['early']);
 });
@@ -245,7 +245,7 @@ test('a strict policy needs this origin for the script and one for the API, and 
   const complaints: string[] = [];
   page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));
   await page.goto(`${site.origin}/shop?with=${encodeURIComponent('{}')}`);
-  await page.waitForFunction(() => rekindle.getAnonymousId?.());
+  await loaded(page);
   await page.evaluate(async (user) => {
     rekindle.identify(user);
     rekindle.track('strict');

@@ -1,41 +1,57 @@
 import { type Browser, type BrowserContext, type Page, chromium } from 'playwright-core';
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import type { Rekindle } from '../packages/web/src/index';
 import { type Product, startProduct } from './product';
-import { Site } from './site';
+import { PushService, type Subscription } from './push-service';
+import { Site, loaded } from './site';
 
 declare const rekindle: Rekindle;
 
 let product: Product;
+let service: PushService;
 let site: Site;
 let browser: Browser;
 let context: BrowserContext;
+let page: Page;
+/** What browsers have subscribed to, the newest last. */
+const subscriptions: Subscription[] = [];
 
 beforeAll(async () => {
-  product = await startProduct();
+  service = await PushService.open();
+  product = await startProduct({ OUTBOUND_CA_FILE: service.authority });
   site = await Site.open(product);
   browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
+}, 180_000);
+
+beforeEach(async () => {
   context = await browser.newContext();
   await context.grantPermissions(['notifications'], { origin: site.origin });
-  // No push service can be reached from a test: the browser's part of subscribing is stood in for, the keys are real.
+  // A browser asks its maker's push service, which a test cannot reach: ours stands in for it.
+  await context.exposeFunction('newSubscription', () => {
+    subscriptions.push(service.subscribe());
+    return subscriptions.at(-1);
+  });
   await context.addInitScript(() => {
-    const text = (bytes: ArrayBuffer) => btoa(String.fromCharCode(...new Uint8Array(bytes))).replace(/\+/g, '-').replace(/\//g, '_').replace(/=/g, '');
+    const { newSubscription } = globalThis as unknown as { newSubscription(): Promise<object> };
     PushManager.prototype.getSubscription = async () => null;
     PushManager.prototype.subscribe = async (options) => {
-      const pair = await crypto.subtle.generateKey({ name: 'ECDH', namedCurve: 'P-256' }, true, ['deriveBits']);
-      const p256dh = text(await crypto.subtle.exportKey('raw', pair.publicKey));
-      const auth = text(crypto.getRandomValues(new Uint8Array(16)).buffer);
-      const subscription = { endpoint: `https://push.example.com/${p256dh.slice(-12)}`, expirationTime: null, keys: { p256dh, auth } };
+      const subscription = await newSubscription();
       return { ...subscription, options, toJSON: () => subscription } as unknown as PushSubscription;
     };
   });
-}, 180_000);
+  page = await context.newPage();
+});
+
+afterEach(() => context.close());
 
 afterAll(async () => {
   await browser?.close();
   site?.close();
   product?.stop();
+  service?.close();
 }, 60_000);
+
+const waited = { timeout: 15_000, interval: 100 };
 
 interface User {
   id: string;
@@ -51,11 +67,11 @@ const eventNames = async (user: string) => {
 const devices = async (user: string) => (await product.get<User>(`/users/${user}`)).devices.map((device) => device.platform);
 
 /** Hands the worker a message as a push service would. */
-async function deliver(page: Page, message: object): Promise<void> {
+async function deliver(page: Page, message: object, scope = '/rekindle-push/'): Promise<void> {
   const session = await context.newCDPSession(page);
   const registered = new Promise<string>((done) => {
     session.on('ServiceWorker.workerRegistrationUpdated', ({ registrations }) => {
-      const ours = registrations.find((each) => each.scopeURL.endsWith('/rekindle-push/'));
+      const ours = registrations.find((each) => each.scopeURL === site.origin + scope);
       if (ours) done(ours.registrationId);
     });
   });
@@ -64,22 +80,33 @@ async function deliver(page: Page, message: object): Promise<void> {
   await session.detach();
 }
 
-test('subscribed, received, opened, handed to another person, and unlinked', async () => {
-  const page = await context.newPage();
+/** The message that the product has sent to a subscription, as its browser gets it. */
+async function sent(to: Subscription, user: string, title: string): Promise<Record<string, unknown>> {
+  const before = service.taken(to).length;
+  await product.post('/messages', { userId: user, channel: 'PUSH', content: { title, body: 'Red shoes' } });
+  return vi.waitFor(() => {
+    expect(service.taken(to).length).toBe(before + 1);
+    return service.taken(to).at(-1)!;
+  }, waited);
+}
+
+test('subscribed, encrypted, received, opened, replaced, handed to another person, and unlinked', async () => {
   const options = { autoTrackLifecycle: false, autoTrackScreens: false, push: { enabled: true, autoRegister: false } };
   await page.goto(`${site.origin}/shop?with=${encodeURIComponent(JSON.stringify(options))}`);
-  await page.waitForFunction(() => rekindle.getAnonymousId?.());
+  await loaded(page);
   const subscribed = await page.evaluate(async () => {
     rekindle.identify('push-ada');
     await rekindle.flush();
     return [rekindle.push.isEnabled(), await rekindle.push.requestPermission(), rekindle.push.isEnabled()];
   });
   expect(subscribed).toEqual([false, true, true]);
-  await vi.waitFor(async () => expect(await devices('push-ada')).toEqual(['WEB']), { timeout: 10_000 });
+  await vi.waitFor(async () => expect(await devices('push-ada')).toEqual(['WEB']), waited);
 
-  const messageId = '0199f3c1-0000-7000-8000-000000000001';
-  await deliver(page, { title: 'Back in stock', body: 'Red shoes', url: '/shoes', messageId });
-  await vi.waitFor(async () => expect(await eventNames('push-ada')).toEqual([`push_received ${messageId}`]), { timeout: 10_000 });
+  const message = await sent(subscriptions[0]!, 'push-ada', 'Back in stock');
+  const messageId = String(message.messageId);
+  expect(message).toEqual({ title: 'Back in stock', body: 'Red shoes', messageId });
+  await deliver(page, { ...message, url: '/shoes' });
+  await vi.waitFor(async () => expect(await eventNames('push-ada')).toEqual([`push_received ${messageId}`]), waited);
   const shown = await page.evaluate(async () => {
     const registration = (await navigator.serviceWorker.getRegistrations()).find((each) => each.scope.endsWith('/rekindle-push/'));
     return (await registration!.getNotifications()).map((each) => [each.title, each.body, each.tag]);
@@ -87,22 +114,73 @@ test('subscribed, received, opened, handed to another person, and unlinked', asy
   expect(shown).toEqual([['Back in stock', 'Red shoes', messageId]]);
 
   const worker = context.serviceWorkers().find((each) => each.url().endsWith('/rekindle-sw.js'))!;
-  await worker.evaluate(async () => {
-    const scope = globalThis as unknown as { registration: ServiceWorkerRegistration; dispatchEvent(event: Event): void; NotificationEvent: new (type: string, init: object) => Event };
+  const opened = await worker.evaluate(async () => {
+    const scope = globalThis as unknown as {
+      registration: ServiceWorkerRegistration;
+      clients: { openWindow(url: string): Promise<unknown> };
+      dispatchEvent(event: Event): void;
+      NotificationEvent: new (type: string, init: object) => Event;
+    };
     const [notification] = await scope.registration.getNotifications();
-    scope.dispatchEvent(new scope.NotificationEvent('notificationclick', { notification }));
+    return new Promise<string>((done) => {
+      // Only a person's own click may open a window.
+      scope.clients.openWindow = async (url) => done(url);
+      scope.dispatchEvent(new scope.NotificationEvent('notificationclick', { notification }));
+    });
   });
-  await vi.waitFor(async () => expect(await eventNames('push-ada')).toContain(`push_opened ${messageId}`), { timeout: 10_000 });
+  expect(opened).toBe(`${site.origin}/shoes`);
+  await vi.waitFor(async () => expect(await eventNames('push-ada')).toContain(`push_opened ${messageId}`), waited);
+
+  // The browser replaces the subscription while no page looks.
+  const replaced = service.subscribe();
+  service.end(subscriptions[0]!);
+  await worker.evaluate((replaced) => {
+    const scope = globalThis as unknown as { dispatchEvent(event: Event): void; ExtendableEvent: new (type: string) => Event };
+    const event = new scope.ExtendableEvent('pushsubscriptionchange');
+    scope.dispatchEvent(Object.assign(event, { newSubscription: replaced }));
+  }, replaced);
+  await vi.waitFor(async () => expect(await devices('push-ada')).toEqual(['WEB', 'WEB']), waited);
+  await sent(replaced, 'push-ada', 'To the new one');
+  await vi.waitFor(async () => expect(await devices('push-ada')).toEqual(['WEB']), waited);
+
+  // The page hears of it, and goes on with the new one.
+  await page.reload();
+  await loaded(page);
+  const endpoint = () => page.evaluate(() => Object.values(localStorage).find((text) => text.includes('endpoint')) ?? '');
+  await vi.waitFor(async () => expect(await endpoint()).toContain(new URL(replaced.endpoint).pathname), waited);
+  expect(await page.evaluate(() => rekindle.push.optOut())).toBe(true);
+  await vi.waitFor(async () => expect(await devices('push-ada')).toEqual([]), waited);
+  expect(await page.evaluate(async () => [rekindle.push.isEnabled(), await rekindle.push.optIn(), rekindle.push.isEnabled()])).toEqual([false, true, true]);
+  await vi.waitFor(async () => expect(await devices('push-ada')).toEqual(['WEB']), waited);
 
   await page.evaluate(() => rekindle.identify('push-bob'));
-  await vi.waitFor(async () => expect(await devices('push-bob').catch(() => [])).toEqual(['WEB']), { timeout: 10_000 });
+  await vi.waitFor(async () => expect(await devices('push-bob').catch(() => [])).toEqual(['WEB']), waited);
   expect(await devices('push-ada')).toEqual([]);
+  await sent(replaced, 'push-bob', 'For Bob');
 
   await page.evaluate(() => rekindle.reset());
-  await vi.waitFor(async () => expect(await devices('push-bob')).toEqual([]), { timeout: 10_000 });
+  await vi.waitFor(async () => expect(await devices('push-bob')).toEqual([]), waited);
   expect(await page.evaluate(() => rekindle.push.isEnabled())).toBe(true);
 
   // A message that is not Rekindle's is left to the site's own worker.
   await deliver(page, { title: 'Not ours' });
   expect(await page.evaluate(async () => (await navigator.serviceWorker.getRegistrations()).length)).toBe(1);
+});
+
+test('a subscription made elsewhere, and the site’s own worker with ours in it', async () => {
+  const push = { enabled: true, autoRegister: false, serviceWorker: '/own-worker.js', scope: '/' };
+  await page.goto(`${site.origin}/shop?with=${encodeURIComponent(JSON.stringify({ autoTrackLifecycle: false, autoTrackScreens: false, push }))}`);
+  await loaded(page);
+  const made = service.subscribe();
+  await page.evaluate(async (made) => {
+    rekindle.identify('push-cid');
+    await rekindle.push.registerToken(JSON.stringify(made));
+  }, made);
+  await vi.waitFor(async () => expect(await devices('push-cid').catch(() => [])).toEqual(['WEB']), waited);
+  service.end(made);
+  expect(await page.evaluate(() => rekindle.push.subscribe())).toBe(true);
+  await vi.waitFor(async () => expect(await devices('push-cid')).toEqual(['WEB', 'WEB']), waited);
+  const message = await sent(subscriptions.at(-1)!, 'push-cid', 'By the own worker');
+  await deliver(page, message, '/');
+  await vi.waitFor(async () => expect(await eventNames('push-cid')).toEqual([`push_received ${String(message.messageId)}`]), waited);
 });

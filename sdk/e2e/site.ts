@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
+import type { Page } from 'playwright-core';
 import type { Product } from './product';
 
 const built = (name: string) => readFileSync(fileURLToPath(new URL(`../packages/browser/dist/${name}`, import.meta.url)));
@@ -20,6 +21,14 @@ export interface Passed {
   body: string;
   status: number | 'cut';
   at: number;
+}
+
+/** The SDK is there, and has taken over from what stood for it. */
+export async function loaded(page: Page): Promise<void> {
+  await page.waitForFunction(() => {
+    const { rekindle } = globalThis as { rekindle?: object };
+    return rekindle && !('calls' in rekindle);
+  });
 }
 
 /** A customer's website, and the road from it to the product: on another origin, as in life. */
@@ -64,6 +73,14 @@ export class Site {
     const script = /^\/sdk\/v1\/(web|stub|rekindle-sw)\.js$/.exec(url.pathname)?.[1] ?? /^\/(rekindle-sw)\.js$/.exec(url.pathname)?.[1];
     if (script) return void response.writeHead(200, { 'content-type': 'text/javascript' }).end(built(`${script}.js`));
     if (url.pathname === '/start.js') return void response.writeHead(200, { 'content-type': 'text/javascript' }).end(this.start(url.searchParams.get('with')));
+    if (url.pathname === '/own-worker.js') {
+      return void response.writeHead(200, { 'content-type': 'text/javascript' }).end("importScripts('/rekindle-sw.js');");
+    }
+    if (url.pathname === '/example') return void response.writeHead(200, { 'content-type': 'text/html' }).end(this.example());
+    if (url.pathname === '/served') {
+      const html = `<!doctype html><title>Shop</title><script src="${this.api}/sdk/v1/web.js"></script>`;
+      return void response.writeHead(200, { 'content-type': 'text/html', ...this.headers }).end(html);
+    }
     if (url.pathname === '/bare') return void response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Bare</title>');
     const start = `/start.js?with=${encodeURIComponent(url.searchParams.get('with') ?? '{}')}`;
     const tags = ['/sdk/v1/stub.js', start].map((src) => `<script src="${src}"></script>`);
@@ -75,6 +92,21 @@ export class Site {
     const { projectId, publicKey } = this.product;
     const options = { projectId, apiKey: publicKey, apiUrl: this.api, ...(JSON.parse(change ?? '{}') as object) };
     return `rekindle.init(${JSON.stringify(options)});`;
+  }
+
+  /** The example of a plain page, as a newcomer has filled it in. */
+  private example(): string {
+    const { projectId, publicKey, url } = this.product;
+    const filled = { 'http://localhost:8080': new URL(url).origin, YOUR_PROJECT_ID: projectId, YOUR_PUBLIC_KEY: publicKey };
+    const page = readFileSync(fileURLToPath(new URL('../../examples/plain/index.html', import.meta.url)), 'utf8');
+    return Object.entries(filled).reduce((text, [from, to]) => text.replaceAll(from, to), page);
+  }
+
+  /** An answer that does not end, as it comes. */
+  private async passOn(answer: Response, response: ServerResponse): Promise<void> {
+    response.writeHead(answer.status, Object.fromEntries(answer.headers));
+    for await (const chunk of answer.body ?? []) response.write(chunk);
+    response.end();
   }
 
   private async pass(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -95,9 +127,12 @@ export class Site {
       return void request.socket.destroy();
     }
     const target = new URL(this.product.url);
+    const gone = new AbortController();
+    response.on('close', () => gone.abort());
     const { host: _, connection: __, 'content-length': ___, ...headers } = request.headers;
     try {
-      const answer = await fetch(`${target.origin}${path}`, { method, headers: headers as Record<string, string>, body: body.length ? body : undefined });
+      const answer = await fetch(`${target.origin}${path}`, { method, headers: headers as Record<string, string>, body: body.length ? body : undefined, signal: gone.signal });
+      if (answer.headers.get('content-type')?.startsWith('text/event-stream')) return await this.passOn(answer, response);
       const text = Buffer.from(await answer.arrayBuffer());
       if (weather.kind === 'cut') {
         note('cut');
@@ -107,6 +142,7 @@ export class Site {
       const { 'content-encoding': ____, 'transfer-encoding': _____, 'content-length': ______, ...plain } = Object.fromEntries(answer.headers);
       response.writeHead(answer.status, plain).end(text);
     } catch {
+      // The product is away, or the page is.
       request.socket.destroy();
     }
   }

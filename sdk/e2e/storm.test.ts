@@ -1,8 +1,8 @@
-import { type Browser, type Page, chromium } from 'playwright-core';
+import { type Browser, chromium } from 'playwright-core';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import type { Rekindle } from '../packages/web/src/index';
 import { type Product, startProduct } from './product';
-import { Site } from './site';
+import { Site, loaded } from './site';
 
 declare const rekindle: Rekindle;
 
@@ -45,7 +45,7 @@ test('10,000 events while the tab is closed, reloaded, crashed and offline at ra
   };
   const user = `storm-${seed}`;
   const address = `${site.origin}/shop?with=${encodeURIComponent(JSON.stringify({ autoTrackLifecycle: false, autoTrackScreens: false, flushIntervalSeconds: 1 }))}`;
-  const begun = (page: Page) => page.waitForFunction(() => rekindle.getAnonymousId?.());
+  const begun = loaded;
   let page = await context.newPage();
   await page.goto(address);
   await begun(page);

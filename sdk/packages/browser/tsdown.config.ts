@@ -16,5 +16,15 @@ const config: UserConfig[] = defineConfig([
   iife('web', 'src/index.ts', true),
   iife('stub', 'src/stub.ts', false),
   iife('rekindle-sw', '../web/src/worker/index.ts', false),
+  {
+    entry: { global: 'src/global.ts' },
+    format: ['esm'],
+    target: 'es2022',
+    platform: 'browser',
+    fixedExtension: false,
+    deps: { alwaysBundle: [/./] },
+    dts: { emitDtsOnly: true },
+    clean: false,
+  },
 ]);
 export default config;

@@ -3,22 +3,35 @@ import type { Stub } from './stub';
 
 /** As the address of this script says: what serves it is the server. */
 class Scripted extends Rekindle {
+  /** Told already, before the script was there. */
+  protected override fresh(): string {
+    return before?.anonymousId ?? super.fresh();
+  }
+
   protected override origin(): string | undefined {
     return server;
   }
 }
 
-const source = (document.currentScript as HTMLScriptElement | null)?.src ?? '';
+// Loaded where there is no page, it does nothing.
+const page = (typeof window === 'undefined' ? {} : window) as { rekindle?: Stub | Rekindle };
+const source = (typeof document === 'undefined' ? null : (document.currentScript as HTMLScriptElement | null))?.src ?? '';
 const server = source.includes('/sdk/') ? source.slice(0, source.indexOf('/sdk/')) : undefined;
 
-const page = window as unknown as { rekindle?: Stub | Rekindle };
 const before = page.rekindle as Stub | undefined;
 // Loaded twice, the first one stays: it has the page's state.
 if (!before || before.calls) {
   const rekindle = new Scripted();
   page.rekindle = rekindle;
-  for (const [name, args] of before?.calls ?? []) {
-    const call = rekindle[name as keyof Rekindle] as unknown;
-    if (typeof call === 'function') call.apply(rekindle, args);
+  for (const [name, args, done] of before?.calls ?? []) {
+    const [first, second] = name.split('.') as [keyof Rekindle, keyof Rekindle['push'] | undefined];
+    try {
+      const on = second ? rekindle.push : rekindle;
+      const call = on[(second ?? first) as never] as unknown;
+      if (typeof call === 'function') done?.(call.apply(on, args) as never);
+    } catch (error) {
+      // What `init` throws in debug must not cost the calls behind it.
+      reportError(error);
+    }
   }
 }

@@ -16,80 +16,86 @@ export interface IdentifyOptions {
 const NAME = 'names and ids are 1–200 characters of text';
 const OBJECT = 'properties are an object';
 
-type Occasion = 'identify' | 'reset' | 'online' | 'dispose';
+/** `changed` is what another page did, or a change of consent; the others are as they are called. */
+type Occasion = 'identify' | 'reset' | 'changed' | 'hide' | 'show' | 'online' | 'dispose';
 
 /** Records what happens and says who it was. One for each project in a page or app. */
 export class Client {
   readonly identity: Identity;
-  private readonly queue: Queue;
-  private readonly sender: Sender;
-  private readonly uuid: () => string;
-  private readonly listeners: Array<[Occasion, () => void]> = [];
-  private ended = false;
+  readonly #queue: Queue;
+  readonly #sender: Sender;
+  readonly #uuid: () => string;
+  readonly #listeners = new Set<readonly [Occasion, (() => void)?]>();
+  #ended = false;
 
   constructor(
     readonly settings: Settings,
     readonly platform: Platform,
+    /** Of a device that has none yet. */
+    anonymousId?: string,
   ) {
     const prefix = `rekindle.${settings.projectId}.`;
-    this.uuid = uuids(platform.now, platform.random);
-    this.identity = new Identity(platform, `${prefix}identity`, this.uuid, settings.optOutByDefault);
-    this.queue = new Queue(platform.store, `${prefix}queue.`, platform.instance);
-    this.sender = new Sender(this.queue, settings, platform);
-    const stop = platform.watch({ hide: () => this.hidden(), show: () => this.shown(), online: () => this.online() });
-    this.on('dispose', stop);
-    const unwatch = platform.onWritten?.(this.identity.key, () => this.identity.reload());
-    if (unwatch) this.on('dispose', unwatch);
+    this.#uuid = uuids(platform.now, platform.random);
+    this.identity = new Identity(platform, `${prefix}identity`, this.#uuid, settings.optOutByDefault, anonymousId);
+    this.#queue = new Queue(platform.store, `${prefix}queue.`, platform.instance);
+    this.#sender = new Sender(this.#queue, settings, platform);
+    this.on('dispose', platform.watch({ hide: () => this.#hidden(), show: () => this.#shown(), online: () => this.#online() }));
+    const unwatch = platform.onWritten?.(this.identity.key, () => {
+      this.identity.reload();
+      this.#tell('changed');
+    });
+    this.on('dispose', unwatch);
     const release = platform.takeOver?.(
-      () => this.queue.others(),
+      () => this.#queue.others(),
       (instance) => {
-        this.queue.takeOver(instance);
-        if (this.queue.length) this.sender.schedule();
+        this.#queue.takeOver(instance);
+        if (this.#queue.length) this.#sender.schedule();
       },
     );
-    if (release) this.on('dispose', release);
+    this.on('dispose', release);
     if (settings.autoTrackLifecycle) this.track('app_opened');
   }
 
   /** Records an event. */
   track(event: string, properties?: Properties): void {
-    if (!isName(event)) return this.refuse(NAME, event);
-    this.add({ type: 'track', event }, properties);
+    if (!isName(event)) return this.#refuse(NAME, event);
+    this.#add({ type: 'track', event }, properties);
   }
 
   /** Records a screen view. */
   screen(name: string, properties?: Properties): void {
-    if (!isName(name)) return this.refuse(NAME, name);
-    this.add({ type: 'screen', name }, properties);
+    if (!isName(name)) return this.#refuse(NAME, name);
+    this.#add({ type: 'screen', name }, properties);
   }
 
   /** Links what happens on this device, before and after, to a person. */
   identify(userId: string, properties?: Properties, options?: IdentifyOptions): void {
     if (typeof userId === 'number') userId = String(userId);
-    if (!isName(userId)) return this.refuse(NAME, userId);
+    if (!isName(userId)) return this.#refuse(NAME, userId);
     const { userId: before, userHash } = this.identity.get();
     // What somebody else did on this device stays theirs.
     if (before !== undefined && before !== userId) this.identity.reset();
-    this.identity.set({ userId, userHash: options?.userHash ?? (before === userId ? userHash : undefined) });
-    this.add({ type: 'identify' }, properties);
-    this.tell('identify');
+    const proof = options?.userHash;
+    this.identity.set({ userId, userHash: typeof proof === 'string' ? proof : before === userId ? userHash : undefined });
+    this.#add({ type: 'identify' }, properties);
+    this.#tell('identify');
   }
 
   /** Sets properties of the person, known or not; null removes one. */
   setUserProperties(properties: Properties): void {
-    if (typeof properties !== 'object' || properties === null) return this.refuse(OBJECT, properties);
-    this.add({ type: 'identify' }, properties);
+    if (typeof properties !== 'object' || properties === null) return this.#refuse(OBJECT, properties);
+    this.#add({ type: 'identify' }, properties);
   }
 
   /** Sends what waits. Resolves when that is done or has failed; what failed is sent later. */
   flush(): Promise<void> {
-    return this.ended ? Promise.resolve() : this.sender.flush();
+    return this.#ended ? Promise.resolve() : this.#sender.flush();
   }
 
   /** Forgets the person: what waits is sent, the device is unlinked from push, and a new anonymous id begins. */
   reset(): Promise<void> {
     const sent = this.flush();
-    this.tell('reset');
+    this.#tell('reset');
     this.identity.reset();
     return sent;
   }
@@ -106,11 +112,13 @@ export class Client {
   /** Records nothing any more, and forgets what waits. Kept over restarts. */
   optOutTracking(): void {
     this.identity.set({ optedOut: true });
-    this.queue.clear();
+    this.#queue.clear();
+    this.#tell('changed');
   }
 
   optInTracking(): void {
     this.identity.set({ optedOut: false });
+    this.#tell('changed');
   }
 
   hasOptedOutTracking(): boolean {
@@ -119,68 +127,72 @@ export class Client {
 
   /** Items that were given up because more than 1,000 waited. */
   droppedItems(): number {
-    return this.queue.dropped;
+    return this.#queue.dropped;
   }
 
   /** Stops timers and listeners. What waits stays stored and goes out after the next start. */
   dispose(): void {
-    if (this.ended) return;
-    this.sender.hide();
-    this.ended = true;
-    this.sender.end();
-    this.queue.close();
-    this.tell('dispose');
-    this.listeners.length = 0;
+    if (this.#ended) return;
+    this.#sender.hide();
+    this.#ended = true;
+    this.#sender.end();
+    this.#queue.close();
+    this.#tell('dispose');
+    this.#listeners.clear();
   }
 
-  /** Runs whenever it happens; `reset` while the person is still known. */
-  on(occasion: Occasion, run: () => void): void {
-    this.listeners.push([occasion, run]);
+  /** Runs whenever it happens; `reset` while the person is still known. Returns how to stop. */
+  on(occasion: Occasion, run?: () => void): () => void {
+    const listener = [occasion, run] as const;
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
   }
 
-  private tell(occasion: Occasion): void {
-    for (const [of, run] of this.listeners) if (of === occasion) run();
+  #tell(occasion: Occasion): void {
+    for (const [of, run] of this.#listeners) if (of === occasion) run?.();
   }
 
-  private online(): void {
-    this.sender.online();
-    this.tell('online');
+  #online(): void {
+    this.#sender.online();
+    this.#tell('online');
   }
 
-  private hidden(): void {
+  #hidden(): void {
     if (this.settings.autoTrackLifecycle) this.track('app_backgrounded');
-    this.sender.hide();
+    this.#sender.hide();
+    this.#tell('hide');
   }
 
-  private shown(): void {
+  #shown(): void {
     if (this.settings.autoTrackLifecycle) this.track('app_opened');
+    this.#tell('show');
   }
 
-  private add(what: Pick<Item, 'type' | 'event' | 'name'>, properties?: Properties): void {
+  #add(what: Pick<Item, 'type' | 'event' | 'name'>, properties?: Properties): void {
     const { anonymousId, userId, userHash, optedOut } = this.identity.get();
-    if (optedOut || this.ended) return;
+    if (optedOut || this.#ended) return;
     if (properties !== undefined && (typeof properties !== 'object' || properties === null || Array.isArray(properties))) {
-      return this.refuse(OBJECT, properties);
+      return this.#refuse(OBJECT, properties);
     }
     const text = toJson(properties ?? {});
     if (text === undefined || bytes(text) > PROPERTIES_BYTES) {
-      return this.refuse('properties are at most 32 KiB of JSON', what);
+      return this.#refuse('properties are at most 32 KiB of JSON', what);
     }
     const item: Item = {
       ...what,
-      id: this.uuid(),
+      id: this.#uuid(),
       timestamp: new Date(this.platform.now()).toISOString(),
       user_id: userId,
       anonymous_id: anonymousId,
       user_hash: userHash,
     };
     // The properties are text already.
-    this.queue.push(`${JSON.stringify(item).slice(0, -1)},"properties":${text}}`);
+    this.#queue.push(`${JSON.stringify(item).slice(0, -1)},"properties":${text}}`);
     this.platform.log('debug', what.type, what.event ?? what.name ?? userId, properties ?? {});
-    this.sender.schedule();
+    this.#sender.schedule();
   }
 
-  private refuse(why: string, value: unknown): void {
+  #refuse(why: string, value: unknown): void {
     this.platform.log('warn', `${why}; not recorded:`, value);
   }
 }

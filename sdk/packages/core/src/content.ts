@@ -1,4 +1,5 @@
 import type { Client } from './client';
+import { parsed } from './json';
 
 export interface InboxItem {
   id: string;
@@ -16,18 +17,25 @@ export interface NewsItem {
   [other: string]: unknown;
 }
 
+/** Whose inbox it is, as the API asks for it; none where nobody is identified. */
+export function inboxOf(client: Client): string | undefined {
+  const { userId, userHash } = client.identity.get();
+  if (userId === undefined) return undefined;
+  return `user_id=${encodeURIComponent(userId)}${userHash ? `&user_hash=${encodeURIComponent(userHash)}` : ''}`;
+}
+
 /** What the project has for the person of this device to read. Reading fails with an `Error` in the server's words. */
 export class Content {
   constructor(private readonly client: Client) {}
 
   /** In-app messages of the identified person; none where nobody is. Needs a `userHash`. */
   async inbox(): Promise<InboxItem[]> {
-    const who = this.who();
+    const who = inboxOf(this.client);
     return who ? ((await this.get(`/inbox?${who}`)).items as InboxItem[]) : [];
   }
 
   async markRead(id: string): Promise<void> {
-    const who = this.who();
+    const who = inboxOf(this.client);
     if (who) await this.get(`/inbox/${encodeURIComponent(id)}/read?${who}`, 'POST');
   }
 
@@ -36,17 +44,11 @@ export class Content {
     return (await this.get('/feed')).items as NewsItem[];
   }
 
-  private who(): string | undefined {
-    const { userId, userHash } = this.client.identity.get();
-    if (userId === undefined) return undefined;
-    return `user_id=${encodeURIComponent(userId)}${userHash ? `&user_hash=${encodeURIComponent(userHash)}` : ''}`;
-  }
-
-  private async get(path: string, method = 'GET'): Promise<{ items?: unknown }> {
+  private async get(path: string, method = 'GET'): Promise<{ items?: unknown; message?: string }> {
     const { settings, platform } = this.client;
     const answer = await platform.fetch(settings.apiUrl + path, { method, headers: { 'x-api-key': settings.apiKey } });
-    const body = JSON.parse(await answer.text()) as { items?: unknown; message?: string };
-    if (answer.status >= 300) throw new Error(body.message ?? `the server answered ${answer.status}`);
+    const body = parsed<{ items: unknown; message: string }>(await answer.text());
+    if (answer.status >= 300 || !body) throw new Error(body?.message ?? `the server answered ${answer.status}, and not as Rekindle does`);
     return body;
   }
 }

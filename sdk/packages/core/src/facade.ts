@@ -12,50 +12,60 @@ const WAITING = 1_000;
  */
 export abstract class Facade<O extends Options> {
   #client: Client | undefined;
-  #waiting: Array<(client: Client) => void> = [];
-  #started = false;
+  /** What `init` made: the client, or one to come. */
+  #made: Client | Promise<Client> | undefined;
+  #waiting: Array<[run: (client: Client) => void, otherwise?: () => void]> = [];
   #disposed = false;
+  #anonymousId: string | undefined;
 
-  /** Makes the client, at once or after its storage was read. */
+  /** Makes the client, at once or after its storage was read; throws where the options are wrong. */
   protected abstract start(options: O): Client | Promise<Client>;
+
+  /** A new id, as good as the place can make one. */
+  protected abstract fresh(): string;
+
+  /** The anonymous id of a device that has none yet: the one that was told before `init`, if one was. */
+  protected get anonymousId(): string {
+    return (this.#anonymousId ??= this.fresh());
+  }
 
   /** Begins. Called once; again it changes nothing. */
   init(options: O): void {
-    if (this.#started) return warn('init was called before');
+    if (this.#made) return warn('init was called before');
     try {
-      const made = this.start(options);
-      this.#started = true;
+      const made = (this.#made = this.start(options));
       this.#disposed = false;
-      if ('then' in made) made.then((client) => this.#begin(client), fail);
-      else this.#begin(made);
+      if ('then' in made) made.then((client) => this.#begin(made, client), fail);
+      else this.#begin(made, made);
     } catch (error) {
       fail(error);
       if (options?.debug) throw error;
     }
   }
 
-  #begin(client: Client): void {
-    if (this.#disposed) return client.dispose();
+  #begin(made: Client | Promise<Client>, client: Client): void {
+    if (this.#made !== made) return client.dispose();
     this.#client = client;
-    for (const run of this.#waiting.splice(0)) guarded(() => run(client));
+    for (const [run] of this.#waiting.splice(0)) guarded(() => run(client));
   }
 
-  /** Runs with the client, now or once it is there. */
-  protected with(run: (client: Client) => void): void {
+  /** Runs with the client, now or once it is there; `otherwise` where none will be. */
+  protected with(run: (client: Client) => void, otherwise?: () => void): void {
     const client = this.#client;
     if (client) guarded(() => run(client));
-    else if (this.#disposed) warn('called after dispose');
-    else if (this.#waiting.length < WAITING) this.#waiting.push(run);
+    else if (this.#disposed || this.#waiting.length >= WAITING) {
+      warn('called after dispose, or too often before init');
+      otherwise?.();
+    } else this.#waiting.push([run, otherwise]);
   }
 
-  /** As `with`, for what has a result. */
+  /** As `with`, for what has a result; rejects where no client will be. */
   protected ask<T>(run: (client: Client) => T | Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      this.with((client) => {
-        Promise.resolve()
-          .then(() => run(client))
-          .then(resolve, reject);
-      });
+      this.with(
+        (client) => void (async () => run(client))().then(resolve, reject),
+        () => reject(new Error('disposed')),
+      );
     });
   }
 
@@ -101,13 +111,14 @@ export abstract class Facade<O extends Options> {
 
   /** Sends what waits. Resolves when that is done or has failed; what failed is sent later. */
   async flush(): Promise<void> {
-    await this.#client?.flush();
+    if (this.#made) await this.ask((client) => client.flush()).catch(() => undefined);
   }
 
   /** Forgets the person: what waits is sent, the device is unlinked from push, and a new anonymous id begins. */
   async reset(): Promise<void> {
-    if (this.#client) await this.#client.reset();
-    else this.with((client) => void client.reset());
+    const done = this.ask((client) => client.reset()).catch(() => undefined);
+    // Before `init` there is nothing to wait for.
+    if (this.#made) await done;
   }
 
   /** The id given to `identify`; null before. */
@@ -115,9 +126,9 @@ export abstract class Facade<O extends Options> {
     return this.#client?.getUserId() ?? null;
   }
 
-  /** The id of whoever uses this device, known or not. Empty before `init`. */
+  /** The id of whoever uses this device, known or not. Before `init` has read the storage: the one that a new device will have. */
   getAnonymousId(): string {
-    return this.#client?.getAnonymousId() ?? '';
+    return this.#client?.getAnonymousId() ?? this.anonymousId;
   }
 
   /** Records nothing any more, and forgets what waits. Kept over restarts. */
@@ -133,13 +144,18 @@ export abstract class Facade<O extends Options> {
     return this.#client?.hasOptedOutTracking() ?? false;
   }
 
+  /** Items that were given up, on this page or since the app began, because more than 1,000 waited. */
+  droppedItems(): number {
+    return this.#client?.droppedItems() ?? 0;
+  }
+
   /** Stops timers and listeners. What waits stays stored and goes out after the next start. `init` may follow. */
   dispose(): void {
     const client = this.#client;
     this.#disposed = true;
-    this.#started = false;
-    this.#client = undefined;
-    this.#waiting = [];
+    this.#made = this.#client = undefined;
+    this.#anonymousId = client?.getAnonymousId();
+    for (const [, otherwise] of this.#waiting.splice(0)) otherwise?.();
     if (client) guarded(() => client.dispose());
   }
 }

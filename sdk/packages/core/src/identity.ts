@@ -23,49 +23,50 @@ export interface Device {
 
 /** Who uses this device: the same in every page, and after a restart. */
 export class Identity {
-  private known: Known;
+  readonly key: string;
+  readonly #platform: Platform;
+  readonly #fresh: () => string;
+  #known: Known;
 
-  constructor(
-    private readonly platform: Platform,
-    readonly key: string,
-    private readonly fresh: () => string,
-    optOut: boolean,
-  ) {
-    this.known = this.read() ?? { anonymousId: fresh(), optedOut: optOut };
-    this.write();
+  constructor(platform: Platform, key: string, fresh: () => string, optOut: boolean, anonymousId?: string) {
+    this.#platform = platform;
+    this.key = key;
+    this.#fresh = fresh;
+    this.#known = this.#read() ?? { anonymousId: anonymousId ?? fresh(), optedOut: optOut };
+    this.#write();
   }
 
   get(): Readonly<Known> {
-    return this.known;
+    return this.#known;
   }
 
   set(change: Partial<Known>): void {
-    this.known = { ...this.known, ...change };
-    this.write();
+    this.#known = { ...this.#known, ...change };
+    this.#write();
   }
 
   /** Somebody else, of whom nothing is known. */
   reset(): void {
-    this.set({ anonymousId: this.fresh(), userId: undefined, userHash: undefined });
+    this.set({ anonymousId: this.#fresh(), userId: undefined, userHash: undefined });
   }
 
   /** As another page wrote it. */
   reload(): void {
-    this.known = this.read() ?? this.known;
+    this.#known = this.#read() ?? this.#known;
   }
 
-  private read(): Known | undefined {
+  #read(): Known | undefined {
     try {
-      const value = JSON.parse(this.platform.store?.get(this.key) ?? '') as Known;
+      const value = JSON.parse(this.#platform.store?.get(this.key) ?? '') as Known;
       return typeof value.anonymousId === 'string' ? value : undefined;
     } catch {
       return undefined;
     }
   }
 
-  private write(): void {
+  #write(): void {
     try {
-      this.platform.store?.set(this.key, JSON.stringify(this.known));
+      this.#platform.store?.set(this.key, JSON.stringify(this.#known));
     } catch {
       // Full or forbidden: it holds until the page goes.
     }

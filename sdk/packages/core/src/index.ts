@@ -1,5 +1,7 @@
 export { Client, type IdentifyOptions } from './client';
 export { Content, type InboxItem, type NewsItem } from './content';
+export { type InboxChange, followInboxSoon } from './live';
+export { judge } from './transport';
 export type { CartItem, Checkout, Order, Product } from './ecommerce';
 export { Facade } from './facade';
 export type { Properties } from './items';

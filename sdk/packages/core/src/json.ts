@@ -16,6 +16,16 @@ export function toJson(value: unknown): string | undefined {
   }
 }
 
+/** The object that a text is the JSON of, if it is that. */
+export function parsed<T extends object = Record<string, unknown>>(text: string): Partial<T> | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** Bytes of a text in UTF-8. */
 export function bytes(text: string): number {
   let sum = text.length;

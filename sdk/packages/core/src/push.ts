@@ -24,6 +24,12 @@ export class PushLink {
     return this.change({ token, platform, owner, off: undefined, idle: undefined });
   }
 
+  /** The push service has given this device another token, wanted or not. */
+  async replace(token: string): Promise<void> {
+    const { push } = this.client.identity.get();
+    if (push && push.token !== token) await this.change({ token, owner: undefined });
+  }
+
   /** Whether messages reach this device. */
   isEnabled(): boolean {
     const push = this.client.identity.get().push;

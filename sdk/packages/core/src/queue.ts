@@ -17,31 +17,36 @@ interface Part {
 
 /** What waits to be sent, oldest first: stored before it is sent, and removed after the server has it. */
 export class Queue {
+  readonly #store: Store | null;
+  readonly #prefix: string;
+  readonly #instance: string;
   /** Items that went because too many waited. */
   dropped = 0;
   length = 0;
-  private parts: Part[] = [];
-  private made = 0;
-  private closed = false;
+  #parts: Part[] = [];
+  #made = 0;
+  #closed = false;
+  /** Parts that did not fit into the storage: written when there is room again. */
+  readonly #unwritten = new Set<Part>();
 
   /** Keys are `<prefix><instance>.<number>`. */
-  constructor(
-    private readonly store: Store | null,
-    private readonly prefix: string,
-    private readonly instance: string,
-  ) {}
+  constructor(store: Store | null, prefix: string, instance: string) {
+    this.#store = store;
+    this.#prefix = prefix;
+    this.#instance = instance;
+  }
 
   push(json: string): void {
-    let part = this.parts[this.parts.length - 1];
+    let part = this.#parts[this.#parts.length - 1];
     if (!part || part.items.length >= PART) {
-      part = { key: `${this.prefix}${this.instance}.${this.made++}`, items: [] };
-      this.parts.push(part);
+      part = { key: `${this.#prefix}${this.#instance}.${this.#made++}`, items: [] };
+      this.#parts.push(part);
     }
     part.items.push({ json });
     this.length++;
-    this.write(part);
+    this.#write(part);
     while (this.length > CAP) {
-      const oldest = this.parts[0];
+      const oldest = this.#parts[0];
       if (!oldest) break;
       this.dropped++;
       this.remove(new Set(oldest.items.slice(0, 1)));
@@ -50,18 +55,19 @@ export class Queue {
 
   /** The oldest items, in order. */
   *[Symbol.iterator](): Generator<Waiting> {
-    for (const part of this.parts) yield* part.items;
+    for (const part of this.#parts) yield* part.items;
   }
 
   remove(done: ReadonlySet<Waiting>): void {
-    for (const part of this.parts) {
+    for (const part of this.#parts) {
       const left = part.items.filter((item) => !done.has(item));
       if (left.length === part.items.length) continue;
       this.length -= part.items.length - left.length;
       part.items = left;
-      this.write(part);
+      this.#write(part);
     }
-    this.parts = this.parts.filter((part) => part.items.length);
+    this.#parts = this.#parts.filter((part) => part.items.length);
+    this.#unwritten.forEach((part) => this.#write(part));
   }
 
   clear(): void {
@@ -70,42 +76,45 @@ export class Queue {
 
   /** What is stored stays as it is from here on: it is for others to take over. */
   close(): void {
-    this.closed = true;
+    this.#closed = true;
   }
 
   /** The instances that have left something behind. */
   others(): string[] {
-    const names = this.keys().map((key) => key.slice(this.prefix.length).replace(/\.\d+$/, ''));
-    return [...new Set(names)].filter((name) => name !== this.instance);
+    const names = this.#keys().map((key) => key.slice(this.#prefix.length).replace(/\.\d+$/, ''));
+    return [...new Set(names)].filter((name) => name !== this.#instance);
   }
 
   /** Takes over what another instance left: it is stored here before it is removed there. */
   takeOver(instance: string): void {
-    const start = `${this.prefix}${instance}.`;
+    const start = `${this.#prefix}${instance}.`;
     const number = (key: string) => Number(key.slice(start.length));
-    const keys = this.keys().filter((key) => key.startsWith(start) && number(key) >= 0);
+    const keys = this.#keys().filter((key) => key.startsWith(start) && number(key) >= 0);
     for (const key of keys.sort((a, b) => number(a) - number(b))) {
       try {
-        const items: unknown = JSON.parse(this.store?.get(key) || '[]');
+        const items: unknown = JSON.parse(this.#store?.get(key) || '[]');
         if (Array.isArray(items)) for (const item of items) this.push(JSON.stringify(item));
       } catch {
         // Not ours, or damaged: nothing to be saved.
       }
-      this.store?.remove(key);
+      this.#store?.remove(key);
+      this.#unwritten.forEach((part) => this.#write(part));
     }
   }
 
-  private keys(): string[] {
-    return this.store ? this.store.keys().filter((key) => key.startsWith(this.prefix)) : [];
+  #keys(): string[] {
+    return this.#store ? this.#store.keys().filter((key) => key.startsWith(this.#prefix)) : [];
   }
 
-  private write(part: Part): void {
-    if (this.closed) return;
+  #write(part: Part): void {
+    if (this.#closed) return;
     try {
-      if (part.items.length) this.store?.set(part.key, `[${part.items.map((item) => item.json).join(',')}]`);
-      else this.store?.remove(part.key);
+      if (part.items.length) this.#store?.set(part.key, `[${part.items.map((item) => item.json).join(',')}]`);
+      else this.#store?.remove(part.key);
+      this.#unwritten.delete(part);
     } catch {
       // Full: it is in memory, and goes out from there.
+      this.#unwritten.add(part);
     }
   }
 }

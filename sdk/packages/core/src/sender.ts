@@ -8,140 +8,145 @@ import { judge } from './transport';
 
 /** Sends what waits, in order and one batch at a time. */
 export class Sender {
-  private timer: unknown;
+  readonly #queue: Queue;
+  readonly #settings: Settings;
+  readonly #platform: Platform;
+  #timer: unknown;
   /** When the timer fires. */
-  private due = Infinity;
-  private sending: Promise<void> | undefined;
-  private failures = 0;
+  #due = Infinity;
+  #sending: Promise<void> | undefined;
+  #failures = 0;
   /** Not before this: the server said so. */
-  private notBefore = 0;
+  #notBefore = 0;
   /** Items of a batch at most, while one of them is being looked for. */
-  private most = BATCH_ITEMS;
-  private stopped = false;
-  private ended = false;
+  #most = BATCH_ITEMS;
+  #stopped = false;
+  #ended = false;
 
-  constructor(
-    private readonly queue: Queue,
-    private readonly settings: Settings,
-    private readonly platform: Platform,
-  ) {}
+  constructor(queue: Queue, settings: Settings, platform: Platform) {
+    this.#queue = queue;
+    this.#settings = settings;
+    this.#platform = platform;
+  }
 
   /** Sees to it that what waits goes out: soon where it is enough, else in its time. */
   schedule(): void {
-    const { flushAt, flushIntervalSeconds } = this.settings;
-    if (this.failures === 0) this.wake(this.queue.length >= flushAt ? 0 : flushIntervalSeconds * 1_000);
+    const { flushAt, flushIntervalSeconds } = this.#settings;
+    if (this.#failures === 0) this.#wake(this.#queue.length >= flushAt ? 0 : flushIntervalSeconds * 1_000);
   }
 
   /** Sends everything that waits. Resolves when it is sent, or could not be; never rejects. */
   flush(): Promise<void> {
-    if (!this.sending) {
-      this.sending = this.run().finally(() => {
-        this.sending = undefined;
+    if (!this.#sending) {
+      this.#sending = this.#run().finally(() => {
+        this.#sending = undefined;
       });
     }
-    return this.sending;
+    return this.#sending;
   }
 
   /** The network is back: what failed is tried at once. */
   online(): void {
-    if (this.failures) void this.flush();
+    if (this.#failures) void this.flush();
   }
 
   /** The page may be gone after this: the oldest items go out in a request that outlives it. */
   hide(): void {
-    if (!this.may() || !this.queue.length) return;
-    const batch = this.batch();
-    void this.post(batch, true).then(
+    if (!this.#may() || !this.#queue.length) return;
+    const batch = this.#batch();
+    void this.#post(batch, true).then(
       (verdict) => {
-        if (verdict.kind === 'taken') this.queue.remove(new Set(batch));
+        if (verdict.kind === 'taken') this.#queue.remove(new Set(batch));
       },
       () => undefined,
     );
   }
 
   end(): void {
-    this.ended = true;
-    this.sleep();
+    this.#ended = true;
+    this.#sleep();
   }
 
-  private may(): boolean {
-    return !this.stopped && !this.ended && this.platform.now() >= this.notBefore;
+  #may(): boolean {
+    return !this.#stopped && !this.#ended && this.#platform.now() >= this.#notBefore;
   }
 
-  private wake(after: number): void {
-    const due = Math.max(this.platform.now() + after, this.notBefore);
-    if (this.stopped || this.ended || this.due <= due) return;
-    this.sleep();
-    this.due = due;
-    this.timer = this.platform.setTimer(() => {
-      this.due = Infinity;
+  #wake(after: number): void {
+    const due = Math.max(this.#platform.now() + after, this.#notBefore);
+    if (this.#stopped || this.#ended || this.#due <= due) return;
+    this.#sleep();
+    this.#due = due;
+    this.#timer = this.#platform.setTimer(() => {
+      this.#due = Infinity;
+      // The wait is over even where the clock was set back meanwhile.
+      this.#notBefore = 0;
       void this.flush();
-    }, due - this.platform.now());
+    }, due - this.#platform.now());
   }
 
-  private sleep(): void {
-    if (this.due < Infinity) this.platform.clearTimer(this.timer);
-    this.due = Infinity;
+  #sleep(): void {
+    if (this.#due < Infinity) this.#platform.clearTimer(this.#timer);
+    this.#due = Infinity;
   }
 
-  private async run(): Promise<void> {
-    await this.platform.store?.written?.();
-    while (this.queue.length && this.may()) {
-      const batch = this.batch();
-      const sent = this.post(batch, false);
+  async #run(): Promise<void> {
+    await this.#platform.store?.written?.();
+    while (this.#queue.length && this.#may()) {
+      const batch = this.#batch();
+      const sent = this.#post(batch, false);
       const verdict = await sent.catch(() => ({ kind: 'later' as const, after: undefined }));
       if (verdict.kind === 'later') {
-        this.failures++;
-        const own = backoff(this.failures, Math.random);
-        if (verdict.after !== undefined) this.notBefore = this.platform.now() + verdict.after;
-        this.platform.log('debug', 'not sent; again in ms', verdict.after ?? own);
-        this.sleep();
-        this.wake(verdict.after ?? own);
+        this.#failures++;
+        const own = backoff(this.#failures, Math.random);
+        if (verdict.after !== undefined) this.#notBefore = this.#platform.now() + verdict.after;
+        this.#platform.log('debug', 'not sent; again in ms', verdict.after ?? own);
+        this.#sleep();
+        this.#wake(verdict.after ?? own);
         return;
       }
       if (verdict.kind === 'stop') {
-        this.stopped = true;
-        this.platform.log('error', 'the server refuses the apiKey; nothing is sent until the next start');
+        this.#stopped = true;
+        this.#platform.log('error', 'the server refuses the apiKey: nothing is sent until the next start');
         return;
       }
       if (verdict.kind === 'halve' && batch.length > 1) {
-        this.most = Math.ceil(batch.length / 2);
+        this.#most = Math.ceil(batch.length / 2);
         continue;
       }
-      this.failures = 0;
-      this.queue.remove(new Set(batch));
-      if (verdict.kind === 'halve') this.platform.log('warn', 'refused and dropped', batch[0]?.json);
+      this.#failures = 0;
+      this.#queue.remove(new Set(batch));
+      if (verdict.kind === 'halve') this.#platform.log('warn', 'refused and dropped', batch[0]?.json);
       else {
-        this.most = Math.min(this.most * 2, BATCH_ITEMS);
-        if (verdict.errors) this.platform.log('warn', 'some were refused', verdict.body);
+        this.#most = Math.min(this.#most * 2, BATCH_ITEMS);
+        if (verdict.errors) this.#platform.log('warn', 'some were refused', verdict.body);
       }
     }
-    if (this.queue.length) this.wake(0);
-    else this.sleep();
+    if (this.#queue.length) this.#wake(0);
+    else this.#sleep();
   }
 
   /** The oldest items that fit into one request. */
-  private batch(): Waiting[] {
+  #batch(): Waiting[] {
     const batch: Waiting[] = [];
     let size = 64;
-    for (const item of this.queue) {
+    for (const item of this.#queue) {
       size += bytes(item.json) + 1;
-      if (batch.length && (batch.length >= this.most || size > BATCH_BYTES)) break;
+      if (batch.length && (batch.length >= this.#most || size > BATCH_BYTES)) break;
       batch.push(item);
     }
     return batch;
   }
 
-  private async post(batch: Waiting[], keepalive: boolean) {
-    const { apiUrl, apiKey } = this.settings;
+  async #post(batch: Waiting[], keepalive: boolean) {
+    const { apiUrl, apiKey } = this.#settings;
     const items = batch.map((item) => item.json).join(',');
-    const sentAt = new Date(this.platform.now()).toISOString();
-    const answer = await this.platform.fetch(`${apiUrl}/events/batch`, {
+    const sentAt = new Date(this.#platform.now()).toISOString();
+    const answer = await this.#platform.fetch(`${apiUrl}/events/batch`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-api-key': apiKey },
       body: `{"sentAt":"${sentAt}","batch":[${items}]}`,
       keepalive,
     });
-    return judge(answer, this.platform.now());
+    return judge(answer, this.#platform.now());
   }
 }

@@ -1,5 +1,6 @@
 import type { Answer } from './platform';
 import { retryAfter } from './backoff';
+import { parsed } from './json';
 
 /** What an answer means for the items that were sent. */
 export type Verdict =
@@ -16,20 +17,11 @@ export type Verdict =
 export async function judge(answer: Answer, now: number): Promise<Verdict> {
   const { status } = answer;
   if (status >= 200 && status < 300) {
-    const body = parsed(await answer.text());
+    const body = parsed<{ processed: unknown; errors: unknown }>(await answer.text());
     if (!body || typeof body.processed !== 'number') return { kind: 'later' };
     return { kind: 'taken', errors: Number(body.errors) || 0, body };
   }
   if (status === 401 || status === 403) return { kind: 'stop' };
   if (status === 400 || status === 413 || status === 422) return { kind: 'halve' };
   return { kind: 'later', after: retryAfter(answer.headers.get('retry-after'), now) };
-}
-
-function parsed(text: string): { processed?: unknown; errors?: unknown } | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? value : undefined;
-  } catch {
-    return undefined;
-  }
 }

@@ -21,11 +21,7 @@ export function uuids(now: () => number, random: (bytes: Uint8Array) => void): (
     bytes[6] = 0x70 | (count >> 8);
     bytes[7] = count & 0xff;
     bytes[8] = 0x80 | (bytes[8]! & 0x3f);
-    let text = '';
-    for (let i = 0; i < 16; i++) {
-      if (i === 4 || i === 6 || i === 8 || i === 10) text += '-';
-      text += (bytes[i]! + 256).toString(16).slice(1);
-    }
-    return text;
+    const hex = bytes.reduce((text, byte) => text + (byte + 256).toString(16).slice(1), '');
+    return hex.replace(/(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
   };
 }

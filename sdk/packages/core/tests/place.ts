@@ -51,6 +51,8 @@ export class FakeDevice {
   private nextTimer = 1;
   private starts = 0;
   private signals = { hide: () => {}, show: () => {}, online: () => {} };
+  /** Bytes that the storage holds at most. */
+  room = Infinity;
   /** Instances that run; what others left may be taken over. */
   private alive = new Set<string>();
 
@@ -64,7 +66,8 @@ export class FakeDevice {
         : {
             get: (key) => this.stored.get(key) ?? null,
             set: (key, value) => {
-              if (this.full) throw new Error('QuotaExceededError');
+              const others = [...this.stored].filter(([other]) => other !== key).reduce((sum, [, text]) => sum + text.length, 0);
+              if (this.full || others + value.length > this.room) throw new Error('QuotaExceededError');
               if (this.alive.has(instance)) this.stored.set(key, value);
             },
             remove: (key) => void (this.alive.has(instance) && this.stored.delete(key)),
@@ -97,6 +100,12 @@ export class FakeDevice {
     this.timers.clear();
     this.alive.clear();
     this.signals = { hide: () => {}, show: () => {}, online: () => {} };
+  }
+
+  /** Its clock is another; what was to happen in a minute still does. */
+  setClock(by: number): void {
+    this.time += by;
+    for (const timer of this.timers.values()) timer.due += by;
   }
 
   hide(): void {

@@ -147,6 +147,32 @@ test('what a killed page left is sent by the next one', async () => {
   expect(names([...device.server.recorded.values()])).toEqual(['a', 'b']);
 });
 
+test('a clock that is set back does not prolong a wait', async () => {
+  const device = new FakeDevice();
+  const client = device.start();
+  device.server.script = [{ status: 429, headers: { 'retry-after': '60' } }];
+  client.track('a');
+  await client.flush();
+  device.setClock(-365 * 86_400_000);
+  await device.pass(61_000);
+  expect(names([...device.server.recorded.values()])).toEqual(['a']);
+});
+
+test('where there is no room to take over a queue at once, nothing of it is lost', () => {
+  const device = new FakeDevice();
+  const first = device.start();
+  first.track('large', { text: 'x'.repeat(10_000) });
+  first.track('small');
+  device.kill();
+  // Room for it once, not twice.
+  device.room = 15_000;
+  device.start();
+  device.kill();
+  const stored = [...device.stored.values()].join();
+  expect(stored).toContain('"event":"large"');
+  expect(stored).toContain('"event":"small"');
+});
+
 test('without storage, and with a full one, it goes out from memory', async () => {
   for (const memoryOnly of [true, false]) {
     const device = new FakeDevice();

@@ -1,10 +1,23 @@
-import { Client, Content, Facade, type InboxItem, type NewsItem, type Options, PushLink, settings } from '@rekindle/core';
+import {
+  Client,
+  Content,
+  Facade,
+  type InboxChange,
+  type InboxItem,
+  type NewsItem,
+  type Options,
+  PushLink,
+  type Settings,
+  followInboxSoon,
+  settings,
+  uuids,
+} from '@rekindle/core';
 import { Platform } from 'react-native';
-import { phone } from './platform';
+import { phone, random } from './platform';
 import { type NavigatorObserver, type NavigatorObserverOptions, navigatorObserver } from './screens';
 import { type AsyncStorage, load } from './storage';
 
-export type { CartItem, Checkout, IdentifyOptions, InboxItem, NewsItem, Order, Product, Properties } from '@rekindle/core';
+export type { CartItem, Checkout, IdentifyOptions, InboxChange, InboxItem, NewsItem, Order, Product, Properties } from '@rekindle/core';
 export type { NavigationRef, NavigatorObserver, NavigatorObserverOptions, Route } from './screens';
 export type { AsyncStorage } from './storage';
 
@@ -14,7 +27,15 @@ export interface PushBridge {
   requestPermission?: () => Promise<boolean>;
   /** The device's token: of APNs on iOS, of FCM on Android. */
   getToken?: () => Promise<string | null | undefined>;
+  /** Calls back with each new token. Returns how to stop, as the two below do. */
+  onToken?: (run: (token: string) => void) => Stop;
+  /** Calls back with each message that comes while the app runs, whatever its shape. */
+  onReceived?: (run: (message: unknown) => void) => Stop;
+  /** Calls back with each message that the person opens. */
+  onOpened?: (run: (message: unknown) => void) => Stop;
 }
+
+type Stop = (() => void) | void;
 
 export interface ReactNativeOptions extends Options {
   /** Where the queue and the identity outlive the app, such as AsyncStorage. Without it they are lost when it ends. */
@@ -48,6 +69,11 @@ export class Rekindle extends Facade<ReactNativeOptions> {
     return this.ask((client) => new Content(client).inbox());
   }
 
+  /** Tells of messages as they come, while the app is in front. Returns how to stop. */
+  followInbox(listener: (change: InboxChange) => void): () => void {
+    return followInboxSoon((run) => this.with(run), listener);
+  }
+
   markRead(id: string): Promise<void> {
     return this.ask((client) => new Content(client).markRead(id));
   }
@@ -57,13 +83,44 @@ export class Rekindle extends Facade<ReactNativeOptions> {
     return this.ask((client) => new Content(client).feed());
   }
 
-  protected async start(options: ReactNativeOptions): Promise<Client> {
-    const checked = settings(options);
+  /** Resolves when the storage was read: from then on `getUserId` and `getAnonymousId` are those of before the restart. */
+  ready(): Promise<void> {
+    return this.ask(() => undefined);
+  }
+
+  protected start(options: ReactNativeOptions): Promise<Client> {
+    return this.#started(options, settings(options));
+  }
+
+  async #started(options: ReactNativeOptions, checked: Settings): Promise<Client> {
     const store = options.storage ? await load(options.storage, `rekindle.${checked.projectId}.`).catch(() => null) : null;
-    const client = new Client(checked, phone(checked, store));
+    const client = new Client(checked, phone(checked, store), this.anonymousId);
     this.#bridge = options.push ?? {};
     this.#push = new PushLink(client);
+    this.#watch(client);
     return client;
+  }
+
+  protected fresh(): string {
+    return uuids(Date.now, random)();
+  }
+
+  /** What the push library tells by itself. */
+  #watch(client: Client): void {
+    const bridge = this.#bridge;
+    const begins = [
+      () => bridge.onToken?.((token) => void this.push.registerToken(token)),
+      () => bridge.onReceived?.((message) => this.push.received(message)),
+      () => bridge.onOpened?.((message) => this.push.opened(message)),
+    ];
+    for (const begin of begins) {
+      try {
+        const stop = begin();
+        if (typeof stop === 'function') client.on('dispose', stop);
+      } catch (error) {
+        client.platform.log('error', 'push: the bridge failed', error);
+      }
+    }
   }
 
   private ifAutomatic(name: string): void {

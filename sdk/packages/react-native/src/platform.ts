@@ -1,14 +1,12 @@
-import type { Platform, Settings, Store } from '@rekindle/core';
+import { type Platform, type Settings, type Store, uuids } from '@rekindle/core';
 import { AppState } from 'react-native';
 
 /** A phone, as the SDK sees it. */
 export function phone(settings: Settings, store: Store | null): Platform {
-  const seed = new Uint8Array(6);
-  random(seed);
   return {
     store,
     random,
-    instance: seed.reduce((text, byte) => text + (byte + 256).toString(16).slice(1), ''),
+    instance: uuids(Date.now, random)(),
     now: Date.now,
     fetch: (url, init) => fetch(url, init),
     setTimer: (run, milliseconds) => setTimeout(run, milliseconds),
@@ -41,7 +39,7 @@ export function phone(settings: Settings, store: Store | null): Platform {
 let calls = 0;
 
 /** As good as the engine has it: some have no `crypto`, and their `Math.random` alone has been seen to repeat. */
-function random(bytes: Uint8Array): void {
+export function random(bytes: Uint8Array): void {
   const { crypto } = globalThis as { crypto?: { getRandomValues?(bytes: Uint8Array): unknown } };
   if (crypto?.getRandomValues) return void crypto.getRandomValues(bytes);
   const clock = (globalThis.performance?.now?.() ?? 0) * 1_000 + ++calls;

@@ -28,10 +28,18 @@ export interface NavigatorObserver {
 /** Sees which screen is shown; `screen` is called once for each that is new. No hooks, so it works outside of the container, too. */
 export function navigatorObserver(screen: (name: string) => void, { extractScreenName }: NavigatorObserverOptions = {}): NavigatorObserver {
   let last: string | undefined;
+  const named = (route: Route) => {
+    try {
+      return extractScreenName ? extractScreenName(route) : route.name;
+    } catch (error) {
+      console.warn('[rekindle] extractScreenName failed:', error);
+      return route.name;
+    }
+  };
   const look = (ref: NavigationRef) => {
     const route = ref.isReady?.() === false ? undefined : ref.getCurrentRoute();
     if (!route) return;
-    const name = extractScreenName ? extractScreenName(route) : route.name;
+    const name = named(route);
     const shown = route.key ?? route.path ?? route.name;
     if (!name || shown === last) return;
     last = shown;

@@ -51,7 +51,7 @@ beforeEach(() => {
 async function begun(storage?: AsyncStorage, more: object = {}): Promise<Rekindle> {
   const rekindle = new Rekindle();
   rekindle.init({ ...options, storage, ...more });
-  await vi.waitFor(() => expect(rekindle.getAnonymousId()).not.toBe(''));
+  await rekindle.ready();
   return rekindle;
 }
 
@@ -83,6 +83,79 @@ test('what is sent was stored before', async () => {
   });
   await rekindle.flush();
   expect(stored).toContain('"event":"a"');
+});
+
+test('ready when the storage was read; until then the ids are those of a new device', async () => {
+  const storage = slowStorage();
+  const first = await begun(storage);
+  first.identify('ada');
+  await first.flush();
+  const again = new Rekindle();
+  const early = again.getAnonymousId();
+  again.init({ ...options, storage });
+  await again.ready();
+  expect([again.getUserId(), again.getAnonymousId()]).toEqual(['ada', first.getAnonymousId()]);
+  expect(early).not.toBe(first.getAnonymousId());
+  const fresh = new Rekindle();
+  const told = fresh.getAnonymousId();
+  fresh.init({ ...options, storage: slowStorage() });
+  await fresh.ready();
+  expect(fresh.getAnonymousId()).toBe(told);
+});
+
+test('flush and reset right after init wait for the storage', async () => {
+  const rekindle = new Rekindle();
+  rekindle.init({ ...options, storage: slowStorage() });
+  rekindle.identify('ada');
+  rekindle.track('a');
+  await rekindle.flush();
+  expect(items().map((item) => item.event ?? item.type)).toEqual(['identify', 'a']);
+  await rekindle.reset();
+  expect(rekindle.getUserId()).toBeNull();
+});
+
+test('wrong options throw at once in debug, and a right init may follow', async () => {
+  const error = vi.spyOn(console, 'error').mockReturnValue();
+  const rekindle = new Rekindle();
+  expect(() => rekindle.init({ ...options, apiKey: 'sk_live_x', debug: true })).toThrow('secret key');
+  rekindle.init({ ...options, apiKey: '' });
+  expect(error).toHaveBeenCalledTimes(2);
+  rekindle.track('kept');
+  rekindle.init(options);
+  await rekindle.flush();
+  expect(items().map((item) => item.event)).toEqual(['kept']);
+});
+
+test('disposed while the storage was read, and begun again: one client is left', async () => {
+  const storage = slowStorage();
+  const rekindle = new Rekindle();
+  rekindle.init({ ...options, storage });
+  rekindle.dispose();
+  rekindle.init({ ...options, storage });
+  await rekindle.ready();
+  rekindle.track('once');
+  await rekindle.flush();
+  expect(items()).toHaveLength(1);
+  await vi.waitFor(() => expect(app.listeners).toHaveLength(1));
+});
+
+test('the bridge tells of tokens and messages by itself, until dispose', async () => {
+  const told: { token?: (token: string) => void; received?: (message: unknown) => void } = {};
+  const stopped = vi.fn();
+  const push = {
+    onToken: (run: (token: string) => void) => ((told.token = run), stopped),
+    onReceived: (run: (message: unknown) => void) => ((told.received = run), stopped),
+    onOpened: () => { throw new Error('not this library'); },
+  };
+  vi.spyOn(console, 'error').mockReturnValue();
+  const rekindle = await begun(slowStorage(), { push });
+  told.token!('new');
+  told.received!({ request: { content: { data: { messageId: 'm1' } } } });
+  await vi.waitFor(() => expect(sent.at(-1)).toMatchObject({ method: 'POST', body: { token: 'new', platform: 'IOS' } }));
+  await rekindle.flush();
+  expect(items().map((item) => [item.event, item.properties])).toEqual([['push_received', { messageId: 'm1' }]]);
+  rekindle.dispose();
+  expect(stopped).toHaveBeenCalledTimes(2);
 });
 
 test('a storage that fails, and none at all', async () => {

@@ -1,5 +1,5 @@
-import { Client, Facade, type Options, settings } from '@rekindle/core';
-import { browser } from './platform';
+import { Client, Facade, type Options, settings, uuids } from '@rekindle/core';
+import { browser, random } from './platform';
 import { trackScreens } from './screens';
 
 export type { CartItem, Checkout, IdentifyOptions, Order, Product, Properties } from '@rekindle/core';
@@ -13,10 +13,14 @@ export interface WebOptions extends Options {
 export class Events<O extends WebOptions = WebOptions> extends Facade<O> {
   protected start(options: O): Client {
     const checked = settings(options, this.origin());
-    const client = new Client(checked, browser(checked));
+    const client = new Client(checked, browser(checked), this.anonymousId);
     const { screenName } = options;
     if (checked.autoTrackScreens) trackScreens(client, typeof screenName === 'function' ? screenName : ({ pathname }) => pathname);
     return client;
+  }
+
+  protected fresh(): string {
+    return uuids(Date.now, random)();
   }
 
   /** Where the server is when `apiUrl` does not say so. */

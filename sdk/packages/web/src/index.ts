@@ -1,8 +1,8 @@
-import { type Client, Content, type InboxItem, type NewsItem } from '@rekindle/core';
+import { type Client, Content, type InboxChange, type InboxItem, type NewsItem, followInboxSoon } from '@rekindle/core';
 import { Events, type WebOptions as EventsOptions } from './events';
 import { WebPush, type WebPushOptions } from './push';
 
-export type { CartItem, Checkout, IdentifyOptions, InboxItem, NewsItem, Order, Product, Properties } from '@rekindle/core';
+export type { CartItem, Checkout, IdentifyOptions, InboxChange, InboxItem, NewsItem, Order, Product, Properties } from '@rekindle/core';
 export type { WebPushOptions } from './push';
 
 export interface WebOptions extends EventsOptions {
@@ -25,6 +25,11 @@ export class Rekindle extends Events<WebOptions> {
   /** In-app messages of the identified person. */
   inbox(): Promise<InboxItem[]> {
     return this.ask((client) => new Content(client).inbox());
+  }
+
+  /** Tells of messages as they come, while the page is to be seen. Returns how to stop. */
+  followInbox(listener: (change: InboxChange) => void): () => void {
+    return followInboxSoon((run) => this.with(run), listener);
   }
 
   markRead(id: string): Promise<void> {

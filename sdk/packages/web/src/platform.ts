@@ -1,11 +1,8 @@
-import type { Platform, Settings, Signals, Store } from '@rekindle/core';
+import { type Platform, type Settings, type Signals, type Store, uuids } from '@rekindle/core';
 
 /** The browser, as the SDK sees it. Touched at `init` and not before, so that a server can import all of this. */
 export function browser(settings: Settings): Platform {
-  const random = (bytes: Uint8Array) => void crypto.getRandomValues(bytes as Uint8Array<ArrayBuffer>);
-  const seed = new Uint8Array(6);
-  random(seed);
-  const instance = seed.reduce((text, byte) => text + (byte + 256).toString(16).slice(1), '');
+  const instance = uuids(Date.now, random)();
   return {
     store: localStore(),
     instance,
@@ -21,6 +18,10 @@ export function browser(settings: Settings): Platform {
       if (settings.debug || level === 'error') console[level]('[rekindle]', ...words);
     },
   };
+}
+
+export function random(bytes: Uint8Array): void {
+  crypto.getRandomValues(bytes as Uint8Array<ArrayBuffer>);
 }
 
 /** Listens; returns how to stop. */

@@ -1,5 +1,6 @@
 import { type Client, PushLink } from '@rekindle/core';
-import { remember } from './worker/memory';
+import { type Remembered, recall, remember } from './worker/memory';
+import { sendReports } from './worker/report';
 
 export interface WebPushOptions {
   /** Default: false. */
@@ -23,7 +24,13 @@ export class WebPush {
     this.link = new PushLink(client);
     const tell = () => void this.tellWorker();
     client.on('identify', tell);
+    client.on('changed', tell);
     client.on('reset', () => setTimeout(tell));
+    if (options.enabled && typeof caches !== 'undefined') {
+      const catchUp = () => void this.catchUp().catch(() => undefined);
+      client.on('show', catchUp);
+      catchUp();
+    }
     if (options.enabled && options.autoRegister !== false && permission() === 'granted' && !this.isOff()) void this.subscribe();
   }
 
@@ -45,7 +52,7 @@ export class WebPush {
       const registration = await navigator.serviceWorker.register(serviceWorker, { scope });
       await active(registration);
       const key = await this.serverKey();
-      await this.tellWorker(key);
+      await this.tellWorker({ serverKey: key });
       let subscription = await registration.pushManager.getSubscription();
       // Another key's messages would never arrive.
       if (subscription && !sameKey(subscription.options.applicationServerKey, key)) {
@@ -61,16 +68,29 @@ export class WebPush {
   }
 
   /** A subscription made elsewhere, as its JSON. */
-  registerToken(subscription: string): Promise<boolean> {
+  async registerToken(subscription: string): Promise<boolean> {
+    await this.tellWorker({ token: subscription, unlinked: false });
     return this.link.register(subscription, 'WEB');
   }
 
-  optOut(): Promise<boolean> {
-    return this.link.optOut();
+  async optOut(): Promise<boolean> {
+    const done = await this.link.optOut();
+    await this.tellWorker();
+    return done;
   }
 
-  optIn(): Promise<boolean> {
-    return permission() === 'granted' && !this.client.identity.get().push ? this.subscribe() : this.link.optIn();
+  async optIn(): Promise<boolean> {
+    if (permission() === 'granted' && !this.client.identity.get().push) return this.subscribe();
+    const done = await this.link.optIn();
+    await this.tellWorker();
+    return done;
+  }
+
+  /** Does what the worker could not: reports that found no network, and a subscription that the browser has replaced. */
+  private async catchUp(): Promise<void> {
+    const { token } = (await recall()) ?? {};
+    if (token) await this.link.replace(token);
+    await sendReports();
   }
 
   private isOff(): boolean {
@@ -86,11 +106,13 @@ export class WebPush {
   }
 
   /** The worker reports what it received in the name of whoever uses this browser. */
-  private async tellWorker(serverKey?: string): Promise<void> {
+  private async tellWorker(more?: Partial<Remembered>): Promise<void> {
     if (!this.options.enabled || typeof caches === 'undefined') return;
     const { settings, identity } = this.client;
-    const { userId, anonymousId, userHash } = identity.get();
-    await remember({ apiUrl: settings.apiUrl, apiKey: settings.apiKey, userId, anonymousId, userHash, serverKey }).catch(() => undefined);
+    const { userId, anonymousId, userHash, optedOut, push } = identity.get();
+    const { apiUrl, apiKey } = settings;
+    const who = { apiUrl, apiKey, userId, anonymousId, userHash, optedOut: !!optedOut, unlinked: !push || !!push.off || !!push.idle };
+    await remember({ ...who, ...more }).catch(() => undefined);
   }
 }
 

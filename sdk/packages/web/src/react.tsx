@@ -30,11 +30,27 @@ export interface Loaded<T> {
   refresh(): Promise<void>;
 }
 
-/** The person's in-app messages, read anew whenever the page is shown again. */
-export function useInbox(): Loaded<InboxItem> & { markRead(id: string): Promise<void> } {
+export interface Inbox extends Loaded<InboxItem> {
+  /** How many were not read yet. */
+  unread: number;
+  markRead(id: string): Promise<void>;
+}
+
+/** The person's in-app messages, as they come and are read, here or elsewhere. */
+export function useInbox(): Inbox {
   const client = useRekindle();
+  const [unread, setUnread] = useState(0);
   const list = useLoaded(useCallback(() => client.inbox(), [client]));
   const { refresh } = list;
+  useEffect(
+    () =>
+      client.followInbox((change) => {
+        if (change.type === 'unread') setUnread(change.unread);
+        // What came between reading and following is among these, and another person has another inbox.
+        void refresh();
+      }),
+    [client, refresh],
+  );
   const markRead = useCallback(
     async (id: string) => {
       await client.markRead(id);
@@ -42,7 +58,7 @@ export function useInbox(): Loaded<InboxItem> & { markRead(id: string): Promise<
     },
     [client, refresh],
   );
-  return { ...list, markRead };
+  return { ...list, unread, markRead };
 }
 
 /** The published news. */

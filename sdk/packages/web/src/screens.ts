@@ -11,7 +11,13 @@ export function trackScreens(client: Client, name: (location: Location) => strin
     if (address === last) return;
     const referrer = last ?? document.referrer;
     last = address;
-    client.screen(name(location), { path: pathname, url: href, title: document.title, referrer });
+    let screen = pathname;
+    try {
+      screen = name(location);
+    } catch (error) {
+      client.platform.log('warn', 'screenName failed', error);
+    }
+    client.screen(screen, { path: pathname, url: href, title: document.title, referrer });
   };
   const restore = (['pushState', 'replaceState'] as const).map((method) => {
     const before = history[method];

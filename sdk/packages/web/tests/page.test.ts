@@ -58,6 +58,58 @@ test('init: twice changes nothing; a secret key and no key are refused, in debug
   expect(() => new Rekindle().init(undefined as never)).not.toThrow();
 });
 
+test('an anonymous id that is told before init is the one', () => {
+  page = new Rekindle();
+  const early = page.getAnonymousId();
+  expect(early).toMatch(/^[0-9a-f-]{36}$/);
+  page.init(options);
+  expect(page.getAnonymousId()).toBe(early);
+  page.dispose();
+  expect(page.getAnonymousId()).toBe(early);
+  // A browser that has one keeps it.
+  begin();
+  expect(page.getAnonymousId()).toBe(early);
+});
+
+test('after dispose nothing hangs: calls with a result say so', async () => {
+  const warn = vi.spyOn(console, 'warn').mockReturnValue();
+  const never = new Rekindle();
+  const waiting = never.inbox();
+  never.dispose();
+  await expect(waiting).rejects.toThrow('disposed');
+  begin();
+  page.dispose();
+  await page.flush();
+  await page.reset();
+  page.track('gone');
+  await expect(page.inbox()).rejects.toThrow('disposed');
+  expect(await page.push.optIn()).toBe(false);
+  page.followInbox(() => {})();
+  expect(warn).toHaveBeenCalled();
+  expect(items()).toEqual([]);
+  page.init(options);
+  page.track('again');
+  await page.flush();
+  expect(items().map((item) => item.event)).toEqual(['again']);
+});
+
+test('calls without end before init: the first thousand, and no error', async () => {
+  const warn = vi.spyOn(console, 'warn').mockReturnValue();
+  page = new Rekindle();
+  for (let i = 0; i < 1_100; i++) page.track(`e${i}`);
+  expect(warn).toHaveBeenCalledTimes(100);
+  page.init(options);
+  expect(page.droppedItems()).toBe(0);
+  for (let i = 0; i < 7; i++) page.track('more');
+  expect(page.droppedItems()).toBe(7);
+});
+
+test('a screenName that fails costs the name only', async () => {
+  begin({ autoTrackScreens: true, screenName: () => { throw new Error('the host’s'); } });
+  await page.flush();
+  expect(items()).toMatchObject([{ type: 'screen', name: location.pathname }]);
+});
+
 test('shop events have their standard names', async () => {
   begin();
   page.productViewed({ productId: '1', price: 2 });

@@ -7,12 +7,22 @@ import { Rekindle } from '../src/index';
 import { RekindleProvider, useFeed, useInbox, useRekindle } from '../src/react';
 
 (globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
+/** Nobody can be followed here; what it asks for is seen in a browser. */
+class Silent {
+  open() {}
+  setRequestHeader() {}
+  send() {}
+  abort() {}
+}
+vi.stubGlobal('XMLHttpRequest', Silent);
+
 const options = { projectId: 'p', apiKey: 'pk_live_x', autoTrackLifecycle: false, autoTrackScreens: false };
 let root: Root | undefined;
 
 afterEach(async () => {
   await act(async () => root?.unmount());
   vi.unstubAllGlobals();
+  vi.stubGlobal('XMLHttpRequest', Silent);
 });
 
 function Shop() {

@@ -6,25 +6,46 @@ export interface Remembered {
   anonymousId: string;
   userHash?: string;
   serverKey?: string;
+  /** Nothing is to be recorded. */
+  optedOut?: boolean;
+  /** The person wants no push, or nobody is here to want it. */
+  unlinked?: boolean;
+  /** The subscription's JSON, where the browser has replaced it. */
+  token?: string;
 }
 
 const CACHE = 'rekindle';
+const WHO = '/rekindle/who';
+/** Reports that were not sent yet, each under its id: the page and the worker cannot overwrite one another's. */
+const PENDING = '/rekindle/pending/';
+const PENDING_MOST = 100;
 
-/** Keeps what is said over what was. */
+/** Keeps what is said over what was. One at a time: pages and the worker add to the same. */
 export async function remember(change: Partial<Remembered>): Promise<void> {
   const given = Object.fromEntries(Object.entries(change).filter(([key, value]) => value !== undefined || key.startsWith('user')));
-  await write('/rekindle/who', { ...(await recall()), ...given });
+  await navigator.locks.request(WHO, async () => write(WHO, { ...(await recall()), ...given }));
 }
 
-export function recall(): Promise<Remembered | undefined> {
-  return read('/rekindle/who');
+export async function recall(): Promise<Remembered | undefined> {
+  const found = await (await caches.open(CACHE)).match(WHO);
+  return found ? ((await found.json()) as Remembered) : undefined;
 }
 
-export async function read<T>(key: string): Promise<T | undefined> {
-  const found = await (await caches.open(CACHE)).match(key);
-  return found ? ((await found.json()) as T) : undefined;
+export function keep(report: { id: string }): Promise<void> {
+  return write(PENDING + report.id, report);
 }
 
-export async function write(key: string, value: unknown): Promise<void> {
+/** The reports that wait, oldest first, and how to let them go. */
+export async function pending(): Promise<{ reports: unknown[]; forget(): Promise<void> }> {
+  const cache = await caches.open(CACHE);
+  const keys = (await cache.keys()).filter(({ url }) => url.includes(PENDING));
+  const found = await Promise.all(keys.slice(-PENDING_MOST).map(async (key) => (await cache.match(key))?.json() as unknown));
+  const forget = async () => {
+    await Promise.all(keys.map((key) => cache.delete(key)));
+  };
+  return { reports: found.filter(Boolean), forget };
+}
+
+async function write(key: string, value: unknown): Promise<void> {
   await (await caches.open(CACHE)).put(key, new Response(JSON.stringify(value)));
 }

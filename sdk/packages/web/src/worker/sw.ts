@@ -1,5 +1,6 @@
 import { uuids } from '@rekindle/core';
-import { read, recall, write } from './memory';
+import { recall, remember } from './memory';
+import { post, report } from './report';
 
 // The types of a worker and of a page cannot be had at once.
 interface Worker {
@@ -26,7 +27,6 @@ interface Message {
   data?: Record<string, unknown>;
 }
 
-const PENDING = '/rekindle/pending';
 const uuid = uuids(Date.now, (bytes) => void crypto.getRandomValues(bytes as Uint8Array<ArrayBuffer>));
 
 /** Shows messages, opens what they point to, and reports both. */
@@ -48,14 +48,14 @@ async function show(worker: Worker, event: Happening): Promise<void> {
     data: { rekindle: message.messageId, url: message.url ?? message.data?.url },
     ...(message.image ? { image: message.image } : {}),
   } as NotificationOptions);
-  await report('push_received', message.messageId);
+  await report(uuid(), 'push_received', message.messageId);
 }
 
 async function open(worker: Worker, event: Happening): Promise<void> {
   const data = event.notification.data as { rekindle?: string; url?: string } | undefined;
   if (!data?.rekindle) return;
   event.notification.close();
-  await Promise.all([report('push_opened', data.rekindle), visit(worker, data.url ?? '/').catch(() => undefined)]);
+  await Promise.all([report(uuid(), 'push_opened', data.rekindle), visit(worker, data.url ?? '/').catch(() => undefined)]);
 }
 
 async function visit(worker: Worker, to: string): Promise<void> {
@@ -66,7 +66,7 @@ async function visit(worker: Worker, to: string): Promise<void> {
   await (there ? there.focus() : worker.clients.openWindow(url.href));
 }
 
-/** The browser has replaced the subscription: the server hears of the new one. */
+/** The browser has replaced the subscription: the server hears of the new one, and the page does when it is there again. */
 async function renew(worker: Worker, event: Happening): Promise<void> {
   const who = await recall();
   if (!who) return;
@@ -74,37 +74,12 @@ async function renew(worker: Worker, event: Happening): Promise<void> {
   const subscription =
     event.newSubscription ?? (key ? await worker.registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key }) : null);
   if (!subscription) return;
+  const token = JSON.stringify(subscription);
+  await remember({ token });
+  if (who.unlinked) return;
   const person = who.userId === undefined ? { anonymous_id: who.anonymousId } : { user_id: who.userId, user_hash: who.userHash };
-  await post(`${who.apiUrl}/push-tokens`, who.apiKey, { ...person, token: JSON.stringify(subscription), platform: 'WEB' });
-}
-
-/** Sends what happened, and what could not be sent before. */
-async function report(event: string, messageId: string): Promise<void> {
-  const who = await recall();
-  if (!who) return;
-  const item = {
-    type: 'track',
-    id: uuid(),
-    event,
-    timestamp: new Date().toISOString(),
-    user_id: who.userId,
-    anonymous_id: who.anonymousId,
-    user_hash: who.userHash,
-    properties: { messageId },
-  };
-  const batch = [...((await read<unknown[]>(PENDING)) ?? []), item].slice(-100);
-  await write(PENDING, batch);
-  const sentAt = new Date().toISOString();
-  if (await post(`${who.apiUrl}/events/batch`, who.apiKey, { sentAt, batch })) await write(PENDING, []);
-}
-
-async function post(url: string, apiKey: string, body: unknown): Promise<boolean> {
-  try {
-    const headers = { 'content-type': 'application/json', 'x-api-key': apiKey };
-    return (await fetch(url, { method: 'POST', headers, body: JSON.stringify(body), credentials: 'omit' })).ok;
-  } catch {
-    return false;
-  }
+  // The page tells it again where this is lost.
+  await post(`${who.apiUrl}/push-tokens`, who.apiKey, { ...person, token, platform: 'WEB' }).catch(() => undefined);
 }
 
 function parsed(event: Happening): Message | undefined {

@@ -1,0 +1,95 @@
+// @vitest-environment happy-dom
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import type { Rekindle } from '@rekindle/web';
+
+const page = window as unknown as { rekindle?: Rekindle };
+const options = { projectId: 'p', apiKey: 'pk_live_x', apiUrl: 'https://rk.example', autoTrackLifecycle: false, autoTrackScreens: false };
+let items: Array<{ type: string; event?: string; anonymous_id: string }>;
+
+beforeEach(() => {
+  items = [];
+  localStorage.clear();
+  vi.resetModules();
+  vi.stubGlobal(
+    'XMLHttpRequest',
+    class {
+      open() {}
+      setRequestHeader() {}
+      send() {}
+      abort() {}
+    },
+  );
+  vi.stubGlobal('fetch', async (_: string, init: { body?: string }) => {
+    const { batch = [] } = JSON.parse(init.body ?? '{}') as { batch?: typeof items };
+    items.push(...batch);
+    return new Response(JSON.stringify({ processed: batch.length, errors: 0 }));
+  });
+});
+
+afterEach(() => {
+  page.rekindle?.dispose();
+  delete page.rekindle;
+  vi.unstubAllGlobals();
+});
+
+const load = { stub: () => import('../src/stub'), script: () => import('../src/index') };
+
+test('with the stub every call may be made before the script is there, and answers when it is', async () => {
+  await load.stub();
+  const early = page.rekindle!;
+  expect([early.getUserId(), early.push.isEnabled(), early.hasOptedOutTracking(), early.droppedItems()]).toEqual([null, false, false, 0]);
+  const anonymous = early.getAnonymousId();
+  expect(early.getAnonymousId()).toBe(anonymous);
+  early.track('before init');
+  early.init(options);
+  early.identify('ada');
+  early.orderCompleted({ orderId: '1' });
+  const changes: unknown[] = [];
+  const stop = early.followInbox((change) => changes.push(change));
+  stop();
+  const answers = [early.push.optOut(), early.push.subscribe(), early.flush()];
+  await load.script();
+  expect(await Promise.all(answers)).toEqual([true, false, undefined]);
+  expect(page.rekindle).not.toBe(early);
+  expect(items.map((item) => item.event ?? item.type)).toEqual(['before init', 'identify', 'order_completed']);
+  expect(new Set(items.map((item) => item.anonymous_id))).toEqual(new Set([anonymous]));
+  expect(page.rekindle!.getAnonymousId()).toBe(anonymous);
+});
+
+test('the stub has every call of the SDK', async () => {
+  await load.stub();
+  const early = page.rekindle!;
+  delete page.rekindle;
+  await load.script();
+  const sdk = page.rekindle as unknown as Rekindle;
+  const calls = new Set<string>();
+  for (let level: object | null = sdk; level && level !== Object.prototype; level = Object.getPrototypeOf(level) as object | null) {
+    Object.getOwnPropertyNames(level).forEach((name) => calls.add(name));
+  }
+  const inner = ['constructor', 'start', 'fresh', 'origin', 'with', 'ask', 'anonymousId'];
+  expect([...calls].filter((name) => !inner.includes(name) && !(name in early))).toEqual([]);
+  expect(Object.keys(sdk.push).filter((name) => !(name in early.push))).toEqual([]);
+});
+
+test('an init that throws in debug costs the calls behind it nothing', async () => {
+  vi.spyOn(console, 'error').mockReturnValue();
+  const reported = vi.fn();
+  vi.stubGlobal('reportError', reported);
+  await load.stub();
+  page.rekindle!.init({ ...options, apiKey: 'sk_live_x', debug: true });
+  page.rekindle!.track('kept');
+  page.rekindle!.init(options);
+  await load.script();
+  await page.rekindle!.flush();
+  expect(reported).toHaveBeenCalledOnce();
+  expect(items.map((item) => item.event)).toEqual(['kept']);
+});
+
+test('there twice, the first one stays', async () => {
+  await load.script();
+  const first = page.rekindle;
+  vi.resetModules();
+  await load.stub();
+  await load.script();
+  expect(page.rekindle).toBe(first);
+});

@@ -1,0 +1,110 @@
+import { backoff, retryAfter } from './backoff';
+import type { Client } from './client';
+import { type InboxItem, inboxOf } from './content';
+import { follow } from './follow';
+import { parsed } from './json';
+
+/** What happened in an inbox: a message came, or the number of those not read is another. */
+export type InboxChange = { type: 'message'; item: InboxItem } | { type: 'unread'; unread: number };
+
+/** The server ends a stream every few minutes, and asks for so long a pause before the next. */
+const PAUSE = 2_000;
+
+/**
+ * Tells what happens in the inbox of whoever is identified. Only while the page or app is to be seen: browsers have few
+ * connections to one server. What came meanwhile is told when it is seen again. Returns how to stop.
+ */
+export function followInbox(client: Client, listener: (change: InboxChange) => void, open: typeof follow = follow): () => void {
+  const { platform, settings } = client;
+  let close: (() => void) | undefined;
+  let timer: unknown;
+  let whose: string | undefined;
+  /** The last message that came. */
+  let cursor: string | undefined;
+  let failures = 0;
+
+  const tell = (change: InboxChange) => {
+    try {
+      listener(change);
+    } catch (error) {
+      platform.log('error', 'inbox: your listener failed', error);
+    }
+  };
+  const again = (after: number) => {
+    platform.clearTimer(timer);
+    timer = platform.setTimer(begin, after);
+  };
+  const stop = () => {
+    platform.clearTimer(timer);
+    close?.();
+    close = undefined;
+  };
+  const begin = () => {
+    stop();
+    const inbox = inboxOf(client);
+    if (whose !== inbox) cursor = undefined;
+    whose = inbox;
+    // Nobody's inbox has nothing in it.
+    if (!inbox) return tell({ type: 'unread', unread: 0 });
+    let text = '';
+    const place = cursor ? `&cursor=${encodeURIComponent(cursor)}` : '';
+    close = open(`${settings.apiUrl}/inbox/stream?${inbox}${place}`, { 'x-api-key': settings.apiKey }, {
+      text(part) {
+        failures = 0;
+        const blocks = (text + part).split('\n\n');
+        text = blocks.pop() ?? '';
+        blocks.forEach(read);
+      },
+      end(status, header) {
+        close = undefined;
+        if (status === 200) return again(PAUSE);
+        // Refused: until it is somebody else, or proven.
+        if (status >= 400 && status < 500 && status !== 408 && status !== 429) {
+          platform.log('warn', 'inbox: the server refuses to have it followed', status);
+          // Who reads the list now gets the server's words.
+          return tell({ type: 'unread', unread: 0 });
+        }
+        again(retryAfter(header, platform.now()) ?? Math.max(PAUSE, backoff(++failures, Math.random)));
+      },
+    });
+  };
+  const read = (block: string) => {
+    const field = (name: string) => new RegExp(`^${name}: (.*)$`, 'm').exec(block)?.[1];
+    const data = parsed<InboxItem & { unread: number }>(field('data') ?? '');
+    cursor = field('id') ?? cursor;
+    if (data?.id) tell({ type: 'message', item: data as InboxItem });
+    else if (data && typeof data.unread === 'number') tell({ type: 'unread', unread: data.unread });
+  };
+  const anew = () => {
+    if (inboxOf(client) !== whose) begin();
+  };
+
+  const stops = [
+    client.on('identify', anew),
+    client.on('changed', anew),
+    // The person is still known while it is told.
+    client.on('reset', () => again(0)),
+    client.on('hide', stop),
+    client.on('show', begin),
+    client.on('online', begin),
+    client.on('dispose', stop),
+  ];
+  begin();
+  return () => {
+    stops.forEach((each) => each());
+    stop();
+  };
+}
+
+/** As `followInbox`, for a client that may be there later. */
+export function followInboxSoon(within: (run: (client: Client) => void) => void, listener: (change: InboxChange) => void): () => void {
+  let over = false;
+  let stop: (() => void) | undefined;
+  within((client) => {
+    if (!over) stop = followInbox(client, listener);
+  });
+  return () => {
+    over = true;
+    stop?.();
+  };
+}

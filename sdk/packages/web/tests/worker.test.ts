@@ -1,0 +1,124 @@
+import { beforeEach, expect, test, vi } from 'vitest';
+import { pending, recall, remember } from '../src/worker/memory';
+import { report, sendReports } from '../src/worker/report';
+import { serve } from '../src/worker/sw';
+
+/** As the browser's, in memory. */
+class Cache {
+  entries = new Map<string, string>();
+  async put(key: string, response: Response) {
+    this.entries.set(key, await response.text());
+  }
+  async match(key: string | { url: string }) {
+    const text = this.entries.get(typeof key === 'string' ? key : key.url);
+    return text === undefined ? undefined : new Response(text);
+  }
+  async keys() {
+    return [...this.entries.keys()].map((url) => ({ url }));
+  }
+  async delete(key: { url: string }) {
+    return this.entries.delete(key.url);
+  }
+}
+
+interface Sent {
+  url: string;
+  batch?: Array<{ id: string; event: string; user_id?: string }>;
+  token?: string;
+  user_id?: string;
+}
+
+let sent: Sent[];
+let answer: () => Response | Promise<Response>;
+const taken = () => new Response('{"processed":1,"errors":0}', { status: 202 });
+const who = { apiUrl: 'https://rk.example/api/v1', apiKey: 'pk_live_x', anonymousId: 'anon', userId: 'ada', serverKey: 'key' };
+
+beforeEach(async () => {
+  const cache = new Cache();
+  let last: Promise<unknown> = Promise.resolve();
+  const request = (_: string, run: () => Promise<unknown>) => (last = last.then(run));
+  vi.stubGlobal('navigator', { locks: { request } });
+  sent = [];
+  answer = taken;
+  vi.stubGlobal('caches', { open: async () => cache });
+  vi.stubGlobal('fetch', async (url: string, init: { body: string }) => {
+    sent.push({ url, ...(JSON.parse(init.body) as object) });
+    return answer();
+  });
+  await remember(who);
+});
+
+const waiting = async () => (await pending()).reports.map((each) => (each as { id: string }).id);
+
+test.each([
+  ['a lost connection', () => Promise.reject(new TypeError('network'))],
+  ['an error of the server', () => new Response('oops', { status: 500 })],
+  ['a login page', () => new Response('<title>Sign in</title>')],
+])('%s: what happened is kept, and goes out with the next', async (_, failing) => {
+  answer = failing;
+  await report('1', 'push_received', 'm1');
+  expect(await waiting()).toEqual(['1']);
+  answer = taken;
+  await report('2', 'push_opened', 'm1');
+  expect(sent.at(-1)!.batch!.map(({ id, event, user_id }) => [id, event, user_id])).toEqual([['1', 'push_received', 'ada'], ['2', 'push_opened', 'ada']]);
+  expect(await waiting()).toEqual([]);
+});
+
+test('two at once lose nothing, whichever fails', async () => {
+  let calls = 0;
+  answer = () => (calls++ === 0 ? Promise.reject(new TypeError('network')) : taken());
+  await Promise.all(['1', '2', '3'].map((id) => report(id, 'push_received', id)));
+  await sendReports();
+  expect(new Set(sent.flatMap((each) => each.batch!.map(({ id }) => id)))).toEqual(new Set(['1', '2', '3']));
+  expect(await waiting()).toEqual([]);
+});
+
+test('what is said at once by several is all kept', async () => {
+  await Promise.all([remember({ serverKey: 'new' }), remember({ token: 't' }), remember({ userId: 'bob' })]);
+  expect(await recall()).toMatchObject({ serverKey: 'new', token: 't', userId: 'bob', apiKey: 'pk_live_x' });
+});
+
+test('who wants nothing recorded is not, and the latest person counts', async () => {
+  answer = () => Promise.reject(new TypeError('network'));
+  await report('0', 'push_received', 'm0');
+  answer = taken;
+  sent.length = 0;
+  await remember({ optedOut: true });
+  await report('1', 'push_received', 'm1');
+  await sendReports();
+  expect(sent).toEqual([]);
+  expect(await waiting()).toEqual([]);
+  await remember({ optedOut: false, userId: undefined });
+  await report('2', 'push_received', 'm1');
+  expect(sent[0]!.batch![0]!.user_id).toBeUndefined();
+});
+
+function worker(subscribe: () => Promise<unknown>) {
+  const listeners = new Map<string, (event: never) => void>();
+  serve({
+    addEventListener: (type: string, run: (event: never) => void) => listeners.set(type, run),
+    registration: { scope: 'https://shop.example/rekindle-push/', pushManager: { subscribe } },
+  } as never);
+  return async (type: string, event: object) => {
+    let work: Promise<unknown> | undefined;
+    listeners.get(type)!({ ...event, waitUntil: (given: Promise<unknown>) => (work = given) } as never);
+    await work;
+  };
+}
+
+test('a subscription that the browser replaced is registered, and made anew where there is none', async () => {
+  const subscribe = vi.fn(async () => ({ endpoint: 'https://push.example/new' }));
+  const tell = worker(subscribe);
+  await tell('pushsubscriptionchange', { newSubscription: { endpoint: 'https://push.example/given' } });
+  expect(sent[0]).toMatchObject({ url: 'https://rk.example/api/v1/push-tokens', user_id: 'ada', token: '{"endpoint":"https://push.example/given"}' });
+  await tell('pushsubscriptionchange', { newSubscription: null });
+  expect(subscribe).toHaveBeenCalledWith({ userVisibleOnly: true, applicationServerKey: 'key' });
+  expect((await recall())!.token).toBe('{"endpoint":"https://push.example/new"}');
+});
+
+test('nobody’s subscription is only kept, for whoever comes', async () => {
+  await remember({ unlinked: true });
+  await worker(vi.fn())('pushsubscriptionchange', { newSubscription: { endpoint: 'https://push.example/given' } });
+  expect(sent).toEqual([]);
+  expect((await recall())!.token).toContain('given');
+});

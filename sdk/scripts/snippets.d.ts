@@ -1,0 +1,2 @@
+// What the script makes, where a snippet imports nothing.
+import type {} from '@rekindle/browser';
