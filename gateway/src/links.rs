@@ -30,6 +30,7 @@ use crate::query::Query;
 use crate::respond::Reply;
 
 pub use lately::Lately;
+pub use page::page;
 
 /// How long an answer waits until what was asked for has been applied.
 const WAIT: Duration = Duration::from_secs(3);
