@@ -46,7 +46,7 @@ export function expectNoComplaints(context: BrowserContext): void {
 export async function signIn(page: Page, email = product.email, password = product.password): Promise<void> {
   await page.goto(`${product.origin}/`);
   await page.getByLabel('Email').fill(email);
-  await page.getByLabel('Password', { exact: true }).fill(password);
+  await page.locator('input[name="password"]').fill(password);
   await page.getByRole('button', { name: 'Sign in' }).click();
   await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
 }

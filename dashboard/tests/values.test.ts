@@ -4,9 +4,9 @@ import * as values from '../src/app/values';
 
 const document = readFileSync(new URL('../../openapi.yaml', import.meta.url), 'utf8');
 
-/** The words of an `enum` on one line behind a schema's name. */
+/** The words of a schema's `enum`, which stands on one line. */
 function words(schema: string): string[] {
-  const found = new RegExp(`^    ${schema}:(?:\\n     .*)*?\\n? *\\{? ?enum: \\[([^\\]]+)\\]`, 'm').exec(document);
+  const found = new RegExp(`^    ${schema}:(?:\\n      .*)*?(?:\\n      | \\{ )enum: \\[([^\\]]+)\\]`, 'm').exec(document);
   if (!found?.[1]) throw new Error(`${schema} is not in the document as this test reads it`);
   return found[1].split(',').map((word) => word.trim());
 }

@@ -137,7 +137,8 @@ mod tests {
             assert_eq!(reply.headers[CONTENT_TYPE], "text/html; charset=utf-8", "{path}");
             assert_eq!(reply.headers[CACHE_CONTROL], "no-cache", "{path}");
         }
-        for path in ["/index.html", "/api/v1/nothing", "/assets/main-2.js", "/assets/", "/p", "/secrets.map", "/sign-in/"]
+        for path in
+            ["/index.html", "/api/v1/nothing", "/assets/main-2.js", "/assets/", "/p", "/secrets.map", "/sign-in/"]
         {
             assert!(get(path).is_none(), "{path}");
         }
@@ -148,7 +149,8 @@ mod tests {
         let nonces = [(); 2].map(|()| {
             let reply = get("/").unwrap();
             let html = String::from_utf8(reply.body.to_vec()).unwrap();
-            let nonce = html.strip_prefix("<meta content=\"").and_then(|rest| rest.strip_suffix("\">")).unwrap().to_owned();
+            let nonce =
+                html.strip_prefix("<meta content=\"").and_then(|rest| rest.strip_suffix("\">")).unwrap().to_owned();
             let policy = reply.headers[CONTENT_SECURITY_POLICY].to_str().unwrap();
             assert!(nonce.len() == 32 && policy.contains(&format!("'nonce-{nonce}'")), "{policy}");
             assert!(!policy.contains("unsafe") && policy.contains("frame-ancestors 'none'"), "{policy}");
@@ -162,10 +164,16 @@ mod tests {
         let plain = get("/assets/main-1.js").unwrap();
         assert_eq!(plain.body, "script");
         assert_eq!(plain.headers[CACHE_CONTROL], "public, max-age=31536000, immutable");
-        assert_eq!((plain.headers.get(CONTENT_ENCODING), &plain.headers[VARY]), (None, &HeaderValue::from_static("accept-encoding")));
+        assert_eq!(
+            (plain.headers.get(CONTENT_ENCODING), &plain.headers[VARY]),
+            (None, &HeaderValue::from_static("accept-encoding"))
+        );
         let asked = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))]);
         let zipped = among(BUILT, "/assets/main-1.js", &asked).unwrap();
-        assert_eq!((zipped.body.as_ref(), &zipped.headers[CONTENT_ENCODING]), (&b"zipped"[..], &HeaderValue::from_static("gzip")));
+        assert_eq!(
+            (zipped.body.as_ref(), &zipped.headers[CONTENT_ENCODING]),
+            (&b"zipped"[..], &HeaderValue::from_static("gzip"))
+        );
     }
 
     #[test]

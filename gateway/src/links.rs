@@ -52,7 +52,7 @@ pub async fn answer(app: &App, parts: &Parts, body: &Unread, path: &str) -> Opti
         Ok(form) => form,
         Err(error) => {
             let why = "<p>What was sent cannot be read. Please try again.</p>";
-            return Some(Ok(page::page(error.status(), "Not taken", why)));
+            return Some(Ok(page(error.status(), "Not taken", why)));
         }
     };
     Some(Ok(match purpose {

@@ -1,8 +1,8 @@
-import { AppShell, Box, Burger, Group, NativeSelect, NavLink, ScrollArea, Text, Title } from '@mantine/core';
+import { AppShell, Box, Burger, Group, NativeSelect, ScrollArea, Text, Title } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
-import { Link, Outlet, useNavigate, useParams, useRouterState } from '@tanstack/react-router';
+import { Outlet, useNavigate, useParams, useRouterState } from '@tanstack/react-router';
 import { useEffect } from 'react';
-import { ButtonLink, ScreenLink } from '../components/links';
+import { ButtonLink, PlaceLink, ScreenLink } from '../components/links';
 import { useSession } from '../session/use-session';
 import { t } from '../text';
 import { AccountLinks } from './account-links';
@@ -66,7 +66,7 @@ function Navigation({ path }: { path: string }) {
             {links.map(({ to, title }) => {
               const address = to.replace('$projectId', projectId);
               const here = path === address || path.startsWith(`${address}/`);
-              return <NavLink key={to} component={Link} to={to} params={{ projectId }} label={title} active={here} aria-current={here ? 'page' : undefined} variant="filled" py={4} />;
+              return <PlaceLink key={to} to={to} params={{ projectId }} label={title} active={here} aria-current={here ? 'page' : undefined} variant="filled" py={4} />;
             })}
           </Box>
         );

@@ -1,4 +1,4 @@
-import { Anchor, type AnchorProps, Button, type ButtonProps } from '@mantine/core';
+import { Anchor, type AnchorProps, Button, type ButtonProps, NavLink, type NavLinkProps } from '@mantine/core';
 import { createLink } from '@tanstack/react-router';
 import { type ComponentPropsWithoutRef, forwardRef } from 'react';
 
@@ -10,4 +10,9 @@ export const ScreenLink = createLink(
 /** A link that looks like a button. */
 export const ButtonLink = createLink(
   forwardRef<HTMLAnchorElement, ButtonProps & Omit<ComponentPropsWithoutRef<'a'>, keyof ButtonProps>>((props, ref) => <Button component="a" ref={ref} {...props} />),
+);
+
+/** A link of the navigation. */
+export const PlaceLink = createLink(
+  forwardRef<HTMLAnchorElement, NavLinkProps & Omit<ComponentPropsWithoutRef<'a'>, keyof NavLinkProps>>((props, ref) => <NavLink component="a" ref={ref} {...props} />),
 );

@@ -78,7 +78,7 @@ function Editor({ opened }: { opened: Automation | null }) {
   };
   const error = saving.error;
   return (
-    <Page title={stored ? stored.name : t.automations.newTitle} actions={<Actions stored={stored} isDirty={draft.isDirty} onSave={() => saving.mutate()} isSaving={saving.isPending} onChanged={keep} />}>
+    <Page title={stored?.name ?? t.automations.newTitle} actions={<Actions stored={stored} isDirty={draft.isDirty} onSave={() => saving.mutate()} isSaving={saving.isPending} onChanged={keep} />}>
       <KeepChanges when={draft.isDirty} />
       {error instanceof ChangedElsewhere ? (
         <Alert color="yellow" variant="outline" role="alert">
@@ -160,7 +160,7 @@ function Actions({ stored, isDirty, isSaving, onSave, onChanged }: ActionsProps)
             {t.automations.runs}
           </ButtonLink>
           <Ask label={t.remove} title={t.automations.removeTitle} size="sm" act={() => read(api.DELETE('/automations/{id}', { params: { path: { id: stored.id } } }))} onDone={leave}>
-            {t.automations.remove(stored.name)}
+            {t.automations.remove(stored.name ?? '')}
           </Ask>
           <Button variant="default" disabled={isDirty} loading={switching.isPending} onClick={() => switching.mutate(stored)}>
             {stored.active ? t.automations.deactivate : t.automations.activate}

@@ -30,7 +30,7 @@ export const EMPTY: Plan = {
 export function planOf(automation: Automation): Plan {
   const { triggerDate: date, goal } = automation;
   return {
-    name: automation.name,
+    name: automation.name ?? '',
     triggerType: automation.triggerType ?? 'EVENT',
     triggerEvent: automation.triggerEvent ?? '',
     triggerSegmentId: automation.triggerSegmentId ?? '',

@@ -113,6 +113,6 @@ function Send({ channel, step, set }: PartProps & { channel: Channel }) {
 function Start({ step, set }: PartProps) {
   const { projectId } = useProject();
   const automations = useQuery({ queryKey: [projectId, 'automations'], queryFn: ({ signal }) => read(api.GET('/automations', { signal })) });
-  const options = (automations.data?.automations ?? []).map(({ id, name }) => ({ value: id, label: name }));
+  const options = (automations.data?.automations ?? []).map(({ id, name }) => ({ value: id, label: name ?? id }));
   return <NativeSelect size="xs" label={t.steps.automation} value={String(step.automationId ?? '')} onChange={(event) => set({ automationId: event.currentTarget.value })} data={[{ value: '', label: t.steps.choose }, ...options]} />;
 }

@@ -59,7 +59,7 @@ function Campaign({ campaign, onEdit }: { campaign: Campaign; onEdit: () => void
       }
     >
       {campaign.statusReason && (
-        <Alert variant="outline" color="yellow" title={t.campaigns.reason}>
+        <Alert variant="outline" color="yellow" title={t.campaigns.reason} role="note">
           {campaign.statusReason}
         </Alert>
       )}

@@ -60,7 +60,7 @@ export function ChannelForm({ fields, configured, told, error: words }: Props) {
         <Status of={configured ? 'on' : 'off'} label={configured ? t.channels.configured : t.channels.notConfigured} />
       </Group>
       {words && (
-        <Alert color="red" variant="outline" title={t.channels.last}>
+        <Alert color="red" variant="outline" title={t.channels.last} role="note">
           {words}
         </Alert>
       )}

@@ -36,7 +36,7 @@ function Told({ message }: { message: Schemas['Message'] }) {
   return (
     <Stack gap="xl">
       {message.statusReason && (
-        <Alert variant="outline" color={SETTLED.has(message.status) ? 'red' : 'gray'} title={t.messages.words}>
+        <Alert variant="outline" color={SETTLED.has(message.status) ? 'red' : 'gray'} title={t.messages.words} role="note">
           {message.statusReason}
         </Alert>
       )}

@@ -5,7 +5,7 @@ import { Suspense, lazy, useMemo } from 'react';
 import { type Schemas, api, read } from '../../api/client';
 import { useProject } from '../../app/project';
 import { MESSAGE_STATUSES, RANGES } from '../../app/values';
-import { Failure, Loaded } from '../../components/failure';
+import { Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
 import { ScreenLink } from '../../components/links';
 import { dayOf } from '../../components/moment';
@@ -54,7 +54,6 @@ export function Overview() {
           </Stack>
         )}
       </Loaded>
-      {report.isPlaceholderData && report.isError && <Failure error={report.error} />}
     </Page>
   );
 }

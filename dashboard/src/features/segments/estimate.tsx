@@ -2,6 +2,7 @@ import { Paper, Stack, Text } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { type Schemas, api, read } from '../../api/client';
+import { ApiFailure } from '../../api/failure';
 import { useProject } from '../../app/project';
 import { Failure } from '../../components/failure';
 import { ScreenLink } from '../../components/links';
@@ -11,6 +12,11 @@ import { personName } from '../users/people-list';
 
 const PAUSE_MS = 600;
 const SAMPLE = 5;
+
+/** Rules on their way are no failure. */
+function isUnfinished(error: unknown): boolean {
+  return error instanceof ApiFailure && error.status === 422;
+}
 
 /** How many people rules hold for as they stand in the editor, and some of these. */
 export function Estimate({ rules }: { rules: Rule[] }) {
@@ -28,7 +34,7 @@ export function Estimate({ rules }: { rules: Rule[] }) {
         {t.segments.estimate}
       </Text>
       {estimate.isError ? (
-        <Failure error={estimate.error} />
+        isUnfinished(estimate.error) ? <Text size="sm">{t.segments.unfinished}</Text> : <Failure error={estimate.error} onRetry={() => void estimate.refetch()} />
       ) : (
         <Stack gap="xs">
           <Text size="xl" fw={600} data-testid="estimate">

@@ -56,7 +56,7 @@ export function Preview({ template, isDirty }: { template: Schemas['Template'] |
           {({ subject, body, warnings }) => (
             <Stack>
               {warnings.length > 0 && (
-                <Alert color="yellow" variant="outline" title={t.templates.warnings}>
+                <Alert color="yellow" variant="outline" title={t.templates.warnings} role="note">
                   <List size="sm">
                     {warnings.map((warning) => (
                       <List.Item key={warning}>{warning}</List.Item>

@@ -17,7 +17,7 @@ export const segments = {
     title: 'Segments', create: 'Make a segment', name: 'Name', type: 'Made by', types: { RULES: 'Rules', MANUAL: 'Hand' } as Record<string, string>, people: 'People', updated: 'Changed',
     emptyTitle: 'No segments yet', emptyText: 'A segment is everybody for whom its rules hold. Campaigns go to segments, and automations can start by them.',
     newTitle: 'New segment', description: 'Description', rules: 'Who is in it', allOf: 'All of these must hold.', manual: 'Made by hand: a list that you put people on',
-    estimate: 'People for whom this holds now', counting: 'Counting…', sample: 'Some of them', noRules: 'Without rules everybody is in it.',
+    estimate: 'People for whom this holds now', counting: 'Counting…', unfinished: 'Counted as soon as every rule is filled in.', sample: 'Some of them', noRules: 'Without rules everybody is in it.',
     explain: 'Test a person', explainHint: 'User id', test: 'Test', in: 'In the segment', out: 'Not in the segment', found: 'Found', nothing: 'nothing', holds: 'holds', fails: 'does not hold',
     remove: (name: string) => `The segment “${name}” goes for good. Its people stay.`, removeTitle: 'Delete this segment?', removed: 'The segment is deleted.',
     members: 'People in it', addMembers: 'Put on the list', removeMembers: 'Take off the list', ids: 'User ids', idsHint: 'One a line', changed: (added: number, removed: number) => `${added} put on, ${removed} taken off.`, notFound: (ids: string) => `Not found: ${ids}`,
