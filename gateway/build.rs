@@ -4,6 +4,9 @@ use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs, io};
 
+/// What the compressed form of a file ends with.
+const ZIPPED: &str = ".gz";
+
 fn main() -> io::Result<()> {
     let root = env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?;
     let built = Path::new(&root).join("../dashboard/dist");
@@ -15,9 +18,13 @@ fn main() -> io::Result<()> {
     names.sort();
 
     let mut list = String::from("const FILES: &[File] = &[\n");
-    let bytes = |name: &str| format!("include_bytes!({:?})", built.join(name));
-    for name in names.iter().filter(|name| !name.ends_with(".gz")) {
-        let zipped = format!("{name}.gz");
+    let place = built.to_str().ok_or_else(|| io::Error::other("the path of the sources is not UTF-8"))?;
+    let bytes = |name: &str| {
+        let path = format!("{place}/{name}");
+        format!("include_bytes!({path:?})")
+    };
+    for name in names.iter().filter(|name| name.strip_suffix(ZIPPED).is_none()) {
+        let zipped = format!("{name}{ZIPPED}");
         let gzip = if names.contains(&zipped) { format!("Some({})", bytes(&zipped)) } else { "None".to_owned() };
         let path = format!("/{name}");
         writeln!(list, "    File {{ path: {path:?}, plain: {}, gzip: {gzip} }},", bytes(name))
