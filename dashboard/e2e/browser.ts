@@ -27,7 +27,7 @@ export function withBrowser(): void {
 const complaints = new WeakMap<BrowserContext, string[]>();
 
 export async function newContext(options: Parameters<Browser['newContext']>[0] = {}): Promise<BrowserContext> {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, reducedMotion: 'reduce', ...options });
   context.setDefaultTimeout(15_000);
   const heard: string[] = [];
   complaints.set(context, heard);

@@ -15,7 +15,7 @@ export function Shell() {
   const path = useRouterState({ select: (state) => state.location.pathname });
   useEffect(close, [path, close]);
   return (
-    <AppShell header={{ height: 56 }} navbar={{ width: 216, breakpoint: 'sm', collapsed: { mobile: !open } }} padding="md">
+    <AppShell transitionDuration={0} header={{ height: 56 }} navbar={{ width: 216, breakpoint: 'sm', collapsed: { mobile: !open } }} padding="md">
       <a href="#content" className="skip">
         {t.shell.skip}
       </a>

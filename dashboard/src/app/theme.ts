@@ -1,4 +1,4 @@
-import { type CSSVariablesResolver, createTheme } from '@mantine/core';
+import { Alert, Anchor, type CSSVariablesResolver, createTheme } from '@mantine/core';
 
 /** Colours that hold 4.5 : 1 against what they stand on. */
 export const theme = createTheme({
@@ -11,6 +11,11 @@ export const theme = createTheme({
   defaultRadius: 'md',
   cursorType: 'pointer',
   respectReducedMotion: true,
+  components: {
+    // The frame has the colour; words have that of words.
+    Alert: Alert.extend({ styles: { title: { color: 'var(--mantine-color-text)' } } }),
+    Anchor: Anchor.extend({ defaultProps: { inherit: true } }),
+  },
 });
 
 export const colours: CSSVariablesResolver = () => ({

@@ -2,6 +2,7 @@ import 'uplot/dist/uPlot.min.css';
 import { useComputedColorScheme } from '@mantine/core';
 import { useEffect, useRef } from 'react';
 import UPlot from 'uplot';
+import { t } from '../text';
 
 interface Props {
   /** What it shows, for who does not see it. */
@@ -31,7 +32,7 @@ export default function Chart({ label, days, values, name }: Props) {
         tzDate: (seconds) => UPlot.tzDate(new Date(seconds * 1_000), 'UTC'),
         scales: { y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
         axes: [axis, { ...axis, size: 64, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7, 1e8] }],
-        series: [{ value: '{YYYY}-{MM}-{DD}' }, { label: name, stroke: line, width: 2, fill: `${line}22`, points: { show: days.length < 15 } }],
+        series: [{ label: t.overview.day, value: '{YYYY}-{MM}-{DD}' }, { label: name, stroke: line, width: 2, fill: `${line}22`, points: { show: days.length < 15 } }],
       },
       [days.map((day) => Date.parse(`${day}T00:00:00Z`) / 1_000), values],
       element,

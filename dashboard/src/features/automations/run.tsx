@@ -32,7 +32,7 @@ export function RunScreen() {
           return (
             <Stack gap="xl">
               <Text component="div">
-                <Status of={found.status} /> {who && <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId: who }}>{who}</ScreenLink>}
+                <Status of={found.status} /> {who && <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId: who }} underline="always">{who}</ScreenLink>}
                 {' · '}
                 {t.runs.version} {found.version} · {t.runs.started} <Moment at={found.startedAt} />
                 {found.endedAt && (

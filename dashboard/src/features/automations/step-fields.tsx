@@ -101,7 +101,7 @@ function Send({ channel, step, set }: PartProps & { channel: Channel }) {
       {templates?.length === 0 && (
         <Text size="sm">
           {t.steps.noTemplates}{' '}
-          <ScreenLink to="/p/$projectId/templates/$templateId" params={{ projectId, templateId: 'new' }} target="_blank">
+          <ScreenLink to="/p/$projectId/templates/$templateId" params={{ projectId, templateId: 'new' }} underline="always" target="_blank">
             {t.templates.create}
           </ScreenLink>
         </Text>

@@ -20,7 +20,7 @@ export function Summary({ plan }: { plan: Plan }) {
     [t.campaigns.summary.pace, plan.throttlePerMinute ? t.campaigns.summary.perMinute(plan.throttlePerMinute) : t.campaigns.summary.full],
   ];
   return (
-    <Table variant="vertical" withTableBorder>
+    <Table variant="vertical" withTableBorder style={{ overflowWrap: 'anywhere' }}>
       <Table.Tbody>
         {rows.map(([name, value]) => (
           <Table.Tr key={name}>

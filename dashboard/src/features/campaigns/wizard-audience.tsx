@@ -37,7 +37,7 @@ export function Audience({ plan, set, error }: PartProps) {
           all.length === 0 ? (
             <Text>
               {t.campaigns.noSegments}{' '}
-              <ScreenLink to="/p/$projectId/segments/$segmentId" params={{ projectId, segmentId: 'new' }}>
+              <ScreenLink to="/p/$projectId/segments/$segmentId" params={{ projectId, segmentId: 'new' }} underline="always">
                 {t.campaigns.makeSegment}
               </ScreenLink>
             </Text>

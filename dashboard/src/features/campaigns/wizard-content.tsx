@@ -28,7 +28,7 @@ export function Content({ plan, set, error }: PartProps) {
             return (
               <Text>
                 {t.campaigns.noTemplates}{' '}
-                <ScreenLink to="/p/$projectId/templates/$templateId" params={{ projectId, templateId: 'new' }}>
+                <ScreenLink to="/p/$projectId/templates/$templateId" params={{ projectId, templateId: 'new' }} underline="always">
                   {t.campaigns.makeTemplate}
                 </ScreenLink>
               </Text>

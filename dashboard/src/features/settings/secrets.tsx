@@ -21,7 +21,7 @@ export function Secrets({ project }: { project: Schemas['Project'] }) {
       <Stack>
         <Hidden name={t.settings.webhookSecret} hint={t.settings.webhookHint} value={project.webhookSecret ?? ''} />
         <Text size="sm">
-          {t.settings.address}: <Code>{`${location.origin}/api/v1/webhook/${project.id}`}</Code>
+          {t.settings.address}: <Code style={{ overflowWrap: 'anywhere' }}>{`${location.origin}/api/v1/webhook/${project.id}`}</Code>
         </Text>
         {project.previousWebhookSecretUntil && (
           <Text size="sm">
