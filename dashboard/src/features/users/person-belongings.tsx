@@ -9,7 +9,10 @@ import { ScreenLink } from '../../components/links';
 import { t } from '../../text';
 import { Explained } from '../segments/explained';
 
-/** Every segment, and on asking why the person is in it or is not. */
+/** Each is evaluated for the person: so many at once, and of more those that are asked about. */
+const FEW = 20;
+
+/** Every segment, and why the person is in it or is not. */
 export function PersonSegments({ id }: { id: string }) {
   const { projectId } = useProject();
   const segments = useQuery({ queryKey: [projectId, 'segments'], queryFn: ({ signal }) => read(api.GET('/segments', { signal })) });
@@ -23,7 +26,7 @@ export function PersonSegments({ id }: { id: string }) {
           empty={<Text>{t.person.noSegments}</Text>}
           columns={[
             { title: t.person.segment, cell: (segment) => <ScreenLink to="/p/$projectId/segments/$segmentId" params={{ projectId, segmentId: segment.id }}>{segment.name}</ScreenLink> },
-            { title: t.person.member, cell: (segment) => <Why segment={segment} person={id} /> },
+            { title: t.person.member, cell: (segment) => <Why segment={segment} person={id} asked={found.segments.length <= FEW} /> },
           ]}
         />
       )}
@@ -31,8 +34,8 @@ export function PersonSegments({ id }: { id: string }) {
   );
 }
 
-function Why({ segment, person }: { segment: Schemas['Segment']; person: string }) {
-  const [open, setOpen] = useState(false);
+function Why({ segment, person, asked }: { segment: Schemas['Segment']; person: string; asked: boolean }) {
+  const [open, setOpen] = useState(asked);
   return open ? (
     <Stack gap="xs" align="flex-start">
       <Explained segmentId={segment.id} person={person} />

@@ -2,7 +2,7 @@ export const channels = {
   channels: {
     title: 'Channels', email: 'Email', push: 'Push', sms: 'SMS', inApp: 'In-app', everywhere: 'All channels', configured: 'Set up', notConfigured: 'Not set up',
     inAppText: 'In-app messages need no provider: they go into people’s inboxes, which apps show by GET /inbox.',
-    secretKept: 'A value is stored and never shown. Leave this empty to keep it; type to replace it.', secretEmpty: 'Stored encrypted, and never shown again.', clearText: 'What needs it is not sent until there is another.', clearSecret: (label: string) => `Remove the stored value of “${label}”`,
+    secretKept: 'Never shown. Leave this empty to keep what is stored; type to replace it.', secretEmpty: 'Stored encrypted, and never shown again.', clearText: 'What needs it is not sent until there is another.', clearSecret: (label: string) => `Remove the stored value of “${label}”`,
     last: 'The provider’s last words about this configuration', saved: 'The channel is saved.', provider: 'Provider', none: 'None', fallback: 'When it is down', from: 'Sender’s address', fromName: 'Sender’s name',
     apiKey: 'Provider’s API key', host: 'SMTP host', port: 'Port', user: 'User name', password: 'Password', security: 'Encryption', byDefault: 'By default (STARTTLS)', securities: { starttls: 'STARTTLS', tls: 'TLS', none: 'None' } as Record<string, string>,
     providers: { MAILPROVIDER: 'Mail provider (by HTTP)', SMTP: 'SMTP' } as Record<string, string>,
