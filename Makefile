@@ -21,13 +21,17 @@ ifdef PORT
 up: export PORT := $(PORT)
 endif
 
-.PHONY: help build up down logs status demo check test bench
+.PHONY: help build dashboard up down logs status demo check test bench
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build:
+	@.ci/build-dashboard --if-node
 	$(CARGO) build --release --locked $(addprefix --bin ,$(PROGRAMS))
+
+dashboard: ## build the dashboard, which the gateway then holds (installs Node where it is missing)
+	@.ci/build-dashboard
 
 up: build ## build, start everything on this machine, print address, keys and a first request
 	@$(REKINDLE) up

@@ -14,7 +14,7 @@ use crate::error::ApiError;
 use crate::respond::{self, Reply};
 use crate::router::{self, Access, Miss, Route};
 use crate::stream::AnswerBody;
-use crate::{api, auth, body, compress, cors, health, links, request_id, sdk};
+use crate::{api, auth, body, compress, cors, dashboard, health, links, request_id, sdk};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -99,10 +99,10 @@ async fn in_time(work: impl Future<Output = Result<Reply, ApiError>>) -> Result<
     tokio::time::timeout(HANDLER_TIMEOUT, work).await.unwrap_or(Err(silent))
 }
 
-/// What has no route: probes, the documentation, preflights and mistakes.
+/// What has no route: probes, the documentation, the dashboard, preflights and mistakes.
 async fn elsewhere(app: &App, parts: &http::request::Parts, body: &Unread, miss: &Miss) -> Result<Reply, ApiError> {
     let path = parts.uri.path();
-    let page = app.docs.at(path).or_else(|| sdk::at(path));
+    let page = app.docs.at(path).or_else(|| sdk::at(path)).or_else(|| dashboard::at(path, &parts.headers));
     if page.is_some() || path == "/healthz" || path == "/readyz" {
         if parts.method != Method::GET && parts.method != Method::HEAD {
             return Err(ApiError::MethodNotAllowed("GET, HEAD".to_owned()));

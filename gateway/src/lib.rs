@@ -9,6 +9,7 @@ mod compress;
 pub mod config;
 pub mod context;
 pub mod cors;
+pub mod dashboard;
 pub mod dispatch;
 pub mod docs;
 pub mod error;

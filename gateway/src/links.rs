@@ -32,6 +32,7 @@ use crate::respond::Reply;
 
 pub use lately::Lately;
 pub use looks::Looks;
+pub use page::page;
 
 /// How long an answer waits until what was asked for has been applied.
 const WAIT: Duration = Duration::from_secs(3);
@@ -53,7 +54,7 @@ pub async fn answer(app: &App, parts: &Parts, body: &Unread, path: &str) -> Opti
         Ok(form) => form,
         Err(error) => {
             let why = "<p>What was sent cannot be read. Please try again.</p>";
-            return Some(Ok(page::page(error.status(), "Not taken", why)));
+            return Some(Ok(page(error.status(), "Not taken", why)));
         }
     };
     Some(Ok(match purpose {

@@ -74,12 +74,22 @@ pub fn print(dir: &RunDir, state: &State) {
 }
 
 fn text(credentials: &Credentials, file: &str, env: &str) -> String {
-    let Credentials { base_url, public_key, secret_key, admin_email, admin_password, mail_dir, push_dir, .. } =
-        credentials;
+    let Credentials {
+        base_url,
+        dashboard_url,
+        public_key,
+        secret_key,
+        admin_email,
+        admin_password,
+        mail_dir,
+        push_dir,
+        ..
+    } = credentials;
     format!(
         "
 Rekindle is up.
 
+  dashboard    {dashboard_url}
   API          {base_url}
   public key   {public_key}
   secret key   {secret_key}

@@ -15,7 +15,7 @@ const EVENT: &str = r#"{"event":"e","user_id":"u"}"#;
 async fn mistakes_are_answered_in_the_one_shape() {
     let f = fixture().await;
     let call = |method: &str, path: &str| Call::new(f.gateway.addr, method, path);
-    call("GET", "/").send("").await.error(404);
+    call("GET", "/nothing").send("").await.error(404);
     call("GET", "/api/v1/nothing").send("").await.error(404);
     call("GET", "/api/v2/events").send("").await.error(404);
     let answer = call("PATCH", "/api/v1/events").send("").await;
@@ -27,6 +27,19 @@ async fn mistakes_are_answered_in_the_one_shape() {
         let head = call("HEAD", path).send("").await;
         assert_eq!((head.status, head.text.as_str()), (200, ""), "{path}");
     }
+}
+
+#[tokio::test]
+async fn the_dashboard_stands_at_the_root_and_takes_nothing_from_the_api() {
+    let f = fixture().await;
+    let call = |method: &str, path: &str| Call::new(f.gateway.addr, method, path);
+    for path in ["/", "/sign-in", "/p/0199/users/ann"] {
+        let page = call("GET", path).send("").await;
+        assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")), "{path}");
+        assert!(page.header("content-security-policy").unwrap().contains("frame-ancestors 'none'"), "{path}");
+    }
+    assert_eq!(call("POST", "/sign-in").send("").await.header("allow"), Some("GET, HEAD"));
+    call("GET", "/assets/nothing.js").send("").await.error(404);
 }
 
 #[tokio::test]

@@ -1,0 +1,123 @@
+import { mkdirSync, readFileSync, readdirSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type Browser, type BrowserContext, type Page, chromium } from 'playwright-core';
+import { afterAll, beforeAll, expect, inject, vi } from 'vitest';
+
+export const product = inject('product');
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const pictures = fileURLToPath(new URL('screenshots', import.meta.url));
+mkdirSync(pictures, { recursive: true });
+
+let browser: Browser;
+
+/** A browser for the tests of a file. */
+export function withBrowser(): void {
+  beforeAll(async () => {
+    browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
+  });
+  afterAll(async () => {
+    await browser?.close();
+  });
+}
+
+/** What a browser complained of: what the policy of a page forbade, and what a script did not catch. */
+const complaints = new WeakMap<BrowserContext, string[]>();
+
+export async function newContext(options: Parameters<Browser['newContext']>[0] = {}): Promise<BrowserContext> {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, reducedMotion: 'reduce', ...options });
+  context.setDefaultTimeout(15_000);
+  const heard: string[] = [];
+  complaints.set(context, heard);
+  context.on('console', (message) => {
+    if (message.type() === 'error' && /Content Security Policy|Uncaught|React/.test(message.text())) heard.push(message.text());
+  });
+  context.on('weberror', (error) => heard.push(String(error.error())));
+  return context;
+}
+
+/** Nothing was forbidden by a page's policy, and no error went uncaught. */
+export function expectNoComplaints(context: BrowserContext): void {
+  expect(complaints.get(context)).toEqual([]);
+}
+
+export async function signIn(page: Page, email = product.email, password = product.password): Promise<void> {
+  await page.goto(`${product.origin}/`);
+  await page.getByLabel('Email').fill(email);
+  await page.locator('input[name="password"]').fill(password);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+}
+
+/** A context with the admin signed in. */
+export async function adminContext(options: Parameters<Browser['newContext']>[0] = {}): Promise<BrowserContext> {
+  const context = await newContext(options);
+  const page = await context.newPage();
+  await signIn(page);
+  await page.close();
+  return context;
+}
+
+export function at(path: string): string {
+  return `${product.origin}/p/${product.projectId}/${path}`;
+}
+
+/** Goes to a screen by its address, and waits until what it shows is there. */
+export async function open(page: Page, path: string): Promise<void> {
+  await page.goto(at(path));
+  await settled(page);
+}
+
+export async function settled(page: Page): Promise<void> {
+  await page.getByRole('heading', { level: 1 }).first().waitFor();
+  await page.waitForFunction(() => document.querySelector('[aria-busy="true"]') === null);
+}
+
+export async function picture(page: Page, name: string): Promise<void> {
+  await page.screenshot({ path: join(pictures, `${name}.png`), fullPage: true, animations: 'disabled' });
+}
+
+interface Violation {
+  id: string;
+  impact: string | null;
+  nodes: Array<{ html: string; failureSummary?: string }>;
+}
+
+/** No serious finding of axe-core on what is shown. */
+export async function expectAccessible(page: Page, name: string): Promise<void> {
+  const found = await page.evaluate<Violation[]>(`(async () => {
+    const module = { exports: {} };
+    ${axe};
+    return (await window.axe.run(document, { resultTypes: ['violations'], iframes: false })).violations;
+  })()`);
+  const serious = found.filter(({ impact }) => impact === 'serious' || impact === 'critical');
+  expect(serious.map(({ id, nodes }) => `${name}: ${id}: ${nodes.map((node) => `${node.html} ${node.failureSummary ?? ''}`).join('\n')}`)).toEqual([]);
+}
+
+/** A call of the API, as a server would make it. */
+export async function call<T>(method: string, path: string, body?: object): Promise<T> {
+  const answer = await fetch(`${product.origin}/api/v1${path}`, {
+    method,
+    headers: { 'x-api-key': product.secretKey, ...(body && { 'content-type': 'application/json' }) },
+    ...(body && { body: JSON.stringify(body) }),
+  });
+  if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
+  return (await answer.json()) as T;
+}
+
+/** The mails in the local mailbox that hold a text. */
+export function mails(text: string): string[] {
+  return readdirSync(product.mailDir)
+    .map((name) => readFileSync(join(product.mailDir, name), 'utf8'))
+    .filter((mail) => mail.includes(text));
+}
+
+export function eventually<T>(look: () => T | Promise<T>): Promise<T> {
+  return vi.waitFor(look, { timeout: 30_000, interval: 200 });
+}
+
+let names = 0;
+/** A name that nobody else has. */
+export const unique = (name: string): string => `${name} ${Date.now().toString(36)}${names++}`;

@@ -1,0 +1,206 @@
+import type { BrowserContext, Page } from 'playwright-core';
+import { afterEach, expect, test } from 'vitest';
+import { adminContext, at, call, eventually, expectAccessible, expectNoComplaints, newContext, open, picture, product, settled, unique, withBrowser } from './browser';
+
+withBrowser();
+const contexts: BrowserContext[] = [];
+
+async function admin(): Promise<{ context: BrowserContext; page: Page }> {
+  const context = await adminContext();
+  contexts.push(context);
+  return { context, page: await context.newPage() };
+}
+
+afterEach(async () => {
+  for (const context of contexts.splice(0)) await context.close();
+});
+
+interface Id {
+  id: string;
+}
+
+test('who is not signed in is asked to, and then led to where they wanted to go', async () => {
+  const context = await newContext();
+  contexts.push(context);
+  const page = await context.newPage();
+  await page.goto(at('users?search=ann'));
+  await page.waitForURL(/\/sign-in\?next=/);
+  await page.getByLabel('Email').fill(product.email);
+  await page.locator('input[name="password"]').fill('wrong password');
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  const words = await page.getByRole('alert').innerText();
+  expect(words).toContain('wrong email address or password');
+  await page.locator('input[name="password"]').fill(product.password);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Users' }).waitFor();
+  await expect(page.getByLabel('Email, name or id').inputValue()).resolves.toBe('ann');
+  // The session is a cookie that no script sees, and nothing else of it is kept.
+  const kept = await page.evaluate(() => ({ cookie: document.cookie, local: JSON.stringify(localStorage), session: JSON.stringify(sessionStorage) }));
+  expect(kept.cookie).toBe('');
+  for (const stored of [kept.local, kept.session]) expect(stored).not.toMatch(/csrf|token|[sp]k_live|[0-9a-f]{64}/i);
+});
+
+test('a session that ends in the middle of an edit costs nothing', async () => {
+  const { context, page } = await admin();
+  const name = unique('Kept');
+  await open(page, 'templates/new');
+  await page.getByLabel('Name').fill(name);
+  await page.getByLabel('Subject').fill('What I wrote');
+  await page.getByRole('textbox', { name: 'Body' }).fill('<p>For an hour.</p>');
+  await context.clearCookies();
+  await page.getByRole('button', { name: 'Save' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Your session has ended' });
+  await dialog.waitFor();
+  await picture(page, 'manners-session-ended');
+  await expectAccessible(page, 'session ended');
+  await dialog.locator('input[name="password"]').fill(product.password);
+  await dialog.getByRole('button', { name: 'Sign in' }).click();
+  // The same save goes on by itself.
+  await page.getByRole('heading', { level: 1, name }).waitFor();
+  await expect(page.getByLabel('Subject').inputValue()).resolves.toBe('What I wrote');
+  const { templates } = await call<{ templates: Array<{ name: string; body: string }> }>('GET', '/templates');
+  expect(templates.filter((template) => template.name === name)).toEqual([expect.objectContaining({ body: '<p>For an hour.</p>' })]);
+  expectNoComplaints(context);
+});
+
+test('unsaved changes are asked about before they are left', async () => {
+  const { page } = await admin();
+  await open(page, 'segments/new');
+  await page.getByLabel('Name').fill('Not yet');
+  await page.getByRole('link', { name: 'Templates' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Stay here' }).click();
+  await expect(page.getByLabel('Name').inputValue()).resolves.toBe('Not yet');
+  await page.getByRole('link', { name: 'Templates' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Leave without saving' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Templates' }).waitFor();
+});
+
+test('two people edit the same automation: the second is told, and nothing is overwritten', async () => {
+  const { page } = await admin();
+  const name = unique('Shared');
+  const { id } = await call<Id>('POST', '/automations', { name, triggerType: 'EVENT', triggerEvent: 'x', steps: [{ type: 'EXIT' }] });
+  await open(page, `automations/${id}`);
+  await page.getByLabel(/^Event( \*)?$/).fill('mine');
+  await call('PUT', `/automations/${id}`, { triggerEvent: 'theirs' });
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('Somebody else has saved version').waitFor();
+  await expect(page.getByLabel(/^Event( \*)?$/).inputValue()).resolves.toBe('mine');
+  expect(await call('GET', `/automations/${id}`)).toMatchObject({ triggerEvent: 'theirs' });
+  await page.getByRole('button', { name: 'Load theirs' }).click();
+  await expect(page.getByLabel(/^Event( \*)?$/).inputValue()).resolves.toBe('theirs');
+});
+
+test('errors are the API’s own words, at the field that they are about', async () => {
+  const { page } = await admin();
+  await open(page, 'templates/new');
+  await page.getByLabel('Name').fill(unique('Broken'));
+  await page.getByRole('textbox', { name: 'Body' }).fill('<p>{{ name </p>');
+  await page.getByRole('button', { name: 'Save' }).click();
+  const alert = page.getByRole('alert').first();
+  await alert.waitFor();
+  const refused = await fetch(`${product.origin}/api/v1/templates`, { method: 'POST', headers: { 'x-api-key': product.secretKey, 'content-type': 'application/json' }, body: JSON.stringify({ name: 'Broken', channel: 'EMAIL', body: '<p>{{ name </p>' }) });
+  const { details } = (await refused.json()) as { details: Array<{ field: string; message: string }> };
+  const words = await alert.innerText();
+  for (const { field, message } of details) expect(words).toContain(`${field} ${message}`);
+});
+
+test('a failing API is told of, and tried again', async () => {
+  const { page } = await admin();
+  let fails = true;
+  await page.route('**/api/v1/users?*', (route) => (fails ? route.fulfill({ status: 503, headers: { 'retry-after': '1' }, json: { error: 'Service Unavailable', message: 'the database is away', status: 503, requestId: 'r' } }) : route.continue()));
+  await page.goto(at('users'));
+  await page.getByRole('alert').getByText('the database is away').waitFor();
+  fails = false;
+  await page.getByRole('button', { name: 'Try again' }).click();
+  await eventually(async () => expect(await page.getByRole('alert').count()).toBe(0));
+});
+
+test('a template cannot break out of its preview', async () => {
+  const { page } = await admin();
+  const evil = '<h1 id="seen">Evil</h1><script>parent.document.title = "broken out"; document.title = "ran"</script><img src="x" onerror="document.title = \'ran\'"><style>h1 { color: rgb(1, 2, 3) }</style><a href="https://example.com/">away</a><meta http-equiv="refresh" content="0;url=https://example.com/">';
+  const { id } = await call<Id>('POST', '/templates', { name: unique('Evil'), channel: 'EMAIL', subject: 'Hi', body: evil });
+  await open(page, `templates/${id}`);
+  const frame = page.frameLocator('iframe');
+  await frame.locator('#seen').waitFor();
+  expect(await frame.locator('#seen').evaluate((element) => getComputedStyle(element).color)).toBe('rgb(1, 2, 3)');
+  expect(await page.title()).not.toContain('broken');
+  const inside = page.frames().find((each) => each.url().endsWith('/preview.html'));
+  expect(await inside?.evaluate(() => ({ title: document.title, origin: self.origin, scripts: document.scripts.length }))).toMatchObject({ origin: 'null', scripts: 0 });
+  expect(await inside?.evaluate(() => document.title)).not.toBe('ran');
+  await frame.getByText('away').click();
+  expect(page.frames().some((each) => each.url().includes('example.com'))).toBe(false);
+  await picture(page, 'manners-preview');
+});
+
+test('a MEMBER sees and can do what is theirs, after an invitation', async () => {
+  const { page } = await admin();
+  const email = `${unique('member').replace(' ', '-')}@example.com`;
+  await open(page, 'team');
+  await page.getByLabel('Email').fill(email);
+  await page.getByRole('button', { name: 'Invite', exact: true }).click();
+  const link = await page.getByTestId('secret').innerText();
+  await picture(page, 'manners-invite');
+
+  const theirs = await newContext();
+  contexts.push(theirs);
+  const member = await theirs.newPage();
+  await member.goto(link.replace(new URL(link).origin, product.origin));
+  await member.getByLabel('Your name').fill('Mem');
+  await member.locator('input[name="password"]').fill('a long password');
+  await member.getByRole('button', { name: 'Join' }).click();
+  await member.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+  for (const hidden of ['API keys', 'Webhooks', 'Audit log']) expect(await member.getByRole('link', { name: hidden, exact: true }).count()).toBe(0);
+  await open(member, 'channels');
+  await member.getByText('Only an ADMIN').waitFor();
+  expect(await member.getByRole('button', { name: 'Save' }).count()).toBe(0);
+  await open(member, 'settings');
+  expect(await member.getByLabel('Requests a second').isDisabled()).toBe(true);
+  // An address that was handed over is refused by the API itself.
+  await member.goto(at('api-keys'));
+  await member.getByRole('alert').getByText('Not allowed').waitFor();
+  await open(member, 'templates/new');
+  await member.getByLabel('Name').fill(unique('Theirs'));
+  await member.getByLabel('Subject').fill('Hi');
+  await member.getByRole('textbox', { name: 'Body' }).fill('Hi');
+  await member.getByRole('button', { name: 'Save' }).click();
+  await member.getByText('Saved.').waitFor();
+});
+
+test('a key is shown once, works, and stops working when it is revoked', async () => {
+  const { page } = await admin();
+  const name = unique('Shop');
+  await open(page, 'api-keys');
+  await page.getByRole('button', { name: 'Make a key' }).click();
+  await page.getByRole('dialog').getByLabel('Name').fill(name);
+  await page.getByRole('dialog').getByLabel('Kind').selectOption('secret');
+  await page.getByRole('dialog').getByRole('button', { name: 'Make a key' }).click();
+  const key = await page.getByTestId('secret').innerText();
+  expect(key).toMatch(/^sk_live_[A-Za-z0-9]{32}$/);
+  const status = async () => (await fetch(`${product.origin}/api/v1/segments`, { headers: { 'x-api-key': key } })).status;
+  expect(await status()).toBe(200);
+  await page.getByRole('button', { name: 'I have kept it' }).click();
+  await settled(page);
+  expect(await page.content()).not.toContain(key);
+  await page.getByRole('row', { name }).getByRole('button', { name: 'Revoke' }).click();
+  await page.getByRole('dialog').getByText(name).waitFor();
+  await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
+  await eventually(async () => expect(await status()).toBe(401));
+});
+
+test('a test mail goes by the channel, and secrets never come back', async () => {
+  const { page } = await admin();
+  await open(page, 'channels');
+  await page.getByLabel('To', { exact: true }).fill('test@example.com');
+  await page.getByRole('button', { name: 'Send the test' }).click();
+  await page.getByText('The provider took it.').waitFor({ timeout: 30_000 });
+  await picture(page, 'manners-channel-test');
+  await page.getByLabel('Password', { exact: true }).fill('kept-by-the-server');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('The channel is saved.').waitFor();
+  await page.reload();
+  await settled(page);
+  await expect(page.getByLabel('Password', { exact: true }).inputValue()).resolves.toBe('');
+  await page.getByRole('button', { name: /^Remove the stored value of “Password”/ }).click();
+  await page.getByRole('dialog').getByRole('button', { name: /^Remove the stored value/ }).click();
+  await eventually(async () => expect(await page.getByRole('dialog').count()).toBe(0));
+});

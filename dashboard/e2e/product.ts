@@ -1,0 +1,64 @@
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { TestProject } from 'vitest/node';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const programs = process.env.REKINDLE_BIN ?? join(root, process.env.CARGO_TARGET_DIR ?? 'target', 'debug');
+
+/** How to reach the started product. */
+export interface Product {
+  origin: string;
+  projectId: string;
+  publicKey: string;
+  secretKey: string;
+  email: string;
+  password: string;
+  mailDir: string;
+}
+
+declare module 'vitest' {
+  export interface ProvidedContext {
+    product: Product;
+  }
+}
+
+/** The whole product, started in a place of its own for all tests together. */
+export default async function start({ provide }: TestProject): Promise<() => void> {
+  const directory = mkdtempSync(join(tmpdir(), 'rekindle-dashboard-'));
+  const environment = { ...process.env, RUN_DIR: directory, PORT: String(await freePort()) };
+  const run = (command: string) => execFileSync(join(programs, 'rekindle'), [command], { env: environment, stdio: ['ignore', 'ignore', 'inherit'] });
+  run('up');
+  const told = JSON.parse(readFileSync(join(directory, 'credentials.json'), 'utf8')) as Record<string, string>;
+  const of = (name: string): string => {
+    const value = told[name];
+    if (!value) throw new Error(`credentials.json has no ${name}`);
+    return value;
+  };
+  provide('product', {
+    origin: new URL(of('baseUrl')).origin,
+    projectId: of('projectId'),
+    publicKey: of('publicKey'),
+    secretKey: of('secretKey'),
+    email: of('adminEmail'),
+    password: of('adminPassword'),
+    mailDir: of('mailDir'),
+  });
+  return () => {
+    run('down');
+    rmSync(directory, { recursive: true, force: true });
+  };
+}
+
+function freePort(): Promise<number> {
+  return new Promise((done, failed) => {
+    const server = createServer().on('error', failed);
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address();
+      server.close(() => (typeof address === 'object' && address ? done(address.port) : failed(new Error('no port'))));
+    });
+  });
+}

@@ -1,0 +1,8 @@
+// Before `vite build`: `dist` itself stays, for git holds a file in it.
+import { readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+
+const built = new URL('../dist/', import.meta.url).pathname;
+for (const name of readdirSync(built)) {
+  if (!name.startsWith('.')) rmSync(join(built, name), { recursive: true });
+}

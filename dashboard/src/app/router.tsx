@@ -1,0 +1,188 @@
+import { Outlet, createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
+import { workOn } from '../api/client';
+import { findSession, session } from '../session/session';
+import { Broken } from './broken';
+import { Frame } from './frame';
+import { Notices } from './notices';
+import { among, page, word } from './search';
+import { NotFound, Shell } from './shell';
+import { SessionEnded } from '../session/session-ended';
+import { CAMPAIGN_STATUSES, CHANNELS, DEAD_KINDS, DELIVERY_STATUSES, MESSAGE_STATUSES, PERSON_TABS, RANGES, RUN_STATUSES, SUPPRESSION_REASONS } from './values';
+
+const root = createRootRoute({
+  component: () => (
+    <>
+      <Outlet />
+      <Notices />
+      <SessionEnded />
+    </>
+  ),
+  notFoundComponent: NotFound,
+});
+
+/** Whoever is not signed in is asked to first, and then led to where they wanted to go. */
+async function signedIn({ location }: { location: { href: string } }): Promise<void> {
+  const { user } = session.get().user === undefined ? await findSession() : session.get();
+  if (!user) throw redirect({ to: '/sign-in', search: { next: location.href } });
+}
+
+const start = createRoute({
+  getParentRoute: () => root,
+  path: '/',
+  async beforeLoad(context) {
+    await signedIn(context);
+    const [first] = session.get().projects;
+    if (!first) throw redirect({ to: '/new-project' });
+    throw redirect({ to: '/p/$projectId/overview', params: { projectId: first.id } });
+  },
+});
+
+const signIn = createRoute({
+  getParentRoute: () => root,
+  path: '/sign-in',
+  validateSearch: (raw: Record<string, unknown>): { next?: string } => ({ next: word(raw, 'next') }),
+  component: lazyRouteComponent(() => import('../session/sign-in'), 'SignIn'),
+});
+
+const acceptInvite = createRoute({
+  getParentRoute: () => root,
+  path: '/accept-invite',
+  validateSearch: (raw: Record<string, unknown>): { token?: string } => ({ token: word(raw, 'token') }),
+  component: lazyRouteComponent(() => import('../session/accept-invite'), 'AcceptInvite'),
+});
+
+const framed = createRoute({ getParentRoute: () => root, id: 'framed', beforeLoad: signedIn, component: Frame });
+
+const newProject = createRoute({
+  getParentRoute: () => framed,
+  path: '/new-project',
+  component: lazyRouteComponent(() => import('../features/start/new-project'), 'NewProject'),
+});
+
+const account = createRoute({
+  getParentRoute: () => framed,
+  path: '/account',
+  component: lazyRouteComponent(() => import('../features/account/account'), 'AccountScreen'),
+});
+
+const project = createRoute({
+  getParentRoute: () => root,
+  path: '/p/$projectId',
+  async beforeLoad({ location, params }) {
+    await signedIn({ location });
+    workOn(params.projectId);
+  },
+  component: Shell,
+});
+
+const at = { getParentRoute: () => project };
+
+const screens = [
+  createRoute({
+    ...at,
+    path: 'overview',
+    validateSearch: (raw: Record<string, unknown>): { range?: (typeof RANGES)[number] } => ({ range: among(raw, 'range', RANGES) }),
+    component: lazyRouteComponent(() => import('../features/overview/overview'), 'Overview'),
+  }),
+  createRoute({
+    ...at,
+    path: 'events',
+    validateSearch: (raw: Record<string, unknown>): { event?: string; user?: string; search?: string; page?: number } => ({
+      event: word(raw, 'event'), user: word(raw, 'user'), search: word(raw, 'search'), page: page(raw),
+    }),
+    component: lazyRouteComponent(() => import('../features/events/events'), 'Events'),
+  }),
+  createRoute({
+    ...at,
+    path: 'users',
+    validateSearch: (raw: Record<string, unknown>): { search?: string; filter?: 'active' | 'inactive'; page?: number } => ({
+      search: word(raw, 'search'), filter: among(raw, 'filter', ['active', 'inactive']), page: page(raw),
+    }),
+    component: lazyRouteComponent(() => import('../features/users/users'), 'Users'),
+  }),
+  createRoute({
+    ...at,
+    path: 'users/$userId',
+    validateSearch: (raw: Record<string, unknown>): { tab?: (typeof PERSON_TABS)[number] } => ({ tab: among(raw, 'tab', PERSON_TABS) }),
+    component: lazyRouteComponent(() => import('../features/users/person'), 'PersonScreen'),
+  }),
+  createRoute({ ...at, path: 'segments', component: lazyRouteComponent(() => import('../features/segments/segments'), 'Segments') }),
+  createRoute({ ...at, path: 'segments/$segmentId', component: lazyRouteComponent(() => import('../features/segments/segment'), 'SegmentScreen') }),
+  createRoute({ ...at, path: 'templates', validateSearch: (raw: Record<string, unknown>): { channel?: (typeof CHANNELS)[number] } => ({ channel: among(raw, 'channel', CHANNELS) }), component: lazyRouteComponent(() => import('../features/templates/templates'), 'Templates') }),
+  createRoute({ ...at, path: 'templates/$templateId', component: lazyRouteComponent(() => import('../features/templates/template'), 'TemplateScreen') }),
+  createRoute({ ...at, path: 'automations', component: lazyRouteComponent(() => import('../features/automations/automations'), 'Automations') }),
+  createRoute({ ...at, path: 'automations/$automationId', component: lazyRouteComponent(() => import('../features/automations/automation'), 'AutomationScreen') }),
+  createRoute({
+    ...at,
+    path: 'automations/$automationId/runs',
+    validateSearch: (raw: Record<string, unknown>): { status?: (typeof RUN_STATUSES)[number]; user?: string } => ({ status: among(raw, 'status', RUN_STATUSES), user: word(raw, 'user') }),
+    component: lazyRouteComponent(() => import('../features/automations/runs'), 'Runs'),
+  }),
+  createRoute({ ...at, path: 'automations/$automationId/runs/$runId', component: lazyRouteComponent(() => import('../features/automations/run'), 'RunScreen') }),
+  createRoute({
+    ...at,
+    path: 'campaigns',
+    validateSearch: (raw: Record<string, unknown>): { status?: (typeof CAMPAIGN_STATUSES)[number] } => ({ status: among(raw, 'status', CAMPAIGN_STATUSES) }),
+    component: lazyRouteComponent(() => import('../features/campaigns/campaigns'), 'Campaigns'),
+  }),
+  createRoute({ ...at, path: 'campaigns/$campaignId', component: lazyRouteComponent(() => import('../features/campaigns/campaign'), 'CampaignScreen') }),
+  createRoute({
+    ...at,
+    path: 'messages',
+    validateSearch: (raw: Record<string, unknown>): { userId?: string; channel?: (typeof CHANNELS)[number]; status?: (typeof MESSAGE_STATUSES)[number]; page?: number } => ({
+      userId: word(raw, 'userId'), channel: among(raw, 'channel', CHANNELS), status: among(raw, 'status', MESSAGE_STATUSES), page: page(raw),
+    }),
+    component: lazyRouteComponent(() => import('../features/messages/messages'), 'Messages'),
+  }),
+  createRoute({ ...at, path: 'messages/$messageId', component: lazyRouteComponent(() => import('../features/messages/message'), 'MessageScreen') }),
+  createRoute({
+    ...at,
+    path: 'dead-letters',
+    validateSearch: (raw: Record<string, unknown>): { kind?: (typeof DEAD_KINDS)[number]; channel?: (typeof CHANNELS)[number]; reason?: string; page?: number } => ({
+      kind: among(raw, 'kind', DEAD_KINDS), channel: among(raw, 'channel', CHANNELS), reason: word(raw, 'reason'), page: page(raw),
+    }),
+    component: lazyRouteComponent(() => import('../features/messages/dead-letters'), 'DeadLetters'),
+  }),
+  createRoute({ ...at, path: 'news', component: lazyRouteComponent(() => import('../features/news/news'), 'News') }),
+  createRoute({ ...at, path: 'channels', component: lazyRouteComponent(() => import('../features/channels/channels'), 'ChannelsScreen') }),
+  createRoute({
+    ...at,
+    path: 'suppressions',
+    validateSearch: (raw: Record<string, unknown>): { channel?: (typeof CHANNELS)[number]; reason?: (typeof SUPPRESSION_REASONS)[number]; address?: string; page?: number } => ({
+      channel: among(raw, 'channel', CHANNELS), reason: among(raw, 'reason', SUPPRESSION_REASONS), address: word(raw, 'address'), page: page(raw),
+    }),
+    component: lazyRouteComponent(() => import('../features/subscriptions/suppressions'), 'Suppressions'),
+  }),
+  createRoute({ ...at, path: 'subscription-groups', component: lazyRouteComponent(() => import('../features/subscriptions/groups'), 'SubscriptionGroups') }),
+  createRoute({ ...at, path: 'api-keys', component: lazyRouteComponent(() => import('../features/access/api-keys'), 'ApiKeys') }),
+  createRoute({ ...at, path: 'team', component: lazyRouteComponent(() => import('../features/access/team'), 'Team') }),
+  createRoute({ ...at, path: 'webhooks', component: lazyRouteComponent(() => import('../features/webhooks/webhooks'), 'Webhooks') }),
+  createRoute({
+    ...at,
+    path: 'webhooks/$endpointId',
+    validateSearch: (raw: Record<string, unknown>): { status?: (typeof DELIVERY_STATUSES)[number] } => ({ status: among(raw, 'status', DELIVERY_STATUSES) }),
+    component: lazyRouteComponent(() => import('../features/webhooks/endpoint'), 'EndpointScreen'),
+  }),
+  createRoute({ ...at, path: 'settings', component: lazyRouteComponent(() => import('../features/settings/settings'), 'Settings') }),
+  createRoute({
+    ...at,
+    path: 'audit-log',
+    validateSearch: (raw: Record<string, unknown>): { action?: string; page?: number } => ({ action: word(raw, 'action'), page: page(raw) }),
+    component: lazyRouteComponent(() => import('../features/settings/audit-log'), 'AuditLog'),
+  }),
+] as const;
+
+const tree = root.addChildren([start, signIn, acceptInvite, framed.addChildren([newProject, account]), project.addChildren(screens)]);
+
+export const router = createRouter({
+  routeTree: tree,
+  defaultErrorComponent: Broken,
+  scrollRestoration: true,
+  defaultPendingMs: 200,
+});
+
+declare module '@tanstack/react-router' {
+  interface Register {
+    router: typeof router;
+  }
+}

@@ -1,0 +1,59 @@
+import { Button, type ButtonProps, Group, Modal, Stack, Text, TextInput } from '@mantine/core';
+import { useMutation } from '@tanstack/react-query';
+import { type ReactNode, useState } from 'react';
+import { t } from '../text';
+import { Failure } from './failure';
+
+interface Props {
+  /** Of the button that opens the question, and of the one that does it. */
+  label: string;
+  title: string;
+  /** What goes. */
+  children: ReactNode;
+  /** Where it must be typed first. */
+  typed?: string;
+  size?: ButtonProps['size'];
+  disabled?: boolean;
+  act: () => Promise<unknown>;
+  onDone?: () => void;
+}
+
+/** A destructive act: it asks, and names what goes. */
+export function Ask({ label, title, children, typed, size = 'xs', disabled, act, onDone }: Props) {
+  const [open, setOpen] = useState(false);
+  const [text, setText] = useState('');
+  const doing = useMutation({
+    mutationFn: act,
+    onSuccess() {
+      setOpen(false);
+      onDone?.();
+    },
+  });
+  const close = () => {
+    setOpen(false);
+    setText('');
+    doing.reset();
+  };
+  return (
+    <>
+      <Button size={size} variant="default" disabled={disabled} onClick={() => setOpen(true)}>
+        {label}
+      </Button>
+      <Modal opened={open} onClose={close} title={title} closeButtonProps={{ 'aria-label': t.close }}>
+        <Stack>
+          {typeof children === 'string' ? <Text size="sm">{children}</Text> : children}
+          {typed !== undefined && <TextInput label={t.ask.type(typed)} value={text} onChange={(event) => setText(event.currentTarget.value)} autoComplete="off" />}
+          <Failure error={doing.error} />
+          <Group justify="flex-end">
+            <Button variant="default" onClick={close}>
+              {t.cancel}
+            </Button>
+            <Button color="red.9" loading={doing.isPending} disabled={typed !== undefined && text !== typed} onClick={() => doing.mutate()}>
+              {label}
+            </Button>
+          </Group>
+        </Stack>
+      </Modal>
+    </>
+  );
+}

@@ -1,0 +1,59 @@
+import { Alert, Button, Code, List, Skeleton, Stack, Text } from '@mantine/core';
+import type { UseQueryResult } from '@tanstack/react-query';
+import type { ReactNode } from 'react';
+import { ApiFailure } from '../api/failure';
+import { t } from '../text';
+
+/** What went wrong, in the API's own words. */
+export function Failure({ error, onRetry, hide }: { error: unknown; onRetry?: () => void; hide?: (field: string) => boolean }) {
+  if (!error) return null;
+  const failure = error instanceof ApiFailure ? error : null;
+  const details = failure?.details.filter(({ field }) => !hide?.(field)) ?? [];
+  return (
+    <Alert color="red" variant="outline" title={t.failure.title(failure?.status ?? 0)} role="alert">
+      <Stack gap="xs" align="flex-start">
+        {details.length === 0 ? (
+          <Text size="sm">{error instanceof Error ? error.message : String(error)}</Text>
+        ) : (
+          <List size="sm">
+            {details.map(({ field, message }) => (
+              <List.Item key={`${field}:${message}`}>
+                <Code>{field}</Code> {message}
+              </List.Item>
+            ))}
+          </List>
+        )}
+        {failure?.requestId && (
+          <Text size="xs" c="dimmed">
+            {t.failure.request(failure.requestId)}
+          </Text>
+        )}
+        {onRetry && (
+          <Button size="xs" variant="default" onClick={onRetry}>
+            {t.failure.retry}
+          </Button>
+        )}
+      </Stack>
+    </Alert>
+  );
+}
+
+/** What a query brings, once it has; what is shown stays while it is asked for again. */
+export function Loaded<T>({ query, rows = 4, children }: { query: UseQueryResult<T>; rows?: number; children: (data: T) => ReactNode }) {
+  if (query.data !== undefined) {
+    return (
+      <>
+        {query.isError && <Failure error={query.error} onRetry={() => void query.refetch()} />}
+        {children(query.data)}
+      </>
+    );
+  }
+  if (query.isError) return <Failure error={query.error} onRetry={() => void query.refetch()} />;
+  return (
+    <Stack gap="xs" aria-busy="true" aria-label={t.failure.loading} role="status">
+      {Array.from({ length: rows }, (_, row) => (
+        <Skeleton key={row} height={28} />
+      ))}
+    </Stack>
+  );
+}

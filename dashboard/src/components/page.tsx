@@ -1,0 +1,35 @@
+import { Box, Group, Stack, Title } from '@mantine/core';
+import { type ReactNode, useEffect } from 'react';
+
+/** A screen: its name, what can be done on it, and what it shows. */
+export function Page({ title, actions, children }: { title: string; actions?: ReactNode; children: ReactNode }) {
+  useEffect(() => {
+    document.title = `${title} · Rekindle`;
+  }, [title]);
+  return (
+    <Stack gap="lg">
+      <Group justify="space-between" align="center" gap="sm">
+        <Title order={1} size="h2" style={{ overflowWrap: 'anywhere' }}>
+          {title}
+        </Title>
+        {actions && <Group gap="xs">{actions}</Group>}
+      </Group>
+      {children}
+    </Stack>
+  );
+}
+
+/** A part of a screen under a heading. */
+export function Section({ title, actions, children }: { title: string; actions?: ReactNode; children: ReactNode }) {
+  return (
+    <Box component="section">
+      <Group justify="space-between" mb="xs" gap="xs">
+        <Title order={2} size="h4">
+          {title}
+        </Title>
+        {actions && <Group gap="xs">{actions}</Group>}
+      </Group>
+      {children}
+    </Box>
+  );
+}

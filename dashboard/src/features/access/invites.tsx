@@ -1,0 +1,82 @@
+import { Button, Group, NativeSelect, Stack, Text, TextInput } from '@mantine/core';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { type Schemas, api, read } from '../../api/client';
+import { problemOf } from '../../api/failure';
+import { useProject } from '../../app/project';
+import { Ask } from '../../components/ask';
+import { Failure, Loaded } from '../../components/failure';
+import { Listing } from '../../components/listing';
+import { Moment } from '../../components/moment';
+import { Section } from '../../components/page';
+import { SecretOnce } from '../../components/snippet';
+import { Status } from '../../components/status';
+import { t } from '../../text';
+
+/** Who has been asked to join, and asking somebody. */
+export function Invites() {
+  const { projectId } = useProject();
+  const client = useQueryClient();
+  const [email, setEmail] = useState('');
+  const [role, setRole] = useState<Schemas['Role']>('MEMBER');
+  const [link, setLink] = useState<string | null>(null);
+  const key = [projectId, 'invites'];
+  const invites = useQuery({ queryKey: key, queryFn: ({ signal }) => read(api.GET('/team/invites', { signal })) });
+  const again = () => void client.invalidateQueries({ queryKey: key });
+  const inviting = useMutation({
+    mutationFn: () => read(api.POST('/team/invites', { body: { email, role } })),
+    onSuccess({ acceptUrl }) {
+      setEmail('');
+      setLink(acceptUrl);
+      again();
+    },
+  });
+  return (
+    <Section title={t.team.invites}>
+      <Stack>
+        <form
+          onSubmit={(event) => {
+            event.preventDefault();
+            inviting.mutate();
+          }}
+        >
+          <Group align="flex-end">
+            <TextInput type="email" label={t.team.email} required value={email} onChange={(event) => setEmail(event.currentTarget.value)} error={problemOf(inviting.error, 'email')} />
+            <NativeSelect label={t.team.role} value={role} onChange={(event) => setRole(event.currentTarget.value === 'ADMIN' ? 'ADMIN' : 'MEMBER')} data={[{ value: 'MEMBER', label: t.team.roles.MEMBER }, { value: 'ADMIN', label: t.team.roles.ADMIN }]} />
+            <Button type="submit" loading={inviting.isPending}>
+              {t.team.send}
+            </Button>
+          </Group>
+        </form>
+        <Failure error={inviting.error} />
+        <Loaded query={invites}>
+          {(found) => (
+            <Listing
+              label={t.team.invites}
+              rows={found.invites}
+              id={(invite) => invite.id}
+              empty={<Text size="sm">{t.team.noInvites}</Text>}
+              columns={[
+                { title: t.team.email, cell: (invite) => invite.email },
+                { title: t.team.role, cell: (invite) => t.team.roles[invite.role ?? 'MEMBER'] },
+                { title: t.team.status, cell: (invite) => <Status of={invite.status} label={t.team.statuses[invite.status]} /> },
+                { title: t.team.mail, cell: (invite) => t.team.mails[invite.emailStatus] },
+                { title: t.team.expires, cell: (invite) => <Moment at={invite.expiresAt} /> },
+                {
+                  title: t.team.revoke,
+                  cell: (invite) =>
+                    invite.status === 'PENDING' && (
+                      <Ask label={t.team.revoke} title={t.team.revokeTitle} act={() => read(api.DELETE('/team/invites/{id}', { params: { path: { id: invite.id } } }))} onDone={again}>
+                        {t.team.revokeText(invite.email)}
+                      </Ask>
+                    ),
+                },
+              ]}
+            />
+          )}
+        </Loaded>
+        <SecretOnce title={t.team.link} secret={link} onClose={() => setLink(null)} />
+      </Stack>
+    </Section>
+  );
+}

@@ -1,0 +1,77 @@
+import { NativeSelect, Stack, Text } from '@mantine/core';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { type Schemas, api, read } from '../../api/client';
+import { notify } from '../../app/notice';
+import { useProject } from '../../app/project';
+import { Ask } from '../../components/ask';
+import { Failure, Loaded } from '../../components/failure';
+import { type Column, Listing } from '../../components/listing';
+import { Moment } from '../../components/moment';
+import { Page } from '../../components/page';
+import { useSession } from '../../session/use-session';
+import { t } from '../../text';
+import { Invites } from './invites';
+
+type Member = Schemas['Member'];
+
+export function Team() {
+  const { projectId, isAdmin } = useProject();
+  const { user } = useSession();
+  const client = useQueryClient();
+  const key = [projectId, 'team'];
+  const team = useQuery({ queryKey: key, queryFn: ({ signal }) => read(api.GET('/team', { signal })) });
+  const again = () => void client.invalidateQueries({ queryKey: key });
+  const changing = useMutation({
+    mutationFn: ({ id, role }: { id: string; role: Schemas['Role'] }) => read(api.PUT('/team/{id}', { params: { path: { id } }, body: { role } })),
+    onSuccess() {
+      notify(t.team.changed);
+      again();
+    },
+  });
+  const acts: Array<Column<Member>> = [
+    {
+      title: t.team.role,
+      cell: (member) =>
+        isAdmin ? (
+          <NativeSelect size="xs" aria-label={`${t.team.role}: ${member.email}`} value={member.role} disabled={changing.isPending} onChange={(event) => changing.mutate({ id: member.id, role: event.currentTarget.value === 'ADMIN' ? 'ADMIN' : 'MEMBER' })} data={[{ value: 'ADMIN', label: t.team.roles.ADMIN }, { value: 'MEMBER', label: t.team.roles.MEMBER }]} />
+        ) : (
+          t.team.roles[member.role ?? 'MEMBER']
+        ),
+    },
+  ];
+  if (isAdmin) {
+    acts.push({
+      title: t.team.remove,
+      cell: (member) => (
+        <Ask label={t.team.remove} title={t.team.removeTitle} act={() => read(api.DELETE('/team/{id}', { params: { path: { id: member.id } } }))} onDone={again}>
+          {t.team.removeText(member.email)}
+        </Ask>
+      ),
+    });
+  }
+  return (
+    <Page title={t.team.title}>
+      <Text>{t.team.roleHint}</Text>
+      <Failure error={changing.error} />
+      <Stack gap="xl">
+        <Loaded query={team}>
+          {({ members }) => (
+            <Listing
+              label={t.team.title}
+              rows={members}
+              id={(member) => member.id}
+              empty={<Text>{t.team.empty}</Text>}
+              columns={[
+                { title: t.team.name, cell: (member) => `${member.name} ${member.id === user?.id ? t.team.you : ''}` },
+                { title: t.team.email, cell: (member) => member.email },
+                { title: t.team.joined, cell: (member) => <Moment at={member.joinedAt} /> },
+                ...acts,
+              ]}
+            />
+          )}
+        </Loaded>
+        {isAdmin && <Invites />}
+      </Stack>
+    </Page>
+  );
+}

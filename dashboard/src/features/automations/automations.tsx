@@ -1,0 +1,64 @@
+import { useInfiniteQuery } from '@tanstack/react-query';
+import { type Schemas, api, read } from '../../api/client';
+import { useProject } from '../../app/project';
+import { Empty } from '../../components/empty';
+import { Listing } from '../../components/listing';
+import { ButtonLink, ScreenLink } from '../../components/links';
+import { Moment } from '../../components/moment';
+import { More } from '../../components/more';
+import { Page } from '../../components/page';
+import { Status } from '../../components/status';
+import { t } from '../../text';
+import { type Step, countSteps } from './step';
+
+/** What starts an automation, in a few words. */
+function triggerOf(automation: Schemas['Automation']): string {
+  const kind = t.automations.triggers[automation.triggerType ?? 'EVENT'];
+  const what = automation.triggerEvent ?? automation.triggerDate?.property;
+  return what ? `${kind}: ${what}` : kind;
+}
+
+export function Automations() {
+  const { projectId } = useProject();
+  const automations = useInfiniteQuery({
+    queryKey: [projectId, 'automations', 'pages'],
+    queryFn: ({ signal, pageParam }) => read(api.GET('/automations', { params: { query: { cursor: pageParam } }, signal })),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (last) => last.nextCursor ?? undefined,
+  });
+  return (
+    <Page
+      title={t.automations.title}
+      actions={
+        <ButtonLink to="/p/$projectId/automations/$automationId" params={{ projectId, automationId: 'new' }}>
+          {t.automations.create}
+        </ButtonLink>
+      }
+    >
+      <More query={automations} rows={(each) => each.automations}>
+        {(rows) => (
+          <Listing
+            label={t.automations.title}
+            rows={rows}
+            id={(automation) => automation.id}
+            empty={<Empty title={t.automations.emptyTitle}>{t.automations.emptyText}</Empty>}
+            columns={[
+              {
+                title: t.automations.name,
+                cell: (automation) => (
+                  <ScreenLink to="/p/$projectId/automations/$automationId" params={{ projectId, automationId: automation.id }}>
+                    {automation.name}
+                  </ScreenLink>
+                ),
+              },
+              { title: t.automations.state, cell: (automation) => <Status of={automation.active ? 'active' : 'inactive'} label={automation.active ? t.automations.active : t.automations.inactive} /> },
+              { title: t.automations.trigger, cell: triggerOf },
+              { title: t.automations.steps, cell: (automation) => countSteps(automation.steps as unknown as Step[]), end: true },
+              { title: t.automations.updated, cell: (automation) => <Moment at={automation.updatedAt} /> },
+            ]}
+          />
+        )}
+      </More>
+    </Page>
+  );
+}

@@ -1,0 +1,64 @@
+import type { Schemas } from '../../api/client';
+import type { Rule } from '../rules/rule';
+import { type Step, cleaned, readDuration, shownDuration } from './step';
+
+type Automation = Schemas['Automation'];
+export type TriggerType = NonNullable<Schemas['AutomationInput']['triggerType']>;
+export const TRIGGERS: readonly TriggerType[] = ['EVENT', 'WEBHOOK', 'SEGMENT_ENTER', 'SEGMENT_EXIT', 'DATE_PROPERTY'];
+export const REENTRIES = ['once', 'after_exit', 'always'] as const;
+
+/** An automation as it is edited: all triggers' fields side by side, of which those of the chosen one count. */
+export interface Plan {
+  name: string;
+  triggerType: TriggerType;
+  triggerEvent: string;
+  triggerSegmentId: string;
+  triggerFilter: Rule[];
+  date: { property: string; offset: string; time: string; repeat: 'once' | 'yearly' };
+  entryRules: Rule[];
+  exitRules: Rule[];
+  reentry: (typeof REENTRIES)[number];
+  goal: { event: string; within: string } | null;
+  steps: Step[];
+}
+
+export const EMPTY: Plan = {
+  name: '', triggerType: 'EVENT', triggerEvent: '', triggerSegmentId: '', triggerFilter: [], date: { property: '', offset: '', time: '', repeat: 'once' },
+  entryRules: [], exitRules: [], reentry: 'after_exit', goal: null, steps: [],
+};
+
+export function planOf(automation: Automation): Plan {
+  const { triggerDate: date, goal } = automation;
+  return {
+    name: automation.name ?? '',
+    triggerType: automation.triggerType ?? 'EVENT',
+    triggerEvent: automation.triggerEvent ?? '',
+    triggerSegmentId: automation.triggerSegmentId ?? '',
+    triggerFilter: (automation.triggerFilter ?? []) as Rule[],
+    date: { property: date?.property ?? '', offset: shownDuration(date?.offset), time: date?.time ?? '', repeat: date?.repeat ?? 'once' },
+    entryRules: (automation.entryRules ?? []) as Rule[],
+    exitRules: (automation.exitRules ?? []) as Rule[],
+    reentry: automation.reentry ?? 'after_exit',
+    goal: goal ? { event: goal.event, within: shownDuration(goal.within) } : null,
+    steps: (automation.steps ?? []) as unknown as Step[],
+  };
+}
+
+/** What the API is told of a plan: of the triggers only what the chosen one asks for. */
+export function inputOf(plan: Plan): Schemas['AutomationInput'] {
+  const { name, triggerType, reentry, entryRules, exitRules, goal, date } = plan;
+  const byName = triggerType === 'EVENT' || triggerType === 'WEBHOOK';
+  const bySegment = triggerType === 'SEGMENT_ENTER' || triggerType === 'SEGMENT_EXIT';
+  const input = {
+    name, triggerType, reentry,
+    triggerEvent: byName ? plan.triggerEvent : null,
+    triggerFilter: byName && plan.triggerFilter.length > 0 ? plan.triggerFilter : null,
+    triggerSegmentId: bySegment ? plan.triggerSegmentId : null,
+    triggerDate: triggerType === 'DATE_PROPERTY' ? { property: date.property, repeat: date.repeat, ...(date.offset && { offset: readDuration(date.offset) }), ...(date.time && { time: date.time }) } : null,
+    entryRules: entryRules.length > 0 ? entryRules : null,
+    exitRules: exitRules.length > 0 ? exitRules : null,
+    goal: goal && { event: goal.event, ...(goal.within && { within: readDuration(goal.within) }) },
+    steps: plan.steps.map(cleaned),
+  };
+  return input as Schemas['AutomationInput'];
+}

@@ -1,0 +1,61 @@
+import { SimpleGrid, Stack, Text } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { type Schemas, api, read } from '../../api/client';
+import { useProject } from '../../app/project';
+import { Loaded } from '../../components/failure';
+import { Listing } from '../../components/listing';
+import { Section } from '../../components/page';
+import { t } from '../../text';
+
+const AGAIN_MS = 5_000;
+const COUNTS = ['entered', 'waiting', 'frozen', 'completed', 'exited', 'failed', 'converted'] as const;
+
+function told(counts: unknown): string {
+  return Object.entries(counts as Record<string, number>).map(([name, count]) => `${name} ${t.number(count)}`).join(', ');
+}
+
+/** How many came how far. */
+export function AutomationReport({ automation }: { automation: Schemas['Automation'] }) {
+  const { projectId } = useProject();
+  const report = useQuery({
+    queryKey: [projectId, 'automation-report', automation.id],
+    queryFn: ({ signal }) => read(api.GET('/automations/{id}/report', { params: { path: { id: automation.id } }, signal })),
+    refetchInterval: automation.active ? AGAIN_MS : false,
+  });
+  return (
+    <Section title={t.automations.report}>
+      <Loaded query={report}>
+        {(found) =>
+          found.entered === 0 ? (
+            <Text size="sm">{t.automations.notYet}</Text>
+          ) : (
+            <Stack>
+              <SimpleGrid cols={{ base: 2, xs: 4 }} spacing="xs">
+                {COUNTS.map((name) => (
+                  <div key={name}>
+                    <Text size="xs" c="dimmed">
+                      {t.automations[name]}
+                    </Text>
+                    <Text fw={600}>{t.number(found[name])}</Text>
+                  </div>
+                ))}
+              </SimpleGrid>
+              <Listing
+                label={t.automations.report}
+                rows={found.steps}
+                id={(step) => step.step}
+                columns={[
+                  { title: t.automations.place, cell: (step) => `${t.steps.types[step.type] ?? step.type} (${step.step})` },
+                  { title: t.automations.came, cell: (step) => t.number(step.entered), end: true },
+                  { title: t.automations.waits, cell: (step) => t.number(step.waiting), end: true },
+                  { title: t.automations.did, cell: (step) => told(step.outcomes) },
+                  { title: t.automations.arms, cell: (step) => told(step.arms) },
+                ]}
+              />
+            </Stack>
+          )
+        }
+      </Loaded>
+    </Section>
+  );
+}

@@ -1,0 +1,70 @@
+import { Group } from '@mantine/core';
+import { useInfiniteQuery } from '@tanstack/react-query';
+import { getRouteApi } from '@tanstack/react-router';
+import { api, read } from '../../api/client';
+import { useProject } from '../../app/project';
+import { RUN_STATUSES } from '../../app/values';
+import { Empty } from '../../components/empty';
+import { Choice, SearchField } from '../../components/filters';
+import { Listing } from '../../components/listing';
+import { ButtonLink, ScreenLink } from '../../components/links';
+import { Moment } from '../../components/moment';
+import { More } from '../../components/more';
+import { Page } from '../../components/page';
+import { Status } from '../../components/status';
+import { t } from '../../text';
+
+const route = getRouteApi('/p/$projectId/automations/$automationId/runs');
+const LIMIT = 50;
+const AGAIN_MS = 5_000;
+
+export function Runs() {
+  const { projectId } = useProject();
+  const { automationId } = route.useParams();
+  const filters = route.useSearch();
+  const navigate = route.useNavigate();
+  const { status, user } = filters;
+  const runs = useInfiniteQuery({
+    queryKey: [projectId, 'runs', automationId, filters],
+    queryFn: ({ signal, pageParam }) => read(api.GET('/automations/{id}/runs', { params: { path: { id: automationId }, query: { status, userId: user, limit: LIMIT, cursor: pageParam } }, signal })),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (last) => last.nextCursor ?? undefined,
+    refetchInterval: AGAIN_MS,
+  });
+  const filter = (change: Partial<typeof filters>) => void navigate({ search: { ...filters, ...change }, replace: true });
+  return (
+    <Page title={t.runs.title} actions={<ButtonLink variant="default" to="/p/$projectId/automations/$automationId" params={{ projectId, automationId }}>{t.messages.automation}</ButtonLink>}>
+      <Group align="flex-end">
+        <Choice label={t.runs.status} value={status} options={RUN_STATUSES} onChange={(value) => filter({ status: value })} />
+        <SearchField label={t.runs.user} value={user} onChange={(value) => filter({ user: value })} />
+      </Group>
+      <More query={runs} rows={(each) => each.runs}>
+        {(rows) => (
+          <Listing
+            label={t.runs.title}
+            rows={rows}
+            id={(run) => run.id}
+            empty={<Empty title={t.runs.emptyTitle}>{status || user ? t.runs.emptyFiltered : t.runs.emptyText}</Empty>}
+            columns={[
+              {
+                title: t.runs.person,
+                cell: (run) => (
+                  <ScreenLink to="/p/$projectId/automations/$automationId/runs/$runId" params={{ projectId, automationId, runId: run.id }}>
+                    {run.userId ?? run.anonymousId ?? run.id}
+                  </ScreenLink>
+                ),
+              },
+              { title: t.runs.status, cell: (run) => <Status of={run.status} /> },
+              { title: t.runs.where, cell: (run) => run.step ?? '–' },
+              { title: t.runs.due, cell: (run) => <Moment at={run.dueAt} /> },
+              { title: t.runs.reason, cell: (run) => run.reason ?? '–' },
+              { title: t.runs.version, cell: (run) => run.version, end: true },
+              { title: t.runs.started, cell: (run) => <Moment at={run.startedAt} /> },
+              { title: t.runs.ended, cell: (run) => <Moment at={run.endedAt} /> },
+            ]}
+          />
+        )}
+      </More>
+    </Page>
+  );
+}

@@ -1,0 +1,48 @@
+import { Button, Stack, Text, TextInput } from '@mantine/core';
+import { useMutation } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, read } from '../../api/client';
+import { Failure } from '../../components/failure';
+import { JsonInput } from '../../components/json';
+import { Section } from '../../components/page';
+import { t } from '../../text';
+import { Path } from './path';
+
+/** The way that a person would take. */
+export function Simulation({ automationId }: { automationId: string }) {
+  const [userId, setUserId] = useState('');
+  const [properties, setProperties] = useState<unknown>(undefined);
+  const [trigger, setTrigger] = useState<unknown>(undefined);
+  const [events, setEvents] = useState<unknown>(undefined);
+  const trying = useMutation({
+    mutationFn() {
+      const body = { ...(userId && { userId }), ...(properties !== undefined && { properties }), ...(trigger !== undefined && { event: { properties: trigger } }), ...(events !== undefined && { events }) };
+      return read(api.POST('/automations/{id}/simulate', { params: { path: { id: automationId } }, body: body as never }));
+    },
+  });
+  return (
+    <Section title={t.automations.simulate}>
+      <Stack>
+        <Text size="sm" c="dimmed">
+          {t.automations.simulateHint}
+        </Text>
+        <TextInput size="xs" label={t.automations.simulateUser} value={userId} onChange={(event) => setUserId(event.currentTarget.value)} />
+        <JsonInput label={t.automations.simulateProperties} rows={1} value={properties} onChange={setProperties} />
+        <JsonInput label={t.automations.simulateTrigger} rows={1} value={trigger} onChange={setTrigger} />
+        <JsonInput label={t.automations.simulateEvents} rows={1} value={events} onChange={setEvents} />
+        <Failure error={trying.error} />
+        <Button variant="default" loading={trying.isPending} onClick={() => trying.mutate()}>
+          {t.automations.simulateGo}
+        </Button>
+        {trying.data && (
+          <div role="status">
+            <Text size="sm">
+              {trying.data.admitted ? t.automations.admitted : t.automations.notAdmitted} {trying.data.status && t.automations.simulatedEnd(trying.data.status, trying.data.reason)}
+            </Text>
+            <Path path={trying.data.path} />
+          </div>
+        )}
+      </Stack>
+    </Section>
+  );
+}

@@ -1,0 +1,82 @@
+import { Box, Button, Group, NumberInput, Stack, Text } from '@mantine/core';
+import type { ReactNode } from 'react';
+import { t } from '../../text';
+import type { Rule } from '../rules/rule';
+import { RuleList } from '../rules/rule-list';
+import type { Step } from './step';
+import { StepList } from './step-list';
+
+interface Props {
+  step: Step;
+  onChange: (step: Step) => void;
+  error: unknown;
+  place: string;
+}
+
+/** The ways that a step leads on by, each with steps of its own. */
+export function StepArms({ step, onChange, error, place }: Props) {
+  if (step.type === 'WAIT_FOR_EVENT') {
+    return (
+      <>
+        <Arm title={t.steps.then}>
+          <StepList steps={step.then ?? []} onChange={(then) => onChange({ ...step, then })} error={error} place={`${place}.then`} label={t.steps.then} />
+        </Arm>
+        <Arm title={t.steps.else}>
+          <StepList steps={step.else ?? []} onChange={(next) => onChange({ ...step, else: next })} error={error} place={`${place}.else`} label={t.steps.else} />
+        </Arm>
+      </>
+    );
+  }
+  if (!step.branches) return null;
+  const arms = step.branches;
+  const isBranch = step.type === 'BRANCH';
+  type ArmOf = (typeof arms)[number];
+  const replace = (index: number, change: Partial<ArmOf>) => onChange({ ...step, branches: arms.map((arm, at) => (at === index ? { ...arm, ...change } : arm)) });
+  return (
+    <>
+      {arms.map((arm, index) => (
+        <Arm key={index} title={t.steps.arm(index + 1)}>
+          <Stack gap="xs">
+            {isBranch ? (
+              <>
+                <Text size="sm">{t.steps.armRules}</Text>
+                <RuleList rules={(arm.rules ?? []) as Rule[]} onChange={(rules) => replace(index, { rules })} error={error} place={`${place}.branches[${index}].rules`} />
+              </>
+            ) : (
+              <NumberInput size="xs" w={120} label={t.steps.weight} value={arm.weight} onChange={(weight) => replace(index, { weight: Number(weight) })} />
+            )}
+            <StepList steps={arm.steps} onChange={(steps) => replace(index, { steps })} error={error} place={`${place}.branches[${index}].steps`} label={t.steps.arm(index + 1)} />
+            {arms.length > 1 && (
+              <Group>
+                <Button size="compact-xs" variant="default" onClick={() => onChange({ ...step, branches: arms.filter((_, at) => at !== index) })}>
+                  {t.steps.removeArm}
+                </Button>
+              </Group>
+            )}
+          </Stack>
+        </Arm>
+      ))}
+      <Group>
+        <Button size="compact-xs" variant="default" onClick={() => onChange({ ...step, branches: [...arms, isBranch ? { rules: [], steps: [] } : { weight: 50, steps: [] }] })}>
+          {t.steps.addArm}
+        </Button>
+      </Group>
+      {isBranch && (
+        <Arm title={t.steps.otherwise}>
+          <StepList steps={step.else ?? []} onChange={(next) => onChange({ ...step, else: next })} error={error} place={`${place}.else`} label={t.steps.otherwise} />
+        </Arm>
+      )}
+    </>
+  );
+}
+
+function Arm({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <Box pl="sm" style={{ borderLeft: '3px solid var(--mantine-color-ember-6)' }}>
+      <Text size="sm" fw={500} mb={4}>
+        {title}
+      </Text>
+      {children}
+    </Box>
+  );
+}

@@ -1,0 +1,118 @@
+import { Group, NativeSelect, Text, TextInput } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { api, read } from '../../api/client';
+import { useProject } from '../../app/project';
+import type { Channel } from '../../app/values';
+import { JsonInput } from '../../components/json';
+import { ScreenLink } from '../../components/links';
+import { t } from '../../text';
+import { useGroups } from '../campaigns/wizard-audience';
+import { useTemplates } from '../campaigns/wizard-content';
+import type { Leaf } from '../rules/rule';
+import { RuleList } from '../rules/rule-list';
+import { type Step, readDuration, shownDuration } from './step';
+
+interface Props {
+  step: Step;
+  onChange: (step: Step) => void;
+  error: unknown;
+  place: string;
+}
+
+const SENDS: Record<string, Channel> = { SEND_EMAIL: 'EMAIL', SEND_PUSH: 'PUSH', SEND_IN_APP: 'IN_APP', SEND_SMS: 'SMS' };
+
+/** What a step says of itself, but for its arms. */
+export function StepFields({ step, onChange, error, place }: Props) {
+  const set = (change: Partial<Step>) => onChange({ ...step, ...change } as Step);
+  const text = (field: string) => (typeof step[field] === 'string' ? step[field] : '');
+  const line = (field: string, label: string) => <TextInput size="xs" label={label} value={text(field)} onChange={(event) => set({ [field]: event.currentTarget.value })} />;
+  const time = (field: string, label: string) => (
+    <TextInput size="xs" label={label} value={shownDuration(step[field])} onChange={(event) => set({ [field]: event.currentTarget.value })} onBlur={(event) => set({ [field]: readDuration(event.currentTarget.value) })} />
+  );
+  const channel = SENDS[step.type];
+  if (channel) return <Send channel={channel} step={step} set={set} />;
+  switch (step.type) {
+    case 'WAIT':
+      return time('delay', t.steps.delay);
+    case 'WAIT_UNTIL':
+      return (
+        <Group align="flex-end" gap="xs">
+          {line('time', t.steps.time)}
+          {line('property', t.steps.property)}
+          {time('offset', t.steps.offset)}
+        </Group>
+      );
+    case 'WAIT_FOR_EVENT':
+      return (
+        <>
+          <Group align="flex-end" gap="xs">
+            {line('event', t.steps.event)}
+            {time('timeout', t.steps.timeout)}
+          </Group>
+          <details>
+            <summary>
+              <Text span size="sm">
+                {t.steps.where}
+              </Text>
+            </summary>
+            <RuleList rules={(step.where ?? []) as Leaf[]} onChange={(where) => set({ where })} error={error} place={`${place}.where`} kinds={['property']} />
+          </details>
+        </>
+      );
+    case 'UPDATE_USER':
+      return <JsonInput label={t.steps.properties} value={step.properties} rows={2} onChange={(properties) => set({ properties: properties ?? {} })} />;
+    case 'TRACK_EVENT':
+      return (
+        <>
+          {line('event', t.steps.event)}
+          <JsonInput label={t.steps.properties} value={step.properties ?? undefined} rows={2} onChange={(properties) => set({ properties })} />
+        </>
+      );
+    case 'WEBHOOK':
+      return (
+        <>
+          <TextInput size="xs" label={t.steps.name} description={t.steps.nameHint} value={text('name')} onChange={(event) => set({ name: event.currentTarget.value })} />
+          {line('url', t.steps.url)}
+          <JsonInput label={t.steps.body} value={step.body} rows={2} onChange={(body) => set({ body })} />
+        </>
+      );
+    case 'START_AUTOMATION':
+      return <Start step={step} set={set} />;
+    default:
+      return null;
+  }
+}
+
+interface PartProps {
+  step: Step;
+  set: (change: Partial<Step>) => void;
+}
+
+function Send({ channel, step, set }: PartProps & { channel: Channel }) {
+  const { projectId } = useProject();
+  const templates = useTemplates(channel).data?.templates;
+  const groups = useGroups().data?.groups ?? [];
+  return (
+    <Group align="flex-end" gap="xs">
+      <NativeSelect size="xs" label={t.steps.template} value={String(step.templateId ?? '')} onChange={(event) => set({ templateId: event.currentTarget.value })} data={[{ value: '', label: t.steps.choose }, ...(templates ?? []).map(({ id, name }) => ({ value: id, label: name }))]} />
+      {groups.length > 0 && (
+        <NativeSelect size="xs" label={t.steps.group} value={String(step.subscriptionGroupId ?? '')} onChange={(event) => set({ subscriptionGroupId: event.currentTarget.value })} data={[{ value: '', label: t.none }, ...groups.map(({ id, name }) => ({ value: id, label: name }))]} />
+      )}
+      {templates?.length === 0 && (
+        <Text size="sm">
+          {t.steps.noTemplates}{' '}
+          <ScreenLink to="/p/$projectId/templates/$templateId" params={{ projectId, templateId: 'new' }} underline="always" target="_blank">
+            {t.templates.create}
+          </ScreenLink>
+        </Text>
+      )}
+    </Group>
+  );
+}
+
+function Start({ step, set }: PartProps) {
+  const { projectId } = useProject();
+  const automations = useQuery({ queryKey: [projectId, 'automations'], queryFn: ({ signal }) => read(api.GET('/automations', { signal })) });
+  const options = (automations.data?.automations ?? []).map(({ id, name }) => ({ value: id, label: name ?? id }));
+  return <NativeSelect size="xs" label={t.steps.automation} value={String(step.automationId ?? '')} onChange={(event) => set({ automationId: event.currentTarget.value })} data={[{ value: '', label: t.steps.choose }, ...options]} />;
+}

@@ -1,0 +1,97 @@
+import { Button, Group, NativeSelect, Paper, Stack, Text } from '@mantine/core';
+import { useState } from 'react';
+import { problemsWithin } from '../../api/failure';
+import { t } from '../../text';
+import { STEP_TYPES, type Step, freshStep, moved } from './step';
+import { StepArms } from './step-arms';
+import { StepFields } from './step-fields';
+
+interface Props {
+  steps: Step[];
+  onChange: (steps: Step[]) => void;
+  error: unknown;
+  /** Where these steps are in what the API is sent. */
+  place: string;
+  /** What the list is, for who hears it. */
+  label: string;
+}
+
+/** Steps under each other: the model that is edited. All of it is reached by keyboard. */
+export function StepList({ steps, onChange, error, place, label }: Props) {
+  const [type, setType] = useState<(typeof STEP_TYPES)[number]>('SEND_EMAIL');
+  const replace = (index: number, step: Step) => onChange(steps.map((each, at) => (at === index ? step : each)));
+  return (
+    <Stack gap="xs" role="group" aria-label={label}>
+      {steps.length === 0 && (
+        <Text size="sm" c="dimmed">
+          {t.steps.empty}
+        </Text>
+      )}
+      {steps.map((step, index) => (
+        <One
+          // Steps have no ids: their place and kind is what they are known by.
+          key={`${index}:${step.type}`}
+          step={step}
+          place={`${place}[${index}]`}
+          number={index + 1}
+          last={steps.length}
+          error={error}
+          onChange={(next) => replace(index, next)}
+          onMove={(by) => onChange(moved(steps, index, by))}
+          onRemove={() => onChange(steps.filter((_, at) => at !== index))}
+        />
+      ))}
+      <Group align="flex-end" gap="xs">
+        <NativeSelect size="xs" aria-label={t.steps.addTo(label)} value={type} onChange={(event) => setType(STEP_TYPES.find((each) => each === event.currentTarget.value) ?? 'SEND_EMAIL')} data={STEP_TYPES.map((each) => ({ value: each, label: t.steps.types[each] ?? each }))} />
+        <Button size="xs" variant="default" onClick={() => onChange([...steps, freshStep(type)])}>
+          {t.steps.add}
+        </Button>
+      </Group>
+    </Stack>
+  );
+}
+
+interface OneProps {
+  step: Step;
+  place: string;
+  number: number;
+  last: number;
+  error: unknown;
+  onChange: (step: Step) => void;
+  onMove: (by: -1 | 1) => void;
+  onRemove: () => void;
+}
+
+function One({ step, place, number, last, error, onChange, onMove, onRemove }: OneProps) {
+  const problems = problemsWithin(error, place).filter(({ field }) => !/\.(branches|then|else)\b/.test(field.slice(place.length)));
+  const name = t.steps.types[step.type] ?? step.type;
+  return (
+    <Paper withBorder p="sm" role="group" aria-label={`${t.steps.step(String(number))}: ${name}`}>
+      <Stack gap="xs">
+        <Group justify="space-between" gap="xs">
+          <Text fw={600} size="sm">
+            {number}. {name}
+          </Text>
+          <Group gap={4}>
+            <Button size="compact-xs" variant="default" disabled={number === 1} onClick={() => onMove(-1)} aria-label={`${t.steps.up}: ${number}`}>
+              ↑
+            </Button>
+            <Button size="compact-xs" variant="default" disabled={number === last} onClick={() => onMove(1)} aria-label={`${t.steps.down}: ${number}`}>
+              ↓
+            </Button>
+            <Button size="compact-xs" variant="default" onClick={onRemove} aria-label={`${t.steps.remove}: ${number}`}>
+              ✕
+            </Button>
+          </Group>
+        </Group>
+        <StepFields step={step} onChange={onChange} error={error} place={place} />
+        {problems.map(({ field, message }) => (
+          <Text key={field + message} size="sm" c="var(--mantine-color-error)" role="alert">
+            {field.slice(place.length + 1)} {message}
+          </Text>
+        ))}
+        <StepArms step={step} onChange={onChange} error={error} place={place} />
+      </Stack>
+    </Paper>
+  );
+}

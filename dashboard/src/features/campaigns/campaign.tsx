@@ -1,0 +1,132 @@
+import { Alert, Button, Stack } from '@mantine/core';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { getRouteApi, useNavigate } from '@tanstack/react-router';
+import { useState } from 'react';
+import { type Schemas, api, read } from '../../api/client';
+import { notify } from '../../app/notice';
+import { useProject } from '../../app/project';
+import { Ask } from '../../components/ask';
+import { Failure, Loaded } from '../../components/failure';
+import { Page } from '../../components/page';
+import { Status } from '../../components/status';
+import { t } from '../../text';
+import { planOf } from './plan';
+import { Report } from './report';
+import { Summary } from './summary';
+import { TestSend } from './test-send';
+import { Wizard } from './wizard';
+import { useSegments } from './wizard-audience';
+
+const route = getRouteApi('/p/$projectId/campaigns/$campaignId');
+type Campaign = Schemas['Campaign'];
+type Act = 'send' | 'pause' | 'resume' | 'cancel';
+const LIVE_MS = 2_000;
+const CALM_MS = 15_000;
+
+export function CampaignScreen() {
+  const { projectId } = useProject();
+  const { campaignId } = route.useParams();
+  const [editing, setEditing] = useState(false);
+  const isNew = campaignId === 'new';
+  const campaign = useQuery({
+    queryKey: [projectId, 'campaign', campaignId],
+    queryFn: ({ signal }) => read(api.GET('/campaigns/{id}', { params: { path: { id: campaignId } }, signal })),
+    enabled: !isNew,
+    refetchInterval: (query) => (query.state.data?.status === 'SENDING' ? LIVE_MS : CALM_MS),
+  });
+  if (isNew) return <Wizard key="new" stored={null} />;
+  if (!campaign.data) return <Page title={t.campaigns.title}><Loaded query={campaign}>{() => null}</Loaded></Page>;
+  if (editing) return <Wizard key={campaignId} stored={campaign.data} onDone={() => setEditing(false)} />;
+  return <Campaign campaign={campaign.data} onEdit={() => setEditing(true)} />;
+}
+
+function Campaign({ campaign, onEdit }: { campaign: Campaign; onEdit: () => void }) {
+  const { status } = campaign;
+  const isPlanned = status === 'DRAFT' || status === 'SCHEDULED' || status === 'PAUSED';
+  return (
+    <Page
+      title={campaign.name}
+      actions={
+        <>
+          <Status of={status} label={t.campaigns.statuses[status]} />
+          <Actions campaign={campaign} />
+          {isPlanned && (
+            <Button variant="default" onClick={onEdit}>
+              {t.campaigns.edit}
+            </Button>
+          )}
+        </>
+      }
+    >
+      {campaign.statusReason && (
+        <Alert variant="outline" color="yellow" title={t.campaigns.reason} role="note">
+          {campaign.statusReason}
+        </Alert>
+      )}
+      <Stack gap="xl">
+        <Summary plan={planOf(campaign)} />
+        {isPlanned && <TestSend campaign={campaign} />}
+        <Report campaign={campaign} />
+      </Stack>
+    </Page>
+  );
+}
+
+function Actions({ campaign }: { campaign: Campaign }) {
+  const { projectId } = useProject();
+  const client = useQueryClient();
+  const navigate = useNavigate();
+  const segments = useSegments();
+  const count = segments.data?.segments.find((segment) => segment.id === campaign.segmentId)?.userCount;
+  const call = async (act: Act) => {
+    const params = { path: { id: campaign.id } };
+    const calls = {
+      send: () => api.POST('/campaigns/{id}/send', { params }),
+      pause: () => api.POST('/campaigns/{id}/pause', { params }),
+      resume: () => api.POST('/campaigns/{id}/resume', { params }),
+      cancel: () => api.POST('/campaigns/{id}/cancel', { params }),
+    };
+    const changed = await read(calls[act]());
+    client.setQueryData([projectId, 'campaign', campaign.id], changed);
+    void client.invalidateQueries({ queryKey: [projectId, 'campaigns'] });
+    void client.invalidateQueries({ queryKey: [projectId, 'campaign-report', campaign.id] });
+  };
+  const acting = useMutation({ mutationFn: call });
+  const leave = () => {
+    notify(t.campaigns.removed);
+    void client.invalidateQueries({ queryKey: [projectId, 'campaigns'] });
+    void navigate({ to: '/p/$projectId/campaigns', params: { projectId } });
+  };
+  const { status } = campaign;
+  const running = status === 'SENDING' || status === 'SCHEDULED';
+  return (
+    <>
+      {(status === 'DRAFT' || status === 'SCHEDULED') && (
+        <Ask label={t.campaigns.send} title={t.campaigns.sendTitle} size="sm" act={() => call('send')}>
+          {t.campaigns.sendText(campaign.name, count === null || count === undefined ? t.campaigns.unknownCount : t.number(count))}
+        </Ask>
+      )}
+      {running && (
+        <Button variant="default" loading={acting.isPending} onClick={() => acting.mutate('pause')}>
+          {t.campaigns.pause}
+        </Button>
+      )}
+      {status === 'PAUSED' && (
+        <Button loading={acting.isPending} onClick={() => acting.mutate('resume')}>
+          {t.campaigns.resume}
+        </Button>
+      )}
+      {(running || status === 'PAUSED') && (
+        <Ask label={t.campaigns.cancel} title={t.campaigns.cancelTitle} size="sm" act={() => call('cancel')}>
+          {t.campaigns.cancelText}
+        </Ask>
+      )}
+      {status !== 'SENDING' && (
+        <Ask label={t.remove} title={t.campaigns.removeTitle} size="sm" act={() => read(api.DELETE('/campaigns/{id}', { params: { path: { id: campaign.id } } }))} onDone={leave}>
+          {t.campaigns.remove(campaign.name)}
+        </Ask>
+      )}
+      <Failure error={acting.error} />
+    </>
+  );
+}

@@ -1,0 +1,72 @@
+import { Stack, Tabs, Text } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { api, read } from '../../api/client';
+import { useProject } from '../../app/project';
+import { Loaded } from '../../components/failure';
+import { Page } from '../../components/page';
+import { t } from '../../text';
+import { ChannelForm } from './channel-form';
+import { EMAIL, PUSH, SMS } from './fields';
+import { Limits } from './limits';
+import { TestChannel } from './test-channel';
+
+export function ChannelsScreen() {
+  const { projectId, isAdmin } = useProject();
+  const channels = useQuery({ queryKey: [projectId, 'channels'], queryFn: ({ signal }) => read(api.GET('/channels', { signal })) });
+  return (
+    <Page title={t.channels.title}>
+      {!isAdmin && <Text>{t.adminOnly}</Text>}
+      <Loaded query={channels} rows={8}>
+        {(found) => (
+          <Tabs defaultValue="email" keepMounted={false}>
+            <Tabs.List aria-label={t.channels.title}>
+              <Tabs.Tab value="email">{t.channels.email}</Tabs.Tab>
+              <Tabs.Tab value="push">{t.channels.push}</Tabs.Tab>
+              <Tabs.Tab value="sms">{t.channels.sms}</Tabs.Tab>
+              <Tabs.Tab value="in_app">{t.channels.inApp}</Tabs.Tab>
+              <Tabs.Tab value="limits">{t.channels.everywhere}</Tabs.Tab>
+            </Tabs.List>
+            <Tabs.Panel value="email" pt="md">
+              <Stack gap="xl">
+                <ChannelForm fields={EMAIL} configured={found.email.configured} told={found.email} error={found.email.error} />
+                {isAdmin && <TestChannel channel="email" />}
+              </Stack>
+            </Tabs.Panel>
+            <Tabs.Panel value="push" pt="md">
+              <Stack gap="xl">
+                {found.push.sharedApp && <Text size="sm">{t.channels.shared}</Text>}
+                <ChannelForm fields={PUSH} configured={found.push.configured} told={found.push} error={found.push.error} />
+                <details>
+                  <summary>{t.channels.checklist}</summary>
+                  <ul>
+                    {t.channels.checks.map((check) => (
+                      <li key={check}>
+                        <Text size="sm">{check}</Text>
+                      </li>
+                    ))}
+                  </ul>
+                </details>
+                {isAdmin && <TestChannel channel="push" />}
+              </Stack>
+            </Tabs.Panel>
+            <Tabs.Panel value="sms" pt="md">
+              <Stack gap="xl">
+                <ChannelForm fields={SMS} configured={found.sms.configured} told={found.sms} error={found.sms.error} />
+                {isAdmin && <TestChannel channel="sms" />}
+              </Stack>
+            </Tabs.Panel>
+            <Tabs.Panel value="in_app" pt="md">
+              <Stack gap="xl">
+                <Text>{t.channels.inAppText}</Text>
+                {isAdmin && <TestChannel channel="in_app" />}
+              </Stack>
+            </Tabs.Panel>
+            <Tabs.Panel value="limits" pt="md">
+              <Limits channels={found} />
+            </Tabs.Panel>
+          </Tabs>
+        )}
+      </Loaded>
+    </Page>
+  );
+}

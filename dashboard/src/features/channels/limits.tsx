@@ -1,0 +1,65 @@
+import { Button, Checkbox, Group, NumberInput, Stack, Text, TextInput } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { type Schemas, api, read } from '../../api/client';
+import { problemOf } from '../../api/failure';
+import { notify } from '../../app/notice';
+import { useProject } from '../../app/project';
+import { KeepChanges, useDraft } from '../../components/draft';
+import { Failure } from '../../components/failure';
+import { Section } from '../../components/page';
+import { t } from '../../text';
+
+type Channels = Schemas['Channels'];
+
+/** What holds for all channels together. */
+export function Limits({ channels }: { channels: Channels }) {
+  const { projectId, isAdmin } = useProject();
+  const client = useQueryClient();
+  const draft = useDraft({ quietHours: channels.quietHours ?? null, frequencyCap: channels.frequencyCap ?? null });
+  const saving = useMutation({
+    mutationFn: () => read(api.PUT('/channels', { body: draft.value })),
+    onSuccess() {
+      draft.settle(draft.value);
+      notify(t.channels.saved);
+      void client.invalidateQueries({ queryKey: [projectId, 'channels'] });
+    },
+  });
+  const { quietHours, frequencyCap } = draft.value;
+  const quiet = (change: Partial<NonNullable<Channels['quietHours']>>) => quietHours && draft.set({ quietHours: { ...quietHours, ...change } });
+  const cap = (change: Partial<NonNullable<Channels['frequencyCap']>>) => frequencyCap && draft.set({ frequencyCap: { ...frequencyCap, ...change } });
+  return (
+    <Stack gap="xl">
+      <KeepChanges when={draft.isDirty} />
+      <Section title={t.channels.quiet}>
+        <Text size="sm" c="dimmed" mb="xs">
+          {t.channels.quietHint}
+        </Text>
+        <Checkbox disabled={!isAdmin} label={t.channels.quietOn} checked={quietHours !== null} onChange={(event) => draft.set({ quietHours: event.currentTarget.checked ? { start: '22:00', end: '08:00', timezone: 'user' } : null })} />
+        {quietHours && (
+          <Group mt="xs" align="flex-end">
+            <TextInput disabled={!isAdmin} label={t.channels.start} value={quietHours.start} onChange={(event) => quiet({ start: event.currentTarget.value })} error={problemOf(saving.error, 'quietHours.start')} />
+            <TextInput disabled={!isAdmin} label={t.channels.end} value={quietHours.end} onChange={(event) => quiet({ end: event.currentTarget.value })} error={problemOf(saving.error, 'quietHours.end')} />
+            <TextInput disabled={!isAdmin} label={t.channels.zone} description={t.channels.zoneHint} value={quietHours.timezone ?? ''} onChange={(event) => quiet({ timezone: event.currentTarget.value })} error={problemOf(saving.error, 'quietHours.timezone')} />
+          </Group>
+        )}
+      </Section>
+      <Section title={t.channels.cap}>
+        <Checkbox disabled={!isAdmin} label={t.channels.capOn} checked={frequencyCap !== null} onChange={(event) => draft.set({ frequencyCap: event.currentTarget.checked ? { max: 3, within: '7d' } : null })} />
+        {frequencyCap && (
+          <Group mt="xs" align="flex-end">
+            <NumberInput disabled={!isAdmin} label={t.channels.capMax} value={frequencyCap.max} onChange={(max) => cap({ max: Number(max) })} error={problemOf(saving.error, 'frequencyCap.max')} />
+            <TextInput disabled={!isAdmin} label={t.channels.capWithin} value={frequencyCap.within} onChange={(event) => cap({ within: event.currentTarget.value })} error={problemOf(saving.error, 'frequencyCap.within')} />
+          </Group>
+        )}
+      </Section>
+      <Failure error={saving.error} />
+      {isAdmin && (
+        <Group>
+          <Button onClick={() => saving.mutate()} loading={saving.isPending} disabled={!draft.isDirty}>
+            {t.save}
+          </Button>
+        </Group>
+      )}
+    </Stack>
+  );
+}

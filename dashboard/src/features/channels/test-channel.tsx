@@ -1,0 +1,48 @@
+import { Alert, Button, Group, Stack, Text, TextInput } from '@mantine/core';
+import { useMutation } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, read } from '../../api/client';
+import { useProject } from '../../app/project';
+import { Failure } from '../../components/failure';
+import { Json } from '../../components/json';
+import { ScreenLink } from '../../components/links';
+import { Section } from '../../components/page';
+import { t } from '../../text';
+
+/** A real message by the settings as they are stored, and what its provider said. */
+export function TestChannel({ channel }: { channel: 'email' | 'push' | 'sms' | 'in_app' }) {
+  const { projectId } = useProject();
+  const [to, setTo] = useState('');
+  const byAddress = channel === 'email' || channel === 'sms';
+  const sending = useMutation({
+    mutationFn: () => read(api.POST('/channels/{id}/test', { params: { path: { id: channel } }, body: byAddress ? { to } : { userId: to } })),
+  });
+  const told = sending.data;
+  return (
+    <Section title={t.channels.test}>
+      <Stack>
+        <Group align="flex-end">
+          <TextInput label={byAddress ? t.channels.testTo : t.channels.testUser} description={channel === 'email' || channel === 'sms' ? t.channels.testToHint[channel] : t.channels.testUserHint} value={to} onChange={(event) => setTo(event.currentTarget.value)} />
+          <Button variant="default" loading={sending.isPending} disabled={!to} onClick={() => sending.mutate()}>
+            {t.channels.testSend}
+          </Button>
+        </Group>
+        <Failure error={sending.error} />
+        {told && (
+          <Alert color={told.success ? 'teal' : 'red'} variant="outline" title={told.success ? t.channels.took : t.channels.refused} role="status">
+            {told.reason && <Text size="sm">{told.reason}</Text>}
+            {told.advice && (
+              <Text size="sm">
+                {t.channels.advice}: {told.advice}
+              </Text>
+            )}
+            {told.devices && told.devices.length > 0 && <Json value={told.devices} />}
+            <ScreenLink size="sm" to="/p/$projectId/messages/$messageId" params={{ projectId, messageId: told.messageId }}>
+              {t.channels.openMessage}
+            </ScreenLink>
+          </Alert>
+        )}
+      </Stack>
+    </Section>
+  );
+}

@@ -1,0 +1,141 @@
+import { Alert, Button, Group, Stack, Table, Text, Timeline } from '@mantine/core';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { getRouteApi } from '@tanstack/react-router';
+import { type Schemas, api, read } from '../../api/client';
+import { notify } from '../../app/notice';
+import { useProject } from '../../app/project';
+import { Failure, Loaded } from '../../components/failure';
+import { Json } from '../../components/json';
+import { Listing } from '../../components/listing';
+import { ScreenLink } from '../../components/links';
+import { Moment } from '../../components/moment';
+import { Page, Section } from '../../components/page';
+import { Status } from '../../components/status';
+import { t } from '../../text';
+
+const route = getRouteApi('/p/$projectId/messages/$messageId');
+const AGAIN_MS = 3_000;
+const SETTLED = new Set(['failed', 'bounced', 'complained', 'suppressed', 'cancelled']);
+
+export function MessageScreen() {
+  const { projectId } = useProject();
+  const { messageId } = route.useParams();
+  const message = useQuery({
+    queryKey: [projectId, 'message', messageId],
+    queryFn: ({ signal }) => read(api.GET('/messages/{id}', { params: { path: { id: messageId } }, signal })),
+    refetchInterval: (query) => (query.state.data && SETTLED.has(query.state.data.status) ? false : AGAIN_MS),
+  });
+  return (
+    <Page title={message.data?.subject || t.messages.noSubject} actions={message.data && <Status of={message.data.status} />}>
+      <Loaded query={message}>{(found) => <Told message={found} />}</Loaded>
+    </Page>
+  );
+}
+
+function Told({ message }: { message: Schemas['Message'] }) {
+  return (
+    <Stack gap="xl">
+      {message.statusReason && (
+        <Alert variant="outline" color={SETTLED.has(message.status) ? 'red' : 'gray'} title={t.messages.words} role="note">
+          {message.statusReason}
+        </Alert>
+      )}
+      {message.status === 'failed' && <Replay id={message.id} />}
+      <Section title={t.messages.timeline}>
+        <States message={message} />
+      </Section>
+      <Facts message={message} />
+      {message.devices && message.devices.length > 0 && (
+        <Section title={t.messages.devices}>
+          <Listing
+            label={t.messages.devices}
+            rows={message.devices.map((device, index) => ({ ...device, index }))}
+            id={(device) => String(device.index)}
+            columns={[
+              { title: t.messages.platform, cell: (device) => device.platform },
+              { title: t.messages.provider, cell: (device) => device.provider ?? '–' },
+              { title: t.messages.outcome, cell: (device) => device.outcome },
+              { title: t.messages.reason, cell: (device) => device.reason ?? '–' },
+            ]}
+          />
+        </Section>
+      )}
+      {(message.content ?? message.body) !== null && (
+        <Section title={t.messages.content}>
+          <Json value={message.content ?? message.body} />
+        </Section>
+      )}
+    </Stack>
+  );
+}
+
+function States({ message }: { message: Schemas['Message'] }) {
+  const times = ['createdAt', 'sentAt', 'deliveredAt', 'openedAt', 'clickedAt', 'bouncedAt', 'complainedAt', 'failedAt'] as const;
+  const came = times.filter((time) => message[time] !== null);
+  return (
+    <Timeline active={came.length - 1} bulletSize={14}>
+      {came.map((time) => (
+        <Timeline.Item key={time} title={t.messages.states[time]}>
+          <Text size="sm">
+            <Moment at={message[time]} />
+          </Text>
+        </Timeline.Item>
+      ))}
+    </Timeline>
+  );
+}
+
+function Facts({ message }: { message: Schemas['Message'] }) {
+  const { projectId } = useProject();
+  const who = message.userId ?? message.anonymousId;
+  const { automationId, runId, templateId } = message;
+  const rows: Array<[string, React.ReactNode]> = [
+    [t.messages.channel, t.channelName(message.channel)],
+    [t.messages.user, who && <ScreenLink key="user" to="/p/$projectId/users/$userId" params={{ projectId, userId: who }}>{who}</ScreenLink>],
+    [t.messages.template, templateId && <ScreenLink key="template" to="/p/$projectId/templates/$templateId" params={{ projectId, templateId }}>{t.messages.open}</ScreenLink>],
+    [t.messages.automation, automationId && <ScreenLink key="automation" to="/p/$projectId/automations/$automationId" params={{ projectId, automationId }}>{t.messages.open}</ScreenLink>],
+    [t.messages.run, automationId && runId && <ScreenLink key="run" to="/p/$projectId/automations/$automationId/runs/$runId" params={{ projectId, automationId, runId }}>{t.messages.open}</ScreenLink>],
+    [t.messages.attempts, String(message.attempts)],
+    [t.messages.ambiguous, message.ambiguousAttempts > 0 && String(message.ambiguousAttempts)],
+    [t.messages.provider, message.provider],
+    [t.messages.providerId, message.providerMessageId],
+  ];
+  return (
+    <Table variant="vertical" withTableBorder aria-label={t.messages.title} style={{ overflowWrap: 'anywhere' }}>
+      <Table.Tbody>
+        {rows
+          .filter(([, value]) => value)
+          .map(([name, value]) => (
+            <Table.Tr key={name}>
+              <Table.Th scope="row" w={170}>
+                {name}
+              </Table.Th>
+              <Table.Td>{value}</Table.Td>
+            </Table.Tr>
+          ))}
+      </Table.Tbody>
+    </Table>
+  );
+}
+
+/** What failed for a reason that can be mended is a dead letter, and is tried again as one; the API refuses others. */
+function Replay({ id }: { id: string }) {
+  const { projectId } = useProject();
+  const client = useQueryClient();
+  const replaying = useMutation({
+    mutationFn: () => read(api.POST('/dead-letters/replay', { body: { ids: [id] } })),
+    onSuccess({ replayed }) {
+      notify(replayed > 0 ? t.messages.resent : t.dead.replayed(replayed, false), replayed === 0);
+      void client.invalidateQueries({ queryKey: [projectId] });
+    },
+  });
+  return (
+    <Group>
+      <Text size="sm">{t.messages.resendHint}</Text>
+      <Button size="xs" variant="default" loading={replaying.isPending} onClick={() => replaying.mutate()}>
+        {t.messages.resend}
+      </Button>
+      <Failure error={replaying.error} />
+    </Group>
+  );
+}

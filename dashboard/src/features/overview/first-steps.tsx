@@ -1,0 +1,43 @@
+import { Button, Group, Stack, Text } from '@mantine/core';
+import { useMutation } from '@tanstack/react-query';
+import { api, read } from '../../api/client';
+import { useProject } from '../../app/project';
+import { Empty } from '../../components/empty';
+import { Failure } from '../../components/failure';
+import { ButtonLink } from '../../components/links';
+import { Snippet } from '../../components/snippet';
+import { firstEvent } from '../../app/first-event';
+import { t } from '../../text';
+
+/** What an empty project needs, with a key of its own. */
+export function FirstSteps() {
+  const { projectId, isAdmin } = useProject();
+  const making = useMutation({ mutationFn: () => read(api.POST('/api-keys', { body: { name: t.overview.keyName, type: 'public' } })) });
+  const key = making.data?.key;
+  return (
+    <Empty title={t.overview.emptyTitle}>
+      <Stack gap="sm" w="100%" align="flex-start">
+        <Text>{isAdmin ? t.overview.emptyText : t.overview.emptyMember}</Text>
+        {isAdmin && !key && (
+          <Button loading={making.isPending} onClick={() => making.mutate()}>
+            {t.overview.makeKey}
+          </Button>
+        )}
+        <Failure error={making.error} />
+        {key && <Snippet label={t.overview.snippet} code={firstEvent(location.origin, key)} />}
+        <Text fw={500}>{t.overview.next}</Text>
+        <Group gap="xs">
+          <ButtonLink size="xs" variant="default" to="/p/$projectId/templates/$templateId" params={{ projectId, templateId: 'new' }}>
+            {t.overview.steps.template}
+          </ButtonLink>
+          <ButtonLink size="xs" variant="default" to="/p/$projectId/automations/$automationId" params={{ projectId, automationId: 'new' }}>
+            {t.overview.steps.automation}
+          </ButtonLink>
+          <ButtonLink size="xs" variant="default" to="/p/$projectId/channels" params={{ projectId }}>
+            {t.overview.steps.channels}
+          </ButtonLink>
+        </Group>
+      </Stack>
+    </Empty>
+  );
+}

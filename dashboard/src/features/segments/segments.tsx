@@ -1,0 +1,54 @@
+import { useInfiniteQuery } from '@tanstack/react-query';
+import { api, read } from '../../api/client';
+import { useProject } from '../../app/project';
+import { Empty } from '../../components/empty';
+import { Listing } from '../../components/listing';
+import { ButtonLink, ScreenLink } from '../../components/links';
+import { Moment } from '../../components/moment';
+import { More } from '../../components/more';
+import { Page } from '../../components/page';
+import { t } from '../../text';
+
+export function Segments() {
+  const { projectId } = useProject();
+  const segments = useInfiniteQuery({
+    queryKey: [projectId, 'segments', 'pages'],
+    queryFn: ({ signal, pageParam }) => read(api.GET('/segments', { params: { query: { cursor: pageParam } }, signal })),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (last) => last.nextCursor ?? undefined,
+  });
+  return (
+    <Page
+      title={t.segments.title}
+      actions={
+        <ButtonLink to="/p/$projectId/segments/$segmentId" params={{ projectId, segmentId: 'new' }}>
+          {t.segments.create}
+        </ButtonLink>
+      }
+    >
+      <More query={segments} rows={(each) => each.segments}>
+        {(rows) => (
+          <Listing
+            label={t.segments.title}
+            rows={rows}
+            id={(segment) => segment.id}
+            empty={<Empty title={t.segments.emptyTitle}>{t.segments.emptyText}</Empty>}
+            columns={[
+              {
+                title: t.segments.name,
+                cell: (segment) => (
+                  <ScreenLink to="/p/$projectId/segments/$segmentId" params={{ projectId, segmentId: segment.id }}>
+                    {segment.name}
+                  </ScreenLink>
+                ),
+              },
+              { title: t.segments.type, cell: (segment) => t.segments.types[segment.type] },
+              { title: t.segments.people, cell: (segment) => (segment.userCount === null ? t.segments.notCounted : t.number(segment.userCount)), end: true },
+              { title: t.segments.updated, cell: (segment) => <Moment at={segment.updatedAt} /> },
+            ]}
+          />
+        )}
+      </More>
+    </Page>
+  );
+}

@@ -1,0 +1,59 @@
+import { Button, Code, Group, Stack, Text } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { type Schemas, api, read } from '../../api/client';
+import { notify } from '../../app/notice';
+import { Ask } from '../../components/ask';
+import { Moment } from '../../components/moment';
+import { Section } from '../../components/page';
+import { Copy } from '../../components/snippet';
+import { t } from '../../text';
+
+export function Secrets({ project }: { project: Schemas['Project'] }) {
+  const client = useQueryClient();
+  const rotate = () => read(api.POST('/projects/{id}/webhook-secret', { params: { path: { id: project.id } } }));
+  const done = () => {
+    notify(t.settings.rotated);
+    void client.invalidateQueries({ queryKey: [project.id, 'project'] });
+  };
+  return (
+    <Section title={t.settings.secrets}>
+      <Stack>
+        <Hidden name={t.settings.webhookSecret} hint={t.settings.webhookHint} value={project.webhookSecret ?? ''} />
+        <Text size="sm">
+          {t.settings.address}: <Code style={{ overflowWrap: 'anywhere' }}>{`${location.origin}/api/v1/webhook/${project.id}`}</Code>
+        </Text>
+        {project.previousWebhookSecretUntil && (
+          <Text size="sm">
+            {t.settings.previousUntil} <Moment at={project.previousWebhookSecretUntil} />
+          </Text>
+        )}
+        <Group>
+          <Ask label={t.settings.rotate} title={t.settings.rotateTitle} act={rotate} onDone={done}>
+            {t.settings.rotateText}
+          </Ask>
+        </Group>
+        <Hidden name={t.settings.identitySecret} hint={t.settings.identityHint} value={project.identitySecret ?? ''} />
+      </Stack>
+    </Section>
+  );
+}
+
+function Hidden({ name, hint, value }: { name: string; hint: string; value: string }) {
+  const [shown, setShown] = useState(false);
+  return (
+    <div>
+      <Text fw={500}>{name}</Text>
+      <Text size="sm" c="dimmed">
+        {hint}
+      </Text>
+      <Group gap="xs" mt={4}>
+        <Code style={{ overflowWrap: 'anywhere' }}>{shown ? value : '••••••••••••••••'}</Code>
+        <Button size="xs" variant="default" aria-label={`${shown ? t.settings.hide : t.settings.show}: ${name}`} onClick={() => setShown(!shown)}>
+          {shown ? t.settings.hide : t.settings.show}
+        </Button>
+        {shown && <Copy value={value} />}
+      </Group>
+    </div>
+  );
+}

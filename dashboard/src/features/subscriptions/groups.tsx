@@ -1,0 +1,92 @@
+import { Button, Checkbox, Group, Modal, Stack, Text, TextInput } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { type Schemas, api, read } from '../../api/client';
+import { problemOf } from '../../api/failure';
+import { useProject } from '../../app/project';
+import { Ask } from '../../components/ask';
+import { KeepChanges, useDraft } from '../../components/draft';
+import { Empty } from '../../components/empty';
+import { Failure, Loaded } from '../../components/failure';
+import { Listing } from '../../components/listing';
+import { Page } from '../../components/page';
+import { t } from '../../text';
+import { useGroups } from '../campaigns/wizard-audience';
+
+type SubscriptionGroup = Schemas['SubscriptionGroup'];
+
+export function SubscriptionGroups() {
+  const { projectId } = useProject();
+  const client = useQueryClient();
+  const [edited, setEdited] = useState<SubscriptionGroup | 'new' | null>(null);
+  const groups = useGroups();
+  const again = () => void client.invalidateQueries({ queryKey: [projectId, 'subscription-groups'] });
+  const close = () => setEdited(null);
+  return (
+    <Page title={t.groups.title} actions={<Button onClick={() => setEdited('new')}>{t.groups.create}</Button>}>
+      <Text>{t.groups.text}</Text>
+      <Loaded query={groups}>
+        {(found) => (
+          <Listing
+            label={t.groups.title}
+            rows={found.groups}
+            id={(group) => group.id}
+            empty={<Empty title={t.groups.emptyTitle}>{t.groups.emptyText}</Empty>}
+            columns={[
+              { title: t.groups.name, cell: (group) => group.name },
+              { title: t.groups.description, cell: (group) => group.description || '–' },
+              { title: t.groups.isDefault, cell: (group) => (group.defaultSubscribed ? t.yes : t.no) },
+              { title: t.groups.isPublic, cell: (group) => (group.public ? t.yes : t.no) },
+              {
+                title: t.edit,
+                cell: (group) => (
+                  <Group gap="xs" wrap="nowrap">
+                    <Button size="xs" variant="default" onClick={() => setEdited(group)}>
+                      {t.edit}
+                    </Button>
+                    <Ask label={t.remove} title={t.groups.removeTitle} act={() => read(api.DELETE('/subscription-groups/{id}', { params: { path: { id: group.id } } }))} onDone={again}>
+                      {t.groups.remove(group.name)}
+                    </Ask>
+                  </Group>
+                ),
+              },
+            ]}
+          />
+        )}
+      </Loaded>
+      <Modal opened={edited !== null} onClose={close} title={edited === 'new' ? t.groups.create : t.groups.edit} closeOnClickOutside={false} closeButtonProps={{ 'aria-label': t.close }}>
+        {edited !== null && (
+          <Editor
+            group={edited === 'new' ? null : edited}
+            onSaved={() => {
+              close();
+              again();
+            }}
+          />
+        )}
+      </Modal>
+    </Page>
+  );
+}
+
+function Editor({ group, onSaved }: { group: SubscriptionGroup | null; onSaved: () => void }) {
+  const draft = useDraft({ name: group?.name ?? '', description: group?.description ?? '', defaultSubscribed: group?.defaultSubscribed ?? true, public: group?.public ?? true });
+  const { value, set } = draft;
+  const saving = useMutation({
+    mutationFn: () => (group ? read(api.PUT('/subscription-groups/{id}', { params: { path: { id: group.id } }, body: value })) : read(api.POST('/subscription-groups', { body: value }))),
+    onSuccess: onSaved,
+  });
+  return (
+    <Stack>
+      <KeepChanges when={draft.isDirty && !saving.isSuccess} />
+      <TextInput label={t.groups.name} required value={value.name} onChange={(event) => set({ name: event.currentTarget.value })} error={problemOf(saving.error, 'name')} data-autofocus />
+      <TextInput label={t.groups.description} description={t.groups.descriptionHint} value={value.description} onChange={(event) => set({ description: event.currentTarget.value })} error={problemOf(saving.error, 'description')} />
+      <Checkbox label={t.groups.isDefault} checked={value.defaultSubscribed} onChange={(event) => set({ defaultSubscribed: event.currentTarget.checked })} />
+      <Checkbox label={t.groups.isPublic} checked={value.public} onChange={(event) => set({ public: event.currentTarget.checked })} />
+      <Failure error={saving.error} />
+      <Button loading={saving.isPending} onClick={() => saving.mutate()}>
+        {t.save}
+      </Button>
+    </Stack>
+  );
+}

@@ -1,0 +1,62 @@
+import { Button, Group, Stack, Text, TextInput } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { type Schemas, api, read } from '../../api/client';
+import { problemOf } from '../../api/failure';
+import { notify } from '../../app/notice';
+import { useProject } from '../../app/project';
+import { KeepChanges, useDraft } from '../../components/draft';
+import { Failure } from '../../components/failure';
+import { JsonInput } from '../../components/json';
+import { t } from '../../text';
+
+interface Props {
+  person: Schemas['Person'];
+  /** The id that the screen was asked for. */
+  asked: string;
+  onDone: () => void;
+}
+
+export function EditPerson({ person, asked, onDone }: Props) {
+  const { projectId } = useProject();
+  const client = useQueryClient();
+  const draft = useDraft<{ name: string; email: string; properties: unknown }>({ name: person.name ?? '', email: person.email ?? '', properties: {} });
+  const saving = useMutation({
+    mutationFn() {
+      const { name, email, properties } = draft.value;
+      return read(api.PUT('/users/{id}', { params: { path: { id: person.id } }, body: { name: name || null, email: email || null, properties: properties as Record<string, unknown> } }));
+    },
+    onSuccess(stored) {
+      client.setQueryData([projectId, 'user', asked], stored);
+      notify(t.saved);
+      onDone();
+    },
+  });
+  return (
+    <Stack>
+      <KeepChanges when={draft.isDirty && !saving.isSuccess} />
+      <TextInput label={t.users.name} value={draft.value.name} onChange={(event) => draft.set({ name: event.currentTarget.value })} error={problemOf(saving.error, 'name')} />
+      <TextInput label={t.users.email} value={draft.value.email} onChange={(event) => draft.set({ email: event.currentTarget.value })} error={problemOf(saving.error, 'email')} />
+      <JsonInput label={t.json.properties} description={t.person.merge} value={draft.value.properties} onChange={(properties) => draft.set({ properties: properties ?? {} })} />
+      <Text size="xs" c="dimmed" component="pre" style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }} m={0}>
+        {JSON.stringify(person.properties, null, 2)}
+      </Text>
+      <Failure error={saving.error} />
+      <Group>
+        <Button onClick={() => saving.mutate()} loading={saving.isPending}>
+          {t.save}
+        </Button>
+        <Button variant="default" onClick={onDone}>
+          {t.cancel}
+        </Button>
+      </Group>
+    </Stack>
+  );
+}
+
+EditPerson.Open = function Open({ onClick }: { onClick: () => void }) {
+  return (
+    <Button size="xs" variant="default" onClick={onClick}>
+      {t.person.edit}
+    </Button>
+  );
+};

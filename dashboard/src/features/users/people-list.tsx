@@ -1,0 +1,38 @@
+import type { ReactNode } from 'react';
+import type { Schemas } from '../../api/client';
+import { Listing } from '../../components/listing';
+import { ScreenLink } from '../../components/links';
+import { Moment } from '../../components/moment';
+import { t } from '../../text';
+
+type User = Schemas['User'];
+
+/** How a person is called, by the best that is known. */
+export function personName(user: Pick<User, 'name' | 'email' | 'externalId' | 'anonymousId' | 'id'>): string {
+  return user.name ?? user.email ?? user.externalId ?? user.anonymousId ?? user.id;
+}
+
+export function PeopleList({ people, projectId, empty }: { people: User[]; projectId: string; empty?: ReactNode }) {
+  return (
+    <Listing
+      label={t.users.title}
+      rows={people}
+      id={(user) => user.id}
+      empty={empty}
+      columns={[
+        {
+          title: t.users.name,
+          cell: (user) => (
+            <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId: user.externalId ?? user.id }}>
+              {personName(user)}
+            </ScreenLink>
+          ),
+        },
+        { title: t.users.email, cell: (user) => user.email ?? '–' },
+        { title: t.users.id, cell: (user) => user.externalId ?? t.users.anonymous },
+        { title: t.users.lastSeen, cell: (user) => <Moment at={user.lastSeenAt} /> },
+        { title: t.users.created, cell: (user) => <Moment at={user.createdAt} /> },
+      ]}
+    />
+  );
+}

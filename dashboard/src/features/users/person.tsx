@@ -1,0 +1,140 @@
+import { Grid, Group, Paper, Stack, Table, Tabs, Text } from '@mantine/core';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { getRouteApi } from '@tanstack/react-router';
+import { useState } from 'react';
+import { type Schemas, api, read } from '../../api/client';
+import { notify } from '../../app/notice';
+import { useProject } from '../../app/project';
+import { PERSON_TABS } from '../../app/values';
+import { Ask } from '../../components/ask';
+import { Loaded } from '../../components/failure';
+import { Json } from '../../components/json';
+import { Moment } from '../../components/moment';
+import { Page, Section } from '../../components/page';
+import { t } from '../../text';
+import { EditPerson } from './edit-person';
+import { personName } from './people-list';
+import { PersonAutomations, PersonEvents, PersonMessages } from './person-activity';
+import { PersonSegments, PersonSubscriptions } from './person-belongings';
+
+const route = getRouteApi('/p/$projectId/users/$userId');
+
+export function PersonScreen() {
+  const { projectId } = useProject();
+  const { userId } = route.useParams();
+  const person = useQuery({
+    queryKey: [projectId, 'user', userId],
+    queryFn: ({ signal }) => read(api.GET('/users/{id}', { params: { path: { id: userId } }, signal })),
+  });
+  if (!person.data) return <Page title={userId}><Loaded query={person}>{() => null}</Loaded></Page>;
+  return <Person person={person.data} asked={userId} />;
+}
+
+function Person({ person, asked }: { person: Schemas['Person']; asked: string }) {
+  const { projectId } = useProject();
+  const navigate = route.useNavigate();
+  const { tab = 'events' } = route.useSearch();
+  const client = useQueryClient();
+  const [editing, setEditing] = useState(false);
+  const erase = () => read(api.DELETE('/users/{id}', { params: { path: { id: person.id } } }));
+  const leave = () => {
+    notify(t.person.erased);
+    client.removeQueries({ queryKey: [projectId, 'user', asked] });
+    void client.invalidateQueries({ queryKey: [projectId] });
+    void navigate({ to: '/p/$projectId/users', params: { projectId } });
+  };
+  const show = (chosen: string | null) => void navigate({ search: { tab: PERSON_TABS.find((each) => each === chosen) }, replace: true });
+  const panels = {
+    events: <PersonEvents id={person.id} />,
+    messages: <PersonMessages id={person.id} />,
+    segments: <PersonSegments id={person.id} />,
+    automations: <PersonAutomations id={person.id} />,
+    subscriptions: <PersonSubscriptions id={person.id} />,
+  };
+  return (
+    <Page
+      title={personName(person)}
+      actions={
+        <Ask label={t.person.erase} title={t.person.eraseTitle} typed={personName(person)} size="sm" act={erase} onDone={leave}>
+          {t.person.eraseText}
+        </Ask>
+      }
+    >
+      <Grid gap="lg">
+        <Grid.Col span={{ base: 12, md: 4 }}>
+          <Stack>
+            <Profile person={person} />
+            <Section title={t.person.properties}>
+              {editing ? <EditPerson person={person} asked={asked} onDone={() => setEditing(false)} /> : <Json value={person.properties} />}
+              {!editing && (
+                <Group mt="xs">
+                  <EditPerson.Open onClick={() => setEditing(true)} />
+                </Group>
+              )}
+            </Section>
+            <Devices devices={person.devices} />
+          </Stack>
+        </Grid.Col>
+        <Grid.Col span={{ base: 12, md: 8 }}>
+          <Tabs value={tab} onChange={show} keepMounted={false}>
+            <Tabs.List aria-label={personName(person)}>
+              {PERSON_TABS.map((each) => (
+                <Tabs.Tab key={each} value={each}>
+                  {t.person.tabs[each]}
+                </Tabs.Tab>
+              ))}
+            </Tabs.List>
+            {PERSON_TABS.map((each) => (
+              <Tabs.Panel key={each} value={each} pt="md">
+                {panels[each]}
+              </Tabs.Panel>
+            ))}
+          </Tabs>
+        </Grid.Col>
+      </Grid>
+    </Page>
+  );
+}
+
+function Profile({ person }: { person: Schemas['Person'] }) {
+  const rows: Array<[string, React.ReactNode]> = [
+    [t.users.email, person.email ?? '–'],
+    [t.person.externalId, person.externalId ?? '–'],
+    [t.person.anonymousId, person.anonymousId ?? '–'],
+    [t.person.internalId, person.id],
+    [t.person.since, <Moment key="since" at={person.createdAt} />],
+    [t.person.seen, <Moment key="seen" at={person.lastSeenAt} />],
+  ];
+  return (
+    <Paper withBorder p="xs">
+      <Table variant="vertical" aria-label={t.person.profile} style={{ overflowWrap: 'anywhere' }}>
+        <Table.Tbody>
+          {rows.map(([name, value]) => (
+            <Table.Tr key={name}>
+              <Table.Th scope="row" w={120}>
+                {name}
+              </Table.Th>
+              <Table.Td>{value}</Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Paper>
+  );
+}
+
+function Devices({ devices }: { devices: Schemas['Person']['devices'] }) {
+  return (
+    <Section title={t.person.devices}>
+      {devices.length === 0 ? (
+        <Text size="sm">{t.person.noDevices}</Text>
+      ) : (
+        devices.map((device) => (
+          <Text size="sm" key={device.id}>
+            {device.platform} · {t.person.registered} <Moment at={device.updatedAt} />
+          </Text>
+        ))
+      )}
+    </Section>
+  );
+}

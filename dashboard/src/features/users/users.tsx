@@ -1,0 +1,45 @@
+import { Group, Stack } from '@mantine/core';
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { getRouteApi } from '@tanstack/react-router';
+import { api, read } from '../../api/client';
+import { useProject } from '../../app/project';
+import { Empty } from '../../components/empty';
+import { Loaded } from '../../components/failure';
+import { Choice, SearchField } from '../../components/filters';
+import { Page } from '../../components/page';
+import { Pager } from '../../components/pager';
+import { t } from '../../text';
+import { PeopleList } from './people-list';
+
+const route = getRouteApi('/p/$projectId/users');
+const LIMIT = 50;
+
+export function Users() {
+  const { projectId } = useProject();
+  const filters = route.useSearch();
+  const navigate = route.useNavigate();
+  const { page = 1, search, filter } = filters;
+  const users = useQuery({
+    queryKey: [projectId, 'users', filters],
+    queryFn: ({ signal }) => read(api.GET('/users', { params: { query: { search, filter, page, limit: LIMIT } }, signal })),
+    placeholderData: keepPreviousData,
+  });
+  const change = (part: Partial<typeof filters>) => void navigate({ search: { ...filters, page: undefined, ...part }, replace: true });
+  const names = { active: t.users.active, inactive: t.users.inactive };
+  return (
+    <Page title={t.users.title}>
+      <Group align="flex-end">
+        <SearchField label={t.users.search} value={search} onChange={(value) => change({ search: value })} />
+        <Choice label={t.users.filter} value={filter} options={['active', 'inactive']} name={(each) => names[each]} onChange={(value) => change({ filter: value })} />
+      </Group>
+      <Loaded query={users} rows={10}>
+        {(found) => (
+          <Stack>
+            <PeopleList people={found.users} projectId={projectId} empty={<Empty title={t.users.emptyTitle}>{search || filter ? t.users.emptyFiltered : t.users.emptyText}</Empty>} />
+            <Pager page={page} limit={LIMIT} total={found.total} totalIsCapped={found.totalIsCapped} onPage={(next) => change({ page: next })} />
+          </Stack>
+        )}
+      </Loaded>
+    </Page>
+  );
+}

@@ -1,0 +1,116 @@
+import { Button, Checkbox, Group, Modal, Stack, Switch, Text, TextInput } from '@mantine/core';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { type Schemas, api, read } from '../../api/client';
+import { problemOf } from '../../api/failure';
+import { useProject } from '../../app/project';
+import { WEBHOOK_EVENTS } from '../../app/values';
+import { Empty } from '../../components/empty';
+import { Failure, Loaded } from '../../components/failure';
+import { Listing } from '../../components/listing';
+import { ScreenLink } from '../../components/links';
+import { Moment } from '../../components/moment';
+import { Page } from '../../components/page';
+import { SecretOnce } from '../../components/snippet';
+import { Status } from '../../components/status';
+import { t } from '../../text';
+
+type Endpoint = Schemas['WebhookEndpoint'];
+
+export function Webhooks() {
+  const { projectId } = useProject();
+  const client = useQueryClient();
+  const [making, setMaking] = useState(false);
+  const [secret, setSecret] = useState<string | null>(null);
+  const key = [projectId, 'webhook-endpoints'];
+  const endpoints = useQuery({ queryKey: key, queryFn: ({ signal }) => read(api.GET('/webhook-endpoints', { signal })) });
+  return (
+    <Page title={t.webhooks.title} actions={<Button onClick={() => setMaking(true)}>{t.webhooks.create}</Button>}>
+      <Text>{t.webhooks.text}</Text>
+      <Loaded query={endpoints}>
+        {(found) => (
+          <Listing
+            label={t.webhooks.title}
+            rows={found.endpoints}
+            id={(endpoint) => endpoint.id}
+            empty={<Empty title={t.webhooks.emptyTitle}>{t.webhooks.emptyText}</Empty>}
+            columns={[
+              {
+                title: t.webhooks.url,
+                cell: (endpoint) => (
+                  <ScreenLink to="/p/$projectId/webhooks/$endpointId" params={{ projectId, endpointId: endpoint.id }}>
+                    {endpoint.url}
+                  </ScreenLink>
+                ),
+              },
+              { title: t.webhooks.description, cell: (endpoint) => endpoint.description || '–' },
+              { title: t.webhooks.events, cell: (endpoint) => (endpoint.events.includes('*') ? t.webhooks.everything : endpoint.events.join(', ')) },
+              { title: t.webhooks.state, cell: (endpoint) => <EndpointState endpoint={endpoint} /> },
+            ]}
+          />
+        )}
+      </Loaded>
+      <Modal opened={making} onClose={() => setMaking(false)} title={t.webhooks.create} closeButtonProps={{ 'aria-label': t.close }}>
+        <EndpointForm
+          endpoint={null}
+          onSaved={(saved) => {
+            setMaking(false);
+            setSecret('secret' in saved ? (saved.secret ?? null) : null);
+            void client.invalidateQueries({ queryKey: key });
+          }}
+        />
+      </Modal>
+      <SecretOnce title={t.webhooks.secret} secret={secret} onClose={() => setSecret(null)} />
+    </Page>
+  );
+}
+
+export function EndpointState({ endpoint }: { endpoint: Endpoint }) {
+  return (
+    <>
+      <Status of={endpoint.enabled ? 'on' : 'off'} label={endpoint.enabled ? t.webhooks.enabled : (t.webhooks.disabled[endpoint.disabledReason ?? ''] ?? t.no)} />
+      {endpoint.failingSince && (
+        <Text size="xs">
+          {t.webhooks.failing} <Moment at={endpoint.failingSince} />
+        </Text>
+      )}
+    </>
+  );
+}
+
+interface FormProps {
+  endpoint: Endpoint | null;
+  onSaved: (saved: Endpoint | Schemas['WebhookEndpointWithSecret']) => void;
+}
+
+export function EndpointForm({ endpoint, onSaved }: FormProps) {
+  const [url, setUrl] = useState(endpoint?.url ?? '');
+  const [description, setDescription] = useState(endpoint?.description ?? '');
+  const [events, setEvents] = useState<string[]>(endpoint?.events ?? ['*']);
+  const [enabled, setEnabled] = useState(endpoint?.enabled ?? true);
+  const saving = useMutation({
+    async mutationFn(): Promise<Endpoint | Schemas['WebhookEndpointWithSecret']> {
+      const body = { url, description, enabled, events: WEBHOOK_EVENTS.filter((each) => events.includes(each)) };
+      return endpoint ? read(api.PUT('/webhook-endpoints/{id}', { params: { path: { id: endpoint.id } }, body })) : read(api.POST('/webhook-endpoints', { body }));
+    },
+    onSuccess: onSaved,
+  });
+  return (
+    <Stack>
+      <TextInput label={t.webhooks.url} required value={url} onChange={(event) => setUrl(event.currentTarget.value)} error={problemOf(saving.error, 'url')} data-autofocus />
+      <TextInput label={t.webhooks.description} value={description} onChange={(event) => setDescription(event.currentTarget.value)} error={problemOf(saving.error, 'description')} />
+      <Checkbox.Group label={t.webhooks.events} value={events} onChange={setEvents} error={problemOf(saving.error, 'events')}>
+        {WEBHOOK_EVENTS.map((each) => (
+          <Checkbox key={each} mt={4} size="xs" value={each} label={each === '*' ? t.webhooks.everything : each} />
+        ))}
+      </Checkbox.Group>
+      <Switch label={t.webhooks.enabled} checked={enabled} onChange={(event) => setEnabled(event.currentTarget.checked)} />
+      <Failure error={saving.error} />
+      <Group>
+        <Button loading={saving.isPending} onClick={() => saving.mutate()}>
+          {t.save}
+        </Button>
+      </Group>
+    </Stack>
+  );
+}

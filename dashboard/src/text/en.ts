@@ -1,0 +1,14 @@
+import { access } from './en/access';
+import { automations } from './en/automations';
+import { campaigns } from './en/campaigns';
+import { channels } from './en/channels';
+import { messages } from './en/messages';
+import { overview } from './en/overview';
+import { people } from './en/people';
+import { segments } from './en/segments';
+import { settings } from './en/settings';
+import { shell } from './en/shell';
+import { templates } from './en/templates';
+import { webhooks } from './en/webhooks';
+
+export const en = { ...shell, ...overview, ...people, ...segments, ...automations, ...campaigns, ...templates, ...messages, ...channels, ...access, ...settings, ...webhooks };
