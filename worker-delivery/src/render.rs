@@ -130,7 +130,7 @@ fn own_content(message: &Claimed) -> (&str, &str) {
     (first_of("subject", "title"), first_of("compiled", "body"))
 }
 
-/// Subject and body with everything filled in.
+/// Subject, body and URL with everything filled in.
 struct Evaluated {
     subject: String,
     body: String,

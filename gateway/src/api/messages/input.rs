@@ -42,7 +42,8 @@ pub struct DirectInput {
     /// An external or internal id.
     pub user: String,
     pub channel: Channel,
-    /// Object `{subject, body, url?}`; empty beside a template. All are templates themselves; only a push has a `url`. Of a body in MJML also `compiled`.
+    /// Object `{subject, body, url?}`; empty beside a template. All are templates themselves; only a push has a `url`.
+    /// Of a body in MJML also `compiled`.
     pub content: Value,
     pub template_id: Option<Uuid>,
     /// Object: what the template sees beside the user.

@@ -52,7 +52,8 @@ pub fn new_template(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Resu
     Ok(template)
 }
 
-/// A template with the fields that were sent; null takes subject, URL and tags away. A change of subject, body or URL makes the next version.
+/// A template with the fields that were sent; null takes subject, URL and tags away. A change of subject, body or URL
+/// makes the next version.
 pub fn changed_template(
     body: &Map<String, Value>,
     current: StoredTemplate,
@@ -107,8 +108,8 @@ fn tags(fields: &mut Fields<'_>) -> Option<Vec<String>> {
     Some(tags.iter().filter_map(|tag| tag.text(&TAG)).map(str::to_owned).collect())
 }
 
-/// What a push opens. Reports a source that is no template or renders to no such URL, and any of another channel; none of
-/// these, where the channel is not known.
+/// What a push opens. Reports a source that is no template or can only render to what none opens, and any
+/// of another channel.
 pub(in crate::api) fn url<'a>(fields: &mut Fields<'a>, channel: Option<Channel>) -> Option<&'a str> {
     let url = fields.text("url", &URL)?;
     if channel.is_some_and(|channel| channel != Channel::Push) {
