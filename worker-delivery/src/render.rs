@@ -288,6 +288,14 @@ mod tests {
     }
 
     #[test]
+    fn what_only_the_url_names_is_made_too() {
+        let push = |url| Compiled::new(1, "", "x").unwrap().opening(url).unwrap();
+        assert!(push(Some("{{ preferencesUrl }}")).names_preferences);
+        assert!(!push(Some("/settings")).names_preferences);
+        assert!(!push(None).names_preferences);
+    }
+
+    #[test]
     fn an_endless_template_fails_with_its_line() {
         let loops = "x\n{% for i in (1..100000) %}{% for j in (1..100000) %}y{% endfor %}{% endfor %}";
         let template = Compiled::new(1, "", loops).unwrap();
