@@ -298,6 +298,7 @@ CREATE TABLE template (
     body        text NOT NULL,                                             -- as its author wrote it
     compiled    text,                                                      -- what delivery takes in its place: MJML as HTML, CSS inlined
     not_inlined text,                                                      -- why the CSS is not, where that is so
+    url         text CHECK (url IS NULL OR channel = 'PUSH'),              -- what a push opens: a template too
     tags        text[] NOT NULL DEFAULT '{}',
     ai          boolean NOT NULL DEFAULT false,
     version     integer NOT NULL DEFAULT 1,

@@ -25,6 +25,7 @@ pub mod password;
 pub mod personalization;
 pub mod profile;
 pub mod push_token;
+pub mod push_url;
 pub mod rule;
 pub mod secrets;
 pub mod send;

@@ -103,7 +103,10 @@ pub async fn claim_slice(app: &App, project: ProjectId, wanted: &[(Uuid, i32)]) 
             (message.channel == Channel::Email, template.as_ref().and_then(|t| t.as_ref().ok()));
         let names_preferences = match template_found {
             Some(template) => template.names_preferences,
-            None => message.content.get("body").and_then(Value::as_str).is_some_and(|b| b.contains(PREFERENCES_URL)),
+            None => {
+                let mut own = ["body", "url"].iter().filter_map(|part| message.content.get(part)?.as_str());
+                own.any(|source| source.contains(PREFERENCES_URL))
+            }
         };
         if is_mail || names_preferences {
             let user = recipient.as_ref().map_or(message.user_id, |person| person.id);

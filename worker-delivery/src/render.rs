@@ -6,6 +6,7 @@ pub mod tracked;
 use jiff::Timestamp;
 use serde_json::Value;
 use shared::personalization::{self, Personalization, has_markup, with_line_breaks};
+use shared::push_url::{self, NotOpened};
 use shared::store::messages::claim::Claimed;
 use shared::store::users::recipient::Recipient;
 use shared::template::{Escape, Limits, ParseError, RenderError, Template, one_line};
@@ -19,7 +20,7 @@ const WIDTH: usize = 78;
 const LAID_OUT: usize = 256 * 1024;
 const NESTED: usize = 1_000;
 
-/// Subject and body of a template, ready to be rendered.
+/// Subject and body of a template, and what a push opens, ready to be rendered.
 #[derive(Debug)]
 pub struct Compiled {
     pub version: i32,
@@ -27,12 +28,20 @@ pub struct Compiled {
     pub names_preferences: bool,
     subject: Template,
     body: Template,
+    url: Option<Template>,
 }
 
 impl Compiled {
     pub fn new(version: i32, subject: &str, body: &str) -> Result<Self, ParseError> {
         let names_preferences = body.contains(PREFERENCES_URL);
-        Ok(Self { version, names_preferences, subject: Template::parse(subject)?, body: Template::parse(body)? })
+        let (subject, body) = (Template::parse(subject)?, Template::parse(body)?);
+        Ok(Self { version, names_preferences, subject, body, url: None })
+    }
+
+    /// With the source of the URL that it opens, if any.
+    pub fn opening(self, url: Option<&str>) -> Result<Self, ParseError> {
+        let names_preferences = self.names_preferences || url.is_some_and(|url| url.contains(PREFERENCES_URL));
+        Ok(Self { names_preferences, url: url.map(Template::parse).transpose()?, ..self })
     }
 
     /// The body as its author wrote it.
@@ -70,12 +79,14 @@ pub struct Rendered {
     pub text: String,
 }
 
-/// A part that could not be rendered: what happened, with line and column.
+/// A part that could not be rendered.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{part}: {error}")]
-pub struct Unrenderable {
-    pub part: &'static str,
-    pub error: RenderError,
+pub enum Unrenderable {
+    /// What happened, with line and column.
+    #[error("{part}: {error}")]
+    Limit { part: &'static str, error: RenderError },
+    #[error("url: {0}")]
+    Url(#[from] NotOpened),
 }
 
 /// Renders a template for a recipient.
@@ -85,7 +96,7 @@ pub fn from_template(
     recipient: &Recipient,
     now: Timestamp,
 ) -> Result<Rendered, Unrenderable> {
-    let (subject, body) = evaluated(template, message, recipient, now, Escape::Html)?;
+    let Evaluated { subject, body, .. } = evaluated(template, message, recipient, now, Escape::Html)?;
     let html = personalization::html(body);
     let text = text_of(&html);
     Ok(Rendered { subject, html, text })
@@ -98,7 +109,10 @@ pub fn from_content(message: &Claimed, recipient: &Recipient, now: Timestamp) ->
     let markup = has_markup(body);
     let escape = if markup { Escape::Html } else { Escape::None };
     let (subject, body) = match Compiled::new(0, subject, body) {
-        Ok(template) => evaluated(&template, message, recipient, now, escape)?,
+        Ok(template) => {
+            let Evaluated { subject, body, .. } = evaluated(&template, message, recipient, now, escape)?;
+            (subject, body)
+        }
         Err(_) => (one_line(subject), body.to_owned()),
     };
     Ok(if markup {
@@ -116,21 +130,31 @@ fn own_content(message: &Claimed) -> (&str, &str) {
     (first_of("subject", "title"), first_of("compiled", "body"))
 }
 
-/// Subject and body with everything filled in.
+/// Subject, body and URL with everything filled in.
+struct Evaluated {
+    subject: String,
+    body: String,
+    url: Option<String>,
+}
+
 fn evaluated(
     template: &Compiled,
     message: &Claimed,
     recipient: &Recipient,
     now: Timestamp,
     escape: Escape,
-) -> Result<(String, String), Unrenderable> {
+) -> Result<Evaluated, Unrenderable> {
     let seen = Personalization::new(recipient, (message.id, message.channel), message.created_at);
     let scope = seen.scope(&message.data, now);
     let limits = Limits::default();
-    let failed = |part| move |error| Unrenderable { part, error };
+    let failed = |part| move |error| Unrenderable::Limit { part, error };
     let subject = template.subject.render_line(&scope, &limits).map_err(failed("subject"))?;
     let body = template.body.render(&scope, escape, &limits).map_err(failed("body"))?;
-    Ok((subject, body))
+    let url = match &template.url {
+        Some(url) => push_url::rendered(&url.render_line(&scope, &limits).map_err(failed("url"))?)?,
+        None => None,
+    };
+    Ok(Evaluated { subject, body, url })
 }
 
 /// How many elements lie within each other at most; roughly, for elements that need no end count as open.
@@ -261,6 +285,14 @@ mod tests {
         assert_eq!((compiled.html.as_str(), compiled.text.trim()), ("<i>Ann &lt;b&gt;</i>", "Ann <b>"));
         assert_eq!(direct(json!({ "body": "{{ broken" })).text, "{{ broken");
         assert_eq!(direct(json!({})), Rendered { subject: String::new(), html: String::new(), text: String::new() });
+    }
+
+    #[test]
+    fn what_only_the_url_names_is_made_too() {
+        let push = |url| Compiled::new(1, "", "x").unwrap().opening(url).unwrap();
+        assert!(push(Some("{{ preferencesUrl }}")).names_preferences);
+        assert!(!push(Some("/settings")).names_preferences);
+        assert!(!push(None).names_preferences);
     }
 
     #[test]

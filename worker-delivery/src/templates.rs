@@ -44,7 +44,9 @@ impl Templates {
         let mut found = HashMap::with_capacity(ids.len());
         for template in source::newest(db, project, &wanted).await? {
             let compiled = match (&template.text, known.get(&template.id)) {
-                (Some((subject, body)), _) => Compiled::new(template.version, subject, body).map(Arc::new),
+                (Some(text), _) => Compiled::new(template.version, &text.subject, &text.body)
+                    .and_then(|compiled| compiled.opening(text.url.as_deref()))
+                    .map(Arc::new),
                 (None, Some(known)) => Ok(known.clone()),
                 (None, None) => continue,
             };

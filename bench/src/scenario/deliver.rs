@@ -86,7 +86,8 @@ const TITLE: &str = "Your order is on its way";
 const TEXT: &str = "Three things that you ordered left our house this morning, and will be with you tomorrow.";
 
 fn push(platform: Platform, token: String) -> Push {
-    Push { id: ids::fresh(Clock::system().now_ms()), title: TITLE.to_owned(), body: TEXT.to_owned(), platform, token }
+    let id = ids::fresh(Clock::system().now_ms());
+    Push { id, title: TITLE.to_owned(), body: TEXT.to_owned(), url: None, platform, token }
 }
 
 fn api_calls(to: SocketAddr) -> Result<impl AsyncFn(u64) -> Result<()> + use<>> {

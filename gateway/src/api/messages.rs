@@ -101,7 +101,11 @@ impl MessageView {
 /// The content of a direct message in the form of those that have a title.
 fn titled(channel: Channel, content: &Value) -> Option<Value> {
     let body = content.get("body").filter(|_| channel != Channel::Email)?;
-    Some(json!({ "title": content.get("subject"), "body": body }))
+    let mut titled = json!({ "title": content.get("subject"), "body": body });
+    if let Some(url) = content.get("url") {
+        titled["url"] = url.clone();
+    }
+    Some(titled)
 }
 
 #[derive(Serialize)]

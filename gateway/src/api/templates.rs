@@ -23,7 +23,7 @@ use crate::mail_body::Made;
 use crate::respond::{Reply, created, deleted, ok};
 
 pub use input::CHANNELS;
-pub(in crate::api) use input::{SUBJECT, parses};
+pub(in crate::api) use input::{SUBJECT, parses, url};
 
 /// Templates in one answer at most.
 const LIST_MAX: i64 = 1_000;
@@ -36,6 +36,7 @@ struct TemplateView {
     channel: &'static str,
     subject: String,
     body: String,
+    url: Option<String>,
     tags: Vec<String>,
     ai: bool,
     version: i32,
@@ -53,6 +54,7 @@ impl From<StoredTemplate> for TemplateView {
             channel: template.channel.as_str(),
             subject: template.subject,
             body: template.body,
+            url: template.url,
             tags: template.tags,
             ai: template.ai,
             version: template.version,

@@ -122,6 +122,20 @@ async fn a_push_takes_the_lane_of_its_channel() {
     gateway.post(&project, "/messages", &push).await.expect(202);
     let messages = queued_by(&gateway, Channel::Push).await;
     assert_eq!((messages.len(), messages[0].channel.as_str()), (1, "PUSH"));
+    let content = json!({"title": "T", "body": "B", "url": "/orders/{{ id }}"});
+    gateway
+        .post(&project, "/messages", &json!({"user_id": "u1", "channel": "push", "content": content}))
+        .await
+        .expect(202);
+    let messages = queued_by(&gateway, Channel::Push).await;
+    let queued: Value = serde_json::from_slice(&messages[0].content).unwrap();
+    assert_eq!(queued, json!({"subject": "T", "body": "B", "url": "/orders/{{ id }}"}));
+    for (channel, url) in [("push", "javascript:x"), ("email", "/orders/1")] {
+        let content = json!({"title": "T", "body": "B", "url": url});
+        let message = json!({"user_id": "u1", "channel": channel, "content": content});
+        let refused = gateway.post(&project, "/messages", &message).await;
+        assert_eq!((refused.status, refused.fields()), (422, vec!["content.url"]), "{}", refused.body);
+    }
 }
 
 #[tokio::test]

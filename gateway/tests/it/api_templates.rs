@@ -39,6 +39,34 @@ async fn a_template_is_made_read_changed_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_push_template_opens_a_url_and_no_other_does() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let new = json!({"name": "n", "channel": "PUSH", "subject": "t", "body": "b", "url": "myapp://order/{{ id }}"});
+    let made = gateway.post(&project, "/templates", &new).await.expect(201);
+    assert_eq!((&made["url"], &made["version"]), (&new["url"], &json!(1)));
+    let path = format!("/templates/{}", made["id"].as_str().unwrap());
+    assert_eq!(gateway.get(&project, &path).await.expect(200), made);
+    assert_eq!(gateway.get(&project, "/templates").await.expect(200)["templates"], json!([made]));
+    let seen = gateway.post(&project, &format!("{path}/preview"), &json!({"data": {"id": 7}})).await.expect(200);
+    assert_eq!(seen, json!({"subject": "t", "body": "b", "url": "myapp://order/7", "warnings": []}));
+    let changed = gateway.put(&project, &path, &json!({"url": "/orders"})).await.expect(200);
+    assert_eq!((&changed["url"], &changed["version"]), (&json!("/orders"), &json!(2)));
+    let bare = gateway.put(&project, &path, &json!({"url": null})).await.expect(200);
+    assert_eq!((&bare["url"], &bare["version"]), (&json!(null), &json!(3)));
+
+    let mail = json!({"name": "n", "channel": "EMAIL", "body": "b"});
+    let mail = gateway.post(&project, "/templates", &mail).await.expect(201);
+    let mail_path = format!("/templates/{}", mail["id"].as_str().unwrap());
+    // What was read can be sent back.
+    gateway.put(&project, &mail_path, &mail).await.expect(200);
+    for (path, url) in [(&path, "//evil.example"), (&path, "javascript:{{ x }}"), (&mail_path, "/orders")] {
+        let refused = gateway.put(&project, path, &json!({"url": url})).await;
+        assert_eq!((refused.status, refused.fields()), (422, vec!["url"]), "{}", refused.body);
+    }
+}
+
+#[tokio::test]
 async fn a_template_that_does_not_parse_is_refused_with_its_place() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;

@@ -24,10 +24,12 @@ pub struct StoredTemplate {
     /// The title, for push and in-app messages.
     pub subject: String,
     pub body: String,
+    /// What a push opens, a source too; see [`crate::push_url`]. No other channel has one.
+    pub url: Option<String>,
     pub tags: Vec<String>,
     /// Written by AI, as whoever saved it says.
     pub ai: bool,
-    /// From 1; moved on by every change of subject or body: what a compiled template was made from.
+    /// From 1; moved on by every change of subject, body or URL: what a compiled template was made from.
     pub version: i32,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -38,10 +40,10 @@ pub struct StoredTemplate {
 }
 
 const COLUMNS: &str =
-    "id, name, channel, subject, body, tags, ai, version, created_at, updated_at, compiled, not_inlined";
+    "id, name, channel, subject, body, tags, ai, version, created_at, updated_at, url, compiled, not_inlined";
 /// Of many, without what is as large as the bodies and not shown.
 const LISTED: &str =
-    "id, name, channel, subject, body, tags, ai, version, created_at, updated_at, NULL::text, NULL::text";
+    "id, name, channel, subject, body, tags, ai, version, created_at, updated_at, url, NULL::text, NULL::text";
 
 fn from_row(row: &Row) -> Result<StoredTemplate, StoreError> {
     Ok(StoredTemplate {
@@ -55,8 +57,9 @@ fn from_row(row: &Row) -> Result<StoredTemplate, StoreError> {
         version: row.try_get(7)?,
         created_at: row.try_get(8)?,
         updated_at: row.try_get(9)?,
-        compiled: row.try_get(10)?,
-        not_inlined: row.try_get(11)?,
+        url: row.try_get(10)?,
+        compiled: row.try_get(11)?,
+        not_inlined: row.try_get(12)?,
     })
 }
 
@@ -118,8 +121,8 @@ pub async fn channels_of(
 pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &StoredTemplate) -> Result<(), StoreError> {
     let seq = changes::next(tx, Topic::Template).await?;
     let sql = "INSERT INTO template (project_id, id, name, channel, subject, body, tags, ai, version, created_at, \
-               updated_at, compiled, not_inlined, changed_seq) \
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+               updated_at, url, compiled, not_inlined, changed_seq) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
     let t = new;
     tx.execute(
         sql,
@@ -135,6 +138,7 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &StoredTempla
             &t.version,
             &t.created_at,
             &t.updated_at,
+            &t.url,
             &t.compiled,
             &t.not_inlined,
             &seq,
@@ -148,7 +152,7 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &StoredTempla
 pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &StoredTemplate) -> Result<(), StoreError> {
     let seq = changes::next(tx, Topic::Template).await?;
     let sql = "UPDATE template SET name = $3, subject = $4, body = $5, tags = $6, ai = $7, version = $8, updated_at = $9, \
-               compiled = $10, not_inlined = $11, changed_seq = $12 WHERE project_id = $1 AND id = $2";
+               url = $10, compiled = $11, not_inlined = $12, changed_seq = $13 WHERE project_id = $1 AND id = $2";
     let t = changed;
     tx.execute(
         sql,
@@ -162,6 +166,7 @@ pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &StoredTe
             &t.ai,
             &t.version,
             &t.updated_at,
+            &t.url,
             &t.compiled,
             &t.not_inlined,
             &seq,

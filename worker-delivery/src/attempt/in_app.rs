@@ -29,7 +29,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
     let rendered = source(loaded).and_then(|source| {
         plain::render(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
     });
-    let Plain { title, body } = match rendered {
+    let Plain { title, body, .. } = match rendered {
         Ok(rendered) => rendered,
         Err(why) => return failed(message, &why),
     };

@@ -42,7 +42,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, admitted: O
     let rendered = source(loaded).and_then(|source| {
         plain::render(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
     });
-    let Plain { title, body } = match rendered {
+    let Plain { title, body, url } = match rendered {
         Ok(rendered) => rendered,
         Err(why) => return failed(message, &why),
     };
@@ -57,6 +57,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, admitted: O
         id: message.id,
         title: title.clone(),
         body: body.clone(),
+        url: url.clone(),
         platform: token.platform,
         token: token.token.clone(),
     };

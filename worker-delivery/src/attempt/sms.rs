@@ -40,7 +40,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Opti
     });
     // A text has no title; who gives one only means it as the text.
     let text = match rendered {
-        Ok(Plain { title, body }) if body.trim().is_empty() => title,
+        Ok(Plain { title, body, .. }) if body.trim().is_empty() => title,
         Ok(Plain { body, .. }) => body,
         Err(why) => return failed(message, &why),
     };

@@ -19,15 +19,29 @@ pub struct Push {
     pub id: Uuid,
     pub title: String,
     pub body: String,
+    /// What it opens when it is tapped; without one the app or the site itself.
+    pub url: Option<String>,
     pub platform: Platform,
     /// The device's token, or the JSON of a browser's subscription.
     pub token: String,
 }
 
 impl Push {
-    /// What every device gets in one form or another: `{title, body, messageId}`.
+    /// What every device gets in one form or another: `{title, body, messageId, url?}`.
     pub fn payload(&self) -> Value {
-        json!({ "title": self.title, "body": self.body, "messageId": self.id })
+        self.with_url(json!({ "title": self.title, "body": self.body, "messageId": self.id }))
+    }
+
+    /// What an app gets beside the texts that are shown: `{messageId, url?}`.
+    pub fn data(&self) -> Value {
+        self.with_url(json!({ "messageId": self.id }))
+    }
+
+    fn with_url(&self, mut object: Value) -> Value {
+        if let Some(url) = &self.url {
+            object["url"] = json!(url);
+        }
+        object
     }
 }
 

@@ -60,7 +60,8 @@ mod tests {
 
     fn push(token: &str) -> Push {
         let (title, body) = ("Hello".to_owned(), "✓".to_owned());
-        Push { id: Uuid::from_u128(7), title, body, platform: Platform::Ios, token: token.to_owned() }
+        let url = Some("myapp://order/1".to_owned());
+        Push { id: Uuid::from_u128(7), title, body, url, platform: Platform::Ios, token: token.to_owned() }
     }
 
     #[tokio::test]
@@ -77,8 +78,9 @@ mod tests {
         assert_eq!(files.len(), 2, "a repeat is seen: {files:?}");
         let text: Value = serde_json::from_slice(&std::fs::read(&files[0]).unwrap()).unwrap();
         let id = Uuid::from_u128(7);
-        let expected =
-            json!({ "token": "mailbox:ann", "platform": "IOS", "title": "Hello", "body": "✓", "messageId": id });
+        let expected = json!({
+            "token": "mailbox:ann", "platform": "IOS", "title": "Hello", "body": "✓", "url": "myapp://order/1", "messageId": id,
+        });
         assert_eq!(text, expected);
     }
 

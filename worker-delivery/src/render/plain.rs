@@ -1,12 +1,14 @@
 //! Messages of a title and a text: pushes, in-app messages and SMS. Pure.
 
 use jiff::Timestamp;
+use serde_json::Value;
 use shared::personalization::escape;
+use shared::send::Channel;
 use shared::store::messages::claim::Claimed;
 use shared::store::users::recipient::Recipient;
 use shared::template::one_line;
 
-use super::{Compiled, Source, Unrenderable, evaluated, own_content};
+use super::{Compiled, Evaluated, Source, Unrenderable, evaluated, own_content};
 
 /// The content of such a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub struct Plain {
     /// One line.
     pub title: String,
     pub body: String,
+    /// What a push opens.
+    pub url: Option<String>,
 }
 
 /// Renders a message as its channel shows it.
@@ -28,14 +32,16 @@ pub fn render(
         Source::Template(template) => *template,
         Source::Own => {
             let (title, body) = own_content(message);
-            match Compiled::new(0, title, body) {
+            let url = message.content.get("url").and_then(Value::as_str).filter(|_| message.channel == Channel::Push);
+            match Compiled::new(0, title, body).and_then(|compiled| compiled.opening(url)) {
                 Ok(compiled) => own = compiled,
                 // The gateway refuses what does not parse.
-                Err(_) => return Ok(Plain { title: one_line(title), body: body.to_owned() }),
+                Err(_) => return Ok(Plain { title: one_line(title), body: body.to_owned(), url: None }),
             }
             &own
         }
     };
-    let (title, body) = evaluated(template, message, recipient, now, escape(message.channel, template.body_source()))?;
-    Ok(Plain { title, body })
+    let escape = escape(message.channel, template.body_source());
+    let Evaluated { subject, body, url } = evaluated(template, message, recipient, now, escape)?;
+    Ok(Plain { title: subject, body, url })
 }

@@ -130,6 +130,59 @@ async fn a_push_goes_to_every_device_by_whoever_serves_it() {
 }
 
 #[tokio::test]
+async fn a_push_opens_what_its_url_is_for_the_person() {
+    let (mut place, vendors) = place().await;
+    let ann = place.user("ann", None, None).await;
+    let subscription = vendors.web.vendor().subscribe(&vendors.web.url());
+    device(&place, ann, Platform::Ios, "aa01").await;
+    device(&place, ann, Platform::Android, "fcm-1").await;
+    device(&place, ann, Platform::Web, &subscription).await;
+    let opening = |url: &str, link: &str| NewMessage {
+        content: json!({ "subject": "t", "body": "b", "url": url }),
+        data: json!({ "link": link }),
+        ..push(&place, ann, "")
+    };
+    let messages = [opening("/of/{{ link }}/{{ user.properties.plan }}", "red shoes"), opening("{{ link }}", "")];
+    let template = place.template("t", "b").await;
+    let db = place.store.connection().await.unwrap();
+    let sql = "UPDATE template SET channel = 'PUSH', url = $3, version = version + 1 WHERE project_id = $1 AND id = $2";
+    let mut seen = vec![json!("/of/red%20shoes/pro"), json!(null)];
+    for message in &messages {
+        place.queue(std::slice::from_ref(message)).await;
+        assert_eq!(place.settled(message.id, 1).await.status, "sent");
+    }
+    // A template in each of its versions.
+    for url in [Some("myapp://{{ link }}/{{ message.channel }}"), Some("myapp://2"), None] {
+        db.execute(sql, &[&place.project, &template, &url]).await.unwrap();
+        let message = NewMessage { template_id: Some(template), content: json!({}), ..opening("", "order") };
+        place.queue(std::slice::from_ref(&message)).await;
+        assert_eq!(place.settled(message.id, 1).await.status, "sent");
+    }
+    seen.extend([json!("myapp://order/PUSH"), json!("myapp://2"), json!(null)]);
+    let urls = |taken: Vec<Value>, at: &str| -> Vec<Value> {
+        taken.iter().map(|sent| sent.pointer(at).cloned().unwrap_or_default()).collect()
+    };
+    assert_eq!(urls(vendors.apns.vendor().taken(), "/url"), seen);
+    assert_eq!(urls(vendors.gateway.vendor().taken(), "/data/url"), seen);
+    assert_eq!(urls(vendors.web.vendor().taken(), "/url"), seen);
+
+    // What came from elsewhere runs no code, and the URL counts among a push's bytes.
+    let bad = opening("{{ link }}", "JavaScript:alert(1)");
+    let large = NewMessage {
+        content: json!({ "subject": "t", "body": "x".repeat(3_000), "url": format!("/{}", "y".repeat(1_500)) }),
+        ..push(&place, ann, "")
+    };
+    for (message, reason) in [(bad, "render_failed: url: must be an absolute URL"), (large, "payload_too_large")] {
+        place.queue(std::slice::from_ref(&message)).await;
+        let row = place.settled(message.id, 1).await;
+        assert_eq!(row.status, "failed");
+        assert!(row.reason.as_deref().is_some_and(|said| said.starts_with(reason)), "{row:?}");
+    }
+    assert_eq!(vendors.web.vendor().taken().len(), 5);
+    place.stop().await;
+}
+
+#[tokio::test]
 async fn wrong_ios_credentials_show_on_the_channel_and_the_push_goes_out_once_they_are_mended() {
     let (mut place, vendors) = place().await;
     configure(&place, &vendors, "WRONG67890").await;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use shared::send::Channel;
 use uuid::Uuid;
 
-use crate::api::templates::{SUBJECT, parses};
+use crate::api::templates::{SUBJECT, parses, url};
 use crate::error::ApiError;
 use crate::fields::{Fields, Text};
 
@@ -42,7 +42,8 @@ pub struct DirectInput {
     /// An external or internal id.
     pub user: String,
     pub channel: Channel,
-    /// Object `{subject, body}`; empty beside a template. Both are templates themselves. Of a body in MJML also `compiled`.
+    /// Object `{subject, body, url?}`; empty beside a template. All are templates themselves; only a push has a `url`.
+    /// Of a body in MJML also `compiled`.
     pub content: Value,
     pub template_id: Option<Uuid>,
     /// Object: what the template sees beside the user.
@@ -105,22 +106,26 @@ fn template_id(fields: &mut Fields<'_>) -> Option<Uuid> {
     id
 }
 
-/// `subject` and `body`, or `content` with `title` and `body`; neither beside a template. An SMS has a body only.
+/// `subject` and `body`, or `content` with `title` and `body`; neither beside a template. An SMS has a body only, a push may
+/// have a `url` too.
 fn content(fields: &mut Fields<'_>, channel: Channel) -> Value {
     let needs_title = channel != Channel::Sms;
     let (mut subject, mut body) = (fields.text("subject", &SUBJECT), fields.text("body", &BODY));
-    let (flat, nested) = ((sent(fields, "subject"), sent(fields, "body")), sent(fields, "content"));
+    let flat = (sent(fields, "subject"), sent(fields, "body"), sent(fields, "url"));
+    let nested = sent(fields, "content");
     if sent(fields, "templateId") {
-        for (name, _) in [("subject", flat.0), ("body", flat.1), ("content", nested)].into_iter().filter(|f| f.1) {
+        let given = [("subject", flat.0), ("body", flat.1), ("url", flat.2), ("content", nested)];
+        for (name, _) in given.into_iter().filter(|field| field.1) {
             fields.problem(name, "cannot be given beside templateId");
         }
         // Looked into all the same, so that its fields are known.
         fields.object("content");
         return json!({});
     }
-    if nested && (flat.0 || flat.1) {
-        fields.problem("content", "cannot be given beside subject and body");
+    if nested && (flat.0 || flat.1 || flat.2) {
+        fields.problem("content", "cannot be given beside subject, body and url");
     }
+    let mut opened = None;
     match fields.object("content") {
         Some(mut inner) => {
             subject =
@@ -128,6 +133,7 @@ fn content(fields: &mut Fields<'_>, channel: Channel) -> Value {
             body = Some(inner.required_text("body", &BODY));
             parses(&inner, "title", subject.unwrap_or_default());
             parses(&inner, "body", body.unwrap_or_default());
+            opened = url(&mut inner, Some(channel));
             inner.done();
         }
         None if nested => {}
@@ -138,9 +144,14 @@ fn content(fields: &mut Fields<'_>, channel: Channel) -> Value {
                 }
                 parses(fields, name, text.unwrap_or_default());
             }
+            opened = url(fields, Some(channel));
         }
     }
-    json!({ "subject": subject.unwrap_or_default(), "body": body.unwrap_or_default() })
+    let mut content = json!({ "subject": subject.unwrap_or_default(), "body": body.unwrap_or_default() });
+    if let Some(url) = opened {
+        content["url"] = url.into();
+    }
+    content
 }
 
 fn sent(fields: &mut Fields<'_>, name: &'static str) -> bool {
@@ -170,6 +181,29 @@ mod tests {
             let input = json!({"user_id": "u1", "channel": channel, "content": {"title": "Hi", "body": "B"}});
             assert_eq!(parsed(&input).unwrap().channel, Channel::Push);
         }
+    }
+
+    #[test]
+    fn a_push_may_open_a_url() {
+        let flat = json!({"userId": "u1", "channel": "PUSH", "subject": "t", "body": "b", "url": "/a/{{ id }}"});
+        let nested = |channel: &str, url: Value| {
+            parsed(&json!({"user_id": "u1", "channel": channel, "content": {"title": "t", "body": "b", "url": url}}))
+        };
+        let content = json!({"subject": "t", "body": "b", "url": "/a/{{ id }}"});
+        assert_eq!(parsed(&flat).unwrap().content, content);
+        assert_eq!(nested("push", json!("/a/{{ id }}")).unwrap().content, content);
+        assert_eq!(nested("email", json!(null)).unwrap().content, json!({"subject": "t", "body": "b"}));
+        for (channel, url) in [("push", "javascript:x"), ("push", "a"), ("push", ""), ("push", "/{{"), ("email", "/a")]
+        {
+            assert_eq!(nested(channel, json!(url)).unwrap_err(), ["content.url"], "{channel} {url}");
+        }
+        let mut mail = flat;
+        mail["channel"] = json!("EMAIL");
+        assert_eq!(parsed(&mail).unwrap_err(), ["url"]);
+        let beside = json!({"userId": "u1", "channel": "PUSH", "templateId": Uuid::nil(), "url": "/a"});
+        assert_eq!(parsed(&beside).unwrap_err(), ["url"]);
+        let both = json!({"userId": "u1", "channel": "PUSH", "url": "/a", "content": {"title": "t", "body": "b"}});
+        assert_eq!(parsed(&both).unwrap_err(), ["content"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+use shared::push_url;
 use shared::send::Channel;
 use shared::store::templates::StoredTemplate;
 use shared::template::Template;
@@ -17,6 +18,7 @@ const NAME: Text = Text::line(200);
 pub(in crate::api) const SUBJECT: Text = Text::maybe_line(1_000);
 /// In characters; the template language bounds the bytes at the same number.
 const BODY: Text = Text::any(1024 * 1024);
+const URL: Text = Text::line(push_url::LENGTH_MAX);
 const TAG: Text = Text::line(100);
 const TAGS_MAX: usize = 50;
 
@@ -27,12 +29,15 @@ pub fn new_template(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Resu
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
     fields.not_null(&["ai"]);
+    let name = fields.required_text("name", &NAME).to_owned();
+    let channel = fields.required_choice("channel", CHANNELS);
     let template = StoredTemplate {
         id,
-        name: fields.required_text("name", &NAME).to_owned(),
-        channel: fields.required_choice("channel", CHANNELS).unwrap_or(Channel::Email),
+        name,
+        channel: channel.unwrap_or(Channel::Email),
         subject: fields.text("subject", &SUBJECT).unwrap_or_default().to_owned(),
         body: fields.required_text("body", &BODY).to_owned(),
+        url: url(&mut fields, channel).map(str::to_owned),
         tags: tags(&mut fields).unwrap_or_default(),
         ai: fields.boolean("ai").unwrap_or(false),
         version: 1,
@@ -47,7 +52,8 @@ pub fn new_template(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Resu
     Ok(template)
 }
 
-/// A template with the fields that were sent; null takes subject and tags away. A change of subject or body makes the next version.
+/// A template with the fields that were sent; null takes subject, URL and tags away. A change of subject, body or URL
+/// makes the next version.
 pub fn changed_template(
     body: &Map<String, Value>,
     current: StoredTemplate,
@@ -74,6 +80,12 @@ pub fn changed_template(
         parses(&fields, "body", body);
         body.clone_into(&mut template.body);
     }
+    if fields.is_null("url") {
+        template.url = None;
+    }
+    if let Some(url) = url(&mut fields, Some(current.channel)) {
+        template.url = Some(url.to_owned());
+    }
     if fields.is_null("tags") {
         template.tags.clear();
     }
@@ -84,7 +96,7 @@ pub fn changed_template(
         template.ai = ai;
     }
     fields.finish()?;
-    if template.subject != current.subject || template.body != current.body {
+    if (&template.subject, &template.body, &template.url) != (&current.subject, &current.body, &current.url) {
         template.version += 1;
     }
     template.updated_at = now;
@@ -94,6 +106,21 @@ pub fn changed_template(
 fn tags(fields: &mut Fields<'_>) -> Option<Vec<String>> {
     let tags = fields.array("tags", 0..=TAGS_MAX)?;
     Some(tags.iter().filter_map(|tag| tag.text(&TAG)).map(str::to_owned).collect())
+}
+
+/// What a push opens. Reports a source that is no template or can only render to what none opens, and any
+/// of another channel.
+pub(in crate::api) fn url<'a>(fields: &mut Fields<'a>, channel: Option<Channel>) -> Option<&'a str> {
+    let url = fields.text("url", &URL)?;
+    if channel.is_some_and(|channel| channel != Channel::Push) {
+        fields.problem("url", "only the channel PUSH has one");
+        return None;
+    }
+    parses(fields, "url", url);
+    if let Err(error) = push_url::check_source(url) {
+        fields.problem("url", error);
+    }
+    Some(url)
 }
 
 /// Reports a source that is no template, with line and column.
@@ -144,6 +171,7 @@ mod tests {
             (json!({"tags": "a"}), "tags"),
             (json!({"ai": "yes"}), "ai"),
             (json!({"ai": null}), "ai"),
+            (json!({"url": "https://a.b"}), "url"),
             (json!({"boddy": "x"}), "boddy"),
         ] {
             let mut whole = object(json!({"name": "n", "channel": "SMS", "body": "b"}));
@@ -159,6 +187,27 @@ mod tests {
         let problem = &error.details()[0];
         assert_eq!(problem.field, "body");
         assert!(problem.message.starts_with("line 2, column "), "{}", problem.message);
+    }
+
+    #[test]
+    fn a_push_may_open_a_url() {
+        let push = |url: Value| new(json!({"name": "n", "channel": "PUSH", "body": "b", "url": url}));
+        assert_eq!(push(json!("/orders/{{ id }}")).unwrap().url.as_deref(), Some("/orders/{{ id }}"));
+        assert_eq!(push(json!(null)).unwrap().url, None);
+        for wrong in ["", "orders/1", "//a.b", "javascript:x", "https://{{ a", &"/".repeat(2_001)] {
+            assert_eq!(push(json!(wrong)).unwrap_err(), ["url"], "{wrong:.100}");
+        }
+        assert_eq!(push(json!(5)).unwrap_err(), ["url"]);
+        // Whose channel is not known is not told that it should be another.
+        assert_eq!(new(json!({"name": "n", "body": "b", "url": "/"})).unwrap_err(), ["channel"]);
+        let first = push(json!("/a")).unwrap();
+        let change = |value| changed_template(&object(value), first.clone(), NOW).unwrap();
+        assert_eq!(change(json!({"url": "/a", "name": "m"})).version, 1);
+        assert_eq!(
+            (change(json!({"url": "/b"})).url.as_deref(), change(json!({"url": "/b"})).version),
+            (Some("/b"), 2)
+        );
+        assert_eq!((change(json!({"url": null})).url, change(json!({"url": null})).version), (None, 2));
     }
 
     #[test]

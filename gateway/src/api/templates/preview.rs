@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use shared::personalization::{self, Personalization};
+use shared::push_url;
 use shared::send::Channel;
 use shared::store::templates::{self, StoredTemplate};
 use shared::store::users::read;
@@ -32,6 +33,9 @@ const ONE_SMS: usize = 160;
 struct PreviewView {
     subject: String,
     body: String,
+    /// Of a push that opens one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
     warnings: Vec<String>,
 }
 
@@ -51,7 +55,7 @@ pub async fn preview(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError>
         }
     };
     drop(db);
-    // It may take a fifth of a second for each of the two parts.
+    // It may take a fifth of a second for each of its parts.
     ok(&rendering::rendered(cx, move || rendered(&template, &person, data, now)).await??)
 }
 
@@ -97,22 +101,31 @@ fn rendered(
     let subject = part("subject", &template.subject, Escape::None)?;
     let source = template.compiled.as_deref().unwrap_or(&template.body);
     let body = part("body", source, personalization::escape(channel, source))?;
-    let mut warnings = warnings(channel, &subject, &body);
+    let url = template.url.as_deref().map(|source| part("url", source, Escape::None)).transpose()?;
+    let mut warnings = warnings(channel, &subject, &body, url.as_ref());
+    let url = match url.map(|url| push_url::rendered(&one_line(&url.text))) {
+        Some(Ok(opened)) => opened,
+        Some(Err(error)) => {
+            warnings.push(format!("url: it {error}; this one would fail"));
+            None
+        }
+        None => None,
+    };
     if channel == Channel::Email {
         warnings.extend(mail::warnings(&subject.text, &body.text, &leave, template.not_inlined.as_deref()));
     }
     let body = if channel == Channel::Email { personalization::html(body.text) } else { body.text };
-    Ok(PreviewView { subject: one_line(&subject.text), body, warnings })
+    Ok(PreviewView { subject: one_line(&subject.text), body, url, warnings })
 }
 
-fn warnings(channel: Channel, subject: &Rendered, body: &Rendered) -> Vec<String> {
+fn warnings(channel: Channel, subject: &Rendered, body: &Rendered, url: Option<&Rendered>) -> Vec<String> {
     let mut found = Vec::new();
-    for (part, rendered) in [("subject", subject), ("body", body)] {
+    for (part, rendered) in [("subject", subject), ("body", body)].into_iter().chain(url.map(|url| ("url", url))) {
         for name in &rendered.missing {
             found.push(format!("{part}: `{name}` has no value here and is left out"));
         }
     }
-    let (subject, body) = (subject.text.trim(), &body.text);
+    let (subject, body, url) = (subject.text.trim(), &body.text, url.map_or("", |url| url.text.trim()));
     if subject.is_empty() && matches!(channel, Channel::Email | Channel::Push) {
         found.push("subject: it is empty".to_owned());
     }
@@ -120,7 +133,7 @@ fn warnings(channel: Channel, subject: &Rendered, body: &Rendered) -> Vec<String
         found.push("body: it is empty".to_owned());
     }
     match channel {
-        Channel::Push if subject.len() + body.len() > PUSH_MAX => {
+        Channel::Push if subject.len() + body.len() + url.len() > PUSH_MAX => {
             found.push(format!("body: a push has at most {PUSH_MAX} bytes in all; this one would fail"));
         }
         Channel::Sms if body.chars().count() > ONE_SMS => {
@@ -140,12 +153,17 @@ mod tests {
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
     fn look(channel: Channel, subject: &str, body: &str, data: Value) -> PreviewView {
+        look_opening(None, channel, (subject, body), data)
+    }
+
+    fn look_opening(url: Option<&str>, channel: Channel, (subject, body): (&str, &str), data: Value) -> PreviewView {
         let template = StoredTemplate {
             id: Uuid::nil(),
             name: "n".to_owned(),
             channel,
             subject: subject.to_owned(),
             body: body.to_owned(),
+            url: url.map(str::to_owned),
             tags: Vec::new(),
             ai: false,
             version: 1,
@@ -176,6 +194,21 @@ mod tests {
         assert_eq!(look(Channel::Sms, "", &"x".repeat(161), json!({})).warnings.len(), 1);
         assert_eq!(look(Channel::InApp, "", "{{ name }}", json!({})).body, "Ann <b>");
         assert_eq!(look(Channel::Email, "s", " ", json!({})).warnings[0], "body: it is empty");
+    }
+
+    #[test]
+    fn a_push_shows_what_it_opens_and_why_it_would_fail() {
+        let seen = |link: &str| look_opening(Some("{{ link }}"), Channel::Push, ("t", "b"), json!({ "link": link }));
+        let fine = seen("myapp://order/1");
+        assert_eq!((fine.url.as_deref(), fine.warnings.len()), (Some("myapp://order/1"), 0));
+        let refused = seen("javascript:alert(1)");
+        assert_eq!((refused.url, refused.warnings.len()), (None, 1));
+        assert!(refused.warnings[0].starts_with("url: it must be "), "{:?}", refused.warnings);
+        let nothing = look_opening(Some("{{ link }}"), Channel::Push, ("t", "b"), json!({}));
+        assert_eq!(
+            (nothing.url, nothing.warnings),
+            (None, vec!["url: `link` has no value here and is left out".to_owned()])
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub struct NewMessage {
     pub lane: Lane,
     /// The template that makes the content, or none where `content` is the message itself.
     pub template_id: Option<Uuid>,
-    /// Object `{subject?, body?, title?}`; empty beside a template.
+    /// Object `{subject?, body?, title?, url?}`; empty beside a template.
     pub content: Value,
     /// Object: what the template sees beside the user.
     pub data: Value,

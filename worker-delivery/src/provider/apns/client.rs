@@ -32,11 +32,11 @@ impl Client {
         if push.token.is_empty() || !push.token.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Outcome::Rejected("the token is none of this vendor's, which have hexadecimal digits".to_owned());
         }
-        let payload = json!({
-            "aps": { "alert": { "title": push.title, "body": push.body }, "sound": "default", "mutable-content": 1 },
-            "messageId": push.id,
-        })
-        .to_string();
+        let mut payload = push.data();
+        payload["aps"] = json!({
+            "alert": { "title": push.title, "body": push.body }, "sound": "default", "mutable-content": 1,
+        });
+        let payload = payload.to_string();
         if payload.len() > PAYLOAD_MAX {
             return Outcome::Rejected(format!("{TOO_LARGE}: {} bytes", payload.len()));
         }

@@ -76,7 +76,7 @@ fn v1_message(push: &Push) -> Value {
     json!({ "message": {
         "token": push.token,
         "notification": { "title": push.title, "body": push.body },
-        "data": { "messageId": id },
+        "data": push.data(),
         "android": { "priority": "HIGH", "ttl": format!("{TTL_SECS}s"), "notification": { "tag": id } },
         "apns": { "headers": { "apns-collapse-id": id, "apns-priority": "10" }, "payload": { "aps": { "sound": "default" } } },
     }})
@@ -89,6 +89,6 @@ fn legacy_message(push: &Push) -> Value {
         "priority": "high",
         "time_to_live": TTL_SECS,
         "notification": { "title": push.title, "body": push.body, "tag": id, "sound": "default" },
-        "data": { "messageId": id },
+        "data": push.data(),
     })
 }

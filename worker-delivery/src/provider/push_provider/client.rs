@@ -60,6 +60,12 @@ fn notification(push: &Push, app: &str) -> Value {
         // Of the message and the device: each of a person's devices is a call of its own.
         "idempotency_key": Uuid::new_v5(&push.id, push.token.as_bytes()),
     });
+    // Its own code on the device opens a whole URL; what a path belongs to, the app knows.
+    match &push.url {
+        Some(path) if path.starts_with('/') => notification["data"]["url"] = json!(path),
+        Some(url) => notification["url"] = json!(url),
+        None => {}
+    }
     if !title.is_empty() {
         notification["headings"] = json!({ "en": title });
     }
@@ -82,6 +88,7 @@ mod tests {
             id: Uuid::from_u128(1),
             title: "T".to_owned(),
             body: "B".to_owned(),
+            url: None,
             platform,
             token: token.to_owned(),
         };
@@ -98,6 +105,12 @@ mod tests {
         let (one, other) = (push(Platform::Ios, "aa01"), push(Platform::Ios, "aa02"));
         assert_eq!(key(&one), key(&one.clone()));
         assert_ne!(key(&one), key(&other));
+        let opens = |url: &str| {
+            let notification = notification(&Push { url: Some(url.to_owned()), ..one.clone() }, "app");
+            (notification["url"].clone(), notification["data"]["url"].clone())
+        };
+        assert_eq!(opens("myapp://order/1"), (json!("myapp://order/1"), json!(null)));
+        assert_eq!(opens("/orders/1"), (json!(null), json!("/orders/1")));
         let untitled = notification(&Push { title: "only".to_owned(), body: String::new(), ..one }, "app");
         assert_eq!((&untitled["contents"]["en"], &untitled["headings"]), (&json!("only"), &json!(null)));
     }

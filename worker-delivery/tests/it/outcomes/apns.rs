@@ -46,6 +46,7 @@ fn push(n: u64, token: &str) -> Push {
         id: Uuid::from_u128(n.into()),
         title: "Hello ✓".to_owned(),
         body: "Your order is on its way".to_owned(),
+        url: Some("https://shop.example/orders/1".to_owned()),
         platform: Platform::Ios,
         token: token.to_owned(),
     }
@@ -91,7 +92,7 @@ async fn apns_has_every_outcome() {
     every_outcome(&rig).await;
     let taken = rig.server.vendor().taken();
     let expected = json!({ "title": "Hello ✓", "body": "Your order is on its way" });
-    assert_eq!(taken[0]["aps"]["alert"], expected);
+    assert_eq!((&taken[0]["aps"]["alert"], &taken[0]["url"]), (&expected, &json!("https://shop.example/orders/1")));
     // A repeat shows in the place of the first copy.
     assert_eq!((&taken[1]["collapseId"], &taken[1]["messageId"]), (&taken[2]["collapseId"], &taken[2]["messageId"]));
     // All calls came under one token.

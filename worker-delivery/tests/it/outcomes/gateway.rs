@@ -31,6 +31,7 @@ fn push(n: u64, token: &str) -> Push {
         id: Uuid::from_u128(n.into()),
         title: "Hello ✓".to_owned(),
         body: "Your order is on its way".to_owned(),
+        url: Some("https://shop.example/orders/1".to_owned()),
         platform: Platform::Android,
         token: token.to_owned(),
     }
@@ -117,6 +118,8 @@ async fn the_gateway_with_a_service_account_has_every_outcome() {
     every_outcome(&rig).await;
     let first = &rig.server.vendor().taken()[0];
     assert_eq!(first["notification"], json!({ "title": "Hello ✓", "body": "Your order is on its way" }));
+    let id = Uuid::from_u128(1);
+    assert_eq!(first["data"], json!({ "messageId": id, "url": "https://shop.example/orders/1" }));
     // One access token served all.
     assert_eq!(rig.server.vendor().granted(), 1);
 }

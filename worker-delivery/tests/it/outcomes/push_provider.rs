@@ -29,6 +29,7 @@ fn push(n: u64, token: &str) -> Push {
         id: Uuid::from_u128(n.into()),
         title: "Hello ✓".to_owned(),
         body: "x < y".to_owned(),
+        url: Some("https://shop.example/orders/1".to_owned()),
         platform: Platform::Ios,
         token: token.to_owned(),
     }
@@ -73,6 +74,7 @@ async fn a_third_party_push_provider_has_every_outcome() {
     let rig = ThirdParty { server, client, sent: AtomicU64::new(0) };
     every_outcome(&rig).await;
     let notification = &rig.server.vendor().taken()[0];
+    assert_eq!(notification["url"], "https://shop.example/orders/1");
     assert_eq!(
         (&notification["headings"]["en"], &notification["contents"]["en"], &notification["data"]["messageId"]),
         (&json!("Hello ✓"), &json!("x < y"), &json!(Uuid::from_u128(1)))

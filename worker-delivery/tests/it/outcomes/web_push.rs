@@ -45,6 +45,7 @@ fn push(n: u64, subscription: &str) -> Push {
         id: Uuid::from_u128(n.into()),
         title: "Hello ✓".to_owned(),
         body: "Your order is on its way".to_owned(),
+        url: Some("https://shop.example/orders/1".to_owned()),
         platform: Platform::Web,
         token: subscription.to_owned(),
     }
@@ -84,7 +85,10 @@ async fn web_push_has_every_outcome() {
     let rig = Web::start().await;
     every_outcome(&rig).await;
     let taken = rig.server.vendor().taken();
-    let first = json!({ "title": "Hello ✓", "body": "Your order is on its way", "messageId": Uuid::from_u128(1) });
+    let first = json!({
+        "title": "Hello ✓", "body": "Your order is on its way", "messageId": Uuid::from_u128(1),
+        "url": "https://shop.example/orders/1",
+    });
     assert_eq!(taken[0], first);
     let received = rig.server.received();
     assert!(received.iter().all(|r| r.header("authorization") == received[0].header("authorization")));

@@ -1,0 +1,163 @@
+//! The URL that a push opens when it is tapped: an absolute one, or a path on the site's own origin. Pure.
+//!
+//! What a URL is made of may come from anybody, as an event's properties do. So it is judged as rendered, and refused on
+//! saving only where no rendering could be right.
+
+/// Characters at most, as written and as rendered.
+pub const LENGTH_MAX: usize = 2_000;
+
+/// Schemes by which a page's code would run, or files of the device would be read.
+const REFUSED: [&str; 5] = ["javascript", "data", "vbscript", "file", "blob"];
+
+/// A text that no push opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "must be an absolute URL, of another scheme than javascript, data, vbscript, file and blob, or a path that begins \
+     with a single /; at most 2,000 characters, and no \\"
+)]
+pub struct NotOpened;
+
+/// Judges a URL as rendered, on one line. Of an empty one there is none; spaces are encoded as browsers do it.
+pub fn rendered(text: &str) -> Result<Option<String>, NotOpened> {
+    let url = text.trim().replace(' ', "%20");
+    if url.is_empty() {
+        return Ok(None);
+    }
+    judge(&url)?;
+    Ok(Some(url))
+}
+
+/// Judges the source of one by what stands before its first placeholder; all of it, where there is none.
+pub fn check_source(source: &str) -> Result<(), NotOpened> {
+    let placeholder = source.find("{{").into_iter().chain(source.find("{%")).min();
+    let Some(at) = placeholder else { return rendered(source)?.map(|_| ()).ok_or(NotOpened) };
+    let head = source[..at].trim_start();
+    let may_begin = match (head.strip_prefix('/'), head.split_once(':')) {
+        (Some(rest), _) => !rest.starts_with('/'),
+        (None, Some((scheme, _))) => is_opened(scheme),
+        (None, None) => head.is_empty() || is_scheme(head),
+    };
+    if may_begin && !head.contains('\\') { Ok(()) } else { Err(NotOpened) }
+}
+
+fn judge(url: &str) -> Result<(), NotOpened> {
+    // Browsers read a backslash as a slash, and drop line breaks and tabs.
+    if url.chars().count() > LENGTH_MAX || url.contains(|c: char| c == '\\' || c.is_control()) {
+        return Err(NotOpened);
+    }
+    let is_one = match (url.strip_prefix('/'), url.split_once(':')) {
+        (Some(rest), _) => !rest.starts_with('/'),
+        (None, Some((scheme, rest))) => is_opened(scheme) && leads_somewhere(scheme, rest),
+        (None, None) => false,
+    };
+    if is_one { Ok(()) } else { Err(NotOpened) }
+}
+
+fn is_opened(scheme: &str) -> bool {
+    is_scheme(scheme) && !REFUSED.iter().any(|refused| scheme.eq_ignore_ascii_case(refused))
+}
+
+/// As RFC 3986 has it.
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
+}
+
+/// A web address names its host; what an app's own scheme is followed by is the app's to say.
+fn leads_somewhere(scheme: &str, rest: &str) -> bool {
+    if ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web)) {
+        let host = rest.strip_prefix("//");
+        return host.is_some_and(|host| !host.is_empty() && !host.starts_with(['/', '?', '#', ':', '@']));
+    }
+    !rest.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_and_paths_are_opened() {
+        for url in [
+            "https://shop.example",
+            "HTTP://shop.example:8080/a?b=c#d",
+            "myapp://order/1",
+            "com.example.shop:order/1",
+            "mailto:help@shop.example",
+            "tel:+491234",
+            "https://bücher.example/ü",
+            "/",
+            "/orders/1?a=//b",
+        ] {
+            assert_eq!(rendered(url), Ok(Some(url.to_owned())), "{url}");
+            assert_eq!(check_source(url), Ok(()), "{url}");
+        }
+        assert_eq!(rendered("  /search?q=red shoes "), Ok(Some("/search?q=red%20shoes".to_owned())));
+        assert_eq!(rendered("  "), Ok(None));
+        let most = format!("/{}", "ü".repeat(LENGTH_MAX - 1));
+        assert!(rendered(&most).is_ok());
+        assert_eq!(rendered(&format!("{most}x")), Err(NotOpened));
+    }
+
+    #[test]
+    fn what_runs_code_or_leads_nowhere_is_refused() {
+        for url in [
+            "javascript:alert(1)",
+            " JavaScript:alert(1)",
+            "java\nscript:alert(1)",
+            "java script:alert(1)",
+            "\u{1}javascript:alert(1)",
+            "vbscript:x",
+            "data:text/html,x",
+            "file:///etc/passwd",
+            "BLOB:https://a.b/c",
+            "//evil.example",
+            "/\\evil.example",
+            "/\t/evil.example",
+            "\\\\evil.example",
+            "https:evil.example",
+            "https:/evil.example",
+            "https:///evil.example",
+            "https:\\\\evil.example",
+            "https://",
+            "https://?x",
+            "myapp:",
+            ":x",
+            "1a:x",
+            "shop.example/a",
+            "orders/1",
+            "?a=b:c",
+            "#a",
+        ] {
+            assert_eq!(rendered(url), Err(NotOpened), "{url:?}");
+            assert_eq!(check_source(url), Err(NotOpened), "{url:?}");
+        }
+        assert_eq!(check_source(" "), Err(NotOpened));
+    }
+
+    #[test]
+    fn a_source_is_refused_only_where_no_rendering_is_right() {
+        for source in [
+            "{{ event.link }}",
+            " {% if a %}https://a.b{% endif %}",
+            "/{{ path }}",
+            "/orders/{{ a:b }}",
+            "https://{{ host }}/a",
+            "http{{ s }}://a.b",
+            "myapp://order/{{ event.id }}",
+        ] {
+            assert_eq!(check_source(source), Ok(()), "{source}");
+        }
+        for source in [
+            "javascript:{{ x }}",
+            "Data:{{ x }}",
+            "//{{ host }}",
+            "/\\{{ host }}",
+            "a/{{ x }}",
+            "1{{ x }}",
+            "ü{% if a %}",
+        ] {
+            assert_eq!(check_source(source), Err(NotOpened), "{source}");
+        }
+    }
+}
