@@ -246,12 +246,15 @@ async fn send_project(
         let claimed = claim_slice(app, project, slice).await?;
         failpoint::hit("delivery.after_claim");
         for loaded in claimed {
-            let (permit, token) = (permits.pop(), tokens.pop());
+            let (mut permit, token) = (permits.pop(), tokens.pop());
             let app = app.clone();
             under_way.push(app.tasks.clone().spawn(async move {
                 let settled = attempt(app.clone(), loaded, token).await;
-                drop(permit);
+                if let Some(permit) = &mut permit {
+                    permit.called();
+                }
                 app.settler.settle(settled).await;
+                drop(permit);
             }));
         }
         rows = rest;

@@ -4,8 +4,6 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::json;
-use shared::ids::{self, ProjectId};
-use shared::store::projects::{self, ProjectSecrets};
 use testkit::{TestMailbox, eventually};
 use tokio::net::TcpListener;
 
@@ -16,21 +14,6 @@ const CONCURRENCY: i64 = 32;
 /// More than a lane takes off the stream at a time.
 const MANY: usize = 1_500;
 
-async fn another_project(place: &Place) -> ProjectId {
-    let project = ProjectId(ids::fresh(place.clock.now_ms()));
-    let mut db = place.store.connection().await.unwrap();
-    let tx = db.transaction().await.unwrap();
-    projects::insert(&tx, &place.keys, project, "Bank", &ProjectSecrets::random(), place.clock.now()).await.unwrap();
-    tx.commit().await.unwrap();
-    project
-}
-
-/// How many of a project's messages are with its provider.
-async fn held(place: &Place, project: ProjectId) -> i64 {
-    let sql = "SELECT count(*) FROM message WHERE project_id = $1 AND claimed AND status = 'queued'";
-    place.store.connection().await.unwrap().query_one(sql, &[&project]).await.unwrap().get(0)
-}
-
 #[tokio::test]
 async fn a_hanging_provider_holds_up_no_other_projects_direct_messages() {
     let (mut place, mailbox) = (Place::new().await, TestMailbox::start().await);
@@ -38,7 +21,7 @@ async fn a_hanging_provider_holds_up_no_other_projects_direct_messages() {
     place.configure(mailbox.port(), json!({}), None).await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
 
-    let hanging = another_project(&place).await;
+    let hanging = place.another_project().await;
     place.project = hanging;
     // It takes connections, and never says a word.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -53,7 +36,7 @@ async fn a_hanging_provider_holds_up_no_other_projects_direct_messages() {
     place.run().await;
     let codes = (0..MANY).map(|_| place.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
     join_all(codes.map(|message| place.send_direct(vec![message]))).await;
-    eventually(SOON, async || match held(&place, hanging).await {
+    eventually(SOON, async || match place.begun(hanging).await {
         CONCURRENCY => Ok(()),
         held => Err(format!("{held} in hand")),
     })
@@ -68,7 +51,7 @@ async fn a_hanging_provider_holds_up_no_other_projects_direct_messages() {
         assert!(began.elapsed() < Duration::from_secs(5), "it took {:?}", began.elapsed());
         assert_eq!(place.settled(id, 1).await.status, "sent");
     }
-    assert_eq!(held(&place, hanging).await, CONCURRENCY, "the others still hang");
+    assert_eq!(place.begun(hanging).await, CONCURRENCY, "the others still hang");
     listening.abort();
     place.stop().await;
 }

@@ -4,10 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use shared::ids::{self, ProjectId};
 use shared::send::Channel;
 use shared::store::messages::insert::NewMessage;
-use shared::store::projects::{self, ProjectSecrets};
 use testkit::{PrivateRedis, ProviderServer, Received, Reply, TestMailbox, Vendor, eventually, eventually_true};
 
 use crate::place::{Place, SOON};
@@ -173,11 +171,7 @@ async fn who_waits_for_a_provider_keeps_nobody_else_from_theirs() {
     arrivals.wait_for(1).await;
 
     let mailbox = TestMailbox::start().await;
-    let other = ProjectId(ids::fresh(place.clock.now_ms()));
-    let mut db = place.store.connection().await.unwrap();
-    let tx = db.transaction().await.unwrap();
-    projects::insert(&tx, &place.keys, other, "Other", &ProjectSecrets::random(), place.clock.now()).await.unwrap();
-    tx.commit().await.unwrap();
+    let other = place.another_project().await;
     place.project = other;
     place.configure(mailbox.port(), json!({}), None).await;
     let bob = place.user("bob", Some("bob@example.com"), None).await;
