@@ -99,7 +99,7 @@ impl Drop for Left<'_> {
 pub struct Turn {
     pub crowd: Crowd,
     pub slot: OwnedSemaphorePermit,
-    /// Room for those who wait for their accounts' limits.
+    /// Places for those who wait for their accounts' limits.
     pub beside: Arc<Semaphore>,
 }
 
@@ -114,22 +114,42 @@ struct Begun {
     outcome: Result<(), Unfinished>,
 }
 
+impl Begun {
+    fn failed(why: Unfinished) -> Self {
+        Self { under_way: Vec::new(), limited: None, outcome: Err(why) }
+    }
+}
+
+/// Of a project and a group, what waits here for its account. No more than rows are kept: they come again by themselves, and so
+/// what brought them is acknowledged meanwhile.
+struct Limited {
+    project: ProjectId,
+    rows: Rows,
+    _room: Option<Room>,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
 /// Works on messages of one lane and acknowledges them once every row of theirs is settled, or waits as a row: for its
-/// time, or claimed, for its provider. When the fault is ours (the database is away), they come again, and no attempt is
-/// spent.
+/// time or its account, or claimed, for its provider. When the fault is ours (the database is away), they come again, and no
+/// attempt is spent.
 pub async fn handle(app: Arc<App>, queue: Queue, received: Received, turn: Turn) {
     failpoint::hit("delivery.after_receive");
     let messages = &received.messages;
     let Turn { crowd, slot, beside } = turn;
     let mut begun = work(&app, (queue, Some(&crowd)), messages).await;
+    let is_stopping = begun.iter().any(|begun| matches!(begun.outcome, Err(Unfinished::Stopping)));
+    let limited: Vec<(ProjectId, Rows)> = begun.iter_mut().filter_map(|begun| begun.limited.take()).collect();
+    if !is_stopping {
+        // Before others begin, so that no more of this is written at a time than there are turns.
+        for entered in join_all(limited.into_iter().map(|of| enter(&app, queue, of, &beside))).await {
+            match entered {
+                Ok(limited) => drop(app.tasks.spawn(send_limited(app.clone(), queue, limited))),
+                Err(error) => begun.push(Begun::failed(error.into())),
+            }
+        }
+    }
     // Others begin, however long these calls take.
     drop(slot);
-    let limited: Vec<(ProjectId, Rows)> = begun.iter_mut().filter_map(|begun| begun.limited.take()).collect();
-    if !limited.is_empty() && begun.iter().all(|begun| begun.outcome.is_ok()) {
-        let room = beside.try_acquire_many(u32::try_from(messages.len()).unwrap_or(u32::MAX));
-        let place = if room.is_ok() { Place::Here } else { Place::Ledger };
-        begun.extend(join_all(limited.into_iter().map(|of| send_limited(&app, queue, of, place))).await);
-    }
     let (under_way, outcomes): (Vec<_>, Vec<_>) = begun.into_iter().map(|b| (b.under_way, b.outcome)).unzip();
     let (under_way, outcome) = (under_way.into_iter().flatten(), outcomes.into_iter().collect());
     let settled = tokio::time::timeout(PROMPT, join_all(under_way)).await.is_ok();
@@ -157,7 +177,7 @@ async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), messages: &[Message])
         bury(app, std::mem::take(&mut intake.refused)).await
     };
     if let Err(error) = read.await {
-        return vec![Begun { under_way: Vec::new(), limited: None, outcome: Err(error) }];
+        return vec![Begun::failed(error)];
     }
     // Beside each other: one project's provider keeps nobody else from being begun.
     let each = intake.wanted.into_iter().map(|(project, rows)| async move {
@@ -165,7 +185,7 @@ async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), messages: &[Message])
         match app.channels.limit(app, (project, of.0.channel)).await {
             Ok(None) => send_all(app, of, project, &rows).await,
             Ok(Some(_)) => Begun { under_way: Vec::new(), limited: Some((project, rows)), outcome: Ok(()) },
-            Err(error) => Begun { under_way: Vec::new(), limited: None, outcome: Err(error.into()) },
+            Err(error) => Begun::failed(error.into()),
         }
     });
     join_all(each).await
@@ -177,22 +197,44 @@ async fn send_all(app: &Arc<App>, of: (Queue, Option<&Crowd>), project: ProjectI
     Begun { under_way, limited: None, outcome }
 }
 
-/// Sends messages as fast as their account allows. Those for which there is no room here are left as rows until it may be
-/// their turn.
-async fn send_limited(app: &Arc<App>, queue: Queue, (project, rows): (ProjectId, Rows), place: Place) -> Begun {
-    let room = async {
-        let Some(limit) = app.channels.limit(app, (project, queue.channel)).await? else { return Ok(None) };
-        let (room, later) = limit.room(queue.lane, rows.len(), place);
-        wait_as_rows(app, project, &limit, &rows[room.rows()..], &later).await?;
-        Ok::<_, StoreError>(Some(room))
+/// Room for messages to wait here for their account. Those for which there is none are left as rows until it may be their turn.
+async fn enter(
+    app: &App,
+    queue: Queue,
+    (project, mut rows): (ProjectId, Rows),
+    beside: &Arc<Semaphore>,
+) -> Result<Limited, StoreError> {
+    let Some(limit) = app.channels.limit(app, (project, queue.channel)).await? else {
+        return Ok(Limited { project, rows, _room: None, _place: None });
     };
-    match room.await {
-        Ok(room) => {
-            let here = room.as_ref().map_or(rows.len(), Room::rows);
-            // In nobody's way: others have begun.
-            send_all(app, (queue, None), project, &rows[..here]).await
+    let place = beside.clone().try_acquire_owned().ok();
+    let (room, later) = limit.room(queue.lane, rows.len(), if place.is_some() { Place::Here } else { Place::Scarce });
+    wait_as_rows(app, project, &limit, &rows[room.rows()..], &later).await?;
+    rows.truncate(room.rows());
+    Ok(Limited { project, rows, _room: Some(room), _place: place })
+}
+
+/// Sends messages as fast as their account allows, in nobody's way. What cannot be begun is left to the scheduler.
+async fn send_limited(app: Arc<App>, queue: Queue, limited: Limited) {
+    let Limited { project, rows, .. } = &limited;
+    let delay = match send_project(&app, (queue, None), *project, rows, &mut Vec::new()).await {
+        Ok(()) => return,
+        Err(Unfinished::Stopping) => Duration::ZERO,
+        Err(Unfinished::Store(error)) => {
+            tracing::warn!(lane = queue.lane.as_str(), %error, "cannot work on {} messages; they come again", rows.len());
+            OWN_FAULT.most
         }
-        Err(error) => Begun { under_way: Vec::new(), limited: None, outcome: Err(Unfinished::Store(error)) },
+    };
+    let mut failures = 0;
+    while let Err(error) = give_back(&app, *project, rows, delay).await {
+        tracing::debug!(%error, "{} messages cannot be given back", rows.len());
+        failures += 1;
+        tokio::select! {
+            biased;
+            // They come again all the same, only later.
+            () = app.shutdown.cancelled() => return,
+            () = tokio::time::sleep(OWN_FAULT.delay(failures, rand::random())) => {}
+        }
     }
 }
 
@@ -236,7 +278,10 @@ async fn send_project(
             biased;
             () = app.shutdown.cancelled() => return Err(Unfinished::Stopping),
             admitted = admitted => admitted,
-            () = in_the_way(app, queue.lane, crowd, project) => return Ok(put_off(app, project, rows).await?),
+            () = in_the_way(app, queue.lane, crowd, project) => {
+                let delay = PUT_OFF.mul_f64(1.0 + rand::random::<f64>());
+                return Ok(give_back(app, project, rows, delay).await?);
+            }
         };
         if waited && !has_waited {
             has_waited = true;
@@ -270,9 +315,8 @@ async fn in_the_way(app: &App, lane: Lane, crowd: Option<&Crowd>, project: Proje
     }
 }
 
-/// Leaves rows to the scheduler, which hands them over again when their time comes.
-async fn put_off(app: &App, project: ProjectId, rows: &[(Uuid, i32)]) -> Result<(), StoreError> {
-    let delay = PUT_OFF.mul_f64(1.0 + rand::random::<f64>());
+/// Leaves rows to the scheduler, which hands them over again when their time comes. What is claimed is left alone.
+async fn give_back(app: &App, project: ProjectId, rows: &[(Uuid, i32)], delay: Duration) -> Result<(), StoreError> {
     let now = app.clock.now();
     let due_at = now.checked_add(delay).unwrap_or(now);
     let rows = rows.iter().copied().collect();

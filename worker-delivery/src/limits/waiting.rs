@@ -11,15 +11,17 @@ use super::locked;
 /// What waits here is what goes out within so long, and a few more where that is little.
 const HERE: u32 = 30;
 const HERE_LEAST: usize = 50;
+/// While others of the lane have taken all places, no account is left without so many.
+const HERE_SCARCE: usize = 8;
 /// No row waits for longer until it is looked at again.
 const LATEST: Duration = Duration::from_mins(10);
 
-/// Whether rows may wait in memory, where there is room.
+/// How many rows of an account may wait in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Here,
-    /// As rows alone.
-    Ledger,
+    /// A few, as much waits here already.
+    Scarce,
 }
 
 #[derive(Default)]
@@ -62,7 +64,7 @@ impl Queue {
     fn enter(&mut self, rows: usize, place: Place, per_second: u32, now: Instant) -> (usize, Vec<Duration>) {
         let most = match place {
             Place::Here => (per_second.saturating_mul(HERE) as usize).max(HERE_LEAST),
-            Place::Ledger => 0,
+            Place::Scarce => HERE_SCARCE,
         };
         let fit = rows.min(most.saturating_sub(self.here));
         self.here += fit;
@@ -101,8 +103,14 @@ mod tests {
         queue.here = 0;
         let (fit, later) = queue.enter(61, Place::Here, 2, now + Duration::from_mins(1));
         assert_eq!((fit, secs(&later)), (60, vec![30]));
-        let (fit, later) = Queue::default().enter(3, Place::Ledger, 1, now);
-        assert_eq!((fit, secs(&later)), (0, vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn where_places_are_scarce_an_account_still_gets_a_few() {
+        let (now, mut queue) = (Instant::now(), Queue::default());
+        let (fit, later) = queue.enter(10, Place::Scarce, 1, now);
+        assert_eq!((fit, later.iter().map(Duration::as_secs).collect::<Vec<_>>()), (8, vec![9, 10]));
+        assert_eq!(queue.enter(1, Place::Scarce, 1, now).0, 0);
     }
 
     #[test]
