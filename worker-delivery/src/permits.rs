@@ -58,7 +58,17 @@ impl Permits {
 
     /// Waits until at least one call of the project is permitted, and takes up to `most`.
     pub async fn acquire(&self, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
-        let mut permits = self.first(lane, project, most).await;
+        let permits = self.first(lane, project, most).await;
+        self.gather(permits, lane, project, most).await
+    }
+
+    /// Takes up to `most` where at least one is permitted at once, and else none.
+    pub async fn acquire_free(&self, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
+        let permits = self.take(&mut self.state(), lane, project, most);
+        if permits.is_empty() { permits } else { self.gather(permits, lane, project, most).await }
+    }
+
+    async fn gather(&self, mut permits: Vec<Permit>, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
         if permits.len() < most.min(GATHER_BELOW) && lane != Lane::Direct {
             tokio::time::sleep(GATHER).await;
             permits.extend(self.take(&mut self.state(), lane, project, most - permits.len()));
