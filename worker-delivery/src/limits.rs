@@ -266,7 +266,7 @@ impl Limit {
     pub async fn rest(&self, time: Duration) {
         let time = time.min(REST_MOST);
         let (account, inner) = (&self.account, &self.account.inner);
-        locked(&account.own).rest(self.own_share(), time, Instant::now());
+        locked(&account.own).rest(time, Instant::now());
         if let Some(buckets) = &inner.buckets {
             buckets.rest(&account.bucket, self.terms, time).await;
         }

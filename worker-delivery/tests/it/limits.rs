@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use shared::buckets::{Buckets, Server, Terms};
 use shared::send::Channel;
+use shared::shutdown::Shutdown;
 use shared::store::messages::insert::NewMessage;
 use testkit::{PrivateRedis, ProviderServer, Received, Reply, TestMailbox, Vendor, eventually, eventually_true};
 
@@ -224,4 +226,21 @@ async fn a_pause_that_the_provider_asks_one_worker_for_is_kept_by_all() {
     let pause = times[11] - times[10];
     assert!(pause > Duration::from_millis(2_900), "{pause:?}");
     place.stop().await;
+}
+
+#[tokio::test]
+async fn a_pause_is_as_long_for_those_who_use_the_account_at_another_rate() {
+    let redis = PrivateRedis::start().await;
+    let buckets = Buckets::start(Server::parse(&redis.url()).unwrap(), "test:", Shutdown::new());
+    eventually_true("Redis is there", SOON, async || buckets.is_up()).await;
+    let at = |rate| Terms { rate, most: rate, reserve: 0.0 };
+    let (since, pause) = (Instant::now(), Duration::from_secs(2));
+    buckets.rest("account", at(1_000.0), pause).await;
+    let slow = eventually(SOON, async || buckets.lease("account", at(1.0), 1).await.ok_or("no answer")).await;
+    assert!(slow.taken == 0 && slow.wait > SECOND && slow.wait <= pause + SECOND, "{slow:?}");
+    eventually_true("the pause is over", SOON, async || {
+        buckets.lease("account", at(1_000.0), 1).await.is_some_and(|lease| lease.taken == 1)
+    })
+    .await;
+    assert!(since.elapsed() >= pause, "{:?}", since.elapsed());
 }
