@@ -18,6 +18,7 @@ use shared::store::StoreError;
 use shared::store::messages::due;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::App;
@@ -37,6 +38,8 @@ const OWN_FAULT: Backoff = Backoff { first: Duration::from_millis(500), factor: 
 const PROMPT: Duration = Duration::from_secs(1);
 /// Between two looks whether what waits is in the way of others.
 const LOOK: Duration = Duration::from_millis(50);
+/// Direct messages of which their provider has not taken all in so long make way for others.
+const SLOW: Duration = Duration::from_secs(3);
 /// How long what was in the way waits for its next turn, at least; and up to twice as long.
 const PUT_OFF: Duration = Duration::from_secs(5);
 
@@ -265,7 +268,7 @@ async fn send_project(
     mut rows: &[(Uuid, i32)],
     under_way: &mut Vec<JoinHandle<()>>,
 ) -> Result<(), Unfinished> {
-    let mut has_waited = false;
+    let (mut has_waited, began) = (false, Instant::now());
     while !rows.is_empty() {
         let limit = app.channels.limit(app, (project, queue.channel)).await?;
         let admitted = async {
@@ -278,7 +281,7 @@ async fn send_project(
             biased;
             () = app.shutdown.cancelled() => return Err(Unfinished::Stopping),
             admitted = admitted => admitted,
-            () = in_the_way(app, queue.lane, crowd, project) => {
+            () = in_the_way(app, (queue.lane, project), crowd, began) => {
                 let delay = PUT_OFF.mul_f64(1.0 + rand::random::<f64>());
                 return Ok(give_back(app, project, rows, delay).await?);
             }
@@ -307,10 +310,12 @@ async fn send_project(
     Ok(())
 }
 
-/// Until direct messages that wait for their project's slow provider keep others from being begun.
-async fn in_the_way(app: &App, lane: Lane, crowd: Option<&Crowd>, project: ProjectId) {
+/// Until direct messages that wait for their project's slow provider keep others from being begun. It has its hands full of them,
+/// or nothing has come back from it for a while.
+async fn in_the_way(app: &App, (lane, project): (Lane, ProjectId), crowd: Option<&Crowd>, began: Instant) {
     let Some(crowd) = crowd.filter(|_| lane == Lane::Direct) else { return std::future::pending().await };
-    while !(crowd.is_waiting() && app.permits.is_stalled(project)) {
+    let is_slow = || app.permits.is_stalled(project) || (began.elapsed() >= SLOW && app.permits.has_begun(project));
+    while !(crowd.is_waiting() && is_slow()) {
         tokio::time::sleep(LOOK).await;
     }
 }

@@ -127,6 +127,11 @@ impl InHand {
         self.begun.get(&project).is_some_and(|begun| now.duration_since(begun.moved) >= STALLED)
     }
 
+    /// Whether a project has begun some that are not settled.
+    pub fn has_begun(&self, project: ProjectId) -> bool {
+        self.begun.contains_key(&project)
+    }
+
     fn places(&mut self, pool: Pool) -> &mut Places {
         match pool {
             Pool::Direct => &mut self.direct,
@@ -208,6 +213,7 @@ mod tests {
         let pool = in_hand.take(Lane::Direct, project(1), began).unwrap();
         in_hand.take(Lane::Direct, project(1), at(400)).unwrap();
         assert!(!in_hand.is_stalled(project(1), at(499)));
+        assert!(in_hand.has_begun(project(1)) && !in_hand.has_begun(project(2)));
         assert!(in_hand.is_stalled(project(1), at(500)) && !in_hand.is_stalled(project(2), at(500)));
         in_hand.give_back(pool, project(1), at(600));
         assert!(!in_hand.is_stalled(project(1), at(1_000)) && in_hand.is_stalled(project(1), at(1_100)));
@@ -216,6 +222,7 @@ mod tests {
         assert!(in_hand.is_stalled(project(1), at(9_000)), "what came of one is not written");
         in_hand.settled(project(1), at(9_000));
         assert!(!in_hand.is_stalled(project(1), at(19_000)), "nothing of it is begun");
+        assert!(!in_hand.has_begun(project(1)));
     }
 
     #[test]

@@ -81,6 +81,11 @@ impl Permits {
         self.state().in_hand.is_stalled(project, Instant::now())
     }
 
+    /// Whether some of the project's messages are begun and not settled.
+    pub fn has_begun(&self, project: ProjectId) -> bool {
+        self.state().in_hand.has_begun(project)
+    }
+
     async fn first(&self, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
         let given = {
             let mut state = self.state();
