@@ -1,11 +1,14 @@
 //! A few messages of the send stream, from their arrival to their acknowledgement.
 
+mod received;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_nats::jetstream::{AckKind, Message};
+use async_nats::jetstream::AckKind;
+use bytes::Bytes;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use shared::backoff::Backoff;
@@ -27,9 +30,8 @@ use crate::claim::claim_slice;
 use crate::intake::{Intake, Refused};
 use crate::limits::{Admitted, Limit, Place, Room};
 use crate::settle::judge;
+pub use received::Received;
 
-/// How often the broker hears that work goes on; it gives up on us after three times as long.
-const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Before a message that we could not work on comes again.
 const OWN_FAULT: Backoff = Backoff { first: Duration::from_millis(500), factor: 2, most: Duration::from_secs(5) };
 
@@ -57,20 +59,6 @@ enum Unfinished {
     Store(#[from] StoreError),
     #[error("stopping")]
     Stopping,
-}
-
-/// Messages of which the broker hears that they are in hand, from their arrival on.
-pub struct Received {
-    messages: Arc<Vec<Message>>,
-    _keepalive: AbortOnDrop,
-}
-
-impl Received {
-    pub fn new(messages: Vec<Message>) -> Self {
-        let messages = Arc::new(messages);
-        let keepalive = AbortOnDrop(tokio::spawn(keep_alive(messages.clone())));
-        Self { messages, _keepalive: keepalive }
-    }
 }
 
 /// Whether others wait until a group is begun.
@@ -137,9 +125,9 @@ struct Limited {
 /// attempt is spent.
 pub async fn handle(app: Arc<App>, queue: Queue, received: Received, turn: Turn) {
     failpoint::hit("delivery.after_receive");
-    let messages = &received.messages;
+    let Received { payloads, unanswered } = received;
     let Turn { crowd, slot, beside } = turn;
-    let mut begun = work(&app, (queue, Some(&crowd)), messages).await;
+    let mut begun = work(&app, (queue, Some(&crowd)), payloads).await;
     let is_stopping = begun.iter().any(|begun| matches!(begun.outcome, Err(Unfinished::Stopping)));
     let limited: Vec<(ProjectId, Rows)> = begun.iter_mut().filter_map(|begun| begun.limited.take()).collect();
     if !is_stopping {
@@ -161,20 +149,20 @@ pub async fn handle(app: Arc<App>, queue: Queue, received: Received, turn: Turn)
             if settled {
                 failpoint::hit("delivery.after_settle");
             }
-            answer(messages, |_| AckKind::Ack).await;
+            unanswered.answer(|_| AckKind::Ack).await;
         }
-        Err(Unfinished::Stopping) => answer(messages, |_| AckKind::Nak(None)).await,
+        Err(Unfinished::Stopping) => unanswered.answer(|_| AckKind::Nak(None)).await,
         Err(Unfinished::Store(error)) => {
-            tracing::warn!(lane = queue.lane.as_str(), %error, "cannot work on {} messages; they come again", messages.len());
-            answer(messages, |delivered| AckKind::Nak(Some(OWN_FAULT.delay(delivered, rand::random())))).await;
+            tracing::warn!(lane = queue.lane.as_str(), %error, "cannot work on {} messages; they come again", unanswered.count());
+            unanswered.answer(|delivered| AckKind::Nak(Some(OWN_FAULT.delay(delivered, rand::random())))).await;
         }
     }
 }
 
 /// Begins all of it, but for what goes by accounts with a limit.
-async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), messages: &[Message]) -> Vec<Begun> {
+async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), payloads: Vec<Bytes>) -> Vec<Begun> {
     let mut intake = Intake::default();
-    messages.iter().for_each(|m| intake.read(m.payload.clone()));
+    payloads.into_iter().for_each(|payload| intake.read(payload));
     let read = async {
         intake.record_direct(app).await?;
         bury(app, std::mem::take(&mut intake.refused)).await
@@ -345,30 +333,4 @@ async fn bury(app: &App, refused: Vec<Refused>) -> Result<(), Unfinished> {
         metrics::counter!(DEAD_LETTERS, "from" => "send").increment(1);
     }
     Ok(())
-}
-
-/// `kind` is asked with the number of deliveries so far. An answer that is lost only brings the message back, and its
-/// rows say that they are done.
-async fn answer(messages: &[Message], kind: impl Fn(u32) -> AckKind) {
-    for message in messages {
-        let delivered = message.info().map_or(1, |info| u32::try_from(info.delivered).unwrap_or(1));
-        if let Err(error) = message.ack_with(kind(delivered)).await {
-            tracing::debug!(%error, "an acknowledgement was not sent");
-        }
-    }
-}
-
-async fn keep_alive(messages: Arc<Vec<Message>>) {
-    loop {
-        tokio::time::sleep(KEEPALIVE).await;
-        answer(&messages, |_| AckKind::Progress).await;
-    }
-}
-
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
