@@ -40,10 +40,26 @@ const OWN_FAULT: Backoff = Backoff { first: Duration::from_millis(500), factor: 
 const PROMPT: Duration = Duration::from_secs(1);
 /// Between two looks whether what waits is in the way of others.
 const LOOK: Duration = Duration::from_millis(50);
-/// Direct messages of which their provider has not taken all in so long make way for others.
-const SLOW: Duration = Duration::from_secs(3);
+
+/// Messages of which their provider has not taken all in so long make way for others. Of what can wait, a group is hundreds of rows
+/// or thousands, which take a while with any provider.
+const fn slow(lane: Lane) -> Duration {
+    match lane {
+        Lane::Direct => Duration::from_secs(3),
+        Lane::Automation | Lane::Campaign => Duration::from_mins(2),
+    }
+}
+
 /// How long what was in the way waits for its next turn, at least; and up to twice as long.
-const PUT_OFF: Duration = Duration::from_secs(5);
+const fn put_off(lane: Lane) -> Duration {
+    match lane {
+        Lane::Direct => Duration::from_secs(5),
+        Lane::Automation | Lane::Campaign => Duration::from_secs(30),
+    }
+}
+
+/// Rows that are given back together.
+const PORTION: usize = 1_000;
 
 /// Where messages were read.
 #[derive(Clone, Copy)]
@@ -270,7 +286,7 @@ async fn send_project(
             () = app.shutdown.cancelled() => return Err(Unfinished::Stopping),
             admitted = admitted => admitted,
             () = in_the_way(app, (queue.lane, project), crowd, began) => {
-                let delay = PUT_OFF.mul_f64(1.0 + rand::random::<f64>());
+                let delay = put_off(queue.lane).mul_f64(1.0 + rand::random::<f64>());
                 return Ok(give_back(app, project, rows, delay).await?);
             }
         };
@@ -298,11 +314,14 @@ async fn send_project(
     Ok(())
 }
 
-/// Until direct messages that wait for their project's slow provider keep others from being begun. It has its hands full of them,
-/// or nothing has come back from it for a while.
+/// Until messages that wait for their project's slow provider keep others from being begun. It has its hands full of them, or
+/// nothing has come back from it for a while, which direct messages do not wait for.
 async fn in_the_way(app: &App, (lane, project): (Lane, ProjectId), crowd: Option<&Crowd>, began: Instant) {
-    let Some(crowd) = crowd.filter(|_| lane == Lane::Direct) else { return std::future::pending().await };
-    let is_slow = || app.permits.is_stalled(project) || (began.elapsed() >= SLOW && app.permits.has_begun(project));
+    let Some(crowd) = crowd else { return std::future::pending().await };
+    let is_slow = || {
+        (lane == Lane::Direct && app.permits.is_stalled(project))
+            || (began.elapsed() >= slow(lane) && app.permits.has_begun(project))
+    };
     while !(crowd.is_waiting() && is_slow()) {
         tokio::time::sleep(LOOK).await;
     }
@@ -312,8 +331,10 @@ async fn in_the_way(app: &App, (lane, project): (Lane, ProjectId), crowd: Option
 async fn give_back(app: &App, project: ProjectId, rows: &[(Uuid, i32)], delay: Duration) -> Result<(), StoreError> {
     let now = app.clock.now();
     let due_at = now.checked_add(delay).unwrap_or(now);
-    let rows = rows.iter().copied().collect();
-    due::give_back(&mut app.store.connection().await?, project, &rows, due_at).await?;
+    let mut db = app.store.connection().await?;
+    for rows in rows.chunks(PORTION) {
+        due::give_back(&mut db, project, &rows.iter().copied().collect(), due_at).await?;
+    }
     Ok(())
 }
 
