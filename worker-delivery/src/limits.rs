@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use crate::permits::{Permit, Permits};
 use level::Level;
-use waiting::Waiting;
+use waiting::{Pace, Waiting};
 pub use waiting::{Place, Room};
 
 /// A token that was not spent is good for so long; afterwards it would only add to what comes then.
@@ -278,7 +278,8 @@ impl Limit {
 
     /// Room for some of so many rows to wait here, and in how long each of the others is due.
     pub fn room(&self, lane: Lane, rows: usize, place: Place) -> (Room, Vec<Duration>) {
-        Waiting::enter(&self.account.waiting[usize::from(lane == Lane::Direct)], rows, place, self.per_second)
+        let pace = Pace { lane, per_second: self.per_second, workers: self.account.inner.replicas };
+        Waiting::enter(&self.account.waiting[usize::from(lane == Lane::Direct)], rows, place, pace)
     }
 
     /// What is said of a message that waits.
