@@ -235,8 +235,15 @@ impl Limit {
             Some(buckets) => buckets.lease(&account.bucket, of(self.terms), wanted).await,
             None => None,
         };
-        let lease: Lease =
-            shared.unwrap_or_else(|| locked(&account.own).lease(of(self.own_share()), wanted, Instant::now()));
+        let mut own = locked(&account.own);
+        let lease: Lease = match shared {
+            Some(lease) => {
+                own.forget();
+                lease
+            }
+            None => own.lease(of(self.own_share()), wanted, Instant::now()),
+        };
+        drop(own);
         let again = if lease.taken < wanted { lease.wait.max(GATHER) } else { Duration::ZERO };
         locked(&account.again_at)[usize::from(urgent)] = Some(Instant::now() + again);
         lease.taken as usize

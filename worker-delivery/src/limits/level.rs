@@ -22,7 +22,7 @@ pub fn urgent(terms: Terms) -> Terms {
 /// A token that is there but for this is there.
 const ROUNDING: f64 = 1e-6;
 
-/// Empty at first: whoever takes over from Redis does not know what was just taken from there.
+/// Empty at first, and when it was forgotten: whoever takes over from Redis does not know what was just taken from there.
 #[derive(Debug, Default)]
 pub struct Level {
     tokens: f64,
@@ -49,8 +49,14 @@ impl Level {
         self.rests_until = self.rests_until.max(Some(now + time));
     }
 
+    /// What it holds is not known: others have taken from the account.
+    pub fn forget(&mut self) {
+        (self.tokens, self.at) = (0.0, None);
+    }
+
     fn fill(&mut self, terms: Terms, now: Instant) {
-        let from = self.at.replace(now).max(self.rests_until).unwrap_or(now);
+        let at = self.at.replace(now).unwrap_or(now);
+        let from = self.rests_until.map_or(at, |until| at.max(until));
         let passed = now.saturating_duration_since(from);
         self.tokens = (self.tokens + passed.as_secs_f64() * terms.rate).min(terms.most);
     }
@@ -118,6 +124,19 @@ mod tests {
         level.rest(Duration::from_secs(5), now);
         assert_eq!(level.lease(terms, 1, now + Duration::from_secs(5)).taken, 0);
         assert_eq!(level.lease(terms, 1, now + Duration::from_millis(5_020)).taken, 1);
+    }
+
+    #[test]
+    fn what_was_forgotten_begins_empty_and_still_rests() {
+        let (now, terms) = (Instant::now(), urgent(terms(10.0)));
+        let at = |secs| now + Duration::from_secs(secs);
+        let mut level = Level::default();
+        level.rest(Duration::from_mins(1), now);
+        level.forget();
+        assert_eq!(level.lease(terms, 1, at(50)).wait, Duration::from_millis(10_100));
+        assert_eq!(level.lease(terms, 1, at(100)).taken, 1);
+        level.forget();
+        assert_eq!(level.lease(terms, 1, at(1_000)).taken, 0);
     }
 
     #[test]
