@@ -162,6 +162,23 @@ async fn what_there_is_no_room_for_waits_as_rows_and_a_new_limit_holds_at_once()
 }
 
 #[tokio::test]
+async fn what_waits_in_memory_is_acknowledged_and_due_at_once_when_its_worker_stops() {
+    let (mut place, arrivals, _server) = place(1, 1, None).await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let messages: Vec<NewMessage> = (0..40).map(|_| place.message(ann)).collect();
+    place.queue(&messages).await;
+    arrivals.wait_for(1).await;
+    place.drained().await;
+    place.stop().await;
+    let sql = "SELECT count(*), count(*) FILTER (WHERE due_at <= now() AND NOT claimed) FROM message \
+               WHERE project_id = $1 AND status = 'queued'";
+    let row = place.store.connection().await.unwrap().query_one(sql, &[&place.project]).await.unwrap();
+    let (left, due) = (row.get::<_, i64>(0), row.get::<_, i64>(1));
+    assert!(left > 20 && due == left, "{due} of {left} are due");
+    assert_eq!(arrivals.len() as i64 + left, 40);
+}
+
+#[tokio::test]
 async fn who_waits_for_a_provider_keeps_nobody_else_from_theirs() {
     let (mut place, arrivals, _server) = place(1, 1, None).await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
