@@ -32,11 +32,10 @@ pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
 async fn hand_over(app: &App, project: ProjectId) -> Result<Found, TickError> {
     let now = app.now();
     let due = due::take(&mut app.store.connection().await?, project, now, MESSAGES as i64).await?;
-    if due.is_empty() {
-        return Ok(Found::Nothing);
+    if !due.messages.is_empty() {
+        failpoint::hit("scheduler.after_claim");
     }
-    failpoint::hit("scheduler.after_claim");
-    let mut chunks = chunks(&due).into_iter();
+    let mut chunks = chunks(&due.messages).into_iter();
     while let Some(chunk) = chunks.next() {
         failpoint::hit("scheduler.before_publish");
         let payload = SendChunk::of(chunk.refs(project)).encode_to_vec().into();
@@ -47,7 +46,7 @@ async fn hand_over(app: &App, project: ProjectId) -> Result<Found, TickError> {
         }
         failpoint::hit("scheduler.after_publish");
     }
-    Ok(Found::of(due.len(), MESSAGES))
+    Ok(Found::of(due.count, MESSAGES))
 }
 
 /// Without this, what was not published would wait for as long as what was.

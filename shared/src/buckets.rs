@@ -118,7 +118,7 @@ impl Buckets {
         Some(Lease { taken, left, wait: Duration::from_millis(wait_ms) })
     }
 
-    /// Lets nobody take from the bucket of this name for a time. Where Redis is away, nobody hears of it.
+    /// Lets nobody take from the bucket of this name for a time, of a minute at most, whatever their terms. Where Redis is away, nobody hears of it.
     pub async fn rest(&self, name: &str, terms: Terms, time: Duration) {
         let Some(mut connection) = self.connection.load_full().map(|c| (*c).clone()) else { return };
         let mut invocation = self.rest.key(format!("{}{name}", self.prefix));

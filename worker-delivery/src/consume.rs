@@ -18,8 +18,8 @@ const EXPIRES: Duration = Duration::from_secs(30);
 const ACK_WAIT: Duration = Duration::from_secs(30);
 /// Room for what the workers of a lane keep waiting, and for what each project has in hand beside.
 const MAX_ACK_PENDING: i64 = 16_384;
-/// Messages of the stream that may wait for their accounts' limits, beside what is begun. Well below what may be pending, so that
-/// they hold up nobody who has no limit.
+/// How many may wait for their accounts' limits at a time, beside what is begun: each the rows of one project that came in one
+/// group.
 const BESIDE: usize = 2_048;
 /// How long what the broker sent ahead may lie here while there is no room to begin it. Well below the time after which
 /// the broker would send it again by itself, to us or to others, with ours still lying here.

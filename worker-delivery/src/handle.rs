@@ -1,11 +1,14 @@
 //! A few messages of the send stream, from their arrival to their acknowledgement.
 
+mod received;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_nats::jetstream::{AckKind, Message};
+use async_nats::jetstream::AckKind;
+use bytes::Bytes;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use shared::backoff::Backoff;
@@ -18,6 +21,7 @@ use shared::store::StoreError;
 use shared::store::messages::due;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::App;
@@ -26,9 +30,8 @@ use crate::claim::claim_slice;
 use crate::intake::{Intake, Refused};
 use crate::limits::{Admitted, Limit, Place, Room};
 use crate::settle::judge;
+pub use received::Received;
 
-/// How often the broker hears that work goes on; it gives up on us after three times as long.
-const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Before a message that we could not work on comes again.
 const OWN_FAULT: Backoff = Backoff { first: Duration::from_millis(500), factor: 2, most: Duration::from_secs(5) };
 
@@ -37,8 +40,26 @@ const OWN_FAULT: Backoff = Backoff { first: Duration::from_millis(500), factor: 
 const PROMPT: Duration = Duration::from_secs(1);
 /// Between two looks whether what waits is in the way of others.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Messages of which their provider has not taken all in so long make way for others. Of what can wait, a group is hundreds of rows
+/// or thousands, which take a while with any provider.
+const fn slow(lane: Lane) -> Duration {
+    match lane {
+        Lane::Direct => Duration::from_secs(3),
+        Lane::Automation | Lane::Campaign => Duration::from_mins(2),
+    }
+}
+
 /// How long what was in the way waits for its next turn, at least; and up to twice as long.
-const PUT_OFF: Duration = Duration::from_secs(5);
+const fn put_off(lane: Lane) -> Duration {
+    match lane {
+        Lane::Direct => Duration::from_secs(5),
+        Lane::Automation | Lane::Campaign => Duration::from_secs(30),
+    }
+}
+
+/// Rows that are given back together.
+const PORTION: usize = 1_000;
 
 /// Where messages were read.
 #[derive(Clone, Copy)]
@@ -54,20 +75,6 @@ enum Unfinished {
     Store(#[from] StoreError),
     #[error("stopping")]
     Stopping,
-}
-
-/// Messages of which the broker hears that they are in hand, from their arrival on.
-pub struct Received {
-    messages: Arc<Vec<Message>>,
-    _keepalive: AbortOnDrop,
-}
-
-impl Received {
-    pub fn new(messages: Vec<Message>) -> Self {
-        let messages = Arc::new(messages);
-        let keepalive = AbortOnDrop(tokio::spawn(keep_alive(messages.clone())));
-        Self { messages, _keepalive: keepalive }
-    }
 }
 
 /// Whether others wait until a group is begun.
@@ -99,7 +106,7 @@ impl Drop for Left<'_> {
 pub struct Turn {
     pub crowd: Crowd,
     pub slot: OwnedSemaphorePermit,
-    /// Room for those who wait for their accounts' limits.
+    /// Places for those who wait for their accounts' limits.
     pub beside: Arc<Semaphore>,
 }
 
@@ -114,22 +121,42 @@ struct Begun {
     outcome: Result<(), Unfinished>,
 }
 
+impl Begun {
+    fn failed(why: Unfinished) -> Self {
+        Self { under_way: Vec::new(), limited: None, outcome: Err(why) }
+    }
+}
+
+/// Of a project and a group, what waits here for its account. No more than rows are kept: they come again by themselves, and so
+/// what brought them is acknowledged meanwhile.
+struct Limited {
+    project: ProjectId,
+    rows: Rows,
+    _room: Option<Room>,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
 /// Works on messages of one lane and acknowledges them once every row of theirs is settled, or waits as a row: for its
-/// time, or claimed, for its provider. When the fault is ours (the database is away), they come again, and no attempt is
-/// spent.
+/// time or its account, or claimed, for its provider. When the fault is ours (the database is away), they come again, and no
+/// attempt is spent.
 pub async fn handle(app: Arc<App>, queue: Queue, received: Received, turn: Turn) {
     failpoint::hit("delivery.after_receive");
-    let messages = &received.messages;
+    let Received { payloads, unanswered } = received;
     let Turn { crowd, slot, beside } = turn;
-    let mut begun = work(&app, (queue, Some(&crowd)), messages).await;
+    let mut begun = work(&app, (queue, Some(&crowd)), payloads).await;
+    let is_stopping = begun.iter().any(|begun| matches!(begun.outcome, Err(Unfinished::Stopping)));
+    let limited: Vec<(ProjectId, Rows)> = begun.iter_mut().filter_map(|begun| begun.limited.take()).collect();
+    if !is_stopping {
+        // Before others begin, so that no more of this is written at a time than there are turns.
+        for entered in join_all(limited.into_iter().map(|of| enter(&app, queue, of, &beside))).await {
+            match entered {
+                Ok(limited) => drop(app.tasks.spawn(send_limited(app.clone(), queue, limited))),
+                Err(error) => begun.push(Begun::failed(error.into())),
+            }
+        }
+    }
     // Others begin, however long these calls take.
     drop(slot);
-    let limited: Vec<(ProjectId, Rows)> = begun.iter_mut().filter_map(|begun| begun.limited.take()).collect();
-    if !limited.is_empty() && begun.iter().all(|begun| begun.outcome.is_ok()) {
-        let room = beside.try_acquire_many(u32::try_from(messages.len()).unwrap_or(u32::MAX));
-        let place = if room.is_ok() { Place::Here } else { Place::Ledger };
-        begun.extend(join_all(limited.into_iter().map(|of| send_limited(&app, queue, of, place))).await);
-    }
     let (under_way, outcomes): (Vec<_>, Vec<_>) = begun.into_iter().map(|b| (b.under_way, b.outcome)).unzip();
     let (under_way, outcome) = (under_way.into_iter().flatten(), outcomes.into_iter().collect());
     let settled = tokio::time::timeout(PROMPT, join_all(under_way)).await.is_ok();
@@ -138,26 +165,26 @@ pub async fn handle(app: Arc<App>, queue: Queue, received: Received, turn: Turn)
             if settled {
                 failpoint::hit("delivery.after_settle");
             }
-            answer(messages, |_| AckKind::Ack).await;
+            unanswered.answer(|_| AckKind::Ack).await;
         }
-        Err(Unfinished::Stopping) => answer(messages, |_| AckKind::Nak(None)).await,
+        Err(Unfinished::Stopping) => unanswered.answer(|_| AckKind::Nak(None)).await,
         Err(Unfinished::Store(error)) => {
-            tracing::warn!(lane = queue.lane.as_str(), %error, "cannot work on {} messages; they come again", messages.len());
-            answer(messages, |delivered| AckKind::Nak(Some(OWN_FAULT.delay(delivered, rand::random())))).await;
+            tracing::warn!(lane = queue.lane.as_str(), %error, "cannot work on {} messages; they come again", unanswered.count());
+            unanswered.answer(|delivered| AckKind::Nak(Some(OWN_FAULT.delay(delivered, rand::random())))).await;
         }
     }
 }
 
 /// Begins all of it, but for what goes by accounts with a limit.
-async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), messages: &[Message]) -> Vec<Begun> {
+async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), payloads: Vec<Bytes>) -> Vec<Begun> {
     let mut intake = Intake::default();
-    messages.iter().for_each(|m| intake.read(m.payload.clone()));
+    payloads.into_iter().for_each(|payload| intake.read(payload));
     let read = async {
         intake.record_direct(app).await?;
         bury(app, std::mem::take(&mut intake.refused)).await
     };
     if let Err(error) = read.await {
-        return vec![Begun { under_way: Vec::new(), limited: None, outcome: Err(error) }];
+        return vec![Begun::failed(error)];
     }
     // Beside each other: one project's provider keeps nobody else from being begun.
     let each = intake.wanted.into_iter().map(|(project, rows)| async move {
@@ -165,7 +192,7 @@ async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), messages: &[Message])
         match app.channels.limit(app, (project, of.0.channel)).await {
             Ok(None) => send_all(app, of, project, &rows).await,
             Ok(Some(_)) => Begun { under_way: Vec::new(), limited: Some((project, rows)), outcome: Ok(()) },
-            Err(error) => Begun { under_way: Vec::new(), limited: None, outcome: Err(error.into()) },
+            Err(error) => Begun::failed(error.into()),
         }
     });
     join_all(each).await
@@ -177,22 +204,44 @@ async fn send_all(app: &Arc<App>, of: (Queue, Option<&Crowd>), project: ProjectI
     Begun { under_way, limited: None, outcome }
 }
 
-/// Sends messages as fast as their account allows. Those for which there is no room here are left as rows until it may be
-/// their turn.
-async fn send_limited(app: &Arc<App>, queue: Queue, (project, rows): (ProjectId, Rows), place: Place) -> Begun {
-    let room = async {
-        let Some(limit) = app.channels.limit(app, (project, queue.channel)).await? else { return Ok(None) };
-        let (room, later) = limit.room(queue.lane, rows.len(), place);
-        wait_as_rows(app, project, &limit, &rows[room.rows()..], &later).await?;
-        Ok::<_, StoreError>(Some(room))
+/// Room for messages to wait here for their account. Those for which there is none are left as rows until it may be their turn.
+async fn enter(
+    app: &App,
+    queue: Queue,
+    (project, mut rows): (ProjectId, Rows),
+    beside: &Arc<Semaphore>,
+) -> Result<Limited, StoreError> {
+    let Some(limit) = app.channels.limit(app, (project, queue.channel)).await? else {
+        return Ok(Limited { project, rows, _room: None, _place: None });
     };
-    match room.await {
-        Ok(room) => {
-            let here = room.as_ref().map_or(rows.len(), Room::rows);
-            // In nobody's way: others have begun.
-            send_all(app, (queue, None), project, &rows[..here]).await
+    let place = beside.clone().try_acquire_owned().ok();
+    let (room, later) = limit.room(queue.lane, rows.len(), if place.is_some() { Place::Here } else { Place::Scarce });
+    wait_as_rows(app, project, &limit, &rows[room.rows()..], &later).await?;
+    rows.truncate(room.rows());
+    Ok(Limited { project, rows, _room: Some(room), _place: place })
+}
+
+/// Sends messages as fast as their account allows, in nobody's way. What cannot be begun is left to the scheduler.
+async fn send_limited(app: Arc<App>, queue: Queue, limited: Limited) {
+    let Limited { project, rows, .. } = &limited;
+    let delay = match send_project(&app, (queue, None), *project, rows, &mut Vec::new()).await {
+        Ok(()) => return,
+        Err(Unfinished::Stopping) => Duration::ZERO,
+        Err(Unfinished::Store(error)) => {
+            tracing::warn!(lane = queue.lane.as_str(), %error, "cannot work on {} messages; they come again", rows.len());
+            OWN_FAULT.most
         }
-        Err(error) => Begun { under_way: Vec::new(), limited: None, outcome: Err(Unfinished::Store(error)) },
+    };
+    let mut failures = 0;
+    while let Err(error) = give_back(&app, *project, rows, delay).await {
+        tracing::debug!(%error, "{} messages cannot be given back", rows.len());
+        failures += 1;
+        tokio::select! {
+            biased;
+            // They come again all the same, only later.
+            () = app.shutdown.cancelled() => return,
+            () = tokio::time::sleep(OWN_FAULT.delay(failures, rand::random())) => {}
+        }
     }
 }
 
@@ -223,7 +272,7 @@ async fn send_project(
     mut rows: &[(Uuid, i32)],
     under_way: &mut Vec<JoinHandle<()>>,
 ) -> Result<(), Unfinished> {
-    let mut has_waited = false;
+    let (mut has_waited, began) = (false, Instant::now());
     while !rows.is_empty() {
         let limit = app.channels.limit(app, (project, queue.channel)).await?;
         let admitted = async {
@@ -236,7 +285,10 @@ async fn send_project(
             biased;
             () = app.shutdown.cancelled() => return Err(Unfinished::Stopping),
             admitted = admitted => admitted,
-            () = in_the_way(app, queue.lane, crowd, project) => return Ok(put_off(app, project, rows).await?),
+            () = in_the_way(app, (queue.lane, project), crowd, began) => {
+                let delay = put_off(queue.lane).mul_f64(1.0 + rand::random::<f64>());
+                return Ok(give_back(app, project, rows, delay).await?);
+            }
         };
         if waited && !has_waited {
             has_waited = true;
@@ -246,12 +298,15 @@ async fn send_project(
         let claimed = claim_slice(app, project, slice).await?;
         failpoint::hit("delivery.after_claim");
         for loaded in claimed {
-            let (permit, token) = (permits.pop(), tokens.pop());
+            let (mut permit, token) = (permits.pop(), tokens.pop());
             let app = app.clone();
             under_way.push(app.tasks.clone().spawn(async move {
                 let settled = attempt(app.clone(), loaded, token).await;
-                drop(permit);
+                if let Some(permit) = &mut permit {
+                    permit.called();
+                }
                 app.settler.settle(settled).await;
+                drop(permit);
             }));
         }
         rows = rest;
@@ -259,21 +314,27 @@ async fn send_project(
     Ok(())
 }
 
-/// Until direct messages that wait for their project's slow provider keep others from being begun.
-async fn in_the_way(app: &App, lane: Lane, crowd: Option<&Crowd>, project: ProjectId) {
-    let Some(crowd) = crowd.filter(|_| lane == Lane::Direct) else { return std::future::pending().await };
-    while !(crowd.is_waiting() && app.permits.is_stalled(project)) {
+/// Until messages that wait for their project's slow provider keep others from being begun. It has its hands full of them, or
+/// nothing has come back from it for a while, which direct messages do not wait for.
+async fn in_the_way(app: &App, (lane, project): (Lane, ProjectId), crowd: Option<&Crowd>, began: Instant) {
+    let Some(crowd) = crowd else { return std::future::pending().await };
+    let is_slow = || {
+        (lane == Lane::Direct && app.permits.is_stalled(project))
+            || (began.elapsed() >= slow(lane) && app.permits.has_begun(project))
+    };
+    while !(crowd.is_waiting() && is_slow()) {
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// Leaves rows to the scheduler, which hands them over again when their time comes.
-async fn put_off(app: &App, project: ProjectId, rows: &[(Uuid, i32)]) -> Result<(), StoreError> {
-    let delay = PUT_OFF.mul_f64(1.0 + rand::random::<f64>());
+/// Leaves rows to the scheduler, which hands them over again when their time comes. What is claimed is left alone.
+async fn give_back(app: &App, project: ProjectId, rows: &[(Uuid, i32)], delay: Duration) -> Result<(), StoreError> {
     let now = app.clock.now();
     let due_at = now.checked_add(delay).unwrap_or(now);
-    let rows = rows.iter().copied().collect();
-    due::give_back(&mut app.store.connection().await?, project, &rows, due_at).await?;
+    let mut db = app.store.connection().await?;
+    for rows in rows.chunks(PORTION) {
+        due::give_back(&mut db, project, &rows.iter().copied().collect(), due_at).await?;
+    }
     Ok(())
 }
 
@@ -293,30 +354,4 @@ async fn bury(app: &App, refused: Vec<Refused>) -> Result<(), Unfinished> {
         metrics::counter!(DEAD_LETTERS, "from" => "send").increment(1);
     }
     Ok(())
-}
-
-/// `kind` is asked with the number of deliveries so far. An answer that is lost only brings the message back, and its
-/// rows say that they are done.
-async fn answer(messages: &[Message], kind: impl Fn(u32) -> AckKind) {
-    for message in messages {
-        let delivered = message.info().map_or(1, |info| u32::try_from(info.delivered).unwrap_or(1));
-        if let Err(error) = message.ack_with(kind(delivered)).await {
-            tracing::debug!(%error, "an acknowledgement was not sent");
-        }
-    }
-}
-
-async fn keep_alive(messages: Arc<Vec<Message>>) {
-    loop {
-        tokio::time::sleep(KEEPALIVE).await;
-        answer(&messages, |_| AckKind::Progress).await;
-    }
-}
-
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }

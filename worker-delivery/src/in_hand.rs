@@ -2,6 +2,9 @@
 //!
 //! A project may have so much in hand as stands in proportion to what is still free: alone all that is meant to be in hand at a
 //! time, among others less. So some room is always left for whoever has little in hand, however long the calls of others take.
+//!
+//! What came of a call is still to be written when its place is free again. Of that, too, a project may have only so much: where
+//! it cannot be written, no more is begun.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,6 +15,8 @@ use tokio::time::Instant;
 
 /// For each place that is free a project may hold so many.
 const TO_ONE_FREE: usize = 8;
+/// So many messages of a project may be begun and not written down: more than are in hand at a time and are written together.
+const UNSETTLED: usize = 2_048;
 /// A project that got nothing back for so long waits for a slow provider.
 const STALLED: Duration = Duration::from_millis(500);
 
@@ -28,8 +33,16 @@ pub enum Pool {
 pub struct InHand {
     direct: Places,
     common: Places,
-    /// When each project that holds some last got one back.
-    moved: HashMap<ProjectId, Instant>,
+    /// Of each project that has any.
+    begun: HashMap<ProjectId, Begun>,
+}
+
+/// What is begun of a project, and not settled.
+#[derive(Debug)]
+struct Begun {
+    count: usize,
+    /// When one of them last came further.
+    moved: Instant,
 }
 
 #[derive(Debug)]
@@ -72,33 +85,51 @@ impl InHand {
     pub fn new(total: usize) -> Self {
         let direct = (total / 4).max(1);
         let common = total.saturating_sub(direct).max(1);
-        Self { direct: Places::new(direct), common: Places::new(common), moved: HashMap::new() }
+        Self { direct: Places::new(direct), common: Places::new(common), begun: HashMap::new() }
     }
 
     /// Takes a place for a call, if there is one for that project.
     pub fn take(&mut self, lane: Lane, project: ProjectId, now: Instant) -> Option<Pool> {
+        if self.begun.get(&project).is_some_and(|begun| begun.count >= UNSETTLED) {
+            return None;
+        }
         let pools: &[Pool] = match lane {
             Lane::Direct => &[Pool::Direct, Pool::Common],
             Lane::Automation | Lane::Campaign => &[Pool::Common],
         };
         let pool = pools.iter().copied().find(|pool| self.places(*pool).has_room_for(project))?;
         self.places(pool).take(project);
-        self.moved.entry(project).or_insert(now);
+        self.begun.entry(project).or_insert(Begun { count: 0, moved: now }).count += 1;
         Some(pool)
     }
 
+    /// A call has ended, and its place is free.
     pub fn give_back(&mut self, pool: Pool, project: ProjectId, now: Instant) {
         self.places(pool).give_back(project);
-        if self.direct.held.contains_key(&project) || self.common.held.contains_key(&project) {
-            self.moved.insert(project, now);
-        } else {
-            self.moved.remove(&project);
+        if let Some(begun) = self.begun.get_mut(&project) {
+            begun.moved = now;
         }
     }
 
-    /// Whether a project has calls in hand of which none has ended for a while.
+    /// What came of a message is written, or nothing was begun after all. Returns whether more may be begun just for that.
+    pub fn settled(&mut self, project: ProjectId, now: Instant) -> bool {
+        let Some(begun) = self.begun.get_mut(&project) else { return false };
+        let was_full = begun.count >= UNSETTLED;
+        *begun = Begun { count: begun.count - 1, moved: now };
+        if begun.count == 0 {
+            self.begun.remove(&project);
+        }
+        was_full
+    }
+
+    /// Whether a project has begun some of which none has come further for a while.
     pub fn is_stalled(&self, project: ProjectId, now: Instant) -> bool {
-        self.moved.get(&project).is_some_and(|moved| now.duration_since(*moved) >= STALLED)
+        self.begun.get(&project).is_some_and(|begun| now.duration_since(begun.moved) >= STALLED)
+    }
+
+    /// Whether a project has begun some that are not settled.
+    pub fn has_begun(&self, project: ProjectId) -> bool {
+        self.begun.contains_key(&project)
     }
 
     fn places(&mut self, pool: Pool) -> &mut Places {
@@ -182,10 +213,30 @@ mod tests {
         let pool = in_hand.take(Lane::Direct, project(1), began).unwrap();
         in_hand.take(Lane::Direct, project(1), at(400)).unwrap();
         assert!(!in_hand.is_stalled(project(1), at(499)));
+        assert!(in_hand.has_begun(project(1)) && !in_hand.has_begun(project(2)));
         assert!(in_hand.is_stalled(project(1), at(500)) && !in_hand.is_stalled(project(2), at(500)));
         in_hand.give_back(pool, project(1), at(600));
         assert!(!in_hand.is_stalled(project(1), at(1_000)) && in_hand.is_stalled(project(1), at(1_100)));
         in_hand.give_back(pool, project(1), at(1_200));
-        assert!(!in_hand.is_stalled(project(1), at(9_000)), "nothing of it is in hand");
+        in_hand.settled(project(1), at(1_200));
+        assert!(in_hand.is_stalled(project(1), at(9_000)), "what came of one is not written");
+        in_hand.settled(project(1), at(9_000));
+        assert!(!in_hand.is_stalled(project(1), at(19_000)), "nothing of it is begun");
+        assert!(!in_hand.has_begun(project(1)));
+    }
+
+    #[test]
+    fn no_more_is_begun_while_too_much_is_not_written() {
+        let (mut in_hand, now) = (InHand::new(8), Instant::now());
+        let mut begun = 0;
+        while let Some(pool) = in_hand.take(Lane::Direct, project(1), now) {
+            in_hand.give_back(pool, project(1), now);
+            begun += 1;
+        }
+        assert_eq!(begun, UNSETTLED);
+        assert!(in_hand.take(Lane::Direct, project(2), now).is_some(), "others go on");
+        assert!(in_hand.settled(project(1), now));
+        assert!(!in_hand.settled(project(1), now), "there was room already");
+        assert_eq!(filled(&mut in_hand, Lane::Campaign, 1), 2);
     }
 }

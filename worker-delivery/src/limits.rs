@@ -1,13 +1,14 @@
 //! How many calls an account at a provider takes a second: kept by all workers together, with tokens from Redis; each
 //! keeps its own share while that is away.
 //!
-//! Who waits for tokens holds neither a permit nor a claim: tokens are taken before a message is claimed, and what
+//! Who waits for tokens holds no claim, and a permit only for a moment: tokens are taken before a message is claimed, and what
 //! comes to nothing gives them back. Only so much waits here at all, and the rest as rows.
 
 mod level;
 mod waiting;
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -18,12 +19,12 @@ use shared::buckets::{Buckets, Lease, Terms};
 use shared::ids::ProjectId;
 use shared::send::Lane;
 use shared::store::channels::ChannelSettings;
-use tokio::sync::Mutex as Turn;
+use tokio::sync::{Mutex as Turn, MutexGuard as Taken};
 use tokio::time::Instant;
 
 use crate::permits::{Permit, Permits};
 use level::Level;
-use waiting::Waiting;
+use waiting::{Pace, Waiting};
 pub use waiting::{Place, Room};
 
 /// A token that was not spent is good for so long; afterwards it would only add to what comes then.
@@ -33,6 +34,8 @@ const KEPT: Duration = Duration::from_secs(1);
 const GATHER: Duration = Duration::from_millis(20);
 /// Until then somebody may have given tokens back, or Redis may be there again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Who has a permit, but no turn to ask for tokens yet, gives it back after so long.
+const KEPT_PERMIT: Duration = Duration::from_millis(100);
 /// No wish for a pause is followed by all for longer.
 const REST_MOST: Duration = Duration::from_mins(1);
 
@@ -64,7 +67,7 @@ impl Limits {
             accounts.insert(bucket, Arc::downgrade(&account));
             account
         });
-        Some(Limit { account, terms: level::terms(per_second.into()), per_second })
+        Some(Limit { account, terms: level::terms(per_second.into()), per_second, own: Arc::default() })
     }
 }
 
@@ -158,31 +161,57 @@ pub struct Limit {
     account: Arc<Account>,
     terms: Terms,
     per_second: u32,
+    /// One of those who go by these settings asks at a time; those who are urgent by themselves.
+    own: Arc<[Turn<()>; 2]>,
 }
 
 impl Limit {
     /// Waits for the right to claim up to `most` messages of a project and lane: direct ones are urgent, and the others take turns.
+    ///
+    /// Permits are waited for without the account's turn, as others of the account may have theirs; and tokens without permits.
     pub async fn admit(&self, permits: &Permits, lane: Lane, project: ProjectId, most: usize) -> Admitted {
         let urgent = lane == Lane::Direct;
-        let turn = &self.account.turns[usize::from(urgent)];
-        let free = turn.try_lock().ok();
-        let mut waited = free.is_none();
-        let _turn = match free {
-            Some(turn) => turn,
-            None => turn.lock().await,
-        };
+        let (_own, mut waited) = taken(&self.own[usize::from(urgent)]).await;
+        let mut held: Vec<Permit> = Vec::new();
         loop {
-            if let Some(at) = self.again_at(urgent) {
-                waited = true;
-                tokio::time::sleep_until(at.min(Instant::now() + LOOK_AGAIN)).await;
+            let mut coming = pin!(self.turn(urgent));
+            let (turn, has_waited) = match tokio::time::timeout(KEPT_PERMIT, &mut coming).await {
+                Ok(turn) => turn,
+                Err(_) => {
+                    held.clear();
+                    coming.await
+                }
+            };
+            waited |= has_waited;
+            loop {
+                held.extend(permits.acquire_free(lane, project, most - held.len()).await);
+                if held.is_empty() {
+                    break;
+                }
+                let tokens = self.take(urgent, held.len()).await;
+                if !tokens.is_empty() {
+                    held.truncate(tokens.len());
+                    return Admitted { permits: held, tokens, waited };
+                }
+                held.clear();
+                waited |= self.rested(urgent).await;
             }
-            let mut permits = permits.acquire(lane, project, most).await;
-            let tokens = self.take(urgent, permits.len()).await;
-            if !tokens.is_empty() {
-                permits.truncate(tokens.len());
-                return Admitted { permits, tokens, waited };
-            }
+            drop(turn);
+            held = permits.acquire(lane, project, 1).await;
         }
+    }
+
+    /// The turn to ask for tokens, once there may be some; and whether it did not come at once.
+    async fn turn(&self, urgent: bool) -> (Taken<'_, ()>, bool) {
+        let (turn, waited) = taken(&self.account.turns[usize::from(urgent)]).await;
+        (turn, self.rested(urgent).await || waited)
+    }
+
+    /// Waits until there may be tokens, and says whether it had to.
+    async fn rested(&self, urgent: bool) -> bool {
+        let Some(at) = self.again_at(urgent) else { return false };
+        tokio::time::sleep_until(at.min(Instant::now() + LOOK_AGAIN)).await;
+        true
     }
 
     /// When there may be tokens again, where there were none a moment ago.
@@ -206,8 +235,15 @@ impl Limit {
             Some(buckets) => buckets.lease(&account.bucket, of(self.terms), wanted).await,
             None => None,
         };
-        let lease: Lease =
-            shared.unwrap_or_else(|| locked(&account.own).lease(of(self.own_share()), wanted, Instant::now()));
+        let mut own = locked(&account.own);
+        let lease: Lease = match shared {
+            Some(lease) => {
+                own.forget();
+                lease
+            }
+            None => own.lease(of(self.own_share()), wanted, Instant::now()),
+        };
+        drop(own);
         let again = if lease.taken < wanted { lease.wait.max(GATHER) } else { Duration::ZERO };
         locked(&account.again_at)[usize::from(urgent)] = Some(Instant::now() + again);
         lease.taken as usize
@@ -237,7 +273,7 @@ impl Limit {
     pub async fn rest(&self, time: Duration) {
         let time = time.min(REST_MOST);
         let (account, inner) = (&self.account, &self.account.inner);
-        locked(&account.own).rest(self.own_share(), time, Instant::now());
+        locked(&account.own).rest(time, Instant::now());
         if let Some(buckets) = &inner.buckets {
             buckets.rest(&account.bucket, self.terms, time).await;
         }
@@ -249,12 +285,21 @@ impl Limit {
 
     /// Room for some of so many rows to wait here, and in how long each of the others is due.
     pub fn room(&self, lane: Lane, rows: usize, place: Place) -> (Room, Vec<Duration>) {
-        Waiting::enter(&self.account.waiting[usize::from(lane == Lane::Direct)], rows, place, self.per_second)
+        let pace = Pace { lane, per_second: self.per_second, workers: self.account.inner.replicas };
+        Waiting::enter(&self.account.waiting[usize::from(lane == Lane::Direct)], rows, place, pace)
     }
 
     /// What is said of a message that waits.
     pub fn words(&self) -> String {
         format!("the account's limit is {} a second", self.per_second)
+    }
+}
+
+/// A turn, and whether it was waited for.
+async fn taken(turn: &Turn<()>) -> (Taken<'_, ()>, bool) {
+    match turn.try_lock() {
+        Ok(taken) => (taken, false),
+        Err(_) => (turn.lock().await, true),
     }
 }
 
@@ -264,6 +309,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
 
     #[test]
@@ -289,6 +336,21 @@ mod tests {
         let again = limit.take(true, 1).await.pop().unwrap();
         again.spend();
         assert!(limit.take(true, 1).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_permits_keeps_nobody_else_of_the_account_waiting() {
+        let (limits, permits) = (Limits::new(None, 1), Permits::new(8));
+        let [(one, first), (other, second)] =
+            [1, 2].map(|n| (ProjectId(Uuid::from_u128(n)), limits.of(&["push"], Some(100)).unwrap()));
+        let mut held = permits.acquire(Lane::Campaign, one, 500).await;
+        let mut waiting = pin!(first.admit(&permits, Lane::Campaign, one, 1));
+        assert!(tokio::time::timeout(Duration::from_millis(20), &mut waiting).await.is_err());
+        let admitted = second.admit(&permits, Lane::Campaign, other, 1).await;
+        assert_eq!((admitted.permits.len(), admitted.tokens.len()), (1, 1));
+        held.pop();
+        let admitted = waiting.await;
+        assert_eq!((admitted.permits.len(), admitted.tokens.len()), (1, 1));
     }
 
     #[tokio::test]

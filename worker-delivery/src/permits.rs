@@ -15,12 +15,20 @@ use crate::in_hand::{InHand, Pool};
 const GATHER: Duration = Duration::from_millis(3);
 const GATHER_BELOW: usize = 4;
 
-/// Permission for one provider call of a project, given back when it is dropped.
+/// Permission for one provider call of a project. When it is dropped, what came of the call is written, or there was none.
 #[derive(Debug)]
 pub struct Permit {
     permits: Permits,
-    pool: Pool,
+    /// Until the call has ended.
+    pool: Option<Pool>,
     project: ProjectId,
+}
+
+impl Permit {
+    /// The call has ended: its place is another's.
+    pub fn called(&mut self) {
+        self.permits.give_back(self.pool.take(), self.project, false);
+    }
 }
 
 /// Gives out permits as [`InHand`] has room for them. Who waits gets the next that there is room for, in their order.
@@ -50,7 +58,17 @@ impl Permits {
 
     /// Waits until at least one call of the project is permitted, and takes up to `most`.
     pub async fn acquire(&self, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
-        let mut permits = self.first(lane, project, most).await;
+        let permits = self.first(lane, project, most).await;
+        self.gather(permits, lane, project, most).await
+    }
+
+    /// Takes up to `most` where at least one is permitted at once, and else none.
+    pub async fn acquire_free(&self, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
+        let permits = self.take(&mut self.state(), lane, project, most);
+        if permits.is_empty() { permits } else { self.gather(permits, lane, project, most).await }
+    }
+
+    async fn gather(&self, mut permits: Vec<Permit>, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
         if permits.len() < most.min(GATHER_BELOW) && lane != Lane::Direct {
             tokio::time::sleep(GATHER).await;
             permits.extend(self.take(&mut self.state(), lane, project, most - permits.len()));
@@ -61,6 +79,11 @@ impl Permits {
     /// Whether none of the project's calls has ended for a while.
     pub fn is_stalled(&self, project: ProjectId) -> bool {
         self.state().in_hand.is_stalled(project, Instant::now())
+    }
+
+    /// Whether some of the project's messages are begun and not settled.
+    pub fn has_begun(&self, project: ProjectId) -> bool {
+        self.state().in_hand.has_begun(project)
     }
 
     async fn first(&self, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
@@ -81,13 +104,20 @@ impl Permits {
     fn take(&self, state: &mut State, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
         let now = Instant::now();
         let places = std::iter::from_fn(|| state.in_hand.take(lane, project, now)).take(most);
-        places.map(|pool| Permit { permits: self.clone(), pool, project }).collect()
+        places.map(|pool| Permit { permits: self.clone(), pool: Some(pool), project }).collect()
     }
 
-    fn give_back(&self, pool: Pool, project: ProjectId) {
-        let mut unwanted = Vec::new();
+    /// Of a call its place, where it still has one, and that it is settled.
+    fn give_back(&self, pool: Option<Pool>, project: ProjectId, is_settled: bool) {
+        let (mut unwanted, now) = (Vec::new(), Instant::now());
         let mut state = self.state();
-        state.in_hand.give_back(pool, project, Instant::now());
+        if let Some(pool) = pool {
+            state.in_hand.give_back(pool, project, now);
+        }
+        let is_room = is_settled && state.in_hand.settled(project, now);
+        if pool.is_none() && !is_room {
+            return;
+        }
         let mut still = VecDeque::with_capacity(state.waiting.len());
         while let Some(waiting) = state.waiting.pop_front() {
             if waiting.given.is_closed() {
@@ -113,7 +143,7 @@ impl Permits {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.permits.give_back(self.pool, self.project);
+        self.permits.give_back(self.pool.take(), self.project, true);
     }
 }
 
@@ -165,6 +195,31 @@ mod tests {
         tokio::task::yield_now().await;
         held.pop();
         assert_eq!(waiting.await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_has_ended_leaves_its_place_to_another_before_it_is_settled() {
+        let permits = Permits::new(4);
+        let mut held = permits.acquire(Lane::Direct, ONE, 4).await;
+        held.iter_mut().for_each(Permit::called);
+        held.extend(permits.acquire(Lane::Direct, ONE, 4).await);
+        assert_eq!(held.len(), 8);
+        drop(held);
+        assert_eq!(permits.acquire(Lane::Direct, ONE, 9).await.len(), 4, "no place is given back twice");
+    }
+
+    #[tokio::test]
+    async fn who_waits_until_something_is_settled_goes_on_then() {
+        let permits = Permits::new(1_024);
+        let mut begun = Vec::new();
+        while begun.len() < 2_048 {
+            begun.extend(permits.acquire(Lane::Direct, ONE, 1_024).await);
+            begun.iter_mut().for_each(Permit::called);
+        }
+        let mut waiting = std::pin::pin!(permits.acquire(Lane::Direct, ONE, 2));
+        assert!(tokio::time::timeout(Duration::from_millis(5), &mut waiting).await.is_err());
+        begun.pop();
+        assert_eq!(waiting.await.len(), 1);
     }
 
     #[tokio::test]

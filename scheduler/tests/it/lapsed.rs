@@ -4,6 +4,7 @@ use jiff::SignedDuration;
 use shared::campaign::{CampaignStatus, Settings};
 use shared::send::DeliveryState;
 use shared::store::campaigns::sending;
+use shared::store::dead_letters::{self, DeadFilter};
 use shared::store::messages::claim::claim;
 use shared::store::messages::due;
 use shared::store::messages::settle::{Settled, settle};
@@ -106,7 +107,7 @@ async fn what_a_pause_is_to_take_back_is_not_handed_over_meanwhile() {
     let lapsed = "UPDATE message SET due_at = now() - interval '1 second' WHERE claimed";
     assert_eq!(db.execute(lapsed, &[]).await.unwrap(), 2);
     let handed_over = async |db: &mut deadpool_postgres::Object| {
-        due::take(db, place.project, place.clock.now(), 100).await.unwrap().len()
+        due::take(db, place.project, place.clock.now(), 100).await.unwrap().count
     };
     for status in [CampaignStatus::Paused, CampaignStatus::Cancelled] {
         move_to(&place, id, status).await;
@@ -114,6 +115,38 @@ async fn what_a_pause_is_to_take_back_is_not_handed_over_meanwhile() {
     }
     move_to(&place, id, CampaignStatus::Sending).await;
     assert_eq!(handed_over(&mut db).await, 2);
+}
+
+#[tokio::test]
+async fn what_is_sent_again_of_a_paused_campaign_is_not_read_at_every_look() {
+    let mut place = Place::new().await;
+    people(&place, 30).await;
+    let pro = segment(&place, "pro").await;
+    let id = campaign(&place, pro, place.clock.now(), Settings::default()).await.id;
+    place.run().await;
+    assert_eq!(held(&place, id, SignedDuration::from_mins(5)).await.len(), 2);
+    let mut db = place.store.connection().await.unwrap();
+    let failed = "UPDATE message SET status = 'failed', dead = true, claimed = false, due_at = NULL, failed_at = now(), \
+                  status_reason = 'gave_up: busy' WHERE claimed";
+    assert_eq!(db.execute(failed, &[]).await.unwrap(), 2);
+    move_to(&place, id, CampaignStatus::Paused).await;
+    place.eventually_none("SELECT count(*) FROM campaign WHERE look_at IS NOT NULL").await;
+    place.stop().await;
+    let tx = db.transaction().await.unwrap();
+    let now = place.clock.now();
+    let replayed = dead_letters::replay(&tx, place.project, &DeadFilter::default(), 10, now).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(replayed.messages, 2);
+    let at = async |db: &mut deadpool_postgres::Object, seconds| {
+        let now = now + SignedDuration::from_secs(seconds);
+        let taken = due::take(db, place.project, now, 100).await.unwrap();
+        (taken.messages.len(), taken.count)
+    };
+    assert_eq!(at(&mut db, 1).await, (0, 2));
+    assert_eq!(at(&mut db, 1).await, (0, 0), "not until a minute has passed");
+    assert_eq!(place.count("SELECT count(*) FROM message WHERE status = 'queued' AND due_at IS NOT NULL").await, 2);
+    move_to(&place, id, CampaignStatus::Sending).await;
+    assert_eq!(at(&mut db, 62).await, (2, 2));
 }
 
 #[tokio::test]

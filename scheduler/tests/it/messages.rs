@@ -92,7 +92,7 @@ async fn what_nobody_has_worked_on_for_long_is_handed_over_less_often() {
         let mut old = message(&place, Lane::Campaign, -1);
         old.created_at = old.created_at.checked_sub(Duration::from_mins(age)).unwrap();
         queued(&db, 0, std::slice::from_ref(&old)).await.unwrap();
-        let due = due::take(&mut db, place.project, place.clock.now(), 10).await.unwrap();
+        let due = due::take(&mut db, place.project, place.clock.now(), 10).await.unwrap().messages;
         assert_eq!(due.iter().map(|m| m.id).collect::<Vec<_>>(), [old.id]);
         let in_seconds = "SELECT extract(epoch FROM due_at - now())::bigint FROM message WHERE id = $1";
         let in_seconds: i64 = db.query_one(in_seconds, &[&old.id]).await.unwrap().get(0);
@@ -122,7 +122,7 @@ async fn of_what_could_not_be_published_only_what_nobody_holds_is_given_back() {
     let mut db = place.store.connection().await.unwrap();
     queued(&db, 0, &messages).await.unwrap();
     let (now, ids) = (place.clock.now(), messages.iter().map(|m| m.id).collect::<Vec<_>>());
-    assert_eq!(due::take(&mut db, place.project, now, 10).await.unwrap().len(), 4);
+    assert_eq!(due::take(&mut db, place.project, now, 10).await.unwrap().count, 4);
     // It did arrive, and was claimed; it was sent; somebody is at it just now.
     db.execute("UPDATE message SET attempt = 1, claimed = true WHERE id = $1", &[&ids[0]]).await.unwrap();
     db.execute("UPDATE message SET status = 'sent', due_at = NULL WHERE id = $1", &[&ids[1]]).await.unwrap();

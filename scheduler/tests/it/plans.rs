@@ -94,7 +94,7 @@ async fn of_the_ledger_only_the_rows_in_question_are_read() {
         assert_eq!(projects, [project, other]);
     });
     reads_at_most!(place, "^message", 4 * 99, |tx| {
-        assert_eq!(due::take(tx, project, now, 2_000).await.unwrap().len(), 99);
+        assert_eq!(due::take(tx, project, now, 2_000).await.unwrap().count, 99);
     });
     reads_at_most!(place, "^message", 4 * count, |tx| {
         let sooner = from_ms(now.as_millisecond() - 3_600_000);

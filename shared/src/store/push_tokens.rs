@@ -12,6 +12,9 @@ use super::users::record::PersonKey;
 use crate::ids::ProjectId;
 use crate::push_token::Platform;
 
+/// Tokens that are forgotten together.
+const FORGOTTEN: i64 = 10_000;
+
 /// A device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PushToken {
@@ -97,9 +100,14 @@ pub async fn take_from(tx: &Transaction<'_>, project: ProjectId, people: &[Uuid]
     Ok(())
 }
 
-/// Forgets the tokens that were taken away before a time, when nothing said of them earlier can be waiting any more.
-pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
-    Ok(db.execute("DELETE FROM push_token WHERE user_id IS NULL AND updated_at < $1", &[&before]).await?)
+/// Forgets the tokens that were taken away before a time, when nothing said of them earlier can be waiting any more. Not all at
+/// once: there may be a million, and a statement has its time.
+pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<(), StoreError> {
+    let sql = "DELETE FROM push_token WHERE user_id IS NULL AND updated_at < $1 AND (project_id, id) IN \
+               (SELECT project_id, id FROM push_token WHERE user_id IS NULL AND updated_at < $1 LIMIT $2)";
+    let statement = db.prepare_cached(sql).await?;
+    while db.execute(&statement, &[&before, &FORGOTTEN]).await? >= FORGOTTEN.unsigned_abs() {}
+    Ok(())
 }
 
 /// The tokens of people who were merged are those of whom they became.
@@ -117,14 +125,16 @@ pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Res
     Ok(())
 }
 
-/// Forgets tokens that their provider calls gone, unless they were registered again since (`updated_at`).
+/// Takes tokens away that their provider calls gone, unless they were registered again since (`updated_at`). Their rows stay like those
+/// of others: whose they were before may still be waiting to be recorded.
 pub async fn remove_gone(
     db: &impl GenericClient,
     project: ProjectId,
     gone: &[(Uuid, Timestamp)],
 ) -> Result<(), StoreError> {
     let (ids, times): (Vec<Uuid>, Vec<Timestamp>) = gone.iter().copied().unzip();
-    let sql = "DELETE FROM push_token t USING unnest($2::uuid[], $3::timestamptz[]) AS v(i, at) \
+    let sql = "UPDATE push_token t SET user_id = NULL, platform = NULL, token = NULL \
+               FROM unnest($2::uuid[], $3::timestamptz[]) AS v(i, at) \
                WHERE t.project_id = $1 AND t.id = v.i AND t.updated_at <= v.at AND t.user_id IS NOT NULL";
     db.execute(&db.prepare_cached(sql).await?, &[&project, &ids, &times]).await?;
     Ok(())

@@ -101,6 +101,11 @@ async fn admit<'a>(
     for (token, route) in served {
         let given = admitted.take_if(|token| route.limit().is_some_and(|limit| limit.is_of(token)));
         let call = Call::of(message, given);
+        // What is not called waits for no token.
+        if route.is_open() && !call.in_any_case {
+            ready.push((token, route, Ok(call)));
+            continue;
+        }
         let call = route.admit(if ready.is_empty() { call } else { call.following(begun) }).await;
         let is_put_off = call.is_err() && ready.is_empty();
         ready.push((token, route, call));

@@ -22,31 +22,42 @@ pub fn urgent(terms: Terms) -> Terms {
 /// A token that is there but for this is there.
 const ROUNDING: f64 = 1e-6;
 
-/// Empty at first: whoever takes over from Redis does not know what was just taken from there.
+/// Empty at first, and when it was forgotten: whoever takes over from Redis does not know what was just taken from there.
 #[derive(Debug, Default)]
 pub struct Level {
     tokens: f64,
     at: Option<Instant>,
+    /// Until then nothing comes.
+    rests_until: Option<Instant>,
 }
 
 impl Level {
     pub fn lease(&mut self, terms: Terms, wanted: u32, now: Instant) -> Lease {
         self.fill(terms, now);
+        let rest = self.rests_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
         let free = (self.tokens - terms.reserve + ROUNDING).max(0.0) as u32;
-        let taken = free.min(wanted);
+        let taken = if rest.is_zero() { free.min(wanted) } else { 0 };
         self.tokens -= f64::from(taken);
         let missing = if taken == 0 { 1.0 + terms.reserve - self.tokens } else { 0.0 };
-        Lease { taken, left: self.tokens.max(0.0) as u32, wait: Duration::from_secs_f64(missing / terms.rate) }
+        Lease { taken, left: self.tokens.max(0.0) as u32, wait: rest + Duration::from_secs_f64(missing / terms.rate) }
     }
 
-    /// Lets nobody take anything for a time.
-    pub fn rest(&mut self, terms: Terms, time: Duration, now: Instant) {
-        self.fill(terms, now);
-        self.tokens = self.tokens.min(-time.as_secs_f64() * terms.rate);
+    /// Lets nobody take anything for a time, whatever their terms.
+    pub fn rest(&mut self, time: Duration, now: Instant) {
+        self.tokens = 0.0;
+        self.at = Some(now);
+        self.rests_until = self.rests_until.max(Some(now + time));
+    }
+
+    /// What it holds is not known: others have taken from the account.
+    pub fn forget(&mut self) {
+        (self.tokens, self.at) = (0.0, None);
     }
 
     fn fill(&mut self, terms: Terms, now: Instant) {
-        let passed = self.at.replace(now).map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        let at = self.at.replace(now).unwrap_or(now);
+        let from = self.rests_until.map_or(at, |until| at.max(until));
+        let passed = now.saturating_duration_since(from);
         self.tokens = (self.tokens + passed.as_secs_f64() * terms.rate).min(terms.most);
     }
 }
@@ -110,8 +121,34 @@ mod tests {
     fn while_it_rests_nothing_is_taken() {
         let (now, terms) = (Instant::now(), urgent(terms(100.0)));
         let mut level = Level::default();
-        level.rest(terms, Duration::from_secs(5), now);
+        level.rest(Duration::from_secs(5), now);
         assert_eq!(level.lease(terms, 1, now + Duration::from_secs(5)).taken, 0);
         assert_eq!(level.lease(terms, 1, now + Duration::from_millis(5_020)).taken, 1);
+    }
+
+    #[test]
+    fn what_was_forgotten_begins_empty_and_still_rests() {
+        let (now, terms) = (Instant::now(), urgent(terms(10.0)));
+        let at = |secs| now + Duration::from_secs(secs);
+        let mut level = Level::default();
+        level.rest(Duration::from_mins(1), now);
+        level.forget();
+        assert_eq!(level.lease(terms, 1, at(50)).wait, Duration::from_millis(10_100));
+        assert_eq!(level.lease(terms, 1, at(100)).taken, 1);
+        level.forget();
+        assert_eq!(level.lease(terms, 1, at(1_000)).taken, 0);
+    }
+
+    #[test]
+    fn a_rest_is_as_long_for_each_of_those_who_use_the_account_at_other_rates() {
+        let now = Instant::now();
+        let (fast, slow) = (urgent(terms(1_000.0)), urgent(terms(1.0)));
+        let mut level = Level::default();
+        level.rest(Duration::from_mins(1), now);
+        level.rest(Duration::from_secs(1), now);
+        let wait = level.lease(slow, 1, now + Duration::from_secs(50)).wait;
+        assert_eq!(wait, Duration::from_secs(11));
+        assert_eq!(level.lease(fast, 1, now + Duration::from_millis(59_900)).taken, 0);
+        assert_eq!(level.lease(slow, 1, now + Duration::from_secs(61)).taken, 1);
     }
 }

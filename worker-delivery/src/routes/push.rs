@@ -125,6 +125,14 @@ impl PushRoute<'_> {
         }
     }
 
+    /// Whether a call is not worth it at the moment, as far as is known.
+    pub fn is_open(&self) -> bool {
+        match self {
+            Self::Shared(route) => route.is_open(),
+            Self::Web(_) => false,
+        }
+    }
+
     pub fn limit(&self) -> Option<&Limit> {
         match self {
             Self::Shared(route) => route.limit(),

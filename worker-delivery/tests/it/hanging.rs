@@ -1,12 +1,12 @@
-//! A provider that hangs keeps its own project's messages waiting, and nobody else's.
+//! A provider that hangs or is slow keeps its own project's messages waiting, and nobody else's.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::json;
-use shared::ids::{self, ProjectId};
-use shared::store::projects::{self, ProjectSecrets};
-use testkit::{TestMailbox, eventually};
+use shared::send::Channel;
+use testkit::{Fault, ProviderServer, Received, Reply, TestMailbox, Vendor, eventually};
 use tokio::net::TcpListener;
 
 use crate::place::{Place, SOON};
@@ -16,21 +16,6 @@ const CONCURRENCY: i64 = 32;
 /// More than a lane takes off the stream at a time.
 const MANY: usize = 1_500;
 
-async fn another_project(place: &Place) -> ProjectId {
-    let project = ProjectId(ids::fresh(place.clock.now_ms()));
-    let mut db = place.store.connection().await.unwrap();
-    let tx = db.transaction().await.unwrap();
-    projects::insert(&tx, &place.keys, project, "Bank", &ProjectSecrets::random(), place.clock.now()).await.unwrap();
-    tx.commit().await.unwrap();
-    project
-}
-
-/// How many of a project's messages are with its provider.
-async fn held(place: &Place, project: ProjectId) -> i64 {
-    let sql = "SELECT count(*) FROM message WHERE project_id = $1 AND claimed AND status = 'queued'";
-    place.store.connection().await.unwrap().query_one(sql, &[&project]).await.unwrap().get(0)
-}
-
 #[tokio::test]
 async fn a_hanging_provider_holds_up_no_other_projects_direct_messages() {
     let (mut place, mailbox) = (Place::new().await, TestMailbox::start().await);
@@ -38,7 +23,7 @@ async fn a_hanging_provider_holds_up_no_other_projects_direct_messages() {
     place.configure(mailbox.port(), json!({}), None).await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
 
-    let hanging = another_project(&place).await;
+    let hanging = place.another_project().await;
     place.project = hanging;
     // It takes connections, and never says a word.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -53,7 +38,7 @@ async fn a_hanging_provider_holds_up_no_other_projects_direct_messages() {
     place.run().await;
     let codes = (0..MANY).map(|_| place.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
     join_all(codes.map(|message| place.send_direct(vec![message]))).await;
-    eventually(SOON, async || match held(&place, hanging).await {
+    eventually(SOON, async || match place.begun(hanging).await {
         CONCURRENCY => Ok(()),
         held => Err(format!("{held} in hand")),
     })
@@ -68,7 +53,56 @@ async fn a_hanging_provider_holds_up_no_other_projects_direct_messages() {
         assert!(began.elapsed() < Duration::from_secs(5), "it took {:?}", began.elapsed());
         assert_eq!(place.settled(id, 1).await.status, "sent");
     }
-    assert_eq!(held(&place, hanging).await, CONCURRENCY, "the others still hang");
+    assert_eq!(place.begun(hanging).await, CONCURRENCY, "the others still hang");
     listening.abort();
+    place.stop().await;
+}
+
+/// Takes its time over each mail, so that there is never a pause between two that it has taken.
+struct Slow(AtomicUsize);
+
+impl Vendor for Slow {
+    fn answer(&self, _request: &Received) -> Reply {
+        Reply::json(200, &json!({ "id": "1" }))
+    }
+
+    fn fault(&self, _request: &Received) -> Option<Fault> {
+        let nth = self.0.fetch_add(1, Ordering::SeqCst) as u64 + 1;
+        Some(Fault::Slow(Duration::from_millis(100 * nth.min(CONCURRENCY.unsigned_abs()))))
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_is_always_slow_holds_up_no_other_projects_direct_messages() {
+    let (mut place, mailbox) = (Place::new().await, TestMailbox::start().await);
+    let prompt = place.project;
+    place.configure(mailbox.port(), json!({}), None).await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+
+    let slow = place.another_project().await;
+    place.project = slow;
+    let server = ProviderServer::start(Slow(AtomicUsize::new(0))).await;
+    place.addresses = vec![("MAIL_BASE_URL", server.url())];
+    let settings = json!({ "emailProvider": "MAILPROVIDER", "mailproviderFromEmail": "shop@example.com" });
+    place.configure_channel(Channel::Email, settings, &[("mailproviderApiKey", "re_key")]).await;
+    let ben = place.user("ben", Some("ben@example.com"), None).await;
+    place.run().await;
+    let codes = (0..MANY).map(|_| place.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
+    join_all(codes.map(|message| place.send_direct(vec![message]))).await;
+    eventually(SOON, async || match place.begun(slow).await {
+        begun if begun >= CONCURRENCY - 4 => Ok(()),
+        begun => Err(format!("{begun} in hand")),
+    })
+    .await;
+
+    place.project = prompt;
+    for nth in 1..=3 {
+        let began = Instant::now();
+        let (id, message) = place.direct(&[ann], &json!({ "subject": "Code", "body": "2" }));
+        place.send_direct(vec![message]).await;
+        mailbox.wait_for(nth, SOON).await;
+        assert!(began.elapsed() < Duration::from_secs(10), "it took {:?}", began.elapsed());
+        assert_eq!(place.settled(id, 1).await.status, "sent");
+    }
     place.stop().await;
 }

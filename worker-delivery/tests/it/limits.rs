@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use shared::ids::{self, ProjectId};
+use shared::buckets::{Buckets, Server, Terms};
 use shared::send::Channel;
+use shared::shutdown::Shutdown;
 use shared::store::messages::insert::NewMessage;
-use shared::store::projects::{self, ProjectSecrets};
 use testkit::{PrivateRedis, ProviderServer, Received, Reply, TestMailbox, Vendor, eventually, eventually_true};
 
 use crate::place::{Place, SOON};
@@ -162,6 +162,23 @@ async fn what_there_is_no_room_for_waits_as_rows_and_a_new_limit_holds_at_once()
 }
 
 #[tokio::test]
+async fn what_waits_in_memory_is_acknowledged_and_due_at_once_when_its_worker_stops() {
+    let (mut place, arrivals, _server) = place(1, 1, None).await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let messages: Vec<NewMessage> = (0..40).map(|_| place.message(ann)).collect();
+    place.queue(&messages).await;
+    arrivals.wait_for(1).await;
+    place.drained().await;
+    place.stop().await;
+    let sql = "SELECT count(*), count(*) FILTER (WHERE due_at <= now() AND NOT claimed) FROM message \
+               WHERE project_id = $1 AND status = 'queued'";
+    let row = place.store.connection().await.unwrap().query_one(sql, &[&place.project]).await.unwrap();
+    let (left, due) = (row.get::<_, i64>(0), row.get::<_, i64>(1));
+    assert!(left > 20 && due == left, "{due} of {left} are due");
+    assert_eq!(arrivals.len() as i64 + left, 40);
+}
+
+#[tokio::test]
 async fn who_waits_for_a_provider_keeps_nobody_else_from_theirs() {
     let (mut place, arrivals, _server) = place(1, 1, None).await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
@@ -173,11 +190,7 @@ async fn who_waits_for_a_provider_keeps_nobody_else_from_theirs() {
     arrivals.wait_for(1).await;
 
     let mailbox = TestMailbox::start().await;
-    let other = ProjectId(ids::fresh(place.clock.now_ms()));
-    let mut db = place.store.connection().await.unwrap();
-    let tx = db.transaction().await.unwrap();
-    projects::insert(&tx, &place.keys, other, "Other", &ProjectSecrets::random(), place.clock.now()).await.unwrap();
-    tx.commit().await.unwrap();
+    let other = place.another_project().await;
     place.project = other;
     place.configure(mailbox.port(), json!({}), None).await;
     let bob = place.user("bob", Some("bob@example.com"), None).await;
@@ -230,4 +243,21 @@ async fn a_pause_that_the_provider_asks_one_worker_for_is_kept_by_all() {
     let pause = times[11] - times[10];
     assert!(pause > Duration::from_millis(2_900), "{pause:?}");
     place.stop().await;
+}
+
+#[tokio::test]
+async fn a_pause_is_as_long_for_those_who_use_the_account_at_another_rate() {
+    let redis = PrivateRedis::start().await;
+    let buckets = Buckets::start(Server::parse(&redis.url()).unwrap(), "test:", Shutdown::new());
+    eventually_true("Redis is there", SOON, async || buckets.is_up()).await;
+    let at = |rate| Terms { rate, most: rate, reserve: 0.0 };
+    let (since, pause) = (Instant::now(), Duration::from_secs(2));
+    buckets.rest("account", at(1_000.0), pause).await;
+    let slow = eventually(SOON, async || buckets.lease("account", at(1.0), 1).await.ok_or("no answer")).await;
+    assert!(slow.taken == 0 && slow.wait > SECOND && slow.wait <= pause + SECOND, "{slow:?}");
+    eventually_true("the pause is over", SOON, async || {
+        buckets.lease("account", at(1_000.0), 1).await.is_some_and(|lease| lease.taken == 1)
+    })
+    .await;
+    assert!(since.elapsed() >= pause, "{:?}", since.elapsed());
 }

@@ -177,6 +177,22 @@ impl Place {
         }
     }
 
+    /// Beside the one that is [`Self::project`].
+    pub async fn another_project(&self) -> ProjectId {
+        let project = ProjectId(ids::fresh(self.clock.now_ms()));
+        let mut db = self.store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        projects::insert(&tx, &self.keys, project, "Bank", &ProjectSecrets::random(), self.clock.now()).await.unwrap();
+        tx.commit().await.unwrap();
+        project
+    }
+
+    /// How many of a project's messages are begun and not settled.
+    pub async fn begun(&self, project: ProjectId) -> i64 {
+        let sql = "SELECT count(*) FROM message WHERE project_id = $1 AND claimed AND status = 'queued'";
+        self.store.connection().await.unwrap().query_one(sql, &[&project]).await.unwrap().get(0)
+    }
+
     pub async fn user(&self, external_id: &str, email: Option<&str>, name: Option<&str>) -> Uuid {
         let id = ids::UserKey::External(external_id).internal_id(self.project);
         self.person(id, email, name, None).await;
@@ -237,7 +253,7 @@ impl Place {
     /// What the scheduler does: hands over what is due.
     pub async fn sweep(&self) -> usize {
         let mut db = self.store.connection().await.unwrap();
-        let due = due::take(&mut db, self.project, self.clock.now(), 100).await.unwrap();
+        let due = due::take(&mut db, self.project, self.clock.now(), 100).await.unwrap().messages;
         let rows: Vec<(Uuid, u32)> = due.iter().map(|m| (m.id, m.attempt.unsigned_abs())).collect();
         if !rows.is_empty() {
             self.hand_over(&rows).await;

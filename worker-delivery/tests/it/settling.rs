@@ -8,7 +8,7 @@ use shared::send::DeliveryState::{Delivered, Queued, Sent};
 use shared::store::messages::claim::claim;
 use shared::store::messages::receipts::{self, Receipt};
 use shared::store::messages::settle::{Settled, settle};
-use testkit::eventually_true;
+use testkit::{eventually, eventually_true};
 use worker_delivery::provider::Outcome;
 use worker_delivery::provider::stub::Stub;
 
@@ -71,6 +71,45 @@ async fn what_the_provider_took_is_written_once_a_fault_of_the_database_is_mende
         assert_eq!(calls.load(Ordering::SeqCst), 2);
         place.stop().await;
     }
+}
+
+#[tokio::test]
+async fn while_what_came_of_a_projects_calls_cannot_be_written_no_more_than_a_few_are_made() {
+    const MOST: i64 = 2_048;
+    let mut place = Place::new().await;
+    let (other, failing) = (place.project, place.another_project().await);
+    refuse(&place, &format!("NEW.project_id = '{}'", failing.0), "XX001").await;
+    let calls = accepting(&mut place).await;
+    let bob = place.user("bob", Some("bob@example.com"), None).await;
+    place.project = failing;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let messages: Vec<_> = (0..MOST + 500).map(|_| place.message(ann)).collect();
+    for part in messages.chunks(500) {
+        place.queue(part).await;
+    }
+    eventually(SOON, async || match place.begun(failing).await {
+        MOST => Ok(()),
+        begun => Err(format!("{begun} begun")),
+    })
+    .await;
+
+    place.project = other;
+    for _ in 0..3 {
+        let message = place.message(bob);
+        place.queue(std::slice::from_ref(&message)).await;
+        assert_eq!(place.settled(message.id, 1).await.status, "sent");
+    }
+    assert_eq!((place.begun(failing).await, calls.load(Ordering::SeqCst)), (MOST, MOST as usize + 3));
+    // Without a lock on the table, which is written all the time.
+    let mended = "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$";
+    place.store.connection().await.unwrap().batch_execute(mended).await.unwrap();
+    place.project = failing;
+    for message in messages.iter().rev() {
+        let row = place.settled(message.id, 1).await;
+        assert_eq!((row.status.as_str(), row.attempt, row.ambiguous), ("sent", 1, 0));
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), messages.len() + 3);
+    place.stop().await;
 }
 
 #[tokio::test]

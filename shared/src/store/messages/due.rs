@@ -21,6 +21,15 @@ pub struct DueMessage {
     pub attempt: i32,
 }
 
+/// What was due.
+#[derive(Debug)]
+pub struct Taken {
+    /// To be handed over.
+    pub messages: Vec<DueMessage>,
+    /// Those and what is held back.
+    pub count: usize,
+}
+
 /// Projects with due messages, some of them where there are many.
 pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
     due::projects(db, Due { table: "message", at: "due_at" }, now, most).await
@@ -33,32 +42,35 @@ pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Res
 /// queue, perhaps with a million others; its next hand-over comes only after as long as it has waited already, or ten
 /// minutes, so that a long queue does not grow by its own repeats.
 ///
-/// What belongs to a campaign that is paused or cancelled is left to whoever takes that back: handed over, it would seem to
-/// be held for another minute, and the two would race for it each time.
+/// What belongs to a campaign that is paused or cancelled is not handed over. Where it is claimed, it is left as it is to whoever
+/// takes that back: it would seem to be held for another minute, and the two would race for it each time. What is not (a dead
+/// letter that was sent again meanwhile) is due again like the others, or it would be read at every look.
 pub async fn take(
     db: &mut impl GenericClient,
     project: ProjectId,
     now: Timestamp,
     most: i64,
-) -> Result<Vec<DueMessage>, StoreError> {
+) -> Result<Taken, StoreError> {
     let tx = db.transaction().await?;
-    let sql = "SELECT id, channel, lane, attempt FROM message m WHERE project_id = $1 AND due_at <= $2 AND status = 'queued' \
-               AND NOT EXISTS (SELECT FROM campaign c WHERE c.project_id = $1 AND c.id = m.campaign_id \
-               AND c.status IN ('PAUSED', 'CANCELLED')) ORDER BY due_at LIMIT $3 FOR UPDATE OF m SKIP LOCKED";
+    let sql = "SELECT m.id, m.channel, m.lane, m.attempt, back.held FROM message m \
+               CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM campaign c WHERE c.project_id = $1 AND c.id = m.campaign_id \
+               AND c.status IN ('PAUSED', 'CANCELLED')) AS held) AS back \
+               WHERE m.project_id = $1 AND m.due_at <= $2 AND m.status = 'queued' AND NOT (m.claimed AND back.held) \
+               ORDER BY m.due_at LIMIT $3 FOR UPDATE OF m SKIP LOCKED";
     let statement = tx.prepare_cached(sql).await?;
     let rows = tx.query(&statement, &[&project, &now, &most]).await?;
-    let mut due = Vec::with_capacity(rows.len());
+    let (mut ids, mut messages) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
     for row in rows {
-        let (channel, lane): (&str, &str) = (row.try_get(1)?, row.try_get(2)?);
-        due.push(DueMessage {
-            id: row.try_get(0)?,
-            channel: super::channel(channel)?,
-            lane: super::lane(lane)?,
-            attempt: row.try_get(3)?,
-        });
+        let id: Uuid = row.try_get(0)?;
+        ids.push(id);
+        if !row.try_get::<_, bool>(4)? {
+            let (channel, lane): (&str, &str) = (row.try_get(1)?, row.try_get(2)?);
+            let (channel, lane) = (super::channel(channel)?, super::lane(lane)?);
+            messages.push(DueMessage { id, channel, lane, attempt: row.try_get(3)? });
+        }
     }
-    let ids: Vec<Uuid> = due.iter().map(|m| m.id).collect();
-    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(due) };
+    let taken = Taken { messages, count: ids.len() };
+    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(taken) };
     // In a statement of its own: joined to what it locked, an update reads the whole ledger.
     let sql = "UPDATE message SET due_at = $3::timestamptz + CASE WHEN attempt = 0 \
                THEN least(greatest(interval '1 minute', $3::timestamptz - created_at), interval '10 minutes') \
@@ -66,7 +78,7 @@ pub async fn take(
     let statement = tx.prepare_cached(sql).await?;
     tx.execute(&statement, &[&project, &ids, &now, first, last]).await?;
     tx.commit().await?;
-    Ok(due)
+    Ok(taken)
 }
 
 /// Makes messages that nobody has claimed since they were handed over due at the times beside them, and notes why; returns
