@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use e2e::faults::{Carrier, KINDS, Kind, Sale, Script, Scripted, TEXT, number_in};
 use e2e::{Api, Options, System, drained};
 use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
 use serde_json::{Value, json};
 use testkit::{ApnsService, MailService, ProviderServer, PushGateway, PushProviderService, SmsService, SmtpService};
 use tokio_postgres::Client;
@@ -25,6 +26,8 @@ const PEOPLE: u64 = 4;
 /// Sends without an outcome at a time.
 const WINDOW: u64 = 20_000;
 const CHUNK: u64 = 500;
+/// Projects that are made at a time: each takes connections to the database meanwhile.
+const AT_ONCE: usize = 16;
 /// Between two moves of the time.
 const TICK: Duration = Duration::from_millis(500);
 
@@ -124,7 +127,8 @@ async fn every_send_has_one_outcome_whatever_goes_wrong_at_the_providers() {
     let providers = Providers::start(projects).await;
     let system = System::start_with(providers.options()).await;
     let db = drained::database(&system).await;
-    let apis = join_all((0..projects).map(|project| open(&system, &providers, project))).await;
+    let opened = (0..projects).map(|project| open(&system, &providers, project));
+    let apis: Vec<Api> = stream::iter(opened).buffered(AT_ONCE).collect().await;
     println!("{sends} sends of {projects} projects; prepared after {:?}", began.elapsed());
 
     let mut run = Run { providers: &providers, apis: &apis, db: &db, sends, fed: 0, mended: false };
