@@ -25,8 +25,13 @@ pub struct Chore {
     work: Work,
 }
 
-pub const CHORES: [Chore; 19] = [
+pub const CHORES: [Chore; 20] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
+    Chore {
+        what: "what new time partitions hold",
+        every: Duration::from_secs(5),
+        work: |app| Box::pin(analyze_new(app)),
+    },
     Chore { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
     Chore { what: "the ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
     Chore {
@@ -107,6 +112,11 @@ async fn make_partitions(app: Arc<App>) -> Result<(), TickError> {
     if ensured.put_off {
         tracing::warn!("a table is locked, so making its partitions is put off; there are enough for days");
     }
+    Ok(())
+}
+
+async fn analyze_new(app: Arc<App>) -> Result<(), TickError> {
+    time_partitions::analyze_new(&app.store.connection().await?).await?;
     Ok(())
 }
 
