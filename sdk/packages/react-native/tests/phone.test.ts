@@ -236,3 +236,20 @@ test('push through the app’s own library', async () => {
   bridge.getToken.mockRejectedValue(new Error('no service'));
   expect(await (await begun(undefined, { push: bridge })).push.subscribe()).toBe(false);
 });
+
+test.each([
+  // React Native Firebase: FCM's own id is beside the data.
+  ['m1', { messageId: '0:17%fcm', from: '1', notification: { title: 'Hi' }, data: { messageId: 'm1' } }],
+  // expo-notifications on iOS: `data` is the payload's `body` alone.
+  ['m2', { notification: { date: 1, request: { identifier: 'i', content: { title: 'Hi', data: {} }, trigger: { type: 'push', payload: { aps: {}, messageId: 'm2' } } } } }],
+  // expo-notifications on Android.
+  ['m3', { request: { content: { data: null }, trigger: { type: 'push', remoteMessage: { messageId: '0:17%fcm', data: { messageId: 'm3' } } } } }],
+  [undefined, { messageId: '0:17%fcm', data: {} }],
+])('the id %s of a message, in the shape of its library', async (id, message) => {
+  const rekindle = await begun();
+  rekindle.push.received(message);
+  rekindle.push.opened(message);
+  await rekindle.flush();
+  const told = id === undefined ? [] : [['push_received', id], ['push_opened', id]];
+  expect(items().map((item) => [item.event, (item.properties as { messageId: string }).messageId])).toEqual(told);
+});
