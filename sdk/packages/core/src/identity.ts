@@ -11,8 +11,9 @@ interface Known {
 
 /** This device, as push reaches it. */
 export interface Device {
-  token: string;
-  platform: 'IOS' | 'ANDROID' | 'WEB';
+  /** Missing until the push service has given one. */
+  token?: string;
+  platform?: 'IOS' | 'ANDROID' | 'WEB';
   /** Whom the server has it for; nobody where it is missing. */
   owner?: string;
   /** The person of this device wants no push. */

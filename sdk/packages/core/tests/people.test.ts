@@ -166,3 +166,43 @@ test('a device is whose who uses it: registered, moved, unlinked, over lost conn
   expect(await push.optIn()).toBe(true);
   expect(calls().at(-1)).toEqual(['POST', { user_id: 'cid', token: 't1', platform: 'IOS' }]);
 });
+
+test('no push: also where there is no token yet, and whatever token comes, until somebody asks for it', async () => {
+  const device = new FakeDevice();
+  const calls = () => device.server.sent.filter((sent) => sent.url.endsWith('/push-tokens')).map((sent) => sent.init.method);
+  const push = new PushLink(device.start());
+  expect([await push.optOut(), push.isEnabled()]).toEqual([true, false]);
+  device.kill();
+  const client = device.start();
+  const again = new PushLink(client);
+  expect(await again.register('t1', 'ANDROID', false)).toBe(true);
+  expect(await again.register('t2', 'ANDROID', false)).toBe(true);
+  expect([again.isEnabled(), calls()]).toEqual([false, []]);
+  expect([await again.optIn(), again.isEnabled(), calls()]).toEqual([true, true, ['POST']]);
+
+  await client.reset();
+  await settle();
+  await again.register('t2', 'ANDROID', false);
+  expect(calls()).toEqual(['POST', 'DELETE']);
+  await again.register('t2', 'ANDROID');
+  expect(calls()).toEqual(['POST', 'DELETE', 'POST']);
+});
+
+test('to opt in without a token says that there is none, and lets the next one be registered', async () => {
+  const device = new FakeDevice();
+  const push = new PushLink(device.start());
+  await push.optOut();
+  expect(await push.optIn()).toBe(false);
+  await push.register('t1', 'IOS', false);
+  expect([push.isEnabled(), device.server.sent.length]).toEqual([true, 1]);
+});
+
+test('a token that the server did not take is sent again when the app is shown', async () => {
+  const device = new FakeDevice();
+  const push = new PushLink(device.start());
+  device.server.script = [{ status: 503 }];
+  expect(await push.register('t1', 'IOS')).toBe(false);
+  device.show();
+  await settle();
+  expect(device.server.sent.map((sent) => sent.init.method)).toEqual(['POST', 'POST']);
+});

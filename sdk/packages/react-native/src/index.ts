@@ -109,7 +109,7 @@ export class Rekindle extends Facade<ReactNativeOptions> {
   #watch(client: Client): void {
     const bridge = this.#bridge;
     const begins = [
-      () => bridge.onToken?.((token) => void this.push.registerToken(token)),
+      () => bridge.onToken?.((token) => void this.#asked((push) => push.register(token, native(), false))),
       () => bridge.onReceived?.((message) => this.push.received(message)),
       () => bridge.onOpened?.((message) => this.push.opened(message)),
     ];

@@ -158,6 +158,18 @@ test('the bridge tells of tokens and messages by itself, until dispose', async (
   expect(stopped).toHaveBeenCalledTimes(2);
 });
 
+test('a token that the library renews does not undo an opt-out', async () => {
+  let tell = (_: string) => {};
+  const rekindle = await begun(slowStorage(), { push: { onToken: (run: (token: string) => void) => void (tell = run), getToken: async () => 'first' } });
+  await rekindle.push.subscribe();
+  expect(await rekindle.push.optOut()).toBe(true);
+  tell('second');
+  await rekindle.flush();
+  expect([rekindle.push.isEnabled(), sent.map(({ method }) => method)]).toEqual([false, ['POST', 'DELETE']]);
+  expect(await rekindle.push.optIn()).toBe(true);
+  expect(sent.at(-1)).toMatchObject({ method: 'POST', body: { token: 'second' } });
+});
+
 test('a storage that fails, and none at all', async () => {
   const broken = { ...slowStorage(), getAllKeys: () => Promise.reject(new Error('disk')), setItem: () => Promise.reject(new Error('disk')) };
   for (const storage of [broken, undefined]) {
