@@ -42,13 +42,14 @@ export class Client {
     this.on('dispose', platform.watch({ hide: () => this.#hidden(), show: () => this.#shown(), online: () => this.#online() }));
     const unwatch = platform.onWritten?.(this.identity.key, () => {
       this.identity.reload();
-      this.#tell('changed');
+      this.#changed();
     });
     this.on('dispose', unwatch);
     const release = platform.takeOver?.(
       () => this.#queue.others(),
       (instance) => {
         this.#queue.takeOver(instance);
+        this.#forget();
         if (this.#queue.length) this.#sender.schedule();
       },
     );
@@ -112,13 +113,12 @@ export class Client {
   /** Records nothing any more, and forgets what waits. Kept over restarts. */
   optOutTracking(): void {
     this.identity.set({ optedOut: true });
-    this.#queue.clear();
-    this.#tell('changed');
+    this.#changed();
   }
 
   optInTracking(): void {
     this.identity.set({ optedOut: false });
-    this.#tell('changed');
+    this.#changed();
   }
 
   hasOptedOutTracking(): boolean {
@@ -150,6 +150,16 @@ export class Client {
 
   #tell(occasion: Occasion): void {
     for (const [of, run] of this.#listeners) if (of === occasion) run?.();
+  }
+
+  #changed(): void {
+    this.#forget();
+    this.#tell('changed');
+  }
+
+  /** What waits of somebody who wants nothing recorded, here or in another page, is never sent. */
+  #forget(): void {
+    if (this.hasOptedOutTracking()) this.#queue.clear();
   }
 
   #online(): void {

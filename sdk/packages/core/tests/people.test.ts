@@ -65,6 +65,20 @@ test('who opts out is not recorded, and what waits is forgotten, until they opt 
   expect(all(device).map((item) => item.event)).toEqual(['d']);
 });
 
+test('who opts out in another page is not recorded here either, nor is what a page left that is gone', async () => {
+  const device = new FakeDevice();
+  const client = device.start();
+  client.track('a');
+  const identity = JSON.parse(device.stored.get('rekindle.p.identity')!) as object;
+  device.write('rekindle.p.identity', JSON.stringify({ ...identity, optedOut: true }));
+  device.stored.set('rekindle.p.queue.gone.0', '[{"id":"1"}]');
+  await client.flush();
+  device.start();
+  await device.pass(60_000);
+  expect(device.server.sent).toEqual([]);
+  expect([...device.stored.keys()]).toEqual(['rekindle.p.identity']);
+});
+
 test('a product that asks first records nothing until it may', async () => {
   const device = new FakeDevice();
   const client = device.start({ optOutByDefault: true });

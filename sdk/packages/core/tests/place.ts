@@ -50,6 +50,7 @@ export class FakeDevice {
   private timers = new Map<number, { due: number; run: () => void }>();
   private nextTimer = 1;
   private starts = 0;
+  private readers = new Set<readonly [key: string, run: () => void]>();
   private signals = { hide: () => {}, show: () => {}, online: () => {} };
   /** Bytes that the storage holds at most. */
   room = Infinity;
@@ -85,6 +86,11 @@ export class FakeDevice {
         this.signals = signals;
         return () => {};
       },
+      onWritten: (key, run) => {
+        const reader = [key, run] as const;
+        this.readers.add(reader);
+        return () => void this.readers.delete(reader);
+      },
       takeOver: (names, take) => {
         names().filter((name) => !this.alive.has(name)).forEach(take);
         return () => void this.alive.delete(instance);
@@ -99,7 +105,14 @@ export class FakeDevice {
   kill(): void {
     this.timers.clear();
     this.alive.clear();
+    this.readers.clear();
     this.signals = { hide: () => {}, show: () => {}, online: () => {} };
+  }
+
+  /** Another page writes what is stored under a key. */
+  write(key: string, value: string): void {
+    this.stored.set(key, value);
+    for (const [read, run] of this.readers) if (read === key) run();
   }
 
   /** Its clock is another; what was to happen in a minute still does. */
