@@ -180,6 +180,14 @@ test('a storage that fails, and none at all', async () => {
   expect(items()).toHaveLength(2);
 });
 
+test('one stored part that cannot be read costs the others nothing', async () => {
+  const storage = slowStorage(new Map([['rekindle.p.queue.old.0', '[]'], ['rekindle.p.identity', '{"anonymousId":"a","userId":"ada"}']]));
+  const { getItem } = storage;
+  storage.getItem = (key) => (key.includes('queue') ? Promise.reject(new Error('too large a row')) : getItem(key));
+  const rekindle = await begun(storage);
+  expect(rekindle.getUserId()).toBe('ada');
+});
+
 test('lifecycle: background sends; a call coming in is no background', async () => {
   const rekindle = await begun(slowStorage(), { autoTrackLifecycle: true });
   go('inactive');

@@ -38,8 +38,8 @@ export function listen<K extends keyof WindowEventMap>(
 function localStore(): Store | null {
   try {
     const storage = window.localStorage;
-    storage.setItem('rekindle', '');
-    storage.removeItem('rekindle');
+    // Not written: a full one is still read, and has room later.
+    storage.getItem('');
     return {
       get: (key) => storage.getItem(key),
       set: (key, value) => storage.setItem(key, value),
