@@ -214,6 +214,7 @@ test('to opt in without a token says that there is none, and lets the next one b
 test('a token that the server did not take is sent again when the app is shown', async () => {
   const device = new FakeDevice();
   const push = new PushLink(device.start());
+  await settle();
   device.server.script = [{ status: 503 }];
   expect(await push.register('t1', 'IOS')).toBe(false);
   device.show();
