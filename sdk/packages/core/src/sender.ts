@@ -4,7 +4,10 @@ import { bytes } from './json';
 import type { Settings } from './options';
 import type { Platform } from './platform';
 import type { Queue, Waiting } from './queue';
-import { judge } from './transport';
+import { type Verdict, judge } from './transport';
+
+/** Then a request has failed, whatever becomes of it. */
+const TIMEOUT = 30_000;
 
 /** Sends what waits, in order and one batch at a time. */
 export class Sender {
@@ -54,12 +57,9 @@ export class Sender {
   hide(): void {
     if (!this.#may() || !this.#queue.length) return;
     const batch = this.#batch();
-    void this.#post(batch, true).then(
-      (verdict) => {
-        if (verdict.kind === 'taken') this.#queue.remove(new Set(batch));
-      },
-      () => undefined,
-    );
+    void this.#post(batch, true).then(({ kind }) => {
+      if (kind === 'taken') this.#queue.remove(new Set(batch));
+    });
   }
 
   end(): void {
@@ -93,8 +93,7 @@ export class Sender {
     await this.#platform.store?.written?.();
     while (this.#queue.length && this.#may()) {
       const batch = this.#batch();
-      const sent = this.#post(batch, false);
-      const verdict = await sent.catch(() => ({ kind: 'later' as const, after: undefined }));
+      const verdict = await this.#post(batch, false);
       if (verdict.kind === 'later') {
         this.#failures++;
         const own = backoff(this.#failures, Math.random);
@@ -137,16 +136,25 @@ export class Sender {
     return batch;
   }
 
-  async #post(batch: Waiting[], keepalive: boolean) {
+  /** Never rejects: what fails or takes too long is for later. */
+  #post(batch: Waiting[], keepalive: boolean): Promise<Verdict> {
     const { apiUrl, apiKey } = this.#settings;
+    const platform = this.#platform;
     const items = batch.map((item) => item.json).join(',');
-    const sentAt = new Date(this.#platform.now()).toISOString();
-    const answer = await this.#platform.fetch(`${apiUrl}/events/batch`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', 'x-api-key': apiKey },
-      body: `{"sentAt":"${sentAt}","batch":[${items}]}`,
-      keepalive,
+    const sentAt = new Date(platform.now()).toISOString();
+    return new Promise<Verdict>((done) => {
+      const fail = () => done({ kind: 'later' });
+      const timer = platform.setTimer(fail, TIMEOUT);
+      platform
+        .fetch(`${apiUrl}/events/batch`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', 'x-api-key': apiKey },
+          body: `{"sentAt":"${sentAt}","batch":[${items}]}`,
+          keepalive,
+        })
+        .then((answer) => judge(answer, platform.now()))
+        .then(done, fail)
+        .finally(() => platform.clearTimer(timer));
     });
-    return judge(answer, this.#platform.now());
   }
 }

@@ -13,15 +13,18 @@ export type Verdict =
   /** Nothing goes through with this key. */
   | { kind: 'stop' };
 
-/** Judges an answer. Only what the API itself says counts as taken: a hotel's login page answers 200, too. */
+/**
+ * Judges an answer. Only what the API itself says counts as taken, or as refused: a hotel's login page answers 200, and a
+ * firewall 403. Too large it may be for a proxy, too.
+ */
 export async function judge(answer: Answer, now: number): Promise<Verdict> {
   const { status } = answer;
+  const body = parsed<{ status: unknown; processed: unknown; errors: unknown }>(await answer.text());
   if (status >= 200 && status < 300) {
-    const body = parsed<{ processed: unknown; errors: unknown }>(await answer.text());
-    if (!body || typeof body.processed !== 'number') return { kind: 'later' };
-    return { kind: 'taken', errors: Number(body.errors) || 0, body };
+    return typeof body?.processed === 'number' ? { kind: 'taken', errors: Number(body.errors) || 0, body } : { kind: 'later' };
   }
-  if (status === 401 || status === 403) return { kind: 'stop' };
-  if (status === 400 || status === 413 || status === 422) return { kind: 'halve' };
+  const own = body?.status === status;
+  if (own && (status === 401 || status === 403)) return { kind: 'stop' };
+  if (status === 413 || (own && (status === 400 || status === 422))) return { kind: 'halve' };
   return { kind: 'later', after: retryAfter(answer.headers.get('retry-after'), now) };
 }
