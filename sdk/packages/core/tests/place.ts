@@ -46,6 +46,7 @@ export class FakeDevice {
   readonly server = new FakeServer();
   time = Date.UTC(2026, 0, 1);
   full = false;
+  private away = false;
   logged: string[] = [];
   private timers = new Map<number, { due: number; run: () => void }>();
   private nextTimer = 1;
@@ -82,6 +83,7 @@ export class FakeDevice {
         return this.nextTimer++;
       },
       clearTimer: (timer) => void this.timers.delete(timer as number),
+      hidden: () => this.away,
       watch: (signals) => {
         this.signals = signals;
         return () => {};
@@ -122,10 +124,12 @@ export class FakeDevice {
   }
 
   hide(): void {
+    this.away = true;
     this.signals.hide();
   }
 
   show(): void {
+    this.away = false;
     this.signals.show();
   }
 
