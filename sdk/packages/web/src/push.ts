@@ -26,7 +26,7 @@ export class WebPush {
     client.on('identify', tell);
     client.on('changed', tell);
     client.on('reset', () => setTimeout(tell));
-    if (options.enabled && typeof caches !== 'undefined') {
+    if ((options.enabled || client.identity.get().push) && typeof caches !== 'undefined') {
       const catchUp = () => void this.catchUp().catch(() => undefined);
       client.on('show', catchUp);
       catchUp();
@@ -109,9 +109,10 @@ export class WebPush {
 
   /** The worker reports what it received in the name of whoever uses this browser. */
   private async tellWorker(more?: Partial<Remembered>): Promise<void> {
-    if (!this.options.enabled || typeof caches === 'undefined') return;
     const { settings, identity } = this.client;
     const { userId, anonymousId, userHash, optedOut, push } = identity.get();
+    // Subscribed by a call, it reports as well.
+    if (!(this.options.enabled || push || more) || typeof caches === 'undefined') return;
     const { apiUrl, apiKey } = settings;
     const who = { apiUrl, apiKey, userId, anonymousId, userHash, optedOut: !!optedOut, unlinked: !push?.token || !!push.off || !!push.idle };
     await remember({ ...who, ...more }).catch(() => undefined);
@@ -123,10 +124,13 @@ function permission(): NotificationPermission | 'unsupported' {
 }
 
 function active(registration: ServiceWorkerRegistration): Promise<void> {
-  return new Promise((done) => {
+  return new Promise((done, failed) => {
     const worker = registration.active ?? registration.waiting ?? registration.installing;
     if (!worker || worker.state === 'activated') return done();
-    worker.addEventListener('statechange', () => worker.state === 'activated' && done());
+    worker.addEventListener('statechange', () => {
+      if (worker.state === 'activated') done();
+      else if (worker.state === 'redundant') failed(new Error('the service worker was not installed'));
+    });
   });
 }
 
