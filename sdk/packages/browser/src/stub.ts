@@ -9,11 +9,15 @@ export interface Stub {
 const page = globalThis as { rekindle?: unknown };
 if (!page.rekindle && typeof document !== 'undefined') {
   const calls: Stub['calls'] = [];
-  const waiting = (names: string, prefix = ''): Record<string, unknown> => {
-    const made: Record<string, unknown> = {};
-    for (const name of names.split(' ')) made[name] = (...args: unknown[]) => new Promise((done) => calls.push([prefix + name, args, done]));
-    return made;
-  };
+  const queued =
+    (name: string) =>
+    (...args: unknown[]) =>
+      new Promise<never>((done: (result?: never) => void) => {
+        // Where the script is blocked, what is waited for must not hang, nor calls fill the memory.
+        if (/flush|reset/.test(name)) done();
+        if (calls.length < 1_000) calls.push([name, args, done]);
+      });
+  const waiting = (names: string, prefix = '') => Object.fromEntries(names.split(' ').map((name) => [name, queued(prefix + name)]));
   const no = () => false;
   const stub: Stub & Record<string, unknown> = {
     calls,
@@ -26,13 +30,8 @@ if (!page.rekindle && typeof document !== 'undefined') {
     getUserId: () => null,
     getAnonymousId: () => (stub.anonymousId ??= crypto.getRandomValues(new Uint32Array(4)).join('-')),
     followInbox: (listener: unknown) => {
-      let over = false;
-      let stop: (() => void) | undefined;
-      calls.push(['followInbox', [listener], (end: () => void) => (over ? end() : (stop = end))]);
-      return () => {
-        over = true;
-        stop?.();
-      };
+      const following = queued('followInbox')(listener) as Promise<(() => void) | undefined>;
+      return () => void following.then((stop) => stop?.());
     },
   };
   page.rekindle = stub;
