@@ -12,7 +12,7 @@ if (!page.rekindle && typeof document !== 'undefined') {
   const queued =
     (name: string) =>
     (...args: unknown[]) =>
-      new Promise<never>((done: (result?: never) => void) => {
+      new Promise((done: (result?: unknown) => void) => {
         // Where the script is blocked, what is waited for must not hang, nor calls fill the memory.
         if (/flush|reset/.test(name)) done();
         if (calls.length < 1_000) calls.push([name, args, done]);
