@@ -198,7 +198,7 @@ export class Client {
     };
     // The properties are text already.
     this.#queue.push(`${JSON.stringify(item).slice(0, -1)},"properties":${text}}`);
-    this.platform.log('debug', what.type, what.event ?? what.name ?? userId, properties ?? {});
+    this.platform.log('debug', item, properties);
     this.#sender.schedule();
   }
 

@@ -117,7 +117,7 @@ export class Sender {
       if (verdict.kind === 'halve') this.#platform.log('warn', 'refused and dropped', batch[0]?.json);
       else {
         this.#most = Math.min(this.#most * 2, BATCH_ITEMS);
-        if (verdict.errors) this.#platform.log('warn', 'some were refused', verdict.body);
+        if (verdict.body?.errors) this.#platform.log('warn', 'some were refused', verdict.body);
       }
     }
     if (this.#queue.length) this.#wake(0);
