@@ -40,20 +40,17 @@ export class Client {
     this.#queue = new Queue(platform.store, `${prefix}queue.`, platform.instance);
     this.#sender = new Sender(this.#queue, settings, platform);
     this.on('dispose', platform.watch({ hide: () => this.#hidden(), show: () => this.#shown(), online: () => this.#online() }));
-    const unwatch = platform.onWritten?.(this.identity.key, () => {
+    const reload = () => {
       this.identity.reload();
       this.#changed();
-    });
-    this.on('dispose', unwatch);
-    const release = platform.takeOver?.(
-      () => this.#queue.others(),
-      (instance) => {
-        this.#queue.takeOver(instance);
-        this.#forget();
-        if (this.#queue.length) this.#sender.schedule();
-      },
-    );
-    this.on('dispose', release);
+    };
+    this.on('dispose', platform.onWritten?.(this.identity.key, reload));
+    const take = (instance: string) => {
+      this.#queue.takeOver(instance);
+      this.#forget();
+      if (this.#queue.length) this.#sender.schedule();
+    };
+    this.on('dispose', platform.takeOver?.(() => this.#queue.others(), take));
     if (settings.autoTrackLifecycle) this.track('app_opened');
   }
 
@@ -174,6 +171,9 @@ export class Client {
   }
 
   #shown(): void {
+    // A page that was put away has not heard of what others wrote.
+    this.identity.reload();
+    this.#forget();
     if (this.settings.autoTrackLifecycle) this.track('app_opened');
     this.#tell('show');
   }

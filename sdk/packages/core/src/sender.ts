@@ -95,17 +95,17 @@ export class Sender {
       const batch = this.#batch();
       const verdict = await this.#post(batch, false);
       if (verdict.kind === 'later') {
-        this.#failures++;
-        const own = backoff(this.#failures, Math.random);
+        const own = backoff(++this.#failures, Math.random);
+        const wait = verdict.after ?? own;
         if (verdict.after !== undefined) this.#notBefore = this.#platform.now() + verdict.after;
-        this.#platform.log('debug', 'not sent; again in ms', verdict.after ?? own);
+        this.#platform.log('debug', 'not sent; again in ms', wait);
         this.#sleep();
-        this.#wake(verdict.after ?? own);
+        this.#wake(wait);
         return;
       }
       if (verdict.kind === 'stop') {
         this.#stopped = true;
-        this.#platform.log('error', 'the server refuses the apiKey: nothing is sent until the next start');
+        this.#platform.log('error', 'the server refuses the apiKey');
         return;
       }
       if (verdict.kind === 'halve' && batch.length > 1) {

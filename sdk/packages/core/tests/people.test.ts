@@ -79,6 +79,19 @@ test('who opts out in another page is not recorded here either, nor is what a pa
   expect([...device.stored.keys()]).toEqual(['rekindle.p.identity']);
 });
 
+test('who signed in elsewhere while this page was put away is known when it is shown, unless the storage is full', () => {
+  const device = new FakeDevice();
+  const client = device.start();
+  client.identify('ada');
+  device.stored.set('rekindle.p.identity', '{"anonymousId":"b","userId":"bob"}');
+  device.show();
+  expect(client.getUserId()).toBe('bob');
+  device.full = true;
+  client.identify('cid');
+  device.show();
+  expect(client.getUserId()).toBe('cid');
+});
+
 test('a product that asks first records nothing until it may', async () => {
   const device = new FakeDevice();
   const client = device.start({ optOutByDefault: true });

@@ -159,7 +159,7 @@ test('the bridge tells of tokens and messages by itself, until dispose', async (
 });
 
 test('a token that the library renews does not undo an opt-out', async () => {
-  let tell = (_: string) => {};
+  let tell: (token: string) => void = () => {};
   const rekindle = await begun(slowStorage(), { push: { onToken: (run: (token: string) => void) => void (tell = run), getToken: async () => 'first' } });
   await rekindle.push.subscribe();
   expect(await rekindle.push.optOut()).toBe(true);
