@@ -82,7 +82,10 @@ function useLoaded<T>(client: Rekindle, load: () => Promise<T[]>): Loaded<T> {
       (error: Error) => ({ error }),
     );
     // An answer that another call has overtaken may be another person's.
-    if (call === calls.current) setState((before) => ({ ...before, ...next, loading: false }));
+    if (call !== calls.current) return;
+    // Known only now, where this began before `init`.
+    person.current = client.getUserId();
+    setState((before) => ({ ...before, ...next, loading: false }));
   }, [client, load]);
   useEffect(() => {
     void refresh();
