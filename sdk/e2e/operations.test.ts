@@ -203,10 +203,12 @@ test('what cannot be recorded costs the page nothing, and no neighbour', async (
     rekindle.track(undefined as never, 'text' as never);
     rekindle.identify({} as never);
     rekindle.init({ projectId: 'other', apiKey: 'sk_live_x' });
-    try {
-      for (let i = 0; ; i++) localStorage.setItem(`host${i}`, 'x'.repeat(500_000));
-    } catch {
-      // Full now.
+    for (const size of [500_000, 5_000, 50, 1]) {
+      try {
+        for (let i = 0; ; i++) localStorage.setItem(`host${size}.${i}`, 'x'.repeat(size));
+      } catch {
+        // No room for another of this size.
+      }
     }
     for (let i = 0; i < 30; i++) rekindle.track('neighbour', { i });
     return rekindle.flush();
@@ -215,6 +217,9 @@ test('what cannot be recorded costs the page nothing, and no neighbour', async (
     const names = (await eventsOf('careless')).map((event) => event.eventName);
     expect(names.toSorted()).toEqual(['cyclic', 'function', ...Array.from({ length: 30 }, () => 'neighbour')]);
   }, waited);
+  await page.reload();
+  await loaded(page);
+  expect(await page.evaluate(() => rekindle.getUserId())).toBe('careless');
   expect(errors).toEqual([]);
 });
 

@@ -164,6 +164,14 @@ test('subscribed, encrypted, received, opened, replaced, handed to another perso
 
   // A message that is not Rekindle's is left to the site's own worker.
   await deliver(page, { title: 'Not ours' });
+  await deliver(page, { title: 'Ours again', messageId: 'behind' });
+  const titles = () =>
+    page.evaluate(async () => {
+      const registration = (await navigator.serviceWorker.getRegistrations()).find((each) => each.scope.endsWith('/rekindle-push/'));
+      return (await registration!.getNotifications()).map((each) => each.title);
+    });
+  await vi.waitFor(async () => expect(await titles()).toContain('Ours again'), waited);
+  expect(await titles()).not.toContain('Not ours');
   expect(await page.evaluate(async () => (await navigator.serviceWorker.getRegistrations()).length)).toBe(1);
 });
 

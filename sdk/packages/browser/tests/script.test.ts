@@ -50,10 +50,20 @@ test('with the stub every call may be made before the script is there, and answe
   const answers = [early.push.optOut(), early.push.subscribe(), early.flush()];
   await load.script();
   expect(await Promise.all(answers)).toEqual([true, false, undefined]);
+  await page.rekindle!.flush();
   expect(page.rekindle).not.toBe(early);
   expect(items.map((item) => item.event ?? item.type)).toEqual(['before init', 'identify', 'order_completed']);
   expect(new Set(items.map((item) => item.anonymous_id))).toEqual(new Set([anonymous]));
   expect(page.rekindle!.getAnonymousId()).toBe(anonymous);
+});
+
+test('where the script is blocked, nobody waits for it, and no more than a thousand calls are kept', async () => {
+  await load.stub();
+  const stub = page.rekindle as unknown as Rekindle & { calls: unknown[] };
+  await stub.flush();
+  await stub.reset();
+  for (let i = 0; i < 1_100; i++) stub.track(`e${i}`);
+  expect(stub.calls).toHaveLength(1_000);
 });
 
 test('the stub has every call of the SDK', async () => {

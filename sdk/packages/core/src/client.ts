@@ -40,19 +40,17 @@ export class Client {
     this.#queue = new Queue(platform.store, `${prefix}queue.`, platform.instance);
     this.#sender = new Sender(this.#queue, settings, platform);
     this.on('dispose', platform.watch({ hide: () => this.#hidden(), show: () => this.#shown(), online: () => this.#online() }));
-    const unwatch = platform.onWritten?.(this.identity.key, () => {
+    const reload = () => {
       this.identity.reload();
-      this.#tell('changed');
-    });
-    this.on('dispose', unwatch);
-    const release = platform.takeOver?.(
-      () => this.#queue.others(),
-      (instance) => {
-        this.#queue.takeOver(instance);
-        if (this.#queue.length) this.#sender.schedule();
-      },
-    );
-    this.on('dispose', release);
+      this.#changed();
+    };
+    this.on('dispose', platform.onWritten?.(this.identity.key, reload));
+    const take = (instance: string) => {
+      this.#queue.takeOver(instance);
+      this.#forget();
+      if (this.#queue.length) this.#sender.schedule();
+    };
+    this.on('dispose', platform.takeOver?.(() => this.#queue.others(), take));
     if (settings.autoTrackLifecycle) this.track('app_opened');
   }
 
@@ -112,13 +110,12 @@ export class Client {
   /** Records nothing any more, and forgets what waits. Kept over restarts. */
   optOutTracking(): void {
     this.identity.set({ optedOut: true });
-    this.#queue.clear();
-    this.#tell('changed');
+    this.#changed();
   }
 
   optInTracking(): void {
     this.identity.set({ optedOut: false });
-    this.#tell('changed');
+    this.#changed();
   }
 
   hasOptedOutTracking(): boolean {
@@ -152,6 +149,16 @@ export class Client {
     for (const [of, run] of this.#listeners) if (of === occasion) run?.();
   }
 
+  #changed(): void {
+    this.#forget();
+    this.#tell('changed');
+  }
+
+  /** What waits of somebody who wants nothing recorded, here or in another page, is never sent. */
+  #forget(): void {
+    if (this.hasOptedOutTracking()) this.#queue.clear();
+  }
+
   #online(): void {
     this.#sender.online();
     this.#tell('online');
@@ -164,6 +171,9 @@ export class Client {
   }
 
   #shown(): void {
+    // A page that was put away has not heard of what others wrote.
+    this.identity.reload();
+    this.#forget();
     if (this.settings.autoTrackLifecycle) this.track('app_opened');
     this.#tell('show');
   }
@@ -188,7 +198,7 @@ export class Client {
     };
     // The properties are text already.
     this.#queue.push(`${JSON.stringify(item).slice(0, -1)},"properties":${text}}`);
-    this.platform.log('debug', what.type, what.event ?? what.name ?? userId, properties ?? {});
+    this.platform.log('debug', item, properties);
     this.#sender.schedule();
   }
 

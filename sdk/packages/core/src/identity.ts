@@ -11,8 +11,9 @@ interface Known {
 
 /** This device, as push reaches it. */
 export interface Device {
-  token: string;
-  platform: 'IOS' | 'ANDROID' | 'WEB';
+  /** Missing until the push service has given one. */
+  token?: string;
+  platform?: 'IOS' | 'ANDROID' | 'WEB';
   /** Whom the server has it for; nobody where it is missing. */
   owner?: string;
   /** The person of this device wants no push. */
@@ -27,6 +28,8 @@ export class Identity {
   readonly #platform: Platform;
   readonly #fresh: () => string;
   #known: Known;
+  /** What is stored is older than what is known here. */
+  #unwritten = false;
 
   constructor(platform: Platform, key: string, fresh: () => string, optOut: boolean, anonymousId?: string) {
     this.#platform = platform;
@@ -52,7 +55,7 @@ export class Identity {
 
   /** As another page wrote it. */
   reload(): void {
-    this.#known = this.#read() ?? this.#known;
+    if (!this.#unwritten) this.#known = this.#read() ?? this.#known;
   }
 
   #read(): Known | undefined {
@@ -65,8 +68,10 @@ export class Identity {
   }
 
   #write(): void {
+    this.#unwritten = true;
     try {
       this.#platform.store?.set(this.key, JSON.stringify(this.#known));
+      this.#unwritten = false;
     } catch {
       // Full or forbidden: it holds until the page goes.
     }

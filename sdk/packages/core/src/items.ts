@@ -23,5 +23,5 @@ export const BATCH_BYTES: number = 60 * 1024;
 
 /** Whether the server would take it as the name of an event or a person. */
 export function isName(name: unknown): name is string {
-  return typeof name === 'string' && name.length > 0 && name.length <= 200 && !/\p{Cc}/u.test(name);
+  return typeof name === 'string' && name.length > 0 && name.length <= 200 && !/[^ -~\xa0-\uffff]/.test(name);
 }

@@ -7,8 +7,8 @@ import { parsed } from './json';
 /** What happened in an inbox: a message came, or the number of those not read is another. */
 export type InboxChange = { type: 'message'; item: InboxItem } | { type: 'unread'; unread: number };
 
-/** The server ends a stream every few minutes, and asks for so long a pause before the next. */
-const PAUSE = 2_000;
+/** The server ends a stream every few minutes, and asks for two seconds before the next; not everybody at once. */
+const pause = () => 2_000 * (1 + Math.random());
 
 /**
  * Tells what happens in the inbox of whoever is identified. Only while the page or app is to be seen: browsers have few
@@ -22,6 +22,8 @@ export function followInbox(client: Client, listener: (change: InboxChange) => v
   /** The last message that came. */
   let cursor: string | undefined;
   let failures = 0;
+  /** Whether this stream has said anything: a login page answers 200, too. */
+  let heard = false;
 
   const tell = (change: InboxChange) => {
     try {
@@ -42,36 +44,46 @@ export function followInbox(client: Client, listener: (change: InboxChange) => v
   const begin = () => {
     stop();
     const inbox = inboxOf(client);
-    if (whose !== inbox) cursor = undefined;
+    const another = whose !== inbox;
+    if (another) cursor = undefined;
+    const left = another && whose !== undefined;
     whose = inbox;
-    // Nobody's inbox has nothing in it.
-    if (!inbox) return tell({ type: 'unread', unread: 0 });
+    if (inbox && !platform.hidden()) listen(inbox);
+    // Nobody's inbox has nothing in it, and of another person's nothing is known yet.
+    if (!inbox || left) tell({ type: 'unread', unread: 0 });
+  };
+  const listen = (inbox: string) => {
     let text = '';
+    heard = false;
     const place = cursor ? `&cursor=${encodeURIComponent(cursor)}` : '';
     close = open(`${settings.apiUrl}/inbox/stream?${inbox}${place}`, { 'x-api-key': settings.apiKey }, {
       text(part) {
-        failures = 0;
         const blocks = (text + part).split('\n\n');
         text = blocks.pop() ?? '';
         blocks.forEach(read);
       },
       end(status, header) {
         close = undefined;
-        if (status === 200) return again(PAUSE);
+        if (status === 200 && heard) return again(pause());
         // Refused: until it is somebody else, or proven.
         if (status >= 400 && status < 500 && status !== 408 && status !== 429) {
           platform.log('warn', 'inbox: the server refuses to have it followed', status);
           // Who reads the list now gets the server's words.
           return tell({ type: 'unread', unread: 0 });
         }
-        again(retryAfter(header, platform.now()) ?? Math.max(PAUSE, backoff(++failures, Math.random)));
+        again(retryAfter(header, platform.now()) ?? Math.max(pause(), backoff(++failures, Math.random)));
       },
     });
   };
   const read = (block: string) => {
-    const field = (name: string) => new RegExp(`^${name}: (.*)$`, 'm').exec(block)?.[1];
+    const lines = block.split('\n');
+    const field = (name: string) => lines.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
     const data = parsed<InboxItem & { unread: number }>(field('data') ?? '');
     cursor = field('id') ?? cursor;
+    if (data || field('retry')) {
+      heard = true;
+      failures = 0;
+    }
     if (data?.id) tell({ type: 'message', item: data as InboxItem });
     else if (data && typeof data.unread === 'number') tell({ type: 'unread', unread: data.unread });
   };

@@ -29,9 +29,9 @@ export function settings(options: Options, defaultUrl: string = LOCAL): Settings
   const given: Partial<Options> = options && typeof options === 'object' ? options : {};
   const { projectId, apiKey } = given;
   if (typeof projectId !== 'string' || !projectId) throw new Error('init: projectId is missing');
-  if (typeof apiKey !== 'string' || !apiKey) throw new Error('init: apiKey is missing: a public key (pk_live_…)');
+  if (typeof apiKey !== 'string' || !apiKey) throw new Error('init: apiKey is missing');
   if (apiKey.startsWith('sk_')) {
-    throw new Error('init: apiKey is a secret key: revoke it, and use a public key');
+    throw new Error('init: apiKey is a secret key: revoke it');
   }
   return {
     projectId,

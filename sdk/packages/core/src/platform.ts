@@ -13,6 +13,8 @@ export interface Platform {
   clearTimer(timer: unknown): void;
   /** Tells when the page is about to be hidden or closed, shown again, or the network is back. Returns how to stop. */
   watch(signals: Signals): () => void;
+  /** Whether nobody sees it now. */
+  hidden(): boolean;
   /** Tells when another page has written the key. Returns how to stop. */
   onWritten?(key: string, run: () => void): () => void;
   /**

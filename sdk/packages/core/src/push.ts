@@ -14,36 +14,42 @@ export class PushLink {
       if (identity.get().push) void this.change({ idle: true });
     });
     client.on('online', () => void this.sync());
+    client.on('show', () => void this.sync());
     void this.sync();
   }
 
-  /** The token of this device, as its push service gave it; of a browser the subscription's JSON. Whether the server has it. */
-  register(token: string, platform: Device['platform']): Promise<boolean> {
+  /**
+   * The token of this device, as its push service gave it; of a browser the subscription's JSON. Whether the server has it.
+   * Where nobody has `asked` for it, an `optOut` and a `reset` of before still hold.
+   */
+  register(token: string, platform: Device['platform'], asked = true): Promise<boolean> {
     const before = this.client.identity.get().push;
     const owner = before?.token === token ? before.owner : undefined;
-    return this.change({ token, platform, owner, off: undefined, idle: undefined });
+    return this.change({ token, platform, owner, ...(asked && { off: undefined, idle: undefined }) });
   }
 
   /** The push service has given this device another token, wanted or not. */
   async replace(token: string): Promise<void> {
     const { push } = this.client.identity.get();
-    if (push && push.token !== token) await this.change({ token, owner: undefined });
+    if (push?.token && push.token !== token) await this.change({ token, owner: undefined });
   }
 
   /** Whether messages reach this device. */
   isEnabled(): boolean {
     const push = this.client.identity.get().push;
-    return !!push && !push.off;
+    return !!push?.token && !push.off;
   }
 
-  /** No push to this device until `optIn`. */
-  async optOut(): Promise<boolean> {
-    return this.client.identity.get().push ? this.change({ off: true }) : true;
+  /** No push to this device until `optIn`, or until a token is registered because somebody asked. */
+  optOut(): Promise<boolean> {
+    return this.change({ off: true });
   }
 
   /** False where this device has no token yet. */
   async optIn(): Promise<boolean> {
-    return this.client.identity.get().push ? this.change({ off: undefined, idle: undefined }) : false;
+    const { push } = this.client.identity.get();
+    const done = !push || (await this.change({ off: undefined, idle: undefined }));
+    return done && !!push?.token;
   }
 
   /** A message came to this device. */
@@ -58,7 +64,7 @@ export class PushLink {
 
   private change(change: Partial<Device>): Promise<boolean> {
     const { push } = this.client.identity.get();
-    this.client.identity.set({ push: { ...push, ...change } as Device });
+    this.client.identity.set({ push: { ...push, ...change } });
     return this.sync();
   }
 
@@ -69,7 +75,7 @@ export class PushLink {
 
   private async align(): Promise<boolean> {
     const { push, userId, anonymousId, userHash } = this.client.identity.get();
-    if (!push) return true;
+    if (!push?.token) return true;
     const owner = push.off || push.idle ? undefined : (userId ?? anonymousId);
     if (push.owner === owner) return true;
     const who = userId === undefined ? { anonymous_id: anonymousId } : { user_id: userId, user_hash: userHash };

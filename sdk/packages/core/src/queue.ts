@@ -45,11 +45,10 @@ export class Queue {
     part.items.push({ json });
     this.length++;
     this.#write(part);
-    while (this.length > CAP) {
-      const oldest = this.#parts[0];
-      if (!oldest) break;
+    for (const oldest of this) {
+      if (this.length <= CAP) break;
       this.dropped++;
-      this.remove(new Set(oldest.items.slice(0, 1)));
+      this.remove(new Set([oldest]));
     }
   }
 

@@ -4,7 +4,10 @@ import { bytes } from './json';
 import type { Settings } from './options';
 import type { Platform } from './platform';
 import type { Queue, Waiting } from './queue';
-import { judge } from './transport';
+import { type Verdict, judge } from './transport';
+
+/** Then a request has failed, whatever becomes of it. */
+const TIMEOUT = 30_000;
 
 /** Sends what waits, in order and one batch at a time. */
 export class Sender {
@@ -54,12 +57,9 @@ export class Sender {
   hide(): void {
     if (!this.#may() || !this.#queue.length) return;
     const batch = this.#batch();
-    void this.#post(batch, true).then(
-      (verdict) => {
-        if (verdict.kind === 'taken') this.#queue.remove(new Set(batch));
-      },
-      () => undefined,
-    );
+    void this.#post(batch, true).then(({ kind }) => {
+      if (kind === 'taken') this.#queue.remove(new Set(batch));
+    });
   }
 
   end(): void {
@@ -93,20 +93,19 @@ export class Sender {
     await this.#platform.store?.written?.();
     while (this.#queue.length && this.#may()) {
       const batch = this.#batch();
-      const sent = this.#post(batch, false);
-      const verdict = await sent.catch(() => ({ kind: 'later' as const, after: undefined }));
+      const verdict = await this.#post(batch, false);
       if (verdict.kind === 'later') {
-        this.#failures++;
-        const own = backoff(this.#failures, Math.random);
+        const own = backoff(++this.#failures, Math.random);
+        const wait = verdict.after ?? own;
         if (verdict.after !== undefined) this.#notBefore = this.#platform.now() + verdict.after;
-        this.#platform.log('debug', 'not sent; again in ms', verdict.after ?? own);
+        this.#platform.log('debug', 'not sent; again in ms', wait);
         this.#sleep();
-        this.#wake(verdict.after ?? own);
+        this.#wake(wait);
         return;
       }
       if (verdict.kind === 'stop') {
         this.#stopped = true;
-        this.#platform.log('error', 'the server refuses the apiKey: nothing is sent until the next start');
+        this.#platform.log('error', 'the server refuses the apiKey');
         return;
       }
       if (verdict.kind === 'halve' && batch.length > 1) {
@@ -118,7 +117,7 @@ export class Sender {
       if (verdict.kind === 'halve') this.#platform.log('warn', 'refused and dropped', batch[0]?.json);
       else {
         this.#most = Math.min(this.#most * 2, BATCH_ITEMS);
-        if (verdict.errors) this.#platform.log('warn', 'some were refused', verdict.body);
+        if (verdict.body?.errors) this.#platform.log('warn', 'some were refused', verdict.body);
       }
     }
     if (this.#queue.length) this.#wake(0);
@@ -137,16 +136,25 @@ export class Sender {
     return batch;
   }
 
-  async #post(batch: Waiting[], keepalive: boolean) {
+  /** Never rejects: what fails or takes too long is for later. */
+  #post(batch: Waiting[], keepalive: boolean): Promise<Verdict> {
     const { apiUrl, apiKey } = this.#settings;
+    const platform = this.#platform;
     const items = batch.map((item) => item.json).join(',');
-    const sentAt = new Date(this.#platform.now()).toISOString();
-    const answer = await this.#platform.fetch(`${apiUrl}/events/batch`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', 'x-api-key': apiKey },
-      body: `{"sentAt":"${sentAt}","batch":[${items}]}`,
-      keepalive,
+    const sentAt = new Date(platform.now()).toISOString();
+    return new Promise<Verdict>((done) => {
+      const fail = () => done({ kind: 'later' });
+      const timer = platform.setTimer(fail, TIMEOUT);
+      platform
+        .fetch(`${apiUrl}/events/batch`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', 'x-api-key': apiKey },
+          body: `{"sentAt":"${sentAt}","batch":[${items}]}`,
+          keepalive,
+        })
+        .then((answer) => judge(answer, platform.now()))
+        .then(done, fail)
+        .finally(() => platform.clearTimer(timer));
     });
-    return judge(answer, this.#platform.now());
   }
 }

@@ -3,25 +3,30 @@ import { retryAfter } from './backoff';
 import { parsed } from './json';
 
 /** What an answer means for the items that were sent. */
-export type Verdict =
-  /** The server has them. */
-  | { kind: 'taken'; errors: number; body: unknown }
-  /** One of them is the matter, or they are too many: in halves. */
-  | { kind: 'halve' }
-  /** Later; the server may have said when. */
-  | { kind: 'later'; after?: number }
-  /** Nothing goes through with this key. */
-  | { kind: 'stop' };
+export interface Verdict {
+  /**
+   * The server has them; or one of them is the matter, or they are too many: in halves; or later; or nothing goes through with
+   * this key.
+   */
+  kind: 'taken' | 'halve' | 'later' | 'stop';
+  /** What the server said. */
+  body?: { errors?: unknown };
+  /** Milliseconds that it asks for until the next try. */
+  after?: number;
+}
 
-/** Judges an answer. Only what the API itself says counts as taken: a hotel's login page answers 200, too. */
+/**
+ * Judges an answer. Only what the API itself says counts as taken, or as refused: a hotel's login page answers 200, and a
+ * firewall 403. Too large it may be for a proxy, too.
+ */
 export async function judge(answer: Answer, now: number): Promise<Verdict> {
   const { status } = answer;
+  const body = parsed<{ status: unknown; processed: unknown; errors: unknown }>(await answer.text());
+  const own = body?.status === status;
+  let kind: Verdict['kind'] = 'later';
   if (status >= 200 && status < 300) {
-    const body = parsed<{ processed: unknown; errors: unknown }>(await answer.text());
-    if (!body || typeof body.processed !== 'number') return { kind: 'later' };
-    return { kind: 'taken', errors: Number(body.errors) || 0, body };
-  }
-  if (status === 401 || status === 403) return { kind: 'stop' };
-  if (status === 400 || status === 413 || status === 422) return { kind: 'halve' };
-  return { kind: 'later', after: retryAfter(answer.headers.get('retry-after'), now) };
+    if (typeof body?.processed === 'number') kind = 'taken';
+  } else if (own && (status === 401 || status === 403)) kind = 'stop';
+  else if (status === 413 || (own && (status === 400 || status === 422))) kind = 'halve';
+  return { kind, body, after: retryAfter(answer.headers.get('retry-after'), now) };
 }

@@ -6,22 +6,19 @@ export function uuids(now: () => number, random: (bytes: Uint8Array) => void): (
   let last = 0;
   let count = 0;
   return () => {
-    const bytes = new Uint8Array(16);
+    const bytes = new Uint8Array(10);
     random(bytes);
     const time = Math.max(now(), last);
     // Twelve bits: after 4,096 in a millisecond the next one is borrowed.
     if (time > last) {
       last = time;
-      count = ((bytes[6]! << 8) | bytes[7]!) & 0x3ff;
+      count = ((bytes[8]! << 8) | bytes[9]!) & 0x3ff;
     } else if (++count > 0xfff) {
       last += 1;
       count = 0;
     }
-    for (let i = 5, rest = last; i >= 0; i--, rest = Math.floor(rest / 256)) bytes[i] = rest % 256;
-    bytes[6] = 0x70 | (count >> 8);
-    bytes[7] = count & 0xff;
-    bytes[8] = 0x80 | (bytes[8]! & 0x3f);
-    const hex = bytes.reduce((text, byte) => text + (byte + 256).toString(16).slice(1), '');
-    return hex.replace(/(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+    bytes[0] = 0x80 | (bytes[0]! & 0x3f);
+    const hex = bytes.reduce((text, byte) => text + (byte + 256).toString(16).slice(1), last.toString(16).padStart(12, '0') + (0x7000 + count).toString(16));
+    return hex.slice(0, 32).replace(/(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
   };
 }

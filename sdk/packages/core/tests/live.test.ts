@@ -39,14 +39,14 @@ test('what comes is told, however it is cut into pieces, and the next stream goe
   asked[0]!.reader.end(200, null);
   await device.pass(1_900);
   expect(asked).toHaveLength(1);
-  await device.pass(200);
+  await device.pass(2_200);
   expect(asked[1]!.url.searchParams.get('cursor')).toBe('m2');
 });
 
 test('a lost connection and a full gateway are tried again; a refusal is not, until it is proven', async () => {
   const { device, client, told, asked } = following();
   asked[0]!.reader.end(0, null);
-  await device.pass(2_000);
+  await device.pass(4_000);
   asked[1]!.reader.end(429, '30');
   await device.pass(29_000);
   expect(asked).toHaveLength(2);
@@ -69,6 +69,8 @@ test('only while the page is to be seen, for whoever is identified, and until it
 
   client.identify('bob');
   expect([asked[1]!.open, asked[2]!.url.search]).toEqual([false, '?user_id=bob']);
+  // Of another person nothing is known yet.
+  expect(told.at(-1)).toEqual({ type: 'unread', unread: 0 });
   told.length = 0;
   void client.reset();
   await device.pass(0);
@@ -82,6 +84,38 @@ test('only while the page is to be seen, for whoever is identified, and until it
   device.online();
   await device.pass(60_000);
   expect(asked).toHaveLength(4);
+});
+
+test('nothing is opened while nobody sees it, whoever signs in', async () => {
+  const { device, client, asked } = following();
+  device.hide();
+  client.identify('bob');
+  device.online();
+  await device.pass(60_000);
+  expect(asked).toHaveLength(1);
+  device.show();
+  expect(asked[1]!.url.search).toBe('?user_id=bob');
+});
+
+test('an answer of 200 that is no stream is asked for less and less often', async () => {
+  const { device, asked } = following();
+  for (let end = 0; end < 600; end++) {
+    asked.filter(({ reader }) => reader).forEach((stream) => {
+      const { reader } = stream;
+      stream.reader = undefined as never;
+      reader.text('<title>Sign in</title>\n\n');
+      reader.end(200, null);
+    });
+    await device.pass(10_000);
+  }
+  // Every four seconds these would be 1,500.
+  expect(asked.length).toBeLessThan(200);
+});
+
+test('separators of lines and paragraphs in a text are text', () => {
+  const { told, asked } = following();
+  asked[0]!.reader.text(message('m1', 'a\u2028id: b\u2029c'));
+  expect(told).toEqual([{ type: 'message', item: { id: 'm1', title: 'a\u2028id: b\u2029c' } }]);
 });
 
 test('a listener that fails harms nobody', () => {

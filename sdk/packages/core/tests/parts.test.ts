@@ -52,6 +52,7 @@ test('waits grow, vary, and end at five minutes', () => {
 test('Retry-After in seconds and as a date', () => {
   const now = Date.parse('2026-01-01T00:00:00Z');
   expect(retryAfter('7', now)).toBe(7_000);
+  expect([retryAfter('99999999', now), retryAfter('Thu, 01 Jan 2099 00:00:00 GMT', now)]).toEqual([3_600_000, 3_600_000]);
   expect(retryAfter('Thu, 01 Jan 2026 00:00:30 GMT', now)).toBe(30_000);
   for (const nonsense of [null, '', 'soon', 'Thu, 01 Jan 2025 00:00:30 GMT']) expect(retryAfter(nonsense, now)).toBeUndefined();
 });

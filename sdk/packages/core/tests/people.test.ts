@@ -65,6 +65,33 @@ test('who opts out is not recorded, and what waits is forgotten, until they opt 
   expect(all(device).map((item) => item.event)).toEqual(['d']);
 });
 
+test('who opts out in another page is not recorded here either, nor is what a page left that is gone', async () => {
+  const device = new FakeDevice();
+  const client = device.start();
+  client.track('a');
+  const identity = JSON.parse(device.stored.get('rekindle.p.identity')!) as object;
+  device.write('rekindle.p.identity', JSON.stringify({ ...identity, optedOut: true }));
+  device.stored.set('rekindle.p.queue.gone.0', '[{"id":"1"}]');
+  await client.flush();
+  device.start();
+  await device.pass(60_000);
+  expect(device.server.sent).toEqual([]);
+  expect([...device.stored.keys()]).toEqual(['rekindle.p.identity']);
+});
+
+test('who signed in elsewhere while this page was put away is known when it is shown, unless the storage is full', () => {
+  const device = new FakeDevice();
+  const client = device.start();
+  client.identify('ada');
+  device.stored.set('rekindle.p.identity', '{"anonymousId":"b","userId":"bob"}');
+  device.show();
+  expect(client.getUserId()).toBe('bob');
+  device.full = true;
+  client.identify('cid');
+  device.show();
+  expect(client.getUserId()).toBe('cid');
+});
+
 test('a product that asks first records nothing until it may', async () => {
   const device = new FakeDevice();
   const client = device.start({ optOutByDefault: true });
@@ -165,4 +192,45 @@ test('a device is whose who uses it: registered, moved, unlinked, over lost conn
   expect(calls().at(-1)![0]).toBe('DELETE');
   expect(await push.optIn()).toBe(true);
   expect(calls().at(-1)).toEqual(['POST', { user_id: 'cid', token: 't1', platform: 'IOS' }]);
+});
+
+test('no push: also where there is no token yet, and whatever token comes, until somebody asks for it', async () => {
+  const device = new FakeDevice();
+  const calls = () => device.server.sent.filter((sent) => sent.url.endsWith('/push-tokens')).map((sent) => sent.init.method);
+  const push = new PushLink(device.start());
+  expect([await push.optOut(), push.isEnabled()]).toEqual([true, false]);
+  device.kill();
+  const client = device.start();
+  const again = new PushLink(client);
+  expect(await again.register('t1', 'ANDROID', false)).toBe(true);
+  expect(await again.register('t2', 'ANDROID', false)).toBe(true);
+  expect([again.isEnabled(), calls()]).toEqual([false, []]);
+  expect([await again.optIn(), again.isEnabled(), calls()]).toEqual([true, true, ['POST']]);
+
+  await client.reset();
+  await settle();
+  await again.register('t2', 'ANDROID', false);
+  expect(calls()).toEqual(['POST', 'DELETE']);
+  await again.register('t2', 'ANDROID');
+  expect(calls()).toEqual(['POST', 'DELETE', 'POST']);
+});
+
+test('to opt in without a token says that there is none, and lets the next one be registered', async () => {
+  const device = new FakeDevice();
+  const push = new PushLink(device.start());
+  await push.optOut();
+  expect(await push.optIn()).toBe(false);
+  await push.register('t1', 'IOS', false);
+  expect([push.isEnabled(), device.server.sent.length]).toEqual([true, 1]);
+});
+
+test('a token that the server did not take is sent again when the app is shown', async () => {
+  const device = new FakeDevice();
+  const push = new PushLink(device.start());
+  await settle();
+  device.server.script = [{ status: 503 }];
+  expect(await push.register('t1', 'IOS')).toBe(false);
+  device.show();
+  await settle();
+  expect(device.server.sent.map((sent) => sent.init.method)).toEqual(['POST', 'POST']);
 });

@@ -46,10 +46,12 @@ export class FakeDevice {
   readonly server = new FakeServer();
   time = Date.UTC(2026, 0, 1);
   full = false;
+  private away = false;
   logged: string[] = [];
   private timers = new Map<number, { due: number; run: () => void }>();
   private nextTimer = 1;
   private starts = 0;
+  private readers = new Set<readonly [key: string, run: () => void]>();
   private signals = { hide: () => {}, show: () => {}, online: () => {} };
   /** Bytes that the storage holds at most. */
   room = Infinity;
@@ -81,9 +83,15 @@ export class FakeDevice {
         return this.nextTimer++;
       },
       clearTimer: (timer) => void this.timers.delete(timer as number),
+      hidden: () => this.away,
       watch: (signals) => {
         this.signals = signals;
         return () => {};
+      },
+      onWritten: (key, run) => {
+        const reader = [key, run] as const;
+        this.readers.add(reader);
+        return () => void this.readers.delete(reader);
       },
       takeOver: (names, take) => {
         names().filter((name) => !this.alive.has(name)).forEach(take);
@@ -99,7 +107,14 @@ export class FakeDevice {
   kill(): void {
     this.timers.clear();
     this.alive.clear();
+    this.readers.clear();
     this.signals = { hide: () => {}, show: () => {}, online: () => {} };
+  }
+
+  /** Another page writes what is stored under a key. */
+  write(key: string, value: string): void {
+    this.stored.set(key, value);
+    for (const [read, run] of this.readers) if (read === key) run();
   }
 
   /** Its clock is another; what was to happen in a minute still does. */
@@ -109,10 +124,12 @@ export class FakeDevice {
   }
 
   hide(): void {
+    this.away = true;
     this.signals.hide();
   }
 
   show(): void {
+    this.away = false;
     this.signals.show();
   }
 

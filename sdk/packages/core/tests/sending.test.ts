@@ -60,6 +60,10 @@ test.each([
   ['a login page', { status: 200, body: '<!doctype html><title>Sign in</title>' }],
   ['an answer of something else', { status: 200, body: { ok: true } }],
   ['a wrong address', { status: 404, body: 'nothing here' }],
+  ['a firewall’s 403', { status: 403, body: '<title>Blocked</title>' }],
+  ['a proxy’s 401', { status: 401, body: { status: 'denied' } }],
+  ['a proxy’s 400', { status: 400, body: '' }],
+  ['a proxy’s 422', { status: 422, body: {} }],
 ])('%s: tried again later, recorded once', async (_, reply) => {
   const device = new FakeDevice();
   const client = device.start();
@@ -71,6 +75,43 @@ test.each([
   expect(names([...device.server.recorded.values()])).toEqual(['a', 'b']);
   expect(device.server.batches.length).toBeGreaterThanOrEqual(4);
   expect(device.stored.size).toBe(1);
+});
+
+test('a proxy’s 413: the one that is too large is found, its neighbours get through', async () => {
+  const device = new FakeDevice();
+  const client = device.start();
+  device.server.answer = (sent) => (sent.items.some((item) => item.event === 'large') ? { status: 413, body: '<title>nginx</title>' } : { status: 202 });
+  for (const name of ['a', 'large', 'b']) client.track(name);
+  await device.pass(60_000);
+  expect(names([...device.server.recorded.values()])).toEqual(['a', 'b']);
+});
+
+test('a request without end is given up after half a minute, and what it held is sent again', async () => {
+  const device = new FakeDevice();
+  const client = device.start();
+  const real = device.server.fetch.bind(device.server);
+  let asked = 0;
+  device.server.fetch = (url, init) => (asked++ === 0 ? new Promise(() => {}) : real(url, init));
+  client.track('a');
+  let flushed = false;
+  void client.flush().then(() => (flushed = true));
+  await device.pass(29_000);
+  expect([asked, flushed]).toEqual([1, false]);
+  await device.pass(3_000);
+  expect(flushed).toBe(true);
+  expect(names([...device.server.recorded.values()])).toEqual(['a']);
+});
+
+test('a server that asks for a wait of years is asked again in an hour, and not before', async () => {
+  const device = new FakeDevice();
+  const client = device.start();
+  device.server.script = [{ status: 429, headers: { 'retry-after': '99999999' } }];
+  client.track('a');
+  await client.flush();
+  await device.pass(3_599_000);
+  expect(device.server.batches).toHaveLength(1);
+  await device.pass(2_000);
+  expect(device.server.recorded.size).toBe(1);
 });
 
 test('the network is back: at once', async () => {
@@ -88,7 +129,7 @@ test('413 and 422: halved until the one is found; its neighbours get through', a
   for (const status of [413, 422, 400]) {
     const device = new FakeDevice();
     const client = device.start();
-    device.server.answer = (sent) => (sent.items.some((item) => item.event === 'bad') ? { status, body: {} } : { status: 202 });
+    device.server.answer = (sent) => (sent.items.some((item) => item.event === 'bad') ? { status, body: { status } } : { status: 202 });
     for (let i = 0; i < 41; i++) client.track(i === 17 ? 'bad' : `e${i}`);
     await device.pass(60_000);
     const taken = names([...device.server.recorded.values()]);
@@ -100,7 +141,7 @@ test('413 and 422: halved until the one is found; its neighbours get through', a
 test('401: kept, no further tries, said once, sent after the next start', async () => {
   const device = new FakeDevice();
   let client = device.start();
-  device.server.script = [{ status: 401, body: {} }];
+  device.server.script = [{ status: 401, body: { status: 401 } }];
   client.track('a');
   await client.flush();
   client.track('b');

@@ -109,7 +109,7 @@ export class Rekindle extends Facade<ReactNativeOptions> {
   #watch(client: Client): void {
     const bridge = this.#bridge;
     const begins = [
-      () => bridge.onToken?.((token) => void this.push.registerToken(token)),
+      () => bridge.onToken?.((token) => void this.#asked((push) => push.register(token, native(), false))),
       () => bridge.onReceived?.((message) => this.push.received(message)),
       () => bridge.onOpened?.((message) => this.push.opened(message)),
     ];
@@ -170,13 +170,18 @@ function native(): 'IOS' | 'ANDROID' {
   return Platform.OS === 'ios' ? 'IOS' : 'ANDROID';
 }
 
-/** The id lies in the message's own data; libraries wrap that in layers of theirs. */
-function messageId(message: unknown, depth = 0): string | undefined {
-  if (typeof message !== 'object' || message === null || depth > 4) return undefined;
+const LAYERS = ['data', 'payload', 'notification', 'request', 'content', 'trigger', 'remoteMessage'];
+
+/**
+ * The id lies in the message's own data, which APNs calls its payload; libraries wrap that in layers of theirs. Elsewhere a
+ * `messageId` is one that the push service made.
+ */
+function messageId(message: unknown, layer = '', depth = 0): string | undefined {
+  if (typeof message !== 'object' || message === null || depth > 5) return undefined;
   const fields = message as Record<string, unknown>;
-  if (typeof fields.messageId === 'string') return fields.messageId;
-  for (const layer of ['data', 'notification', 'request', 'content', 'payload']) {
-    const found = messageId(fields[layer], depth + 1);
+  if ((layer === 'data' || layer === 'payload') && typeof fields.messageId === 'string') return fields.messageId;
+  for (const next of LAYERS) {
+    const found = messageId(fields[next], next, depth + 1);
     if (found) return found;
   }
   return undefined;

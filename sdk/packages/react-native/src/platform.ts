@@ -1,6 +1,8 @@
 import { type Platform, type Settings, type Store, uuids } from '@rekindle/core';
 import { AppState } from 'react-native';
 
+const away = (): boolean => AppState.currentState === 'background';
+
 /** A phone, as the SDK sees it. */
 export function phone(settings: Settings, store: Store | null): Platform {
   return {
@@ -11,17 +13,18 @@ export function phone(settings: Settings, store: Store | null): Platform {
     fetch: (url, init) => fetch(url, init),
     setTimer: (run, milliseconds) => setTimeout(run, milliseconds),
     clearTimer: (timer) => clearTimeout(timer as ReturnType<typeof setTimeout>),
+    hidden: away,
     watch(signals) {
-      let away = AppState.currentState === 'background';
+      let before = away();
       const listener = AppState.addEventListener('change', (state) => {
         // `inactive` is a call coming in or the app switcher: the app is still there.
-        if (state === 'background' && !away) signals.hide();
-        if (state === 'active' && away) {
+        if (state === 'background' && !before) signals.hide();
+        if (state === 'active' && before) {
           signals.show();
           // There is no sign of the network without a native module: coming back is as good a time as any.
           signals.online();
         }
-        if (state !== 'inactive') away = state === 'background';
+        if (state !== 'inactive') before = state === 'background';
       });
       return () => listener.remove();
     },

@@ -13,7 +13,8 @@ export async function load(storage: AsyncStorage, prefix: string): Promise<Store
   const keys = (await storage.getAllKeys()).filter((key) => key.startsWith(prefix));
   const copy = new Map<string, string>();
   for (const key of keys) {
-    const value = await storage.getItem(key);
+    // One that cannot be read must not cost the others.
+    const value = await storage.getItem(key).catch(() => null);
     if (value !== null) copy.set(key, value);
   }
   let last: Promise<unknown> = Promise.resolve();

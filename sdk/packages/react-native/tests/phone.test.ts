@@ -158,6 +158,18 @@ test('the bridge tells of tokens and messages by itself, until dispose', async (
   expect(stopped).toHaveBeenCalledTimes(2);
 });
 
+test('a token that the library renews does not undo an opt-out', async () => {
+  let tell: (token: string) => void = () => {};
+  const rekindle = await begun(slowStorage(), { push: { onToken: (run: (token: string) => void) => void (tell = run), getToken: async () => 'first' } });
+  await rekindle.push.subscribe();
+  expect(await rekindle.push.optOut()).toBe(true);
+  tell('second');
+  await rekindle.flush();
+  expect([rekindle.push.isEnabled(), sent.map(({ method }) => method)]).toEqual([false, ['POST', 'DELETE']]);
+  expect(await rekindle.push.optIn()).toBe(true);
+  expect(sent.at(-1)).toMatchObject({ method: 'POST', body: { token: 'second' } });
+});
+
 test('a storage that fails, and none at all', async () => {
   const broken = { ...slowStorage(), getAllKeys: () => Promise.reject(new Error('disk')), setItem: () => Promise.reject(new Error('disk')) };
   for (const storage of [broken, undefined]) {
@@ -166,6 +178,14 @@ test('a storage that fails, and none at all', async () => {
     await rekindle.flush();
   }
   expect(items()).toHaveLength(2);
+});
+
+test('one stored part that cannot be read costs the others nothing', async () => {
+  const storage = slowStorage(new Map([['rekindle.p.queue.old.0', '[]'], ['rekindle.p.identity', '{"anonymousId":"a","userId":"ada"}']]));
+  const { getItem } = storage;
+  storage.getItem = (key) => (key.includes('queue') ? Promise.reject(new Error('too large a row')) : getItem(key));
+  const rekindle = await begun(storage);
+  expect(rekindle.getUserId()).toBe('ada');
 });
 
 test('lifecycle: background sends; a call coming in is no background', async () => {
@@ -235,4 +255,21 @@ test('push through the app’s own library', async () => {
   expect(await (await begun(undefined, { push: bridge })).push.requestPermission()).toBe(false);
   bridge.getToken.mockRejectedValue(new Error('no service'));
   expect(await (await begun(undefined, { push: bridge })).push.subscribe()).toBe(false);
+});
+
+test.each([
+  // React Native Firebase: FCM's own id is beside the data.
+  ['m1', { messageId: '0:17%fcm', from: '1', notification: { title: 'Hi' }, data: { messageId: 'm1' } }],
+  // expo-notifications on iOS: `data` is the payload's `body` alone.
+  ['m2', { notification: { date: 1, request: { identifier: 'i', content: { title: 'Hi', data: {} }, trigger: { type: 'push', payload: { aps: {}, messageId: 'm2' } } } } }],
+  // expo-notifications on Android.
+  ['m3', { request: { content: { data: null }, trigger: { type: 'push', remoteMessage: { messageId: '0:17%fcm', data: { messageId: 'm3' } } } } }],
+  [undefined, { messageId: '0:17%fcm', data: {} }],
+])('the id %s of a message, in the shape of its library', async (id, message) => {
+  const rekindle = await begun();
+  rekindle.push.received(message);
+  rekindle.push.opened(message);
+  await rekindle.flush();
+  const told = id === undefined ? [] : [['push_received', id], ['push_opened', id]];
+  expect(items().map((item) => [item.event, (item.properties as { messageId: string }).messageId])).toEqual(told);
 });

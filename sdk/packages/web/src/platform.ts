@@ -12,6 +12,7 @@ export function browser(settings: Settings): Platform {
     setTimer: (run, milliseconds) => setTimeout(run, milliseconds),
     clearTimer: (timer) => clearTimeout(timer as number),
     watch,
+    hidden,
     onWritten: (key, run) => listen(window, 'storage', (event) => event.key === key && run()),
     takeOver: (names, take) => takeOver(`rekindle.${settings.projectId}.`, instance, names, take),
     log: (level, ...words) => {
@@ -38,8 +39,8 @@ export function listen<K extends keyof WindowEventMap>(
 function localStore(): Store | null {
   try {
     const storage = window.localStorage;
-    storage.setItem('rekindle', '');
-    storage.removeItem('rekindle');
+    // Not written: a full one is still read, and has room later.
+    storage.getItem('');
     return {
       get: (key) => storage.getItem(key),
       set: (key, value) => storage.setItem(key, value),
@@ -51,18 +52,20 @@ function localStore(): Store | null {
   }
 }
 
+const hidden = (): boolean => document.visibilityState === 'hidden';
+
 function watch(signals: Signals): () => void {
-  let hidden = document.visibilityState === 'hidden';
+  let before = hidden();
   const change = (now: boolean) => {
-    if (hidden === now) return;
-    hidden = now;
+    if (before === now) return;
+    before = now;
     if (now) signals.hide();
     else signals.show();
   };
   const stops = [
-    listen(document, 'visibilitychange' as 'pagehide', () => change(document.visibilityState === 'hidden')),
+    listen(document, 'visibilitychange' as 'pagehide', () => change(hidden())),
     listen(window, 'pagehide', () => change(true)),
-    listen(window, 'pageshow', () => change(document.visibilityState === 'hidden')),
+    listen(window, 'pageshow', () => change(hidden())),
     listen(window, 'online', signals.online),
   ];
   return () => stops.forEach((stop) => stop());

@@ -26,12 +26,12 @@ export class WebPush {
     client.on('identify', tell);
     client.on('changed', tell);
     client.on('reset', () => setTimeout(tell));
-    if (options.enabled && typeof caches !== 'undefined') {
+    if ((options.enabled || client.identity.get().push) && typeof caches !== 'undefined') {
       const catchUp = () => void this.catchUp().catch(() => undefined);
       client.on('show', catchUp);
       catchUp();
     }
-    if (options.enabled && options.autoRegister !== false && permission() === 'granted' && !this.isOff()) void this.subscribe();
+    if (options.enabled && options.autoRegister !== false && permission() === 'granted' && !this.isOff()) void this.subscribe(false);
   }
 
   isEnabled(): boolean {
@@ -44,8 +44,8 @@ export class WebPush {
     return (await Notification.requestPermission()) === 'granted' && this.subscribe();
   }
 
-  /** Subscribes this browser; the person must have allowed it. */
-  async subscribe(): Promise<boolean> {
+  /** Subscribes this browser; the person must have allowed it. Not `asked`: as it is done at `init`. */
+  async subscribe(asked = true): Promise<boolean> {
     if (permission() !== 'granted') return false;
     try {
       const { serviceWorker = '/rekindle-sw.js', scope = '/rekindle-push/' } = this.options;
@@ -60,7 +60,7 @@ export class WebPush {
         subscription = null;
       }
       subscription ??= await registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: fromBase64Url(key) });
-      return await this.registerToken(JSON.stringify(subscription));
+      return await this.registerToken(JSON.stringify(subscription), asked);
     } catch (error) {
       this.client.platform.log('warn', 'push: cannot subscribe', error);
       return false;
@@ -68,9 +68,11 @@ export class WebPush {
   }
 
   /** A subscription made elsewhere, as its JSON. */
-  async registerToken(subscription: string): Promise<boolean> {
-    await this.tellWorker({ token: subscription, unlinked: false });
-    return this.link.register(subscription, 'WEB');
+  async registerToken(subscription: string, asked = true): Promise<boolean> {
+    await this.tellWorker({ token: subscription });
+    const done = await this.link.register(subscription, 'WEB', asked);
+    await this.tellWorker();
+    return done;
   }
 
   async optOut(): Promise<boolean> {
@@ -80,7 +82,7 @@ export class WebPush {
   }
 
   async optIn(): Promise<boolean> {
-    if (permission() === 'granted' && !this.client.identity.get().push) return this.subscribe();
+    if (permission() === 'granted' && !this.client.identity.get().push?.token) return this.subscribe();
     const done = await this.link.optIn();
     await this.tellWorker();
     return done;
@@ -107,11 +109,12 @@ export class WebPush {
 
   /** The worker reports what it received in the name of whoever uses this browser. */
   private async tellWorker(more?: Partial<Remembered>): Promise<void> {
-    if (!this.options.enabled || typeof caches === 'undefined') return;
     const { settings, identity } = this.client;
     const { userId, anonymousId, userHash, optedOut, push } = identity.get();
+    // Subscribed by a call, it reports as well.
+    if (!(this.options.enabled || push || more) || typeof caches === 'undefined') return;
     const { apiUrl, apiKey } = settings;
-    const who = { apiUrl, apiKey, userId, anonymousId, userHash, optedOut: !!optedOut, unlinked: !push || !!push.off || !!push.idle };
+    const who = { apiUrl, apiKey, userId, anonymousId, userHash, optedOut: !!optedOut, unlinked: !push?.token || !!push.off || !!push.idle };
     await remember({ ...who, ...more }).catch(() => undefined);
   }
 }
@@ -121,10 +124,13 @@ function permission(): NotificationPermission | 'unsupported' {
 }
 
 function active(registration: ServiceWorkerRegistration): Promise<void> {
-  return new Promise((done) => {
+  return new Promise((done, failed) => {
     const worker = registration.active ?? registration.waiting ?? registration.installing;
     if (!worker || worker.state === 'activated') return done();
-    worker.addEventListener('statechange', () => worker.state === 'activated' && done());
+    worker.addEventListener('statechange', () => {
+      if (worker.state === 'activated') done();
+      else if (worker.state === 'redundant') failed(new Error('the service worker was not installed'));
+    });
   });
 }
 

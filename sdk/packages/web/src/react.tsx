@@ -1,6 +1,6 @@
 'use client';
 
-import { type ReactNode, createContext, createElement, useCallback, useContext, useEffect, useState } from 'react';
+import { type ReactNode, createContext, createElement, useCallback, useContext, useEffect, useRef, useState } from 'react';
 import { type InboxItem, type NewsItem, type Rekindle, type WebOptions, rekindle as shared } from '@rekindle/web';
 
 const Context = createContext<Rekindle>(shared);
@@ -40,7 +40,7 @@ export interface Inbox extends Loaded<InboxItem> {
 export function useInbox(): Inbox {
   const client = useRekindle();
   const [unread, setUnread] = useState(0);
-  const list = useLoaded(useCallback(() => client.inbox(), [client]));
+  const list = useLoaded(client, useCallback(() => client.inbox(), [client]));
   const { refresh } = list;
   useEffect(
     () =>
@@ -64,18 +64,29 @@ export function useInbox(): Inbox {
 /** The published news. */
 export function useFeed(): Loaded<NewsItem> {
   const client = useRekindle();
-  return useLoaded(useCallback(() => client.feed(), [client]));
+  return useLoaded(client, useCallback(() => client.feed(), [client]));
 }
 
-function useLoaded<T>(load: () => Promise<T[]>): Loaded<T> {
+function useLoaded<T>(client: Rekindle, load: () => Promise<T[]>): Loaded<T> {
   const [state, setState] = useState<Omit<Loaded<T>, 'refresh'>>({ items: [], loading: true, error: null });
+  const calls = useRef(0);
+  const person = useRef<string | null>(null);
   const refresh = useCallback(async () => {
-    try {
-      setState({ items: await load(), loading: false, error: null });
-    } catch (error) {
-      setState((before) => ({ ...before, loading: false, error: error as Error }));
-    }
-  }, [load]);
+    const call = ++calls.current;
+    const now = client.getUserId();
+    // Nobody sees what was another's, not even until theirs is there.
+    if (person.current !== null && person.current !== now) setState((before) => ({ ...before, items: [] }));
+    person.current = now;
+    const next = await load().then(
+      (items) => ({ items, error: null }),
+      (error: Error) => ({ error }),
+    );
+    // An answer that another call has overtaken may be another person's.
+    if (call !== calls.current) return;
+    // Known only now, where this began before `init`.
+    person.current = client.getUserId();
+    setState((before) => ({ ...before, ...next, loading: false }));
+  }, [client, load]);
   useEffect(() => {
     void refresh();
     const shown = () => void (document.visibilityState === 'visible' && refresh());

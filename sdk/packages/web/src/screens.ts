@@ -13,7 +13,8 @@ export function trackScreens(client: Client, name: (location: Location) => strin
     last = address;
     let screen = pathname;
     try {
-      screen = name(location);
+      // A longer name is none.
+      screen = name(location).slice(0, 200);
     } catch (error) {
       client.platform.log('warn', 'screenName failed', error);
     }

@@ -157,6 +157,27 @@ test('a full localStorage, a forbidden one, and what others have in it', async (
   expect(items().map((item) => item.event)).toEqual(['a', 'b']);
 });
 
+test('a localStorage that is full when the page loads: who it was, what they chose and what waited are still known', async () => {
+  localStorage.setItem('rekindle.p.identity', JSON.stringify({ anonymousId: 'anon', userId: 'ada' }));
+  localStorage.setItem('rekindle.p.queue.gone.0', '[{"id":"1","type":"track","event":"kept"}]');
+  const set = vi.spyOn(Storage.prototype, 'setItem').mockImplementation(() => {
+    throw new DOMException('full', 'QuotaExceededError');
+  });
+  begin();
+  expect([page.getUserId(), page.getAnonymousId()]).toEqual(['ada', 'anon']);
+  await page.flush();
+  expect(items().map((item) => item.event)).toEqual(['kept']);
+  page.dispose();
+  localStorage.removeItem('rekindle.p.identity');
+  set.mockRestore();
+  localStorage.setItem('rekindle.p.identity', JSON.stringify({ anonymousId: 'anon', optedOut: true }));
+  vi.spyOn(Storage.prototype, 'setItem').mockImplementation(() => {
+    throw new DOMException('full', 'QuotaExceededError');
+  });
+  begin();
+  expect(page.hasOptedOutTracking()).toBe(true);
+});
+
 test('another tab has signed in: this one follows', () => {
   begin();
   const key = 'rekindle.p.identity';

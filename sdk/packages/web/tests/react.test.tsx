@@ -1,7 +1,6 @@
 // @vitest-environment happy-dom
 import { StrictMode, act, useEffect } from 'react';
 import { type Root, createRoot } from 'react-dom/client';
-import { renderToString } from 'react-dom/server';
 import { afterEach, expect, test, vi } from 'vitest';
 import { Rekindle } from '../src/index';
 import { RekindleProvider, useFeed, useInbox, useRekindle } from '../src/react';
@@ -30,11 +29,6 @@ function Shop() {
   useEffect(() => rekindle.track('shown'), [rekindle]);
   return <p>{rekindle.getUserId() ?? 'nobody'}</p>;
 }
-
-test('drawn on a server: nothing is touched', () => {
-  const client = new Rekindle();
-  expect(renderToString(<RekindleProvider options={options} client={client}><Shop /></RekindleProvider>)).toBe('<p>nobody</p>');
-});
 
 test('strict mode begins once, and what children do before the provider has begun is kept', async () => {
   const warn = vi.spyOn(console, 'warn');
@@ -74,4 +68,29 @@ test('inbox and feed: loaded, read, refreshed when shown again, and errors are v
   await vi.waitFor(() => expect(place.textContent).toBe('Hello new no feed today'));
   await act(async () => place.querySelector('button')!.click());
   await vi.waitFor(() => expect(place.textContent).toBe('Hello read no feed today'));
+});
+
+test('nobody sees another’s messages: not until theirs are there, not where they are refused, and not late', async () => {
+  const answers = new Map<string, (response: Response) => void>();
+  vi.stubGlobal('fetch', (url: string) => new Promise<Response>((done) => answers.set(new URL(url, 'http://x').searchParams.get('user_id') ?? '', done)));
+  const inbox = (title: string) => new Response(JSON.stringify({ items: [{ id: title, title, readAt: null }] }));
+  const client = new Rekindle();
+  function Inbox() {
+    const { items, error } = useInbox();
+    return <p>{items.map((item) => item.title).join()} {error?.message}</p>;
+  }
+  const place = document.createElement('div');
+  root = createRoot(place);
+  client.identify('ada', {}, { userHash: 'h' });
+  await act(async () => root!.render(<RekindleProvider options={options} client={client}><Inbox /></RekindleProvider>));
+  await act(async () => answers.get('ada')!(inbox('Dear Ada')));
+  await vi.waitFor(() => expect(place.textContent).toBe('Dear Ada '));
+  await act(async () => client.identify('bob'));
+  expect(place.textContent).toBe(' ');
+  await vi.waitFor(() => expect(answers.has('bob')).toBe(true));
+  await act(async () => client.identify('cid'));
+  await vi.waitFor(() => expect(answers.has('cid')).toBe(true));
+  await act(async () => answers.get('cid')!(new Response('{"message":"not proven"}', { status: 403 })));
+  await act(async () => answers.get('bob')!(inbox('Dear Bob')));
+  expect(place.textContent).toBe(' not proven');
 });

@@ -7,7 +7,6 @@ interface Worker {
   addEventListener(type: string, run: (event: Happening) => void): void;
   registration: ServiceWorkerRegistration;
   clients: { matchAll(of: object): Promise<Array<{ url: string; focus(): Promise<unknown>; navigate?(url: string): Promise<unknown> }>>; openWindow(url: string): Promise<unknown> };
-  skipWaiting(): Promise<void>;
 }
 interface Happening {
   waitUntil(work: Promise<unknown>): void;
@@ -31,7 +30,6 @@ const uuid = uuids(Date.now, (bytes) => void crypto.getRandomValues(bytes as Uin
 
 /** Shows messages, opens what they point to, and reports both. */
 export function serve(worker: Worker): void {
-  worker.addEventListener('install', (event) => event.waitUntil(worker.skipWaiting()));
   worker.addEventListener('push', (event) => event.waitUntil(show(worker, event)));
   worker.addEventListener('notificationclick', (event) => event.waitUntil(open(worker, event)));
   worker.addEventListener('pushsubscriptionchange', (event) => event.waitUntil(renew(worker, event)));
