@@ -18,13 +18,15 @@ interface Props {
 export function EditorModal({ opened, title, size, onClose, children }: Props) {
   const [isUnsaved, setUnsaved] = useState(false);
   const [asking, setAsking] = useState(false);
+  // After the stroke of Escape that closes the form, which would close the question, too.
+  const ask = () => setTimeout(() => setAsking(true));
   const leave = () => {
     setAsking(false);
     onClose();
   };
   return (
     <>
-      <Modal opened={opened} onClose={() => (isUnsaved ? setAsking(true) : onClose())} title={title} size={size} closeOnClickOutside={false} closeOnEscape={!asking} closeButtonProps={{ 'aria-label': t.close }}>
+      <Modal opened={opened} onClose={() => (isUnsaved ? ask() : onClose())} title={title} size={size} closeOnClickOutside={false} closeOnEscape={!asking} closeButtonProps={{ 'aria-label': t.close }}>
         <Report value={setUnsaved}>{children}</Report>
       </Modal>
       <LeaveQuestion opened={asking} onLeave={leave} onStay={() => setAsking(false)} />
