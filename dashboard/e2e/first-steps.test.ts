@@ -41,13 +41,23 @@ test('from sign-in to a welcome mail that an event starts', async () => {
   await page.getByRole('heading', { level: 1, name }).waitFor();
   await page.getByRole('button', { name: 'Activate' }).click();
   await page.getByRole('button', { name: 'Stop' }).waitFor();
+  const automation = page.url();
+
+  await page.getByRole('link', { name: 'API keys' }).click();
+  await page.getByRole('button', { name: 'Make a key' }).click();
+  await page.getByRole('dialog').getByLabel('Name').fill(name);
+  await page.getByRole('dialog').getByRole('button', { name: 'Make a key' }).click();
+  const key = await page.getByTestId('secret').innerText();
+  expect(key).toMatch(/^pk_live_/);
+  await page.getByRole('button', { name: 'I have kept it' }).click();
 
   const who = unique('ann').replace(' ', '-');
-  await call('POST', '/users/identify', { user_id: who, properties: { email: `${who}@example.com`, name: 'Ann' } });
-  await call('POST', '/events', { event: 'signed_up', user_id: who });
+  await call('POST', '/users/identify', { user_id: who, properties: { email: `${who}@example.com`, name: 'Ann' } }, key);
+  await call('POST', '/events', { event: 'signed_up', user_id: who }, key);
   await eventually(() => expect(mails(`${who}@example.com`)).toHaveLength(1));
 
   // And it is seen: the report, the run's path, the person, the message.
+  await page.goto(automation);
   await page.getByText('Send an email (steps[0])').waitFor();
   await picture(page, 'act-automation');
   await page.getByRole('link', { name: 'Runs' }).click();

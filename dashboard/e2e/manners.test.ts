@@ -73,6 +73,62 @@ test('unsaved changes are asked about before they are left', async () => {
   await page.getByRole('link', { name: 'Templates' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Leave without saving' }).click();
   await page.getByRole('heading', { level: 1, name: 'Templates' }).waitFor();
+
+  // Another project is another screen; the way to the content of this one is not.
+  await open(page, 'segments/new');
+  await page.getByLabel('Name').fill('Not yet');
+  await page.getByLabel('Project', { exact: true }).selectOption({ label: 'New project…' });
+  await page.getByRole('dialog').getByRole('button', { name: 'Stay here' }).click();
+  await page.getByRole('link', { name: 'To the content' }).focus();
+  await page.keyboard.press('Enter');
+  await eventually(async () => expect(await page.evaluate(() => document.activeElement?.id)).toBe('content'));
+  expect(await page.getByRole('dialog').count()).toBe(0);
+  await expect(page.getByLabel('Name').inputValue()).resolves.toBe('Not yet');
+});
+
+test('a form over the screen, and one under a tab, are asked about before they go', async () => {
+  const { page } = await admin();
+  await open(page, 'news');
+  await page.getByRole('button', { name: 'Write a piece' }).click();
+  await page.getByLabel('Title').fill('Not yet');
+  await page.keyboard.press('Escape');
+  const question = page.getByRole('dialog', { name: 'Leave without saving?' });
+  await question.getByRole('button', { name: 'Stay here' }).click();
+  await expect(page.getByLabel('Title').inputValue()).resolves.toBe('Not yet');
+  await page.keyboard.press('Escape');
+  await question.getByRole('button', { name: 'Leave without saving' }).click();
+  await eventually(async () => expect(await page.getByRole('dialog').count()).toBe(0));
+
+  await open(page, 'channels');
+  await page.getByLabel('Sender’s name').fill('Not yet');
+  await page.getByRole('tab', { name: 'SMS' }).click();
+  await question.getByRole('button', { name: 'Stay here' }).click();
+  await expect(page.getByLabel('Sender’s name').inputValue()).resolves.toBe('Not yet');
+  await page.getByRole('tab', { name: 'SMS' }).click();
+  await question.getByRole('button', { name: 'Leave without saving' }).click();
+  await page.getByLabel('Account id').waitFor();
+});
+
+test('a key that is shown once stays when the first event comes, and goes with its project', async () => {
+  const { page } = await admin();
+  const names = [unique('One'), unique('Two')];
+  for (const name of names) {
+    await page.goto(`${product.origin}/new-project`);
+    await page.getByLabel('Name').fill(name);
+    await page.getByRole('button', { name: 'Create the project' }).click();
+    await page.getByRole('link', { name: 'To the project' }).click();
+    await page.getByRole('button', { name: 'Make a public key and show the request' }).waitFor();
+  }
+  await page.getByRole('button', { name: 'Make a public key and show the request' }).click();
+  const shown = page.getByText(/pk_live_/).first();
+  const key = /pk_live_\w+/.exec(await shown.innerText())?.[0] ?? '';
+  const sent = await fetch(`${product.origin}/api/v1/events`, { method: 'POST', headers: { 'x-api-key': key, 'content-type': 'application/json' }, body: JSON.stringify({ event: 'first_light', user_id: 'ada' }) });
+  expect(sent.status).toBe(202);
+  await page.getByRole('heading', { name: 'It has begun' }).waitFor({ timeout: 45_000 });
+  expect(await shown.innerText()).toContain(key);
+  await page.getByLabel('Project', { exact: true }).selectOption({ label: names[0] ?? '' });
+  await page.getByRole('heading', { name: 'Nothing has happened here yet' }).waitFor();
+  expect(await page.content()).not.toContain(key);
 });
 
 test('two people edit the same automation: the second is told, and nothing is overwritten', async () => {
@@ -126,8 +182,12 @@ test('a template cannot break out of its preview', async () => {
   expect(await page.title()).not.toContain('broken');
   const inside = page.frames().find((each) => each.url().endsWith('/preview.html'));
   expect(await inside?.evaluate(() => ({ title: document.title, origin: self.origin, scripts: document.scripts.length }))).toMatchObject({ origin: 'null', scripts: 0 });
+  // The picture has failed by now, and the click has come to its end.
+  await inside?.waitForFunction(() => document.images[0]?.complete === true);
   expect(await inside?.evaluate(() => document.title)).not.toBe('ran');
+  await inside?.evaluate(() => addEventListener('click', (click) => setTimeout(() => (document.body.dataset.prevented = String(click.defaultPrevented)))));
   await frame.getByText('away').click();
+  await frame.locator('body[data-prevented="true"]').waitFor();
   expect(page.frames().some((each) => each.url().includes('example.com'))).toBe(false);
   await picture(page, 'manners-preview');
 });
@@ -199,6 +259,9 @@ test('a test mail goes by the channel, and secrets never come back', async () =>
   await page.getByText('The channel is saved.').waitFor();
   await page.reload();
   await settled(page);
+  const told = await page.evaluate(async (project) => (await fetch('/api/v1/channels', { headers: { 'x-project-id': project } })).text(), product.projectId);
+  expect(told).toContain('"email"');
+  expect(told).not.toContain('kept-by-the-server');
   await expect(page.getByLabel('Password', { exact: true }).inputValue()).resolves.toBe('');
   await page.getByRole('button', { name: /^Remove the stored value of “Password”/ }).click();
   await page.getByRole('dialog').getByRole('button', { name: /^Remove the stored value/ }).click();

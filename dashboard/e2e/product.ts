@@ -2,12 +2,12 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { TestProject } from 'vitest/node';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-const programs = process.env.REKINDLE_BIN ?? join(root, process.env.CARGO_TARGET_DIR ?? 'target', 'debug');
+const programs = process.env.REKINDLE_BIN ?? resolve(root, process.env.CARGO_TARGET_DIR ?? 'target', 'debug');
 
 /** How to reach the started product. */
 export interface Product {
@@ -31,7 +31,20 @@ export default async function start({ provide }: TestProject): Promise<() => voi
   const directory = mkdtempSync(join(tmpdir(), 'rekindle-dashboard-'));
   const environment = { ...process.env, RUN_DIR: directory, PORT: String(await freePort()) };
   const run = (command: string) => execFileSync(join(programs, 'rekindle'), [command], { env: environment, stdio: ['ignore', 'ignore', 'inherit'] });
-  run('up');
+  const stop = () => {
+    try {
+      run('down');
+    } finally {
+      rmSync(directory, { recursive: true, force: true });
+    }
+  };
+  try {
+    run('up');
+  } catch (failure) {
+    // What did start goes, too.
+    stop();
+    throw failure;
+  }
   const told = JSON.parse(readFileSync(join(directory, 'credentials.json'), 'utf8')) as Record<string, string>;
   const of = (name: string): string => {
     const value = told[name];
@@ -47,10 +60,7 @@ export default async function start({ provide }: TestProject): Promise<() => voi
     password: of('adminPassword'),
     mailDir: of('mailDir'),
   });
-  return () => {
-    run('down');
-    rmSync(directory, { recursive: true, force: true });
-  };
+  return stop;
 }
 
 function freePort(): Promise<number> {

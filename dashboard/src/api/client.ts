@@ -2,10 +2,14 @@ import createClient from 'openapi-fetch';
 import { refreshToken, session, signInAgain } from '../session/session';
 import { ApiFailure, failureOf } from './failure';
 import type { components, paths } from './schema.gen';
+import { Unanswered } from './unanswered';
 
 export type Schemas = components['schemas'];
 
 const UNSAFE = new Set(['POST', 'PUT', 'DELETE', 'PATCH']);
+/** What stands between answers these when the API did not, or not in time. */
+const UNDECIDED = new Set([502, 503, 504]);
+const unanswered = new Unanswered();
 let project: string | null = null;
 
 /** From now on requests are about this project. */
@@ -13,11 +17,22 @@ export function workOn(projectId: string | null): void {
   project = projectId;
 }
 
+/** Makes nothing twice: a request that was not answered is, when it is made again, the same one. */
+async function send(request: Request): Promise<Response> {
+  if (request.method !== 'POST') return deliver(request);
+  const address = `${request.headers.get('x-project-id')} ${request.url}`;
+  const key = unanswered.keyOf(address, await request.clone().text());
+  request.headers.set('idempotency-key', key);
+  const answer = await deliver(request);
+  if (!UNDECIDED.has(answer.status)) unanswered.answered(address, key);
+  return answer;
+}
+
 /**
  * Sends a request with the session's token. When the session has ended, its user signs in again and the same request
  * goes once more; when another tab has begun a new one, so does the request, under the new token.
  */
-async function send(request: Request): Promise<Response> {
+async function deliver(request: Request): Promise<Response> {
   let renewed = false;
   for (;;) {
     const attempt = request.clone();

@@ -1,5 +1,4 @@
 import { Outlet, createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
-import { workOn } from '../api/client';
 import { findSession, session } from '../session/session';
 import { Broken } from './broken';
 import { Frame } from './frame';
@@ -7,7 +6,7 @@ import { Notices } from './notices';
 import { among, page, word } from './search';
 import { NotFound, Shell } from './shell';
 import { SessionEnded } from '../session/session-ended';
-import { CAMPAIGN_STATUSES, CHANNELS, DEAD_KINDS, DELIVERY_STATUSES, MESSAGE_STATUSES, PERSON_TABS, RANGES, RUN_STATUSES, SUPPRESSION_REASONS } from './values';
+import { CAMPAIGN_STATUSES, CHANNELS, CHANNEL_TABS, DEAD_KINDS, DELIVERY_STATUSES, MESSAGE_STATUSES, PERSON_TABS, RANGES, RUN_STATUSES, SUPPRESSION_REASONS } from './values';
 
 const root = createRootRoute({
   component: () => (
@@ -68,10 +67,7 @@ const account = createRoute({
 const project = createRoute({
   getParentRoute: () => root,
   path: '/p/$projectId',
-  async beforeLoad({ location, params }) {
-    await signedIn({ location });
-    workOn(params.projectId);
-  },
+  beforeLoad: signedIn,
   component: Shell,
 });
 
@@ -144,7 +140,12 @@ const screens = [
     component: lazyRouteComponent(() => import('../features/messages/dead-letters'), 'DeadLetters'),
   }),
   createRoute({ ...at, path: 'news', component: lazyRouteComponent(() => import('../features/news/news'), 'News') }),
-  createRoute({ ...at, path: 'channels', component: lazyRouteComponent(() => import('../features/channels/channels'), 'ChannelsScreen') }),
+  createRoute({
+    ...at,
+    path: 'channels',
+    validateSearch: (raw: Record<string, unknown>): { tab?: (typeof CHANNEL_TABS)[number] } => ({ tab: among(raw, 'tab', CHANNEL_TABS) }),
+    component: lazyRouteComponent(() => import('../features/channels/channels'), 'ChannelsScreen'),
+  }),
   createRoute({
     ...at,
     path: 'suppressions',

@@ -1,22 +1,31 @@
 import { AppShell, Box, Burger, Group, NativeSelect, ScrollArea, Text, Title } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { Outlet, useNavigate, useParams, useRouterState } from '@tanstack/react-router';
-import { useEffect } from 'react';
+import { type MouseEvent, useEffect, useLayoutEffect } from 'react';
+import { workOn } from '../api/client';
 import { ButtonLink, PlaceLink, ScreenLink } from '../components/links';
 import { useSession } from '../session/use-session';
 import { t } from '../text';
 import { AccountLinks } from './account-links';
 import { NAVIGATION } from './navigation';
-import { queries } from './query';
+
+/** To what the page is about. The address stays: a change of it would be leaving, and asked about. */
+function skip(event: MouseEvent): void {
+  event.preventDefault();
+  document.getElementById('content')?.focus();
+}
 
 /** What surrounds the screens of a project. */
 export function Shell() {
+  const { projectId } = useParams({ from: '/p/$projectId' });
+  // With the new screens, and before they ask for anything: until then the old ones still do.
+  useLayoutEffect(() => workOn(projectId), [projectId]);
   const [open, { toggle, close }] = useDisclosure(false);
   const path = useRouterState({ select: (state) => state.location.pathname });
   useEffect(close, [path, close]);
   return (
     <AppShell transitionDuration={0} header={{ height: 56 }} navbar={{ width: 216, breakpoint: 'sm', collapsed: { mobile: !open } }} padding="md">
-      <a href="#content" className="skip">
+      <a href="#content" className="skip" onClick={skip}>
         {t.shell.skip}
       </a>
       <AppShell.Header>
@@ -43,7 +52,7 @@ export function Shell() {
       </AppShell.Navbar>
       <AppShell.Main id="content" tabIndex={-1}>
         <Box maw={1200} mx="auto">
-          <Outlet />
+          <Outlet key={projectId} />
         </Box>
       </AppShell.Main>
     </AppShell>
@@ -79,10 +88,7 @@ function ProjectSwitch() {
   const { projectId } = useParams({ from: '/p/$projectId' });
   const { projects } = useSession();
   const navigate = useNavigate();
-  const go = (chosen: string) => {
-    queries.clear();
-    return chosen === '' ? navigate({ to: '/new-project' }) : navigate({ to: '/p/$projectId/overview', params: { projectId: chosen } });
-  };
+  const go = (chosen: string) => (chosen === '' ? navigate({ to: '/new-project' }) : navigate({ to: '/p/$projectId/overview', params: { projectId: chosen } }));
   const known = projects.some((project) => project.id === projectId);
   return (
     <NativeSelect aria-label={t.shell.project} size="sm" value={projectId} onChange={(event) => void go(event.currentTarget.value)}>

@@ -14,3 +14,4 @@ export const DEAD_KINDS = ['MESSAGE', 'ITEM'] as const;
 
 export type Channel = (typeof CHANNELS)[number];
 export const PERSON_TABS = ['events', 'messages', 'segments', 'automations', 'subscriptions'] as const;
+export const CHANNEL_TABS = ['email', 'push', 'sms', 'in_app', 'limits'] as const;

@@ -10,7 +10,7 @@ interface Props {
   title: string;
   /** What goes. */
   children: ReactNode;
-  /** Where it must be typed first. */
+  /** What must be typed first; never empty, for that asks for nothing. */
   typed?: string;
   size?: ButtonProps['size'];
   disabled?: boolean;
@@ -26,10 +26,13 @@ export function Ask({ label, title, children, typed, size = 'xs', disabled, act,
     mutationFn: act,
     onSuccess() {
       setOpen(false);
+      setText('');
       onDone?.();
     },
   });
   const close = () => {
+    // What comes of it is seen here.
+    if (doing.isPending) return;
     setOpen(false);
     setText('');
     doing.reset();
@@ -45,7 +48,7 @@ export function Ask({ label, title, children, typed, size = 'xs', disabled, act,
           {typed !== undefined && <TextInput label={t.ask.type(typed)} value={text} onChange={(event) => setText(event.currentTarget.value)} autoComplete="off" />}
           <Failure error={doing.error} />
           <Group justify="flex-end">
-            <Button variant="default" onClick={close}>
+            <Button variant="default" disabled={doing.isPending} onClick={close}>
               {t.cancel}
             </Button>
             <Button color="red.9" loading={doing.isPending} disabled={typed !== undefined && text !== typed} onClick={() => doing.mutate()}>

@@ -29,15 +29,19 @@ export function useDraft<T extends object>(stored: T): Draft<T> {
 /** Asks before unsaved changes are left behind. */
 export function KeepChanges({ when }: { when: boolean }) {
   const blocker = useBlocker({ shouldBlockFn: () => when, enableBeforeUnload: () => when, withResolver: true });
+  return <LeaveQuestion opened={blocker.status === 'blocked'} onLeave={() => blocker.proceed?.()} onStay={() => blocker.reset?.()} />;
+}
+
+export function LeaveQuestion({ opened, onLeave, onStay }: { opened: boolean; onLeave: () => void; onStay: () => void }) {
   return (
-    <Modal opened={blocker.status === 'blocked'} onClose={() => blocker.reset?.()} title={t.draft.title} closeButtonProps={{ 'aria-label': t.close }}>
+    <Modal opened={opened} onClose={onStay} title={t.draft.title} closeButtonProps={{ 'aria-label': t.close }}>
       <Stack>
         <Text size="sm">{t.draft.text}</Text>
         <Group justify="flex-end">
-          <Button variant="default" onClick={() => blocker.proceed?.()}>
+          <Button variant="default" onClick={onLeave}>
             {t.draft.leave}
           </Button>
-          <Button onClick={() => blocker.reset?.()}>{t.draft.stay}</Button>
+          <Button onClick={onStay}>{t.draft.stay}</Button>
         </Group>
       </Stack>
     </Modal>

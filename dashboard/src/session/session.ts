@@ -64,6 +64,11 @@ export async function findSession(): Promise<SessionState> {
   return state;
 }
 
+/** A project that was just made, by whoever is signed in. */
+export function joined(project: Membership): void {
+  set({ projects: [...state.projects.filter(({ id }) => id !== project.id), project] });
+}
+
 export async function signIn(email: string, password: string): Promise<void> {
   const before = state.user;
   const told = await call('/auth/login', { email, password });
@@ -97,11 +102,13 @@ export function signInAgain(): Promise<void> {
   return waiting.promise;
 }
 
-/** Whether there is another token than the one that was refused. */
+/** Whether there is another token than the one that was refused; where another account has signed in, it is asked for first. */
 export async function refreshToken(refused: string | null): Promise<boolean> {
   if (state.csrfToken !== refused) return true;
   const told = await call('/auth/session').catch(() => null);
   if (told === null || (told as Session).csrfToken === refused) return false;
-  begin(told);
+  // Another tab is somebody else's now. What is on the screen here is not theirs to save.
+  if (state.user && state.user.id !== (told as Session).user.id) await signInAgain();
+  else begin(told);
   return true;
 }

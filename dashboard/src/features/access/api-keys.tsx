@@ -13,6 +13,7 @@ import { Moment } from '../../components/moment';
 import { Page } from '../../components/page';
 import { SecretOnce } from '../../components/snippet';
 import { t } from '../../text';
+import { keyOf } from './key';
 
 export function ApiKeys() {
   const { projectId } = useProject();
@@ -76,8 +77,8 @@ function Make({ onMade }: { onMade: (key: string) => void }) {
   const [name, setName] = useState('');
   const [type, setType] = useState<'public' | 'secret'>('public');
   const making = useMutation({
-    mutationFn: () => read(api.POST('/api-keys', { body: { name, type } })),
-    onSuccess: (made) => onMade(made.key ?? ''),
+    mutationFn: async () => keyOf(await read(api.POST('/api-keys', { body: { name, type } }))),
+    onSuccess: onMade,
   });
   return (
     <Stack>

@@ -3,6 +3,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
+import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { Ask } from '../../components/ask';
 import { Failure, Loaded } from '../../components/failure';
@@ -28,6 +29,7 @@ export function Invites() {
     onSuccess({ acceptUrl }) {
       setEmail('');
       setLink(acceptUrl);
+      if (acceptUrl === null) notify(t.team.linkLost, true);
       again();
     },
   });

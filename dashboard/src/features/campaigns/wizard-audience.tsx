@@ -6,6 +6,7 @@ import { useProject } from '../../app/project';
 import { Loaded } from '../../components/failure';
 import { ScreenLink } from '../../components/links';
 import { t } from '../../text';
+import { everySegment } from '../segments/segment-queries';
 import type { Plan } from './plan';
 
 export interface PartProps {
@@ -16,7 +17,7 @@ export interface PartProps {
 
 export function useSegments() {
   const { projectId } = useProject();
-  return useQuery({ queryKey: [projectId, 'segments'], queryFn: ({ signal }) => read(api.GET('/segments', { signal })) });
+  return useQuery({ queryKey: [projectId, 'segments', 'all'], queryFn: ({ signal }) => everySegment(signal) });
 }
 
 export function useGroups() {

@@ -1,7 +1,9 @@
 import { Stack, Tabs, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
+import { getRouteApi } from '@tanstack/react-router';
 import { api, read } from '../../api/client';
 import { useProject } from '../../app/project';
+import { CHANNEL_TABS } from '../../app/values';
 import { Loaded } from '../../components/failure';
 import { Page } from '../../components/page';
 import { t } from '../../text';
@@ -10,15 +12,21 @@ import { EMAIL, PUSH, SMS } from './fields';
 import { Limits } from './limits';
 import { TestChannel } from './test-channel';
 
+const route = getRouteApi('/p/$projectId/channels');
+
 export function ChannelsScreen() {
   const { projectId, isAdmin } = useProject();
+  const { tab = 'email' } = route.useSearch();
+  const navigate = route.useNavigate();
+  // By the address: so a form that is not saved is asked about, as before any other screen.
+  const show = (chosen: string | null) => void navigate({ search: { tab: CHANNEL_TABS.find((each) => each === chosen) }, replace: true });
   const channels = useQuery({ queryKey: [projectId, 'channels'], queryFn: ({ signal }) => read(api.GET('/channels', { signal })) });
   return (
     <Page title={t.channels.title}>
       {!isAdmin && <Text>{t.adminOnly}</Text>}
       <Loaded query={channels} rows={8}>
         {(found) => (
-          <Tabs defaultValue="email" keepMounted={false}>
+          <Tabs value={tab} onChange={show} keepMounted={false}>
             <Tabs.List aria-label={t.channels.title}>
               <Tabs.Tab value="email">{t.channels.email}</Tabs.Tab>
               <Tabs.Tab value="push">{t.channels.push}</Tabs.Tab>

@@ -1,4 +1,4 @@
-import { Button, Group, Modal, Paper, Stack, Switch, Text, TextInput, Textarea, Title } from '@mantine/core';
+import { Button, Group, Paper, Stack, Switch, Text, TextInput, Textarea, Title } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { type Schemas, api, read } from '../../api/client';
@@ -6,7 +6,8 @@ import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { Ask } from '../../components/ask';
-import { KeepChanges, useDraft } from '../../components/draft';
+import { useDraft } from '../../components/draft';
+import { EditorModal, Unsaved } from '../../components/editor-modal';
 import { Empty } from '../../components/empty';
 import { Failure, Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
@@ -56,7 +57,7 @@ export function News() {
           />
         )}
       </Loaded>
-      <Modal opened={edited !== null} onClose={close} title={edited === 'new' ? t.news.create : t.news.edit} size="lg" closeOnClickOutside={false} closeButtonProps={{ 'aria-label': t.close }}>
+      <EditorModal opened={edited !== null} onClose={close} title={edited === 'new' ? t.news.create : t.news.edit} size="lg">
         {edited !== null && (
           <Editor
             item={edited === 'new' ? null : edited}
@@ -67,7 +68,7 @@ export function News() {
             }}
           />
         )}
-      </Modal>
+      </EditorModal>
     </Page>
   );
 }
@@ -82,7 +83,7 @@ function Editor({ item, onSaved }: { item: Item | null; onSaved: () => void }) {
   const { title, body, published } = draft.value;
   return (
     <Stack>
-      <KeepChanges when={draft.isDirty && !saving.isSuccess} />
+      <Unsaved when={draft.isDirty && !saving.isSuccess} />
       <TextInput label={t.news.heading} required value={title} onChange={(event) => draft.set({ title: event.currentTarget.value })} error={problemOf(saving.error, 'title')} data-autofocus />
       <Textarea label={t.news.body} autosize minRows={5} maxRows={16} value={body} onChange={(event) => draft.set({ body: event.currentTarget.value })} error={problemOf(saving.error, 'body')} />
       <Paper withBorder p="md" aria-label={t.news.preview}>

@@ -7,17 +7,19 @@ import { Failure } from '../../components/failure';
 import { ButtonLink } from '../../components/links';
 import { Snippet } from '../../components/snippet';
 import { firstEvent } from '../../app/first-event';
+import { keyOf } from '../access/key';
 import { t } from '../../text';
 
-/** What an empty project needs, with a key of its own. */
-export function FirstSteps() {
+/** What an empty project needs, with a key of its own: as it is shown this once, it stays when the first event is there. */
+export function FirstSteps({ isEmpty }: { isEmpty: boolean }) {
   const { projectId, isAdmin } = useProject();
-  const making = useMutation({ mutationFn: () => read(api.POST('/api-keys', { body: { name: t.overview.keyName, type: 'public' } })) });
-  const key = making.data?.key;
+  const making = useMutation({ mutationFn: async () => keyOf(await read(api.POST('/api-keys', { body: { name: t.overview.keyName, type: 'public' } }))) });
+  const key = making.data;
+  if (!isEmpty && making.isIdle) return null;
   return (
-    <Empty title={t.overview.emptyTitle}>
+    <Empty title={isEmpty ? t.overview.emptyTitle : t.overview.begunTitle}>
       <Stack gap="sm" w="100%" align="flex-start">
-        <Text>{isAdmin ? t.overview.emptyText : t.overview.emptyMember}</Text>
+        <Text>{!isEmpty ? t.overview.begunText : isAdmin ? t.overview.emptyText : t.overview.emptyMember}</Text>
         {isAdmin && !key && (
           <Button loading={making.isPending} onClick={() => making.mutate()}>
             {t.overview.makeKey}

@@ -1,5 +1,3 @@
-import { useInfiniteQuery } from '@tanstack/react-query';
-import { api, read } from '../../api/client';
 import { useProject } from '../../app/project';
 import { Empty } from '../../components/empty';
 import { Listing } from '../../components/listing';
@@ -8,15 +6,11 @@ import { Moment } from '../../components/moment';
 import { More } from '../../components/more';
 import { Page } from '../../components/page';
 import { t } from '../../text';
+import { useSegmentPages } from './segment-queries';
 
 export function Segments() {
   const { projectId } = useProject();
-  const segments = useInfiniteQuery({
-    queryKey: [projectId, 'segments', 'pages'],
-    queryFn: ({ signal, pageParam }) => read(api.GET('/segments', { params: { query: { cursor: pageParam } }, signal })),
-    initialPageParam: undefined as string | undefined,
-    getNextPageParam: (last) => last.nextCursor ?? undefined,
-  });
+  const segments = useSegmentPages(projectId);
   return (
     <Page
       title={t.segments.title}

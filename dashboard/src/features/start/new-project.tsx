@@ -8,9 +8,10 @@ import { Failure } from '../../components/failure';
 import { ButtonLink } from '../../components/links';
 import { Page, Section } from '../../components/page';
 import { Snippet } from '../../components/snippet';
-import { findSession } from '../../session/session';
+import { joined } from '../../session/session';
 import { useSession } from '../../session/use-session';
 import { t } from '../../text';
+import { keyOf } from '../access/key';
 
 interface Made {
   id: string;
@@ -22,10 +23,10 @@ export function NewProject() {
   const [made, setMade] = useState<Made | null>(null);
   const making = useMutation({
     mutationFn: (input: { name: string; timezone: string }) => read(api.POST('/projects', { body: input })),
-    async onSuccess(project) {
-      await findSession();
-      workOn(project.id);
-      setMade(project);
+    onSuccess({ id, name }) {
+      joined({ id, name, role: 'ADMIN' });
+      workOn(id);
+      setMade({ id, name });
     },
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
@@ -51,20 +52,26 @@ export function NewProject() {
   );
 }
 
+const KEY_TYPES = ['public', 'secret'] as const;
+type KeyType = (typeof KEY_TYPES)[number];
+const KEY_NAMES: Record<KeyType, string> = { public: t.start.publicKey, secret: t.start.secretKey };
+
 /** Keys, a first request, and word of its arrival. */
 function FirstRun({ project }: { project: Made }) {
+  const [keys, setKeys] = useState<Partial<Record<KeyType, string>>>({});
   const making = useMutation({
     async mutationFn() {
-      const make = (type: 'public' | 'secret', name: string) => read(api.POST('/api-keys', { body: { name, type } }));
-      const publicKey = await make('public', t.start.publicKey);
-      const secretKey = await make('secret', t.start.secretKey);
-      return { publicKey: publicKey.key ?? '', secretKey: secretKey.key ?? '' };
+      // One after the other, and each is kept at once: where the second fails, the first is there all the same.
+      for (const type of KEY_TYPES.filter((each) => keys[each] === undefined)) {
+        const key = keyOf(await read(api.POST('/api-keys', { body: { name: KEY_NAMES[type], type } })));
+        setKeys((before) => ({ ...before, [type]: key }));
+      }
     },
   });
   const arrived = useQuery({
     queryKey: [project.id, 'first-event'],
     queryFn: ({ signal }) => read(api.GET('/events', { params: { query: { limit: 1 } }, signal })),
-    enabled: making.isSuccess,
+    enabled: keys.public !== undefined,
     refetchInterval: (query) => (query.state.data?.events.length ? false : 1_500),
   });
   const first = arrived.data?.events[0];
@@ -73,12 +80,8 @@ function FirstRun({ project }: { project: Made }) {
       <Section title={t.start.keys}>
         <Stack>
           <Text size="sm">{t.start.keysText}</Text>
-          {making.data ? (
-            <>
-              <Snippet label={t.start.publicKey} code={making.data.publicKey} />
-              <Snippet label={t.start.secretKey} code={making.data.secretKey} />
-            </>
-          ) : (
+          {KEY_TYPES.map((type) => keys[type] && <Snippet key={type} label={KEY_NAMES[type]} code={keys[type]} />)}
+          {KEY_TYPES.some((type) => keys[type] === undefined) && (
             <Button onClick={() => making.mutate()} loading={making.isPending}>
               {t.start.makeKeys}
             </Button>
@@ -86,9 +89,9 @@ function FirstRun({ project }: { project: Made }) {
           <Failure error={making.error} />
         </Stack>
       </Section>
-      {making.data && (
+      {keys.public && (
         <Section title={t.start.first}>
-          <Snippet label={t.start.firstText} code={firstEvent(location.origin, making.data.publicKey)} />
+          <Snippet label={t.start.firstText} code={firstEvent(location.origin, keys.public)} />
           <Text mt="md" role="status">
             {first ? t.start.arrived(first.eventName) : t.start.waiting}
           </Text>

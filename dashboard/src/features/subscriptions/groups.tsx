@@ -1,11 +1,12 @@
-import { Button, Checkbox, Group, Modal, Stack, Text, TextInput } from '@mantine/core';
+import { Button, Checkbox, Group, Stack, Text, TextInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { useProject } from '../../app/project';
 import { Ask } from '../../components/ask';
-import { KeepChanges, useDraft } from '../../components/draft';
+import { useDraft } from '../../components/draft';
+import { EditorModal, Unsaved } from '../../components/editor-modal';
 import { Empty } from '../../components/empty';
 import { Failure, Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
@@ -54,7 +55,7 @@ export function SubscriptionGroups() {
           />
         )}
       </Loaded>
-      <Modal opened={edited !== null} onClose={close} title={edited === 'new' ? t.groups.create : t.groups.edit} closeOnClickOutside={false} closeButtonProps={{ 'aria-label': t.close }}>
+      <EditorModal opened={edited !== null} onClose={close} title={edited === 'new' ? t.groups.create : t.groups.edit}>
         {edited !== null && (
           <Editor
             group={edited === 'new' ? null : edited}
@@ -64,7 +65,7 @@ export function SubscriptionGroups() {
             }}
           />
         )}
-      </Modal>
+      </EditorModal>
     </Page>
   );
 }
@@ -78,7 +79,7 @@ function Editor({ group, onSaved }: { group: SubscriptionGroup | null; onSaved: 
   });
   return (
     <Stack>
-      <KeepChanges when={draft.isDirty && !saving.isSuccess} />
+      <Unsaved when={draft.isDirty && !saving.isSuccess} />
       <TextInput label={t.groups.name} required value={value.name} onChange={(event) => set({ name: event.currentTarget.value })} error={problemOf(saving.error, 'name')} data-autofocus />
       <TextInput label={t.groups.description} description={t.groups.descriptionHint} value={value.description} onChange={(event) => set({ description: event.currentTarget.value })} error={problemOf(saving.error, 'description')} />
       <Checkbox label={t.groups.isDefault} checked={value.defaultSubscribed} onChange={(event) => set({ defaultSubscribed: event.currentTarget.checked })} />

@@ -1,17 +1,21 @@
 import { Text } from '@mantine/core';
-import { useQuery } from '@tanstack/react-query';
-import { api, read } from '../../api/client';
+import { type QueryClient, useInfiniteQuery, useQuery, useQueryClient } from '@tanstack/react-query';
+import { type Schemas, api, read } from '../../api/client';
 import { useProject } from '../../app/project';
 import { Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
 import { ScreenLink } from '../../components/links';
 import { Moment } from '../../components/moment';
+import { More } from '../../components/more';
 import { Status } from '../../components/status';
 import { t } from '../../text';
 import { EventList } from '../events/event-list';
 import { MessageList } from '../messages/message-list';
 
 const NEWEST = 50;
+/** Each automation is asked for the person's run: so many at once. */
+const FEW = 10;
+const LISTED_MS = 60_000;
 
 export function PersonEvents({ id }: { id: string }) {
   const { projectId } = useProject();
@@ -48,29 +52,49 @@ export function PersonMessages({ id }: { id: string }) {
   );
 }
 
+/** A place in the list of automations. */
+interface Place {
+  cursor?: string;
+  from: number;
+}
+
+/** What the API tells of the automations behind a cursor; a few of them are looked at, and then a few more. */
+function automationsAt(client: QueryClient, projectId: string, cursor: string | undefined) {
+  return client.fetchQuery({
+    queryKey: [projectId, 'automations', 'at', cursor],
+    queryFn: ({ signal }) => read(api.GET('/automations', { params: { query: { cursor } }, signal })),
+    staleTime: LISTED_MS,
+  });
+}
+
 /** The newest run in each automation, where there is one. */
 export function PersonAutomations({ id }: { id: string }) {
   const { projectId } = useProject();
-  const runs = useQuery({
+  const client = useQueryClient();
+  const runs = useInfiniteQuery({
     queryKey: [projectId, 'runs', 'of', id],
-    async queryFn({ signal }) {
-      const { automations } = await read(api.GET('/automations', { signal }));
-      const newest = automations.map(async (automation) => {
+    async queryFn({ signal, pageParam: { cursor, from } }) {
+      const { automations, nextCursor } = await automationsAt(client, projectId, cursor);
+      const runOf = async (automation: Schemas['Automation']) => {
         const query = { userId: id, limit: 1 };
         const { runs } = await read(api.GET('/automations/{id}/runs', { params: { path: { id: automation.id }, query }, signal }));
         return { automation, run: runs[0] };
-      });
-      return (await Promise.all(newest)).filter(({ run }) => run !== undefined);
+      };
+      const asked = await Promise.all(automations.slice(from, from + FEW).map(runOf));
+      const rest: Place | undefined = from + FEW < automations.length ? { cursor, from: from + FEW } : nextCursor ? { cursor: nextCursor, from: 0 } : undefined;
+      return { rows: asked.filter(({ run }) => run !== undefined), rest };
     },
+    initialPageParam: { from: 0 } as Place,
+    getNextPageParam: (last) => last.rest,
   });
   return (
-    <Loaded query={runs}>
+    <More query={runs} rows={(page) => page.rows}>
       {(rows) => (
         <Listing
           label={t.nav.automations}
           rows={rows}
           id={({ automation }) => automation.id}
-          empty={<Text>{t.person.noRuns}</Text>}
+          empty={<Text>{runs.hasNextPage ? t.person.noRunsSoFar : t.person.noRuns}</Text>}
           columns={[
             { title: t.person.automation, cell: ({ automation }) => <ScreenLink to="/p/$projectId/automations/$automationId" params={{ projectId, automationId: automation.id }}>{automation.name}</ScreenLink> },
             { title: t.person.status, cell: ({ run }) => run && <Status of={run.status} /> },
@@ -82,6 +106,6 @@ export function PersonAutomations({ id }: { id: string }) {
           ]}
         />
       )}
-    </Loaded>
+    </More>
   );
 }

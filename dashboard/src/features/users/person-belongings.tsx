@@ -6,8 +6,10 @@ import { useProject } from '../../app/project';
 import { Failure, Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
 import { ScreenLink } from '../../components/links';
+import { More } from '../../components/more';
 import { t } from '../../text';
 import { Explained } from '../segments/explained';
+import { useSegmentPages } from '../segments/segment-queries';
 
 /** Each is evaluated for the person: so many at once, and of more those that are asked about. */
 const FEW = 20;
@@ -15,22 +17,22 @@ const FEW = 20;
 /** Every segment, and why the person is in it or is not. */
 export function PersonSegments({ id }: { id: string }) {
   const { projectId } = useProject();
-  const segments = useQuery({ queryKey: [projectId, 'segments'], queryFn: ({ signal }) => read(api.GET('/segments', { signal })) });
+  const segments = useSegmentPages(projectId);
   return (
-    <Loaded query={segments}>
-      {(found) => (
+    <More query={segments} rows={(page) => page.segments}>
+      {(rows) => (
         <Listing
           label={t.nav.segments}
-          rows={found.segments}
+          rows={rows}
           id={(segment) => segment.id}
           empty={<Text>{t.person.noSegments}</Text>}
           columns={[
             { title: t.person.segment, cell: (segment) => <ScreenLink to="/p/$projectId/segments/$segmentId" params={{ projectId, segmentId: segment.id }}>{segment.name}</ScreenLink> },
-            { title: t.person.member, cell: (segment) => <Why segment={segment} person={id} asked={found.segments.length <= FEW} /> },
+            { title: t.person.member, cell: (segment) => <Why segment={segment} person={id} asked={rows.length <= FEW} /> },
           ]}
         />
       )}
-    </Loaded>
+    </More>
   );
 }
 

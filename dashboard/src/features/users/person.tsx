@@ -55,7 +55,7 @@ function Person({ person, asked }: { person: Schemas['Person']; asked: string })
     <Page
       title={personName(person)}
       actions={
-        <Ask label={t.person.erase} title={t.person.eraseTitle} typed={personName(person)} size="sm" act={erase} onDone={leave}>
+        <Ask label={t.person.erase} title={t.person.eraseTitle} typed={person.externalId ?? person.anonymousId ?? person.id} size="sm" act={erase} onDone={leave}>
           {t.person.eraseText}
         </Ask>
       }

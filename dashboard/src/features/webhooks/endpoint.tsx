@@ -7,6 +7,7 @@ import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { DELIVERY_STATUSES } from '../../app/values';
 import { Ask } from '../../components/ask';
+import { EditorModal } from '../../components/editor-modal';
 import { Failure, Loaded } from '../../components/failure';
 import { Choice } from '../../components/filters';
 import { Json } from '../../components/json';
@@ -81,7 +82,7 @@ function Endpoint({ endpoint }: { endpoint: Schemas['WebhookEndpoint'] }) {
       </Group>
       <Failure error={testing.error} />
       <Log endpointId={endpoint.id} />
-      <Modal opened={editing} onClose={() => setEditing(false)} title={t.webhooks.edit} closeButtonProps={{ 'aria-label': t.close }}>
+      <EditorModal opened={editing} onClose={() => setEditing(false)} title={t.webhooks.edit}>
         <EndpointForm
           endpoint={endpoint}
           onSaved={() => {
@@ -90,7 +91,7 @@ function Endpoint({ endpoint }: { endpoint: Schemas['WebhookEndpoint'] }) {
             again();
           }}
         />
-      </Modal>
+      </EditorModal>
       <SecretOnce title={t.webhooks.secret} secret={secret} onClose={() => setSecret(null)} />
     </Stack>
   );

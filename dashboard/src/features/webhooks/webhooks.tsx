@@ -1,10 +1,13 @@
-import { Button, Checkbox, Group, Modal, Stack, Switch, Text, TextInput } from '@mantine/core';
+import { Button, Checkbox, Group, Stack, Switch, Text, TextInput } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
+import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { WEBHOOK_EVENTS } from '../../app/values';
+import { useDraft } from '../../components/draft';
+import { EditorModal, Unsaved } from '../../components/editor-modal';
 import { Empty } from '../../components/empty';
 import { Failure, Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
@@ -50,16 +53,17 @@ export function Webhooks() {
           />
         )}
       </Loaded>
-      <Modal opened={making} onClose={() => setMaking(false)} title={t.webhooks.create} closeButtonProps={{ 'aria-label': t.close }}>
+      <EditorModal opened={making} onClose={() => setMaking(false)} title={t.webhooks.create}>
         <EndpointForm
           endpoint={null}
           onSaved={(saved) => {
             setMaking(false);
-            setSecret('secret' in saved ? (saved.secret ?? null) : null);
+            if ('secret' in saved && saved.secret) setSecret(saved.secret);
+            else notify(t.webhooks.secretLost, true);
             void client.invalidateQueries({ queryKey: key });
           }}
         />
-      </Modal>
+      </EditorModal>
       <SecretOnce title={t.webhooks.secret} secret={secret} onClose={() => setSecret(null)} />
     </Page>
   );
@@ -78,16 +82,21 @@ export function EndpointState({ endpoint }: { endpoint: Endpoint }) {
   );
 }
 
+interface Draft {
+  url: string;
+  description: string;
+  events: string[];
+  enabled: boolean;
+}
+
 interface FormProps {
   endpoint: Endpoint | null;
   onSaved: (saved: Endpoint | Schemas['WebhookEndpointWithSecret']) => void;
 }
 
 export function EndpointForm({ endpoint, onSaved }: FormProps) {
-  const [url, setUrl] = useState(endpoint?.url ?? '');
-  const [description, setDescription] = useState(endpoint?.description ?? '');
-  const [events, setEvents] = useState<string[]>(endpoint?.events ?? ['*']);
-  const [enabled, setEnabled] = useState(endpoint?.enabled ?? true);
+  const draft = useDraft<Draft>({ url: endpoint?.url ?? '', description: endpoint?.description ?? '', events: endpoint?.events ?? ['*'], enabled: endpoint?.enabled ?? true });
+  const { url, description, events, enabled } = draft.value;
   const saving = useMutation({
     async mutationFn(): Promise<Endpoint | Schemas['WebhookEndpointWithSecret']> {
       const body = { url, description, enabled, events: WEBHOOK_EVENTS.filter((each) => events.includes(each)) };
@@ -97,14 +106,15 @@ export function EndpointForm({ endpoint, onSaved }: FormProps) {
   });
   return (
     <Stack>
-      <TextInput label={t.webhooks.url} required value={url} onChange={(event) => setUrl(event.currentTarget.value)} error={problemOf(saving.error, 'url')} data-autofocus />
-      <TextInput label={t.webhooks.description} value={description} onChange={(event) => setDescription(event.currentTarget.value)} error={problemOf(saving.error, 'description')} />
-      <Checkbox.Group label={t.webhooks.events} value={events} onChange={setEvents} error={problemOf(saving.error, 'events')}>
+      <Unsaved when={draft.isDirty && !saving.isSuccess} />
+      <TextInput label={t.webhooks.url} required value={url} onChange={(event) => draft.set({ url: event.currentTarget.value })} error={problemOf(saving.error, 'url')} data-autofocus />
+      <TextInput label={t.webhooks.description} value={description} onChange={(event) => draft.set({ description: event.currentTarget.value })} error={problemOf(saving.error, 'description')} />
+      <Checkbox.Group label={t.webhooks.events} value={events} onChange={(chosen) => draft.set({ events: chosen })} error={problemOf(saving.error, 'events')}>
         {WEBHOOK_EVENTS.map((each) => (
           <Checkbox key={each} mt={4} size="xs" value={each} label={each === '*' ? t.webhooks.everything : each} />
         ))}
       </Checkbox.Group>
-      <Switch label={t.webhooks.enabled} checked={enabled} onChange={(event) => setEnabled(event.currentTarget.checked)} />
+      <Switch label={t.webhooks.enabled} checked={enabled} onChange={(event) => draft.set({ enabled: event.currentTarget.checked })} />
       <Failure error={saving.error} />
       <Group>
         <Button loading={saving.isPending} onClick={() => saving.mutate()}>

@@ -3,11 +3,12 @@ export const access = {
     title: 'API keys', text: 'A public key may be in apps and pages: it can only send what people do. A secret key opens everything, and stays on servers.', create: 'Make a key', name: 'Name', type: 'Kind', types: { public: 'Public', secret: 'Secret' }, prefix: 'Begins with',
     created: 'Made', used: 'Last used', never: 'Never', revoke: 'Revoke', revokeTitle: 'Revoke this key?', revokeText: (name: string, prefix: string) => `“${name}” (${prefix}…) stops working everywhere within a second.`, made: 'The new key', revoked: 'The key is revoked.',
     emptyTitle: 'No keys yet', emptyText: 'Apps and servers show who they are by a key.', nameHint: 'Where it is used',
+    lost: 'A key was made, but the answer that held it was lost, and it is not shown again. Revoke it under API keys, and make another.',
   },
   team: {
     title: 'Team', email: 'Email', name: 'Name', role: 'Role', roles: { ADMIN: 'Admin', MEMBER: 'Member' }, joined: 'Since', roleHint: 'Members work on content. Keys, channels, the team and the settings are the admins’.', remove: 'Remove', removeTitle: 'Remove from the team?',
     removeText: (email: string) => `${email} no longer gets into this project. Their account stays.`, invites: 'Invitations', invite: 'Invite somebody', status: 'Status', mail: 'Mail', expires: 'Ends', revoke: 'Take it back', revokeTitle: 'Take the invitation back?',
     revokeText: (email: string) => `The link that ${email} was sent stops working.`, link: 'The link, for whoever you invited', noInvites: 'Nobody has been invited.', mails: { none: 'No email channel: hand the link over yourself', queued: 'On its way', sent: 'Sent', failed: 'Could not be sent' } as Record<string, string>,
-    statuses: { PENDING: 'Open', ACCEPTED: 'Accepted', REVOKED: 'Taken back', EXPIRED: 'Ended' } as Record<string, string>, you: '(you)', changed: 'The role is changed.', send: 'Invite', empty: 'Nobody',
+    statuses: { PENDING: 'Open', ACCEPTED: 'Accepted', REVOKED: 'Taken back', EXPIRED: 'Ended' } as Record<string, string>, you: '(you)', changed: 'The role is changed.', send: 'Invite', linkLost: 'The invitation was made, but the answer that held its link was lost. Where it was not mailed, take it back and invite again.', empty: 'Nobody',
   },
 };

@@ -20,6 +20,8 @@ export const overview = {
     chart: (what: string) => `Chart: ${what} by day. The table below it has the same numbers.`,
     emptyTitle: 'Nothing has happened here yet',
     emptyText: 'Send a first event, and this page comes to life. The key below is made for it, now, and shown this once.',
+    begunTitle: 'It has begun',
+    begunText: 'The first event is here. The key below is shown this once: put it where it is needed before you go on.',
     makeKey: 'Make a public key and show the request',
     emptyMember: 'Send a first event with one of the project’s keys, and this page comes to life. ADMINs make keys.',
     snippet: 'Send an event',

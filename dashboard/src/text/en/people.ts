@@ -20,7 +20,7 @@ export const people = {
     eraseText: 'Profile, devices, events, messages and everything on its way to them goes for good, under all their ids. It cannot be undone.',
     erased: 'The person is erased.',
     why: 'Why?', inSegment: 'In', notInSegment: 'Not in', hide: 'Hide', noSegments: 'There are no segments yet.', noAutomations: 'There are no automations yet.',
-    noRuns: 'No run', run: 'Run', status: 'Status', automation: 'Automation', segment: 'Segment', member: 'Member',
+    noRuns: 'No run', noRunsSoFar: 'No run in the newest automations.', run: 'Run', status: 'Status', automation: 'Automation', segment: 'Segment', member: 'Member',
     subscribed: 'Subscribed', subscribe: 'Subscribe', unsubscribe: 'Unsubscribe', noGroups: 'There are no subscription groups.', group: 'Group', source: 'Chosen', default: 'By default',
     looking: 'All events', internalId: 'Internal id', externalId: 'User id', anonymousId: 'Anonymous id', since: 'First seen', seen: 'Last seen',
   },

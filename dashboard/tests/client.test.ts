@@ -1,0 +1,43 @@
+import { beforeEach, expect, test, vi } from 'vitest';
+
+// Of a page, whose addresses need no origin; the client takes it as it is loaded.
+vi.stubGlobal(
+  'Request',
+  class extends Request {
+    constructor(input: string | Request, init?: RequestInit) {
+      super(typeof input === 'string' ? new URL(input, 'http://localhost') : input, init);
+    }
+  },
+);
+const { api, read } = await import('../src/api/client');
+
+/** What the requests went under, and what each is answered; null where no answer comes. */
+let keys: Array<string | null>;
+let answers: Array<number | null>;
+
+beforeEach(() => {
+  keys = [];
+  vi.stubGlobal('fetch', (request: Request) => {
+    keys.push(request.headers.get('idempotency-key'));
+    const status = answers.shift();
+    return status ? Promise.resolve(Response.json({ message: 'told' }, { status })) : Promise.reject(new TypeError('no connection'));
+  });
+});
+
+test('what is made again because nobody answered is made once', async () => {
+  const make = (name: string) => read(api.POST('/segments', { body: { name } })).catch(() => null);
+  answers = [null, 503, 422, 201, 201];
+  for (let attempt = 0; attempt < 5; attempt++) await make('Pro');
+  const [lost, undecided, refused, made, another] = keys;
+  expect(lost).toBeTruthy();
+  expect(undecided).toBe(lost);
+  expect(refused).toBe(lost);
+  // It was answered: whatever comes now is meant as another one.
+  expect(new Set([lost, made, another]).size).toBe(3);
+});
+
+test('what is only read goes without a key', async () => {
+  answers = [200];
+  await read(api.GET('/segments'));
+  expect(keys).toEqual([null]);
+});
