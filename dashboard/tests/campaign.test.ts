@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { EMPTY, evenly, inputOf, onClock, settledOf } from '../src/features/campaigns/plan';
+import { OWN_ZONE, momentOf, onClock } from '../src/features/campaigns/clock';
+import { EMPTY, changeOf, evenly, inputOf, isTimed, settledOf } from '../src/features/campaigns/plan';
 
 describe('a campaign', () => {
   test('weights of variants always add up', () => {
@@ -13,14 +14,37 @@ describe('a campaign', () => {
   test('with variants has no template of its own, and without them no winner', () => {
     const winner = { metric: 'opened' as const, testShare: 20, afterMinutes: 60 };
     const variants = evenly([{ name: 'A', templateId: 'a', weight: 1 }, { name: 'B', templateId: 'b', weight: 1 }]);
-    expect(inputOf({ ...EMPTY, templateId: 't', variants, winner })).toMatchObject({ templateId: null, winner });
-    expect(inputOf({ ...EMPTY, templateId: 't', winner })).toMatchObject({ templateId: 't', winner: null });
+    expect(inputOf({ ...EMPTY, templateId: 't', variants, winner }, 'UTC')).toMatchObject({ templateId: null, winner });
+    expect(inputOf({ ...EMPTY, templateId: 't', winner }, 'UTC')).toMatchObject({ templateId: 't', winner: null });
   });
 
   test('a time is of the viewer’s clock, to the minute and back', () => {
     const at = '2026-03-05T07:08:00.000Z';
-    expect(inputOf({ ...EMPTY, scheduledAt: onClock(at) }).scheduledAt).toBe(at);
-    expect(inputOf(EMPTY)).toMatchObject({ scheduledAt: null, throttlePerMinute: null });
+    expect(inputOf({ ...EMPTY, scheduledAt: onClock(at, OWN_ZONE) }, 'Asia/Tokyo').scheduledAt).toBe(at);
+    expect(inputOf(EMPTY, 'UTC')).toMatchObject({ scheduledAt: null, throttlePerMinute: null });
+  });
+
+  test('a time of everybody’s own clock is what the project’s clock shows', () => {
+    const plan = { ...EMPTY, scheduledAt: '2026-07-01T09:00', sendInUserTimezone: true };
+    expect(inputOf(plan, 'Asia/Tokyo').scheduledAt).toBe('2026-07-01T00:00:00.000Z');
+    expect(inputOf(plan, 'America/New_York').scheduledAt).toBe('2026-07-01T13:00:00.000Z');
+  });
+
+  test('clocks that change are read and set alike', () => {
+    for (const at of ['2026-03-29T00:59:00.000Z', '2026-03-29T01:00:00.000Z', '2026-10-25T02:30:00.000Z', '2026-12-31T23:59:00.000Z']) {
+      for (const zone of ['UTC', 'Europe/Oslo', 'America/New_York', 'Asia/Kolkata', 'Pacific/Kiritimati']) expect(momentOf(onClock(at, zone), zone), `${zone} ${at}`).toBe(at);
+    }
+    // 02:30 is skipped in Oslo on that day.
+    expect(momentOf('2026-03-29T02:30', 'Europe/Oslo')).toBe('2026-03-29T01:30:00.000Z');
+  });
+
+  test('a change says only what was changed, and a time of another clock is another', () => {
+    const stored = { ...EMPTY, name: 'News', scheduledAt: '2026-07-01T09:00', sendInUserTimezone: true };
+    expect(changeOf({ ...stored, name: 'Old news' }, stored, 'Pacific/Kiritimati')).toEqual({ name: 'Old news' });
+    expect(changeOf({ ...stored, scheduledAt: '' }, stored, 'UTC')).toEqual({ scheduledAt: null });
+    const other = OWN_ZONE === 'Pacific/Kiritimati' ? 'UTC' : 'Pacific/Kiritimati';
+    expect(Object.keys(changeOf({ ...stored, sendInUserTimezone: false }, stored, other)).sort()).toEqual(['scheduledAt', 'sendInUserTimezone']);
+    expect([isTimed(stored), isTimed(EMPTY)]).toEqual([true, false]);
   });
 
   test('what is queued is not settled', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { EMPTY, inputOf } from '../src/features/automations/plan';
+import { EMPTY, inputOf, planOf } from '../src/features/automations/plan';
 import { STEP_TYPES, type Step, cleaned, countSteps, freshStep, moved, readDuration, shownDuration } from '../src/features/automations/step';
 
 describe('steps', () => {
@@ -41,5 +41,17 @@ describe('a plan', () => {
     expect(inputOf({ ...plan, triggerType: 'EVENT' })).toMatchObject({ triggerEvent: 'signed_up', triggerSegmentId: null, triggerDate: null });
     expect(inputOf({ ...plan, triggerType: 'SEGMENT_ENTER' })).toMatchObject({ triggerEvent: null, triggerSegmentId: 's', triggerDate: null });
     expect(inputOf({ ...plan, triggerType: 'DATE_PROPERTY' })).toMatchObject({ triggerEvent: null, triggerSegmentId: null, triggerDate: { property: 'birthday', offset: '-3d', repeat: 'yearly' } });
+  });
+
+  test('is sent as it was read, with every field', () => {
+    const rules = [{ field: 'properties.total', operator: 'gte' as const, value: 5 }];
+    const input = {
+      name: 'Welcome', triggerType: 'EVENT' as const, triggerEvent: 'signed_up', triggerFilter: rules, triggerSegmentId: null, triggerDate: null,
+      entryRules: rules, exitRules: rules, reentry: 'once' as const, goal: { event: 'order_completed', within: '7d', where: rules }, steps: [{ type: 'EXIT' }],
+    };
+    const automation = { ...input, id: 'a', active: true, version: 3, createdAt: '', updatedAt: '' } as unknown as Parameters<typeof planOf>[0];
+    expect(inputOf(planOf(automation))).toEqual(input);
+    const dated = { ...input, triggerType: 'DATE_PROPERTY' as const, triggerEvent: null, triggerFilter: null, triggerDate: { property: 'birthday', offset: '-3d', time: '09:00', repeat: 'yearly' as const } };
+    expect(inputOf(planOf({ ...automation, ...dated } as unknown as typeof automation))).toEqual(dated);
   });
 });

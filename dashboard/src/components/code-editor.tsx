@@ -11,6 +11,11 @@ interface Props {
   onChange: (value: string) => void;
 }
 
+/** As the editor keeps it: its lines end the same way everywhere. */
+function withPlainBreaks(text: string): string {
+  return text.replace(/\r\n?/g, '\n');
+}
+
 /** HTML, with its tags coloured. */
 export default function CodeEditor({ label, description, error, value, onChange }: Props) {
   const place = useRef<HTMLDivElement>(null);
@@ -44,7 +49,7 @@ export default function CodeEditor({ label, description, error, value, onChange 
   }, [label, dark]);
   useEffect(() => {
     const view = editor.current;
-    if (!view || view.state.doc.toString() === value) return;
+    if (!view || view.state.doc.toString() === withPlainBreaks(value)) return;
     view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: value } });
   }, [value]);
   return (

@@ -1,25 +1,39 @@
 import { Button, Group, Modal, Stack, Text } from '@mantine/core';
 import { useBlocker } from '@tanstack/react-router';
 import { useState } from 'react';
+import { changesOf, settled } from '../app/draft';
 import { t } from '../text';
 
 export interface Draft<T> {
   value: T;
+  /** As it was when the editing began, or when it was saved last. */
+  base: T;
+  /** What of it is not saved yet. */
+  changes: Partial<T>;
   isDirty: boolean;
   set: (change: Partial<T>) => void;
-  /** What is stored now: nothing is unsaved any more. */
-  settle: (stored: T) => void;
+  /** What was sent is stored. What somebody typed after it was sent stays, and is unsaved. */
+  settle: (sent: T, stored: T) => void;
+  /** Begins anew from what is stored; what was typed is gone. */
+  restart: (stored: T) => void;
 }
 
 /** What somebody is editing. */
 export function useDraft<T extends object>(stored: T): Draft<T> {
   const [base, setBase] = useState(stored);
   const [value, setValue] = useState(stored);
+  const changes = changesOf(base, value);
   return {
     value,
-    isDirty: JSON.stringify(value) !== JSON.stringify(base),
+    base,
+    changes,
+    isDirty: Object.keys(changes).length > 0,
     set: (change) => setValue((before) => ({ ...before, ...change })),
-    settle(next) {
+    settle(sent, next) {
+      setBase(next);
+      setValue((now) => settled(now, sent, next));
+    },
+    restart(next) {
       setBase(next);
       setValue(next);
     },

@@ -1,6 +1,7 @@
 import { Code, Textarea } from '@mantine/core';
-import { useState } from 'react';
+import { Unreadable, readJson, shownJson } from '../app/typed-json';
 import { t } from '../text';
+import { useTyped } from './typed';
 
 /** Anything, as it is. */
 export function Json({ value }: { value: unknown }) {
@@ -18,32 +19,26 @@ interface InputProps {
   /** What the API says about it. */
   error?: string;
   rows?: number;
+  /** What is handed on where nothing stands in the field. */
+  nothing?: unknown;
+  /** Told an {@link Unreadable} where it is no JSON: whoever sends it on looks with `isReadable` first. */
   onChange: (value: unknown) => void;
 }
 
-/** Any JSON, written by hand; only what can be read is handed on. */
-export function JsonInput({ label, description, value, error, rows = 4, onChange }: InputProps) {
-  const [text, setText] = useState(() => (value === undefined ? '' : JSON.stringify(value, null, 2)));
-  const [unreadable, setUnreadable] = useState<string | null>(null);
+/** Any JSON, written by hand. */
+export function JsonInput({ label, description, value, error, rows = 4, nothing, onChange }: InputProps) {
+  const [text, setText] = useTyped(value, shownJson);
   const change = (next: string) => {
-    setText(next);
-    if (next.trim() === '') {
-      setUnreadable(null);
-      return onChange(undefined);
-    }
-    try {
-      onChange(JSON.parse(next));
-      setUnreadable(null);
-    } catch (cause) {
-      setUnreadable(t.json.unreadable(cause instanceof Error ? cause.message : ''));
-    }
+    const read = readJson(next, nothing);
+    setText(next, read);
+    onChange(read);
   };
   return (
     <Textarea
       label={label}
       description={description}
       value={text}
-      error={unreadable ?? error}
+      error={value instanceof Unreadable ? t.json.unreadable(value.why) : error}
       onChange={(event) => change(event.currentTarget.value)}
       autosize
       minRows={rows}

@@ -6,6 +6,7 @@ import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
+import { isReadable } from '../../app/typed-json';
 import { Ask } from '../../components/ask';
 import { KeepChanges, useDraft } from '../../components/draft';
 import { Failure, Loaded } from '../../components/failure';
@@ -13,7 +14,7 @@ import { ButtonLink } from '../../components/links';
 import { Page, Section } from '../../components/page';
 import { Status } from '../../components/status';
 import { t } from '../../text';
-import { EMPTY, inputOf, planOf } from './plan';
+import { EMPTY, type Plan, inputOf, planOf } from './plan';
 import { AutomationReport } from './report';
 import { Simulation } from './simulation';
 import { StepList } from './step-list';
@@ -53,19 +54,20 @@ function Editor({ opened }: { opened: Automation | null }) {
   const draft = useDraft(opened ? planOf(opened) : EMPTY);
   const keep = (saved: Automation) => {
     setStored(saved);
-    client.setQueryData([projectId, 'automation', saved.id], saved);
+    // A new one is read by the screen that it is opened on next.
+    if (stored) client.setQueryData([projectId, 'automation', saved.id], saved);
     void client.invalidateQueries({ queryKey: [projectId, 'automations'] });
     void client.invalidateQueries({ queryKey: [projectId, 'automation-report', saved.id] });
   };
   const saving = useMutation({
-    async mutationFn() {
-      const body = inputOf(draft.value);
+    async mutationFn(plan: Plan) {
+      const body = inputOf(plan);
       if (!stored) return read(api.POST('/automations', { body: body as never }));
       await unchanged(stored);
       return read(api.PUT('/automations/{id}', { params: { path: { id: stored.id } }, body }));
     },
-    async onSuccess(saved) {
-      draft.settle(planOf(saved));
+    async onSuccess(saved, sent) {
+      draft.settle(sent, planOf(saved));
       keep(saved);
       notify(t.saved);
       if (!stored) await navigate({ to: '/p/$projectId/automations/$automationId', params: { projectId, automationId: saved.id }, replace: true, ignoreBlocker: true });
@@ -73,12 +75,12 @@ function Editor({ opened }: { opened: Automation | null }) {
   });
   const load = (theirs: Automation) => {
     keep(theirs);
-    draft.settle(planOf(theirs));
+    draft.restart(planOf(theirs));
     saving.reset();
   };
   const error = saving.error;
   return (
-    <Page title={stored?.name ?? t.automations.newTitle} actions={<Actions stored={stored} isDirty={draft.isDirty} onSave={() => saving.mutate()} isSaving={saving.isPending} onChanged={keep} />}>
+    <Page title={stored?.name ?? t.automations.newTitle} actions={<Actions stored={stored} isDirty={draft.isDirty} isReadable={isReadable(draft.value)} onSave={() => saving.mutate(draft.value)} isSaving={saving.isPending} onChanged={keep} />}>
       <KeepChanges when={draft.isDirty} />
       {error instanceof ChangedElsewhere ? (
         <Alert color="yellow" variant="outline" role="alert">
@@ -126,12 +128,13 @@ async function unchanged(stored: Automation): Promise<void> {
 interface ActionsProps {
   stored: Automation | null;
   isDirty: boolean;
+  isReadable: boolean;
   isSaving: boolean;
   onSave: () => void;
   onChanged: (automation: Automation) => void;
 }
 
-function Actions({ stored, isDirty, isSaving, onSave, onChanged }: ActionsProps) {
+function Actions({ stored, isDirty, isReadable: readable, isSaving, onSave, onChanged }: ActionsProps) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
@@ -167,7 +170,7 @@ function Actions({ stored, isDirty, isSaving, onSave, onChanged }: ActionsProps)
           </Button>
         </>
       )}
-      <Button onClick={onSave} loading={isSaving} disabled={stored !== null && !isDirty}>
+      <Button onClick={onSave} loading={isSaving} disabled={(stored !== null && !isDirty) || !readable}>
         {t.save}
       </Button>
     </>

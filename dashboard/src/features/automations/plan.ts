@@ -18,7 +18,7 @@ export interface Plan {
   entryRules: Rule[];
   exitRules: Rule[];
   reentry: (typeof REENTRIES)[number];
-  goal: { event: string; within: string } | null;
+  goal: { event: string; within: string; where: Rule[] } | null;
   steps: Step[];
 }
 
@@ -39,7 +39,7 @@ export function planOf(automation: Automation): Plan {
     entryRules: (automation.entryRules ?? []) as Rule[],
     exitRules: (automation.exitRules ?? []) as Rule[],
     reentry: automation.reentry ?? 'after_exit',
-    goal: goal ? { event: goal.event, within: shownDuration(goal.within) } : null,
+    goal: goal ? { event: goal.event, within: shownDuration(goal.within), where: (goal.where ?? []) as Rule[] } : null,
     steps: (automation.steps ?? []) as unknown as Step[],
   };
 }
@@ -57,7 +57,7 @@ export function inputOf(plan: Plan): Schemas['AutomationInput'] {
     triggerDate: triggerType === 'DATE_PROPERTY' ? { property: date.property, repeat: date.repeat, ...(date.offset && { offset: readDuration(date.offset) }), ...(date.time && { time: date.time }) } : null,
     entryRules: entryRules.length > 0 ? entryRules : null,
     exitRules: exitRules.length > 0 ? exitRules : null,
-    goal: goal && { event: goal.event, ...(goal.within && { within: readDuration(goal.within) }) },
+    goal: goal && { event: goal.event, ...(goal.within && { within: readDuration(goal.within) }), ...(goal.where.length > 0 && { where: goal.where }) },
     steps: plan.steps.map(cleaned),
   };
   return input as Schemas['AutomationInput'];

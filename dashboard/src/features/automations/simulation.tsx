@@ -2,6 +2,7 @@ import { Button, Stack, Text, TextInput } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, read } from '../../api/client';
+import { isReadable } from '../../app/typed-json';
 import { Failure } from '../../components/failure';
 import { JsonInput } from '../../components/json';
 import { Section } from '../../components/page';
@@ -31,7 +32,7 @@ export function Simulation({ automationId }: { automationId: string }) {
         <JsonInput label={t.automations.simulateTrigger} rows={1} value={trigger} onChange={setTrigger} />
         <JsonInput label={t.automations.simulateEvents} rows={1} value={events} onChange={setEvents} />
         <Failure error={trying.error} />
-        <Button variant="default" loading={trying.isPending} onClick={() => trying.mutate()}>
+        <Button variant="default" loading={trying.isPending} disabled={!isReadable([properties, trigger, events])} onClick={() => trying.mutate()}>
           {t.automations.simulateGo}
         </Button>
         {trying.data && (

@@ -1,5 +1,6 @@
 import { Box, Button, Group, NumberInput, Stack, Text } from '@mantine/core';
 import type { ReactNode } from 'react';
+import { identityOf, withEntry } from '../../app/identity';
 import { t } from '../../text';
 import type { Rule } from '../rules/rule';
 import { RuleList } from '../rules/rule-list';
@@ -31,11 +32,11 @@ export function StepArms({ step, onChange, error, place }: Props) {
   const arms = step.branches;
   const isBranch = step.type === 'BRANCH';
   type ArmOf = (typeof arms)[number];
-  const replace = (index: number, change: Partial<ArmOf>) => onChange({ ...step, branches: arms.map((arm, at) => (at === index ? { ...arm, ...change } : arm)) });
+  const replace = (index: number, change: Partial<ArmOf>) => onChange({ ...step, branches: withEntry(arms, index, { ...(arms[index] as ArmOf), ...change }) });
   return (
     <>
       {arms.map((arm, index) => (
-        <Arm key={index} title={t.steps.arm(index + 1)}>
+        <Arm key={identityOf(arm)} title={t.steps.arm(index + 1)}>
           <Stack gap="xs">
             {isBranch ? (
               <>

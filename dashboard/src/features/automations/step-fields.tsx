@@ -1,8 +1,9 @@
-import { Group, NativeSelect, Text, TextInput } from '@mantine/core';
+import { Group, NativeSelect, Stack, Text, TextInput } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { api, read } from '../../api/client';
 import { useProject } from '../../app/project';
 import type { Channel } from '../../app/values';
+import { Failure } from '../../components/failure';
 import { JsonInput } from '../../components/json';
 import { ScreenLink } from '../../components/links';
 import { t } from '../../text';
@@ -10,6 +11,7 @@ import { useGroups } from '../campaigns/wizard-audience';
 import { useTemplates } from '../campaigns/wizard-content';
 import type { Leaf } from '../rules/rule';
 import { RuleList } from '../rules/rule-list';
+import { choices } from '../segments/all-segments';
 import { type Step, readDuration, shownDuration } from './step';
 
 interface Props {
@@ -60,7 +62,7 @@ export function StepFields({ step, onChange, error, place }: Props) {
         </>
       );
     case 'UPDATE_USER':
-      return <JsonInput label={t.steps.properties} value={step.properties} rows={2} onChange={(properties) => set({ properties: properties ?? {} })} />;
+      return <JsonInput label={t.steps.properties} value={step.properties} rows={2} nothing={{}} onChange={(properties) => set({ properties })} />;
     case 'TRACK_EVENT':
       return (
         <>
@@ -90,29 +92,39 @@ interface PartProps {
 
 function Send({ channel, step, set }: PartProps & { channel: Channel }) {
   const { projectId } = useProject();
-  const templates = useTemplates(channel).data?.templates;
-  const groups = useGroups().data?.groups ?? [];
+  const templates = useTemplates(channel);
+  const groups = useGroups();
+  const [templateId, groupId] = [String(step.templateId ?? ''), String(step.subscriptionGroupId ?? '')];
+  const groupChoices = choices(groups.data?.groups, [groupId]);
   return (
-    <Group align="flex-end" gap="xs">
-      <NativeSelect size="xs" label={t.steps.template} value={String(step.templateId ?? '')} onChange={(event) => set({ templateId: event.currentTarget.value })} data={[{ value: '', label: t.steps.choose }, ...(templates ?? []).map(({ id, name }) => ({ value: id, label: name }))]} />
-      {groups.length > 0 && (
-        <NativeSelect size="xs" label={t.steps.group} value={String(step.subscriptionGroupId ?? '')} onChange={(event) => set({ subscriptionGroupId: event.currentTarget.value })} data={[{ value: '', label: t.none }, ...groups.map(({ id, name }) => ({ value: id, label: name }))]} />
-      )}
-      {templates?.length === 0 && (
-        <Text size="sm">
-          {t.steps.noTemplates}{' '}
-          <ScreenLink to="/p/$projectId/templates/$templateId" params={{ projectId, templateId: 'new' }} underline="always" target="_blank">
-            {t.templates.create}
-          </ScreenLink>
-        </Text>
-      )}
-    </Group>
+    <Stack gap="xs">
+      <Group align="flex-end" gap="xs">
+        <NativeSelect size="xs" label={t.steps.template} value={templateId} onChange={(event) => set({ templateId: event.currentTarget.value })} data={[{ value: '', label: t.steps.choose }, ...choices(templates.data?.templates, [templateId])]} />
+        {groupChoices.length > 0 && (
+          <NativeSelect size="xs" label={t.steps.group} value={groupId} onChange={(event) => set({ subscriptionGroupId: event.currentTarget.value })} data={[{ value: '', label: t.none }, ...groupChoices]} />
+        )}
+        {templates.data?.templates.length === 0 && (
+          <Text size="sm">
+            {t.steps.noTemplates}{' '}
+            <ScreenLink to="/p/$projectId/templates/$templateId" params={{ projectId, templateId: 'new' }} underline="always" target="_blank">
+              {t.templates.create}
+            </ScreenLink>
+          </Text>
+        )}
+      </Group>
+      <Failure error={templates.error ?? groups.error} onRetry={() => void (templates.isError ? templates : groups).refetch()} />
+    </Stack>
   );
 }
 
 function Start({ step, set }: PartProps) {
   const { projectId } = useProject();
   const automations = useQuery({ queryKey: [projectId, 'automations'], queryFn: ({ signal }) => read(api.GET('/automations', { signal })) });
-  const options = (automations.data?.automations ?? []).map(({ id, name }) => ({ value: id, label: name ?? id }));
-  return <NativeSelect size="xs" label={t.steps.automation} value={String(step.automationId ?? '')} onChange={(event) => set({ automationId: event.currentTarget.value })} data={[{ value: '', label: t.steps.choose }, ...options]} />;
+  const automationId = String(step.automationId ?? '');
+  return (
+    <Stack gap="xs">
+      <NativeSelect size="xs" label={t.steps.automation} value={automationId} onChange={(event) => set({ automationId: event.currentTarget.value })} data={[{ value: '', label: t.steps.choose }, ...choices(automations.data?.automations, [automationId])]} />
+      <Failure error={automations.error} onRetry={() => void automations.refetch()} />
+    </Stack>
+  );
 }

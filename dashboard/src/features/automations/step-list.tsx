@@ -1,6 +1,7 @@
 import { Button, Group, NativeSelect, Paper, Stack, Text } from '@mantine/core';
 import { useState } from 'react';
 import { problemsWithin } from '../../api/failure';
+import { identityOf, withEntry } from '../../app/identity';
 import { t } from '../../text';
 import { STEP_TYPES, type Step, freshStep, moved } from './step';
 import { StepArms } from './step-arms';
@@ -19,7 +20,7 @@ interface Props {
 /** Steps under each other: the model that is edited. All of it is reached by keyboard. */
 export function StepList({ steps, onChange, error, place, label }: Props) {
   const [type, setType] = useState<(typeof STEP_TYPES)[number]>('SEND_EMAIL');
-  const replace = (index: number, step: Step) => onChange(steps.map((each, at) => (at === index ? step : each)));
+  const replace = (index: number, step: Step) => onChange(withEntry(steps, index, step));
   return (
     <Stack gap="xs" role="group" aria-label={label}>
       {steps.length === 0 && (
@@ -29,8 +30,7 @@ export function StepList({ steps, onChange, error, place, label }: Props) {
       )}
       {steps.map((step, index) => (
         <One
-          // Steps have no ids: their place and kind is what they are known by.
-          key={`${index}:${step.type}`}
+          key={identityOf(step)}
           step={step}
           place={`${place}[${index}]`}
           number={index + 1}

@@ -1,9 +1,10 @@
 import { Checkbox, Group, NativeSelect, Stack, Text, TextInput } from '@mantine/core';
 import { problemOf } from '../../api/failure';
+import { Failure } from '../../components/failure';
 import { t } from '../../text';
-import { useSegments } from '../campaigns/wizard-audience';
 import type { Rule } from '../rules/rule';
 import { RuleList } from '../rules/rule-list';
+import { choices, useSegments } from '../segments/all-segments';
 import { type Plan, REENTRIES, TRIGGERS } from './plan';
 
 interface Props {
@@ -48,16 +49,19 @@ export function Trigger({ plan, set, error }: Props) {
 }
 
 function SegmentField({ plan, set, error }: Props) {
-  const segments = useSegments().data?.segments ?? [];
+  const segments = useSegments();
   return (
-    <NativeSelect
-      label={t.automations.segment}
-      required
-      value={plan.triggerSegmentId}
-      onChange={(event) => set({ triggerSegmentId: event.currentTarget.value })}
-      error={problemOf(error, 'triggerSegmentId')}
-      data={[{ value: '', label: t.steps.choose }, ...segments.map(({ id, name }) => ({ value: id, label: name }))]}
-    />
+    <>
+      <NativeSelect
+        label={t.automations.segment}
+        required
+        value={plan.triggerSegmentId}
+        onChange={(event) => set({ triggerSegmentId: event.currentTarget.value })}
+        error={problemOf(error, 'triggerSegmentId')}
+        data={[{ value: '', label: t.steps.choose }, ...choices(segments.data?.segments, [plan.triggerSegmentId])]}
+      />
+      <Failure error={segments.error} onRetry={() => void segments.refetch()} />
+    </>
   );
 }
 
@@ -74,15 +78,28 @@ function DateFields({ plan: { date }, set, error }: Props) {
 }
 
 function Goal({ plan: { goal }, set, error }: Props) {
+  const change = (part: Partial<NonNullable<Plan['goal']>>) => goal && set({ goal: { ...goal, ...part } });
   return (
-    <Group align="flex-end">
-      <Checkbox mb={8} label={t.automations.goal} checked={goal !== null} onChange={(event) => set({ goal: event.currentTarget.checked ? { event: '', within: '30d' } : null })} />
+    <Stack gap="xs">
+      <Group align="flex-end">
+        <Checkbox mb={8} label={t.automations.goal} checked={goal !== null} onChange={(event) => set({ goal: event.currentTarget.checked ? { event: '', within: '30d', where: [] } : null })} />
+        {goal && (
+          <>
+            <TextInput label={t.automations.event} value={goal.event} onChange={(event) => change({ event: event.currentTarget.value })} error={problemOf(error, 'goal.event')} />
+            <TextInput label={t.automations.goalWithin} value={goal.within} onChange={(event) => change({ within: event.currentTarget.value })} error={problemOf(error, 'goal.within')} />
+          </>
+        )}
+      </Group>
       {goal && (
-        <>
-          <TextInput label={t.automations.event} value={goal.event} onChange={(event) => set({ goal: { ...goal, event: event.currentTarget.value } })} error={problemOf(error, 'goal.event')} />
-          <TextInput label={t.automations.goalWithin} value={goal.within} onChange={(event) => set({ goal: { ...goal, within: event.currentTarget.value } })} error={problemOf(error, 'goal.within')} />
-        </>
+        <details open={goal.where.length > 0}>
+          <summary>
+            <Text span size="sm">
+              {t.automations.goalWhere}
+            </Text>
+          </summary>
+          <RuleList rules={goal.where} onChange={(where) => change({ where })} error={error} place="goal.where" kinds={['property']} />
+        </details>
       )}
-    </Group>
+    </Stack>
   );
 }

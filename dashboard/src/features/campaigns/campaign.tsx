@@ -12,10 +12,9 @@ import { Status } from '../../components/status';
 import { t } from '../../text';
 import { planOf } from './plan';
 import { Report } from './report';
-import { Summary } from './summary';
+import { Summary, useSegmentsOf } from './summary';
 import { TestSend } from './test-send';
 import { Wizard } from './wizard';
-import { useSegments } from './wizard-audience';
 
 const route = getRouteApi('/p/$projectId/campaigns/$campaignId');
 type Campaign = Schemas['Campaign'];
@@ -34,13 +33,16 @@ export function CampaignScreen() {
     enabled: !isNew,
     refetchInterval: (query) => (query.state.data?.status === 'SENDING' ? LIVE_MS : CALM_MS),
   });
-  if (isNew) return <Wizard key="new" stored={null} />;
+  const project = useQuery({ queryKey: [projectId, 'project', 'zone'], queryFn: ({ signal }) => read(api.GET('/projects/{id}', { params: { path: { id: projectId } }, signal })) });
+  if (!project.data) return <Page title={t.campaigns.title}><Loaded query={project}>{() => null}</Loaded></Page>;
+  const zone = project.data.timezone;
+  if (isNew) return <Wizard key="new" stored={null} zone={zone} />;
   if (!campaign.data) return <Page title={t.campaigns.title}><Loaded query={campaign}>{() => null}</Loaded></Page>;
-  if (editing) return <Wizard key={campaignId} stored={campaign.data} onDone={() => setEditing(false)} />;
-  return <Campaign campaign={campaign.data} onEdit={() => setEditing(true)} />;
+  if (editing) return <Wizard key={campaignId} stored={campaign.data} zone={zone} onDone={() => setEditing(false)} />;
+  return <Campaign campaign={campaign.data} zone={zone} onEdit={() => setEditing(true)} />;
 }
 
-function Campaign({ campaign, onEdit }: { campaign: Campaign; onEdit: () => void }) {
+function Campaign({ campaign, zone, onEdit }: { campaign: Campaign; zone: string; onEdit: () => void }) {
   const { status } = campaign;
   const isPlanned = status === 'DRAFT' || status === 'SCHEDULED' || status === 'PAUSED';
   return (
@@ -64,7 +66,7 @@ function Campaign({ campaign, onEdit }: { campaign: Campaign; onEdit: () => void
         </Alert>
       )}
       <Stack gap="xl">
-        <Summary plan={planOf(campaign)} />
+        <Summary plan={planOf(campaign, zone)} zone={zone} />
         {isPlanned && <TestSend campaign={campaign} />}
         <Report campaign={campaign} />
       </Stack>
@@ -76,8 +78,11 @@ function Actions({ campaign }: { campaign: Campaign }) {
   const { projectId } = useProject();
   const client = useQueryClient();
   const navigate = useNavigate();
-  const segments = useSegments();
-  const count = segments.data?.segments.find((segment) => segment.id === campaign.segmentId)?.userCount;
+  const [segment] = useSegmentsOf([campaign.segmentId]);
+  const people = segment?.data?.userCount;
+  // Who is in a segment that is left out, or not subscribed, is among them.
+  const fewer = campaign.excludeSegmentIds.length > 0 || campaign.subscriptionGroupId !== null;
+  const count = people === null || people === undefined ? t.campaigns.unknownCount : fewer ? t.campaigns.atMost(t.number(people)) : t.number(people);
   const call = async (act: Act) => {
     const params = { path: { id: campaign.id } };
     const calls = {
@@ -103,7 +108,7 @@ function Actions({ campaign }: { campaign: Campaign }) {
     <>
       {(status === 'DRAFT' || status === 'SCHEDULED') && (
         <Ask label={t.campaigns.send} title={t.campaigns.sendTitle} size="sm" act={() => call('send')}>
-          {t.campaigns.sendText(campaign.name, count === null || count === undefined ? t.campaigns.unknownCount : t.number(count))}
+          {campaign.sendInUserTimezone ? t.campaigns.sendTextOwn(campaign.name, count) : t.campaigns.sendText(campaign.name, count)}
         </Ask>
       )}
       {running && (

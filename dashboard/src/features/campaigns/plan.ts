@@ -1,5 +1,7 @@
 import type { Schemas } from '../../api/client';
+import { changesOf } from '../../app/draft';
 import type { Channel } from '../../app/values';
+import { OWN_ZONE, momentOf, onClock } from './clock';
 
 type Campaign = Schemas['Campaign'];
 export type Variant = Schemas['CampaignVariant'];
@@ -15,7 +17,7 @@ export interface Plan {
   variants: Variant[];
   winner: Schemas['CampaignWinner'];
   goal: Schemas['CampaignGoal'];
-  /** Of the viewer's clock, such as 2026-01-31T09:00; empty where it is sent by hand. */
+  /** As the clock of {@link zoneOf} shows it, such as 2026-01-31T09:00; empty where it is sent by hand. */
   scheduledAt: string;
   sendInUserTimezone: boolean;
   throttlePerMinute: string;
@@ -27,26 +29,24 @@ export const EMPTY: Plan = {
   winner: null, goal: null, scheduledAt: '', sendInUserTimezone: false, throttlePerMinute: '', recurrence: null,
 };
 
-/** A moment as the viewer's clock shows it, to the minute. */
-export function onClock(at: string): string {
-  const date = new Date(at);
-  const two = (value: number) => String(value).padStart(2, '0');
-  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}T${two(date.getHours())}:${two(date.getMinutes())}`;
+/** Whose clock the planned time is of: the viewer's; or the project's, where everybody is sent to at that time of their own. */
+export function zoneOf(plan: { sendInUserTimezone: boolean }, projectZone: string): string {
+  return plan.sendInUserTimezone ? projectZone : OWN_ZONE;
 }
 
-export function planOf(campaign: Campaign): Plan {
+export function planOf(campaign: Campaign, projectZone: string): Plan {
   const { name, channel, segmentId, excludeSegmentIds, variants, winner, goal, sendInUserTimezone, recurrence } = campaign;
   return {
     name, channel, segmentId, excludeSegmentIds, variants, winner, goal, sendInUserTimezone, recurrence,
     subscriptionGroupId: campaign.subscriptionGroupId ?? '',
     templateId: campaign.templateId ?? '',
-    scheduledAt: campaign.scheduledAt === null ? '' : onClock(campaign.scheduledAt),
+    scheduledAt: campaign.scheduledAt === null ? '' : onClock(campaign.scheduledAt, zoneOf(campaign, projectZone)),
     throttlePerMinute: campaign.throttlePerMinute === null ? '' : String(campaign.throttlePerMinute),
   };
 }
 
 /** What the API is told of a plan. */
-export function inputOf(plan: Plan): Schemas['CampaignInput'] {
+export function inputOf(plan: Plan, projectZone: string): Schemas['CampaignInput'] {
   const { name, channel, segmentId, excludeSegmentIds, winner, goal, sendInUserTimezone, recurrence } = plan;
   const tried = plan.variants.length > 0;
   return {
@@ -55,9 +55,19 @@ export function inputOf(plan: Plan): Schemas['CampaignInput'] {
     winner: tried ? winner : null,
     templateId: tried || plan.templateId === '' ? null : plan.templateId,
     subscriptionGroupId: plan.subscriptionGroupId || null,
-    scheduledAt: plan.scheduledAt === '' ? null : new Date(plan.scheduledAt).toISOString(),
+    scheduledAt: plan.scheduledAt === '' ? null : momentOf(plan.scheduledAt, zoneOf(plan, projectZone)),
     throttlePerMinute: plan.throttlePerMinute.trim() === '' ? null : Number(plan.throttlePerMinute),
   };
+}
+
+/** What the API is told of a stored plan: only what was changed. A time that has passed is refused as a new one. */
+export function changeOf(plan: Plan, stored: Plan, projectZone: string): Schemas['CampaignInput'] {
+  return changesOf(inputOf(stored, projectZone), inputOf(plan, projectZone));
+}
+
+/** Whether it is sent by itself once it is saved. */
+export function isTimed(plan: Plan): boolean {
+  return plan.scheduledAt !== '' || plan.recurrence !== null;
 }
 
 /** Weights that add up to 100, as even as whole numbers can be. */

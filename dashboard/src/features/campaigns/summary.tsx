@@ -1,36 +1,74 @@
-import { Table } from '@mantine/core';
+import { Stack, Table } from '@mantine/core';
+import { useQueries } from '@tanstack/react-query';
+import { api, read } from '../../api/client';
+import { useProject } from '../../app/project';
+import { Failure } from '../../components/failure';
 import { Moment } from '../../components/moment';
 import { t } from '../../text';
+import { OWN_ZONE, momentOf } from './clock';
 import type { Plan } from './plan';
-import { useSegments } from './wizard-audience';
+import { useGroups } from './wizard-audience';
 import { useTemplates } from './wizard-content';
 
+/** The segments with these ids, of which each is counted when it is asked for. */
+export function useSegmentsOf(ids: readonly string[]) {
+  const { projectId } = useProject();
+  return useQueries({
+    queries: ids
+      .filter((id) => id !== '')
+      .map((id) => ({ queryKey: [projectId, 'segments', id], queryFn: ({ signal }: { signal: AbortSignal }) => read(api.GET('/segments/{id}', { params: { path: { id } }, signal })) })),
+  });
+}
+
 /** A plan in words. */
-export function Summary({ plan }: { plan: Plan }) {
-  const segments = useSegments().data?.segments ?? [];
-  const templates = useTemplates(plan.channel).data?.templates ?? [];
-  const segment = (id: string) => segments.find((each) => each.id === id)?.name ?? '–';
-  const template = (id: string) => templates.find((each) => each.id === id)?.name ?? '–';
-  const content = plan.variants.length > 0 ? t.campaigns.summary.variants(plan.variants.map(({ name, templateId }) => `${name} (${template(templateId)})`).join(', ')) : template(plan.templateId);
+export function Summary({ plan, zone }: { plan: Plan; zone: string }) {
+  const segments = useSegmentsOf([plan.segmentId, ...plan.excludeSegmentIds]);
+  const templates = useTemplates(plan.channel);
+  const groups = useGroups();
+  const words = t.campaigns.summary;
+  const segment = (id: string) => segments.find(({ data }) => data?.id === id)?.data?.name ?? (id || '–');
+  const template = (id: string) => templates.data?.templates.find((each) => each.id === id)?.name ?? (id || '–');
+  const content = plan.variants.length > 0 ? words.variants(plan.variants.map(({ name, templateId, weight }) => `${name} (${template(templateId)}, ${weight} %)`).join(', ')) : template(plan.templateId);
+  const { goal, winner } = plan;
   const rows: Array<[string, React.ReactNode]> = [
-    [t.campaigns.summary.audience, segment(plan.segmentId)],
-    [t.campaigns.summary.excluded, plan.excludeSegmentIds.length > 0 ? plan.excludeSegmentIds.map(segment).join(', ') : t.campaigns.summary.none],
-    [t.campaigns.summary.content, `${t.channelName(plan.channel)}: ${content}`],
-    [t.campaigns.summary.schedule, plan.recurrence ? `${plan.recurrence.cron} (${plan.recurrence.timezone ?? 'UTC'})` : plan.scheduledAt ? <Moment key="at" at={new Date(plan.scheduledAt).toISOString()} /> : t.campaigns.byHand],
-    [t.campaigns.summary.pace, plan.throttlePerMinute ? t.campaigns.summary.perMinute(plan.throttlePerMinute) : t.campaigns.summary.full],
+    [words.audience, segment(plan.segmentId)],
+    [words.excluded, plan.excludeSegmentIds.length > 0 ? plan.excludeSegmentIds.map(segment).join(', ') : words.none],
+    ...(plan.subscriptionGroupId ? [[words.group, groups.data?.groups.find(({ id }) => id === plan.subscriptionGroupId)?.name ?? plan.subscriptionGroupId] as [string, string]] : []),
+    [words.content, `${t.channelName(plan.channel)}: ${content}`],
+    ...(plan.variants.length > 0 && winner ? [[words.winner, words.winnerOf(t.campaigns.metrics[winner.metric] ?? winner.metric, winner.testShare, winner.afterMinutes)] as [string, string]] : []),
+    ...(goal ? [[words.goal, words.goalOf(goal.event, goal.within)] as [string, string]] : []),
+    [words.schedule, <When key="at" plan={plan} zone={zone} />],
+    [words.pace, plan.throttlePerMinute ? words.perMinute(plan.throttlePerMinute) : words.full],
   ];
+  const error = segments.find(({ isError }) => isError)?.error ?? templates.error ?? groups.error;
   return (
-    <Table variant="vertical" withTableBorder style={{ overflowWrap: 'anywhere' }}>
-      <Table.Tbody>
-        {rows.map(([name, value]) => (
-          <Table.Tr key={name}>
-            <Table.Th scope="row" w={140}>
-              {name}
-            </Table.Th>
-            <Table.Td>{value}</Table.Td>
-          </Table.Tr>
-        ))}
-      </Table.Tbody>
-    </Table>
+    <Stack gap="xs">
+      <Failure error={error} />
+      <Table variant="vertical" withTableBorder style={{ overflowWrap: 'anywhere' }}>
+        <Table.Tbody>
+          {rows.map(([name, value]) => (
+            <Table.Tr key={name}>
+              <Table.Th scope="row" w={140}>
+                {name}
+              </Table.Th>
+              <Table.Td>{value}</Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Stack>
+  );
+}
+
+function When({ plan, zone }: { plan: Plan; zone: string }) {
+  const { recurrence, scheduledAt, sendInUserTimezone } = plan;
+  const words = t.campaigns.summary;
+  return (
+    <>
+      {recurrence && <div>{words.recurring(recurrence.cron, recurrence.timezone ?? 'UTC')}</div>}
+      {scheduledAt && (sendInUserTimezone ? <div>{words.everybodysClock(scheduledAt.replace('T', ' '), zone)}</div> : <Moment at={momentOf(scheduledAt, OWN_ZONE)} />)}
+      {!recurrence && !scheduledAt && <div>{t.campaigns.byHand}</div>}
+      {!scheduledAt && sendInUserTimezone && <div>{words.ownClockNow}</div>}
+    </>
   );
 }

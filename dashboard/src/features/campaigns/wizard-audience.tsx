@@ -3,21 +3,18 @@ import { useQuery } from '@tanstack/react-query';
 import { api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { useProject } from '../../app/project';
-import { Loaded } from '../../components/failure';
+import { Failure, Loaded } from '../../components/failure';
 import { ScreenLink } from '../../components/links';
 import { t } from '../../text';
-import { everySegment } from '../segments/segment-queries';
+import { choices, useSegments } from '../segments/all-segments';
 import type { Plan } from './plan';
 
 export interface PartProps {
   plan: Plan;
+  /** The project's timezone. */
+  zone: string;
   set: (change: Partial<Plan>) => void;
   error: unknown;
-}
-
-export function useSegments() {
-  const { projectId } = useProject();
-  return useQuery({ queryKey: [projectId, 'segments', 'all'], queryFn: ({ signal }) => everySegment(signal) });
 }
 
 export function useGroups() {
@@ -25,17 +22,19 @@ export function useGroups() {
   return useQuery({ queryKey: [projectId, 'subscription-groups'], queryFn: ({ signal }) => read(api.GET('/subscription-groups', { signal })) });
 }
 
-export function Audience({ plan, set, error }: PartProps) {
+export function Audience({ plan, set, error }: Omit<PartProps, 'zone'>) {
   const { projectId } = useProject();
   const segments = useSegments();
   const groups = useGroups();
+  // Nobody could be both in it and not.
+  const choose = (segmentId: string) => set({ segmentId, excludeSegmentIds: plan.excludeSegmentIds.filter((id) => id !== segmentId) });
   const chosen = segments.data?.segments.find((segment) => segment.id === plan.segmentId);
   return (
     <Stack pt="md">
       <TextInput label={t.campaigns.name} required value={plan.name} onChange={(event) => set({ name: event.currentTarget.value })} error={problemOf(error, 'name')} />
       <Loaded query={segments} rows={2}>
         {({ segments: all }) =>
-          all.length === 0 ? (
+          all.length === 0 && plan.segmentId === '' ? (
             <Text>
               {t.campaigns.noSegments}{' '}
               <ScreenLink to="/p/$projectId/segments/$segmentId" params={{ projectId, segmentId: 'new' }} underline="always">
@@ -44,10 +43,14 @@ export function Audience({ plan, set, error }: PartProps) {
             </Text>
           ) : (
             <>
-              <NativeSelect label={t.campaigns.segment} required value={plan.segmentId} onChange={(event) => set({ segmentId: event.currentTarget.value })} error={problemOf(error, 'segmentId')} data={[{ value: '', label: t.campaigns.choose }, ...all.map(({ id, name }) => ({ value: id, label: name }))]} />
+              <NativeSelect label={t.campaigns.segment} required value={plan.segmentId} onChange={(event) => choose(event.currentTarget.value)} error={problemOf(error, 'segmentId')} data={[{ value: '', label: t.campaigns.choose }, ...choices(all, [plan.segmentId])]} />
               {chosen && chosen.userCount !== null && <Text size="sm">{t.campaigns.people(t.number(chosen.userCount))}</Text>}
               <Checkbox.Group label={t.campaigns.exclude} value={plan.excludeSegmentIds} onChange={(excludeSegmentIds) => set({ excludeSegmentIds })} error={problemOf(error, 'excludeSegmentIds')}>
-                {all.filter(({ id }) => id !== plan.segmentId).map(({ id, name }) => <Checkbox key={id} mt={4} value={id} label={name} />)}
+                {choices(all, plan.excludeSegmentIds)
+                  .filter(({ value }) => value !== plan.segmentId)
+                  .map(({ value, label }) => (
+                    <Checkbox key={value} mt={4} value={value} label={label} />
+                  ))}
               </Checkbox.Group>
             </>
           )
@@ -59,8 +62,9 @@ export function Audience({ plan, set, error }: PartProps) {
         value={plan.subscriptionGroupId}
         onChange={(event) => set({ subscriptionGroupId: event.currentTarget.value })}
         error={problemOf(error, 'subscriptionGroupId')}
-        data={[{ value: '', label: t.none }, ...(groups.data?.groups ?? []).map(({ id, name }) => ({ value: id, label: name }))]}
+        data={[{ value: '', label: t.none }, ...choices(groups.data?.groups, [plan.subscriptionGroupId])]}
       />
+      <Failure error={groups.error} onRetry={() => void groups.refetch()} />
     </Stack>
   );
 }

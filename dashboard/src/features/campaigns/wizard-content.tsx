@@ -7,6 +7,7 @@ import { CHANNELS, type Channel } from '../../app/values';
 import { Loaded } from '../../components/failure';
 import { ScreenLink } from '../../components/links';
 import { t } from '../../text';
+import { choices } from '../segments/all-segments';
 import { type Plan, type Variant, evenly } from './plan';
 import type { PartProps } from './wizard-audience';
 
@@ -15,7 +16,7 @@ export function useTemplates(channel: Channel) {
   return useQuery({ queryKey: [projectId, 'templates', channel], queryFn: ({ signal }) => read(api.GET('/templates', { params: { query: { channel } }, signal })) });
 }
 
-export function Content({ plan, set, error }: PartProps) {
+export function Content({ plan, set, error }: Omit<PartProps, 'zone'>) {
   const { projectId } = useProject();
   const templates = useTemplates(plan.channel);
   const change = (value: string) => set({ channel: CHANNELS.find((each) => each === value) ?? 'EMAIL', templateId: '', variants: [], winner: null });
@@ -34,7 +35,7 @@ export function Content({ plan, set, error }: PartProps) {
               </Text>
             );
           }
-          const options = [{ value: '', label: t.campaigns.choose }, ...all.map(({ id, name }) => ({ value: id, label: name }))];
+          const options = [{ value: '', label: t.campaigns.choose }, ...choices(all, [plan.templateId, ...plan.variants.map(({ templateId }) => templateId)])];
           const tried = plan.variants.length > 0;
           const fresh = (number: number): Variant => ({ name: String.fromCharCode(64 + number), templateId: all[number - 1]?.id ?? '', weight: 50 });
           return (
@@ -51,7 +52,7 @@ export function Content({ plan, set, error }: PartProps) {
   );
 }
 
-interface VariantsProps extends PartProps {
+interface VariantsProps extends Omit<PartProps, 'zone'> {
   options: Array<{ value: string; label: string }>;
   onAdd: () => void;
 }
@@ -84,7 +85,7 @@ function Variants({ plan, set, error, options, onAdd }: VariantsProps) {
   );
 }
 
-function Winner({ plan: { winner }, set, error }: PartProps) {
+function Winner({ plan: { winner }, set, error }: Omit<PartProps, 'zone'>) {
   return (
     <>
       <Checkbox label={t.campaigns.winner} checked={winner !== null} onChange={(event) => set({ winner: event.currentTarget.checked ? { metric: 'opened', testShare: 20, afterMinutes: 240 } : null })} />

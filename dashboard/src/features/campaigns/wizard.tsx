@@ -10,7 +10,7 @@ import { KeepChanges, useDraft } from '../../components/draft';
 import { Failure } from '../../components/failure';
 import { Page } from '../../components/page';
 import { t } from '../../text';
-import { EMPTY, inputOf, planOf } from './plan';
+import { EMPTY, type Plan, changeOf, inputOf, isTimed, planOf } from './plan';
 import { Summary } from './summary';
 import { Audience } from './wizard-audience';
 import { Content } from './wizard-content';
@@ -30,25 +30,25 @@ function stepOf(error: unknown): number | undefined {
 
 interface Props {
   stored: Schemas['Campaign'] | null;
+  /** The project's timezone. */
+  zone: string;
   onDone?: () => void;
 }
 
-export function Wizard({ stored, onDone }: Props) {
+export function Wizard({ stored, zone, onDone }: Props) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
   const [step, setStep] = useState(0);
-  const draft = useDraft(stored ? planOf(stored) : EMPTY);
+  const draft = useDraft(stored ? planOf(stored, zone) : EMPTY);
   const saving = useMutation({
-    mutationFn() {
-      const { scheduledAt, ...rest } = inputOf(draft.value);
-      // A time that has passed is taken as it is, and refused as a new one.
-      const body = stored && draft.value.scheduledAt === planOf(stored).scheduledAt ? rest : { ...rest, scheduledAt };
-      return stored ? read(api.PUT('/campaigns/{id}', { params: { path: { id: stored.id } }, body })) : read(api.POST('/campaigns', { body: body as Schemas['CampaignInput'] & { name: string; channel: Schemas['Channel']; segmentId: string } }));
+    mutationFn(plan: Plan) {
+      if (stored) return read(api.PUT('/campaigns/{id}', { params: { path: { id: stored.id } }, body: changeOf(plan, draft.base, zone) }));
+      return read(api.POST('/campaigns', { body: inputOf(plan, zone) as Schemas['CampaignInput'] & { name: string; channel: Schemas['Channel']; segmentId: string } }));
     },
-    async onSuccess(saved) {
-      draft.settle(planOf(saved));
-      notify(t.campaigns.saved);
+    async onSuccess(saved, sent) {
+      draft.settle(sent, planOf(saved, zone));
+      notify(saved.status === 'SCHEDULED' ? t.campaigns.scheduled : t.campaigns.saved);
       client.setQueryData([projectId, 'campaign', saved.id], saved);
       void client.invalidateQueries({ queryKey: [projectId, 'campaigns'] });
       onDone?.();
@@ -56,7 +56,7 @@ export function Wizard({ stored, onDone }: Props) {
     },
     onError: (error) => setStep(stepOf(error) ?? step),
   });
-  const parts = { plan: draft.value, set: draft.set, error: saving.error };
+  const parts = { plan: draft.value, zone, set: draft.set, error: saving.error };
   const last = 3;
   return (
     <Page title={stored ? stored.name : t.campaigns.newTitle}>
@@ -74,7 +74,7 @@ export function Wizard({ stored, onDone }: Props) {
         </Stepper.Step>
         <Stepper.Step label={t.campaigns.steps.review}>
           <Stack pt="md">
-            <Summary plan={draft.value} />
+            <Summary plan={draft.value} zone={zone} />
           </Stack>
         </Stepper.Step>
       </Stepper>
@@ -91,8 +91,8 @@ export function Wizard({ stored, onDone }: Props) {
           {step < last ? (
             <Button onClick={() => setStep(step + 1)}>{t.campaigns.next}</Button>
           ) : (
-            <Button onClick={() => saving.mutate()} loading={saving.isPending}>
-              {t.campaigns.saveDraft}
+            <Button onClick={() => saving.mutate(draft.value)} loading={saving.isPending} disabled={stored !== null && !draft.isDirty}>
+              {isTimed(draft.value) && stored?.status !== 'PAUSED' ? t.campaigns.scheduleIt : t.campaigns.saveDraft}
             </Button>
           )}
         </Group>

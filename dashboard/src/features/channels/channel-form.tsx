@@ -23,15 +23,14 @@ interface Props {
 export function ChannelForm({ fields, configured, told, error: words }: Props) {
   const { projectId, isAdmin } = useProject();
   const client = useQueryClient();
-  const stored = valuesOf(fields, told);
-  const draft = useDraft<Values>(stored);
+  const draft = useDraft<Values>(valuesOf(fields, told));
   const again = () => void client.invalidateQueries({ queryKey: [projectId, 'channels'] });
   const saving = useMutation({
-    mutationFn: () => read(api.PUT('/channels', { body: changesOf(fields, stored, draft.value) })),
-    onSuccess() {
+    mutationFn: (values: Values) => read(api.PUT('/channels', { body: changesOf(fields, draft.base, values) })),
+    onSuccess(_, sent) {
       const typed = Object.fromEntries(fields.filter(({ kind }) => kind.startsWith('secret')).map(({ name }) => [name, '']));
       // A secret is gone from the page as soon as it is stored.
-      draft.settle({ ...draft.value, ...typed });
+      draft.settle(sent, { ...sent, ...typed });
       notify(t.channels.saved);
       again();
     },
@@ -72,7 +71,7 @@ export function ChannelForm({ fields, configured, told, error: words }: Props) {
       <Failure error={saving.error} />
       {isAdmin && (
         <Group>
-          <Button onClick={() => saving.mutate()} loading={saving.isPending} disabled={!draft.isDirty}>
+          <Button onClick={() => saving.mutate(draft.value)} loading={saving.isPending} disabled={!draft.isDirty}>
             {t.save}
           </Button>
           {configured &&

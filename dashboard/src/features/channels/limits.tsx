@@ -2,6 +2,7 @@ import { Button, Checkbox, Group, NumberInput, Stack, Text, TextInput } from '@m
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
+import { changesOf } from '../../app/draft';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { KeepChanges, useDraft } from '../../components/draft';
@@ -17,9 +18,9 @@ export function Limits({ channels }: { channels: Channels }) {
   const client = useQueryClient();
   const draft = useDraft({ quietHours: channels.quietHours ?? null, frequencyCap: channels.frequencyCap ?? null });
   const saving = useMutation({
-    mutationFn: () => read(api.PUT('/channels', { body: draft.value })),
-    onSuccess() {
-      draft.settle(draft.value);
+    mutationFn: (limits: typeof draft.value) => read(api.PUT('/channels', { body: changesOf(draft.base, limits) })),
+    onSuccess(_, sent) {
+      draft.settle(sent, sent);
       notify(t.channels.saved);
       void client.invalidateQueries({ queryKey: [projectId, 'channels'] });
     },
@@ -55,7 +56,7 @@ export function Limits({ channels }: { channels: Channels }) {
       <Failure error={saving.error} />
       {isAdmin && (
         <Group>
-          <Button onClick={() => saving.mutate()} loading={saving.isPending} disabled={!draft.isDirty}>
+          <Button onClick={() => saving.mutate(draft.value)} loading={saving.isPending} disabled={!draft.isDirty}>
             {t.save}
           </Button>
         </Group>

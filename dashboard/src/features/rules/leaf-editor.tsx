@@ -1,11 +1,14 @@
-import { Checkbox, Group, NativeSelect, TextInput } from '@mantine/core';
-import { useQuery } from '@tanstack/react-query';
+import { Checkbox, Group, NativeSelect, Stack, TextInput } from '@mantine/core';
 import { useId, useState } from 'react';
-import { api, read } from '../../api/client';
-import { useProject } from '../../app/project';
+import { listed, readList } from '../../app/texts';
+import { Failure } from '../../components/failure';
+import { JsonInput } from '../../components/json';
+import { useTyped } from '../../components/typed';
 import { t } from '../../text';
+import { choices, useSegments } from '../segments/all-segments';
 import { BehaviourEditor } from './behaviour-editor';
-import { type Behaviour, type Leaf, type ValueType, kindOf, operatorsOf, parsed, shapeOf, typeOf, withOperator } from './rule';
+import { type Behaviour, type Leaf, OPERATORS, type ValueType, kindOf, operatorsOf, parsed, shapeOf, typeOf, withOperator } from './rule';
+import { asChoice, isWhole } from './whole';
 
 const FIELDS = ['email', 'name', 'externalId', 'createdAt', 'lastSeenAt', 'push.platform', 'properties.'];
 
@@ -19,8 +22,11 @@ interface Props {
 export function LeafEditor({ leaf, onChange, error, place }: Props) {
   const kind = kindOf(leaf);
   const fields = useId();
+  // Asked once: fields that are being filled in do not turn into another editor.
+  const [whole] = useState(() => isWhole(leaf));
+  if (!whole) return <JsonEditor leaf={leaf} onChange={onChange} />;
   if (kind === 'event' || kind === 'message') return <BehaviourEditor leaf={leaf as Leaf & { value?: Behaviour }} onChange={onChange} error={error} place={place} />;
-  if (kind === 'segment') return <SegmentEditor leaf={leaf} onChange={onChange} />;
+  if (kind === 'segment') return <SegmentEditor leaf={asChoice(leaf)} onChange={onChange} />;
   return (
     <Group align="flex-end" gap="xs">
       <TextInput size="xs" label={t.rules.field} list={fields} value={leaf.field} onChange={(event) => onChange({ ...leaf, field: event.currentTarget.value })} />
@@ -81,9 +87,12 @@ interface ScalarsProps {
   onChange: (value: unknown) => void;
 }
 
+function shownValue(value: unknown): string {
+  return Array.isArray(value) ? listed(value.map(String)) : String(value ?? '');
+}
+
 function Scalars({ shape, type, value, onChange }: ScalarsProps) {
-  // As it is typed: a number on its way, such as `1.`, is none yet.
-  const [text, setText] = useState(() => (Array.isArray(value) ? value.join(', ') : String(value ?? '')));
+  const [text, setText] = useTyped(value, shownValue);
   if (shape === 'two') {
     const [from, to] = Array.isArray(value) ? (value as unknown[]) : ['', ''];
     return (
@@ -105,29 +114,55 @@ function Scalars({ shape, type, value, onChange }: ScalarsProps) {
     );
   }
   const change = (next: string) => {
-    setText(next);
-    const parts = next.split(',').map((part) => part.trim()).filter(Boolean);
-    onChange(shape === 'list' ? parts.map((part) => parsed(part, type)) : parsed(next, type));
+    const read = shape === 'list' ? readList(next).map((part) => parsed(part, type)) : parsed(next, type);
+    setText(next, read);
+    onChange(read);
   };
   return <TextInput size="xs" label={shape === 'list' ? t.rules.list : t.rules.value} value={text} onChange={(event) => change(event.currentTarget.value)} />;
 }
 
 function SegmentEditor({ leaf, onChange }: { leaf: Leaf; onChange: (leaf: Leaf) => void }) {
-  const { projectId } = useProject();
-  const segments = useQuery({ queryKey: [projectId, 'segments'], queryFn: ({ signal }) => read(api.GET('/segments', { signal })) });
+  const segments = useSegments();
   const chosen = Array.isArray(leaf.value) ? (leaf.value as string[]) : [];
   return (
-    <Group align="flex-start" gap="md">
-      <NativeSelect
-        size="xs"
-        label={t.rules.operator}
-        value={leaf.operator}
-        onChange={(event) => onChange({ ...leaf, operator: event.currentTarget.value === 'not_in' ? 'not_in' : 'in' })}
-        data={[{ value: 'in', label: t.rules.inAny }, { value: 'not_in', label: t.rules.inNone }]}
-      />
-      <Checkbox.Group label={t.nav.segments} value={chosen} onChange={(value) => onChange({ ...leaf, value })}>
-        {segments.data?.segments.map((segment) => <Checkbox key={segment.id} size="xs" mt={4} value={segment.id} label={segment.name} />)}
-      </Checkbox.Group>
-    </Group>
+    <Stack gap="xs">
+      <Group align="flex-end">
+        <NativeSelect
+          size="xs"
+          label={t.rules.operator}
+          value={leaf.operator}
+          onChange={(event) => onChange({ ...leaf, operator: event.currentTarget.value === 'not_in' ? 'not_in' : 'in' })}
+          data={[{ value: 'in', label: t.rules.inAny }, { value: 'not_in', label: t.rules.inNone }]}
+        />
+        <Checkbox.Group label={t.nav.segments} value={chosen} onChange={(value) => onChange({ ...leaf, value })}>
+          {choices(segments.data?.segments, chosen).map(({ value, label }) => (
+            <Checkbox key={value} size="xs" mt={4} value={value} label={label} />
+          ))}
+        </Checkbox.Group>
+      </Group>
+      <Failure error={segments.error} onRetry={() => void segments.refetch()} />
+    </Stack>
+  );
+}
+
+/** A rule that says more than there are fields for. */
+function JsonEditor({ leaf, onChange }: { leaf: Leaf; onChange: (leaf: Leaf) => void }) {
+  return (
+    <Stack gap="xs">
+      <Group align="flex-end" gap="xs">
+        <TextInput size="xs" label={t.rules.field} value={leaf.field} onChange={(event) => onChange({ ...leaf, field: event.currentTarget.value })} />
+        <NativeSelect
+          size="xs"
+          label={t.rules.operator}
+          value={leaf.operator}
+          onChange={(event) => {
+            const chosen = OPERATORS.find((each) => each === event.currentTarget.value);
+            if (chosen) onChange({ ...leaf, operator: chosen });
+          }}
+          data={OPERATORS.map((each) => ({ value: each, label: t.rules.operators[each] ?? each }))}
+        />
+      </Group>
+      <JsonInput label={t.rules.asJson} description={t.rules.asJsonHint} rows={2} value={leaf.value} onChange={(value) => onChange({ ...leaf, value })} />
+    </Stack>
   );
 }

@@ -1,5 +1,6 @@
 import { Button, Group, NativeSelect, Paper, Stack, Text } from '@mantine/core';
 import { problemsWithin } from '../../api/failure';
+import { identityOf, withEntry } from '../../app/identity';
 import { t } from '../../text';
 import { LeafEditor } from './leaf-editor';
 import { type Kind, type Leaf, type Rule, fresh, kindOf } from './rule';
@@ -22,13 +23,12 @@ interface Props {
 
 /** Rules under each other; groups hold lists of their own. */
 export function RuleList({ rules, onChange, error, place, depth = 0, joint = t.rules.and, kinds = KINDS }: Props) {
-  const replace = (index: number, rule: Rule) => onChange(rules.map((each, at) => (at === index ? rule : each)));
+  const replace = (index: number, rule: Rule) => onChange(withEntry(rules, index, rule));
   const remove = (index: number) => onChange(rules.filter((_, at) => at !== index));
   return (
     <Stack gap="xs">
       {rules.map((rule, index) => (
-        // Rules have no names: their place is what they are known by.
-        <Stack key={`${index}:${kindOf(rule)}`} gap={4}>
+        <Stack key={identityOf(rule)} gap={4}>
           {index > 0 && (
             <Text size="xs" fw={600} c="dimmed">
               {joint}
@@ -87,7 +87,7 @@ function One({ rule, number, onChange, onRemove, error, place, depth, kinds }: O
         {'any' in rule && <RuleList rules={rule.any} joint={t.rules.or} onChange={(any) => onChange({ any })} place={`${place}.any`} {...deeper} />}
         {'all' in rule && <RuleList rules={rule.all} onChange={(all) => onChange({ all })} place={`${place}.all`} {...deeper} />}
         {'not' in rule && <One rule={rule.not} number={1} onChange={(not) => onChange({ not })} onRemove={onRemove} place={`${place}.not`} {...deeper} />}
-        {'field' in rule && <LeafEditor leaf={rule as Leaf} onChange={onChange} error={error} place={place} />}
+        {'field' in rule && <LeafEditor key={kind} leaf={rule as Leaf} onChange={onChange} error={error} place={place} />}
         {problems.map(({ field, message }) => (
           <Text key={field + message} size="sm" c="var(--mantine-color-error)" role="alert">
             {field.slice(place.length + 1)} {message}

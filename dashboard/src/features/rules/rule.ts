@@ -24,7 +24,9 @@ const SHAPES: Record<Operator, Shape> = {
 
 const BEHAVIOUR: Operator[] = ['did', 'did_not'];
 
-export const PROPERTY_OPERATORS = (Object.keys(SHAPES) as Operator[]).filter((operator) => !BEHAVIOUR.includes(operator));
+export const OPERATORS = Object.keys(SHAPES) as Operator[];
+
+export const PROPERTY_OPERATORS = OPERATORS.filter((operator) => !BEHAVIOUR.includes(operator));
 
 export function shapeOf(operator: Operator): Shape {
   return SHAPES[operator];

@@ -4,8 +4,10 @@ import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
+import { changesOf } from '../../app/draft';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
+import { isReadable } from '../../app/typed-json';
 import { Ask } from '../../components/ask';
 import { KeepChanges, useDraft } from '../../components/draft';
 import { Failure, Loaded } from '../../components/failure';
@@ -40,6 +42,9 @@ export function SegmentScreen() {
     queryKey: [projectId, 'segment', segmentId],
     queryFn: ({ signal }) => read(api.GET('/segments/{id}', { params: { path: { id: segmentId } }, signal })),
     enabled: !isNew,
+    // What is being edited begins from what is stored now, and stays as it was when it was opened.
+    staleTime: Infinity,
+    gcTime: 0,
     refetchInterval: (query) => (query.state.data?.membership?.status === 'filling' ? 2_000 : false),
   });
   if (isNew) return <Editor key="new" stored={null} />;
@@ -54,15 +59,17 @@ function Editor({ stored }: { stored: Schemas['Segment'] | null }) {
   const draft = useDraft(stored ? fieldsOf(stored) : EMPTY);
   const { value, set } = draft;
   const saving = useMutation({
-    mutationFn() {
-      const { name, description, manual, rules } = value;
+    mutationFn(fields: Fields) {
+      const { name, description, manual, rules } = fields;
       const body = { name, description, ...(manual ? {} : { rules: rules as Schemas['Rules'] }) };
-      return stored ? read(api.PUT('/segments/{id}', { params: { path: { id: stored.id } }, body })) : read(api.POST('/segments', { body }));
+      if (!stored) return read(api.POST('/segments', { body }));
+      const { manual: _, ...changed } = changesOf(draft.base, fields);
+      return read(api.PUT('/segments/{id}', { params: { path: { id: stored.id } }, body: changed as Partial<typeof body> }));
     },
-    async onSuccess(saved) {
-      draft.settle(fieldsOf(saved));
+    async onSuccess(saved, sent) {
+      draft.settle(sent, fieldsOf(saved));
       notify(t.saved);
-      client.setQueryData([projectId, 'segment', saved.id], saved);
+      if (stored) client.setQueryData([projectId, 'segment', saved.id], saved);
       void client.invalidateQueries({ queryKey: [projectId, 'segments'] });
       void client.invalidateQueries({ queryKey: [projectId, 'explain', saved.id] });
       if (!stored) await navigate({ to: '/p/$projectId/segments/$segmentId', params: { projectId, segmentId: saved.id }, replace: true, ignoreBlocker: true });
@@ -75,7 +82,7 @@ function Editor({ stored }: { stored: Schemas['Segment'] | null }) {
       actions={
         <>
           {stored && <Remove segment={stored} />}
-          <Button onClick={() => saving.mutate()} loading={saving.isPending} disabled={stored !== null && !draft.isDirty}>
+          <Button onClick={() => saving.mutate(value)} loading={saving.isPending} disabled={(stored !== null && !draft.isDirty) || !isReadable(value)}>
             {t.save}
           </Button>
         </>

@@ -2,6 +2,7 @@ import { Button, Checkbox, Group, NumberInput, Stack, Text, TextInput } from '@m
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
+import { changesOf } from '../../app/draft';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { Ask } from '../../components/ask';
@@ -20,7 +21,7 @@ function fieldsOf({ name, timezone, rateLimit, retentionDays, tracking, identity
 
 export function Settings() {
   const { projectId, isAdmin } = useProject();
-  const project = useQuery({ queryKey: [projectId, 'project'], queryFn: ({ signal }) => read(api.GET('/projects/{id}', { params: { path: { id: projectId } }, signal })) });
+  const project = useQuery({ queryKey: [projectId, 'project'], queryFn: ({ signal }) => read(api.GET('/projects/{id}', { params: { path: { id: projectId } }, signal })), gcTime: 0 });
   return (
     <Page title={t.settings.title}>
       {!isAdmin && <Text>{t.adminOnly}</Text>}
@@ -43,9 +44,10 @@ function Form({ project }: { project: Project }) {
   const draft = useDraft(fieldsOf(project));
   const { value, set } = draft;
   const saving = useMutation({
-    mutationFn: () => read(api.PUT('/projects/{id}', { params: { path: { id: project.id } }, body: value })),
-    async onSuccess(saved) {
-      draft.settle(fieldsOf(saved));
+    // Only what was changed here: what others have changed since stays.
+    mutationFn: (now: typeof value) => read(api.PUT('/projects/{id}', { params: { path: { id: project.id } }, body: changesOf(draft.base, now) })),
+    async onSuccess(saved, sent) {
+      draft.settle(sent, fieldsOf(saved));
       client.setQueryData([project.id, 'project'], saved);
       notify(t.saved);
       // The name also stands in the list of projects.
@@ -66,7 +68,7 @@ function Form({ project }: { project: Project }) {
       <Failure error={saving.error} />
       {isAdmin && (
         <Group>
-          <Button onClick={() => saving.mutate()} loading={saving.isPending} disabled={!draft.isDirty}>
+          <Button onClick={() => saving.mutate(value)} loading={saving.isPending} disabled={!draft.isDirty}>
             {t.save}
           </Button>
         </Group>

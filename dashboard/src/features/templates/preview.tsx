@@ -3,6 +3,7 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { type Schemas, api, read } from '../../api/client';
 import { useProject } from '../../app/project';
+import { isReadable } from '../../app/typed-json';
 import { Loaded } from '../../components/failure';
 import { JsonInput } from '../../components/json';
 import { MessageFrame } from '../../components/message-frame';
@@ -47,7 +48,7 @@ export function Preview({ template, isDirty }: { template: Schemas['Template'] |
         </Text>
         <Group align="flex-end">
           <TextInput label={t.templates.as} description={t.templates.asHint} value={asking.userId} onChange={(event) => setAsking({ ...asking, userId: event.currentTarget.value })} />
-          <Button variant="default" onClick={() => setAsked(asking)}>
+          <Button variant="default" disabled={!isReadable(asking.data)} onClick={() => setAsked(asking)}>
             {t.templates.refresh}
           </Button>
         </Group>

@@ -6,6 +6,7 @@ import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
+import { listed, readList } from '../../app/texts';
 import { CHANNELS, type Channel } from '../../app/values';
 import { Ask } from '../../components/ask';
 import { KeepChanges, useDraft } from '../../components/draft';
@@ -31,7 +32,7 @@ const EMPTY: Fields = { name: '', channel: 'EMAIL', subject: '', body: '', tags:
 
 function fieldsOf(template: Schemas['Template']): Fields {
   const { name, channel, subject, body, tags, ai } = template;
-  return { name, channel, subject, body, tags: tags.join(', '), ai };
+  return { name, channel, subject, body, tags: listed(tags), ai };
 }
 
 export function TemplateScreen() {
@@ -58,14 +59,15 @@ function Editor({ stored }: { stored: Schemas['Template'] | null }) {
   const draft = useDraft(stored ? fieldsOf(stored) : EMPTY);
   const { value, set } = draft;
   const saving = useMutation({
-    mutationFn() {
-      const body = { ...value, tags: value.tags.split(',').map((tag) => tag.trim()).filter(Boolean) };
+    mutationFn(fields: Fields) {
+      const body = { ...fields, tags: readList(fields.tags) };
       return stored ? read(api.PUT('/templates/{id}', { params: { path: { id: stored.id } }, body })) : read(api.POST('/templates', { body }));
     },
-    async onSuccess(saved) {
-      draft.settle(fieldsOf(saved));
+    async onSuccess(saved, sent) {
+      draft.settle(sent, fieldsOf(saved));
       notify(t.saved);
-      client.setQueryData([projectId, 'template', saved.id], saved);
+      // A new one is read by the screen that it is opened on next.
+      if (stored) client.setQueryData([projectId, 'template', saved.id], saved);
       void client.invalidateQueries({ queryKey: [projectId, 'templates'] });
       if (!stored) await navigate({ to: '/p/$projectId/templates/$templateId', params: { projectId, templateId: saved.id }, replace: true, ignoreBlocker: true });
     },
@@ -79,7 +81,7 @@ function Editor({ stored }: { stored: Schemas['Template'] | null }) {
       actions={
         <>
           {stored && <Remove template={stored} />}
-          <Button onClick={() => saving.mutate()} loading={saving.isPending} disabled={stored !== null && !draft.isDirty}>
+          <Button onClick={() => saving.mutate(value)} loading={saving.isPending} disabled={stored !== null && !draft.isDirty}>
             {t.save}
           </Button>
         </>

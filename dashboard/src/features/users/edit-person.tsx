@@ -4,10 +4,12 @@ import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
+import { isReadable } from '../../app/typed-json';
 import { KeepChanges, useDraft } from '../../components/draft';
 import { Failure } from '../../components/failure';
 import { JsonInput } from '../../components/json';
 import { t } from '../../text';
+import { type Fields, profileOf } from './profile';
 
 interface Props {
   person: Schemas['Person'];
@@ -19,12 +21,9 @@ interface Props {
 export function EditPerson({ person, asked, onDone }: Props) {
   const { projectId } = useProject();
   const client = useQueryClient();
-  const draft = useDraft<{ name: string; email: string; properties: unknown }>({ name: person.name ?? '', email: person.email ?? '', properties: {} });
+  const draft = useDraft<Fields>({ name: person.name ?? '', email: person.email ?? '', properties: {} });
   const saving = useMutation({
-    mutationFn() {
-      const { name, email, properties } = draft.value;
-      return read(api.PUT('/users/{id}', { params: { path: { id: person.id } }, body: { name: name || null, email: email || null, properties: properties as Record<string, unknown> } }));
-    },
+    mutationFn: () => read(api.PUT('/users/{id}', { params: { path: { id: person.id } }, body: profileOf(draft.changes) })),
     onSuccess(stored) {
       client.setQueryData([projectId, 'user', asked], stored);
       notify(t.saved);
@@ -36,13 +35,13 @@ export function EditPerson({ person, asked, onDone }: Props) {
       <KeepChanges when={draft.isDirty && !saving.isSuccess} />
       <TextInput label={t.users.name} value={draft.value.name} onChange={(event) => draft.set({ name: event.currentTarget.value })} error={problemOf(saving.error, 'name')} />
       <TextInput label={t.users.email} value={draft.value.email} onChange={(event) => draft.set({ email: event.currentTarget.value })} error={problemOf(saving.error, 'email')} />
-      <JsonInput label={t.json.properties} description={t.person.merge} value={draft.value.properties} onChange={(properties) => draft.set({ properties: properties ?? {} })} />
+      <JsonInput label={t.json.properties} description={t.person.merge} value={draft.value.properties} nothing={{}} onChange={(properties) => draft.set({ properties })} />
       <Text size="xs" c="dimmed" component="pre" style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }} m={0}>
         {JSON.stringify(person.properties, null, 2)}
       </Text>
       <Failure error={saving.error} />
       <Group>
-        <Button onClick={() => saving.mutate()} loading={saving.isPending}>
+        <Button onClick={() => saving.mutate()} loading={saving.isPending} disabled={!draft.isDirty || !isReadable(draft.value)}>
           {t.save}
         </Button>
         <Button variant="default" onClick={onDone}>

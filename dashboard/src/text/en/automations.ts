@@ -7,7 +7,7 @@ export const automations = {
     event: 'Event', webhook: 'Kind of webhook', segment: 'Segment', dateProperty: 'Property with the date', dateOffset: 'Moved by, such as -3d', dateTime: 'At, such as 09:00', dateRepeat: 'Comes', once: 'once', yearly: 'every year',
     filter: 'Only if the event’s properties…', entry: 'Only people for whom…', exit: 'People leave as soon as…', reentry: 'May people come in again?',
     reentries: { once: 'Never', after_exit: 'When they are through', always: 'Every time' },
-    goal: 'It has worked when they do', goalWithin: 'Within, such as 30d', goalNone: 'No goal',
+    goal: 'It has worked when they do', goalWithin: 'Within, such as 30d', goalWhere: 'Only if the properties of what they do…',
     settings: 'Who comes in, and when', flow: 'What happens then', changedElsewhere: (version: number) => `Somebody else has saved version ${version} since you opened this. Nothing was overwritten: copy what you want to keep, then load theirs.`,
     loadTheirs: 'Load theirs', runs: 'Runs', remove: (name: string) => `The automation “${name}” goes for good, and whoever is in it leaves.`, removeTitle: 'Delete this automation?', removed: 'The automation is deleted.',
     entered: 'Came in', waiting: 'Waiting', frozen: 'Standing still', completed: 'Through', exited: 'Left early', failed: 'Failed', converted: 'Reached the goal', report: 'How many came how far',

@@ -1,16 +1,17 @@
 export const segments = {
   rules: {
     and: 'and', or: 'or', add: 'Add a rule', remove: 'Remove', removeNumber: (number: number) => `Remove rule ${number}`, rule: (number: number) => `Rule ${number}`,
-    about: 'About', field: 'Field', operator: 'Comparison', value: 'Value', list: 'Values, with commas', type: 'As', from: 'From', to: 'To',
+    about: 'About', field: 'Field', operator: 'Comparison', value: 'Value', list: 'Values, with commas; in quotes where one holds a comma', type: 'As', from: 'From', to: 'To',
     duration: 'Such as 30d, 12h, 15m', moment: 'Time, such as 2026-01-31', event: 'Event', count: 'How often', times: 'Times', once: 'at least once', within: 'Within the last', ever: 'ever, or 30d',
     where: 'Only events whose properties…', did: 'did', didNot: 'did not', messageDid: 'came as far as', messageDidNot: 'did not come as far as', sent: 'sent',
     total: 'Total', totalOf: 'Of property', totals: { sum: 'sum', avg: 'average', min: 'lowest', max: 'highest' }, inAny: 'in any of', inNone: 'in none of',
+    asJson: 'Value (JSON)', asJsonHint: 'This rule says more than there are fields for.',
     types: { text: 'text', number: 'number', boolean: 'yes or no' },
     kinds: { property: 'Profile', event: 'What they did', message: 'Messages to them', segment: 'Segments', any: 'Any of…', all: 'All of…', not: 'Not…' },
     operators: {
       eq: 'is', neq: 'is not', gt: 'more than', gte: 'at least', lt: 'less than', lte: 'at most', between: 'between', in: 'is one of', not_in: 'is none of', contains: 'contains',
       not_contains: 'does not contain', starts_with: 'begins with', ends_with: 'ends with', exists: 'is known', not_exists: 'is not known', array_contains: 'list has', array_contains_any: 'list has any of',
-      before: 'before', after: 'after', within_last: 'within the last', not_within_last: 'not within the last',
+      did: 'did', did_not: 'did not', before: 'before', after: 'after', within_last: 'within the last', not_within_last: 'not within the last',
     } as Record<string, string>,
   },
   segments: {

@@ -1,6 +1,6 @@
 export const templates = {
   templates: {
-    title: 'Templates', create: 'Write a template', name: 'Name', channel: 'Channel', version: 'Version', updated: 'Changed', ai: 'By AI', tags: 'Tags', tagsHint: 'With commas between',
+    title: 'Templates', create: 'Write a template', name: 'Name', channel: 'Channel', version: 'Version', updated: 'Changed', ai: 'By AI', tags: 'Tags', tagsHint: 'With commas between; in quotes where one holds a comma',
     emptyTitle: 'No templates yet', emptyText: 'A template is what a message says. Automations and campaigns send them.', emptyFiltered: 'None for this channel.',
     newTitle: 'New template', subject: 'Subject', heading: 'Title', body: 'Body',
     bodyHint: { EMAIL: 'HTML, MJML or plain text. {{ name | default: "friend" }} and the like are filled in.', other: 'Text. {{ name | default: "friend" }} and the like are filled in.' },

@@ -1,0 +1,75 @@
+import { COMPARISONS, type Leaf, TOTALS, kindOf, shapeOf } from './rule';
+
+/** Segments are chosen from a list: one alone is a list of one. */
+export function asChoice(leaf: Leaf): Leaf {
+  if (leaf.field !== 'segment') return leaf;
+  if (leaf.operator === 'eq') return { ...leaf, operator: 'in', value: [leaf.value] };
+  if (leaf.operator === 'neq') return { ...leaf, operator: 'not_in', value: [leaf.value] };
+  return leaf;
+}
+
+/** Whether the fields for a rule show all that it says. What they do not is edited as JSON, so that nothing of it is lost. */
+export function isWhole(leaf: Leaf): boolean {
+  const { operator, value } = leaf;
+  if (Object.keys(leaf).some((part) => part !== 'field' && part !== 'operator' && part !== 'value')) return false;
+  const kind = kindOf(leaf);
+  if (kind === 'segment') {
+    const { operator: chosen, value: ids } = asChoice(leaf);
+    return (chosen === 'in' || chosen === 'not_in') && isListOf(ids, 'string');
+  }
+  if (kind === 'event' || kind === 'message') return shapeOf(operator) === 'behaviour' && isWholeBehaviour(value, kind === 'event');
+  switch (shapeOf(operator)) {
+    case 'none':
+      return value === undefined;
+    case 'duration':
+    case 'moment':
+      return typeof value === 'string';
+    case 'scalar':
+      return isScalar(value);
+    case 'two':
+      return Array.isArray(value) && value.length === 2 && isUniform(value) && typeof value[0] !== 'boolean';
+    case 'list':
+      return Array.isArray(value) && isUniform(value) && (typeof value[0] !== 'boolean' || value.length === 1);
+    case 'behaviour':
+      return false;
+  }
+}
+
+function isScalar(value: unknown): boolean {
+  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean';
+}
+
+function isListOf(value: unknown, type: string): boolean {
+  return Array.isArray(value) && value.every((each) => typeof each === type);
+}
+
+function isUniform(values: unknown[]): boolean {
+  return values.length === 0 || (isScalar(values[0]) && isListOf(values, typeof values[0]));
+}
+
+function isWholeBehaviour(value: unknown, isEvent: boolean): boolean {
+  if (value === undefined) return true;
+  if (!isRecord(value)) return false;
+  const totals = TOTALS.filter((total) => value[total] !== undefined);
+  const known: Record<string, (part: unknown) => boolean> = {
+    count: (count) => isRecord(count) && isOneThreshold(count),
+    within: (within) => typeof within === 'string',
+    ...(isEvent ? { where: Array.isArray, ...Object.fromEntries(TOTALS.map((total) => [total, isWholeTotal])) } : { status: (status) => typeof status === 'string' }),
+  };
+  return totals.length <= 1 && Object.entries(value).every(([name, part]) => known[name]?.(part) ?? false);
+}
+
+function isWholeTotal(total: unknown): boolean {
+  if (!isRecord(total)) return false;
+  const { property, ...thresholds } = total;
+  return typeof property === 'string' && isOneThreshold(thresholds);
+}
+
+function isOneThreshold(thresholds: Record<string, unknown>): boolean {
+  const [first, ...more] = Object.entries(thresholds);
+  return first !== undefined && more.length === 0 && COMPARISONS.some((each) => each === first[0]) && typeof first[1] === 'number';
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,21 @@
+import { expect, test } from 'vitest';
+import { identityOf, withEntry } from '../src/app/identity';
+import { type Step, cleaned, moved } from '../src/features/automations/step';
+
+test('an entry stays who it is when another goes before it, when it is edited and when it is moved', () => {
+  const rules = [{ field: 'properties.plan', operator: 'eq', value: 'pro' }, { field: 'properties.country', operator: 'eq', value: 'DE' }];
+  const [plan, country] = rules.map(identityOf);
+  expect(plan).not.toBe(country);
+  expect(rules.slice(1).map(identityOf)).toEqual([country]);
+  const edited = withEntry(rules, 1, { field: 'properties.country', operator: 'eq', value: 'AT' });
+  expect(edited.map(({ value }) => value)).toEqual(['pro', 'AT']);
+  expect(edited.map(identityOf)).toEqual([plan, country]);
+  expect(moved(edited, 0, 1).map(identityOf)).toEqual([country, plan]);
+});
+
+test('a copy of an entry is another, and nothing of who it is goes into what is sent', () => {
+  const step: Step = { type: 'UPDATE_USER', properties: { plan: 'pro' } };
+  const name = identityOf(step);
+  expect(identityOf({ ...step })).not.toBe(name);
+  expect(JSON.stringify([step, cleaned(step)])).not.toContain(name);
+});
