@@ -85,8 +85,12 @@ interface Violation {
   nodes: Array<{ html: string; failureSummary?: string }>;
 }
 
-/** No serious finding of axe-core on what is shown. */
+/** No serious finding of axe-core on what is shown, once colours and places have stopped changing. */
 export async function expectAccessible(page: Page, name: string): Promise<void> {
+  await page.evaluate(async () => {
+    const ending = document.getAnimations().filter(({ effect }) => effect?.getComputedTiming().endTime !== Infinity);
+    await Promise.allSettled(ending.map(({ finished }) => finished));
+  });
   const found = await page.evaluate<Violation[]>(`(async () => {
     const module = { exports: {} };
     ${axe};

@@ -1,5 +1,5 @@
 import { Modal, type ModalProps } from '@mantine/core';
-import { type ReactNode, createContext, useContext, useEffect, useState } from 'react';
+import { type ReactNode, createContext, useCallback, useContext, useLayoutEffect, useRef, useState } from 'react';
 import { t } from '../text';
 import { KeepChanges, LeaveQuestion } from './draft';
 
@@ -16,7 +16,11 @@ interface Props {
 
 /** A form over the screen: what is not saved in it is asked about before it closes. */
 export function EditorModal({ opened, title, size, onClose, children }: Props) {
-  const [isUnsaved, setUnsaved] = useState(false);
+  // Not a state: a key that is pressed right after the last letter meets the listener of the render before.
+  const isUnsaved = useRef(false);
+  const report = useCallback((now: boolean) => {
+    isUnsaved.current = now;
+  }, []);
   const [asking, setAsking] = useState(false);
   // After the stroke of Escape that closes the form, which would close the question, too.
   const ask = () => setTimeout(() => setAsking(true));
@@ -26,8 +30,8 @@ export function EditorModal({ opened, title, size, onClose, children }: Props) {
   };
   return (
     <>
-      <Modal opened={opened} onClose={() => (isUnsaved ? ask() : onClose())} title={title} size={size} closeOnClickOutside={false} closeOnEscape={!asking} closeButtonProps={{ 'aria-label': t.close }}>
-        <Report value={setUnsaved}>{children}</Report>
+      <Modal opened={opened} onClose={() => (isUnsaved.current ? ask() : onClose())} title={title} size={size} closeOnClickOutside={false} closeOnEscape={!asking} closeButtonProps={{ 'aria-label': t.close }}>
+        <Report value={report}>{children}</Report>
       </Modal>
       <LeaveQuestion opened={asking} onLeave={leave} onStay={() => setAsking(false)} />
     </>
@@ -37,7 +41,7 @@ export function EditorModal({ opened, title, size, onClose, children }: Props) {
 /** Whether a form in an {@link EditorModal} holds what is not saved: asked about also before the screen is left. */
 export function Unsaved({ when }: { when: boolean }) {
   const report = useContext(Report);
-  useEffect(() => {
+  useLayoutEffect(() => {
     report(when);
     return () => report(false);
   }, [report, when]);
