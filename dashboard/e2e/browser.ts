@@ -85,9 +85,19 @@ interface Violation {
   nodes: Array<{ html: string; failureSummary?: string }>;
 }
 
-/** No serious finding of axe-core on what is shown, once colours and places have stopped changing. */
+/** The page as one sees it whose system is dark. */
+export async function turnDark(page: Page): Promise<void> {
+  await page.emulateMedia({ colorScheme: 'dark' });
+  // The page hears of it later than this.
+  await page.waitForFunction(() => document.documentElement.dataset.mantineColorScheme === 'dark');
+}
+
+/** No serious finding of axe-core on what is shown, once it is what it comes to: a colour on its way to another is neither. */
 export async function expectAccessible(page: Page, name: string): Promise<void> {
   await page.evaluate(async () => {
+    const still = new CSSStyleSheet();
+    still.replaceSync('*, *::before, *::after { transition: none !important; }');
+    document.adoptedStyleSheets.push(still);
     const ending = document.getAnimations().filter(({ effect }) => effect?.getComputedTiming().endTime !== Infinity);
     await Promise.allSettled(ending.map(({ finished }) => finished));
   });

@@ -1,6 +1,6 @@
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectAccessible, expectNoComplaints, newContext, open, picture, product, settled, withBrowser } from './browser';
+import { adminContext, call, eventually, expectAccessible, expectNoComplaints, newContext, open, picture, product, settled, turnDark, withBrowser } from './browser';
 
 withBrowser();
 let context: BrowserContext;
@@ -87,7 +87,7 @@ describe.each(SCREENS)('%s', (name, path) => {
     await expect(page.getByRole('alert').allInnerTexts()).resolves.toEqual([]);
     await expectAccessible(page, name);
     await picture(page, name);
-    await page.emulateMedia({ colorScheme: 'dark' });
+    await turnDark(page);
     await expectAccessible(page, `${name}, dark`);
     await page.setViewportSize({ width: 390, height: 844 });
     await settled(page);
