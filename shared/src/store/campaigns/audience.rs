@@ -8,7 +8,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::Campaign;
-use super::sending::{Progress, Rows};
+use super::sending::Progress;
 use crate::campaign::LocalTimes;
 use crate::ids::ProjectId;
 use crate::rule::sql::Membership;
@@ -84,7 +84,8 @@ pub async fn take_slice(
     progress: &Progress,
     slice: &Slice,
 ) -> Result<(), StoreError> {
-    let served = served(tx, project, campaign.id, progress).await?;
+    let key = format!("{}:{}", campaign.id, progress.occurrence);
+    let served = served(tx, project, &key, progress, slice).await?;
     let times = send_times(tx, project, campaign, progress, slice).await?;
     let mut params: Vec<&(dyn ToSql + Sync)> = vec![&project];
     let mut place = |value| {
@@ -94,8 +95,7 @@ pub async fn take_slice(
     let (templates, names, bounds) = shares(campaign);
     let data = campaign.data();
     let started_ms = progress.started_at.as_millisecond();
-    let (key, channel, lane) =
-        (format!("{}:{}", campaign.id, progress.occurrence), campaign.channel.as_str(), any_lane());
+    let (channel, lane) = (campaign.channel.as_str(), any_lane());
     let test_share = campaign.settings.winner.as_ref().map(|winner| winner.test_share);
     let (first, last) = (slice.people.first().copied(), slice.people.last().copied());
     let (people, times, ms, key) = (place(&slice.people), place(&times), place(&started_ms), place(&key));
@@ -112,6 +112,7 @@ pub async fn take_slice(
             format!("(('x' || substr(s.hash, 19, 6))::bit(24)::int)::float8 / 16777216 * 100 < ${share}::float8")
         }
     };
+    let row_id = row_id(&format!("${ms}"), "hash");
     let statement = format!(
         "WITH slice AS MATERIALIZED (SELECT u.id, v.send_at, md5(${key}::text || u.id::text) AS hash \
          FROM unnest(${people}::uuid[], ${times}::timestamptz[]) AS v (id, send_at) JOIN users u ON u.project_id = $1::uuid \
@@ -121,7 +122,7 @@ pub async fn take_slice(
          ${bounds}::float8[]) AS nth FROM slice s WHERE NOT (s.id = ANY(${served}::uuid[]))), \
          new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, data, campaign_id, occurrence, \
          variant, subscription_group_id, send_at, created_at, updated_at) \
-         SELECT $1::uuid, (lpad(to_hex(${ms}::bigint), 12, '0') || '7' || substr(hash, 1, 3) || '8' || substr(hash, 4, 15))::uuid, id, \
+         SELECT $1::uuid, {row_id}, id, \
          ${channel}::text, 'campaign', 'queued', CASE WHEN tested THEN (${templates}::uuid[])[nth + 1] END, ${data}::jsonb, ${id}::uuid, ${number}::int, \
          CASE WHEN tested THEN (${names}::text[])[nth + 1] END, ${group}::uuid, CASE WHEN tested THEN send_at ELSE 'infinity' END, ${started}::timestamptz, ${started}::timestamptz FROM share \
          ON CONFLICT (project_id, id) DO NOTHING RETURNING 1), \
@@ -156,22 +157,34 @@ async fn send_times(
 /// A merge may be written by another machine's clock, and its transaction may have taken its time.
 const MERGED_BEFORE: SignedDuration = SignedDuration::from_mins(5);
 
-/// Who was merged with somebody since the beginning who had a row before: they have theirs, under the one id or, when
-/// delivery has had it since, the other. A merge is as old as its writing, however long ago what said so was accepted;
-/// whoever was written for another reason has been served no less.
+/// Whoever of a slice was merged with somebody since the beginning who had a row before: they have theirs, whomever delivery
+/// has since noted it for. A merge is as old as its writing, however long ago what said so was accepted; whoever was
+/// written for another reason has been served no less. Each is looked up by the id that their row was made with: joined
+/// freely, the rows of the whole sending would be read for each slice.
 async fn served(
     tx: &Transaction<'_>,
     project: ProjectId,
-    campaign: Uuid,
+    key: &str,
     progress: &Progress,
+    slice: &Slice,
 ) -> Result<Vec<Uuid>, StoreError> {
-    let of = Rows::of(project, campaign, progress);
     let since = progress.started_at.checked_sub(MERGED_BEFORE).unwrap_or(progress.started_at);
-    let sql = "SELECT DISTINCT u.merged_into FROM users u JOIN message m ON m.project_id = $1 AND m.user_id IN (u.id, u.merged_into) \
-               AND m.id BETWEEN $5 AND $6 AND m.campaign_id = $2 AND m.occurrence = $3 \
-               WHERE u.project_id = $1 AND u.merged_into IS NOT NULL AND u.updated_at >= $4";
-    let rows = tx.query(sql, &[&project, &campaign, &progress.occurrence, &since, &of.first, &of.last]).await?;
+    let row_id = row_id("$5", "md5($4::text || was.id::text)");
+    let sql = format!(
+        "SELECT DISTINCT p.id FROM unnest($2::uuid[]) AS p (id) CROSS JOIN LATERAL (SELECT u.id FROM users u \
+         WHERE u.project_id = $1 AND u.merged_into = p.id AND u.updated_at >= $3 OFFSET 0) AS was \
+         CROSS JOIN LATERAL (SELECT FROM message m WHERE m.project_id = $1 AND m.id = {row_id} OFFSET 0) AS had"
+    );
+    let started_ms = progress.started_at.as_millisecond();
+    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&project, &slice.people, &since, &key, &started_ms]).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// The id of a row, as SQL: of the beginning in Unix milliseconds, and the hash of the sending's key and the person's id.
+fn row_id(ms: &str, hash: &str) -> String {
+    format!(
+        "(lpad(to_hex({ms}::bigint), 12, '0') || '7' || substr({hash}, 1, 3) || '8' || substr({hash}, 4, 15))::uuid"
+    )
 }
 
 /// Whoever is in the campaign's segment and in none of the excluded ones.
