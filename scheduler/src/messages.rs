@@ -31,7 +31,7 @@ pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
 
 async fn hand_over(app: &App, project: ProjectId) -> Result<Found, TickError> {
     let now = app.now();
-    let due = due::take(&mut app.store.connection().await?, project, now, MESSAGES as i64).await?;
+    let due = due::take(&app.store.connection().await?, project, now, MESSAGES as i64).await?;
     if !due.messages.is_empty() {
         failpoint::hit("scheduler.after_claim");
     }
@@ -53,7 +53,7 @@ async fn hand_over(app: &App, project: ProjectId) -> Result<Found, TickError> {
 pub async fn give_back(app: &App, project: ProjectId, left: &BTreeSet<(Uuid, i32)>) {
     let soon = app.now();
     let soon = soon.checked_add(AGAIN).unwrap_or(soon);
-    let given_back = async { due::give_back(&mut app.store.connection().await?, project, left, soon).await };
+    let given_back = async { due::give_back(&app.store.connection().await?, project, left, soon).await };
     if let Err(error) = given_back.await {
         tracing::warn!(%project, %error, "{} messages could not be handed over and come again later", left.len());
     }

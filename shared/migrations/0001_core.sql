@@ -656,7 +656,9 @@ CREATE TABLE message (
 -- the second's work, and all that others have due be read on the way.
 CREATE INDEX message_due ON message (due_at, project_id) WHERE due_at IS NOT NULL;
 CREATE INDEX message_project_due ON message (project_id, due_at) WHERE due_at IS NOT NULL;
-CREATE INDEX message_user ON message (project_id, user_id, id);
+-- By the person first. Were it the project, the key and this would seem alike as long as a partition is empty, and a plan of that time would
+-- look for an id through all that the project has.
+CREATE INDEX message_user ON message (user_id, project_id, id);
 CREATE INDEX message_campaign ON message (project_id, campaign_id, status, send_at) INCLUDE (id, variant) WHERE campaign_id IS NOT NULL; -- a report reads nothing else
 CREATE INDEX message_dead ON message (project_id, id) WHERE dead;
 -- What the frequency cap counts: not what waits, nor what was kept back, of which there may be any number. With the id, or

@@ -323,7 +323,7 @@ struct Seen {
 }
 
 async fn look(app: &App, seen: Option<Seen>) -> Result<Seen, StoreError> {
-    let mut db = app.store.connection().await?;
+    let db = app.store.connection().await?;
     let [of_channels, of_projects] = changes::current(&db, &[Topic::Channel, Topic::Project]).await?[..] else {
         return Err(StoreError::Corrupt("topics are missing".to_owned()));
     };
@@ -341,7 +341,7 @@ async fn look(app: &App, seen: Option<Seen>) -> Result<Seen, StoreError> {
         app.channels.forget((project, channel));
         let (now, mut released) = (app.clock.now(), 0);
         for portion in settle::held(&db, project, channel, now).await?.chunks(PORTION) {
-            released += settle::release_held(&mut db, project, channel, portion, now).await?;
+            released += settle::release_held(&db, project, channel, portion, now).await?;
         }
         if released > 0 {
             tracing::info!(%project, channel = channel.slug(), released, "the channel was changed; sending what waited");

@@ -331,9 +331,9 @@ async fn in_the_way(app: &App, (lane, project): (Lane, ProjectId), crowd: Option
 async fn give_back(app: &App, project: ProjectId, rows: &[(Uuid, i32)], delay: Duration) -> Result<(), StoreError> {
     let now = app.clock.now();
     let due_at = now.checked_add(delay).unwrap_or(now);
-    let mut db = app.store.connection().await?;
+    let db = app.store.connection().await?;
     for rows in rows.chunks(PORTION) {
-        due::give_back(&mut db, project, &rows.iter().copied().collect(), due_at).await?;
+        due::give_back(&db, project, &rows.iter().copied().collect(), due_at).await?;
     }
     Ok(())
 }

@@ -137,7 +137,7 @@ pub fn one_click(url: &str) -> [(&'static str, String); 2] {
 
 /// Who carries a project's mail.
 pub enum MailProvider {
-    Smtp(smtp::Client),
+    Smtp(Box<smtp::Client>),
     Http(Box<mail_http::Client>),
     Stub(stub::Stub<Email>),
 }

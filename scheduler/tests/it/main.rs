@@ -9,6 +9,7 @@ mod dead_letters;
 mod erasures;
 mod failures;
 mod faults;
+mod fresh_partitions;
 mod frozen;
 mod house;
 mod jumps;

@@ -87,12 +87,12 @@ async fn what_is_due_is_handed_over_once_a_minute_and_the_rest_is_left_alone() {
 #[tokio::test]
 async fn what_nobody_has_worked_on_for_long_is_handed_over_less_often() {
     let place = Place::new().await;
-    let mut db = place.store.connection().await.unwrap();
+    let db = place.store.connection().await.unwrap();
     for (age, least, most) in [(0, 50, 70), (5, 290, 310), (300, 590, 610)] {
         let mut old = message(&place, Lane::Campaign, -1);
         old.created_at = old.created_at.checked_sub(Duration::from_mins(age)).unwrap();
         queued(&db, 0, std::slice::from_ref(&old)).await.unwrap();
-        let due = due::take(&mut db, place.project, place.clock.now(), 10).await.unwrap().messages;
+        let due = due::take(&db, place.project, place.clock.now(), 10).await.unwrap().messages;
         assert_eq!(due.iter().map(|m| m.id).collect::<Vec<_>>(), [old.id]);
         let in_seconds = "SELECT extract(epoch FROM due_at - now())::bigint FROM message WHERE id = $1";
         let in_seconds: i64 = db.query_one(in_seconds, &[&old.id]).await.unwrap().get(0);
@@ -119,10 +119,10 @@ async fn what_could_not_be_published_is_due_again_in_seconds() {
 async fn of_what_could_not_be_published_only_what_nobody_holds_is_given_back() {
     let place = Place::new().await;
     let messages: Vec<NewMessage> = (0..4).map(|_| message(&place, Lane::Direct, -1)).collect();
-    let mut db = place.store.connection().await.unwrap();
+    let db = place.store.connection().await.unwrap();
     queued(&db, 0, &messages).await.unwrap();
     let (now, ids) = (place.clock.now(), messages.iter().map(|m| m.id).collect::<Vec<_>>());
-    assert_eq!(due::take(&mut db, place.project, now, 10).await.unwrap().count, 4);
+    assert_eq!(due::take(&db, place.project, now, 10).await.unwrap().count, 4);
     // It did arrive, and was claimed; it was sent; somebody is at it just now.
     db.execute("UPDATE message SET attempt = 1, claimed = true WHERE id = $1", &[&ids[0]]).await.unwrap();
     db.execute("UPDATE message SET status = 'sent', due_at = NULL WHERE id = $1", &[&ids[1]]).await.unwrap();
@@ -130,7 +130,7 @@ async fn of_what_could_not_be_published_only_what_nobody_holds_is_given_back() {
     let holding = other.transaction().await.unwrap();
     holding.execute("SELECT FROM message WHERE id = $1 FOR UPDATE", &[&ids[2]]).await.unwrap();
     let taken = ids.iter().map(|id| (*id, 0)).collect();
-    assert_eq!(due::give_back(&mut db, place.project, &taken, now).await.unwrap(), 1);
+    assert_eq!(due::give_back(&db, place.project, &taken, now).await.unwrap(), 1);
     let due = "SELECT id FROM message WHERE due_at <= now()";
     assert_eq!(db.query_one(due, &[]).await.unwrap().get::<_, Uuid>(0), ids[3]);
 }

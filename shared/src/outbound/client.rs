@@ -129,6 +129,11 @@ impl HttpClient {
         &self.policy
     }
 
+    /// How TLS is spoken and who is trusted, with no protocol named: for connections that are not made here.
+    pub fn tls(&self) -> &ClientConfig {
+        &self.tls
+    }
+
     /// Whom `OUTBOUND_CA_FILE` has trusted beside the public authorities: for connections that are not made here.
     pub fn authorities(&self) -> &[CertificateDer<'static>] {
         &self.authorities

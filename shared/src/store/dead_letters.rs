@@ -11,6 +11,7 @@ use super::StoreError;
 use super::filter::{Filter, Pin, Start, Total};
 use crate::ids::ProjectId;
 use crate::send::Channel;
+use crate::store::messages::by_id;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -258,23 +259,19 @@ async fn replay_messages(
     now: Timestamp,
 ) -> Result<u64, StoreError> {
     // Of a campaign that was cancelled or deleted nothing is sent any more.
-    let sql = "SELECT id FROM message m WHERE project_id = $1 AND dead AND ($2::uuid[] IS NULL OR id = ANY($2)) \
-               AND ($3::text IS NULL OR channel = $3) AND ($4::text IS NULL OR split_part(status_reason, ':', 1) = $4) \
-               AND (campaign_id IS NULL OR EXISTS (SELECT FROM campaign c WHERE c.project_id = $1 AND c.id = m.campaign_id \
-               AND c.status IN ('SENDING', 'SCHEDULED', 'COMPLETED', 'PAUSED'))) \
-               ORDER BY id LIMIT $5 FOR UPDATE OF m SKIP LOCKED";
+    let dead = format!(
+        "(SELECT {} FROM message m WHERE project_id = $1 AND dead AND ($2::uuid[] IS NULL OR id = ANY($2)) \
+         AND ($3::text IS NULL OR channel = $3) AND ($4::text IS NULL OR split_part(status_reason, ':', 1) = $4) \
+         AND (campaign_id IS NULL OR EXISTS (SELECT FROM campaign c WHERE c.project_id = $1 AND c.id = m.campaign_id \
+         AND c.status IN ('SENDING', 'SCHEDULED', 'COMPLETED', 'PAUSED'))) \
+         ORDER BY id LIMIT $5 FOR UPDATE OF m SKIP LOCKED) AS dead",
+        by_id::KEPT
+    );
+    let set = "status = 'queued', status_reason = NULL, dead = false, failures = 0, forgiven = m.ambiguous, \
+               failed_at = NULL, due_at = $6, updated_at = $6, released_at = CASE WHEN m.campaign_id IS NOT NULL THEN $6::timestamptz END";
     let channel = wanted.channel.map(Channel::as_str);
-    let rows = tx.query(sql, &[&project, &wanted.ids, &channel, &wanted.reason, &most]).await?;
-    let ids: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-    let (Some(first), Some(last)) = (ids.first(), ids.last()) else { return Ok(0) };
-    let sql = "UPDATE message SET status = 'queued', status_reason = NULL, dead = false, failures = 0, forgiven = ambiguous, \
-               failed_at = NULL, due_at = $5, updated_at = $5, released_at = CASE WHEN campaign_id IS NOT NULL THEN $5::timestamptz END \
-               WHERE project_id = $1 AND dead AND id = ANY($2) AND id BETWEEN $3 AND $4";
-    // By the index of dead letters, also where they are many of a small table: it may not stay small.
-    tx.batch_execute("SET LOCAL enable_seqscan = off").await?;
-    let replayed = tx.execute(sql, &[&project, &ids, first, last, &now]).await?;
-    tx.batch_execute("SET LOCAL enable_seqscan = on").await?;
-    Ok(replayed)
+    let sql = by_id::change(&dead, "", set);
+    Ok(tx.execute(&sql, &[&project, &wanted.ids, &channel, &wanted.reason, &most, &now]).await?)
 }
 
 async fn replay_items(

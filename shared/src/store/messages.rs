@@ -1,5 +1,6 @@
 //! The send ledger: one row a message, from its acceptance to its last receipt.
 
+pub(in crate::store) mod by_id;
 pub mod claim;
 pub mod counts;
 pub mod due;

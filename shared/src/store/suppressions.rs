@@ -11,6 +11,7 @@ use super::filter::{Filter, Start, Total};
 use super::{StoreError, channel};
 use crate::ids::ProjectId;
 use crate::send::Channel;
+use crate::store::messages::by_id::{self, Lock};
 use crate::store::users::record::PersonKey;
 use crate::suppression::{Address, Reason, SOFT_BOUNCES};
 
@@ -180,9 +181,11 @@ pub async fn recipients(
     messages: &[Uuid],
 ) -> Result<HashMap<Uuid, Recipient>, StoreError> {
     let (Some(first), Some(last)) = (messages.iter().min(), messages.iter().max()) else { return Ok(HashMap::new()) };
-    let sql = "SELECT id, user_id, channel, address FROM message \
-               WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &messages, first, last]).await?;
+    let columns = "m.id, m.user_id, m.channel, m.address";
+    let found = by_id::look_up(&by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::None);
+    let rows = db
+        .query(&db.prepare_cached(&format!("SELECT m.* FROM {found}")).await?, &[&project, &messages, first, last])
+        .await?;
     let recipient = |row: &Row| {
         let found =
             Recipient { user_id: row.try_get(1)?, channel: channel(row.try_get(2)?)?, address: row.try_get(3)? };

@@ -24,9 +24,11 @@ const DOMAIN: &str = "shop.example";
 const SOON: Duration = Duration::from_secs(20);
 
 /// Receives mail for people at `shop.example`, tells the first mail to each whose name begins with `grey` to come back later,
-/// and refuses all others. Offers STARTTLS under a certificate for `localhost`. Goes with this value.
+/// and refuses all others. Offers STARTTLS under a certificate for `localhost`, and TLS from the start at a port of its own. Goes with
+/// this value.
 pub struct PrivatePostfix {
     port: u16,
+    tls_port: u16,
     certificate: Certificate,
     greylist: JoinHandle<()>,
     dir: PrivateDir,
@@ -41,15 +43,15 @@ impl PrivatePostfix {
         let listener = must("a port for a greylist", TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await);
         let policy = must("a port for a greylist", listener.local_addr());
         let greylist = tokio::spawn(greylist(listener));
-        let port = port::free();
-        configure(dir.path(), port, policy, &certificate, people);
+        let (port, tls_port) = (port::free(), port::free());
+        configure(dir.path(), [port, tls_port], policy, &certificate, people);
         let conf = dir.path().join("conf");
         run(Command::new(PROGRAM).arg("-c").arg(&conf).arg("check"));
         let mut master = Command::new(MASTER);
         master.arg("-c").arg(&conf).arg("-d");
         let started = Process::spawn(master, &dir.path().join("pid"), &dir.path().join("master.log"));
         let process = must("a private Postfix", started);
-        let this = Self { port, certificate, greylist, dir };
+        let this = Self { port, tls_port, certificate, greylist, dir };
         eventually(SOON, async || match TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
             Ok(_) => Ok(()),
             Err(error) => {
@@ -63,6 +65,11 @@ impl PrivatePostfix {
 
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Where it speaks TLS from the start.
+    pub fn tls_port(&self) -> u16 {
+        self.tls_port
     }
 
     /// The file that `OUTBOUND_CA_FILE` names to trust it.
@@ -107,7 +114,7 @@ async fn installed() {
     }
 }
 
-fn configure(dir: &Path, port: u16, policy: SocketAddr, certificate: &Certificate, people: &[&str]) {
+fn configure(dir: &Path, [port, tls_port]: [u16; 2], policy: SocketAddr, certificate: &Certificate, people: &[&str]) {
     let [user, group] = ["-u", "-g"].map(|which| {
         let id = run(Command::new("id").args([which, "postfix"]));
         must("the user postfix", id.trim().parse::<u32>())
@@ -145,6 +152,7 @@ smtpd_tls_chain_files = {at}/conf/chain.pem
     );
     let services = format!(
         "127.0.0.1:{port} inet n - n - - smtpd
+127.0.0.1:{tls_port} inet n - n - - smtpd -o smtpd_tls_wrappermode=yes
 cleanup unix n - n - 0 cleanup
 qmgr unix n - n 300 1 qmgr
 rewrite unix - - n - - trivial-rewrite

@@ -74,7 +74,7 @@ fn provider(name: &str, settings: &ChannelSettings, outside: &Outside) -> Result
     match name {
         "SMTP" => {
             let smtp = smtp::SmtpConfig::from_settings(settings)?;
-            Ok(MailProvider::Smtp(smtp::Client::new(smtp, &outside.http)))
+            Ok(MailProvider::Smtp(Box::new(smtp::Client::new(smtp, &outside.http))))
         }
         "MAILPROVIDER" => {
             let mail = mail_http::MailHttpConfig::from_settings(settings, &outside.addresses.mail)?;

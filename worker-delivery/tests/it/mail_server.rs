@@ -15,7 +15,8 @@ async fn place(server: &PrivatePostfix, security: &str, trusts: bool) -> Place {
     let place_trusts = trusts.then_some(("OUTBOUND_CA_FILE", ca));
     place.addresses.extend(place_trusts);
     let settings = json!({ "smtpHost": "localhost", "smtpSecurity": security });
-    place.configure(server.port(), settings, None).await;
+    let port = if security == "tls" { server.tls_port() } else { server.port() };
+    place.configure(port, settings, None).await;
     place.run().await;
     place
 }
@@ -67,19 +68,23 @@ async fn a_real_server_receives_refuses_and_puts_off() {
 #[tokio::test]
 async fn mail_goes_over_tls_to_a_server_whose_authority_is_trusted_and_to_no_other() {
     let server = PrivatePostfix::start(&["ann"]).await;
-    let mut stranger = place(&server, "starttls", false).await;
-    let message = send(&stranger, "ann@shop.example").await;
-    let row = stranger.settled(message, 1).await;
-    let reason = row.reason.clone().unwrap_or_default();
-    assert!(reason.starts_with("channel_misconfigured:") && reason.contains("certificate"), "{row:?}");
-    assert!(stranger.due_in(&row).is_some_and(|seconds| Duration::from_secs(seconds.unsigned_abs()) > SOON), "{row:?}");
-    stranger.stop().await;
-    assert!(server.mails("ann").is_empty());
+    for (nth, security) in ["starttls", "tls"].into_iter().enumerate() {
+        let mut stranger = place(&server, security, false).await;
+        let message = send(&stranger, "ann@shop.example").await;
+        let row = stranger.settled(message, 1).await;
+        let reason = row.reason.clone().unwrap_or_default();
+        assert!(reason.starts_with("channel_misconfigured:") && reason.contains("certificate"), "{row:?}");
+        let due_in = stranger.due_in(&row);
+        assert!(due_in.is_some_and(|seconds| Duration::from_secs(seconds.unsigned_abs()) > SOON), "{row:?}");
+        stranger.stop().await;
+        assert_eq!(server.mails("ann").len(), nth);
 
-    let mut place = place(&server, "starttls", true).await;
-    let message = send(&place, "ann@shop.example").await;
-    assert_eq!(place.settled(message, 1).await.status, "sent");
-    let mail = mails(&server, "ann", 1).await.remove(0);
-    assert!(mail.contains("ESMTPS") && mail.contains("using TLSv1.3"), "{mail}");
-    place.stop().await;
+        let mut place = place(&server, security, true).await;
+        let message = send(&place, "ann@shop.example").await;
+        assert_eq!(place.settled(message, 1).await.status, "sent");
+        for mail in mails(&server, "ann", nth + 1).await {
+            assert!(mail.contains("ESMTPS") && mail.contains("using TLSv1.3"), "{mail}");
+        }
+        place.stop().await;
+    }
 }

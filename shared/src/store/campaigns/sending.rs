@@ -13,6 +13,7 @@ use crate::campaign::{CampaignStatus, Verdict};
 use crate::ids::{self, ProjectId};
 use crate::store::StoreError;
 use crate::store::due::{self, Due};
+use crate::store::messages::by_id;
 
 /// How far a campaign has been sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -280,48 +281,35 @@ pub async fn release(
     most: i64,
     (now, again): (Timestamp, Timestamp),
 ) -> Result<Vec<(Uuid, i32)>, StoreError> {
-    let ids = waiting(tx, of, "send_at <= $6 AND due_at IS NULL", most, now).await?;
-    let sql = "UPDATE message SET due_at = $5, released_at = $7, \
-               template_id = CASE WHEN variant IS NULL THEN coalesce($6::uuid, template_id) ELSE template_id END \
-               WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4 RETURNING id, attempt";
-    let statement = tx.prepare_cached(sql).await?;
-    let rows = tx.query(&statement, &[&of.project, &ids, &of.first, &of.last, &again, &template, &now]).await?;
+    let set = "due_at = $7, released_at = $6, \
+               template_id = CASE WHEN m.variant IS NULL THEN coalesce($8::uuid, m.template_id) ELSE m.template_id END";
+    let sql = by_id::change(&waiting("send_at <= $6 AND due_at IS NULL"), "", set) + " RETURNING m.id, m.attempt";
+    let statement = tx.prepare_cached(&sql).await?;
+    let rows =
+        tx.query(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now, &again, &template]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 /// Parks up to `most` of the rows that were released and that nobody holds; returns how many.
 pub async fn park(tx: &impl GenericClient, of: &Rows, most: i64, now: Timestamp) -> Result<u64, StoreError> {
-    let ids = waiting(tx, of, &format!("due_at IS NOT NULL AND {FREE}"), most, now).await?;
-    let sql = "UPDATE message SET due_at = NULL WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4";
-    Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &ids, &of.first, &of.last]).await?)
+    let sql = by_id::change(&waiting(&format!("due_at IS NOT NULL AND {FREE}")), "", "due_at = NULL");
+    let statement = tx.prepare_cached(&sql).await?;
+    Ok(tx.execute(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now]).await?)
 }
 
 /// Cancels up to `most` of the rows that are still to be sent and that nobody holds; returns how many. What became of a
 /// call whose lease ran out is not known; its claim stays, so that whoever held it can still write down what it came to.
 pub async fn cancel(tx: &impl GenericClient, of: &Rows, most: i64, now: Timestamp) -> Result<u64, StoreError> {
-    let ids = waiting(tx, of, FREE, most, now).await?;
-    let sql = "UPDATE message SET status = 'cancelled', status_reason = 'campaign_cancelled', due_at = NULL, \
-               ambiguous = ambiguous + claimed::int, updated_at = $5 \
-               WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4";
-    Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &ids, &of.first, &of.last, &now]).await?)
+    let set = "status = 'cancelled', status_reason = 'campaign_cancelled', due_at = NULL, \
+               ambiguous = m.ambiguous + m.claimed::int, updated_at = $6";
+    let statement = tx.prepare_cached(&by_id::change(&waiting(FREE), "", set)).await?;
+    Ok(tx.execute(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now]).await?)
 }
 
-/// Some rows that are still to be sent, by a condition on them and the time (`$6`), locked. In a statement of its own: joined to
-/// what it locked, an update may read the whole ledger.
-async fn waiting(
-    tx: &impl GenericClient,
-    of: &Rows,
-    which: &str,
-    most: i64,
-    now: Timestamp,
-) -> Result<Vec<Uuid>, StoreError> {
-    let sql = format!("SELECT id FROM message WHERE {TO_SEND} AND {which} LIMIT $5 FOR UPDATE SKIP LOCKED");
-    let statement = tx.prepare_cached(&sql).await?;
-    tx.query(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now])
-        .await?
-        .iter()
-        .map(|row| Ok(row.try_get(0)?))
-        .collect()
+/// Up to `$5` rows that are still to be sent, by a condition on them and the time (`$6`), locked: as SQL, to be changed.
+pub(super) fn waiting(which: &str) -> String {
+    let kept = by_id::KEPT;
+    format!("(SELECT {kept} FROM message WHERE {TO_SEND} AND {which} LIMIT $5 FOR UPDATE SKIP LOCKED) AS waiting")
 }
 
 /// Whether rows of it are still to be sent.

@@ -8,10 +8,11 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::conversions::conversions;
-use super::sending::{Progress, Rows, TO_SEND};
+use super::sending::{Progress, Rows, TO_SEND, waiting};
 use crate::campaign::{Goal, Metric, Score, Variant, Verdict};
 use crate::ids::ProjectId;
 use crate::store::StoreError;
+use crate::store::messages::by_id;
 
 /// Whether messages of the test are still on their way, other than those that their provider has refused for now.
 pub async fn is_under_way(tx: &impl GenericClient, of: &Rows) -> Result<bool, StoreError> {
@@ -96,15 +97,12 @@ pub async fn release_rest(
     most: i64,
     (now, again): (Timestamp, Timestamp),
 ) -> Result<Vec<(Uuid, i32)>, StoreError> {
-    let sql =
-        format!("SELECT id FROM message WHERE {TO_SEND} AND send_at = 'infinity' LIMIT $5 FOR UPDATE SKIP LOCKED");
+    let set = "due_at = $7, send_at = $6, released_at = $6, variant = $8, template_id = $9";
+    let sql = by_id::change(&waiting("send_at = 'infinity'"), "", set) + " RETURNING m.id, m.attempt";
     let statement = tx.prepare_cached(&sql).await?;
-    let rows = tx.query(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most]).await?;
-    let ids: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-    let sql = "UPDATE message SET due_at = $5, send_at = $6, released_at = $6, variant = $7, template_id = $8 \
-               WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4 RETURNING id, attempt";
-    let statement = tx.prepare_cached(sql).await?;
     let (name, template) = (&variant.name, &variant.template_id);
-    let rows = tx.query(&statement, &[&of.project, &ids, &of.first, &of.last, &again, &now, name, template]).await?;
+    let rows = tx
+        .query(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now, &again, name, template])
+        .await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::by_id::{self, Lock};
 use crate::ids::ProjectId;
 use crate::send::{Channel, Lane};
 use crate::store::StoreError;
@@ -54,19 +55,25 @@ pub async fn claim(
 ) -> Result<Vec<Claimed>, StoreError> {
     let (ids, attempts): (Vec<Uuid>, Vec<i32>) = wanted.iter().copied().unzip();
     let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
-    // The bounds leave all but a few of the table's partitions out.
-    let sql = "WITH free AS (SELECT m.id, m.claimed FROM unnest($2::uuid[], $3::int[]) AS wanted (id, attempt) \
-               JOIN message m ON m.id = wanted.id AND m.attempt = wanted.attempt \
-               WHERE m.project_id = $1 AND m.id BETWEEN $4 AND $5 AND m.status = 'queued' \
-               AND (m.campaign_id IS NULL OR EXISTS (SELECT FROM campaign c WHERE c.project_id = $1 AND c.id = m.campaign_id \
-               AND c.status IN ('SENDING', 'SCHEDULED', 'COMPLETED'))) \
-               AND NOT EXISTS (SELECT FROM project_removal WHERE project_id = $1) ORDER BY m.id FOR UPDATE OF m SKIP LOCKED) \
-               UPDATE message m SET attempt = m.attempt + 1, ambiguous = m.ambiguous + m.claimed::int, claimed = true, \
-               due_at = $6, updated_at = $7 FROM free WHERE m.project_id = $1 AND m.id BETWEEN $4 AND $5 AND m.id = free.id \
-               RETURNING m.project_id, m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt, \
-               m.failures, m.ambiguous - m.forgiven, free.claimed, m.created_at, coalesce(m.released_at, m.created_at), \
-               m.subscription_group_id";
-    let statement = db.prepare_cached(sql).await?;
+    // The same message may have been handed over twice.
+    let wanted = "(SELECT DISTINCT id, attempt FROM unnest($2::uuid[], $3::int[]) AS v (id, attempt) ORDER BY id) AS w";
+    let ready = "m.id BETWEEN $4 AND $5 AND m.attempt = w.attempt AND m.status = 'queued' \
+                 AND (m.campaign_id IS NULL OR EXISTS (SELECT FROM campaign c WHERE c.project_id = $1 AND c.id = m.campaign_id \
+                 AND c.status IN ('SENDING', 'SCHEDULED', 'COMPLETED'))) \
+                 AND NOT EXISTS (SELECT FROM project_removal WHERE project_id = $1)";
+    let sql = format!(
+        "WITH free AS (SELECT m.* FROM {free}), held AS ({change} RETURNING m.*) \
+         SELECT m.project_id, m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt, m.failures, \
+         m.ambiguous - m.forgiven, free.claimed, m.created_at, coalesce(m.released_at, m.created_at), m.subscription_group_id \
+         FROM held m JOIN free ON free.id = m.id",
+        free = by_id::look_up(wanted, &format!("{}, claimed", by_id::KEPT), ready, Lock::Skip),
+        change = by_id::change(
+            "free",
+            "",
+            "attempt = m.attempt + 1, ambiguous = m.ambiguous + m.claimed::int, claimed = true, due_at = $6, updated_at = $7",
+        ),
+    );
+    let statement = db.prepare_cached(&sql).await?;
     let rows = db.query(&statement, &[&project, &ids, &attempts, first, last, &lease, &now]).await?;
     rows.iter().map(from_row).collect()
 }

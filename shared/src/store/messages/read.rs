@@ -6,6 +6,7 @@ use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::by_id::{self, Lock};
 use crate::ids::ProjectId;
 use crate::send::{Channel, DeliveryState};
 use crate::store::StoreError;
@@ -92,10 +93,11 @@ pub async fn states(
     ids: &[Uuid],
 ) -> Result<Vec<(Uuid, DeliveryState, Option<String>)>, StoreError> {
     let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
-    // The bounds leave all but a few of the table's partitions out.
-    let sql =
-        "SELECT id, status, status_reason FROM message WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids, first, last]).await?;
+    let columns = "m.id, m.status, m.status_reason";
+    let found = by_id::look_up(&by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::None);
+    let rows = db
+        .query(&db.prepare_cached(&format!("SELECT m.* FROM {found}")).await?, &[&project, &ids, first, last])
+        .await?;
     let state = |row: &Row| {
         let status: &str = row.try_get(1)?;
         let status = super::status(status)?;

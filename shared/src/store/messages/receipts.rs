@@ -6,6 +6,7 @@ use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use super::by_id::{self, Lock};
 use super::counts;
 use crate::ids::ProjectId;
 use crate::send::{Channel, DeliveryState};
@@ -87,9 +88,12 @@ pub async fn apply(
 ) -> Result<Vec<(Uuid, DeliveryState)>, StoreError> {
     let ids: Vec<Uuid> = receipts.iter().map(|r| r.message).collect();
     let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
-    let sql = "SELECT id, status, status_reason, delivered_at, opened_at, clicked_at, failed_at, bounced_at, complained_at, channel, \
-               campaign_id, user_id, variant FROM message WHERE project_id = $1 AND id = ANY($2) AND id BETWEEN $3 AND $4 ORDER BY id FOR UPDATE";
-    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids, first, last]).await?;
+    let columns = "m.id, m.status, m.status_reason, m.delivered_at, m.opened_at, m.clicked_at, m.failed_at, m.bounced_at, m.complained_at, \
+                   m.channel, m.campaign_id, m.user_id, m.variant";
+    let found = by_id::look_up(&by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::Wait);
+    let rows = tx
+        .query(&tx.prepare_cached(&format!("SELECT m.* FROM {found}")).await?, &[&project, &ids, first, last])
+        .await?;
     let mut messages: BTreeMap<Uuid, (Progress, Progress)> = BTreeMap::new();
     let mut clicked: BTreeMap<Uuid, Vec<&str>> = BTreeMap::new();
     for receipt in receipts {
@@ -153,14 +157,26 @@ async fn write(
     let ids: Vec<Uuid> = changed.iter().map(|(id, _)| *id).collect();
     let statuses: Vec<&str> = changed.iter().map(|(_, p)| p.status.as_str()).collect();
     let reasons: Vec<Option<&str>> = changed.iter().map(|(_, p)| p.reason.as_deref()).collect();
-    let sql = "UPDATE message m SET status = v.status, status_reason = v.reason, delivered_at = v.delivered, \
-               opened_at = v.opened, clicked_at = v.clicked, failed_at = v.failed, bounced_at = v.bounced, \
-               complained_at = v.complained, due_at = CASE WHEN v.status = 'queued' THEN m.due_at END, updated_at = $13 \
-               FROM unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[], $7::timestamptz[], \
-               $8::timestamptz[], $9::timestamptz[], $10::timestamptz[]) \
-               AS v (id, status, reason, delivered, opened, clicked, failed, bounced, complained) \
-               WHERE m.project_id = $1 AND m.id = v.id AND m.id BETWEEN $11 AND $12";
-    let statement = tx.prepare_cached(sql).await?;
+    let times = "delivered_at, opened_at, clicked_at, failed_at, bounced_at, complained_at";
+    let progress = format!(
+        "(SELECT * FROM unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[], $7::timestamptz[], \
+         $8::timestamptz[], $9::timestamptz[], $10::timestamptz[]) AS v (id, status, status_reason, {times})) AS w"
+    );
+    let rows = format!(
+        "(SELECT m.*, w.status, w.status_reason, {times} FROM {}) AS v",
+        by_id::look_up(
+            &progress,
+            "m.project_id, m.id, m.user_id, m.channel, m.lane, m.created_at, m.updated_at",
+            "m.id BETWEEN $11 AND $12",
+            Lock::None
+        ),
+    );
+    let set = "status = excluded.status, status_reason = excluded.status_reason, delivered_at = excluded.delivered_at, \
+               opened_at = excluded.opened_at, clicked_at = excluded.clicked_at, failed_at = excluded.failed_at, \
+               bounced_at = excluded.bounced_at, complained_at = excluded.complained_at, \
+               due_at = CASE WHEN excluded.status = 'queued' THEN m.due_at END, updated_at = $13";
+    let sql = by_id::change(&rows, &format!(", status_reason, {times}"), set);
+    let statement = tx.prepare_cached(&sql).await?;
     tx.execute(
         &statement,
         &[

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::by_id::{self, Lock};
 use super::counts;
 use crate::ids::{self, ProjectId};
 use crate::rule::look::Look;
@@ -91,29 +92,33 @@ pub async fn settle(
     let segments: Vec<Option<i32>> = settled.iter().map(|s| s.segments).collect();
     let devices: Vec<Option<&Value>> = settled.iter().map(|s| s.devices.as_ref()).collect();
     // A receipt may have come before the call was settled: then the state it told of stays, and the rest is written.
-    // Locked in the order of ids first: an update with a join takes rows in any order, and two of them would deadlock.
+    // Locked in the order of ids: two of these that took rows in any order would deadlock.
     // Endpoints are told by the same statement: a project without any pays for one look into their index.
     let events: Vec<Uuid> = settled.iter().map(|_| ids::fresh(now.as_millisecond())).collect();
+    let ends = "(SELECT DISTINCT ON (id, attempt) * FROM unnest($2::uuid[], $3::int[], $4::text[], $5::text[], $6::timestamptz[], \
+                $7::int[], $8::int[], $9::uuid[], $10::text[], $11::text[], $12::text[], $16::jsonb[], $19::boolean[], $20::int[], \
+                $21::text[], $22::uuid[]) AS e (id, attempt, status, status_reason, due_at, failures, ambiguous, user_id, subject, provider, \
+                provider_message_id, devices, dead, segments, address, event) ORDER BY id, attempt) AS w";
+    let still = "m.id BETWEEN $13 AND $14 AND m.attempt = w.attempt AND (m.status = 'queued' OR m.claimed)";
+    let set = "status = CASE WHEN m.status = 'queued' THEN excluded.status ELSE m.status END, \
+               status_reason = CASE WHEN m.status = 'queued' THEN excluded.status_reason ELSE m.status_reason END, \
+               due_at = CASE WHEN m.status = 'queued' THEN excluded.due_at END, claimed = false, \
+               dead = m.status = 'queued' AND excluded.dead AND NOT m.content @> '{\"test\": true}', \
+               failures = m.failures + excluded.failures, ambiguous = m.ambiguous + excluded.ambiguous, user_id = excluded.user_id, \
+               subject = coalesce(excluded.subject, m.subject), provider = coalesce(excluded.provider, m.provider), \
+               provider_message_id = coalesce(excluded.provider_message_id, m.provider_message_id), \
+               devices = coalesce(excluded.devices, m.devices), segments = coalesce(excluded.segments, m.segments), \
+               address = coalesce(excluded.address, m.address), \
+               sent_at = CASE WHEN excluded.status = 'sent' THEN $15 ELSE m.sent_at END, \
+               failed_at = CASE WHEN excluded.status = 'failed' AND m.status = 'queued' THEN $15 ELSE m.failed_at END, updated_at = $15";
     let sql = format!(
-        "WITH ends AS (SELECT e.*, m.status = 'queued' AS was_queued FROM unnest($2::uuid[], $3::int[], $4::text[], $5::text[], $6::timestamptz[], $7::int[], \
-               $8::int[], $9::uuid[], $10::text[], $11::text[], $12::text[], $16::jsonb[], $19::boolean[], $20::int[], $21::text[], $22::uuid[]) \
-               AS e (id, attempt, status, reason, due, failures, ambiguous, user_id, subject, provider, provider_id, devices, dead, segments, address, event) \
-               JOIN message m ON m.id = e.id AND m.attempt = e.attempt \
-               WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND (m.status = 'queued' OR m.claimed) ORDER BY m.id FOR UPDATE OF m), \
-               moved AS (UPDATE message m SET status = CASE WHEN m.status = 'queued' THEN e.status ELSE m.status END, \
-               status_reason = CASE WHEN m.status = 'queued' THEN e.reason ELSE m.status_reason END, \
-               due_at = CASE WHEN m.status = 'queued' THEN e.due END, claimed = false, \
-               dead = m.status = 'queued' AND e.dead AND NOT m.content @> '{{\"test\": true}}', \
-               failures = m.failures + e.failures, ambiguous = m.ambiguous + e.ambiguous, user_id = coalesce(e.user_id, m.user_id), \
-               subject = coalesce(e.subject, m.subject), provider = coalesce(e.provider, m.provider), \
-               provider_message_id = coalesce(e.provider_id, m.provider_message_id), devices = coalesce(e.devices, m.devices), \
-               segments = coalesce(e.segments, m.segments), address = coalesce(e.address, m.address), \
-               sent_at = CASE WHEN e.status = 'sent' THEN $15 ELSE m.sent_at END, \
-               failed_at = CASE WHEN e.status = 'failed' AND m.status = 'queued' THEN $15 ELSE m.failed_at END, updated_at = $15 \
-               FROM ends e WHERE m.project_id = $1 AND m.id BETWEEN $13 AND $14 AND m.id = e.id \
-               RETURNING m.id, m.channel, m.campaign_id, e.status, e.reason, e.status = 'failed' OR e.failures > 0 AS failed, \
-               e.status = 'sent' OR (e.status <> 'queued' AND e.was_queued) AS counts, e.event, m.user_id, m.template_id, \
-               m.automation_id, m.run_id, m.provider, m.provider_message_id), \
+        "WITH ends AS (SELECT m.project_id, m.id, coalesce(w.user_id, m.user_id) AS user_id, m.channel, m.lane, w.status, m.created_at, \
+               m.updated_at, w.status_reason, w.due_at, w.failures, w.ambiguous, w.subject, w.provider, w.provider_message_id, \
+               w.devices, w.dead, w.segments, w.address, w.event, m.status = 'queued' AS was_queued FROM {looked_up}), \
+               written AS ({change} RETURNING m.id, m.campaign_id, m.template_id, m.automation_id, m.run_id, m.provider, m.provider_message_id), \
+               moved AS (SELECT m.*, e.channel, e.user_id, e.status, e.status_reason AS reason, \
+               e.status = 'failed' OR e.failures > 0 AS failed, \
+               e.status = 'sent' OR (e.status <> 'queued' AND e.was_queued) AS counts, e.event FROM written m JOIN ends e ON e.id = m.id), \
                counted AS (INSERT INTO message_status_count AS s (project_id, at, channel, status, lane, count) \
                SELECT $1, $17, channel, status, $18, count(*) FROM moved WHERE counts GROUP BY channel, status ORDER BY channel, status \
                ON CONFLICT (project_id, at, channel, status, lane) DO UPDATE SET count = s.count + excluded.count), \
@@ -131,6 +136,12 @@ pub async fn settle(
                WHERE m.counts AND m.status IN ('sent', 'failed', 'suppressed') \
                AND EXISTS (SELECT FROM webhook_endpoint WHERE project_id = $1 AND enabled)) \
                SELECT id FROM moved",
+        looked_up = by_id::look_up(ends, by_id::KEPT, still, Lock::Wait),
+        change = by_id::change(
+            "ends",
+            ", status_reason, due_at, failures, ambiguous, subject, provider, provider_message_id, devices, dead, segments, address",
+            set,
+        ),
         columns = tell::COLUMNS,
         data = tell::message_data("m.reason", "NULL::text"),
         asking = tell::asking("$1", "'message.' || m.status"),
@@ -192,23 +203,16 @@ pub async fn held(
 /// Makes those of these messages due at once that still wait for the channel; returns how many. They are locked in the
 /// order of ids, as by whoever settles.
 pub async fn release_held(
-    db: &mut impl GenericClient,
+    db: &impl GenericClient,
     project: ProjectId,
     channel: Channel,
     ids: &[Uuid],
     now: Timestamp,
 ) -> Result<u64, StoreError> {
     let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(0) };
-    let tx = db.transaction().await?;
-    let sql = format!(
-        "SELECT id FROM message WHERE project_id = $1 AND {WAITS} AND id = ANY($4) AND id BETWEEN $5 AND $6 ORDER BY id FOR UPDATE"
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let locked = tx.query(&statement, &[&project, &channel.as_str(), &HELD, &ids, first, last]).await?;
-    let still: Vec<Uuid> = locked.iter().map(|r| r.try_get(0)).collect::<Result<_, _>>()?;
-    let sql = "UPDATE message SET due_at = $2 WHERE project_id = $1 AND id = ANY($3) AND id BETWEEN $4 AND $5";
-    let statement = tx.prepare_cached(sql).await?;
-    let released = tx.execute(&statement, &[&project, &now, &still, first, last]).await?;
-    tx.commit().await?;
-    Ok(released)
+    let still = format!("m.id BETWEEN $5 AND $6 AND {WAITS}");
+    let rows =
+        format!("(SELECT m.* FROM {}) AS held", by_id::look_up(&by_id::wanted("$4"), by_id::KEPT, &still, Lock::Wait));
+    let statement = db.prepare_cached(&by_id::change(&rows, "", "due_at = $7")).await?;
+    Ok(db.execute(&statement, &[&project, &channel.as_str(), &HELD, &ids, first, last, &now]).await?)
 }

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::ids::{self, ProjectId};
 use crate::store::StoreError;
+use crate::store::messages::by_id::{self, Lock};
 use crate::webhook::TEST;
 
 /// The columns that are written, as SQL.
@@ -63,12 +64,17 @@ pub async fn of_messages(
     let reasons: Vec<Option<&str>> = news.iter().map(|n| n.reason.as_deref()).collect();
     let urls: Vec<Option<&str>> = news.iter().map(|n| n.url.as_deref()).collect();
     let sql = format!(
-        "INSERT INTO webhook_delivery ({COLUMNS}) SELECT $1, w.id, v.id, v.kind, m.user_id, {data}, v.at, $10, $10 \
-         FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::text[]) \
-         AS v (id, message, kind, at, reason, url) \
-         JOIN message m ON m.project_id = $1 AND m.id = v.message AND m.id BETWEEN $8 AND $9 {asking} {person}",
-        data = message_data("v.reason", "v.url"),
-        asking = asking("$1", "v.kind"),
+        "INSERT INTO webhook_delivery ({COLUMNS}) SELECT $1, w.id, m.news, m.kind, m.user_id, {data}, m.at, $10, $10 \
+         FROM (SELECT w.news, w.kind, w.at, w.reason, w.url, m.* FROM {found}) AS m {asking} {person}",
+        data = message_data("m.reason", "m.url"),
+        found = by_id::look_up(
+            "unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::text[]) \
+             AS w (news, id, kind, at, reason, url)",
+            "m.id, m.user_id, m.channel, m.template_id, m.campaign_id, m.automation_id, m.run_id, m.provider, m.provider_message_id",
+            "m.id BETWEEN $8 AND $9",
+            Lock::None,
+        ),
+        asking = asking("$1", "m.kind"),
         person = person("$1", "m.user_id"),
     );
     let statement = tx.prepare_cached(&sql).await?;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::config::SmtpConfig;
 use super::error::{Failure, Progress, Step, outcome};
-use super::session::{Authorities, Envelope, Session};
+use super::session::{Envelope, Session, Trust};
 use crate::provider::{Email, Outcome, one_click};
 
 /// For a whole send, from finding the server to its last answer.
@@ -28,15 +28,15 @@ struct Idle {
 pub struct Client {
     config: SmtpConfig,
     policy: OutboundPolicy,
-    authorities: Authorities,
+    trust: Trust,
     idle: Mutex<Vec<Idle>>,
 }
 
 impl Client {
     /// By the rules of who may be called and who is trusted that hold for HTTP.
     pub fn new(config: SmtpConfig, outbound: &HttpClient) -> Self {
-        let authorities = Authorities::new(outbound.authorities());
-        Self { config, policy: outbound.policy().clone(), authorities, idle: Mutex::new(Vec::new()) }
+        let trust = Trust::of(outbound);
+        Self { config, policy: outbound.policy().clone(), trust, idle: Mutex::new(Vec::new()) }
     }
 
     /// What tells the account from all others.
@@ -73,7 +73,7 @@ impl Client {
         progress.at(Step::Connect);
         let found = self.policy.resolve(&self.config.host, self.config.port).await;
         let ip = found.map_err(|e| Failure::Host(e.to_string()))?;
-        let mut session = Session::open(&self.config, &self.authorities, ip, progress).await?;
+        let mut session = Session::open(&self.config, &self.trust, ip, progress).await?;
         let words = session.hand_over(envelope, progress).await?;
         self.keep(session);
         Ok(words)

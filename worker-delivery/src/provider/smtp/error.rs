@@ -79,17 +79,26 @@ impl From<&lettre::transport::smtp::Error> for Failure {
     }
 }
 
+impl From<&io::Error> for Failure {
+    fn from(error: &io::Error) -> Self {
+        if is_of_tls(error) { Self::Tls(error.to_string()) } else { Self::Broken(error.to_string()) }
+    }
+}
+
 /// A failed handshake comes as an I/O error with the TLS library's own inside.
 fn speaks_of_tls(error: &lettre::transport::smtp::Error) -> bool {
     let mut source = error.source();
     while let Some(error) = source {
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref).map(|e| e as &dyn Error);
-        if [Some(error), inner].into_iter().flatten().any(<dyn Error>::is::<rustls::Error>) {
+        if error.is::<rustls::Error>() || error.downcast_ref::<io::Error>().is_some_and(is_of_tls) {
             return true;
         }
         source = error.source();
     }
     false
+}
+
+fn is_of_tls(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<rustls::Error>)
 }
 
 /// The server wants other credentials, or any at all (RFC 4954).

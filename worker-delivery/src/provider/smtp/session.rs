@@ -1,7 +1,9 @@
 //! One conversation with an SMTP server, step by step, so that a failure says how far it had come.
 
+mod stream;
+
 use std::net::IpAddr;
-use std::time::Duration;
+use std::sync::Arc;
 
 use lettre::Address;
 use lettre::transport::smtp::Error;
@@ -9,20 +11,25 @@ use lettre::transport::smtp::authentication::{Credentials, Mechanism};
 use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParameters};
 use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
 use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter, MailParameter};
+use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
+use shared::outbound::HttpClient;
 
 use super::config::{Security, SmtpConfig};
 use super::error::{Failure, Progress, Step};
 
-/// How long connecting may take.
-const CONNECT: Duration = Duration::from_secs(10);
 const MECHANISMS: [Mechanism; 2] = [Mechanism::Plain, Mechanism::Login];
 
-/// Who is trusted beside the public authorities.
-pub struct Authorities(Vec<Certificate>);
+/// Who is trusted: by what is encrypted from the start, and by what is from some point on, for which the library has settings
+/// of its own.
+pub struct Trust {
+    tls: Arc<ClientConfig>,
+    authorities: Vec<Certificate>,
+}
 
-impl Authorities {
-    pub fn new(certificates: &[CertificateDer<'static>]) -> Self {
+impl Trust {
+    /// Those that are trusted over HTTP.
+    pub fn of(outbound: &HttpClient) -> Self {
         let read = |der: &CertificateDer<'static>| {
             let read = Certificate::from_der(der.to_vec());
             read.inspect_err(
@@ -30,13 +37,14 @@ impl Authorities {
             )
             .ok()
         };
-        Self(certificates.iter().filter_map(read).collect())
+        let authorities = outbound.authorities().iter().filter_map(read).collect();
+        Self { tls: Arc::new(outbound.tls().clone()), authorities }
     }
 
     /// For a server of this name.
-    fn tls(&self, host: &str) -> Result<TlsParameters, Failure> {
+    fn starttls(&self, host: &str) -> Result<TlsParameters, Failure> {
         let builder = TlsParameters::builder(host.to_owned());
-        let builder = self.0.iter().fold(builder, |builder, one| builder.add_root_certificate(one.clone()));
+        let builder = self.authorities.iter().fold(builder, |builder, one| builder.add_root_certificate(one.clone()));
         builder.build().map_err(|e| Failure::Tls(e.to_string()))
     }
 }
@@ -53,21 +61,13 @@ pub struct Envelope {
 
 impl Session {
     /// Connects to the address that was vetted; the name is only for the certificate.
-    pub async fn open(
-        config: &SmtpConfig,
-        authorities: &Authorities,
-        ip: IpAddr,
-        progress: &Progress,
-    ) -> Result<Self, Failure> {
+    pub async fn open(config: &SmtpConfig, trust: &Trust, ip: IpAddr, progress: &Progress) -> Result<Self, Failure> {
         progress.at(Step::Connect);
-        let tls = || authorities.tls(&config.host);
-        let wrapped = if config.security == Security::Tls { Some(tls()?) } else { None };
+        let stream = stream::open(ip, config, &trust.tls).await?;
         let hello = ClientId::default();
-        let connected =
-            AsyncSmtpConnection::connect_tokio1((ip, config.port), Some(CONNECT), &hello, wrapped, None).await;
-        let mut connection = connected.map_err(failure)?;
+        let mut connection = AsyncSmtpConnection::connect_with_transport(stream, &hello).await.map_err(failure)?;
         if config.security == Security::StartTls {
-            connection.starttls(tls()?, &hello).await.map_err(failure)?;
+            connection.starttls(trust.starttls(&config.host)?, &hello).await.map_err(failure)?;
         }
         if let Some((username, password)) = &config.credentials {
             progress.at(Step::Authenticate);

@@ -1,0 +1,48 @@
+//! Rows of the ledger by their ids, read and changed at the cost of just those rows, whatever the planner knows of the table.
+//!
+//! A partition that is new has no statistics, and what lies between two ids is then taken for next to nothing: a join, or
+//! `id = ANY` beside such bounds, would read all of it. A plan that was made while the partition was empty even stays for a while.
+//! So each id is looked up for itself, and a change takes the way of an insert that meets the row which is there: by the
+//! primary key, with no join that could be planned otherwise. The bounds beside the ids only leave other partitions out.
+
+/// What a row that meets another cannot be without, of the rows to be changed.
+pub(in crate::store) const KEPT: &str = "project_id, id, user_id, channel, lane, status, created_at, updated_at";
+
+/// What becomes of the rows that are found.
+#[derive(Clone, Copy)]
+pub(in crate::store) enum Lock {
+    None,
+    /// Locked in the order of `w`; waits for whoever holds one.
+    Wait,
+    /// Locked, but for those that somebody holds: they are left out.
+    Skip,
+}
+
+/// The ids of an array, once each and in their order, as SQL: a `w` of [`look_up`].
+pub(in crate::store) fn wanted(array: &str) -> String {
+    format!("(SELECT DISTINCT unnest({array}::uuid[]) AS id ORDER BY 1) AS w")
+}
+
+/// For each row `w`, which has an `id`, the project's (`$1`) message `m` of that id, as SQL after `FROM`.
+///
+/// What is asked of `due_at` belongs outside: by its index, what is due might be looked through for each id.
+pub(in crate::store) fn look_up(w: &str, columns: &str, conditions: &str, lock: Lock) -> String {
+    let lock = match lock {
+        Lock::None => "",
+        Lock::Wait => "FOR UPDATE OF m",
+        Lock::Skip => "FOR UPDATE OF m SKIP LOCKED",
+    };
+    // `OFFSET 0` keeps it a look-up of its own, and conditions from outside out of it.
+    format!(
+        "{w} CROSS JOIN LATERAL (SELECT {columns} FROM message m WHERE m.project_id = $1 AND m.id = w.id AND {conditions} \
+         OFFSET 0 {lock}) AS m"
+    )
+}
+
+/// Changes rows `m` that this statement or its transaction has locked, as SQL. `rows` (after `FROM`) has the columns
+/// [`KEPT`] of them, and what `more` names beside those (`", due_at"`); all of it is `excluded` in `set`. No id may come twice.
+pub(in crate::store) fn change(rows: &str, more: &str, set: &str) -> String {
+    format!(
+        "INSERT INTO message AS m ({KEPT}{more}) SELECT {KEPT}{more} FROM {rows} ON CONFLICT (project_id, id) DO UPDATE SET {set}"
+    )
+}
