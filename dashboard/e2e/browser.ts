@@ -121,6 +121,13 @@ export async function call<T>(method: string, path: string, body?: object, key =
   return (await answer.json()) as T;
 }
 
+/** Presses a button that saves; returns the status that the API answers. */
+export async function press(page: Page, name: string): Promise<number> {
+  const changing = (request: { method(): string }) => ['POST', 'PUT', 'DELETE'].includes(request.method());
+  const [answer] = await Promise.all([page.waitForResponse((response) => changing(response.request())), page.getByRole('button', { name, exact: true }).click()]);
+  return answer.status();
+}
+
 /** The mails in the local mailbox that hold a text. */
 export function mails(text: string): string[] {
   return readdirSync(product.mailDir)

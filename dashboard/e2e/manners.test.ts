@@ -131,21 +131,6 @@ test('a key that is shown once stays when the first event comes, and goes with i
   expect(await page.content()).not.toContain(key);
 });
 
-test('two people edit the same automation: the second is told, and nothing is overwritten', async () => {
-  const { page } = await admin();
-  const name = unique('Shared');
-  const { id } = await call<Id>('POST', '/automations', { name, triggerType: 'EVENT', triggerEvent: 'x', steps: [{ type: 'EXIT' }] });
-  await open(page, `automations/${id}`);
-  await page.getByLabel(/^Event( \*)?$/).fill('mine');
-  await call('PUT', `/automations/${id}`, { triggerEvent: 'theirs' });
-  await page.getByRole('button', { name: 'Save' }).click();
-  await page.getByText('Somebody else has saved version').waitFor();
-  await expect(page.getByLabel(/^Event( \*)?$/).inputValue()).resolves.toBe('mine');
-  expect(await call('GET', `/automations/${id}`)).toMatchObject({ triggerEvent: 'theirs' });
-  await page.getByRole('button', { name: 'Load theirs' }).click();
-  await expect(page.getByLabel(/^Event( \*)?$/).inputValue()).resolves.toBe('theirs');
-});
-
 test('errors are the API’s own words, at the field that they are about', async () => {
   const { page } = await admin();
   await open(page, 'templates/new');

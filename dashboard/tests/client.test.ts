@@ -9,18 +9,24 @@ vi.stubGlobal(
     }
   },
 );
-const { api, read } = await import('../src/api/client');
+const { api, apiOf, ifMatch, read, readTagged, workOn } = await import('../src/api/client');
 
 /** What the requests went under, and what each is answered; null where no answer comes. */
 let keys: Array<string | null>;
+let projects: Array<string | null>;
+let tags: Array<string | null>;
 let answers: Array<number | null>;
 
 beforeEach(() => {
   keys = [];
+  projects = [];
+  tags = [];
   vi.stubGlobal('fetch', (request: Request) => {
     keys.push(request.headers.get('idempotency-key'));
+    projects.push(request.headers.get('x-project-id'));
+    tags.push(request.headers.get('if-match'));
     const status = answers.shift();
-    return status ? Promise.resolve(Response.json({ message: 'told' }, { status })) : Promise.reject(new TypeError('no connection'));
+    return status ? Promise.resolve(Response.json({ message: 'told' }, { status, headers: { etag: '"now"' } })) : Promise.reject(new TypeError('no connection'));
   });
 });
 
@@ -40,4 +46,24 @@ test('what is only read goes without a key', async () => {
   answers = [200];
   await read(api.GET('/segments'));
   expect(keys).toEqual([null]);
+});
+
+test('requests are about the project on the screen, or about the one that they are bound to', async () => {
+  answers = [200, 200, 200];
+  workOn('one');
+  const bound = apiOf('one');
+  await read(api.GET('/segments'));
+  workOn('two');
+  await read(bound.GET('/segments'));
+  await read(api.GET('/segments'));
+  expect(projects).toEqual(['one', 'one', 'two']);
+});
+
+test('a record comes with its tag, and is changed under it or under none', async () => {
+  answers = [200, 200, 412];
+  const path = { id: 'x' };
+  const { tag } = await readTagged(api.GET('/segments/{id}', { params: { path } }));
+  await read(api.PUT('/segments/{id}', { params: { path, header: ifMatch(null) }, body: {} }));
+  await expect(read(api.PUT('/segments/{id}', { params: { path, header: ifMatch(tag) }, body: {} }))).rejects.toMatchObject({ status: 412, message: 'told' });
+  expect(tags).toEqual([null, null, '"now"']);
 });

@@ -5,9 +5,10 @@ use std::io::Write;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, SET_COOKIE, VARY};
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, ETAG, SET_COOKIE, VARY};
 use http::{HeaderMap, HeaderValue};
 
+use crate::etag;
 use crate::respond::Reply;
 
 /// Below it an answer fits into a packet or two as it is.
@@ -33,7 +34,16 @@ pub async fn compress(reply: &mut Reply, asked: &HeaderMap) {
     if let Some(zipped) = zipped.filter(|zipped| zipped.len() < reply.body.len()) {
         reply.body = zipped;
         reply.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        if let Some(tag) = reply.headers.get(ETAG).and_then(of_gzipped) {
+            reply.headers.insert(ETAG, tag);
+        }
     }
+}
+
+/// Two codings of a resource are two representations, which a strong tag tells apart (RFC 9110, 8.8.3.3).
+fn of_gzipped(tag: &HeaderValue) -> Option<HeaderValue> {
+    let opaque = tag.to_str().ok()?.strip_suffix('"')?;
+    HeaderValue::from_str(&format!("{opaque}{}\"", etag::GZIPPED)).ok()
 }
 
 /// Lengths of compressed secrets tell about them.
@@ -118,6 +128,17 @@ mod tests {
         compress(&mut unasked, &HeaderMap::new()).await;
         assert_eq!((unasked.headers.get(CONTENT_ENCODING), unasked.body.len()), (None, LEAST_BYTES));
         assert_eq!(unasked.headers[VARY], "accept-encoding");
+    }
+
+    #[tokio::test]
+    async fn a_compressed_answer_has_a_tag_of_its_own() {
+        let tag = HeaderValue::from_static("\"abc\"");
+        for (asked, expected) in [(asking("gzip"), "\"abc-gzip\""), (HeaderMap::new(), "\"abc\"")] {
+            let mut tagged = reply(LEAST_BYTES);
+            tagged.headers.insert(ETAG, tag.clone());
+            compress(&mut tagged, &asked).await;
+            assert_eq!(tagged.headers[ETAG], expected);
+        }
     }
 
     #[tokio::test]

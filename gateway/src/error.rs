@@ -44,6 +44,11 @@ pub enum ApiError {
     /// A state that forbids what was asked, with the reason.
     #[error("{0}")]
     Conflict(String),
+    /// What `If-Match` names is not the state of the resource, for example of a `template`.
+    #[error(
+        "this {0} has been changed since it was read: its ETag is no longer the one in If-Match, and nothing was written; read it again and send the change with its new ETag, or without If-Match to write over what is there now"
+    )]
+    PreconditionFailed(String),
     #[error("the body is over {} bytes, which is the limit also after decompression", crate::limits::MAX_BYTES)]
     TooLarge,
     /// What came before it was taken.
@@ -101,6 +106,11 @@ impl ApiError {
         Self::NotFound(format!("no such {what} in this project"))
     }
 
+    /// That a resource is no longer what `If-Match` names.
+    pub fn changed_since(what: &str) -> Self {
+        Self::PreconditionFailed(what.to_owned())
+    }
+
     pub fn status(&self) -> StatusCode {
         match self {
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
@@ -110,6 +120,7 @@ impl ApiError {
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Timeout => StatusCode::REQUEST_TIMEOUT,
             Self::Conflict(_) => StatusCode::CONFLICT,
+            Self::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
             Self::TooLarge | Self::OverLimit(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Interrupted { cause, .. } => cause.status(),
             Self::UnsupportedMedia(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,

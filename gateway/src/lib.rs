@@ -13,6 +13,7 @@ pub mod dashboard;
 pub mod dispatch;
 pub mod docs;
 pub mod error;
+pub mod etag;
 pub mod export;
 pub mod fields;
 pub mod health;

@@ -7,6 +7,7 @@ use http_body_util::Full;
 use serde::Serialize;
 
 use crate::error::{ApiError, Problem};
+use crate::etag::EntityTag;
 use crate::rate_limit::Allowance;
 use crate::stream::{AnswerBody, Pieces};
 
@@ -38,6 +39,11 @@ impl Reply {
             self.headers.insert(HeaderName::from_static(name), value);
         }
         self
+    }
+
+    /// With `ETag`, of a single resource.
+    pub fn tagged(self, tag: &EntityTag) -> Self {
+        self.with("etag", tag.header())
     }
 
     pub fn empty(status: StatusCode) -> Self {

@@ -49,20 +49,51 @@ async function deliver(request: Request): Promise<Response> {
   }
 }
 
-const client = createClient<paths>({ baseUrl: '/api/v1', fetch: send });
-client.use({
-  onRequest({ request }) {
-    if (project !== null) request.headers.set('x-project-id', project);
-    return request;
-  },
-});
+function clientFor(of: () => string | null) {
+  const client = createClient<paths>({ baseUrl: '/api/v1', fetch: send });
+  client.use({
+    onRequest({ request }) {
+      const projectId = of();
+      if (projectId !== null) request.headers.set('x-project-id', projectId);
+      return request;
+    },
+  });
+  return client;
+}
 
-/** The API, by its own document. Every call goes through {@link read}. */
-export const api = client;
+/** The API, by its own document, for the project on the screen. Every call goes through {@link read}. */
+export const api = clientFor(() => project);
+
+const bound = new Map<string, typeof api>();
+
+/** The API for one project, whichever comes on the screen meanwhile: for whatever takes several requests. */
+export function apiOf(projectId: string): typeof api {
+  const client = bound.get(projectId) ?? clientFor(() => projectId);
+  bound.set(projectId, client);
+  return client;
+}
+
+type Call<T> = Promise<{ data?: T; error?: unknown; response: Response }>;
+
+/** A record, and the tag of the state that it was in. */
+export interface Tagged<T> {
+  value: T;
+  tag: string | null;
+}
 
 /** What a call answered; an {@link ApiFailure} is thrown for whatever else comes of it. */
-export async function read<T>(call: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
-  let answer: { data?: T; error?: unknown; response: Response };
+export async function read<T>(call: Call<T>): Promise<T> {
+  return (await readTagged(call)).value;
+}
+
+/** The header under which a record is only changed where it is still in a state; in none, whatever there is goes. */
+export function ifMatch(tag: string | null): { 'If-Match'?: string } {
+  return tag === null ? {} : { 'If-Match': tag };
+}
+
+/** As {@link read}, with the tag that a change of the record goes under. */
+export async function readTagged<T>(call: Call<T>): Promise<Tagged<T>> {
+  let answer: Awaited<Call<T>>;
   try {
     answer = await call;
   } catch (cause) {
@@ -71,5 +102,5 @@ export async function read<T>(call: Promise<{ data?: T; error?: unknown; respons
     throw new ApiFailure(0, 'The server cannot be reached. Nothing you entered is lost: try again.');
   }
   if (!answer.response.ok) throw failureOf(answer.response.status, answer.error, answer.response.headers.get('retry-after'));
-  return answer.data as T;
+  return { value: answer.data as T, tag: answer.response.headers.get('etag') };
 }

@@ -6,6 +6,7 @@ pub mod report;
 pub mod runs;
 pub mod simulate;
 
+use http::StatusCode;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -21,7 +22,8 @@ use super::{audit_log, changed, idempotency, paging, path, shape};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
-use crate::respond::{Reply, created, deleted, ok};
+use crate::etag::{EntityTag, Precondition};
+use crate::respond::{Reply, deleted, ok};
 
 /// Automations in one answer at most.
 const LIST_MAX: i64 = 1_000;
@@ -75,6 +77,17 @@ impl From<Automation> for AutomationView {
     }
 }
 
+fn tag(of: &Automation) -> Result<EntityTag, ApiError> {
+    let Automation { id: _, name, active, version, definition, created_at: _, updated_at: _ } = of;
+    EntityTag::of(&(name, active, version, definition.encode()))
+}
+
+/// With its tag.
+fn shown(status: StatusCode, automation: Automation) -> Result<Reply, ApiError> {
+    let tag = tag(&automation)?;
+    Ok(Reply::json(status, &AutomationView::from(automation))?.tagged(&tag))
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ListView {
@@ -96,7 +109,7 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "automation")?;
     let db = cx.database().await?;
     let automation = automations::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("automation"))?;
-    ok(&AutomationView::from(automation))
+    shown(StatusCode::OK, automation)
 }
 
 /// `POST /automations`
@@ -119,17 +132,19 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     }
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Automation).await;
-    created(&AutomationView::from(automation))
+    shown(StatusCode::CREATED, automation)
 }
 
 /// `PUT /automations/:id`
 pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "automation")?;
+    let precondition = Precondition::of(cx.headers)?;
     let body = cx.read_json(body::MAX_BYTES).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let current = automations::get_for_update(&tx, cx.project, id).await?;
     let current = current.ok_or_else(|| ApiError::no_such("automation"))?;
+    precondition.check("automation", || tag(&current))?;
     let (was_active, was_version) = (current.active, current.version);
     let was_by_segment = current.definition.trigger_type.is_of_segment();
     let automation = input::changed_automation(&body, current, cx.app.clock.now())?;
@@ -146,18 +161,20 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     audit_log::note(cx, &tx, "automation.updated", (id, &automation.name), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Automation).await;
-    ok(&AutomationView::from(automation))
+    shown(StatusCode::OK, automation)
 }
 
 /// `DELETE /automations/:id`
 pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "automation")?;
+    let precondition = Precondition::of(cx.headers)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    if !automations::delete(&tx, cx.project, id, cx.app.clock.now()).await? {
-        return Err(ApiError::no_such("automation"));
-    }
-    audit_log::note(cx, &tx, "automation.deleted", (id, ""), json!({})).await?;
+    let automation = automations::get_for_update(&tx, cx.project, id).await?;
+    let automation = automation.ok_or_else(|| ApiError::no_such("automation"))?;
+    precondition.check("automation", || tag(&automation))?;
+    automations::delete(&tx, cx.project, id, cx.app.clock.now()).await?;
+    audit_log::note(cx, &tx, "automation.deleted", (id, &automation.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Automation).await;
     deleted()

@@ -6,10 +6,12 @@ mod transition;
 mod trial;
 
 use deadpool_postgres::Transaction;
+use http::StatusCode;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 use shared::campaign::{CampaignStatus, Settings, Variant, Winner};
+use shared::clock::rfc3339;
 use shared::ids;
 use shared::send::Channel;
 use shared::store::campaigns::{self, Campaign, sending};
@@ -20,7 +22,8 @@ use super::{audit_log, idempotency, paging, path, shape};
 use crate::body;
 use crate::context::Context;
 use crate::error::{ApiError, Problem};
-use crate::respond::{Reply, created, deleted, ok};
+use crate::etag::{EntityTag, Precondition};
+use crate::respond::{Reply, deleted, ok};
 
 pub use report::report;
 pub use transition::{cancel, pause, resume, send};
@@ -76,6 +79,21 @@ impl From<Campaign> for CampaignView {
     }
 }
 
+/// How far it has come is no part of it, but the state that allows or forbids what is done to it is.
+fn tag(of: &Campaign) -> Result<EntityTag, ApiError> {
+    let Campaign { name, channel, segment_id, exclude_segment_ids, template_id, settings, .. } = of;
+    let Campaign { subscription_group_id, scheduled_at, status, .. } = of;
+    let audience = (segment_id, exclude_segment_ids, subscription_group_id);
+    let time = scheduled_at.map(rfc3339);
+    EntityTag::of(&(name, channel.as_str(), audience, template_id, settings, time, status.as_str()))
+}
+
+/// With its tag.
+fn shown(status: StatusCode, campaign: Campaign) -> Result<Reply, ApiError> {
+    let tag = tag(&campaign)?;
+    Ok(Reply::json(status, &CampaignView::from(campaign))?.tagged(&tag))
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ListView {
@@ -99,7 +117,7 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "campaign")?;
     let db = cx.database().await?;
     let campaign = campaigns::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("campaign"))?;
-    ok(&CampaignView::from(campaign))
+    shown(StatusCode::OK, campaign)
 }
 
 /// `POST /campaigns`
@@ -118,16 +136,18 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
         }
     }
     tx.commit().await.map_err(StoreError::from)?;
-    created(&CampaignView::from(campaign))
+    shown(StatusCode::CREATED, campaign)
 }
 
 /// `PUT /campaigns/:id`
 pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "campaign")?;
+    let precondition = Precondition::of(cx.headers)?;
     let body = cx.read_json(body::MAX_BYTES).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let current = locked(cx, &tx, id).await?;
+    precondition.check("campaign", || tag(&current))?;
     let campaign = input::changed_campaign(&body, current.clone(), cx.app.clock.now())?;
     // What was read can be sent back: only what is different is a change.
     let renamed = Campaign { name: campaign.name.clone(), updated_at: campaign.updated_at, ..current.clone() };
@@ -146,15 +166,17 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     campaigns::update(&tx, cx.project, &campaign).await?;
     note(cx, &tx, "campaign.updated", &campaign, json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    ok(&CampaignView::from(campaign))
+    shown(StatusCode::OK, campaign)
 }
 
 /// `DELETE /campaigns/:id`
 pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "campaign")?;
+    let precondition = Precondition::of(cx.headers)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let campaign = locked(cx, &tx, id).await?;
+    precondition.check("campaign", || tag(&campaign))?;
     if campaign.status == CampaignStatus::Sending || (campaign.status == CampaignStatus::Paused && campaign.under_way) {
         return Err(ApiError::Conflict("the campaign is being sent; cancel it first".to_owned()));
     }

@@ -16,6 +16,7 @@ use super::{audit_log, changed};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
+use crate::etag::{EntityTag, Precondition};
 use crate::respond::{Reply, ok};
 
 pub use trial::{test, unusable_address};
@@ -24,8 +25,10 @@ pub use trial::{test, unusable_address};
 pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let db = cx.database().await?;
     let mut shown = Map::new();
+    let mut versions = Vec::new();
     for channel in Channel::ALL {
         let settings = channels::get(&db, &cx.app.master_keys, cx.project, channel).await?.unwrap_or_default();
+        versions.push(settings.version);
         let (name, mut view) = match channel {
             Channel::Email => ("email", email_view(&settings)),
             Channel::Push => ("push", push_view(&settings, cx.app.config.shared_push_app)),
@@ -41,7 +44,12 @@ pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
             shown.insert(rule.to_owned(), settings.settings.get(rule).cloned().unwrap_or_default());
         }
     }
-    ok(&shown)
+    Ok(ok(&shown)?.tagged(&tag(&versions)?))
+}
+
+/// Of the versions of [`Channel::ALL`], in that order: secrets, which are not shown, move them on too.
+fn tag(versions: &[i64]) -> Result<EntityTag, ApiError> {
+    EntityTag::of(&versions)
 }
 
 /// Whether mail could be sent.
@@ -112,6 +120,7 @@ fn sms_view(of: &ChannelSettings) -> Value {
 
 /// `PUT /channels`
 pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let precondition = Precondition::of(cx.headers)?;
     let body = cx.read_json(body::MAX_BYTES).await?;
     let changes = input::changes(&body, &cx.app.config.outbound)?;
     let mut db = cx.database().await?;
@@ -123,15 +132,22 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let named: Vec<&str> = by_channel.keys().map(|channel| channel.as_str()).collect();
     let details = json!({ "channels": named });
     audit_log::note_of_project(cx, &tx, "channels.updated", details).await?;
-    for (channel, changes) in by_channel {
-        let current = channels::get_for_update(&tx, &cx.app.master_keys, cx.project, channel).await?;
-        let mut settings = current.unwrap_or_default();
+    let mut current = Vec::new();
+    for channel in Channel::ALL {
+        let settings = channels::get_for_update(&tx, &cx.app.master_keys, cx.project, channel).await?;
+        current.push(settings.unwrap_or_default());
+    }
+    let mut versions: Vec<i64> = current.iter().map(|settings| settings.version).collect();
+    precondition.check("configuration of the channels", || tag(&versions))?;
+    for ((channel, mut settings), version) in Channel::ALL.into_iter().zip(current).zip(&mut versions) {
+        let Some(changes) = by_channel.remove(&channel) else { continue };
         input::apply(&mut settings, changes);
-        channels::put(&tx, &cx.app.master_keys, cx.project, channel, &settings, cx.app.clock.now()).await?;
+        let now = cx.app.clock.now();
+        *version = channels::put(&tx, &cx.app.master_keys, cx.project, channel, &settings, now).await?;
     }
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Channel).await;
-    ok(&json!({ "updated": true }))
+    Ok(ok(&json!({ "updated": true }))?.tagged(&tag(&versions)?))
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 
 mod input;
 
+use http::StatusCode;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
+use shared::clock::rfc3339;
 use shared::ids;
 use shared::store::StoreError;
 use shared::store::news::{self, NewsItem};
@@ -14,8 +16,9 @@ use super::{audit_log, idempotency, paging, path, shape};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
+use crate::etag::{EntityTag, Precondition};
 use crate::query::Page;
-use crate::respond::{Reply, created, deleted, ok};
+use crate::respond::{Reply, deleted, ok};
 
 /// Items in one answer at most.
 const LIST_MAX: i64 = 1_000;
@@ -47,6 +50,17 @@ impl From<NewsItem> for NewsView {
             updated_at: item.updated_at,
         }
     }
+}
+
+fn tag(of: &NewsItem) -> Result<EntityTag, ApiError> {
+    let NewsItem { id: _, title, body, published_at, created_at: _, updated_at: _ } = of;
+    EntityTag::of(&(title, body, published_at.map(rfc3339)))
+}
+
+/// With its tag.
+fn shown(status: StatusCode, item: NewsItem) -> Result<Reply, ApiError> {
+    let tag = tag(&item)?;
+    Ok(Reply::json(status, &NewsView::from(item))?.tagged(&tag))
 }
 
 #[derive(Serialize)]
@@ -103,7 +117,7 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "news item")?;
     let db = cx.database().await?;
     let item = news::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("news item"))?;
-    ok(&NewsView::from(item))
+    shown(StatusCode::OK, item)
 }
 
 /// `POST /news`
@@ -121,32 +135,35 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
         }
     }
     tx.commit().await.map_err(StoreError::from)?;
-    created(&NewsView::from(item))
+    shown(StatusCode::CREATED, item)
 }
 
 /// `PUT /news/:id`
 pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "news item")?;
+    let precondition = Precondition::of(cx.headers)?;
     let body = cx.read_json(body::MAX_BYTES).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let current = news::get_for_update(&tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("news item"))?;
+    precondition.check("news item", || tag(&current))?;
     let item = input::changed_item(&body, current, cx.app.clock.now())?;
     news::update(&tx, cx.project, &item).await?;
     audit_log::note(cx, &tx, "news.updated", (id, &item.title), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    ok(&NewsView::from(item))
+    shown(StatusCode::OK, item)
 }
 
 /// `DELETE /news/:id`
 pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "news item")?;
+    let precondition = Precondition::of(cx.headers)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    if !news::delete(&tx, cx.project, id).await? {
-        return Err(ApiError::no_such("news item"));
-    }
-    audit_log::note(cx, &tx, "news.deleted", (id, ""), json!({})).await?;
+    let item = news::get_for_update(&tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("news item"))?;
+    precondition.check("news item", || tag(&item))?;
+    news::delete(&tx, cx.project, id).await?;
+    audit_log::note(cx, &tx, "news.deleted", (id, &item.title), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
 }

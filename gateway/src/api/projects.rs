@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::auth;
 use crate::context::{Context, Request};
 use crate::error::ApiError;
+use crate::etag::{EntityTag, Precondition};
 use crate::respond::{Reply, created, deleted, ok};
 
 #[derive(Serialize)]
@@ -78,6 +79,12 @@ impl ProjectView {
     }
 }
 
+/// Of the settings; the secrets are changed by other operations.
+fn tag(of: &Project) -> Result<EntityTag, ApiError> {
+    let Project { name, timezone, rate_limit, retention_days, tracking, identity_verification, .. } = of;
+    EntityTag::of(&(name, timezone, rate_limit, retention_days, tracking, identity_verification))
+}
+
 /// `GET /projects`
 pub async fn list(request: &Request<'_>) -> Result<Reply, ApiError> {
     let session = auth::logged_in(request).await?;
@@ -102,7 +109,7 @@ pub async fn create(request: &Request<'_>) -> Result<Reply, ApiError> {
     if key.is_some() {
         accounts::lock(&tx, session.account.id).await?;
         if let Some(made) = made_before(app, &tx, session.account.id, id).await? {
-            return created(&made);
+            return Ok(made);
         }
     }
     projects::insert(&tx, &app.master_keys, id, &project.name, &secrets, now).await?;
@@ -119,7 +126,8 @@ pub async fn create(request: &Request<'_>) -> Result<Reply, ApiError> {
     audit::insert(&tx, id, ids::fresh(now.as_millisecond()), &actor, &change, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(request, Topic::Project).await;
-    created(&ProjectView::new(project, Role::Admin, Some(SecretsView::new(secrets, now))))
+    let tag = tag(&project)?;
+    Ok(created(&ProjectView::new(project, Role::Admin, Some(SecretsView::new(secrets, now))))?.tagged(&tag))
 }
 
 /// What the account has made as `id` before.
@@ -128,20 +136,22 @@ async fn made_before(
     tx: &Transaction<'_>,
     account: Uuid,
     id: ProjectId,
-) -> Result<Option<ProjectView>, ApiError> {
+) -> Result<Option<Reply>, ApiError> {
     if !project_removals::among(tx, &[id]).await?.is_empty() {
         return Err(idempotency::gone());
     }
     let Some(project) = projects::get(tx, id).await? else { return Ok(None) };
     let membership = members::membership_of(tx, account, id).await?.ok_or_else(idempotency::gone)?;
-    view(app, tx, project, membership.role).await.map(Some)
+    let tag = tag(&project)?;
+    Ok(Some(created(&view(app, tx, project, membership.role).await?)?.tagged(&tag)))
 }
 
 /// `GET /projects/:id`
 pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let db = cx.database().await?;
     let project = projects::get(&db, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
-    ok(&view(cx.app, &db, project, role_of(cx)).await?)
+    let tag = tag(&project)?;
+    Ok(ok(&view(cx.app, &db, project, role_of(cx)).await?)?.tagged(&tag))
 }
 
 /// As a member of that role sees it.
@@ -160,10 +170,12 @@ fn role_of(cx: &Context<'_>) -> Role {
 
 /// `PUT /projects/:id`
 pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let precondition = Precondition::of(cx.headers)?;
     let body = cx.read_json(BODY).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let current = projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
+    precondition.check("project", || tag(&current))?;
     let project = input::changed_project(&body, current.clone(), cx.app.clock.now())?;
     projects::update(&tx, &project).await?;
     if project.timezone != current.timezone {
@@ -171,18 +183,21 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     }
     let details = Value::Object(differences(&current, &project));
     audit_log::note(cx, &tx, "project.updated", (cx.project.0, &project.name), details).await?;
+    let tag = tag(&project)?;
     let shown = view(cx.app, &tx, project, role_of(cx)).await?;
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Project).await;
-    ok(&shown)
+    Ok(ok(&shown)?.tagged(&tag))
 }
 
 /// `DELETE /projects/:id`: from now on it is nowhere to be found and its keys work no more; its data goes by and by.
 pub async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let precondition = Precondition::of(cx.headers)?;
     let body = cx.read_json(BODY).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let project = projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
+    precondition.check("project", || tag(&project))?;
     input::confirm(&body, &project)?;
     projects::remove(&tx, &project, cx.app.clock.now()).await?;
     audit_log::note(cx, &tx, "project.deleted", (cx.project.0, &project.name), json!({})).await?;

@@ -8,6 +8,7 @@ mod report;
 mod rests;
 
 use deadpool_postgres::Transaction;
+use http::StatusCode;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -21,7 +22,8 @@ use super::{audit_log, idempotency, paging, path, shape};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
-use crate::respond::{Reply, created, deleted, ok};
+use crate::etag::{EntityTag, Precondition};
+use crate::respond::{Reply, deleted, ok};
 use evaluate::Count;
 
 pub use explain::explain;
@@ -95,6 +97,17 @@ impl SegmentView {
     }
 }
 
+fn tag(of: &Segment) -> Result<EntityTag, ApiError> {
+    let Segment { id: _, name, description, segment_type, rules, created_at: _, updated_at: _ } = of;
+    EntityTag::of(&(name, description, segment_type.as_str(), rules))
+}
+
+/// Counted, and with its tag.
+async fn shown(cx: &Context<'_>, status: StatusCode, segment: Segment) -> Result<Reply, ApiError> {
+    let tag = tag(&segment)?;
+    Ok(Reply::json(status, &SegmentView::counted(cx, segment).await?)?.tagged(&tag))
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ListView {
@@ -120,7 +133,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
 
 /// `GET /segments/:id`
 pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    ok(&SegmentView::counted(cx, found(cx, segment).await?).await?)
+    shown(cx, StatusCode::OK, found(cx, segment).await?).await
 }
 
 async fn found(cx: &Context<'_>, segment: &str) -> Result<Segment, ApiError> {
@@ -148,18 +161,20 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
         }
         tx.commit().await.map_err(StoreError::from)?;
     }
-    created(&SegmentView::counted(cx, segment).await?)
+    shown(cx, StatusCode::CREATED, segment).await
 }
 
 /// `PUT /segments/:id`
 pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "segment")?;
+    let precondition = Precondition::of(cx.headers)?;
     let body = cx.read_json(body::MAX_BYTES).await?;
     let segment = {
         let mut db = cx.database().await?;
         let tx = db.transaction().await.map_err(StoreError::from)?;
         segments::begin_change(&tx).await?;
         let current = locked(cx, &tx, id).await?;
+        precondition.check("segment", || tag(&current))?;
         let now = cx.app.clock.now();
         let segment = input::changed_segment(&body, current.clone(), now)?;
         rests::check(cx, &tx, &segment).await?;
@@ -171,16 +186,18 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         tx.commit().await.map_err(StoreError::from)?;
         segment
     };
-    ok(&SegmentView::counted(cx, segment).await?)
+    shown(cx, StatusCode::OK, segment).await
 }
 
 /// `DELETE /segments/:id`
 pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "segment")?;
+    let precondition = Precondition::of(cx.headers)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     segments::begin_change(&tx).await?;
     let segment = locked(cx, &tx, id).await?;
+    precondition.check("segment", || tag(&segment))?;
     if let Some((other, name)) = segments::resting_on(&tx, cx.project, id).await? {
         let reason = format!("the rules of the segment {name:?} ({other}) name this one; change them first");
         return Err(ApiError::Conflict(reason));

@@ -3,6 +3,7 @@
 mod input;
 
 use deadpool_postgres::Transaction;
+use http::StatusCode;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
@@ -17,7 +18,8 @@ use super::{audit_log, idempotency, path, shape};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
-use crate::respond::{Reply, created, deleted, ok};
+use crate::etag::{EntityTag, Precondition};
+use crate::respond::{Reply, deleted, ok};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -47,6 +49,17 @@ impl From<SubscriptionGroup> for GroupView {
     }
 }
 
+fn tag(of: &SubscriptionGroup) -> Result<EntityTag, ApiError> {
+    let SubscriptionGroup { id: _, name, description, default_subscribed, public, created_at: _, updated_at: _ } = of;
+    EntityTag::of(&(name, description, default_subscribed, public))
+}
+
+/// With its tag.
+fn shown(status: StatusCode, group: SubscriptionGroup) -> Result<Reply, ApiError> {
+    let tag = tag(&group)?;
+    Ok(Reply::json(status, &GroupView::from(group))?.tagged(&tag))
+}
+
 #[derive(Serialize)]
 struct ListView {
     groups: Vec<GroupView>,
@@ -64,7 +77,7 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "subscription group")?;
     let db = cx.database().await?;
     let group = subscription_groups::get(&db, cx.project, id).await?.ok_or_else(missing)?;
-    ok(&GroupView::from(group))
+    shown(StatusCode::OK, group)
 }
 
 /// `POST /subscription-groups`
@@ -88,28 +101,33 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
         }
     }
     tx.commit().await.map_err(StoreError::from)?;
-    created(&GroupView::from(group))
+    shown(StatusCode::CREATED, group)
 }
 
 /// `PUT /subscription-groups/:id`
 pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "subscription group")?;
+    let precondition = Precondition::of(cx.headers)?;
     let body = cx.read_json(body::MAX_BYTES).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    let group = input::changed_group(&body, locked(cx, &tx, id).await?, cx.app.clock.now())?;
+    let current = locked(cx, &tx, id).await?;
+    precondition.check("subscription group", || tag(&current))?;
+    let group = input::changed_group(&body, current, cx.app.clock.now())?;
     subscription_groups::update(&tx, cx.project, &group).await?;
     audit_log::note(cx, &tx, "subscription_group.updated", (id, &group.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    ok(&GroupView::from(group))
+    shown(StatusCode::OK, group)
 }
 
 /// `DELETE /subscription-groups/:id`
 pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "subscription group")?;
+    let precondition = Precondition::of(cx.headers)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let group = locked(cx, &tx, id).await?;
+    precondition.check("subscription group", || tag(&group))?;
     let used = automations::uses_subscription_group(&tx, cx.project, id).await?;
     if let Some(SendingUse { automation, name, active }) = used {
         return Err(ApiError::Conflict(if active {

@@ -5,6 +5,7 @@ mod making;
 pub mod preview;
 
 use deadpool_postgres::Transaction;
+use http::StatusCode;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -19,8 +20,9 @@ use super::{audit_log, changed, idempotency, paging, path, shape};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
+use crate::etag::{EntityTag, Precondition};
 use crate::mail_body::Made;
-use crate::respond::{Reply, created, deleted, ok};
+use crate::respond::{Reply, deleted, ok};
 
 pub use input::CHANNELS;
 pub(in crate::api) use input::{SUBJECT, parses, url};
@@ -64,6 +66,17 @@ impl From<StoredTemplate> for TemplateView {
     }
 }
 
+fn tag(of: &StoredTemplate) -> Result<EntityTag, ApiError> {
+    let StoredTemplate { name, channel, subject, body, url, tags, ai, version, .. } = of;
+    EntityTag::of(&(name, channel.as_str(), subject, body, url, tags, ai, version))
+}
+
+/// With its tag.
+fn shown(status: StatusCode, template: StoredTemplate) -> Result<Reply, ApiError> {
+    let tag = tag(&template)?;
+    Ok(Reply::json(status, &TemplateView::from(template))?.tagged(&tag))
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ListView {
@@ -87,7 +100,7 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "template")?;
     let db = cx.database().await?;
     let template = templates::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("template"))?;
-    ok(&TemplateView::from(template))
+    shown(StatusCode::OK, template)
 }
 
 /// `POST /templates`
@@ -108,20 +121,22 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     }
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Template).await;
-    created(&TemplateView::from(template))
+    shown(StatusCode::CREATED, template)
 }
 
 /// `PUT /templates/:id`
 pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "template")?;
+    let precondition = Precondition::of(cx.headers)?;
     let body = cx.read_json(body::MAX_BYTES).await?;
     let made = match body.get("body").and_then(Value::as_str) {
-        Some(text) => Some(made_of(cx, id, &body, text).await?),
+        Some(text) => Some(made_of(cx, (id, &precondition), &body, text).await?),
         None => None,
     };
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let current = locked(cx, &tx, id).await?;
+    precondition.check("template", || tag(&current))?;
     let mut template = input::changed_template(&body, current, cx.app.clock.now())?;
     if let Some(made) = made {
         making::put(made, &mut template);
@@ -130,15 +145,17 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     audit_log::note(cx, &tx, "template.updated", (id, &template.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Template).await;
-    ok(&TemplateView::from(template))
+    shown(StatusCode::OK, template)
 }
 
 /// `DELETE /templates/:id`
 pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "template")?;
+    let precondition = Precondition::of(cx.headers)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let template = locked(cx, &tx, id).await?;
+    precondition.check("template", || tag(&template))?;
     if let Some(SendingUse { automation, name, active }) = automations::uses_template(&tx, cx.project, id).await? {
         return Err(ApiError::Conflict(if active {
             format!("the active automation {name:?} ({automation}) sends this template; switch it off first")
@@ -160,10 +177,16 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
 
 /// What a template's next body becomes, if all that was sent with it is allowed; whether it is, is judged once more when the
 /// row is locked.
-async fn made_of(cx: &Context<'_>, id: Uuid, sent: &Map<String, Value>, text: &str) -> Result<Made, ApiError> {
+async fn made_of(
+    cx: &Context<'_>,
+    (id, precondition): (Uuid, &Precondition),
+    sent: &Map<String, Value>,
+    text: &str,
+) -> Result<Made, ApiError> {
     let db = cx.database().await?;
     let current = templates::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("template"))?;
     drop(db);
+    precondition.check("template", || tag(&current))?;
     // A template never changes its channel.
     let channel = current.channel;
     input::changed_template(sent, current, cx.app.clock.now())?;

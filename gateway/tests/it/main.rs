@@ -44,6 +44,7 @@ mod openapi;
 mod outage;
 mod people;
 mod plans;
+mod preconditions;
 mod prefer;
 mod preferences;
 mod process;

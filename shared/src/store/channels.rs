@@ -106,7 +106,7 @@ fn from_row(row: &Row, keys: &MasterKeys, project: ProjectId, channel: Channel) 
     })
 }
 
-/// Writes settings and secrets, and clears the error: whatever was wrong, this is a new configuration.
+/// Writes settings and secrets, and clears the error: whatever was wrong, this is a new configuration. Returns its version.
 pub async fn put(
     tx: &Transaction<'_>,
     keys: &MasterKeys,
@@ -114,7 +114,7 @@ pub async fn put(
     channel: Channel,
     new: &ChannelSettings,
     now: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<i64, StoreError> {
     let seq = changes::next(tx, Topic::Channel).await?;
     let plain = serde_json::to_vec(&new.secrets).map_err(|e| StoreError::Corrupt(e.to_string()))?;
     let sealed = (!new.secrets.is_empty()).then(|| keys.seal(project, &place(channel), &plain));
@@ -123,7 +123,7 @@ pub async fn put(
                error = NULL, error_at = NULL, updated_at = excluded.updated_at, changed_seq = excluded.changed_seq";
     let settings = Value::Object(new.settings.clone());
     tx.execute(sql, &[&project, &channel.slug(), &settings, &sealed, &now, &seq]).await?;
-    Ok(())
+    Ok(seq)
 }
 
 /// Notes what the provider said about the configuration, unless that has changed since (`version`).

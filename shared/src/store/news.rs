@@ -95,7 +95,7 @@ pub async fn update(tx: &Transaction<'_>, project: ProjectId, item: &NewsItem) -
     Ok(())
 }
 
-/// False where there was no such item.
-pub async fn delete(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<bool, StoreError> {
-    Ok(db.execute("DELETE FROM news WHERE project_id = $1 AND id = $2", &[&project, &id]).await? == 1)
+pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
+    tx.execute("DELETE FROM news WHERE project_id = $1 AND id = $2", &[&project, &id]).await?;
+    Ok(())
 }

@@ -1,17 +1,16 @@
-import { Alert, Button, Grid, Stack, TextInput } from '@mantine/core';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { Button, Grid, Stack, TextInput } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
-import { useState } from 'react';
-import { type Schemas, api, read } from '../../api/client';
+import { type Schemas, type Tagged, api, apiOf, ifMatch, read, readTagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { isReadable } from '../../app/typed-json';
 import { Ask } from '../../components/ask';
-import { KeepChanges, useDraft } from '../../components/draft';
-import { Failure, Loaded } from '../../components/failure';
+import { KeepChanges } from '../../components/draft';
 import { ButtonLink } from '../../components/links';
 import { Page, Section } from '../../components/page';
+import { NotSaved, RecordScreen, useEdited } from '../../components/record';
 import { Status } from '../../components/status';
 import { t } from '../../text';
 import { EMPTY, type Plan, inputOf, planOf } from './plan';
@@ -23,77 +22,55 @@ import { Trigger } from './trigger';
 const route = getRouteApi('/p/$projectId/automations/$automationId');
 type Automation = Schemas['Automation'];
 
-/** Somebody else has saved since this editor was opened. */
-class ChangedElsewhere extends Error {
-  constructor(readonly theirs: Automation) {
-    super(t.automations.changedElsewhere(theirs.version));
-  }
-}
-
 export function AutomationScreen() {
   const { projectId } = useProject();
   const { automationId } = route.useParams();
-  const isNew = automationId === 'new';
-  const automation = useQuery({
-    queryKey: [projectId, 'automation', automationId],
-    queryFn: ({ signal }) => read(api.GET('/automations/{id}', { params: { path: { id: automationId } }, signal })),
-    enabled: !isNew,
-    staleTime: Infinity,
-    gcTime: 0,
-  });
-  if (isNew) return <Editor key="new" opened={null} />;
-  if (!automation.data) return <Page title={t.automations.title}><Loaded query={automation}>{() => null}</Loaded></Page>;
-  return <Editor key={automationId} opened={automation.data} />;
+  return (
+    <RecordScreen<Automation>
+      id={automationId}
+      title={t.automations.title}
+      queryKey={[projectId, 'automation', automationId]}
+      read={(signal) => readTagged(apiOf(projectId).GET('/automations/{id}', { params: { path: { id: automationId } }, signal }))}
+    >
+      {(opened, _, onMade) => <Editor opened={opened} onMade={onMade} />}
+    </RecordScreen>
+  );
 }
 
-function Editor({ opened }: { opened: Automation | null }) {
+function Editor({ opened, onMade }: { opened: Tagged<Automation> | null; onMade: (id: string) => void }) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
-  const [stored, setStored] = useState(opened);
-  const draft = useDraft(opened ? planOf(opened) : EMPTY);
-  const keep = (saved: Automation) => {
-    setStored(saved);
-    // A new one is read by the screen that it is opened on next.
-    if (stored) client.setQueryData([projectId, 'automation', saved.id], saved);
+  const api = apiOf(projectId);
+  const listed = ({ id }: Automation) => {
     void client.invalidateQueries({ queryKey: [projectId, 'automations'] });
-    void client.invalidateQueries({ queryKey: [projectId, 'automation-report', saved.id] });
+    void client.invalidateQueries({ queryKey: [projectId, 'automation-report', id] });
   };
-  const saving = useMutation({
-    async mutationFn(plan: Plan) {
-      const body = inputOf(plan);
-      if (!stored) return read(api.POST('/automations', { body: body as never }));
-      await unchanged(stored);
-      return read(api.PUT('/automations/{id}', { params: { path: { id: stored.id } }, body }));
-    },
-    async onSuccess(saved, sent) {
-      draft.settle(sent, planOf(saved));
-      keep(saved);
+  const edited = useEdited<Automation, Plan>({
+    opened,
+    empty: EMPTY,
+    fieldsOf: planOf,
+    create: (plan) => readTagged(api.POST('/automations', { body: inputOf(plan) as never })),
+    change: ({ id }, plan, _, tag) => readTagged(api.PUT('/automations/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: inputOf(plan) })),
+    newest: ({ id }) => readTagged(api.GET('/automations/{id}', { params: { path: { id } } })),
+    async onSaved({ value: saved }, isNew) {
+      listed(saved);
       notify(t.saved);
-      if (!stored) await navigate({ to: '/p/$projectId/automations/$automationId', params: { projectId, automationId: saved.id }, replace: true, ignoreBlocker: true });
+      if (!isNew) return;
+      onMade(saved.id);
+      await navigate({ to: '/p/$projectId/automations/$automationId', params: { projectId, automationId: saved.id }, replace: true, ignoreBlocker: true });
     },
   });
-  const load = (theirs: Automation) => {
-    keep(theirs);
-    draft.restart(planOf(theirs));
-    saving.reset();
+  const { stored, draft, saving } = edited;
+  const { error } = saving;
+  const changed = (automation: Tagged<Automation>) => {
+    edited.keep(automation);
+    listed(automation.value);
   };
-  const error = saving.error;
   return (
-    <Page title={stored?.name ?? t.automations.newTitle} actions={<Actions stored={stored} isDirty={draft.isDirty} isReadable={isReadable(draft.value)} onSave={() => saving.mutate(draft.value)} isSaving={saving.isPending} onChanged={keep} />}>
+    <Page title={stored?.name ?? t.automations.newTitle} actions={<Actions stored={stored} tag={edited.tag} isDirty={draft.isDirty} isReadable={isReadable(draft.value)} onSave={edited.save} isSaving={saving.isPending} onChanged={changed} />}>
       <KeepChanges when={draft.isDirty} />
-      {error instanceof ChangedElsewhere ? (
-        <Alert color="yellow" variant="outline" role="alert">
-          <Stack align="flex-start" gap="xs">
-            {error.message}
-            <Button size="xs" variant="default" onClick={() => load(error.theirs)}>
-              {t.automations.loadTheirs}
-            </Button>
-          </Stack>
-        </Alert>
-      ) : (
-        <Failure error={error} />
-      )}
+      <NotSaved edited={edited} />
       <Grid gap="xl">
         <Grid.Col span={{ base: 12, lg: 7 }}>
           <Stack>
@@ -119,33 +96,25 @@ function Editor({ opened }: { opened: Automation | null }) {
   );
 }
 
-/** Fails where somebody else has saved since: nothing of theirs is overwritten. */
-async function unchanged(stored: Automation): Promise<void> {
-  const now = await read(api.GET('/automations/{id}', { params: { path: { id: stored.id } } }));
-  if (now.updatedAt !== stored.updatedAt) throw new ChangedElsewhere(now);
-}
-
 interface ActionsProps {
   stored: Automation | null;
+  tag: string | null;
   isDirty: boolean;
   isReadable: boolean;
   isSaving: boolean;
   onSave: () => void;
-  onChanged: (automation: Automation) => void;
+  onChanged: (automation: Tagged<Automation>) => void;
 }
 
-function Actions({ stored, isDirty, isReadable: readable, isSaving, onSave, onChanged }: ActionsProps) {
+function Actions({ stored, tag, isDirty, isReadable: readable, isSaving, onSave, onChanged }: ActionsProps) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
   const switching = useMutation({
-    async mutationFn(automation: Automation) {
-      await unchanged(automation);
-      return read(api.PUT('/automations/{id}', { params: { path: { id: automation.id } }, body: { active: !automation.active } }));
-    },
+    mutationFn: ({ id, active }: Automation) => readTagged(api.PUT('/automations/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: { active: !active } })),
     onSuccess(changed) {
       onChanged(changed);
-      notify(changed.active ? t.automations.activated : t.automations.deactivated);
+      notify(changed.value.active ? t.automations.activated : t.automations.deactivated);
     },
     onError: (error) => notify(error.message, true),
   });
@@ -162,7 +131,7 @@ function Actions({ stored, isDirty, isReadable: readable, isSaving, onSave, onCh
           <ButtonLink variant="default" to="/p/$projectId/automations/$automationId/runs" params={{ projectId, automationId: stored.id }}>
             {t.automations.runs}
           </ButtonLink>
-          <Ask label={t.remove} title={t.automations.removeTitle} size="sm" act={() => read(api.DELETE('/automations/{id}', { params: { path: { id: stored.id } } }))} onDone={leave}>
+          <Ask label={t.remove} title={t.automations.removeTitle} size="sm" act={() => read(api.DELETE('/automations/{id}', { params: { path: { id: stored.id }, header: ifMatch(tag) } }))} onDone={leave}>
             {t.automations.remove(stored.name ?? '')}
           </Ask>
           <Button variant="default" disabled={isDirty} loading={switching.isPending} onClick={() => switching.mutate(stored)}>

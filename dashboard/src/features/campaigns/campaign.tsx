@@ -2,7 +2,7 @@ import { Alert, Button, Stack } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import { type Schemas, api, read } from '../../api/client';
+import { type Schemas, api, ifMatch, read, readTagged } from '../../api/client';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { Ask } from '../../components/ask';
@@ -29,20 +29,20 @@ export function CampaignScreen() {
   const isNew = campaignId === 'new';
   const campaign = useQuery({
     queryKey: [projectId, 'campaign', campaignId],
-    queryFn: ({ signal }) => read(api.GET('/campaigns/{id}', { params: { path: { id: campaignId } }, signal })),
+    queryFn: ({ signal }) => readTagged(api.GET('/campaigns/{id}', { params: { path: { id: campaignId } }, signal })),
     enabled: !isNew,
-    refetchInterval: (query) => (query.state.data?.status === 'SENDING' ? LIVE_MS : CALM_MS),
+    refetchInterval: (query) => (query.state.data?.value.status === 'SENDING' ? LIVE_MS : CALM_MS),
   });
   const project = useQuery({ queryKey: [projectId, 'project', 'zone'], queryFn: ({ signal }) => read(api.GET('/projects/{id}', { params: { path: { id: projectId } }, signal })) });
   if (!project.data) return <Page title={t.campaigns.title}><Loaded query={project}>{() => null}</Loaded></Page>;
   const zone = project.data.timezone;
-  if (isNew) return <Wizard key="new" stored={null} zone={zone} />;
+  if (isNew) return <Wizard key="new" opened={null} zone={zone} />;
   if (!campaign.data) return <Page title={t.campaigns.title}><Loaded query={campaign}>{() => null}</Loaded></Page>;
-  if (editing) return <Wizard key={campaignId} stored={campaign.data} zone={zone} onDone={() => setEditing(false)} />;
-  return <Campaign campaign={campaign.data} zone={zone} onEdit={() => setEditing(true)} />;
+  if (editing) return <Wizard key={campaignId} opened={campaign.data} zone={zone} onDone={() => setEditing(false)} />;
+  return <Campaign campaign={campaign.data.value} tag={campaign.data.tag} zone={zone} onEdit={() => setEditing(true)} />;
 }
 
-function Campaign({ campaign, zone, onEdit }: { campaign: Campaign; zone: string; onEdit: () => void }) {
+function Campaign({ campaign, tag, zone, onEdit }: { campaign: Campaign; tag: string | null; zone: string; onEdit: () => void }) {
   const { status } = campaign;
   const isPlanned = status === 'DRAFT' || status === 'SCHEDULED' || status === 'PAUSED';
   return (
@@ -51,7 +51,7 @@ function Campaign({ campaign, zone, onEdit }: { campaign: Campaign; zone: string
       actions={
         <>
           <Status of={status} label={t.campaigns.statuses[status]} />
-          <Actions campaign={campaign} />
+          <Actions campaign={campaign} tag={tag} />
           {isPlanned && (
             <Button variant="default" onClick={onEdit}>
               {t.campaigns.edit}
@@ -74,7 +74,7 @@ function Campaign({ campaign, zone, onEdit }: { campaign: Campaign; zone: string
   );
 }
 
-function Actions({ campaign }: { campaign: Campaign }) {
+function Actions({ campaign, tag }: { campaign: Campaign; tag: string | null }) {
   const { projectId } = useProject();
   const client = useQueryClient();
   const navigate = useNavigate();
@@ -86,12 +86,13 @@ function Actions({ campaign }: { campaign: Campaign }) {
   const call = async (act: Act) => {
     const params = { path: { id: campaign.id } };
     const calls = {
-      send: () => api.POST('/campaigns/{id}/send', { params }),
+      // What stands on the screen is what is sent.
+      send: () => api.POST('/campaigns/{id}/send', { params: { ...params, header: ifMatch(tag) } }),
       pause: () => api.POST('/campaigns/{id}/pause', { params }),
       resume: () => api.POST('/campaigns/{id}/resume', { params }),
       cancel: () => api.POST('/campaigns/{id}/cancel', { params }),
     };
-    const changed = await read(calls[act]());
+    const changed = await readTagged(calls[act]());
     client.setQueryData([projectId, 'campaign', campaign.id], changed);
     void client.invalidateQueries({ queryKey: [projectId, 'campaigns'] });
     void client.invalidateQueries({ queryKey: [projectId, 'campaign-report', campaign.id] });
@@ -127,7 +128,7 @@ function Actions({ campaign }: { campaign: Campaign }) {
         </Ask>
       )}
       {status !== 'SENDING' && (
-        <Ask label={t.remove} title={t.campaigns.removeTitle} size="sm" act={() => read(api.DELETE('/campaigns/{id}', { params: { path: { id: campaign.id } } }))} onDone={leave}>
+        <Ask label={t.remove} title={t.campaigns.removeTitle} size="sm" act={() => read(api.DELETE('/campaigns/{id}', { params: { path: { id: campaign.id }, header: ifMatch(tag) } }))} onDone={leave}>
           {t.campaigns.remove(campaign.name)}
         </Ask>
       )}

@@ -1,14 +1,14 @@
 import { Button, Group, Stack, Stepper } from '@mantine/core';
-import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import { type Schemas, api, read } from '../../api/client';
+import { type Schemas, type Tagged, apiOf, ifMatch, readTagged } from '../../api/client';
 import { ApiFailure } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
-import { KeepChanges, useDraft } from '../../components/draft';
-import { Failure } from '../../components/failure';
+import { KeepChanges } from '../../components/draft';
 import { Page } from '../../components/page';
+import { NotSaved, useEdited } from '../../components/record';
 import { t } from '../../text';
 import { EMPTY, type Plan, changeOf, inputOf, isTimed, planOf } from './plan';
 import { Summary } from './summary';
@@ -28,41 +28,47 @@ function stepOf(error: unknown): number | undefined {
   return field === undefined ? undefined : ASKED_IN.find(([names]) => names.test(field))?.[1];
 }
 
+type Campaign = Schemas['Campaign'];
+
 interface Props {
-  stored: Schemas['Campaign'] | null;
+  opened: Tagged<Campaign> | null;
   /** The project's timezone. */
   zone: string;
   onDone?: () => void;
 }
 
-export function Wizard({ stored, zone, onDone }: Props) {
+export function Wizard({ opened, zone, onDone }: Props) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
   const [step, setStep] = useState(0);
-  const draft = useDraft(stored ? planOf(stored, zone) : EMPTY);
-  const saving = useMutation({
-    mutationFn(plan: Plan) {
-      if (stored) return read(api.PUT('/campaigns/{id}', { params: { path: { id: stored.id } }, body: changeOf(plan, draft.base, zone) }));
-      return read(api.POST('/campaigns', { body: inputOf(plan, zone) as Schemas['CampaignInput'] & { name: string; channel: Schemas['Channel']; segmentId: string } }));
-    },
-    async onSuccess(saved, sent) {
-      draft.settle(sent, planOf(saved, zone));
-      notify(saved.status === 'SCHEDULED' ? t.campaigns.scheduled : t.campaigns.saved);
-      client.setQueryData([projectId, 'campaign', saved.id], saved);
+  const api = apiOf(projectId);
+  const edited = useEdited<Campaign, Plan>({
+    opened,
+    empty: EMPTY,
+    fieldsOf: (campaign) => planOf(campaign, zone),
+    create: (plan) => readTagged(api.POST('/campaigns', { body: inputOf(plan, zone) as Schemas['CampaignInput'] & { name: string; channel: Schemas['Channel']; segmentId: string } })),
+    change: ({ id }, plan, base, tag) => readTagged(api.PUT('/campaigns/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: changeOf(plan, base, zone) })),
+    newest: ({ id }) => readTagged(api.GET('/campaigns/{id}', { params: { path: { id } } })),
+    async onSaved(saved) {
+      const { id, status } = saved.value;
+      notify(status === 'SCHEDULED' ? t.campaigns.scheduled : t.campaigns.saved);
+      client.setQueryData([projectId, 'campaign', id], saved);
       void client.invalidateQueries({ queryKey: [projectId, 'campaigns'] });
       onDone?.();
-      await navigate({ to: '/p/$projectId/campaigns/$campaignId', params: { projectId, campaignId: saved.id }, replace: true, ignoreBlocker: true });
+      await navigate({ to: '/p/$projectId/campaigns/$campaignId', params: { projectId, campaignId: id }, replace: true, ignoreBlocker: true });
     },
-    onError: (error) => setStep(stepOf(error) ?? step),
+    onRefused: (error) => setStep(stepOf(error) ?? step),
   });
+  const { stored, draft, saving } = edited;
   const parts = { plan: draft.value, zone, set: draft.set, error: saving.error };
   const last = 3;
   return (
     <Page title={stored ? stored.name : t.campaigns.newTitle}>
       <KeepChanges when={draft.isDirty} />
-      <Failure error={saving.error} />
-      <Stepper active={step} onStepClick={setStep} size="sm" wrap>
+      <NotSaved edited={edited} />
+      {/* While it is saved there is nothing to type in: the next screen has no fields. */}
+      <Stepper active={step} onStepClick={saving.isPending ? undefined : setStep} size="sm" wrap>
         <Stepper.Step label={t.campaigns.steps.audience}>
           <Audience {...parts} />
         </Stepper.Step>
@@ -79,7 +85,7 @@ export function Wizard({ stored, zone, onDone }: Props) {
         </Stepper.Step>
       </Stepper>
       <Group justify="space-between">
-        <Button variant="default" disabled={step === 0} onClick={() => setStep(step - 1)}>
+        <Button variant="default" disabled={step === 0 || saving.isPending} onClick={() => setStep(step - 1)}>
           {t.campaigns.back}
         </Button>
         <Group>
@@ -91,7 +97,7 @@ export function Wizard({ stored, zone, onDone }: Props) {
           {step < last ? (
             <Button onClick={() => setStep(step + 1)}>{t.campaigns.next}</Button>
           ) : (
-            <Button onClick={() => saving.mutate(draft.value)} loading={saving.isPending} disabled={stored !== null && !draft.isDirty}>
+            <Button onClick={edited.save} loading={saving.isPending} disabled={stored !== null && !draft.isDirty}>
               {isTimed(draft.value) && stored?.status !== 'PAUSED' ? t.campaigns.scheduleIt : t.campaigns.saveDraft}
             </Button>
           )}

@@ -1,10 +1,27 @@
-import { useQuery } from '@tanstack/react-query';
-import { type Schemas, api, read } from '../../api/client';
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
+import { type Schemas, apiOf, read } from '../../api/client';
 import { useProject } from '../../app/project';
 
 export interface Choice {
   value: string;
   label: string;
+}
+
+type Page = { segments: Array<Schemas['Segment']>; nextCursor: string | null };
+
+/** A hundred segments, newest first: the API counts each of them for its answer. */
+function pageOf(projectId: string, cursor: string | null, signal: AbortSignal): Promise<Page> {
+  return read(apiOf(projectId).GET('/segments', { params: { query: cursor === null ? {} : { cursor } }, signal }));
+}
+
+/** Segments, a page at a time. */
+export function useSegmentPages(projectId: string) {
+  return useInfiniteQuery({
+    queryKey: [projectId, 'segments', 'pages'],
+    queryFn: ({ signal, pageParam }) => pageOf(projectId, pageParam, signal),
+    initialPageParam: null as string | null,
+    getNextPageParam: (last) => last.nextCursor ?? undefined,
+  });
 }
 
 /** All segments: those behind the cursor as well. */
@@ -16,7 +33,7 @@ export function useSegments() {
       const segments: Array<Schemas['Segment']> = [];
       let cursor: string | null = null;
       do {
-        const page: { segments: Array<Schemas['Segment']>; nextCursor: string | null } = await read(api.GET('/segments', { params: { query: cursor === null ? {} : { cursor } }, signal }));
+        const page: Page = await pageOf(projectId, cursor, signal);
         segments.push(...page.segments);
         cursor = page.nextCursor;
       } while (cursor !== null);

@@ -1,17 +1,17 @@
 import { Button, Checkbox, Grid, Stack, Text, TextInput, Textarea } from '@mantine/core';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useQueryClient } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import { type Schemas, api, read } from '../../api/client';
+import { type Schemas, type Tagged, api, apiOf, ifMatch, read, readTagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { changesOf } from '../../app/draft';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { isReadable } from '../../app/typed-json';
 import { Ask } from '../../components/ask';
-import { KeepChanges, useDraft } from '../../components/draft';
-import { Failure, Loaded } from '../../components/failure';
+import { KeepChanges } from '../../components/draft';
 import { Page, Section } from '../../components/page';
+import { NotSaved, RecordScreen, useEdited } from '../../components/record';
 import { t } from '../../text';
 import type { Rule } from '../rules/rule';
 import { RuleList } from '../rules/rule-list';
@@ -20,6 +20,8 @@ import { Explained } from './explained';
 import { Members, Movements } from './members';
 
 const route = getRouteApi('/p/$projectId/segments/$segmentId');
+
+type Segment = Schemas['Segment'];
 
 interface Fields {
   name: string;
@@ -30,66 +32,68 @@ interface Fields {
 
 const EMPTY: Fields = { name: '', description: '', manual: false, rules: [] };
 
-function fieldsOf(segment: Schemas['Segment']): Fields {
+function fieldsOf(segment: Segment): Fields {
   return { name: segment.name, description: segment.description, manual: segment.type === 'MANUAL', rules: segment.rules as Rule[] };
 }
 
 export function SegmentScreen() {
   const { projectId } = useProject();
   const { segmentId } = route.useParams();
-  const isNew = segmentId === 'new';
-  const segment = useQuery({
-    queryKey: [projectId, 'segment', segmentId],
-    queryFn: ({ signal }) => read(api.GET('/segments/{id}', { params: { path: { id: segmentId } }, signal })),
-    enabled: !isNew,
-    // What is being edited begins from what is stored now, and stays as it was when it was opened.
-    staleTime: Infinity,
-    gcTime: 0,
-    refetchInterval: (query) => (query.state.data?.membership?.status === 'filling' ? 2_000 : false),
-  });
-  if (isNew) return <Editor key="new" stored={null} />;
-  if (!segment.data) return <Page title={t.segments.title}><Loaded query={segment}>{() => null}</Loaded></Page>;
-  return <Editor key={segmentId} stored={segment.data} />;
+  return (
+    <RecordScreen<Segment>
+      id={segmentId}
+      title={t.segments.title}
+      queryKey={[projectId, 'segment', segmentId]}
+      read={(signal) => readTagged(apiOf(projectId).GET('/segments/{id}', { params: { path: { id: segmentId } }, signal }))}
+      refetchInterval={({ membership }) => (membership?.status === 'filling' ? 2_000 : false)}
+    >
+      {(opened, now, onMade) => <Editor opened={opened} now={now} onMade={onMade} />}
+    </RecordScreen>
+  );
 }
 
-function Editor({ stored }: { stored: Schemas['Segment'] | null }) {
+function Editor({ opened, now, onMade }: { opened: Tagged<Segment> | null; now: Segment | null; onMade: (id: string) => void }) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
-  const draft = useDraft(stored ? fieldsOf(stored) : EMPTY);
-  const { value, set } = draft;
-  const saving = useMutation({
-    mutationFn(fields: Fields) {
-      const { name, description, manual, rules } = fields;
-      const body = { name, description, ...(manual ? {} : { rules: rules as Schemas['Rules'] }) };
-      if (!stored) return read(api.POST('/segments', { body }));
-      const { manual: _, ...changed } = changesOf(draft.base, fields);
-      return read(api.PUT('/segments/{id}', { params: { path: { id: stored.id } }, body: changed as Partial<typeof body> }));
+  const api = apiOf(projectId);
+  const edited = useEdited<Segment, Fields>({
+    opened,
+    empty: EMPTY,
+    fieldsOf,
+    create: ({ name, description, manual, rules }) => readTagged(api.POST('/segments', { body: { name, description, ...(manual ? {} : { rules: rules as Schemas['Rules'] }) } })),
+    change({ id }, fields, base, tag) {
+      const { manual: _, ...changed } = changesOf(base, fields);
+      return readTagged(api.PUT('/segments/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: changed as Schemas['SegmentInput'] }));
     },
-    async onSuccess(saved, sent) {
-      draft.settle(sent, fieldsOf(saved));
+    newest: ({ id }) => readTagged(api.GET('/segments/{id}', { params: { path: { id } } })),
+    async onSaved(saved, isNew) {
+      const { id } = saved.value;
       notify(t.saved);
-      if (stored) client.setQueryData([projectId, 'segment', saved.id], saved);
       void client.invalidateQueries({ queryKey: [projectId, 'segments'] });
-      void client.invalidateQueries({ queryKey: [projectId, 'explain', saved.id] });
-      if (!stored) await navigate({ to: '/p/$projectId/segments/$segmentId', params: { projectId, segmentId: saved.id }, replace: true, ignoreBlocker: true });
+      void client.invalidateQueries({ queryKey: [projectId, 'explain', id] });
+      if (!isNew) return client.setQueryData([projectId, 'segment', id], saved);
+      onMade(id);
+      await navigate({ to: '/p/$projectId/segments/$segmentId', params: { projectId, segmentId: id }, replace: true, ignoreBlocker: true });
     },
   });
+  const { stored, draft, saving } = edited;
+  const { value, set } = draft;
   const error = saving.error;
   return (
     <Page
       title={stored ? stored.name : t.segments.newTitle}
       actions={
         <>
-          {stored && <Remove segment={stored} />}
-          <Button onClick={() => saving.mutate(value)} loading={saving.isPending} disabled={(stored !== null && !draft.isDirty) || !isReadable(value)}>
+          {stored && <Remove segment={stored} tag={edited.tag} />}
+          <Button onClick={edited.save} loading={saving.isPending} disabled={(stored !== null && !draft.isDirty) || !isReadable(value)}>
             {t.save}
           </Button>
         </>
       }
     >
       <KeepChanges when={draft.isDirty} />
-      <Failure error={error} hide={(field) => field.startsWith('rules[') || field === 'name'} />
+      <NotSaved edited={edited} hide={(field) => field.startsWith('rules[') || field === 'name'} />
       <Grid gap="xl">
         <Grid.Col span={{ base: 12, lg: 8 }}>
           <Stack>
@@ -110,7 +114,7 @@ function Editor({ stored }: { stored: Schemas['Segment'] | null }) {
         <Grid.Col span={{ base: 12, lg: 4 }}>
           <Stack>
             {!value.manual && <Estimate rules={value.rules} />}
-            {stored && <Membership segment={stored} />}
+            {stored && <Membership segment={now ?? stored} />}
             {stored && <TestPerson segmentId={stored.id} />}
             {stored && <Movements segmentId={stored.id} />}
           </Stack>
@@ -120,7 +124,7 @@ function Editor({ stored }: { stored: Schemas['Segment'] | null }) {
   );
 }
 
-function Membership({ segment: { membership } }: { segment: Schemas['Segment'] }) {
+function Membership({ segment: { membership } }: { segment: Segment }) {
   if (!membership) return null;
   const { status, progress, error } = membership;
   const text = status === 'filling' ? t.segments.filling(Math.floor(progress * 100)) : status === 'kept' ? t.segments.kept : `${t.segments.failed} ${error ?? ''}`;
@@ -154,7 +158,7 @@ function TestPerson({ segmentId }: { segmentId: string }) {
   );
 }
 
-function Remove({ segment }: { segment: Schemas['Segment'] }) {
+function Remove({ segment, tag }: { segment: Segment; tag: string | null }) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
@@ -164,7 +168,7 @@ function Remove({ segment }: { segment: Schemas['Segment'] }) {
     void navigate({ to: '/p/$projectId/segments', params: { projectId }, ignoreBlocker: true });
   };
   return (
-    <Ask label={t.remove} title={t.segments.removeTitle} size="sm" act={() => read(api.DELETE('/segments/{id}', { params: { path: { id: segment.id } } }))} onDone={leave}>
+    <Ask label={t.remove} title={t.segments.removeTitle} size="sm" act={() => read(api.DELETE('/segments/{id}', { params: { path: { id: segment.id }, header: ifMatch(tag) } }))} onDone={leave}>
       {t.segments.remove(segment.name)}
     </Ask>
   );

@@ -6,7 +6,7 @@ import { Moment } from '../../components/moment';
 import { More } from '../../components/more';
 import { Page } from '../../components/page';
 import { t } from '../../text';
-import { useSegmentPages } from './segment-queries';
+import { useSegmentPages } from './all-segments';
 
 export function Segments() {
   const { projectId } = useProject();

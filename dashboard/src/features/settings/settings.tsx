@@ -1,14 +1,15 @@
 import { Button, Checkbox, Group, NumberInput, Stack, Text, TextInput } from '@mantine/core';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { type Schemas, api, read } from '../../api/client';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { type Schemas, type Tagged, api, ifMatch, read, readTagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { changesOf } from '../../app/draft';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { Ask } from '../../components/ask';
-import { KeepChanges, useDraft } from '../../components/draft';
-import { Failure, Loaded } from '../../components/failure';
+import { KeepChanges } from '../../components/draft';
+import { Loaded } from '../../components/failure';
 import { Page, Section } from '../../components/page';
+import { NotSaved, useEdited } from '../../components/record';
 import { findSession } from '../../session/session';
 import { t } from '../../text';
 import { Secrets } from './secrets';
@@ -21,16 +22,16 @@ function fieldsOf({ name, timezone, rateLimit, retentionDays, tracking, identity
 
 export function Settings() {
   const { projectId, isAdmin } = useProject();
-  const project = useQuery({ queryKey: [projectId, 'project'], queryFn: ({ signal }) => read(api.GET('/projects/{id}', { params: { path: { id: projectId } }, signal })), gcTime: 0 });
+  const project = useQuery({ queryKey: [projectId, 'project'], queryFn: ({ signal }) => readTagged(api.GET('/projects/{id}', { params: { path: { id: projectId } }, signal })), gcTime: 0 });
   return (
     <Page title={t.settings.title}>
       {!isAdmin && <Text>{t.adminOnly}</Text>}
       <Loaded query={project}>
         {(found) => (
           <Stack gap="xl">
-            <Form project={found} />
-            {isAdmin && <Secrets project={found} />}
-            {isAdmin && <Remove project={found} />}
+            <Form opened={found} />
+            {isAdmin && <Secrets project={found.value} />}
+            {isAdmin && <Remove project={found.value} />}
           </Stack>
         )}
       </Loaded>
@@ -38,37 +39,41 @@ export function Settings() {
   );
 }
 
-function Form({ project }: { project: Project }) {
-  const { isAdmin } = useProject();
+function Form({ opened }: { opened: Tagged<Project> }) {
+  const { projectId, isAdmin } = useProject();
   const client = useQueryClient();
-  const draft = useDraft(fieldsOf(project));
-  const { value, set } = draft;
-  const saving = useMutation({
-    // Only what was changed here: what others have changed since stays.
-    mutationFn: (now: typeof value) => read(api.PUT('/projects/{id}', { params: { path: { id: project.id } }, body: changesOf(draft.base, now) })),
-    async onSuccess(saved, sent) {
-      draft.settle(sent, fieldsOf(saved));
-      client.setQueryData([project.id, 'project'], saved);
+  const path = { id: projectId };
+  const edited = useEdited({
+    opened,
+    empty: fieldsOf(opened.value),
+    fieldsOf,
+    // Only what was changed here: what others have changed since stays, also where this is saved over it.
+    change: (_, now, base, tag) => readTagged(api.PUT('/projects/{id}', { params: { path, header: ifMatch(tag) }, body: changesOf(base, now) })),
+    newest: () => readTagged(api.GET('/projects/{id}', { params: { path } })),
+    async onSaved(saved) {
+      client.setQueryData([projectId, 'project'], saved);
       notify(t.saved);
       // The name also stands in the list of projects.
       await findSession();
     },
   });
+  const { draft, saving } = edited;
+  const { value, set } = draft;
   const of = (field: keyof typeof value) => ({ disabled: !isAdmin, error: problemOf(saving.error, field) });
   return (
     <Stack maw={520}>
       <KeepChanges when={draft.isDirty} />
-      <TextInput label={t.settings.id} value={project.id} readOnly />
+      <TextInput label={t.settings.id} value={projectId} readOnly />
       <TextInput label={t.settings.name} required {...of('name')} value={value.name} onChange={(event) => set({ name: event.currentTarget.value })} />
       <TextInput label={t.settings.timezone} description={t.settings.timezoneHint} {...of('timezone')} value={value.timezone} onChange={(event) => set({ timezone: event.currentTarget.value })} />
       <NumberInput label={t.settings.rateLimit} {...of('rateLimit')} value={value.rateLimit} onChange={(rateLimit) => set({ rateLimit: Number(rateLimit) })} />
       <NumberInput label={t.settings.retention} description={t.settings.retentionHint} {...of('retentionDays')} value={value.retentionDays} onChange={(retentionDays) => set({ retentionDays: Number(retentionDays) })} />
       <Checkbox label={t.settings.tracking} {...of('tracking')} checked={value.tracking} onChange={(event) => set({ tracking: event.currentTarget.checked })} />
       <Checkbox label={t.settings.identity} description={t.settings.identityHint} {...of('identityVerification')} checked={value.identityVerification} onChange={(event) => set({ identityVerification: event.currentTarget.checked })} />
-      <Failure error={saving.error} />
+      <NotSaved edited={edited} />
       {isAdmin && (
         <Group>
-          <Button onClick={() => saving.mutate(value)} loading={saving.isPending} disabled={!draft.isDirty}>
+          <Button onClick={edited.save} loading={saving.isPending} disabled={!draft.isDirty}>
             {t.save}
           </Button>
         </Group>

@@ -1,7 +1,7 @@
 import { Button, Stack, Text, TextInput } from '@mantine/core';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
-import { api, read, workOn } from '../../api/client';
+import { api, apiOf, read, workOn } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { firstEvent } from '../../app/first-event';
 import { Failure } from '../../components/failure';
@@ -63,14 +63,14 @@ function FirstRun({ project }: { project: Made }) {
     async mutationFn() {
       // One after the other, and each is kept at once: where the second fails, the first is there all the same.
       for (const type of KEY_TYPES.filter((each) => keys[each] === undefined)) {
-        const key = keyOf(await read(api.POST('/api-keys', { body: { name: KEY_NAMES[type], type } })));
+        const key = keyOf(await read(apiOf(project.id).POST('/api-keys', { body: { name: KEY_NAMES[type], type } })));
         setKeys((before) => ({ ...before, [type]: key }));
       }
     },
   });
   const arrived = useQuery({
     queryKey: [project.id, 'first-event'],
-    queryFn: ({ signal }) => read(api.GET('/events', { params: { query: { limit: 1 } }, signal })),
+    queryFn: ({ signal }) => read(apiOf(project.id).GET('/events', { params: { query: { limit: 1 } }, signal })),
     enabled: keys.public !== undefined,
     refetchInterval: (query) => (query.state.data?.events.length ? false : 1_500),
   });

@@ -1,23 +1,25 @@
 import { Button, Grid, Group, NativeSelect, Skeleton, Stack, TextInput, Textarea } from '@mantine/core';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useQueryClient } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { Suspense, lazy } from 'react';
-import { type Schemas, api, read } from '../../api/client';
+import { type Schemas, type Tagged, api, apiOf, ifMatch, read, readTagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { listed, readList } from '../../app/texts';
 import { CHANNELS, type Channel } from '../../app/values';
 import { Ask } from '../../components/ask';
-import { KeepChanges, useDraft } from '../../components/draft';
-import { Failure, Loaded } from '../../components/failure';
+import { KeepChanges } from '../../components/draft';
 import { Page } from '../../components/page';
+import { NotSaved, RecordScreen, useEdited } from '../../components/record';
 import { t } from '../../text';
 import { Preview } from './preview';
 import { Written } from './written';
 
 const CodeEditor = lazy(() => import('../../components/code-editor'));
 const route = getRouteApi('/p/$projectId/templates/$templateId');
+
+type Template = Schemas['Template'];
 
 interface Fields {
   name: string;
@@ -30,49 +32,53 @@ interface Fields {
 
 const EMPTY: Fields = { name: '', channel: 'EMAIL', subject: '', body: '', tags: '', ai: false };
 
-function fieldsOf(template: Schemas['Template']): Fields {
+function fieldsOf(template: Template): Fields {
   const { name, channel, subject, body, tags, ai } = template;
   return { name, channel, subject, body, tags: listed(tags), ai };
+}
+
+function inputOf(fields: Fields) {
+  return { ...fields, tags: readList(fields.tags) };
 }
 
 export function TemplateScreen() {
   const { projectId } = useProject();
   const { templateId } = route.useParams();
-  const isNew = templateId === 'new';
-  const template = useQuery({
-    queryKey: [projectId, 'template', templateId],
-    queryFn: ({ signal }) => read(api.GET('/templates/{id}', { params: { path: { id: templateId } }, signal })),
-    enabled: !isNew,
-    // What is being edited stays as it was when it was opened.
-    staleTime: Infinity,
-    gcTime: 0,
-  });
-  if (isNew) return <Editor key="new" stored={null} />;
-  if (!template.data) return <Page title={t.templates.title}><Loaded query={template}>{() => null}</Loaded></Page>;
-  return <Editor key={templateId} stored={template.data} />;
+  return (
+    <RecordScreen<Template>
+      id={templateId}
+      title={t.templates.title}
+      queryKey={[projectId, 'template', templateId]}
+      read={(signal) => readTagged(apiOf(projectId).GET('/templates/{id}', { params: { path: { id: templateId } }, signal }))}
+    >
+      {(opened, _, onMade) => <Editor opened={opened} onMade={onMade} />}
+    </RecordScreen>
+  );
 }
 
-function Editor({ stored }: { stored: Schemas['Template'] | null }) {
+function Editor({ opened, onMade }: { opened: Tagged<Template> | null; onMade: (id: string) => void }) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
-  const draft = useDraft(stored ? fieldsOf(stored) : EMPTY);
-  const { value, set } = draft;
-  const saving = useMutation({
-    mutationFn(fields: Fields) {
-      const body = { ...fields, tags: readList(fields.tags) };
-      return stored ? read(api.PUT('/templates/{id}', { params: { path: { id: stored.id } }, body })) : read(api.POST('/templates', { body }));
-    },
-    async onSuccess(saved, sent) {
-      draft.settle(sent, fieldsOf(saved));
+  const api = apiOf(projectId);
+  const edited = useEdited<Template, Fields>({
+    opened,
+    empty: EMPTY,
+    fieldsOf,
+    create: (fields) => readTagged(api.POST('/templates', { body: inputOf(fields) })),
+    change: ({ id }, fields, _, tag) => readTagged(api.PUT('/templates/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: inputOf(fields) })),
+    newest: ({ id }) => readTagged(api.GET('/templates/{id}', { params: { path: { id } } })),
+    async onSaved(saved, isNew) {
+      const { id } = saved.value;
       notify(t.saved);
-      // A new one is read by the screen that it is opened on next.
-      if (stored) client.setQueryData([projectId, 'template', saved.id], saved);
       void client.invalidateQueries({ queryKey: [projectId, 'templates'] });
-      if (!stored) await navigate({ to: '/p/$projectId/templates/$templateId', params: { projectId, templateId: saved.id }, replace: true, ignoreBlocker: true });
+      if (!isNew) return;
+      onMade(id);
+      await navigate({ to: '/p/$projectId/templates/$templateId', params: { projectId, templateId: id }, replace: true, ignoreBlocker: true });
     },
   });
-  const shown = saving.data ?? stored;
+  const { stored, draft, saving } = edited;
+  const { value, set } = draft;
   const error = saving.error;
   const hasSubject = value.channel !== 'SMS';
   return (
@@ -80,15 +86,15 @@ function Editor({ stored }: { stored: Schemas['Template'] | null }) {
       title={stored ? stored.name : t.templates.newTitle}
       actions={
         <>
-          {stored && <Remove template={stored} />}
-          <Button onClick={() => saving.mutate(value)} loading={saving.isPending} disabled={stored !== null && !draft.isDirty}>
+          {stored && <Remove template={stored} tag={edited.tag} />}
+          <Button onClick={edited.save} loading={saving.isPending} disabled={stored !== null && !draft.isDirty}>
             {t.save}
           </Button>
         </>
       }
     >
       <KeepChanges when={draft.isDirty} />
-      <Failure error={error} />
+      <NotSaved edited={edited} />
       <Grid gap="xl">
         <Grid.Col span={{ base: 12, lg: 6 }}>
           <Stack>
@@ -115,14 +121,14 @@ function Editor({ stored }: { stored: Schemas['Template'] | null }) {
           </Stack>
         </Grid.Col>
         <Grid.Col span={{ base: 12, lg: 6 }}>
-          <Preview template={shown} isDirty={draft.isDirty} />
+          <Preview template={stored} isDirty={draft.isDirty} />
         </Grid.Col>
       </Grid>
     </Page>
   );
 }
 
-function Remove({ template }: { template: Schemas['Template'] }) {
+function Remove({ template, tag }: { template: Template; tag: string | null }) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
@@ -133,7 +139,7 @@ function Remove({ template }: { template: Schemas['Template'] }) {
   };
   return (
     <Group>
-      <Ask label={t.remove} title={t.templates.removeTitle} size="sm" act={() => read(api.DELETE('/templates/{id}', { params: { path: { id: template.id } } }))} onDone={leave}>
+      <Ask label={t.remove} title={t.templates.removeTitle} size="sm" act={() => read(api.DELETE('/templates/{id}', { params: { path: { id: template.id }, header: ifMatch(tag) } }))} onDone={leave}>
         {t.templates.remove(template.name)}
       </Ask>
     </Group>

@@ -1,6 +1,6 @@
 import { Text } from '@mantine/core';
 import { type QueryClient, useInfiniteQuery, useQuery, useQueryClient } from '@tanstack/react-query';
-import { type Schemas, api, read } from '../../api/client';
+import { type Schemas, api, apiOf, read } from '../../api/client';
 import { useProject } from '../../app/project';
 import { Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
@@ -62,7 +62,7 @@ interface Place {
 function automationsAt(client: QueryClient, projectId: string, cursor: string | undefined) {
   return client.fetchQuery({
     queryKey: [projectId, 'automations', 'at', cursor],
-    queryFn: ({ signal }) => read(api.GET('/automations', { params: { query: { cursor } }, signal })),
+    queryFn: ({ signal }) => read(apiOf(projectId).GET('/automations', { params: { query: { cursor } }, signal })),
     staleTime: LISTED_MS,
   });
 }
@@ -77,7 +77,7 @@ export function PersonAutomations({ id }: { id: string }) {
       const { automations, nextCursor } = await automationsAt(client, projectId, cursor);
       const runOf = async (automation: Schemas['Automation']) => {
         const query = { userId: id, limit: 1 };
-        const { runs } = await read(api.GET('/automations/{id}/runs', { params: { path: { id: automation.id }, query }, signal }));
+        const { runs } = await read(apiOf(projectId).GET('/automations/{id}/runs', { params: { path: { id: automation.id }, query }, signal }));
         return { automation, run: runs[0] };
       };
       const asked = await Promise.all(automations.slice(from, from + FEW).map(runOf));

@@ -9,7 +9,7 @@ import { ScreenLink } from '../../components/links';
 import { More } from '../../components/more';
 import { t } from '../../text';
 import { Explained } from '../segments/explained';
-import { useSegmentPages } from '../segments/segment-queries';
+import { useSegmentPages } from '../segments/all-segments';
 
 /** Each is evaluated for the person: so many at once, and of more those that are asked about. */
 const FEW = 20;

@@ -30,11 +30,15 @@ export const shell = {
     retry: 'Try again',
     request: (id: string) => `Request ${id}`,
     title: (status: number) =>
-      status === 0 ? 'No connection' : status === 422 ? 'Not saved: something needs to be changed' : status === 403 ? 'Not allowed' : status === 404 ? 'Not found' : status === 409 ? 'Not possible now' : status === 429 ? 'Too many requests' : status === 401 ? 'Not signed in' : 'That did not work',
+      status === 0 ? 'No connection' : status === 422 ? 'Not saved: something needs to be changed' : status === 403 ? 'Not allowed' : status === 404 ? 'Not found' : status === 409 ? 'Not possible now' : status === 412 ? 'Somebody else has changed this meanwhile' : status === 429 ? 'Too many requests' : status === 401 ? 'Not signed in' : 'That did not work',
   },
   json: { unreadable: (why: string) => `This is not JSON yet: ${why}`, properties: 'Properties (JSON)' },
   ask: { type: (text: string) => `Type ${text} to go on` },
   draft: { title: 'Leave without saving?', text: 'What you changed here is not saved yet.', leave: 'Leave without saving', stay: 'Stay here' },
+  conflict: {
+    title: 'Somebody else has changed this meanwhile', text: 'Nothing was overwritten, and what you entered is still here.', see: 'See theirs in a new tab',
+    load: 'Load theirs, and drop mine', over: 'Save mine over theirs',
+  },
   pager: {
     label: 'Pages',
     previous: 'Previous',

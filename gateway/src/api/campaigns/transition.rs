@@ -1,14 +1,16 @@
 //! Sending, pausing, resuming and cancelling. The scheduler does what follows from it.
 
+use http::StatusCode;
 use serde_json::json;
 use shared::campaign::CampaignStatus;
 use shared::store::StoreError;
 use shared::store::campaigns::{self, Campaign, sending};
 
-use super::{CampaignView, check_references, locked, note, path};
+use super::{check_references, locked, note, path, shown, tag};
 use crate::context::Context;
 use crate::error::ApiError;
-use crate::respond::{Reply, ok};
+use crate::etag::Precondition;
+use crate::respond::Reply;
 
 /// What is asked of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +76,11 @@ pub async fn cancel(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
 
 async fn fulfil(cx: &Context<'_>, segment: &str, wish: Wish) -> Result<Reply, ApiError> {
     let id = path::id(segment, "campaign")?;
+    let precondition = Precondition::of(cx.headers)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let campaign = locked(cx, &tx, id).await?;
+    precondition.check("campaign", || tag(&campaign))?;
     let now = cx.app.clock.now();
     let waits = campaign.scheduled_at.is_some_and(|at| at > now);
     let Some(step) = step(wish, campaign.status, campaign.under_way, waits) else {
@@ -100,7 +104,7 @@ async fn fulfil(cx: &Context<'_>, segment: &str, wish: Wish) -> Result<Reply, Ap
     let details = json!({ "status": { "from": before, "to": campaign.status.as_str() } });
     note(cx, &tx, wish.action(), &campaign, details).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    ok(&CampaignView::from(campaign))
+    shown(StatusCode::OK, campaign)
 }
 
 #[cfg(test)]

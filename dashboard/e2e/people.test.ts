@@ -1,0 +1,46 @@
+import type { BrowserContext, Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { adminContext, call, eventually, expectNoComplaints, open, picture, product, unique, withBrowser } from './browser';
+
+withBrowser();
+let context: BrowserContext;
+let page: Page;
+
+beforeAll(async () => {
+  context = await adminContext();
+  page = await context.newPage();
+});
+
+afterAll(async () => {
+  await context?.close();
+});
+
+test('a person is erased when their id was typed, and nothing of them is found any more', async () => {
+  const who = unique('gone').replace(' ', '-');
+  await call('POST', '/users/identify', { user_id: who, properties: { email: `${who}@example.com`, name: 'Gone' } });
+  await call('POST', '/events', { event: 'app_opened', user_id: who });
+  await eventually(async () => expect((await call<{ events: unknown[] }>('GET', `/events?user=${who}`)).events).toHaveLength(1));
+
+  await open(page, `users?search=${who}`);
+  await page.getByRole('link', { name: 'Gone' }).or(page.getByRole('link', { name: who })).first().click();
+  await page.getByRole('heading', { level: 1, name: 'Gone' }).waitFor();
+  await page.getByRole('button', { name: 'Erase' }).click();
+  const question = page.getByRole('dialog', { name: 'Erase this person?' });
+  const act = question.getByRole('button', { name: 'Erase' });
+  await question.getByText('under all their ids').waitFor();
+  expect(await act.isDisabled()).toBe(true);
+  await question.getByRole('textbox').fill(who.slice(1));
+  expect(await act.isDisabled()).toBe(true);
+  await question.getByRole('textbox').fill(who);
+  await picture(page, 'act-erase');
+  await act.click();
+  await page.getByText('The person is erased.').waitFor();
+  await page.getByRole('heading', { level: 1, name: 'Users' }).waitFor();
+
+  const status = async (path: string) => (await fetch(`${product.origin}/api/v1${path}`, { headers: { 'x-api-key': product.secretKey } })).status;
+  expect(await status(`/users/${who}`)).toBe(404);
+  await eventually(async () => expect((await call<{ events: unknown[] }>('GET', `/events?user=${who}`)).events).toEqual([]));
+  await open(page, `users?search=${who}`);
+  await page.getByText('Nobody matches this search.').waitFor();
+  expectNoComplaints(context);
+});

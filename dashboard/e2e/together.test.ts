@@ -1,0 +1,196 @@
+import type { BrowserContext, Page, Request } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { adminContext, call, eventually, expectAccessible, expectNoComplaints, open, picture, press, product, settled, unique, withBrowser } from './browser';
+
+withBrowser();
+let people: [BrowserContext, BrowserContext];
+
+interface Id {
+  id: string;
+}
+
+beforeAll(async () => {
+  people = [await adminContext(), await adminContext()];
+});
+
+afterAll(async () => {
+  for (const context of people ?? []) await context.close();
+});
+
+/** The same screen before two people. */
+async function both(path: string): Promise<[Page, Page]> {
+  const pages: [Page, Page] = [await people[0].newPage(), await people[1].newPage()];
+  for (const page of pages) await open(page, path);
+  return pages;
+}
+
+const conflict = (page: Page) => page.getByRole('alert').filter({ hasText: 'Somebody else has changed this meanwhile' });
+const event = (page: Page) => page.getByLabel(/^Event( \*)?$/);
+
+test('two people edit the same automation: the second is told, and nothing is overwritten', async () => {
+  const { id } = await call<Id>('POST', '/automations', { name: unique('Shared'), triggerType: 'EVENT', triggerEvent: 'x', steps: [{ type: 'EXIT' }] });
+  const stored = () => call('GET', `/automations/${id}`);
+  const [first, second] = await both(`automations/${id}`);
+  await event(first).fill('theirs');
+  expect(await press(first, 'Save')).toBe(200);
+  await event(second).fill('mine');
+  expect(await press(second, 'Save')).toBe(412);
+
+  // In the API's own words; what was typed stays, and is still asked about.
+  await conflict(second).getByText('this automation has been changed since it was read').waitFor();
+  await conflict(second).getByText('Nothing was overwritten').waitFor();
+  await picture(second, 'act-conflict');
+  await expectAccessible(second, 'conflict');
+  expect(await event(second).inputValue()).toBe('mine');
+  expect(await stored()).toMatchObject({ triggerEvent: 'theirs' });
+  expect(await press(second, 'Save'), 'saved once more').toBe(412);
+
+  // The newest is looked at beside one's own, or in its place.
+  const [beside] = await Promise.all([second.waitForEvent('popup'), conflict(second).getByRole('link', { name: 'See theirs in a new tab' }).click()]);
+  await settled(beside);
+  expect(await event(beside).inputValue()).toBe('theirs');
+  await beside.close();
+  expect(await event(second).inputValue()).toBe('mine');
+  await conflict(second).getByRole('button', { name: 'Load theirs, and drop mine' }).click();
+  await eventually(async () => expect(await event(second).inputValue()).toBe('theirs'));
+  expect(await conflict(second).count()).toBe(0);
+  await event(second).fill('after theirs');
+  expect(await press(second, 'Save')).toBe(200);
+  expect(await stored()).toMatchObject({ triggerEvent: 'after theirs' });
+
+  // Now the first is the second; and writes over it on purpose.
+  await event(first).fill('on purpose');
+  expect(await press(first, 'Save')).toBe(412);
+  expect(await press(first, 'Save mine over theirs')).toBe(200);
+  expect(await stored()).toMatchObject({ triggerEvent: 'on purpose' });
+  expect(await conflict(first).count()).toBe(0);
+  await event(first).fill('and on');
+  expect(await press(first, 'Save')).toBe(200);
+
+  // What the second sees is no longer what there is: it is neither started nor deleted by that.
+  expect(await press(second, 'Activate')).toBe(412);
+  await second.getByRole('button', { name: 'Delete', exact: true }).click();
+  const question = second.getByRole('dialog');
+  const [answer] = await Promise.all([second.waitForResponse((response) => response.request().method() === 'DELETE'), question.getByRole('button', { name: 'Delete' }).click()]);
+  expect(answer.status()).toBe(412);
+  await question.getByText('this automation has been changed since it was read').waitFor();
+  expect(await stored()).toMatchObject({ triggerEvent: 'and on', active: false });
+  for (const context of people) expectNoComplaints(context);
+});
+
+test.each([
+  ['template', 'templates', { channel: 'EMAIL', subject: 's', body: 'b' }],
+  ['segment', 'segments', { rules: [] }],
+])('two people edit the same %s', async (_, place, rest) => {
+  const { id } = await call<Id>('POST', `/${place}`, { name: unique('Shared'), ...rest });
+  const [first, second] = await both(`${place}/${id}`);
+  await first.getByLabel('Name').fill(unique('Theirs'));
+  expect(await press(first, 'Save')).toBe(200);
+  const mine = unique('Mine');
+  await second.getByLabel('Name').fill(mine);
+  expect(await press(second, 'Save')).toBe(412);
+  await conflict(second).waitFor();
+  expect(await call('GET', `/${place}/${id}`)).toMatchObject({ name: await first.getByLabel('Name').inputValue() });
+  expect(await second.getByLabel('Name').inputValue()).toBe(mine);
+  expect(await press(second, 'Save mine over theirs')).toBe(200);
+  expect(await call('GET', `/${place}/${id}`)).toMatchObject({ name: mine });
+});
+
+test('two people edit the settings of a project', async () => {
+  const [first, second] = await both('settings');
+  await first.getByLabel('Timezone').fill('Europe/Paris');
+  expect(await press(first, 'Save')).toBe(200);
+  await second.getByLabel('Days that events are kept').fill('100');
+  expect(await press(second, 'Save')).toBe(412);
+  await conflict(second).waitFor();
+  // Only what was changed here goes over theirs.
+  expect(await press(second, 'Save mine over theirs')).toBe(200);
+  expect(await second.getByLabel('Timezone').inputValue()).toBe('Europe/Paris');
+  await second.getByLabel('Timezone').fill('UTC');
+  expect(await press(second, 'Save')).toBe(200);
+});
+
+test('a campaign that was changed is neither saved over nor sent as it was', async () => {
+  const name = unique('Shared');
+  const { id: templateId } = await call<Id>('POST', '/templates', { name, channel: 'EMAIL', subject: 's', body: 'b' });
+  const { id: segmentId } = await call<Id>('POST', '/segments', { name, rules: [{ field: 'properties.plan', operator: 'eq', value: name }] });
+  const { id } = await call<Id>('POST', '/campaigns', { name, channel: 'EMAIL', segmentId, templateId });
+  const [first, second] = await both(`campaigns/${id}`);
+  for (const page of [first, second]) await page.getByRole('button', { name: 'Change it' }).click();
+  const rename = async (page: Page, to: string) => {
+    await page.getByLabel('Name').fill(to);
+    for (let step = 0; step < 3; step++) await page.getByRole('button', { name: 'Next', exact: true }).click();
+    return press(page, 'Save');
+  };
+  const theirs = unique('Theirs');
+  expect(await rename(first, theirs)).toBe(200);
+  expect(await rename(second, unique('Mine'))).toBe(412);
+  await conflict(second).getByText('this campaign has been changed since it was read').waitFor();
+  expect(await call('GET', `/campaigns/${id}`)).toMatchObject({ name: theirs });
+
+  // What stands on the screen of the first is not what there is any more.
+  await first.getByRole('heading', { level: 1, name: theirs }).waitFor();
+  await first.route(`**/api/v1/campaigns/${id}`, (route) => (route.request().method() === 'GET' ? route.abort() : route.continue()));
+  await call('PUT', `/campaigns/${id}`, { name: unique('Another') });
+  await first.getByRole('button', { name: 'Send now' }).click();
+  const [sent] = await Promise.all([first.waitForResponse((response) => response.url().endsWith('/send')), first.getByRole('dialog').getByRole('button', { name: 'Send now' }).click()]);
+  expect(sent.status()).toBe(412);
+  expect(await call('GET', `/campaigns/${id}`)).toMatchObject({ status: 'DRAFT' });
+});
+
+const isMaking = (request: Request) => request.method() === 'POST';
+
+/** Holds the requests that make something at an address, until they are let go. */
+async function holding(page: Page, address: string): Promise<() => void> {
+  let letGo = () => {};
+  const held = new Promise<void>((done) => {
+    letGo = done;
+  });
+  await page.route(address, async (route) => {
+    if (isMaking(route.request())) await held;
+    await route.continue();
+  });
+  return letGo;
+}
+
+test.each([
+  ['segments', 'Description', 'description', async () => {}],
+  ['templates', 'Subject', 'subject', (page: Page) => page.getByRole('textbox', { name: 'Body' }).fill('b')],
+  ['automations', /^Event( \*)?$/, 'triggerEvent', (page: Page) => event(page).fill('x')],
+] as const)('what is typed while one of the %s is being made is still there when it is', async (place, label, field, fill) => {
+  const page = await people[0].newPage();
+  const letGo = await holding(page, `**/api/v1/${place}`);
+  await open(page, `${place}/new`);
+  await page.getByLabel('Name').fill(unique('New'));
+  await fill(page);
+  await Promise.all([page.waitForRequest(isMaking), page.getByRole('button', { name: 'Save', exact: true }).click()]);
+  await page.getByLabel(label).fill('typed meanwhile');
+  letGo();
+  await page.waitForURL(new RegExp(`${place}/[0-9a-f-]{36}$`));
+  expect(await page.getByLabel(label).inputValue()).toBe('typed meanwhile');
+  expect(await page.evaluate(() => document.activeElement?.tagName)).toBe('INPUT');
+  expect(await press(page, 'Save')).toBe(200);
+  const id = page.url().split('/').at(-1);
+  expect(await call('GET', `/${place}/${id}`)).toMatchObject({ [field]: 'typed meanwhile' });
+  await page.close();
+});
+
+test('what a project is given goes to it, also when another comes on the screen meanwhile', async () => {
+  const page = await people[0].newPage();
+  await page.goto(`${product.origin}/new-project`);
+  await page.getByLabel('Name').fill(unique('Another shop'));
+  await page.getByRole('button', { name: 'Create the project' }).click();
+  const letGo = await holding(page, '**/api/v1/api-keys');
+  const made = async (request: Request) => (await request.allHeaders())['x-project-id'];
+  const [first] = await Promise.all([page.waitForRequest(isMaking), page.getByRole('button', { name: 'Make its keys' }).click()]);
+  await page.getByRole('link', { name: 'To the project' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+  await page.getByLabel('Project', { exact: true }).selectOption(product.projectId);
+  await page.waitForURL(new RegExp(product.projectId));
+  const next = page.waitForRequest((request) => isMaking(request) && request !== first);
+  letGo();
+  const project = await made(first);
+  expect(project).not.toBe(product.projectId);
+  expect(await made(await next)).toBe(project);
+  await page.close();
+});
