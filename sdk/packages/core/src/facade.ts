@@ -49,9 +49,9 @@ export abstract class Facade<O extends Options> {
   #begin(made: Client | Promise<Client>, client: Client): void {
     if (this.#made !== made) return client.dispose();
     this.#client = client;
-    for (const [run, calledAt] of this.#waiting.splice(0)) {
+    for (const [run, calledAt, otherwise] of this.#waiting.splice(0)) {
       this.calledAt = calledAt;
-      this.with(run);
+      this.with(run, otherwise);
     }
   }
 
