@@ -1,72 +1,30 @@
-import { type Browser, type BrowserContext, type Page, chromium } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import type { Rekindle } from '../packages/web/src/index';
-import { type Product, startProduct } from './product';
-import { Site, loaded } from './site';
+import { type Event, fixture, quiet, waited } from './fixture';
+import { loaded } from './site';
 
 declare const rekindle: Rekindle;
 
-let product: Product;
-let site: Site;
-let browser: Browser;
-let context: BrowserContext;
-
-beforeAll(async () => {
-  product = await startProduct();
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
-}, 180_000);
-
-afterAll(async () => {
-  await browser?.close();
-  product?.stop();
-}, 60_000);
-
-beforeEach(async () => {
-  site = await Site.open(product);
-  context = await browser.newContext();
-});
-
-afterEach(async () => {
-  await context.close();
-  site.close();
-});
-
-interface Event {
-  id: string;
-  eventName: string;
-  userId: string | null;
-  anonymousId: string | null;
-  properties: Record<string, unknown>;
-}
-
-/** A page with the script tag, begun with these options. */
-async function open(options: object = {}, path = '/shop'): Promise<Page> {
-  const page = await context.newPage();
-  await page.goto(`${site.origin}${path}?with=${encodeURIComponent(JSON.stringify(options))}`);
-  await loaded(page);
-  return page;
-}
-
-const events = async (user: string): Promise<Event[]> => (await product.get<{ events: Event[] }>(`/events?user=${user}&limit=100`)).events;
-const quiet = { autoTrackLifecycle: false, autoTrackScreens: false };
+const here = fixture();
 let people = 0;
 const person = () => `e2e-${Date.now().toString(36)}-${people++}`;
 
-/** Sends, and waits until the product has recorded so many of the person. */
-async function recorded(user: string, count: number): Promise<Event[]> {
-  return vi.waitFor(
-    async () => {
-      const found = await events(user);
-      expect(found.length).toBeGreaterThanOrEqual(count);
-      return found;
-    },
-    { timeout: 15_000, interval: 100 },
-  );
-}
+test('the README’s own lines, filled in: a new person’s page tracks, identifies and shows up in GET /users', async () => {
+  expect(await here.users('ada')).toEqual([]);
+  const page = await here.context.newPage();
+  await page.goto(`${here.site.origin}/readme`);
+  await loaded(page);
+  const anonymous = await page.evaluate(() => rekindle.getAnonymousId());
+  await page.close({ runBeforeUnload: true });
+  const found = await here.recorded('ada', 3);
+  expect(found.map((event) => event.eventName)).toEqual(expect.arrayContaining(['app_opened', 'screen_viewed', 'trial_started']));
+  expect(found.find((event) => event.eventName === 'trial_started')).toMatchObject({ userId: expect.anything() as unknown, anonymousId: anonymous, properties: { plan: 'free' } });
+  expect(await here.users('ada')).toMatchObject([{ externalId: 'ada', email: 'ada@example.com' }]);
+});
 
-test('a script tag and five lines: the person is there, with what they did before they signed in', async () => {
+test('a script tag and more lines: the person is there, with what they did before they signed in', async () => {
   const user = person();
-  const page = await open();
+  const page = await here.open();
   const anonymous = await page.evaluate((user) => {
     rekindle.track('looked around', { at: 'shoes' });
     rekindle.identify(user, { email: `${user}@example.com`, name: 'Ada', plan: 'free' });
@@ -75,19 +33,19 @@ test('a script tag and five lines: the person is there, with what they did befor
     return rekindle.getAnonymousId();
   }, user);
   await page.evaluate(() => rekindle.flush());
-  const found = await recorded(user, 4);
+  const found = await here.recorded(user, 4);
   expect(found.map((event) => event.eventName).toSorted()).toEqual(['app_opened', 'looked around', 'product_viewed', 'screen_viewed']);
   expect(found.find((event) => event.eventName === 'looked around')!.anonymousId).toBe(anonymous);
-  const { users } = await product.get<{ users: Array<Record<string, unknown>> }>(`/users?search=${user}`);
+  const users = await here.users(user);
   expect(users).toHaveLength(1);
   expect(users[0]).toMatchObject({ externalId: user, email: `${user}@example.com`, name: 'Ada', properties: { plan: 'pro' } });
 });
 
 test('the script that the product serves finds the product by itself', async () => {
   const user = person();
-  const { origin } = new URL(product.url);
-  const page = await context.newPage();
-  await page.goto(`${site.origin}/bare`);
+  const { origin } = new URL(here.product.url);
+  const page = await here.context.newPage();
+  await page.goto(`${here.site.origin}/bare`);
   const { files } = (await (await fetch(`${origin}/sdk/v1/integrity.json`)).json()) as { files: Record<string, { path: string; integrity: string }> };
   const script = files['web.js']!;
   await page.addScriptTag({ url: `${origin}/sdk/v1/web.js` });
@@ -111,105 +69,129 @@ test('the script that the product serves finds the product by itself', async () 
       rekindle.track('served');
       await rekindle.flush();
     },
-    [product.projectId, product.publicKey, user] as const,
+    [here.product.projectId, here.product.publicKey, user] as const,
   );
-  expect((await recorded(user, 2)).map((event) => event.eventName).toSorted()).toEqual(['of the first', 'served']);
+  expect((await here.recorded(user, 2)).map((event) => event.eventName).toSorted()).toEqual(['of the first', 'served']);
 });
 
-test('calls made before the script is there wait for it', async () => {
+test('calls made before the script is there wait for it, and are recorded as of then', async () => {
   const user = person();
-  const page = await context.newPage();
+  let called = 0;
+  const page = await here.context.newPage();
   await page.route('**/sdk/v1/web.js', async (route) => {
-    await page.evaluate((user) => {
+    called = await page.evaluate((user) => {
       rekindle.identify(user);
       rekindle.track('early');
+      return Date.now();
     }, user);
     await route.continue();
   });
-  await page.goto(`${site.origin}/shop?with=${encodeURIComponent(JSON.stringify(quiet))}`);
+  await page.goto(`${here.site.origin}/shop?with=${encodeURIComponent(JSON.stringify(quiet))}`);
   await loaded(page);
   await page.evaluate(() => rekindle.flush());
-  expect((await recorded(user, 1)).map((event) => event.eventName)).toEqual(['early']);
+  expect((await here.recorded(user, 1)).map((event) => event.eventName)).toEqual(['early']);
+  const sent = here.site.passed.flatMap(({ body }) => (body ? (JSON.parse(body) as { batch: Array<{ timestamp: string }> }).batch : []));
+  expect(sent).toHaveLength(2);
+  for (const { timestamp } of sent) expect(Date.parse(timestamp)).toBeLessThanOrEqual(called);
 });
 
 test('a page that is closed at once loses nothing', async () => {
   const user = person();
-  const page = await open(quiet);
+  const page = await here.open(quiet);
   await page.evaluate((user) => {
     rekindle.identify(user);
     rekindle.track('last words');
   }, user);
   await page.close({ runBeforeUnload: true });
-  await recorded(user, 1);
+  await here.recorded(user, 1);
 });
 
 test('a page killed in the middle of sending: the next one sends it, once', async () => {
   const user = person();
-  site.weather = () => ({ kind: 'cut', after: true });
-  const page = await open(quiet);
+  here.site.weather = () => ({ kind: 'cut', after: true });
+  const page = await here.open(quiet);
   await page.evaluate((user) => {
     rekindle.identify(user);
     for (let i = 0; i < 30; i++) rekindle.track('step', { i });
   }, user);
-  await vi.waitFor(() => expect(site.passed.some((passed) => passed.status === 'cut')).toBe(true), { timeout: 15_000 });
+  await vi.waitFor(() => expect(here.site.passed.some((passed) => passed.status === 'cut')).toBe(true), waited);
   await page.goto('about:blank');
   await page.close();
-  site.weather = () => ({ kind: 'through' });
-  const next = await open({ ...quiet, flushIntervalSeconds: 1 });
+  here.site.weather = () => ({ kind: 'through' });
+  const next = await here.open({ ...quiet, flushIntervalSeconds: 1 });
   await next.waitForFunction(() => Object.keys(localStorage).length === 1);
-  const steps = (await recorded(user, 30)).map((event) => event.properties.i as number);
+  const steps = (await here.recorded(user, 30)).map((event) => event.properties.i as number);
   expect(steps.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 30 }, (_, i) => i));
 });
 
 test('two tabs share the person, and one takes over what the other left', async () => {
   const user = person();
-  const first = await open(quiet);
-  const second = await open(quiet);
+  const first = await here.open(quiet);
+  const second = await here.open(quiet);
   await first.evaluate((user) => rekindle.identify(user), user);
   await second.waitForFunction((user) => rekindle.getUserId() === user, user);
-  site.weather = () => ({ kind: 'cut', after: false });
+  here.site.weather = () => ({ kind: 'cut', after: false });
   await first.evaluate(() => rekindle.track('of the first'));
   // The second was there before the first left something: a third sees it, and waits for the first to go.
-  const third = await open({ ...quiet, flushIntervalSeconds: 1 });
+  const third = await here.open({ ...quiet, flushIntervalSeconds: 1 });
   await first.close();
-  site.weather = () => ({ kind: 'through' });
+  here.site.weather = () => ({ kind: 'through' });
   await third.waitForFunction(() => Object.keys(localStorage).length === 1);
-  expect(await recorded(user, 1)).toHaveLength(1);
+  expect(await here.recorded(user, 1)).toHaveLength(1);
   expect(await second.evaluate(() => rekindle.getUserId())).toBe(user);
 });
 
 test('offline for a while, and back', async () => {
   const user = person();
-  const page = await open(quiet);
-  await context.setOffline(true);
+  const page = await here.open(quiet);
+  await here.context.setOffline(true);
   await page.evaluate(async (user) => {
     rekindle.identify(user);
     rekindle.track('on the train');
     await rekindle.flush();
   }, user);
-  await context.setOffline(false);
-  await recorded(user, 1);
+  await here.context.setOffline(false);
+  await here.recorded(user, 1);
 });
 
 test('429 is waited out as long as it says, also from another origin', async () => {
   const user = person();
   let refused = 0;
-  site.weather = ({ method }) => (method === 'POST' && refused++ === 0 ? { kind: 'refuse', status: 429, headers: { 'retry-after': '2' } } : { kind: 'through' });
-  const page = await open(quiet);
+  here.site.weather = ({ method }) => (method === 'POST' && refused++ === 0 ? { kind: 'refuse', status: 429, headers: { 'retry-after': '2' } } : { kind: 'through' });
+  const page = await here.open(quiet);
   await page.evaluate(async (user) => {
     rekindle.identify(user);
     rekindle.track('patient');
     await rekindle.flush();
   }, user);
-  await recorded(user, 1);
-  const [first, second] = site.passed.filter((passed) => passed.method === 'POST');
+  await here.recorded(user, 1);
+  const [first, second] = here.site.passed.filter((passed) => passed.method === 'POST');
   expect(first!.status).toBe(429);
   expect(second!.at - first!.at).toBeGreaterThanOrEqual(1_950);
 });
 
+test('a login page in the way has taken nothing, whatever it answers', async () => {
+  const user = person();
+  const answers = [200, 302, 401, 403];
+  here.site.weather = ({ method }) => {
+    const status = method === 'POST' ? answers.shift() : undefined;
+    return status ? { kind: 'refuse', status, html: '<!doctype html><title>Sign in</title>' } : { kind: 'through' };
+  };
+  const page = await here.open({ ...quiet, flushIntervalSeconds: 1 });
+  const errors: string[] = [];
+  page.on('pageerror', (error) => errors.push(error.message));
+  await page.evaluate((user) => {
+    rekindle.identify(user);
+    rekindle.track('in a hotel');
+    return rekindle.flush();
+  }, user);
+  expect((await here.recorded(user, 1)).map((event) => event.eventName)).toEqual(['in a hotel']);
+  expect([answers, errors]).toEqual([[], []]);
+});
+
 test('reset: what was done is still theirs, and what follows is somebody else’s', async () => {
   const user = person();
-  const page = await open(quiet);
+  const page = await here.open(quiet);
   const ids = await page.evaluate(async (user) => {
     rekindle.identify(user);
     rekindle.track('mine');
@@ -221,43 +203,43 @@ test('reset: what was done is still theirs, and what follows is somebody else’
   }, user);
   expect(ids[0]).not.toBe(ids[1]);
   expect(ids[2]).toBeNull();
-  expect((await recorded(user, 1)).map((event) => event.eventName)).toEqual(['mine']);
-  const others = async () => (await product.get<{ events: Event[] }>('/events?event=not%20mine')).events;
-  await vi.waitFor(async () => expect(await others()).toMatchObject([{ userId: null, anonymousId: ids[1] }]), { timeout: 15_000 });
+  expect((await here.recorded(user, 1)).map((event) => event.eventName)).toEqual(['mine']);
+  const others = async () => (await here.product.get<{ events: Event[] }>('/events?event=not%20mine')).events;
+  await vi.waitFor(async () => expect(await others()).toMatchObject([{ userId: null, anonymousId: ids[1] }]), waited);
 });
 
 test('a browser without storage', async () => {
   const user = person();
-  await context.addInitScript(() => Object.defineProperty(window, 'localStorage', { get: () => { throw new DOMException('denied', 'SecurityError'); } }));
-  const page = await open(quiet);
+  await here.context.addInitScript(() => Object.defineProperty(window, 'localStorage', { get: () => { throw new DOMException('denied', 'SecurityError'); } }));
+  const page = await here.open(quiet);
   await page.evaluate(async (user) => {
     rekindle.identify(user);
     rekindle.track('private');
     await rekindle.flush();
   }, user);
-  await recorded(user, 1);
+  await here.recorded(user, 1);
 });
 
 test('a strict policy needs this origin for the script and one for the API, and nothing is reported', async () => {
   const user = person();
-  site.headers = { 'content-security-policy': `default-src 'none'; script-src 'self'; connect-src ${site.api}` };
-  const page = await context.newPage();
+  here.site.headers = { 'content-security-policy': `default-src 'none'; script-src 'self'; connect-src ${here.site.api}` };
+  const page = await here.context.newPage();
   const complaints: string[] = [];
   page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));
-  await page.goto(`${site.origin}/shop?with=${encodeURIComponent('{}')}`);
+  await page.goto(`${here.site.origin}/shop?with=${encodeURIComponent('{}')}`);
   await loaded(page);
   await page.evaluate(async (user) => {
     rekindle.identify(user);
     rekindle.track('strict');
     await rekindle.flush();
   }, user);
-  await recorded(user, 3);
+  await here.recorded(user, 3);
   expect(complaints.filter((text) => !text.includes('favicon'))).toEqual([]);
 });
 
 test('screens follow the address, without loading', async () => {
   const user = person();
-  const page = await open({ autoTrackLifecycle: false });
+  const page = await here.open({ autoTrackLifecycle: false });
   await page.evaluate(async (user) => {
     rekindle.identify(user);
     history.pushState({}, '', '/shoes');
@@ -273,6 +255,6 @@ test('screens follow the address, without loading', async () => {
     await back();
     await rekindle.flush();
   }, user);
-  const screens = (await recorded(user, 3)).map((event) => event.properties.path);
+  const screens = (await here.recorded(user, 3)).map((event) => event.properties.path);
   expect(screens.toSorted()).toEqual(['/shoes', '/shop', '/shop']);
 });

@@ -1,69 +1,26 @@
-import { type Browser, type BrowserContext, type Page, chromium } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import type { InboxChange, Rekindle } from '../packages/web/src/index';
-import { type Product, startProduct } from './product';
-import { Site, loaded } from './site';
+import { fixture, quiet, waited } from './fixture';
+import { loaded } from './site';
 
 declare const rekindle: Rekindle;
 
-let product: Product;
-let site: Site;
-let browser: Browser;
-let context: BrowserContext;
-
-beforeAll(async () => {
-  product = await startProduct();
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
-}, 180_000);
-
-afterAll(async () => {
-  await browser?.close();
-  product?.stop();
-}, 60_000);
-
-beforeEach(async () => {
-  site = await Site.open(product);
-  context = await browser.newContext();
-});
-
-afterEach(async () => {
-  await context.close();
-  site.close();
-});
-
-interface Event {
-  eventName: string;
-  userId: string | null;
-  properties: Record<string, unknown>;
-  timestamp: string;
-}
-
-const waited = { timeout: 15_000, interval: 100 };
-const quiet = { autoTrackLifecycle: false, autoTrackScreens: false };
-const eventsOf = async (user: string): Promise<Event[]> => (await product.get<{ events: Event[] }>(`/events?user=${user}&limit=100`)).events;
-const usersLike = async (text: string) => (await product.get<{ users: Array<Record<string, unknown>> }>(`/users?search=${text}`)).users;
-
-async function open(options: object = {}): Promise<Page> {
-  const page = await context.newPage();
-  await page.goto(`${site.origin}/shop?with=${encodeURIComponent(JSON.stringify({ ...quiet, ...options }))}`);
-  await loaded(page);
-  return page;
-}
+const here = fixture();
 
 test('the example of a plain page, filled in: it tracks, identifies and shows up in GET /users', async () => {
-  const page = await context.newPage();
-  await page.goto(`${site.origin}/example`);
+  const page = await here.context.newPage();
+  await page.goto(`${here.site.origin}/example`);
   await page.click('#buy');
   await page.close({ runBeforeUnload: true });
   await vi.waitFor(async () => {
-    expect(await usersLike('ada@example.com')).toMatchObject([{ externalId: 'ada', email: 'ada@example.com', name: 'Ada' }]);
-    const names = (await eventsOf('ada')).map((event) => event.eventName);
+    expect(await here.users('ada@example.com')).toMatchObject([{ externalId: 'ada', email: 'ada@example.com', name: 'Ada' }]);
+    const names = (await here.events('ada')).map((event) => event.eventName);
     expect(names).toEqual(expect.arrayContaining(['page_read', 'order_completed', 'screen_viewed', 'app_opened']));
   }, waited);
 });
 
 test('every operation, as the product has it', async () => {
-  const page = await open();
+  const page = await here.open(quiet);
   const answers = await page.evaluate(async () => {
     rekindle.track('ops early', { n: 1 });
     const anonymous = [rekindle.getUserId(), rekindle.getAnonymousId()];
@@ -105,18 +62,18 @@ test('every operation, as the product has it', async () => {
     ['wanted again', {}],
   ];
   await vi.waitFor(async () => {
-    const events = (await eventsOf('ops')).toSorted((a, b) => a.eventName.localeCompare(b.eventName));
+    const events = (await here.events('ops')).toSorted((a, b) => a.eventName.localeCompare(b.eventName));
     expect(events.map((event) => event.eventName)).toEqual(expected.map(([name]) => name));
     expected.forEach(([, properties], i) => expect(events[i]!.properties).toMatchObject(properties));
-    expect(await usersLike('ops')).toMatchObject([{ externalId: 'ops', name: 'Ops', properties: { plan: 'pro' } }]);
+    expect(await here.users('ops')).toMatchObject([{ externalId: 'ops', name: 'Ops', properties: { plan: 'pro' } }]);
   }, waited);
 });
 
 test('the inbox as it fills, what was read, and the news', async () => {
-  await product.post('/news', { title: 'Spring', body: 'Has come', published: true });
-  const page = await open();
+  await here.product.post('/news', { title: 'Spring', body: 'Has come', published: true });
+  const page = await here.open(quiet);
   const user = 'reader';
-  const send = (title: string) => product.post('/messages', { userId: user, channel: 'IN_APP', content: { title, body: 'Hello' } });
+  const send = (title: string) => here.product.post('/messages', { userId: user, channel: 'IN_APP', content: { title, body: 'Hello' } });
   await page.evaluate(
     ([user, userHash]) => {
       const heard: InboxChange[] = [];
@@ -125,10 +82,10 @@ test('the inbox as it fills, what was read, and the news', async () => {
       rekindle.followInbox((change) => heard.push(change));
       return rekindle.flush();
     },
-    [user, product.userHash(user)] as const,
+    [user, here.product.userHash(user)] as const,
   );
   const heard = () => page.evaluate(() => (globalThis as unknown as { heard: InboxChange[] }).heard);
-  await vi.waitFor(async () => expect(await usersLike(user)).toHaveLength(1), waited);
+  await vi.waitFor(async () => expect(await here.users(user)).toHaveLength(1), waited);
   await vi.waitFor(async () => expect(await heard()).toEqual([{ type: 'unread', unread: 0 }]), waited);
   await send('First');
   await vi.waitFor(async () => {
@@ -149,47 +106,76 @@ test('the inbox as it fills, what was read, and the news', async () => {
   })).rejects.toThrow('user_hash');
 });
 
+test('a first message that comes while the page is hidden is told when it is seen again', async () => {
+  const page = await here.open(quiet);
+  const user = 'hidden-reader';
+  await page.evaluate(
+    ([user, userHash]) => {
+      const heard: InboxChange[] = [];
+      Object.assign(globalThis, { heard });
+      rekindle.identify(user, {}, { userHash });
+      rekindle.followInbox((change) => heard.push(change));
+      return rekindle.flush();
+    },
+    [user, here.product.userHash(user)] as const,
+  );
+  const heard = () => page.evaluate(() => (globalThis as unknown as { heard: InboxChange[] }).heard);
+  const turn = (state: 'hidden' | 'visible') =>
+    page.evaluate((state) => {
+      Object.defineProperty(document, 'visibilityState', { configurable: true, value: state });
+      document.dispatchEvent(new Event('visibilitychange'));
+    }, state);
+  await vi.waitFor(async () => expect(await here.users(user)).toHaveLength(1), waited);
+  await vi.waitFor(async () => expect(await heard()).toEqual([{ type: 'unread', unread: 0 }]), waited);
+  await turn('hidden');
+  await here.product.post('/messages', { userId: user, channel: 'IN_APP', content: { title: 'Meanwhile', body: 'Hello' } });
+  await vi.waitFor(async () => expect(await page.evaluate(() => rekindle.inbox())).toHaveLength(1), waited);
+  expect(await heard()).toHaveLength(1);
+  await turn('visible');
+  await vi.waitFor(async () => expect((await heard()).slice(1)).toMatchObject([{ type: 'message', item: { title: 'Meanwhile' } }, { type: 'unread', unread: 1 }]), waited);
+});
+
 test('reloaded in the middle of sending: once each', async () => {
-  site.weather = () => ({ kind: 'cut', after: true });
-  const page = await open({ flushIntervalSeconds: 1 });
+  here.site.weather = () => ({ kind: 'cut', after: true });
+  const page = await here.open({ ...quiet, flushIntervalSeconds: 1 });
   await page.evaluate(() => {
     rekindle.identify('reloaded');
     for (let n = 0; n < 40; n++) rekindle.track('step', { n });
   });
-  await vi.waitFor(() => expect(site.passed.some(({ status }) => status === 'cut')).toBe(true), waited);
+  await vi.waitFor(() => expect(here.site.passed.some(({ status }) => status === 'cut')).toBe(true), waited);
   await page.reload();
   await loaded(page);
-  site.weather = () => ({ kind: 'through' });
+  here.site.weather = () => ({ kind: 'through' });
   await page.waitForFunction(() => Object.keys(localStorage).length === 1, undefined, { timeout: 30_000 });
   await vi.waitFor(async () => {
-    const steps = (await eventsOf('reloaded')).map((event) => Number(event.properties.n));
+    const steps = (await here.events('reloaded')).map((event) => Number(event.properties.n));
     expect(steps.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 40 }, (_, n) => n));
   }, waited);
 });
 
 test('a clock that is a year wrong: what happened now is recorded as of now', async () => {
   for (const [user, days] of [['fast-clock', 400], ['slow-clock', -400]] as const) {
-    await context.addInitScript((shift) => {
+    await here.context.addInitScript((shift) => {
       const real = Date.now;
       Date.now = () => real() + shift;
     }, days * 86_400_000);
-    const page = await open();
+    const page = await here.open(quiet);
     await page.evaluate((user) => {
       rekindle.identify(user);
       rekindle.track('tick');
       return rekindle.flush();
     }, user);
     await vi.waitFor(async () => {
-      const [tick] = await eventsOf(user);
+      const [tick] = await here.events(user);
       expect(Math.abs(Date.parse(tick!.timestamp) - Date.now())).toBeLessThan(60_000);
     }, waited);
-    await context.close();
-    context = await browser.newContext();
+    await here.context.close();
+    here.context = await here.browser.newContext();
   }
 });
 
 test('what cannot be recorded costs the page nothing, and no neighbour', async () => {
-  const page = await open();
+  const page = await here.open(quiet);
   const errors: string[] = [];
   page.on('pageerror', (error) => errors.push(error.message));
   await page.evaluate(() => {
@@ -214,7 +200,7 @@ test('what cannot be recorded costs the page nothing, and no neighbour', async (
     return rekindle.flush();
   });
   await vi.waitFor(async () => {
-    const names = (await eventsOf('careless')).map((event) => event.eventName);
+    const names = (await here.events('careless')).map((event) => event.eventName);
     expect(names.toSorted()).toEqual(['cyclic', 'function', ...Array.from({ length: 30 }, () => 'neighbour')]);
   }, waited);
   await page.reload();
@@ -224,11 +210,11 @@ test('what cannot be recorded costs the page nothing, and no neighbour', async (
 });
 
 test('one origin in a strict policy is enough, where the product serves the script', async () => {
-  site.headers = { 'content-security-policy': `default-src 'none'; script-src ${site.api}; connect-src ${site.api}` };
-  const page = await context.newPage();
+  here.site.headers = { 'content-security-policy': `default-src 'none'; script-src ${here.site.api}; connect-src ${here.site.api}` };
+  const page = await here.context.newPage();
   const complaints: string[] = [];
   page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));
-  await page.goto(`${site.origin}/served`);
+  await page.goto(`${here.site.origin}/served`);
   await loaded(page);
   await page.evaluate(
     ([projectId, apiKey]) => {
@@ -237,8 +223,8 @@ test('one origin in a strict policy is enough, where the product serves the scri
       rekindle.identify('strict');
       return rekindle.flush();
     },
-    [product.projectId, product.publicKey] as const,
+    [here.product.projectId, here.product.publicKey] as const,
   );
-  await vi.waitFor(async () => expect((await eventsOf('strict')).length).toBe(2), waited);
+  await vi.waitFor(async () => expect((await here.events('strict')).length).toBe(2), waited);
   expect(complaints.filter((text) => !text.includes('favicon'))).toEqual([]);
 });

@@ -1,6 +1,7 @@
-import { type Browser, type BrowserContext, type Page, chromium } from 'playwright-core';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import type { Rekindle } from '../packages/web/src/index';
+import { launch, waited } from './fixture';
 import { type Product, startProduct } from './product';
 import { PushService, type Subscription } from './push-service';
 import { Site, loaded } from './site';
@@ -20,7 +21,7 @@ beforeAll(async () => {
   service = await PushService.open();
   product = await startProduct({ OUTBOUND_CA_FILE: service.authority });
   site = await Site.open(product);
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
+  browser = await launch();
 }, 180_000);
 
 beforeEach(async () => {
@@ -50,8 +51,6 @@ afterAll(async () => {
   product?.stop();
   service?.close();
 }, 60_000);
-
-const waited = { timeout: 15_000, interval: 100 };
 
 interface User {
   id: string;
@@ -173,6 +172,29 @@ test('subscribed, encrypted, received, opened, replaced, handed to another perso
   await vi.waitFor(async () => expect(await titles()).toContain('Ours again'), waited);
   expect(await titles()).not.toContain('Not ours');
   expect(await page.evaluate(async () => (await navigator.serviceWorker.getRegistrations()).length)).toBe(1);
+});
+
+test('where the person has allowed it before, a page subscribes by itself, and not once they have opted out', async () => {
+  await context.addInitScript(() => {
+    const { register } = ServiceWorkerContainer.prototype;
+    Object.assign(globalThis, { registered: 0 });
+    ServiceWorkerContainer.prototype.register = function (...args) {
+      (globalThis as unknown as { registered: number }).registered++;
+      return register.apply(this, args);
+    };
+  });
+  const registered = () => page.evaluate(() => (globalThis as unknown as { registered: number }).registered);
+  await page.goto(`${site.origin}/shop?with=${encodeURIComponent(JSON.stringify({ autoTrackLifecycle: false, autoTrackScreens: false, push: { enabled: true } }))}`);
+  await loaded(page);
+  await page.evaluate(() => rekindle.identify('push-eve'));
+  await vi.waitFor(async () => expect(await devices('push-eve').catch(() => [])).toEqual(['WEB']), waited);
+  expect([await registered(), await page.evaluate(() => rekindle.push.isEnabled())]).toEqual([1, true]);
+  expect(await page.evaluate(() => rekindle.push.optOut())).toBe(true);
+  await page.reload();
+  await loaded(page);
+  // It would have begun while the page was loaded.
+  expect([await registered(), await page.evaluate(() => rekindle.push.isEnabled())]).toEqual([0, false]);
+  expect(await devices('push-eve')).toEqual([]);
 });
 
 test('a subscription made elsewhere, and the site’s own worker with ours in it', async () => {

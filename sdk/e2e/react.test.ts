@@ -4,14 +4,13 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type Browser, chromium } from 'playwright-core';
+import type { Browser } from 'playwright-core';
 import { build } from 'vite';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { launch, waited } from './fixture';
 import { type Product, startProduct } from './product';
 
 const KINDS: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript' };
-const waited = { timeout: 15_000, interval: 100 };
-
 let product: Product;
 let browser: Browser;
 let pages: Server;
@@ -36,7 +35,7 @@ beforeAll(async () => {
     }
   });
   await new Promise<void>((done) => pages.listen(0, '127.0.0.1', done));
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
+  browser = await launch();
 }, 180_000);
 
 afterAll(async () => {

@@ -7,11 +7,13 @@ import type { Product } from './product';
 
 const built = (name: string) => readFileSync(fileURLToPath(new URL(`../packages/browser/dist/${name}`, import.meta.url)));
 
+const text = (path: string) => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), 'utf8');
+
 /** What happens to a request on its way to the product. */
 export type Weather =
   | { kind: 'through' }
   /** Refused before it gets there. */
-  | { kind: 'refuse'; status: number; headers?: Record<string, string> }
+  | { kind: 'refuse'; status: number; headers?: Record<string, string>; html?: string }
   /** The connection ends, before it got there or after. */
   | { kind: 'cut'; after: boolean };
 
@@ -76,7 +78,11 @@ export class Site {
     if (url.pathname === '/own-worker.js') {
       return void response.writeHead(200, { 'content-type': 'text/javascript' }).end("importScripts('/rekindle-sw.js');");
     }
-    if (url.pathname === '/example') return void response.writeHead(200, { 'content-type': 'text/html' }).end(this.example());
+    if (url.pathname === '/example') return void response.writeHead(200, { 'content-type': 'text/html' }).end(this.filled(text('examples/plain/index.html')));
+    if (url.pathname === '/readme') {
+      const [, lines = ''] = /^```html\n([^]*?)^```$/m.exec(text('README.md')) ?? [];
+      return void response.writeHead(200, { 'content-type': 'text/html' }).end(`<!doctype html><title>Shop</title>${this.filled(lines)}`);
+    }
     if (url.pathname === '/served') {
       const html = `<!doctype html><title>Shop</title><script src="${this.api}/sdk/v1/web.js"></script>`;
       return void response.writeHead(200, { 'content-type': 'text/html', ...this.headers }).end(html);
@@ -94,12 +100,11 @@ export class Site {
     return `rekindle.init(${JSON.stringify(options)});`;
   }
 
-  /** The example of a plain page, as a newcomer has filled it in. */
-  private example(): string {
+  /** An example, as a newcomer has filled it in. */
+  private filled(example: string): string {
     const { projectId, publicKey, url } = this.product;
-    const filled = { 'http://localhost:8080': new URL(url).origin, YOUR_PROJECT_ID: projectId, YOUR_PUBLIC_KEY: publicKey };
-    const page = readFileSync(fileURLToPath(new URL('../../examples/plain/index.html', import.meta.url)), 'utf8');
-    return Object.entries(filled).reduce((text, [from, to]) => text.replaceAll(from, to), page);
+    const values = { 'http://localhost:8080': new URL(url).origin, YOUR_PROJECT_ID: projectId, YOUR_PUBLIC_KEY: publicKey };
+    return Object.entries(values).reduce((text, [from, to]) => text.replaceAll(from, to), example);
   }
 
   /** An answer that does not end, as it comes. */
@@ -120,7 +125,8 @@ export class Site {
     if (weather.kind === 'refuse') {
       note(weather.status);
       const cors = { 'access-control-allow-origin': '*', 'access-control-expose-headers': 'Retry-After' };
-      return void response.writeHead(weather.status, { ...cors, ...weather.headers, 'content-type': 'application/json' }).end('{}');
+      const type = weather.html ? 'text/html' : 'application/json';
+      return void response.writeHead(weather.status, { ...cors, ...weather.headers, 'content-type': type }).end(weather.html ?? '{}');
     }
     if (weather.kind === 'cut' && !weather.after) {
       note('cut');

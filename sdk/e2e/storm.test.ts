@@ -1,8 +1,8 @@
-import { type Browser, chromium } from 'playwright-core';
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import type { Page } from 'playwright-core';
+import { expect, test, vi } from 'vitest';
 import type { Rekindle } from '../packages/web/src/index';
-import { type Product, startProduct } from './product';
-import { Site, loaded } from './site';
+import { fixture, quiet } from './fixture';
+import { type Weather, loaded } from './site';
 
 declare const rekindle: Rekindle;
 
@@ -10,18 +10,15 @@ const EVENTS = 10_000;
 /** Calls between two misfortunes. */
 const STRETCH = 50;
 
-let product: Product;
-let browser: Browser;
+const MISFORTUNES = ['offline', 'reloaded', 'closed', 'crashed'] as const;
+const WEATHERS = {
+  'lost on the way there': { kind: 'cut', after: false },
+  'lost on the way back': { kind: 'cut', after: true },
+  '503': { kind: 'refuse', status: 503 },
+  '429': { kind: 'refuse', status: 429, headers: { 'retry-after': '1' } },
+} as const satisfies Record<string, Weather>;
 
-beforeAll(async () => {
-  product = await startProduct();
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
-}, 180_000);
-
-afterAll(async () => {
-  await browser?.close();
-  product?.stop();
-}, 60_000);
+const here = fixture();
 
 /** Numbers in [0, 1) that are the same for the same seed. */
 function numbers(seed: number): () => number {
@@ -31,61 +28,78 @@ function numbers(seed: number): () => number {
   };
 }
 
+/** What happens next: first each of them, then one or none, as the dice fall. Counts how often each has. */
+class Fate<T extends string> {
+  readonly happened: Record<T, number>;
+  readonly #due: T[];
+
+  constructor(
+    private readonly kinds: readonly T[],
+    private readonly share: number,
+    private readonly dice: () => number,
+  ) {
+    this.happened = Object.fromEntries(kinds.map((kind) => [kind, 0])) as Record<T, number>;
+    this.#due = [...kinds];
+  }
+
+  next(): T | undefined {
+    const fallen = this.dice() / this.share;
+    const next = this.#due.shift() ?? this.kinds[Math.floor(fallen * this.kinds.length)];
+    if (next) this.happened[next]++;
+    return next;
+  }
+}
+
+const waits = (page: Page) => page.evaluate(() => Object.keys(localStorage).some((key) => key.includes('.queue.')));
+
 test('10,000 events while the tab is closed, reloaded, crashed and offline at random: each is recorded exactly once', async () => {
   const seed = Number(process.env.E2E_SEED ?? 1);
   const random = numbers(seed);
-  const site = await Site.open(product);
-  const context = await browser.newContext();
-  site.weather = ({ method }) => {
-    const dice = random();
-    if (method !== 'POST' || dice > 0.2) return { kind: 'through' };
-    if (dice < 0.06) return { kind: 'cut', after: true };
-    if (dice < 0.12) return { kind: 'cut', after: false };
-    return dice < 0.16 ? { kind: 'refuse', status: 503 } : { kind: 'refuse', status: 429, headers: { 'retry-after': '1' } };
+  const misfortunes = new Fate(MISFORTUNES, 0.3, random);
+  const weathers = new Fate(Object.keys(WEATHERS) as Array<keyof typeof WEATHERS>, 0.2, random);
+  here.site.weather = ({ method }) => {
+    const kind = method === 'POST' ? weathers.next() : undefined;
+    return kind ? WEATHERS[kind] : { kind: 'through' };
   };
   const user = `storm-${seed}`;
-  const address = `${site.origin}/shop?with=${encodeURIComponent(JSON.stringify({ autoTrackLifecycle: false, autoTrackScreens: false, flushIntervalSeconds: 1 }))}`;
-  const begun = loaded;
-  let page = await context.newPage();
-  await page.goto(address);
-  await begun(page);
+  const begin = () => here.open({ ...quiet, flushIntervalSeconds: 1 });
+  let page = await begin();
   await page.evaluate((user) => rekindle.identify(user), user);
-  const misfortunes = { closed: 0, reloaded: 0, crashed: 0, offline: 0 };
+  /** Misfortunes that met something that was not sent yet. */
+  const hit = Object.fromEntries(MISFORTUNES.map((kind) => [kind, 0])) as Record<(typeof MISFORTUNES)[number], number>;
   for (let from = 0; from < EVENTS; from += STRETCH) {
-    await page.evaluate(([from, to]) => {
+    const misfortune = misfortunes.next();
+    if (misfortune === 'offline') await here.context.setOffline(true);
+    const waiting = await page.evaluate(([from, to]) => {
       for (let n = from!; n < to!; n++) rekindle.track('step', { n });
+      return Object.keys(localStorage).some((key) => key.includes('.queue.'));
     }, [from, from + STRETCH]);
-    const dice = random();
-    if (dice < 0.1) {
-      misfortunes.offline++;
-      await context.setOffline(true);
+    if (misfortune && waiting) hit[misfortune]++;
+    if (misfortune === 'offline') {
       await page.evaluate(() => rekindle.flush());
-      await context.setOffline(false);
-    } else if (dice < 0.2) {
-      misfortunes.reloaded++;
+      expect(await waits(page), 'nothing gets through without a network').toBe(true);
+      await here.context.setOffline(false);
+    } else if (misfortune === 'reloaded') {
       await page.reload();
-      await begun(page);
-    } else if (dice < 0.3) {
-      if (dice < 0.27) {
-        misfortunes.closed++;
-        await page.close({ runBeforeUnload: true });
-      } else {
-        misfortunes.crashed++;
+      await loaded(page);
+    } else if (misfortune) {
+      if (misfortune === 'crashed') {
         const gone = page.waitForEvent('crash');
         await page.goto('chrome://crash').catch(() => undefined);
         await gone;
-        await page.close();
       }
-      page = await context.newPage();
-      await page.goto(address);
-      await begun(page);
+      await page.close({ runBeforeUnload: misfortune === 'closed' });
+      page = await begin();
     }
     // A queue holds 1,000: no more may be out than that.
     await page.waitForFunction(() => Object.keys(localStorage).length < 20, undefined, { polling: 50, timeout: 60_000 });
   }
-  site.weather = () => ({ kind: 'through' });
+  here.site.weather = () => ({ kind: 'through' });
   await page.waitForFunction(() => Object.keys(localStorage).length === 1, undefined, { timeout: 60_000 });
-  expect(Math.min(...Object.values(misfortunes)), JSON.stringify(misfortunes)).toBeGreaterThan(0);
+  for (const [kind, count] of Object.entries({ ...hit, ...weathers.happened })) expect(count, kind).toBeGreaterThan(0);
+  // What the server was asked agrees with what befell it.
+  const statuses = new Set(here.site.passed.filter(({ method }) => method === 'POST').map(({ status }) => status));
+  for (const status of ['cut', 503, 429, 202] as const) expect(statuses).toContain(status);
 
   const steps = await vi.waitFor(
     async () => {
@@ -96,8 +110,6 @@ test('10,000 events while the tab is closed, reloaded, crashed and offline at ra
     { timeout: 60_000, interval: 1_000 },
   );
   expect(steps.toSorted((a, b) => a - b)).toEqual(Array.from({ length: EVENTS }, (_, n) => n));
-  await context.close();
-  site.close();
 }, 600_000);
 
 /** The numbers of all steps that the product has of the person. */
@@ -105,7 +117,7 @@ async function all(user: string): Promise<number[]> {
   const steps: number[] = [];
   let cursor: string | null = null;
   do {
-    const page: { events: Array<{ properties: { n: number } }>; nextCursor: string | null } = await product.get(
+    const page: { events: Array<{ properties: { n: number } }>; nextCursor: string | null } = await here.product.get(
       `/events?event=step&user=${user}&limit=100${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ''}`,
     );
     steps.push(...page.events.map((event) => event.properties.n));

@@ -8,7 +8,7 @@ const root = '..';
 const build = 'checked';
 rmSync(build, { recursive: true, force: true });
 
-/** The documents, and what `rekindle` is in each where a snippet does not say it. */
+/** What shows code. */
 const documents = [
   ...readdirSync(`${root}/docs`).filter((name) => name.startsWith('sdk-')).map((name) => `docs/${name}`),
   ...['web', 'browser', 'react-native'].map((name) => `sdk/packages/${name}/README.md`),
@@ -17,43 +17,47 @@ const documents = [
 
 const run = (command, ...args) => execFileSync('npx', ['--no-install', command, ...args], { stdio: 'inherit' });
 
-mkdirSync(`${build}/snippets`, { recursive: true });
+/** One program of types for each way to get at the SDK: modules import it, and scripts have what the script tag has made. */
+const places = { modules: `${build}/snippets/modules`, scripts: `${build}/snippets/scripts` };
+for (const place of Object.values(places)) mkdirSync(place, { recursive: true });
 let count = 0;
-for (const document of documents) {
-  const found = snippets(readFileSync(`${root}/${document}`, 'utf8'));
+const lay = (document, markdown) => {
+  const found = snippets(markdown);
   // Each document about an SDK shows how it is used, or this looks in the wrong place.
   if (!found.length) throw new Error(`${document}: no snippets`);
   for (const { line, kind, text } of found) {
-    writeFileSync(`${build}/snippets/${document.replace(/[^\w-]+/g, '_')}_${line}.${kind}`, text);
+    const script = kind === 'html';
+    writeFileSync(`${script ? places.scripts : places.modules}/${document.replace(/[^\w-]+/g, '_')}_${line}.${script ? 'ts' : kind}`, text);
     count++;
   }
-}
-const plain = snippets(`\`\`\`html\n${readFileSync(`${root}/examples/plain/index.html`, 'utf8')}\n\`\`\``);
-if (!plain.length) throw new Error('examples/plain has no script');
-for (const { line, text } of plain) writeFileSync(`${build}/snippets/example_plain_${line}.ts`, text);
+};
+for (const document of documents) lay(document, readFileSync(`${root}/${document}`, 'utf8'));
+lay('examples/plain', `\`\`\`html\n${readFileSync(`${root}/examples/plain/index.html`, 'utf8')}\n\`\`\``);
 
-writeFileSync(`${build}/snippets/place.d.ts`, readFileSync('scripts/snippets.d.ts'));
-writeFileSync(`${build}/snippets/expo.d.ts`, readFileSync('scripts/expo.d.ts'));
-writeFileSync(
-  `${build}/snippets/tsconfig.json`,
-  JSON.stringify({
-    compilerOptions: {
-      target: 'ES2022',
-      module: 'ESNext',
-      moduleResolution: 'Bundler',
-      lib: ['ES2023', 'DOM', 'DOM.Iterable'],
-      types: [],
-      jsx: 'react-jsx',
-      strict: true,
-      // As an app has it, which has one version.
-      paths: { '@react-navigation/native': ['../../node_modules/react-navigation-7'] },
-      skipLibCheck: true,
-      noEmit: true,
-    },
-    include: ['.'],
-  }),
-);
-run('tsc', '-p', `${build}/snippets`);
+writeFileSync(`${places.scripts}/place.d.ts`, readFileSync('scripts/snippets.d.ts'));
+writeFileSync(`${places.modules}/expo.d.ts`, readFileSync('scripts/expo.d.ts'));
+for (const place of Object.values(places)) {
+  writeFileSync(
+    `${place}/tsconfig.json`,
+    JSON.stringify({
+      compilerOptions: {
+        target: 'ES2022',
+        module: 'ESNext',
+        moduleResolution: 'Bundler',
+        lib: ['ES2023', 'DOM', 'DOM.Iterable'],
+        types: [],
+        jsx: 'react-jsx',
+        strict: true,
+        // As an app has it, which has one version.
+        paths: { '@react-navigation/native': ['../../../node_modules/react-navigation-7'] },
+        skipLibCheck: true,
+        noEmit: true,
+      },
+      include: ['.'],
+    }),
+  );
+  run('tsc', '-p', place);
+}
 
 for (const name of ['vite-react', 'expo']) {
   cpSync(`${root}/examples/${name}`, `${build}/${name}`, {

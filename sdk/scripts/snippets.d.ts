@@ -1,2 +1,2 @@
-// What the script makes, where a snippet imports nothing.
+// What the script has made, for the scripts of a page: they import nothing.
 import type {} from '@rekindle/browser';

@@ -1,6 +1,6 @@
 /**
- * The code of a document in Markdown: its fenced blocks of TypeScript, and the scripts inside its blocks of HTML. Each is a module of
- * its own, with the line of the document where it begins.
+ * The code of a document in Markdown: its fenced blocks of TypeScript, and the scripts inside its blocks of HTML, whose kind is `html`.
+ * Each is a module of its own, with the line of the document where it begins.
  */
 export function snippets(markdown) {
   const found = [];
@@ -9,7 +9,7 @@ export function snippets(markdown) {
     const line = (offset) => markdown.slice(0, block.index + offset).split('\n').length + 1;
     if (kind !== 'html') found.push({ line: line(0), kind, text: `${text}\nexport {};\n` });
     else for (const script of text.matchAll(/<script>([^]*?)<\/script>/g)) {
-      found.push({ line: line(script.index), kind: 'ts', text: `${script[1]}\nexport {};\n` });
+      found.push({ line: line(script.index), kind, text: `${script[1]}\nexport {};\n` });
     }
   }
   return found;

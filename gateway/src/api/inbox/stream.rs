@@ -76,7 +76,7 @@ pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
         behind,
         unread: None,
         hints,
-        ready: VecDeque::from([format!("retry: {RETRY_MS}\n\n")]),
+        ready: VecDeque::from([beginning(behind)]),
         look_at: now,
         check_at: now + STANDING_CHECK,
         end_at: now + LONGEST,
@@ -206,6 +206,11 @@ impl Following {
     }
 }
 
+/// Says where the stream begins, so that who is cut off before the first message misses none either.
+fn beginning((at, id): (Timestamp, Uuid)) -> String {
+    format!("id: {}\nretry: {RETRY_MS}\n\n", paging::time_cursor(at, id))
+}
+
 fn message(item: InboxItem) -> String {
     let id = paging::time_cursor(item.created_at, item.id);
     event("message", Some(&id), &ItemView::from(item))
@@ -221,6 +226,14 @@ fn event(kind: &str, id: Option<&str>, data: &impl serde::Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_beginning_is_a_place_to_go_on_from() {
+        let place = (Timestamp::UNIX_EPOCH, Uuid::nil());
+        let text = beginning(place);
+        let id = text.strip_prefix("id: ").and_then(|rest| rest.strip_suffix("\nretry: 2000\n\n"));
+        assert_eq!(id.and_then(paging::parse_time_cursor), Some(place), "{text:?}");
+    }
 
     #[test]
     fn an_event_is_one_block_whatever_it_says() {

@@ -102,6 +102,14 @@ async fn what_arrives_is_seen_at_once_and_what_was_missed_later() {
     for title in ["missed", "too"] {
         assert_eq!(follower.next("message").await.data["title"], title);
     }
+    // Also by who was cut off before anything came.
+    let mut cut_off = Follower::follow(&gateway, &project.secret, "user_id=ann", "").await;
+    let beginning = cut_off.next("").await.id.unwrap();
+    drop(cut_off);
+    deliver(&gateway, &project, ann, "meanwhile").await;
+    let again = format!("user_id=ann&cursor={beginning}");
+    let mut follower = Follower::follow(&gateway, &project.secret, &again, "").await;
+    assert_eq!(follower.next("message").await.data["title"], "meanwhile");
     // One who is not there yet can be waited for.
     let mut early = Follower::follow(&gateway, &project.secret, "user_id=bob", "").await;
     assert_eq!(early.next("unread").await.data, json!({"unread": 0}));

@@ -11,6 +11,23 @@ class Scripted extends Rekindle {
   protected override origin(): string | undefined {
     return server;
   }
+
+  /** What was called before the script was there, as of then. */
+  replay(calls: Stub['calls']): void {
+    for (const [name, args, done, calledAt] of calls) {
+      const [first, second] = name.split('.') as [keyof Rekindle, keyof Rekindle['push'] | undefined];
+      this.calledAt = calledAt;
+      try {
+        const on = second ? this.push : this;
+        const call = on[(second ?? first) as never] as unknown;
+        if (typeof call === 'function') done(call.apply(on, args) as never);
+      } catch (error) {
+        // What `init` throws in debug must not cost the calls behind it.
+        reportError(error);
+      }
+    }
+    this.calledAt = undefined;
+  }
 }
 
 // Loaded where there is no page, it does nothing.
@@ -23,15 +40,5 @@ const before = page.rekindle as Stub | undefined;
 if (!before || before.calls) {
   const rekindle = new Scripted();
   page.rekindle = rekindle;
-  for (const [name, args, done] of before?.calls ?? []) {
-    const [first, second] = name.split('.') as [keyof Rekindle, keyof Rekindle['push'] | undefined];
-    try {
-      const on = second ? rekindle.push : rekindle;
-      const call = on[(second ?? first) as never] as unknown;
-      if (typeof call === 'function') done?.(call.apply(on, args) as never);
-    } catch (error) {
-      // What `init` throws in debug must not cost the calls behind it.
-      reportError(error);
-    }
-  }
+  rekindle.replay(before?.calls ?? []);
 }

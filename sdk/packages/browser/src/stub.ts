@@ -1,38 +1,37 @@
 /** What stands for the SDK until it is loaded: calls wait in their order, and what they return comes when it is there. */
 export interface Stub {
-  calls: Array<[name: string, args: unknown[], done: (result: never) => void]>;
+  calls: Array<[name: string, args: unknown[], done: (result: never) => void, calledAt: number]>;
   /** Of a browser that has none yet. */
   anonymousId?: string;
 }
 
 // `globalThis`, so that loading it where there is no page does no harm.
 const page = globalThis as { rekindle?: unknown; document?: unknown };
-if (!page.rekindle && page.document) {
-  const calls: Stub['calls'] = [];
-  const queued =
-    (name: string) =>
-    (...args: unknown[]) =>
-      new Promise((done: (result?: unknown) => void) => {
-        // Where the script is blocked, nobody who waits for flush or reset must hang, nor calls fill the memory.
-        if (/flu|res/.test(name)) done();
-        if (!calls[999]) calls.push([name, args, done]);
-      });
-  const waiting = (names: string, prefix = '') => Object.fromEntries(names.split(' ').map((name) => [name, queued(prefix + name)]));
-  const no = () => false;
-  const stub: Stub & Record<string, unknown> = {
-    calls,
-    ...waiting(
-      'init identify track screen setUserProperties productViewed addedToCart removedFromCart checkoutStarted orderCompleted flush reset markRead feed optOutTracking optInTracking dispose inbox',
-    ),
-    push: { ...waiting('requestPermission registerToken subscribe optOut optIn', 'push.'), isEnabled: no },
-    hasOptedOutTracking: no,
-    droppedItems: () => 0,
-    getUserId: () => null,
-    getAnonymousId: () => (stub.anonymousId ??= crypto.getRandomValues(new Uint32Array(4)).join('-')),
-    followInbox: (listener: unknown) => {
-      const following = queued('followInbox')(listener) as Promise<() => void>;
-      return () => following.then((stop) => stop());
-    },
-  };
-  page.rekindle = stub;
-}
+const calls: Stub['calls'] = [];
+const queued =
+  (name: string) =>
+  (...args: unknown[]) =>
+    new Promise((done: (result?: unknown) => void) => {
+      // Where the script is blocked, nobody who waits for flush or reset must hang, nor calls fill the memory.
+      if (/flu|res/.test(name)) done();
+      if (!calls[999]) calls.push([name, args, done, Date.now()]);
+    });
+const no = () => false;
+const push: Record<string, unknown> = { isEnabled: no };
+const stub: Stub & Record<string, unknown> = {
+  calls,
+  push,
+  hasOptedOutTracking: no,
+  droppedItems: () => 0,
+  getUserId: () => null,
+  getAnonymousId: () => (stub.anonymousId ??= crypto.getRandomValues(new Uint32Array(4)).join('-')),
+  followInbox: (listener: unknown) => {
+    const following = queued('followInbox')(listener) as Promise<() => void>;
+    return () => following.then((stop) => stop());
+  },
+};
+const CALLS =
+  'init identify track screen setUserProperties productViewed addedToCart removedFromCart checkoutStarted orderCompleted flush reset markRead feed optOutTracking optInTracking dispose inbox';
+for (const name of CALLS.split(' ')) stub[name] = queued(name);
+for (const name of 'requestPermission registerToken subscribe optOut optIn'.split(' ')) push[name] = queued(`push.${name}`);
+if (page.document) page.rekindle ??= stub;

@@ -4,7 +4,7 @@ import type { Rekindle } from '@rekindle/web';
 
 const page = window as unknown as { rekindle?: Rekindle };
 const options = { projectId: 'p', apiKey: 'pk_live_x', apiUrl: 'https://rk.example', autoTrackLifecycle: false, autoTrackScreens: false };
-let items: Array<{ type: string; event?: string; anonymous_id: string }>;
+let items: Array<{ type: string; event?: string; anonymous_id: string; timestamp: string }>;
 
 beforeEach(() => {
   items = [];
@@ -27,6 +27,7 @@ beforeEach(() => {
 });
 
 afterEach(() => {
+  vi.useRealTimers();
   page.rekindle?.dispose();
   delete page.rekindle;
   vi.unstubAllGlobals();
@@ -57,6 +58,38 @@ test('with the stub every call may be made before the script is there, and answe
   expect(page.rekindle!.getAnonymousId()).toBe(anonymous);
 });
 
+test('what is called before the script is there has the time of the call, before init and after', async () => {
+  const began = Date.UTC(2026, 0, 1);
+  vi.useFakeTimers({ toFake: ['Date'], now: began });
+  await load.stub();
+  const pass = (seconds: number) => vi.setSystemTime(Date.now() + seconds * 1_000);
+  page.rekindle!.track('before init');
+  pass(1);
+  page.rekindle!.init({ ...options, autoTrackLifecycle: true });
+  pass(2);
+  page.rekindle!.orderCompleted({ orderId: '1' });
+  void page.rekindle!.push.optOut();
+  pass(4);
+  await load.script();
+  page.rekindle!.track('after');
+  await page.rekindle!.flush();
+  expect(items.map((item) => [item.event, (Date.parse(item.timestamp) - began) / 1_000])).toEqual([
+    ['app_opened', 7],
+    ['before init', 0],
+    ['order_completed', 3],
+    ['after', 7],
+  ]);
+});
+
+test('what was called on a page with an older stub is recorded as of now', async () => {
+  const done = () => {};
+  Object.assign(page, { rekindle: { calls: [['track', ['early'], done], ['init', [options], done]] } });
+  await load.script();
+  await page.rekindle!.flush();
+  expect(items.map((item) => item.event)).toEqual(['early']);
+  expect(Math.abs(Date.parse(items[0]!.timestamp) - Date.now())).toBeLessThan(10_000);
+});
+
 test('where the script is blocked, nobody waits for it, and no more than a thousand calls are kept', async () => {
   await load.stub();
   const stub = page.rekindle as unknown as Rekindle & { calls: unknown[] };
@@ -76,7 +109,7 @@ test('the stub has every call of the SDK', async () => {
   for (let level: object | null = sdk; level && level !== Object.prototype; level = Object.getPrototypeOf(level) as object | null) {
     Object.getOwnPropertyNames(level).forEach((name) => calls.add(name));
   }
-  const inner = ['constructor', 'start', 'fresh', 'origin', 'with', 'ask', 'anonymousId'];
+  const inner = ['constructor', 'start', 'fresh', 'origin', 'with', 'ask', 'anonymousId', 'calledAt', 'replay'];
   expect([...calls].filter((name) => !inner.includes(name) && !(name in early))).toEqual([]);
   expect(Object.keys(sdk.push).filter((name) => !(name in early.push))).toEqual([]);
 });

@@ -22,6 +22,8 @@ type Occasion = 'identify' | 'reset' | 'changed' | 'hide' | 'show' | 'online' | 
 /** Records what happens and says who it was. One for each project in a page or app. */
 export class Client {
   readonly identity: Identity;
+  /** When what is recorded now has happened, where that was not now: milliseconds since 1970. */
+  calledAt: number | undefined;
   readonly #queue: Queue;
   readonly #sender: Sender;
   readonly #uuid: () => string;
@@ -70,11 +72,11 @@ export class Client {
   identify(userId: string, properties?: Properties, options?: IdentifyOptions): void {
     if (typeof userId === 'number') userId = String(userId);
     if (!isName(userId)) return this.#refuse(NAME, userId);
-    const { userId: before, userHash } = this.identity.get();
+    const { userId: before } = this.identity.get();
     // What somebody else did on this device stays theirs.
     if (before !== undefined && before !== userId) this.identity.reset();
-    const proof = options?.userHash;
-    this.identity.set({ userId, userHash: typeof proof === 'string' ? proof : before === userId ? userHash : undefined });
+    const userHash = options?.userHash;
+    this.identity.set({ userId, ...(typeof userHash === 'string' && { userHash }) });
     this.#add({ type: 'identify' }, properties);
     this.#tell('identify');
   }
@@ -191,7 +193,7 @@ export class Client {
     const item: Item = {
       ...what,
       id: this.#uuid(),
-      timestamp: new Date(this.platform.now()).toISOString(),
+      timestamp: new Date(this.calledAt ?? this.platform.now()).toISOString(),
       user_id: userId,
       anonymous_id: anonymousId,
       user_hash: userHash,

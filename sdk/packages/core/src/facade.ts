@@ -1,6 +1,7 @@
 import type { Client, IdentifyOptions } from './client';
 import type { CartItem, Checkout, Order, Product } from './ecommerce';
 import type { Properties } from './items';
+import { toJson } from './json';
 import type { Options } from './options';
 
 /** Calls kept until `init`. */
@@ -14,9 +15,11 @@ export abstract class Facade<O extends Options> {
   #client: Client | undefined;
   /** What `init` made: the client, or one to come. */
   #made: Client | Promise<Client> | undefined;
-  #waiting: Array<[run: (client: Client) => void, otherwise?: () => void]> = [];
+  #waiting: Array<[run: (client: Client) => void, calledAt: number, otherwise?: () => void]> = [];
   #disposed = false;
   #anonymousId: string | undefined;
+  /** When the next call was made, where that was before it could be taken: milliseconds since 1970. */
+  protected calledAt: number | undefined;
 
   /** Makes the client, at once or after its storage was read; throws where the options are wrong. */
   protected abstract start(options: O): Client | Promise<Client>;
@@ -46,17 +49,26 @@ export abstract class Facade<O extends Options> {
   #begin(made: Client | Promise<Client>, client: Client): void {
     if (this.#made !== made) return client.dispose();
     this.#client = client;
-    for (const [run] of this.#waiting.splice(0)) guarded(() => run(client));
+    for (const [run, calledAt, otherwise] of this.#waiting.splice(0)) {
+      this.calledAt = calledAt;
+      this.with(run, otherwise);
+    }
   }
 
   /** Runs with the client, now or once it is there; `otherwise` where none will be. */
   protected with(run: (client: Client) => void, otherwise?: () => void): void {
     const client = this.#client;
-    if (client) guarded(() => run(client));
-    else if (this.#disposed || this.#waiting.length >= WAITING) {
+    const { calledAt } = this;
+    // Of this call alone: what it calls is called now.
+    this.calledAt = undefined;
+    if (client) {
+      client.calledAt = calledAt;
+      guarded(() => run(client));
+      client.calledAt = undefined;
+    } else if (this.#disposed || this.#waiting.length >= WAITING) {
       warn('called after dispose, or too often before init');
       otherwise?.();
-    } else this.#waiting.push([run, otherwise]);
+    } else this.#waiting.push([run, calledAt ?? Date.now(), otherwise]);
   }
 
   /** As `with`, for what has a result; rejects where no client will be. */
@@ -69,24 +81,30 @@ export abstract class Facade<O extends Options> {
     });
   }
 
+  /** As `with`, for what is recorded: where it waits, with the properties as they are now. */
+  #record(properties: Properties | undefined, run: (client: Client, properties?: Properties) => void): void {
+    const kept = this.#client || !properties ? properties : (JSON.parse(toJson(properties) ?? 'null') as Properties);
+    this.with((client) => run(client, kept));
+  }
+
   /** Links what happens on this device, before and after, to a person. */
   identify(userId: string, properties?: Properties, options?: IdentifyOptions): void {
-    this.with((client) => client.identify(userId, properties, options));
+    this.#record(properties, (client, kept) => client.identify(userId, kept, options));
   }
 
   /** Records an event. */
   track(event: string, properties?: Properties): void {
-    this.with((client) => client.track(event, properties));
+    this.#record(properties, (client, kept) => client.track(event, kept));
   }
 
   /** Records a screen view. */
   screen(name: string, properties?: Properties): void {
-    this.with((client) => client.screen(name, properties));
+    this.#record(properties, (client, kept) => client.screen(name, kept));
   }
 
   /** Sets properties of the person, known or not; null removes one. */
   setUserProperties(properties: Properties): void {
-    this.with((client) => client.setUserProperties(properties));
+    this.#record(properties, (client, kept) => client.setUserProperties(kept as Properties));
   }
 
   productViewed(product: Product): void {
@@ -155,7 +173,7 @@ export abstract class Facade<O extends Options> {
     this.#disposed = true;
     this.#made = this.#client = undefined;
     this.#anonymousId = client?.getAnonymousId();
-    for (const [, otherwise] of this.#waiting.splice(0)) otherwise?.();
+    for (const [, , otherwise] of this.#waiting.splice(0)) otherwise?.();
     if (client) guarded(() => client.dispose());
   }
 }

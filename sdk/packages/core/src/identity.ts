@@ -1,3 +1,4 @@
+import { parsed } from './json';
 import type { Platform } from './platform';
 
 interface Known {
@@ -59,12 +60,8 @@ export class Identity {
   }
 
   #read(): Known | undefined {
-    try {
-      const value = JSON.parse(this.#platform.store?.get(this.key) ?? '') as Known;
-      return typeof value.anonymousId === 'string' ? value : undefined;
-    } catch {
-      return undefined;
-    }
+    const value = parsed<Known>(this.#platform.store?.get(this.key));
+    return typeof value?.anonymousId === 'string' ? (value as Known) : undefined;
   }
 
   #write(): void {

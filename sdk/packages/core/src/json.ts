@@ -6,7 +6,7 @@ export function toJson(value: unknown): string | undefined {
       if (typeof part === 'bigint') return String(part);
       if (typeof part !== 'object' || part === null) return part;
       // `this` holds `part`: what is not above it any more is done with.
-      while (above.length && above[above.length - 1] !== this) above.pop();
+      above.splice(above.indexOf(this) + 1);
       if (above.includes(part)) return '[Circular]';
       above.push(part);
       return part;
@@ -17,9 +17,9 @@ export function toJson(value: unknown): string | undefined {
 }
 
 /** The object that a text is the JSON of, if it is that. */
-export function parsed<T extends object = Record<string, unknown>>(text: string): Partial<T> | undefined {
+export function parsed<T extends object = Record<string, unknown>>(text: string | null | undefined): Partial<T> | undefined {
   try {
-    const value: unknown = JSON.parse(text);
+    const value: unknown = JSON.parse(text ?? '');
     return typeof value === 'object' && value !== null ? value : undefined;
   } catch {
     return undefined;
@@ -28,11 +28,6 @@ export function parsed<T extends object = Record<string, unknown>>(text: string)
 
 /** Bytes of a text in UTF-8. */
 export function bytes(text: string): number {
-  let sum = text.length;
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i);
-    // Half of a pair counts two: both halves together are four bytes.
-    if (code > 0x7f) sum += code > 0x7ff && (code < 0xd800 || code > 0xdfff) ? 2 : 1;
-  }
-  return sum;
+  // Three for each of these, two for what is left: both halves of a pair together are four.
+  return text.replace(/[\u0800-\ud7ff\ue000-\uffff]/g, '...').replace(/[^\0-\x7f]/g, '..').length;
 }

@@ -78,7 +78,7 @@ export function followInbox(client: Client, listener: (change: InboxChange) => v
   const read = (block: string) => {
     const lines = block.split('\n');
     const field = (name: string) => lines.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
-    const data = parsed<InboxItem & { unread: number }>(field('data') ?? '');
+    const data = parsed<InboxItem & { unread: number }>(field('data'));
     cursor = field('id') ?? cursor;
     if (data || field('retry')) {
       heard = true;

@@ -26,7 +26,7 @@ const LOCAL = 'http://localhost:8080';
 
 /** The options with their defaults; throws an `Error` that names what is wrong. */
 export function settings(options: Options, defaultUrl: string = LOCAL): Settings {
-  const given: Partial<Options> = options && typeof options === 'object' ? options : {};
+  const given: Partial<Options> = options ?? {};
   const { projectId, apiKey } = given;
   if (typeof projectId !== 'string' || !projectId) throw new Error('init: projectId is missing');
   if (typeof apiKey !== 'string' || !apiKey) throw new Error('init: apiKey is missing');

@@ -1,3 +1,4 @@
+import { parsed } from './json';
 import type { Store } from './platform';
 
 /** Items in one stored part: a call writes no more than these. */
@@ -37,7 +38,7 @@ export class Queue {
   }
 
   push(json: string): void {
-    let part = this.#parts[this.#parts.length - 1];
+    let part = this.#parts.at(-1);
     if (!part || part.items.length >= PART) {
       part = { key: `${this.#prefix}${this.#instance}.${this.#made++}`, items: [] };
       this.#parts.push(part);
@@ -90,12 +91,9 @@ export class Queue {
     const number = (key: string) => Number(key.slice(start.length));
     const keys = this.#keys().filter((key) => key.startsWith(start) && number(key) >= 0);
     for (const key of keys.sort((a, b) => number(a) - number(b))) {
-      try {
-        const items: unknown = JSON.parse(this.#store?.get(key) || '[]');
-        if (Array.isArray(items)) for (const item of items) this.push(JSON.stringify(item));
-      } catch {
-        // Not ours, or damaged: nothing to be saved.
-      }
+      const items = parsed<unknown[]>(this.#store?.get(key));
+      // Else it is not ours, or damaged: nothing to be saved.
+      if (Array.isArray(items)) for (const item of items) this.push(JSON.stringify(item));
       this.#store?.remove(key);
       this.#unwritten.forEach((part) => this.#write(part));
     }

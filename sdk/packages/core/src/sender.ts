@@ -35,17 +35,14 @@ export class Sender {
   /** Sees to it that what waits goes out: soon where it is enough, else in its time. */
   schedule(): void {
     const { flushAt, flushIntervalSeconds } = this.#settings;
-    if (this.#failures === 0) this.#wake(this.#queue.length >= flushAt ? 0 : flushIntervalSeconds * 1_000);
+    if (!this.#failures) this.#wake(this.#queue.length >= flushAt ? 0 : flushIntervalSeconds * 1_000);
   }
 
   /** Sends everything that waits. Resolves when it is sent, or could not be; never rejects. */
   flush(): Promise<void> {
-    if (!this.#sending) {
-      this.#sending = this.#run().finally(() => {
-        this.#sending = undefined;
-      });
-    }
-    return this.#sending;
+    return (this.#sending ??= this.#run().finally(() => {
+      this.#sending = undefined;
+    }));
   }
 
   /** The network is back: what failed is tried at once. */

@@ -43,6 +43,22 @@ test('what comes is told, however it is cut into pieces, and the next stream goe
   expect(asked[1]!.url.searchParams.get('cursor')).toBe('m2');
 });
 
+test('where a stream begins is kept: who hides before anything came misses nothing either', async () => {
+  const { device, client, told, asked } = following();
+  asked[0]!.reader.text('id: b0\nretry: 2000\n\nevent: unread\ndata: {"unread":0}\n\n: heartbeat\n\n');
+  expect(told).toEqual([{ type: 'unread', unread: 0 }]);
+  device.hide();
+  device.show();
+  expect(asked[1]!.url.searchParams.get('cursor')).toBe('b0');
+  // Lost before a word: as before.
+  asked[1]!.reader.end(0, null);
+  await device.pass(4_000);
+  expect(asked[2]!.url.searchParams.get('cursor')).toBe('b0');
+  // Another inbox has other places.
+  client.identify('bob');
+  expect(asked[3]!.url.searchParams.get('cursor')).toBeNull();
+});
+
 test('a lost connection and a full gateway are tried again; a refusal is not, until it is proven', async () => {
   const { device, client, told, asked } = following();
   asked[0]!.reader.end(0, null);

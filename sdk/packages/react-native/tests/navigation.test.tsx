@@ -1,6 +1,8 @@
 // @vitest-environment happy-dom
 import { type ReactNode, act, useEffect } from 'react';
 import { type Root, createRoot } from 'react-dom/client';
+// What expo-router has its screens in: React Navigation of its own.
+import * as expo from 'expo-router/build/react-navigation/core';
 import * as six from 'react-navigation-6';
 import * as seven from 'react-navigation-7';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
@@ -10,7 +12,11 @@ import { type NavigatorObserver, Rekindle } from '../src/index';
 
 /** The part of React Navigation that is used here: both versions have it. */
 type Navigation = typeof seven;
-const versions: Array<[string, Navigation]> = [['6', six as unknown as Navigation], ['7', seven]];
+const versions: Array<[string, Navigation]> = [
+  ['React Navigation 6', six as unknown as Navigation],
+  ['React Navigation 7', seven],
+  ['expo-router', { ...expo, NavigationContainer: expo.BaseNavigationContainer } as unknown as Navigation],
+];
 
 let screens: string[];
 let rekindle: Rekindle;
@@ -69,7 +75,7 @@ function Empty(): ReactNode {
 
 for (const [version, navigation] of versions) {
   for (const watched of [true, false]) {
-    test(`React Navigation ${version}, ${watched ? 'watched from outside of the container' : 'telling by itself'}: each screen once`, async () => {
+    test(`${version}, ${watched ? 'watched from outside of the container' : 'telling by itself'}: each screen once`, async () => {
       const observer = rekindle.createNavigatorObserver({ extractScreenName: ({ name, params }) => (params ? `${name} ${(params as { id: number }).id}` : name) });
       const { App, ref } = app(navigation, observer, watched);
       await act(async () => root.render(<App />));

@@ -60,7 +60,11 @@ test('calls made while the storage is read wait; identity and queue outlive the 
   const first = new Rekindle();
   first.init({ ...options, storage });
   first.identify('ada');
-  first.track('kept');
+  const properties = { from: 'push' };
+  first.track('kept', properties);
+  properties.from = 'elsewhere';
+  const called = Date.now();
+  vi.spyOn(Date, 'now').mockImplementation(() => called + 60_000);
   await vi.waitFor(() => expect([...storage.map.values()].join()).toContain('"kept"'));
   const anonymous = first.getAnonymousId();
 
@@ -68,6 +72,9 @@ test('calls made while the storage is read wait; identity and queue outlive the 
   expect([second.getUserId(), second.getAnonymousId()]).toEqual(['ada', anonymous]);
   await second.flush();
   expect(items().map((item) => item.event ?? item.type)).toEqual(['identify', 'kept']);
+  expect(items()[1]!.properties).toEqual({ from: 'push' });
+  // Not of when the storage had been read.
+  for (const item of items()) expect(Date.parse(String(item.timestamp))).toBeLessThanOrEqual(called);
   await vi.waitFor(() => expect([...storage.map.keys()]).toEqual(['rekindle.p.identity']));
 });
 

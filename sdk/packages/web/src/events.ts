@@ -14,8 +14,7 @@ export class Events<O extends WebOptions = WebOptions> extends Facade<O> {
   protected start(options: O): Client {
     const checked = settings(options, this.origin());
     const client = new Client(checked, browser(checked), this.anonymousId);
-    const { screenName } = options;
-    if (checked.autoTrackScreens) trackScreens(client, typeof screenName === 'function' ? screenName : ({ pathname }) => pathname);
+    if (checked.autoTrackScreens) trackScreens(client, options.screenName);
     return client;
   }
 

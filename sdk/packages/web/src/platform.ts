@@ -8,7 +8,7 @@ export function browser(settings: Settings): Platform {
     instance,
     random,
     now: Date.now,
-    fetch: (url, init) => fetch(url, { ...init, credentials: 'omit', mode: 'cors' }),
+    fetch: (url, init) => fetch(url, { ...init, credentials: 'omit' }),
     setTimer: (run, milliseconds) => setTimeout(run, milliseconds),
     clearTimer: (timer) => clearTimeout(timer as number),
     watch,

@@ -2,7 +2,7 @@ import type { Client } from '@rekindle/core';
 import { listen } from './platform';
 
 /** Records a screen view for each address that the page shows, also where a router changes it without loading. */
-export function trackScreens(client: Client, name: (location: Location) => string): void {
+export function trackScreens(client: Client, name: (location: Location) => string = ({ pathname }) => pathname): void {
   let last: string | undefined;
   const look = () => {
     const { href, pathname } = location;
@@ -33,9 +33,6 @@ export function trackScreens(client: Client, name: (location: Location) => strin
     };
   });
   restore.push(listen(window, 'popstate', () => setTimeout(look)));
-  client.on('dispose', () => {
-    restore.forEach((undo) => undo());
-    last = location.href.split('#')[0];
-  });
+  client.on('dispose', () => restore.forEach((undo) => undo()));
   look();
 }

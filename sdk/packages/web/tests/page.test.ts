@@ -23,6 +23,7 @@ beforeEach(() => {
 });
 
 afterEach(() => {
+  vi.useRealTimers();
   page?.dispose();
   vi.unstubAllGlobals();
 });
@@ -38,6 +39,35 @@ test('calls before init wait, in their order', async () => {
   await page.flush();
   expect(items().map((item) => [item.type, item.event])).toEqual([['identify', undefined], ['track', 'early'], ['track', 'order_completed']]);
   expect(sent[0]!.url).toBe('https://rk.example/api/v1/events/batch');
+});
+
+test('calls before init are recorded as of then: with their time, and with the properties that they had', async () => {
+  const began = Date.UTC(2026, 0, 1);
+  vi.useFakeTimers({ toFake: ['Date'], now: began });
+  page = new Rekindle();
+  const cart = { items: 1, ask: () => 1, self: {} };
+  cart.self = cart;
+  page.track('first', cart);
+  cart.items = 2;
+  vi.setSystemTime(began + 7_000);
+  page.identify('ada', cart);
+  vi.spyOn(console, 'debug').mockReturnValue();
+  const warn = vi.spyOn(console, 'warn').mockReturnValue();
+  for (const nonsense of ['text', [1], null, () => 1, { get boom() { throw new Error('no'); } }]) page.track('nonsense', nonsense as never);
+  vi.setSystemTime(began + 60_000);
+  page.init({ ...options, autoTrackLifecycle: true, debug: true });
+  page.track('now', { items: 3 });
+  expect(warn.mock.calls.filter((words) => String(words).includes('not recorded'))).toHaveLength(5);
+  await page.flush();
+  const seconds = (item: Record<string, unknown>) => (Date.parse(String(item.timestamp)) - began) / 1_000;
+  expect(items().map((item) => [item.event ?? item.type, seconds(item), (item.properties as { items?: number }).items])).toEqual([
+    ['app_opened', 60, undefined],
+    ['first', 0, 1],
+    ['identify', 7, 2],
+    ['now', 60, 3],
+  ]);
+  // A cycle is cut where it begins, whichever wrote it.
+  expect(items()[1]!.properties).toEqual({ items: 1, self: '[Circular]' });
 });
 
 test('init: twice changes nothing; a secret key and no key are refused, in debug with an error', () => {
