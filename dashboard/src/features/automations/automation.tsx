@@ -14,10 +14,10 @@ import { ButtonLink } from '../../components/links';
 import { Page, Section } from '../../components/page';
 import { Status } from '../../components/status';
 import { t } from '../../text';
+import { Flow, useFlowView } from './flow';
 import { EMPTY, type Plan, inputOf, planOf } from './plan';
 import { AutomationReport } from './report';
 import { Simulation } from './simulation';
-import { StepList } from './step-list';
 import { Trigger } from './trigger';
 
 const route = getRouteApi('/p/$projectId/automations/$automationId');
@@ -51,6 +51,7 @@ function Editor({ opened }: { opened: Automation | null }) {
   const navigate = useNavigate();
   const client = useQueryClient();
   const [stored, setStored] = useState(opened);
+  const view = useFlowView();
   const draft = useDraft(opened ? planOf(opened) : EMPTY);
   const keep = (saved: Automation) => {
     setStored(saved);
@@ -79,6 +80,7 @@ function Editor({ opened }: { opened: Automation | null }) {
     saving.reset();
   };
   const error = saving.error;
+  const flow = <Flow plan={draft.value} saved={draft.base.steps} stored={stored && { id: stored.id, active: stored.active ?? false }} onChange={(steps) => draft.set({ steps })} error={error} />;
   return (
     <Page title={stored?.name ?? t.automations.newTitle} actions={<Actions stored={stored} isDirty={draft.isDirty} isReadable={isReadable(draft.value)} onSave={() => saving.mutate(draft.value)} isSaving={saving.isPending} onChanged={keep} />}>
       <KeepChanges when={draft.isDirty} />
@@ -95,18 +97,17 @@ function Editor({ opened }: { opened: Automation | null }) {
         <Failure error={error} />
       )}
       <Grid gap="xl">
-        <Grid.Col span={{ base: 12, lg: 7 }}>
+        <Grid.Col span={{ base: 12, lg: view === 'list' ? 7 : 12 }}>
           <Stack>
             <TextInput label={t.automations.name} required value={draft.value.name} onChange={(event) => draft.set({ name: event.currentTarget.value })} error={problemOf(error, 'name')} />
             <Section title={t.automations.settings}>
               <Trigger plan={draft.value} set={draft.set} error={error} />
             </Section>
-            <Section title={t.automations.flow}>
-              <StepList steps={draft.value.steps} onChange={(steps) => draft.set({ steps })} error={error} place="steps" label={t.automations.flow} />
-            </Section>
+            {view === 'list' && flow}
           </Stack>
         </Grid.Col>
-        <Grid.Col span={{ base: 12, lg: 5 }}>
+        {view === 'canvas' && <Grid.Col span={12}>{flow}</Grid.Col>}
+        <Grid.Col span={{ base: 12, lg: view === 'list' ? 5 : 12 }}>
           {stored && (
             <Stack gap="xl">
               <AutomationReport automation={stored} />
