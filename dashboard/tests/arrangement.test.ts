@@ -40,7 +40,7 @@ describe('where steps stand', () => {
   });
 
   test('steps are put into every list, and taken out of it', () => {
-    for (const { list, index, place } of [...everyStep(tree())]) {
+    for (const { list, index, place } of everyStep(tree())) {
       const steps = tree();
       const next = inserted(steps, { list, index }, named('new'));
       expect(at(next, place).step.event).toBe('new');

@@ -1,4 +1,4 @@
-import { Handle, type Node, type NodeProps, Position } from '@xyflow/react';
+import { BaseEdge, type EdgeProps, Handle, type Node, type NodeProps, Position, getSmoothStepPath } from '@xyflow/react';
 import { type KeyboardEvent, type RefObject, createContext, useContext, useEffect, useRef } from 'react';
 import { identityOf } from '../../app/identity';
 import { t } from '../../text';
@@ -38,11 +38,18 @@ export const CanvasContext = createContext<CanvasState | null>(null);
 
 export type PartNode = Node<{ part: Part }, 'part'>;
 export const NODE_TYPES = { part: PartView };
+export const EDGE_TYPES = { line: LineView };
 
 function useCanvas(): CanvasState {
   const state = useContext(CanvasContext);
   if (!state) throw new Error('a part of a canvas stands on one');
   return state;
+}
+
+/** Down its own column, and aside only above where it leads: so it runs through no other step. */
+function LineView({ sourceX, sourceY, targetX, targetY }: EdgeProps) {
+  const [path] = getSmoothStepPath({ sourceX, sourceY, sourcePosition: Position.Bottom, targetX, targetY, targetPosition: Position.Top, centerY: targetY - 8, offset: 0, borderRadius: 6 });
+  return <BaseEdge path={path} />;
 }
 
 function PartView({ data: { part } }: NodeProps<PartNode>) {

@@ -2,11 +2,11 @@ import '@xyflow/react/dist/style.css';
 import './canvas.css';
 import { Button, Group, NativeSelect, Stack, Text, VisuallyHidden, useComputedColorScheme } from '@mantine/core';
 import { Controls, type Edge, type NodeChange, Position, ReactFlow, type ReactFlowInstance } from '@xyflow/react';
-import { type KeyboardEvent, useId, useMemo, useRef, useState } from 'react';
+import { type KeyboardEvent, useEffect, useId, useMemo, useRef, useState } from 'react';
 import { identityOf } from '../../app/identity';
 import { t } from '../../text';
 import { type Move, type Standing, type Target, canGo, everyStep, inserted, relocated, standingOf, targetOf, without, withStep } from './arrangement';
-import { CanvasContext, type CanvasState, NODE_TYPES, type PartNode, armOf } from './canvas-parts';
+import { CanvasContext, type CanvasState, EDGE_TYPES, NODE_TYPES, type PartNode, armOf } from './canvas-parts';
 import { type Part, type Picture, pictureOf, spotAt } from './layout';
 import { KEYS } from './moves';
 import { STEP_TYPES, type Step, freshStep } from './step';
@@ -30,7 +30,7 @@ interface Dragged {
   spot: string | null;
 }
 
-const EDGES: Partial<Edge> = { type: 'smoothstep', focusable: false, selectable: false, ariaLabel: null as never, ariaRole: 'presentation', domAttributes: { 'aria-roledescription': undefined } };
+const EDGES: Partial<Edge> = { type: 'line', focusable: false, selectable: false, ariaLabel: null as never, ariaRole: 'presentation', domAttributes: { 'aria-roledescription': undefined } };
 
 function nodesOf({ parts }: Picture, dragged: Dragged | null): PartNode[] {
   return parts.map((part) => {
@@ -133,8 +133,21 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
     flow.current = instance;
     const wide = frame.current?.clientWidth ?? picture.width;
     const zoom = Math.min(1, Math.max(0.5, wide / (picture.width + 48)));
-    void instance.setViewport({ x: wide / 2 - (picture.width / 2) * zoom, y: 16, zoom });
+    void instance.setViewport({ x: wide / 2, y: 16, zoom });
   };
+  useEffect(() => {
+    const element = frame.current;
+    if (!element) return;
+    let before = element.clientWidth;
+    const resized = new ResizeObserver(() => {
+      // The axis stays in the middle when the form opens beside it.
+      const { x, y, zoom } = flow.current?.getViewport() ?? { x: 0, y: 0, zoom: 1 };
+      void flow.current?.setViewport({ x: x + (element.clientWidth - before) / 2, y, zoom });
+      before = element.clientWidth;
+    });
+    resized.observe(element);
+    return () => resized.disconnect();
+  }, []);
   const state: CanvasState = {
     trigger, numbers, focus, keys, where,
     chosen: open ? identityOf(open.step) : null,
@@ -166,6 +179,7 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
               nodes={nodes}
               edges={edges}
               nodeTypes={NODE_TYPES}
+              edgeTypes={EDGE_TYPES}
               onInit={begin}
               onNodesChange={drag}
               onNodeDragStop={drop}

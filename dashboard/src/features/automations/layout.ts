@@ -52,13 +52,12 @@ function widthOfArms(arms: readonly Arm[]): number {
 }
 
 /**
- * Steps drawn from the top down, the ways of a step side by side. Its left edge is 0. What nobody comes to, behind an end,
+ * Steps drawn from the top down, the ways of a step side by side, around an axis where x is 0. What nobody comes to, behind an end,
  * has no line that leads there.
  */
 export function pictureOf(steps: Step[]): Picture {
   const parts: Part[] = [];
   const lines: Line[] = [];
-  const width = widthOf(steps);
 
   const box = (id: string, size: { width: number; height: number }, centre: number, y: number): Box => ({ id, x: centre - size.width / 2, y, ...size });
   const link = (from: readonly string[], to: string) => lines.push(...from.map((each) => ({ id: `${each}>${to}`, from: each, to })));
@@ -98,11 +97,11 @@ export function pictureOf(steps: Step[]): Picture {
     }
   }
 
-  parts.push({ kind: 'trigger', ...box('trigger', { width: STEP.width, height: 52 }, width / 2, 0) });
-  const { bottom, ends } = draw('steps', steps, width / 2, 52 + DOWN, ['trigger']);
-  parts.push({ kind: 'end', ...box('end', { width: 120, height: 32 }, width / 2, bottom) });
+  parts.push({ kind: 'trigger', ...box('trigger', { width: STEP.width, height: 52 }, 0, 0) });
+  const { bottom, ends } = draw('steps', steps, 0, 52 + DOWN, ['trigger']);
+  parts.push({ kind: 'end', ...box('end', { width: 120, height: 32 }, 0, bottom) });
   link(ends, 'end');
-  return { parts, lines, width, height: bottom + 32 };
+  return { parts, lines, width: widthOf(steps), height: bottom + 32 };
 }
 
 /** Where a step goes that is let go with its middle at a point: the nearest spot that it can go to, if one is near. */
