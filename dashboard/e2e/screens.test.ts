@@ -26,6 +26,7 @@ beforeAll(async () => {
   made.campaign = (await call<Id>('POST', '/campaigns', { name: script, channel: 'EMAIL', segmentId: made.segment, templateId: made.template })).id;
   await call('POST', '/news', { title: script, body: 'News', published: true });
   await call('POST', '/subscription-groups', { name: 'Offers' });
+  await call('POST', '/push-tokens', { user_id: 'bo', platform: 'IOS', token: 'a-device-of-bo' });
   await call('POST', '/suppressions', { channel: 'EMAIL', address: 'gone@example.com', note: 'asked by mail' });
   await call('POST', '/events', { event: 'order_completed', user_id: 'bo', properties: { total: 20 } });
   made.run = await eventually(async () => {
@@ -60,6 +61,8 @@ const SCREENS: Array<[string, () => string]> = [
   ['template', () => `templates/${made.template}`],
   ['automations', () => 'automations'],
   ['automation', () => `automations/${made.automation}`],
+  ['automation-canvas', () => `automations/${made.automation}?view=canvas`],
+  ['automation-list', () => `automations/${made.automation}?view=list`],
   ['automation-new', () => 'automations/new'],
   ['runs', () => `automations/${made.automation}/runs`],
   ['run', () => `automations/${made.automation}/runs/${made.run}`],
@@ -71,6 +74,7 @@ const SCREENS: Array<[string, () => string]> = [
   ['dead-letters', () => 'dead-letters'],
   ['news', () => 'news'],
   ['channels', () => 'channels'],
+  ['devices', () => 'channels?tab=devices'],
   ['suppressions', () => 'suppressions'],
   ['subscription-groups', () => 'subscription-groups'],
   ['api-keys', () => 'api-keys'],

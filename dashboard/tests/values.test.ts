@@ -17,5 +17,6 @@ test('the lists of the screens are those of the API', () => {
   expect(words('RunStatus')).toEqual([...values.RUN_STATUSES]);
   expect(words('CampaignStatus')).toEqual([...values.CAMPAIGN_STATUSES]);
   expect(words('SuppressionReason')).toEqual([...values.SUPPRESSION_REASONS]);
+  expect(words('Platform')).toEqual([...values.PLATFORMS]);
   expect(words('WebhookDeliveryStatus')).toEqual([...values.DELIVERY_STATUSES]);
 });

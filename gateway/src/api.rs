@@ -121,6 +121,7 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::RegisterPushToken => push_tokens::register(cx).await,
         Route::RemovePushToken => push_tokens::remove(cx).await,
         Route::GetPushSettings => push_tokens::settings(cx).await,
+        Route::ListDevices => push_tokens::devices::list(cx).await,
         // The path's project is the one that the request was let into.
         Route::GetProject(_) => projects::get(cx).await,
         Route::UpdateProject(_) => projects::update(cx).await,

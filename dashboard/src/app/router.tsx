@@ -6,7 +6,7 @@ import { Notices } from './notices';
 import { among, page, word } from './search';
 import { NotFound, Shell } from './shell';
 import { SessionEnded } from '../session/session-ended';
-import { CAMPAIGN_STATUSES, CHANNELS, CHANNEL_TABS, DEAD_KINDS, DELIVERY_STATUSES, MESSAGE_STATUSES, PERSON_TABS, RANGES, RUN_STATUSES, SUPPRESSION_REASONS } from './values';
+import { CAMPAIGN_STATUSES, CHANNELS, CHANNEL_TABS, DEAD_KINDS, DELIVERY_STATUSES, FLOW_VIEWS, MESSAGE_STATUSES, PERSON_TABS, PLATFORMS, RANGES, RUN_STATUSES, SUPPRESSION_REASONS } from './values';
 
 const root = createRootRoute({
   component: () => (
@@ -107,7 +107,7 @@ const screens = [
   createRoute({ ...at, path: 'templates', validateSearch: (raw: Record<string, unknown>): { channel?: (typeof CHANNELS)[number] } => ({ channel: among(raw, 'channel', CHANNELS) }), component: lazyRouteComponent(() => import('../features/templates/templates'), 'Templates') }),
   createRoute({ ...at, path: 'templates/$templateId', component: lazyRouteComponent(() => import('../features/templates/template'), 'TemplateScreen') }),
   createRoute({ ...at, path: 'automations', component: lazyRouteComponent(() => import('../features/automations/automations'), 'Automations') }),
-  createRoute({ ...at, path: 'automations/$automationId', component: lazyRouteComponent(() => import('../features/automations/automation'), 'AutomationScreen') }),
+  createRoute({ ...at, path: 'automations/$automationId', validateSearch: (raw: Record<string, unknown>): { view?: (typeof FLOW_VIEWS)[number] } => ({ view: among(raw, 'view', FLOW_VIEWS) }), component: lazyRouteComponent(() => import('../features/automations/automation'), 'AutomationScreen') }),
   createRoute({
     ...at,
     path: 'automations/$automationId/runs',
@@ -143,7 +143,9 @@ const screens = [
   createRoute({
     ...at,
     path: 'channels',
-    validateSearch: (raw: Record<string, unknown>): { tab?: (typeof CHANNEL_TABS)[number] } => ({ tab: among(raw, 'tab', CHANNEL_TABS) }),
+    validateSearch: (raw: Record<string, unknown>): { tab?: (typeof CHANNEL_TABS)[number]; platform?: (typeof PLATFORMS)[number]; user?: string; page?: number } => ({
+      tab: among(raw, 'tab', CHANNEL_TABS), platform: among(raw, 'platform', PLATFORMS), user: word(raw, 'user'), page: page(raw),
+    }),
     component: lazyRouteComponent(() => import('../features/channels/channels'), 'ChannelsScreen'),
   }),
   createRoute({

@@ -12,6 +12,10 @@ export const WEBHOOK_EVENTS = [
 export const DELIVERY_STATUSES = ['pending', 'delivered', 'failed'] as const;
 export const DEAD_KINDS = ['MESSAGE', 'ITEM'] as const;
 
+export const PLATFORMS = ['IOS', 'ANDROID', 'WEB'] as const;
+
 export type Channel = (typeof CHANNELS)[number];
 export const PERSON_TABS = ['events', 'messages', 'segments', 'automations', 'subscriptions'] as const;
-export const CHANNEL_TABS = ['email', 'push', 'sms', 'in_app', 'limits'] as const;
+export const CHANNEL_TABS = ['email', 'push', 'sms', 'in_app', 'devices', 'limits'] as const;
+export const FLOW_VIEWS = ['list', 'canvas'] as const;
+export type FlowView = (typeof FLOW_VIEWS)[number];

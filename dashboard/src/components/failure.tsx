@@ -1,5 +1,4 @@
 import { Alert, Button, Code, List, Skeleton, Stack, Text } from '@mantine/core';
-import type { UseQueryResult } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { ApiFailure } from '../api/failure';
 import { t } from '../text';
@@ -38,8 +37,16 @@ export function Failure({ error, onRetry, hide }: { error: unknown; onRetry?: ()
   );
 }
 
+/** A query, of one answer or of pages. */
+interface Asked<T> {
+  data: T | undefined;
+  isError: boolean;
+  error: unknown;
+  refetch: () => Promise<unknown>;
+}
+
 /** What a query brings, once it has; what is shown stays while it is asked for again. */
-export function Loaded<T>({ query, rows = 4, children }: { query: UseQueryResult<T>; rows?: number; children: (data: T) => ReactNode }) {
+export function Loaded<T>({ query, rows = 4, children }: { query: Asked<T>; rows?: number; children: (data: T) => ReactNode }) {
   if (query.data !== undefined) {
     return (
       <>

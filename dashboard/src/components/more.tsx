@@ -13,7 +13,7 @@ interface Props<P, R> {
 /** A list that goes on behind its cursor. */
 export function More<P, R>({ query, rows, children }: Props<P, R>) {
   return (
-    <Loaded query={query as never as Parameters<typeof Loaded<InfiniteData<P>>>[0]['query']}>
+    <Loaded query={query}>
       {(data) => (
         <Stack align="stretch">
           {children(data.pages.flatMap(rows))}

@@ -1,6 +1,7 @@
 //! Push tokens of devices, and the key that browsers subscribe with. Writes go the way of events: what is answered with
 //! 202 is in the stream.
 
+pub mod devices;
 mod input;
 
 use serde_json::json;

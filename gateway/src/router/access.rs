@@ -101,6 +101,7 @@ impl Route<'_> {
             | Self::GetSubscriptionGroup(_)
             | Self::UpdateSubscriptionGroup(_)
             | Self::DeleteSubscriptionGroup(_)
+            | Self::ListDevices
             | Self::ListSuppressions
             | Self::CreateSuppression
             | Self::DeleteSuppression

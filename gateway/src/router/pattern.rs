@@ -61,6 +61,7 @@ impl Route<'_> {
             Self::GenerateCopy => "/ai/generate",
             Self::GetReport => "/reports",
             Self::RegisterPushToken | Self::RemovePushToken | Self::GetPushSettings => "/push-tokens",
+            Self::ListDevices => "/push-tokens/devices",
             Self::GetProject(_) | Self::UpdateProject(_) | Self::DeleteProject(_) => "/projects/:id",
             Self::RotateWebhookSecret(_) => "/projects/:id/webhook-secret",
             Self::ListApiKeys | Self::CreateApiKey | Self::RevokeApiKey => "/api-keys",

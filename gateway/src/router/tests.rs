@@ -81,6 +81,7 @@ fn every_address_has_its_route() {
         ("POST", "/push-tokens", Route::RegisterPushToken),
         ("DELETE", "/push-tokens", Route::RemovePushToken),
         ("GET", "/push-tokens", Route::GetPushSettings),
+        ("GET", "/push-tokens/devices", Route::ListDevices),
         ("POST", "/auth/login", Route::Unbound(Unbound::Login)),
         ("GET", "/reports", Route::GetReport),
         ("POST", "/webhook/p", Route::Unbound(Unbound::Webhook("p"))),

@@ -122,3 +122,43 @@ async fn a_person_is_shown_with_their_devices() {
     // What opens a device to others is not shown.
     assert!(shown["devices"][0].get("token").is_none());
 }
+
+#[tokio::test]
+async fn all_devices_are_listed_newest_first() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let rows = Rows { gateway: &gateway, project: project.id };
+    let (ann, bo) = (rows.user("ann", None, None, 60).await, rows.user("bo", None, None, 60).await);
+    let sql = "INSERT INTO push_token (project_id, id, user_id, platform, token, created_at, updated_at) \
+               VALUES ($1, $2, $3, $4, $5, now() - $6 * interval '1 second', now())";
+    for (token, user, platform, age) in [
+        ("a", Some(ann), Some("IOS"), 9.0),
+        ("b", Some(bo), Some("WEB"), 3.0),
+        ("c", Some(ann), Some("ANDROID"), 1.0),
+        ("gone", None, None, 2.0),
+    ] {
+        let (id, token) = (push_token::id(project.id, token), user.map(|_| token));
+        gateway.sql.execute(sql, &[&project.id.0, &id, &user, &platform, &token, &age]).await.unwrap();
+    }
+    let listed = gateway.get(&project, "/push-tokens/devices").await.expect(200);
+    assert_eq!(texts(&listed["devices"], "platform"), ["ANDROID", "WEB", "IOS"]);
+    assert_eq!(listed["total"], 3);
+    assert_eq!(texts(&listed["devices"], "userId"), ["ann", "bo", "ann"]);
+    // What opens a device to others is not shown.
+    assert!(listed["devices"][0].get("token").is_none());
+    let pages = gateway.pages(&project, "/push-tokens/devices?limit=2", "devices", "platform").await;
+    assert_eq!(pages, [vec!["ANDROID", "WEB"], vec!["IOS"]]);
+    for (query, platforms) in [
+        ("platform=WEB", &["WEB"][..]),
+        ("userId=ann", &["ANDROID", "IOS"]),
+        ("userId=ann&platform=IOS", &["IOS"]),
+        ("userId=nobody", &[]),
+    ] {
+        let found = gateway.get(&project, &format!("/push-tokens/devices?{query}")).await.expect(200);
+        assert_eq!(texts(&found["devices"], "platform"), platforms, "{query}");
+    }
+    assert_eq!(gateway.get(&project, "/push-tokens/devices?platform=FRIDGE").await.status, 422);
+    assert_eq!(gateway.get(&other, "/push-tokens/devices").await.expect(200)["total"], 0);
+    // A public key is no reader of who is there.
+    assert_eq!(gateway.send("GET", "/push-tokens/devices", &project.public, &[], "").await.status, 403);
+}

@@ -8,12 +8,15 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::StoreError;
+use super::filter::{Filter, Start, Total};
 use super::users::record::PersonKey;
 use crate::ids::ProjectId;
 use crate::push_token::Platform;
 
 /// Tokens that are forgotten together.
 const FORGOTTEN: i64 = 10_000;
+
+const COLUMNS: &str = "id, user_id, platform, token, created_at, updated_at";
 
 /// A device.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,13 +163,62 @@ pub async fn of_people(
     if people.is_empty() {
         return Ok(devices);
     }
-    let sql = "SELECT id, user_id, platform, token, created_at, updated_at FROM push_token \
-               WHERE project_id = $1 AND user_id = ANY($2) ORDER BY updated_at DESC, id";
-    for row in db.query(&db.prepare_cached(sql).await?, &[&project, &people]).await? {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM push_token WHERE project_id = $1 AND user_id = ANY($2) ORDER BY updated_at DESC, id"
+    );
+    for row in db.query(&db.prepare_cached(&sql).await?, &[&project, &people]).await? {
         let token = from_row(&row)?;
         devices.entry(token.user_id).or_default().push(token);
     }
     Ok(devices)
+}
+
+/// What the list of devices is narrowed to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceFilter {
+    pub platform: Option<Platform>,
+    /// Of a person by their internal id.
+    pub user_id: Option<Uuid>,
+}
+
+impl DeviceFilter {
+    fn conditions<'a>(&'a self, project: &'a ProjectId, platform: &'a &str) -> Filter<'a> {
+        let mut filter = Filter::of(project);
+        filter.and("user_id IS NOT NULL", &[]);
+        if self.platform.is_some() {
+            filter.and("platform = ?1", &[platform]);
+        }
+        if let Some(user_id) = &self.user_id {
+            filter.and("user_id = ?1", &[user_id]);
+        }
+        filter
+    }
+
+    fn platform(&self) -> &'static str {
+        self.platform.map_or("", Platform::as_str)
+    }
+}
+
+/// A page of all devices, the newest first.
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    of: &DeviceFilter,
+    start: &Start<(Timestamp, Uuid)>,
+    limit: i64,
+) -> Result<Vec<PushToken>, StoreError> {
+    let platform = of.platform();
+    let mut filter = of.conditions(&project, &platform);
+    if let Start::After((at, id)) = start {
+        filter.and("(created_at, id) < (?1, ?2)", &[at, id]);
+    }
+    let order = (COLUMNS, "push_token", "created_at DESC, id DESC");
+    filter.page(db, order, &start.offset(), &limit).await?.iter().map(from_row).collect()
+}
+
+pub async fn total(db: &impl GenericClient, project: ProjectId, of: &DeviceFilter) -> Result<Total, StoreError> {
+    let platform = of.platform();
+    of.conditions(&project, &platform).count_capped(db, "push_token").await
 }
 
 fn from_row(row: &Row) -> Result<PushToken, StoreError> {

@@ -4,6 +4,7 @@ import { useState } from 'react';
 import { api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
+import { rememberKey } from '../../app/known-keys';
 import { useProject } from '../../app/project';
 import { Ask } from '../../components/ask';
 import { Empty } from '../../components/empty';
@@ -74,11 +75,15 @@ export function ApiKeys() {
 }
 
 function Make({ onMade }: { onMade: (key: string) => void }) {
+  const { projectId } = useProject();
   const [name, setName] = useState('');
   const [type, setType] = useState<'public' | 'secret'>('public');
   const making = useMutation({
     mutationFn: async () => keyOf(await read(api.POST('/api-keys', { body: { name, type } }))),
-    onSuccess: onMade,
+    onSuccess(key) {
+      if (type === 'public') rememberKey(projectId, key);
+      onMade(key);
+    },
   });
   return (
     <Stack>

@@ -13,10 +13,10 @@ import { Page, Section } from '../../components/page';
 import { NotSaved, RecordScreen, useEdited } from '../../components/record';
 import { Status } from '../../components/status';
 import { t } from '../../text';
+import { Flow, useFlowView } from './flow';
 import { EMPTY, type Plan, inputOf, planOf } from './plan';
 import { AutomationReport } from './report';
 import { Simulation } from './simulation';
-import { StepList } from './step-list';
 import { Trigger } from './trigger';
 
 const route = getRouteApi('/p/$projectId/automations/$automationId');
@@ -41,6 +41,7 @@ function Editor({ opened, onMade }: { opened: Tagged<Automation> | null; onMade:
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
+  const view = useFlowView();
   const api = apiOf(projectId);
   const listed = ({ id }: Automation) => {
     void client.invalidateQueries({ queryKey: [projectId, 'automations'] });
@@ -67,23 +68,23 @@ function Editor({ opened, onMade }: { opened: Tagged<Automation> | null; onMade:
     edited.keep(automation);
     listed(automation.value);
   };
+  const flow = <Flow plan={draft.value} saved={draft.base.steps} stored={stored && { id: stored.id, active: stored.active ?? false }} onChange={(steps) => draft.set({ steps })} error={error} />;
   return (
     <Page title={stored?.name ?? t.automations.newTitle} actions={<Actions stored={stored} tag={edited.tag} isDirty={draft.isDirty} isReadable={isReadable(draft.value)} onSave={edited.save} isSaving={saving.isPending} onChanged={changed} />}>
       <KeepChanges when={draft.isDirty} />
       <NotSaved edited={edited} />
       <Grid gap="xl">
-        <Grid.Col span={{ base: 12, lg: 7 }}>
+        <Grid.Col span={{ base: 12, lg: view === 'list' ? 7 : 12 }}>
           <Stack>
             <TextInput label={t.automations.name} required value={draft.value.name} onChange={(event) => draft.set({ name: event.currentTarget.value })} error={problemOf(error, 'name')} />
             <Section title={t.automations.settings}>
               <Trigger plan={draft.value} set={draft.set} error={error} />
             </Section>
-            <Section title={t.automations.flow}>
-              <StepList steps={draft.value.steps} onChange={(steps) => draft.set({ steps })} error={error} place="steps" label={t.automations.flow} />
-            </Section>
+            {view === 'list' && flow}
           </Stack>
         </Grid.Col>
-        <Grid.Col span={{ base: 12, lg: 5 }}>
+        {view === 'canvas' && <Grid.Col span={12}>{flow}</Grid.Col>}
+        <Grid.Col span={{ base: 12, lg: view === 'list' ? 5 : 12 }}>
           {stored && (
             <Stack gap="xl">
               <AutomationReport automation={stored} />

@@ -1,7 +1,7 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { type Schemas, api, read } from '../../api/client';
 import { useProject } from '../../app/project';
-import { Empty } from '../../components/empty';
+import { REQUESTS } from '../../app/requests';
 import { Listing } from '../../components/listing';
 import { ButtonLink, ScreenLink } from '../../components/links';
 import { Moment } from '../../components/moment';
@@ -9,6 +9,7 @@ import { More } from '../../components/more';
 import { Page } from '../../components/page';
 import { Status } from '../../components/status';
 import { t } from '../../text';
+import { NextStep } from '../access/next-step';
 import { type Step, countSteps } from './step';
 
 /** What starts an automation, in a few words. */
@@ -41,7 +42,7 @@ export function Automations() {
             label={t.automations.title}
             rows={rows}
             id={(automation) => automation.id}
-            empty={<Empty title={t.automations.emptyTitle}>{t.automations.emptyText}</Empty>}
+            empty={<NextStep title={t.automations.emptyTitle} text={t.automations.emptyText} label={t.nextStep.server} request={REQUESTS.automation} />}
             columns={[
               {
                 title: t.automations.name,

@@ -1,13 +1,13 @@
 import { SimpleGrid, Stack, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { type Schemas, api, read } from '../../api/client';
+import type { Schemas } from '../../api/client';
 import { useProject } from '../../app/project';
 import { Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
 import { Section } from '../../components/page';
 import { t } from '../../text';
+import { reportQuery } from './report-query';
 
-const AGAIN_MS = 5_000;
 const COUNTS = ['entered', 'waiting', 'frozen', 'completed', 'exited', 'failed', 'converted'] as const;
 
 function told(counts: unknown): string {
@@ -17,11 +17,7 @@ function told(counts: unknown): string {
 /** How many came how far. */
 export function AutomationReport({ automation }: { automation: Schemas['Automation'] }) {
   const { projectId } = useProject();
-  const report = useQuery({
-    queryKey: [projectId, 'automation-report', automation.id],
-    queryFn: ({ signal }) => read(api.GET('/automations/{id}/report', { params: { path: { id: automation.id } }, signal })),
-    refetchInterval: automation.active ? AGAIN_MS : false,
-  });
+  const report = useQuery(reportQuery(projectId, { id: automation.id, active: automation.active ?? false }));
   return (
     <Section title={t.automations.report}>
       <Loaded query={report}>

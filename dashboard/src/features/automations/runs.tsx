@@ -3,6 +3,7 @@ import { useInfiniteQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { api, read } from '../../api/client';
 import { useProject } from '../../app/project';
+import { REQUESTS } from '../../app/requests';
 import { RUN_STATUSES } from '../../app/values';
 import { Empty } from '../../components/empty';
 import { Choice, SearchField } from '../../components/filters';
@@ -13,6 +14,7 @@ import { More } from '../../components/more';
 import { Page } from '../../components/page';
 import { Status } from '../../components/status';
 import { t } from '../../text';
+import { NextStep } from '../access/next-step';
 
 const route = getRouteApi('/p/$projectId/automations/$automationId/runs');
 const LIMIT = 50;
@@ -44,7 +46,7 @@ export function Runs() {
             label={t.runs.title}
             rows={rows}
             id={(run) => run.id}
-            empty={<Empty title={t.runs.emptyTitle}>{status || user ? t.runs.emptyFiltered : t.runs.emptyText}</Empty>}
+            empty={status || user ? <Empty title={t.runs.emptyTitle}>{t.runs.emptyFiltered}</Empty> : <NextStep title={t.runs.emptyTitle} text={t.runs.emptyText} label={t.nextStep.terminal} request={REQUESTS.event} />}
             columns={[
               {
                 title: t.runs.person,

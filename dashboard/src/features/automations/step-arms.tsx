@@ -12,12 +12,14 @@ interface Props {
   onChange: (step: Step) => void;
   error: unknown;
   place: string;
+  /** Also the steps of the ways; not where they are drawn elsewhere. */
+  withSteps: boolean;
 }
 
 /** The ways that a step leads on by, each with steps of its own. */
-export function StepArms({ step, onChange, error, place }: Props) {
+export function StepArms({ step, onChange, error, place, withSteps }: Props) {
   if (step.type === 'WAIT_FOR_EVENT') {
-    return (
+    return withSteps && (
       <>
         <Arm title={t.steps.then}>
           <StepList steps={step.then ?? []} onChange={(then) => onChange({ ...step, then })} error={error} place={`${place}.then`} label={t.steps.then} />
@@ -46,7 +48,7 @@ export function StepArms({ step, onChange, error, place }: Props) {
             ) : (
               <NumberInput size="xs" w={120} label={t.steps.weight} value={arm.weight} onChange={(weight) => replace(index, { weight: Number(weight) })} />
             )}
-            <StepList steps={arm.steps} onChange={(steps) => replace(index, { steps })} error={error} place={`${place}.branches[${index}].steps`} label={t.steps.arm(index + 1)} />
+            {withSteps && <StepList steps={arm.steps} onChange={(steps) => replace(index, { steps })} error={error} place={`${place}.branches[${index}].steps`} label={t.steps.arm(index + 1)} />}
             {arms.length > 1 && (
               <Group>
                 <Button size="compact-xs" variant="default" onClick={() => onChange({ ...step, branches: arms.filter((_, at) => at !== index) })}>
@@ -62,7 +64,7 @@ export function StepArms({ step, onChange, error, place }: Props) {
           {t.steps.addArm}
         </Button>
       </Group>
-      {isBranch && (
+      {isBranch && withSteps && (
         <Arm title={t.steps.otherwise}>
           <StepList steps={step.else ?? []} onChange={(next) => onChange({ ...step, else: next })} error={error} place={`${place}.else`} label={t.steps.otherwise} />
         </Arm>

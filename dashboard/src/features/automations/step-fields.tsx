@@ -1,18 +1,19 @@
 import { Group, NativeSelect, Stack, Text, TextInput } from '@mantine/core';
-import { useQuery } from '@tanstack/react-query';
-import { api, read } from '../../api/client';
 import { useProject } from '../../app/project';
 import type { Channel } from '../../app/values';
 import { Failure } from '../../components/failure';
 import { JsonInput } from '../../components/json';
 import { ScreenLink } from '../../components/links';
+import { PagedSelect } from '../../components/paged-select';
 import { t } from '../../text';
 import { useGroups } from '../campaigns/wizard-audience';
-import { useTemplates } from '../campaigns/wizard-content';
 import type { Leaf } from '../rules/rule';
 import { RuleList } from '../rules/rule-list';
 import { choices } from '../segments/all-segments';
+import { useTemplateChoices } from '../templates/template-choices';
+import { useAutomationChoices } from './automation-choices';
 import { type Step, readDuration, shownDuration } from './step';
+import { SENDS } from './step-detail';
 
 interface Props {
   step: Step;
@@ -20,8 +21,6 @@ interface Props {
   error: unknown;
   place: string;
 }
-
-const SENDS: Record<string, Channel> = { SEND_EMAIL: 'EMAIL', SEND_PUSH: 'PUSH', SEND_IN_APP: 'IN_APP', SEND_SMS: 'SMS' };
 
 /** What a step says of itself, but for its arms. */
 export function StepFields({ step, onChange, error, place }: Props) {
@@ -92,18 +91,18 @@ interface PartProps {
 
 function Send({ channel, step, set }: PartProps & { channel: Channel }) {
   const { projectId } = useProject();
-  const templates = useTemplates(channel);
-  const groups = useGroups();
   const [templateId, groupId] = [String(step.templateId ?? ''), String(step.subscriptionGroupId ?? '')];
+  const { pages, rows, options } = useTemplateChoices(channel, [templateId]);
+  const groups = useGroups();
   const groupChoices = choices(groups.data?.groups, [groupId]);
   return (
     <Stack gap="xs">
       <Group align="flex-end" gap="xs">
-        <NativeSelect size="xs" label={t.steps.template} value={templateId} onChange={(event) => set({ templateId: event.currentTarget.value })} data={[{ value: '', label: t.steps.choose }, ...choices(templates.data?.templates, [templateId])]} />
+        <PagedSelect size="xs" label={t.steps.template} pages={pages} value={templateId} onChange={(event) => set({ templateId: event.currentTarget.value })} data={[{ value: '', label: t.steps.choose }, ...options]} />
         {groupChoices.length > 0 && (
           <NativeSelect size="xs" label={t.steps.group} value={groupId} onChange={(event) => set({ subscriptionGroupId: event.currentTarget.value })} data={[{ value: '', label: t.none }, ...groupChoices]} />
         )}
-        {templates.data?.templates.length === 0 && (
+        {pages.isSuccess && rows.length === 0 && (
           <Text size="sm">
             {t.steps.noTemplates}{' '}
             <ScreenLink to="/p/$projectId/templates/$templateId" params={{ projectId, templateId: 'new' }} underline="always" target="_blank">
@@ -112,19 +111,18 @@ function Send({ channel, step, set }: PartProps & { channel: Channel }) {
           </Text>
         )}
       </Group>
-      <Failure error={templates.error ?? groups.error} onRetry={() => void (templates.isError ? templates : groups).refetch()} />
+      <Failure error={pages.error ?? groups.error} onRetry={() => void (pages.isError ? pages : groups).refetch()} />
     </Stack>
   );
 }
 
 function Start({ step, set }: PartProps) {
-  const { projectId } = useProject();
-  const automations = useQuery({ queryKey: [projectId, 'automations'], queryFn: ({ signal }) => read(api.GET('/automations', { signal })) });
   const automationId = String(step.automationId ?? '');
+  const { pages, options } = useAutomationChoices([automationId]);
   return (
     <Stack gap="xs">
-      <NativeSelect size="xs" label={t.steps.automation} value={automationId} onChange={(event) => set({ automationId: event.currentTarget.value })} data={[{ value: '', label: t.steps.choose }, ...choices(automations.data?.automations, [automationId])]} />
-      <Failure error={automations.error} onRetry={() => void automations.refetch()} />
+      <PagedSelect size="xs" label={t.steps.automation} pages={pages} value={automationId} onChange={(event) => set({ automationId: event.currentTarget.value })} data={[{ value: '', label: t.steps.choose }, ...options]} />
+      <Failure error={pages.error} onRetry={() => void pages.refetch()} />
     </Stack>
   );
 }

@@ -1,11 +1,10 @@
-import { Button, Group, NativeSelect, Paper, Stack, Text } from '@mantine/core';
+import { Button, Group, NativeSelect, Stack, Text } from '@mantine/core';
 import { useState } from 'react';
-import { problemsWithin } from '../../api/failure';
 import { identityOf, withEntry } from '../../app/identity';
 import { t } from '../../text';
 import { STEP_TYPES, type Step, freshStep, moved } from './step';
 import { StepArms } from './step-arms';
-import { StepFields } from './step-fields';
+import { StepCard, stepName } from './step-card';
 
 interface Props {
   steps: Step[];
@@ -63,35 +62,29 @@ interface OneProps {
 }
 
 function One({ step, place, number, last, error, onChange, onMove, onRemove }: OneProps) {
-  const problems = problemsWithin(error, place).filter(({ field }) => !/\.(branches|then|else)\b/.test(field.slice(place.length)));
-  const name = t.steps.types[step.type] ?? step.type;
   return (
-    <Paper withBorder p="sm" role="group" aria-label={`${t.steps.step(String(number))}: ${name}`}>
-      <Stack gap="xs">
-        <Group justify="space-between" gap="xs">
-          <Text fw={600} size="sm">
-            {number}. {name}
-          </Text>
-          <Group gap={4}>
-            <Button size="compact-xs" variant="default" disabled={number === 1} onClick={() => onMove(-1)} aria-label={`${t.steps.up}: ${number}`}>
-              ↑
-            </Button>
-            <Button size="compact-xs" variant="default" disabled={number === last} onClick={() => onMove(1)} aria-label={`${t.steps.down}: ${number}`}>
-              ↓
-            </Button>
-            <Button size="compact-xs" variant="default" onClick={onRemove} aria-label={`${t.steps.remove}: ${number}`}>
-              ✕
-            </Button>
-          </Group>
-        </Group>
-        <StepFields step={step} onChange={onChange} error={error} place={place} />
-        {problems.map(({ field, message }) => (
-          <Text key={field + message} size="sm" c="var(--mantine-color-error)" role="alert">
-            {field.slice(place.length + 1)} {message}
-          </Text>
-        ))}
-        <StepArms step={step} onChange={onChange} error={error} place={place} />
-      </Stack>
-    </Paper>
+    <StepCard
+      step={step}
+      place={place}
+      title={`${number}. ${stepName(step)}`}
+      label={`${t.steps.step(String(number))}: ${stepName(step)}`}
+      error={error}
+      onChange={onChange}
+      actions={
+        <>
+          <Button size="compact-xs" variant="default" disabled={number === 1} onClick={() => onMove(-1)} aria-label={`${t.steps.up}: ${number}`}>
+            ↑
+          </Button>
+          <Button size="compact-xs" variant="default" disabled={number === last} onClick={() => onMove(1)} aria-label={`${t.steps.down}: ${number}`}>
+            ↓
+          </Button>
+          <Button size="compact-xs" variant="default" onClick={onRemove} aria-label={`${t.steps.remove}: ${number}`}>
+            ✕
+          </Button>
+        </>
+      }
+    >
+      <StepArms step={step} onChange={onChange} error={error} place={place} withSteps />
+    </StepCard>
   );
 }

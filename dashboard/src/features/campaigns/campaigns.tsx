@@ -3,6 +3,7 @@ import { useInfiniteQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { api, read } from '../../api/client';
 import { useProject } from '../../app/project';
+import { REQUESTS } from '../../app/requests';
 import { CAMPAIGN_STATUSES } from '../../app/values';
 import { Empty } from '../../components/empty';
 import { Choice } from '../../components/filters';
@@ -13,6 +14,7 @@ import { More } from '../../components/more';
 import { Page } from '../../components/page';
 import { Status } from '../../components/status';
 import { t } from '../../text';
+import { NextStep } from '../access/next-step';
 
 const route = getRouteApi('/p/$projectId/campaigns');
 const AGAIN_MS = 5_000;
@@ -46,7 +48,7 @@ export function Campaigns() {
             label={t.campaigns.title}
             rows={rows}
             id={(campaign) => campaign.id}
-            empty={<Empty title={t.campaigns.emptyTitle}>{status ? t.campaigns.emptyFiltered : t.campaigns.emptyText}</Empty>}
+            empty={status ? <Empty title={t.campaigns.emptyTitle}>{t.campaigns.emptyFiltered}</Empty> : <NextStep title={t.campaigns.emptyTitle} text={t.campaigns.emptyText} label={t.nextStep.server} request={REQUESTS.campaign} />}
             columns={[
               {
                 title: t.campaigns.name,

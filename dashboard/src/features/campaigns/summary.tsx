@@ -5,10 +5,10 @@ import { useProject } from '../../app/project';
 import { Failure } from '../../components/failure';
 import { Moment } from '../../components/moment';
 import { t } from '../../text';
+import { useTemplateChoices } from '../templates/template-choices';
 import { OWN_ZONE, momentOf } from './clock';
 import type { Plan } from './plan';
 import { useGroups } from './wizard-audience';
-import { useTemplates } from './wizard-content';
 
 /** The segments with these ids, of which each is counted when it is asked for. */
 export function useSegmentsOf(ids: readonly string[]) {
@@ -23,11 +23,11 @@ export function useSegmentsOf(ids: readonly string[]) {
 /** A plan in words. */
 export function Summary({ plan, zone }: { plan: Plan; zone: string }) {
   const segments = useSegmentsOf([plan.segmentId, ...plan.excludeSegmentIds]);
-  const templates = useTemplates(plan.channel);
+  const templates = useTemplateChoices(plan.channel, [plan.templateId, ...plan.variants.map(({ templateId }) => templateId)]);
   const groups = useGroups();
   const words = t.campaigns.summary;
   const segment = (id: string) => segments.find(({ data }) => data?.id === id)?.data?.name ?? (id || '–');
-  const template = (id: string) => templates.data?.templates.find((each) => each.id === id)?.name ?? (id || '–');
+  const template = (id: string) => templates.options.find(({ value }) => value === id)?.label ?? (id || '–');
   const content = plan.variants.length > 0 ? words.variants(plan.variants.map(({ name, templateId, weight }) => `${name} (${template(templateId)}, ${weight} %)`).join(', ')) : template(plan.templateId);
   const { goal, winner } = plan;
   const rows: Array<[string, React.ReactNode]> = [
@@ -40,7 +40,7 @@ export function Summary({ plan, zone }: { plan: Plan; zone: string }) {
     [words.schedule, <When key="at" plan={plan} zone={zone} />],
     [words.pace, plan.throttlePerMinute ? words.perMinute(plan.throttlePerMinute) : words.full],
   ];
-  const error = segments.find(({ isError }) => isError)?.error ?? templates.error ?? groups.error;
+  const error = segments.find(({ isError }) => isError)?.error ?? templates.pages.error ?? groups.error;
   return (
     <Stack gap="xs">
       <Failure error={error} />

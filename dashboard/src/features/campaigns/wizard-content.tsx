@@ -1,31 +1,26 @@
 import { Button, Checkbox, Fieldset, Group, NativeSelect, NumberInput, Stack, Text, TextInput } from '@mantine/core';
-import { useQuery } from '@tanstack/react-query';
-import { api, read } from '../../api/client';
+import type { ComponentProps } from 'react';
 import { problemOf } from '../../api/failure';
 import { useProject } from '../../app/project';
-import { CHANNELS, type Channel } from '../../app/values';
+import { CHANNELS } from '../../app/values';
 import { Loaded } from '../../components/failure';
 import { ScreenLink } from '../../components/links';
+import { PagedSelect } from '../../components/paged-select';
 import { t } from '../../text';
-import { choices } from '../segments/all-segments';
+import { useTemplateChoices } from '../templates/template-choices';
 import { type Plan, type Variant, evenly } from './plan';
 import type { PartProps } from './wizard-audience';
 
-export function useTemplates(channel: Channel) {
-  const { projectId } = useProject();
-  return useQuery({ queryKey: [projectId, 'templates', channel], queryFn: ({ signal }) => read(api.GET('/templates', { params: { query: { channel } }, signal })) });
-}
-
 export function Content({ plan, set, error }: Omit<PartProps, 'zone'>) {
   const { projectId } = useProject();
-  const templates = useTemplates(plan.channel);
+  const { pages, rows, options } = useTemplateChoices(plan.channel, [plan.templateId, ...plan.variants.map(({ templateId }) => templateId)]);
   const change = (value: string) => set({ channel: CHANNELS.find((each) => each === value) ?? 'EMAIL', templateId: '', variants: [], winner: null });
   return (
     <Stack pt="md">
       <NativeSelect label={t.campaigns.channel} value={plan.channel} onChange={(event) => change(event.currentTarget.value)} data={CHANNELS.map((channel) => ({ value: channel, label: t.channelName(channel) }))} />
-      <Loaded query={templates} rows={2}>
-        {({ templates: all }) => {
-          if (all.length === 0) {
+      <Loaded query={pages} rows={2}>
+        {() => {
+          if (rows.length === 0) {
             return (
               <Text>
                 {t.campaigns.noTemplates}{' '}
@@ -35,14 +30,14 @@ export function Content({ plan, set, error }: Omit<PartProps, 'zone'>) {
               </Text>
             );
           }
-          const options = [{ value: '', label: t.campaigns.choose }, ...choices(all, [plan.templateId, ...plan.variants.map(({ templateId }) => templateId)])];
+          const data = [{ value: '', label: t.campaigns.choose }, ...options];
           const tried = plan.variants.length > 0;
-          const fresh = (number: number): Variant => ({ name: String.fromCharCode(64 + number), templateId: all[number - 1]?.id ?? '', weight: 50 });
+          const fresh = (number: number): Variant => ({ name: String.fromCharCode(64 + number), templateId: rows[number - 1]?.id ?? '', weight: 50 });
           return (
             <>
-              {!tried && <NativeSelect label={t.campaigns.template} required value={plan.templateId} onChange={(event) => set({ templateId: event.currentTarget.value })} error={problemOf(error, 'templateId')} data={options} />}
+              {!tried && <PagedSelect label={t.campaigns.template} pages={pages} required value={plan.templateId} onChange={(event) => set({ templateId: event.currentTarget.value })} error={problemOf(error, 'templateId')} data={data} />}
               <Checkbox label={t.campaigns.variants} checked={tried} onChange={(event) => set({ variants: event.currentTarget.checked ? evenly([{ ...fresh(1), templateId: plan.templateId || fresh(1).templateId }, fresh(2)]) : [], winner: null })} />
-              {tried && <Variants plan={plan} set={set} error={error} options={options} onAdd={() => set({ variants: evenly([...plan.variants, fresh(plan.variants.length + 1)]) })} />}
+              {tried && <Variants plan={plan} set={set} error={error} pages={pages} data={data} onAdd={() => set({ variants: evenly([...plan.variants, fresh(plan.variants.length + 1)]) })} />}
             </>
           );
         }}
@@ -53,11 +48,12 @@ export function Content({ plan, set, error }: Omit<PartProps, 'zone'>) {
 }
 
 interface VariantsProps extends Omit<PartProps, 'zone'> {
-  options: Array<{ value: string; label: string }>;
+  data: Array<{ value: string; label: string }>;
+  pages: ComponentProps<typeof PagedSelect>['pages'];
   onAdd: () => void;
 }
 
-function Variants({ plan, set, error, options, onAdd }: VariantsProps) {
+function Variants({ plan, set, error, data, pages, onAdd }: VariantsProps) {
   const replace = (index: number, change: Partial<Variant>) => set({ variants: plan.variants.map((each, at) => (at === index ? { ...each, ...change } : each)) });
   return (
     <>
@@ -65,7 +61,7 @@ function Variants({ plan, set, error, options, onAdd }: VariantsProps) {
         <Fieldset key={index} legend={t.campaigns.variant(index + 1)}>
           <Group align="flex-end">
             <TextInput label={t.campaigns.name} value={variant.name} onChange={(event) => replace(index, { name: event.currentTarget.value })} error={problemOf(error, `variants[${index}].name`)} />
-            <NativeSelect label={t.campaigns.template} value={variant.templateId} onChange={(event) => replace(index, { templateId: event.currentTarget.value })} error={problemOf(error, `variants[${index}].templateId`)} data={options} />
+            <PagedSelect label={t.campaigns.template} pages={pages} value={variant.templateId} onChange={(event) => replace(index, { templateId: event.currentTarget.value })} error={problemOf(error, `variants[${index}].templateId`)} data={data} />
             <NumberInput label={t.campaigns.weight} w={100} value={variant.weight} onChange={(weight) => replace(index, { weight: Number(weight) })} error={problemOf(error, `variants[${index}].weight`)} />
             {plan.variants.length > 2 && (
               <Button variant="default" onClick={() => set({ variants: evenly(plan.variants.filter((_, at) => at !== index)) })}>

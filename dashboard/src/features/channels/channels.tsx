@@ -8,6 +8,7 @@ import { Loaded } from '../../components/failure';
 import { Page } from '../../components/page';
 import { t } from '../../text';
 import { ChannelForm } from './channel-form';
+import { Devices } from './devices';
 import { EMAIL, PUSH, SMS } from './fields';
 import { Limits } from './limits';
 import { TestChannel } from './test-channel';
@@ -32,6 +33,7 @@ export function ChannelsScreen() {
               <Tabs.Tab value="push">{t.channels.push}</Tabs.Tab>
               <Tabs.Tab value="sms">{t.channels.sms}</Tabs.Tab>
               <Tabs.Tab value="in_app">{t.channels.inApp}</Tabs.Tab>
+              <Tabs.Tab value="devices">{t.devices.title}</Tabs.Tab>
               <Tabs.Tab value="limits">{t.channels.everywhere}</Tabs.Tab>
             </Tabs.List>
             <Tabs.Panel value="email" pt="md">
@@ -68,6 +70,9 @@ export function ChannelsScreen() {
                 <Text>{t.channels.inAppText}</Text>
                 {isAdmin && <TestChannel channel="in_app" />}
               </Stack>
+            </Tabs.Panel>
+            <Tabs.Panel value="devices" pt="md">
+              <Devices />
             </Tabs.Panel>
             <Tabs.Panel value="limits" pt="md">
               <Limits channels={found} />

@@ -5,6 +5,7 @@ import { useState } from 'react';
 import { type Schemas, api, read } from '../../api/client';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
+import { REQUESTS } from '../../app/requests';
 import { Ask } from '../../components/ask';
 import { Empty } from '../../components/empty';
 import { Failure, Loaded } from '../../components/failure';
@@ -15,6 +16,7 @@ import { Moment } from '../../components/moment';
 import { Page } from '../../components/page';
 import { Pager } from '../../components/pager';
 import { t } from '../../text';
+import { NextStep } from '../access/next-step';
 import { EventList } from './event-list';
 
 const route = getRouteApi('/p/$projectId/events');
@@ -47,7 +49,7 @@ export function Events() {
       <Loaded query={events} rows={10}>
         {(found) => (
           <Stack>
-            <EventList events={found.events} projectId={projectId} onShow={setShown} empty={<Empty title={t.events.emptyTitle}>{filtered ? t.events.emptyFiltered : t.events.emptyText}</Empty>} />
+            <EventList events={found.events} projectId={projectId} onShow={setShown} empty={filtered ? <Empty title={t.events.emptyTitle}>{t.events.emptyFiltered}</Empty> : <NextStep title={t.events.emptyTitle} text={t.events.emptyText} label={t.nextStep.terminal} request={REQUESTS.event} />} />
             <Pager page={page} limit={LIMIT} total={found.pagination.total} totalIsCapped={found.pagination.totalIsCapped} onPage={(next) => filter({ page: next })} />
           </Stack>
         )}

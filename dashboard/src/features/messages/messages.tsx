@@ -3,6 +3,7 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { api, read } from '../../api/client';
 import { useProject } from '../../app/project';
+import { REQUESTS } from '../../app/requests';
 import { CHANNELS, MESSAGE_STATUSES } from '../../app/values';
 import { Empty } from '../../components/empty';
 import { Loaded } from '../../components/failure';
@@ -10,6 +11,7 @@ import { Choice, SearchField } from '../../components/filters';
 import { Page } from '../../components/page';
 import { Pager } from '../../components/pager';
 import { t } from '../../text';
+import { NextStep } from '../access/next-step';
 import { MessageList } from './message-list';
 
 const route = getRouteApi('/p/$projectId/messages');
@@ -38,7 +40,7 @@ export function Messages() {
       <Loaded query={messages} rows={10}>
         {(found) => (
           <Stack>
-            <MessageList messages={found.messages} projectId={projectId} empty={<Empty title={t.messages.emptyTitle}>{userId || channel || status ? t.messages.emptyFiltered : t.messages.emptyText}</Empty>} />
+            <MessageList messages={found.messages} projectId={projectId} empty={userId || channel || status ? <Empty title={t.messages.emptyTitle}>{t.messages.emptyFiltered}</Empty> : <NextStep title={t.messages.emptyTitle} text={t.messages.emptyText} label={t.nextStep.server} request={REQUESTS.message} />} />
             <Pager page={page} limit={LIMIT} total={found.total} totalIsCapped={found.totalIsCapped} onPage={(next) => filter({ page: next })} />
           </Stack>
         )}

@@ -5,16 +5,17 @@ import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
+import { REQUESTS } from '../../app/requests';
 import { Ask } from '../../components/ask';
 import { useDraft } from '../../components/draft';
 import { EditorModal, Unsaved } from '../../components/editor-modal';
-import { Empty } from '../../components/empty';
 import { Failure, Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
 import { Moment } from '../../components/moment';
 import { Page } from '../../components/page';
 import { Status } from '../../components/status';
 import { t } from '../../text';
+import { NextStep } from '../access/next-step';
 
 type Item = Schemas['NewsItem'];
 
@@ -35,7 +36,7 @@ export function News() {
             label={t.news.title}
             rows={items}
             id={(item) => item.id}
-            empty={<Empty title={t.news.emptyTitle}>{t.news.emptyText}</Empty>}
+            empty={<NextStep title={t.news.emptyTitle} text={t.news.emptyText} label={t.nextStep.server} request={REQUESTS.news} />}
             columns={[
               { title: t.news.heading, cell: (item) => item.title },
               { title: t.news.state, cell: (item) => <Status of={item.published ? 'published' : 'draft'} /> },

@@ -1,19 +1,20 @@
 import { Button, Group, Stack, Text } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { api, read } from '../../api/client';
+import { rememberKey } from '../../app/known-keys';
 import { useProject } from '../../app/project';
 import { Empty } from '../../components/empty';
 import { Failure } from '../../components/failure';
 import { ButtonLink } from '../../components/links';
 import { Snippet } from '../../components/snippet';
-import { firstEvent } from '../../app/first-event';
+import { firstEvent } from '../../app/requests';
 import { keyOf } from '../access/key';
 import { t } from '../../text';
 
 /** What an empty project needs, with a key of its own: as it is shown this once, it stays when the first event is there. */
 export function FirstSteps({ isEmpty }: { isEmpty: boolean }) {
   const { projectId, isAdmin } = useProject();
-  const making = useMutation({ mutationFn: async () => keyOf(await read(api.POST('/api-keys', { body: { name: t.overview.keyName, type: 'public' } }))) });
+  const making = useMutation({ mutationFn: async () => keyOf(await read(api.POST('/api-keys', { body: { name: t.overview.keyName, type: 'public' } }))), onSuccess: (key) => rememberKey(projectId, key) });
   const key = making.data;
   if (!isEmpty && making.isIdle) return null;
   return (

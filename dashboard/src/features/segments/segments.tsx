@@ -1,11 +1,12 @@
 import { useProject } from '../../app/project';
-import { Empty } from '../../components/empty';
+import { REQUESTS } from '../../app/requests';
 import { Listing } from '../../components/listing';
 import { ButtonLink, ScreenLink } from '../../components/links';
 import { Moment } from '../../components/moment';
 import { More } from '../../components/more';
 import { Page } from '../../components/page';
 import { t } from '../../text';
+import { NextStep } from '../access/next-step';
 import { useSegmentPages } from './all-segments';
 
 export function Segments() {
@@ -26,7 +27,7 @@ export function Segments() {
             label={t.segments.title}
             rows={rows}
             id={(segment) => segment.id}
-            empty={<Empty title={t.segments.emptyTitle}>{t.segments.emptyText}</Empty>}
+            empty={<NextStep title={t.segments.emptyTitle} text={t.segments.emptyText} label={t.nextStep.server} request={REQUESTS.segment} />}
             columns={[
               {
                 title: t.segments.name,

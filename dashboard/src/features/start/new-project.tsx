@@ -3,7 +3,8 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { api, apiOf, read, workOn } from '../../api/client';
 import { problemOf } from '../../api/failure';
-import { firstEvent } from '../../app/first-event';
+import { firstEvent } from '../../app/requests';
+import { rememberKey } from '../../app/known-keys';
 import { Failure } from '../../components/failure';
 import { ButtonLink } from '../../components/links';
 import { Page, Section } from '../../components/page';
@@ -65,6 +66,7 @@ function FirstRun({ project }: { project: Made }) {
       for (const type of KEY_TYPES.filter((each) => keys[each] === undefined)) {
         const key = keyOf(await read(apiOf(project.id).POST('/api-keys', { body: { name: KEY_NAMES[type], type } })));
         setKeys((before) => ({ ...before, [type]: key }));
+        if (type === 'public') rememberKey(project.id, key);
       }
     },
   });

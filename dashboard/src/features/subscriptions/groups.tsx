@@ -4,14 +4,15 @@ import { useState } from 'react';
 import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { useProject } from '../../app/project';
+import { REQUESTS } from '../../app/requests';
 import { Ask } from '../../components/ask';
 import { useDraft } from '../../components/draft';
 import { EditorModal, Unsaved } from '../../components/editor-modal';
-import { Empty } from '../../components/empty';
 import { Failure, Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
 import { Page } from '../../components/page';
 import { t } from '../../text';
+import { NextStep } from '../access/next-step';
 import { useGroups } from '../campaigns/wizard-audience';
 
 type SubscriptionGroup = Schemas['SubscriptionGroup'];
@@ -32,7 +33,7 @@ export function SubscriptionGroups() {
             label={t.groups.title}
             rows={found.groups}
             id={(group) => group.id}
-            empty={<Empty title={t.groups.emptyTitle}>{t.groups.emptyText}</Empty>}
+            empty={<NextStep title={t.groups.emptyTitle} text={t.groups.emptyText} label={t.nextStep.server} request={REQUESTS.group} />}
             columns={[
               { title: t.groups.name, cell: (group) => group.name },
               { title: t.groups.description, cell: (group) => group.description || '–' },

@@ -6,6 +6,7 @@ import { api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
+import { REQUESTS } from '../../app/requests';
 import { CHANNELS, type Channel, SUPPRESSION_REASONS } from '../../app/values';
 import { Ask } from '../../components/ask';
 import { Empty } from '../../components/empty';
@@ -17,6 +18,7 @@ import { Moment } from '../../components/moment';
 import { Page } from '../../components/page';
 import { Pager } from '../../components/pager';
 import { t } from '../../text';
+import { NextStep } from '../access/next-step';
 
 const route = getRouteApi('/p/$projectId/suppressions');
 const LIMIT = 50;
@@ -50,7 +52,7 @@ export function Suppressions() {
               label={t.suppressions.title}
               rows={found.suppressions}
               id={(row) => row.id}
-              empty={<Empty title={t.suppressions.emptyTitle}>{channel || reason || address ? t.suppressions.emptyFiltered : t.suppressions.emptyText}</Empty>}
+              empty={channel || reason || address ? <Empty title={t.suppressions.emptyTitle}>{t.suppressions.emptyFiltered}</Empty> : <NextStep title={t.suppressions.emptyTitle} text={t.suppressions.emptyText} label={t.nextStep.server} request={REQUESTS.suppression} />}
               columns={[
                 { title: t.suppressions.address, cell: (row) => row.address ?? row.userId ?? '–' },
                 { title: t.suppressions.channel, cell: (row) => t.channelName(row.channel) },

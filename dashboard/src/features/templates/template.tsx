@@ -26,19 +26,22 @@ interface Fields {
   channel: Channel;
   subject: string;
   body: string;
+  /** What a tap on a push opens; empty where nothing. */
+  url: string;
   tags: string;
   ai: boolean;
 }
 
-const EMPTY: Fields = { name: '', channel: 'EMAIL', subject: '', body: '', tags: '', ai: false };
+const EMPTY: Fields = { name: '', channel: 'EMAIL', subject: '', body: '', url: '', tags: '', ai: false };
 
 function fieldsOf(template: Template): Fields {
-  const { name, channel, subject, body, tags, ai } = template;
-  return { name, channel, subject, body, tags: listed(tags), ai };
+  const { name, channel, subject, body, url, tags, ai } = template;
+  return { name, channel, subject, body, url: url ?? '', tags: listed(tags), ai };
 }
 
-function inputOf(fields: Fields) {
-  return { ...fields, tags: readList(fields.tags) };
+/** What the API is told of them: a URL is a push's only. */
+function inputOf({ url, tags, ...fields }: Fields) {
+  return { ...fields, ...(fields.channel === 'PUSH' && { url: url.trim() === '' ? null : url.trim() }), tags: readList(tags) };
 }
 
 export function TemplateScreen() {
@@ -116,6 +119,7 @@ function Editor({ opened, onMade }: { opened: Tagged<Template> | null; onMade: (
             ) : (
               <Textarea label={t.templates.body} description={t.templates.bodyHint.other} autosize minRows={5} maxRows={20} value={value.body} onChange={(event) => set({ body: event.currentTarget.value })} error={problemOf(error, 'body')} />
             )}
+            {value.channel === 'PUSH' && <TextInput label={t.templates.url} description={t.templates.urlHint} value={value.url} onChange={(event) => set({ url: event.currentTarget.value })} error={problemOf(error, 'url')} />}
             <TextInput label={t.templates.tags} description={t.templates.tagsHint} value={value.tags} onChange={(event) => set({ tags: event.currentTarget.value })} error={problemOf(error, 'tags')} />
             <Written channel={value.channel} onWritten={(title, body) => set({ subject: hasSubject ? title : '', body, ai: true })} />
           </Stack>

@@ -3,6 +3,7 @@ import { useInfiniteQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { api, read } from '../../api/client';
 import { useProject } from '../../app/project';
+import { REQUESTS } from '../../app/requests';
 import { CHANNELS } from '../../app/values';
 import { Empty } from '../../components/empty';
 import { Choice } from '../../components/filters';
@@ -12,6 +13,7 @@ import { Moment } from '../../components/moment';
 import { More } from '../../components/more';
 import { Page } from '../../components/page';
 import { t } from '../../text';
+import { NextStep } from '../access/next-step';
 
 const route = getRouteApi('/p/$projectId/templates');
 
@@ -43,7 +45,7 @@ export function Templates() {
             label={t.templates.title}
             rows={rows}
             id={(template) => template.id}
-            empty={<Empty title={t.templates.emptyTitle}>{channel ? t.templates.emptyFiltered : t.templates.emptyText}</Empty>}
+            empty={channel ? <Empty title={t.templates.emptyTitle}>{t.templates.emptyFiltered}</Empty> : <NextStep title={t.templates.emptyTitle} text={t.templates.emptyText} label={t.nextStep.server} request={REQUESTS.template} />}
             columns={[
               {
                 title: t.templates.name,

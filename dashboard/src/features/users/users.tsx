@@ -3,12 +3,14 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { api, read } from '../../api/client';
 import { useProject } from '../../app/project';
+import { REQUESTS } from '../../app/requests';
 import { Empty } from '../../components/empty';
 import { Loaded } from '../../components/failure';
 import { Choice, SearchField } from '../../components/filters';
 import { Page } from '../../components/page';
 import { Pager } from '../../components/pager';
 import { t } from '../../text';
+import { NextStep } from '../access/next-step';
 import { PeopleList } from './people-list';
 
 const route = getRouteApi('/p/$projectId/users');
@@ -35,7 +37,7 @@ export function Users() {
       <Loaded query={users} rows={10}>
         {(found) => (
           <Stack>
-            <PeopleList people={found.users} projectId={projectId} empty={<Empty title={t.users.emptyTitle}>{search || filter ? t.users.emptyFiltered : t.users.emptyText}</Empty>} />
+            <PeopleList people={found.users} projectId={projectId} empty={search || filter ? <Empty title={t.users.emptyTitle}>{t.users.emptyFiltered}</Empty> : <NextStep title={t.users.emptyTitle} text={t.users.emptyText} label={t.nextStep.terminal} request={REQUESTS.user} />} />
             <Pager page={page} limit={LIMIT} total={found.total} totalIsCapped={found.totalIsCapped} onPage={(next) => change({ page: next })} />
           </Stack>
         )}

@@ -5,10 +5,10 @@ import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
+import { REQUESTS } from '../../app/requests';
 import { WEBHOOK_EVENTS } from '../../app/values';
 import { useDraft } from '../../components/draft';
 import { EditorModal, Unsaved } from '../../components/editor-modal';
-import { Empty } from '../../components/empty';
 import { Failure, Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
 import { ScreenLink } from '../../components/links';
@@ -17,6 +17,7 @@ import { Page } from '../../components/page';
 import { SecretOnce } from '../../components/snippet';
 import { Status } from '../../components/status';
 import { t } from '../../text';
+import { NextStep } from '../access/next-step';
 
 type Endpoint = Schemas['WebhookEndpoint'];
 
@@ -36,7 +37,7 @@ export function Webhooks() {
             label={t.webhooks.title}
             rows={found.endpoints}
             id={(endpoint) => endpoint.id}
-            empty={<Empty title={t.webhooks.emptyTitle}>{t.webhooks.emptyText}</Empty>}
+            empty={<NextStep title={t.webhooks.emptyTitle} text={t.webhooks.emptyText} label={t.webhooks.happen} request={REQUESTS.event} />}
             columns={[
               {
                 title: t.webhooks.url,

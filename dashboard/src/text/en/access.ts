@@ -5,6 +5,10 @@ export const access = {
     emptyTitle: 'No keys yet', emptyText: 'Apps and servers show who they are by a key.', nameHint: 'Where it is used',
     lost: 'A key was made, but the answer that held it was lost, and it is not shown again. Revoke it under API keys, and make another.',
   },
+  nextStep: {
+    terminal: 'From a terminal', server: 'Or from a server', make: 'Make a public key and show it here', publicKey: 'Keys are shown only once, so the request has none of yours in it yet.', known: 'The public key in it is shown until you leave or reload this page: put it where it is needed.',
+    secretKey: 'Put a secret key of the project into $SECRET_KEY. It is shown once, when it is made:', member: 'Use one of the project’s keys. ADMINs make them.',
+  },
   team: {
     title: 'Team', email: 'Email', name: 'Name', role: 'Role', roles: { ADMIN: 'Admin', MEMBER: 'Member' }, joined: 'Since', roleHint: 'Members work on content. Keys, channels, the team and the settings are the admins’.', remove: 'Remove', removeTitle: 'Remove from the team?',
     removeText: (email: string) => `${email} no longer gets into this project. Their account stays.`, invites: 'Invitations', invite: 'Invite somebody', status: 'Status', mail: 'Mail', expires: 'Ends', revoke: 'Take it back', revokeTitle: 'Take the invitation back?',

@@ -25,6 +25,18 @@ export const automations = {
     event: 'Event', where: 'Only if its properties…', then: 'If it comes', else: 'If not', otherwise: 'Otherwise', arm: (number: number) => `Way ${number}`, armRules: 'For whom', addArm: 'Add a way', removeArm: 'Remove this way', weight: 'Weight',
     properties: 'Properties (JSON)', url: 'Address (https)', body: 'Body (JSON), empty for the usual one', name: 'Name', nameHint: 'Later steps find what it leaves as steps.<name>', automation: 'Automation', choose: 'Choose…', noTemplates: 'There are none of this channel yet.',
   },
+  canvas: {
+    view: 'How the steps are shown', views: { list: 'List', canvas: 'Canvas' }, kind: 'Kind of step to add', starts: (trigger: string) => `Starts by ${trigger}`, end: 'End',
+    keys: 'Drag a step to where it belongs, or press + where one is to be added. By keyboard: Enter opens a step; Alt with ↑ and ↓ moves it, with → into the step above or to the next way, with ← to the way before or out; Delete removes it.',
+    put: (kind: string, where: string) => `Insert “${kind}” ${where}`, between: (before: number, arm: string | null) => `${before === 0 ? 'at the beginning' : `behind step ${before}`}${arm ? ` of ${arm}` : ''}`,
+    where: (number: number, count: number, arm: string | null) => `Step ${number} of ${count}${arm ? ` in ${arm}` : ''}`, armOf: (arm: string, step: string) => `“${arm}” of “${step}”`,
+    share: (number: number, weight: number) => `Way ${number}: weight ${weight}`, ruled: (number: number, rules: number) => `Way ${number}: ${rules} ${rules === 1 ? 'rule' : 'rules'}`,
+    counts: (entered: string, waiting: string | null) => `${entered} came${waiting ? `, ${waiting} wait` : ''}`, wrong: 'Something needs to be changed here',
+    moved: (step: string, where: string) => `${step} is moved: ${where}.`, opened: (step: string) => `${step} is open.`, removed: (step: string) => `${step} is removed.`, stays: 'It stays where it is: there is no place to move it to.',
+    form: (step: string) => `Form of ${step}`, closeForm: 'Close the form',
+    moves: { up: 'Move up', down: 'Move down', into: 'Move into the step above', out: 'Move out of this way', previousWay: 'Move to the way before', nextWay: 'Move to the next way' },
+    controls: { 'controls.ariaLabel': 'View of the canvas', 'controls.zoomIn.ariaLabel': 'Nearer', 'controls.zoomOut.ariaLabel': 'Farther away', 'controls.fitView.ariaLabel': 'All of it' },
+  },
   runs: {
     title: 'Runs', of: (name: string) => `Runs of ${name}`, path: 'Path', person: 'Person', status: 'Status', started: 'Began', ended: 'Ended', where: 'Where', due: 'Until', reason: 'Why', version: 'Version',
     emptyTitle: 'No runs', emptyText: 'A run is one person’s way through. The first begins when the trigger comes while the automation is active.', emptyFiltered: 'None matches these filters.', user: 'User id',

@@ -20,6 +20,10 @@ export const channels = {
     quiet: 'Quiet hours', quietHint: 'Nothing of campaigns and automations is sent in them, but in-app messages: it waits.', quietOn: 'Keep quiet hours', start: 'From', end: 'To', zone: 'Of which clock', zoneHint: '“user” is each person’s own',
     cap: 'At most so many messages for a person', capOn: 'Cap how often', capMax: 'Messages', capWithin: 'Within, such as 7d',
   },
+  devices: {
+    title: 'Devices', text: 'The devices that people have registered for pushes. One whose provider says that the app is gone leaves the list by itself.', platform: 'Platform', platforms: { IOS: 'iOS', ANDROID: 'Android', WEB: 'Web' }, person: 'Person', user: 'User id',
+    since: 'Since', seen: 'Registered last', nobody: 'unknown', emptyTitle: 'No devices yet', emptyText: 'An app registers its device once its user allows notifications.', emptyFiltered: 'None matches these filters.', snippet: 'In the app, or from a terminal',
+  },
   groups: {
     title: 'Subscription groups', text: 'What people can choose to get, on the preference page of every mail.', create: 'Make a group', name: 'Name', description: 'Description', descriptionHint: 'Shown on the preference page', isDefault: 'Sent to whoever has not chosen', isPublic: 'Shown on the preference page',
     emptyTitle: 'No groups yet', emptyText: 'Without groups an unsubscription is from everything. Make one for each kind of message.', remove: (name: string) => `The group “${name}” goes for good, with everybody’s choice of it.`, removeTitle: 'Delete this group?', edit: 'Edit the group',

@@ -3,13 +3,13 @@ export const people = {
     title: 'Events', name: 'Event', user: 'User', at: 'When', properties: 'Properties', filterName: 'Exact name', filterUser: 'User id', search: 'Name contains',
     live: 'Live', liveHint: 'Looks for new events every two seconds', received: 'Received', id: 'Id', shown: 'Event',
     remove: 'Delete the event', removeText: (name: string) => `This event (${name}) goes for good, and is counted no more.`,
-    emptyTitle: 'No events', emptyFiltered: 'No event matches these filters.', emptyText: 'Events that are sent to the API appear here within two seconds. The overview shows how to send one.',
+    emptyTitle: 'No events', emptyFiltered: 'No event matches these filters.', emptyText: 'Events that are sent to the API appear here within two seconds. Send a first one.',
     removed: 'The event is deleted.',
   },
   users: {
     title: 'Users', search: 'Email, name or id', filter: 'Seen', active: 'Within 30 days', inactive: 'Not within 30 days', all: 'All',
     id: 'Id', name: 'Name', email: 'Email', lastSeen: 'Last seen', created: 'First seen', anonymous: 'Anonymous',
-    emptyTitle: 'Nobody is here', emptyFiltered: 'Nobody matches this search.', emptyText: 'People appear with their first event or identify call. Events has the first ones; the overview shows how to send one.',
+    emptyTitle: 'Nobody is here', emptyFiltered: 'Nobody matches this search.', emptyText: 'People appear with their first event or identify call. Name a first one.',
   },
   person: {
     profile: 'Profile', properties: 'Properties', devices: 'Devices', noDevices: 'No device takes pushes.', registered: 'Registered',

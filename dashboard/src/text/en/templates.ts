@@ -4,6 +4,7 @@ export const templates = {
     emptyTitle: 'No templates yet', emptyText: 'A template is what a message says. Automations and campaigns send them.', emptyFiltered: 'None for this channel.',
     newTitle: 'New template', subject: 'Subject', heading: 'Title', body: 'Body',
     bodyHint: { EMAIL: 'HTML, MJML or plain text. {{ name | default: "friend" }} and the like are filled in.', other: 'Text. {{ name | default: "friend" }} and the like are filled in.' },
+    url: 'What a tap opens', urlHint: 'An address such as https://example.com/orders/{{ event.properties.id }}, of an app’s own scheme, or a path that begins with /. Empty for nothing.',
     remove: (name: string) => `The template “${name}” goes for good. The API refuses that while something uses it.`, removeTitle: 'Delete this template?', removed: 'The template is deleted.',
     preview: 'Preview', previewHint: 'The template as it was saved last, as this person would get it.', previewUnsaved: 'Save to see your changes here.', previewNew: 'Save the template to see it here.',
     as: 'As user', asHint: 'A user id; empty for nobody in particular', data: 'Data (JSON), such as the event’s properties', refresh: 'Show', warnings: 'Warnings', noWarnings: 'No warnings.',

@@ -1,0 +1,113 @@
+import type { BrowserContext, Page } from 'playwright-core';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { REQUESTS, type Example } from '../src/app/requests';
+import { adminContext, call, eventually, expectAccessible, open, product, settled, unique, withBrowser } from './browser';
+
+withBrowser();
+let context: BrowserContext;
+let page: Page;
+
+beforeEach(async () => {
+  context = await adminContext();
+  page = await context.newPage();
+});
+
+afterEach(async () => {
+  await context.close();
+});
+
+test('devices that were registered are listed, with whose they are', async () => {
+  const who = unique('dev').replace(' ', '-');
+  for (const platform of ['IOS', 'ANDROID']) await call('POST', '/push-tokens', { user_id: who, platform, token: `${who}-${platform}` }, product.publicKey);
+  await eventually(async () => expect((await call<{ total: number }>('GET', `/push-tokens/devices?userId=${who}`)).total).toBe(2));
+  await open(page, 'channels');
+  await page.getByRole('tab', { name: 'Devices' }).click();
+  await page.getByRole('searchbox', { name: 'User id' }).fill(who);
+  const rows = page.getByRole('row').filter({ hasText: who });
+  await eventually(async () => expect(await rows.count()).toBe(2));
+  await page.getByLabel('Platform').selectOption({ label: 'iOS' });
+  await eventually(async () => expect(await rows.count()).toBe(1));
+  expect(page.url()).toContain(`user=${who}`);
+  await page.getByRole('link', { name: who }).click();
+  await page.getByRole('heading', { level: 1, name: who }).waitFor();
+});
+
+test('a push template names what a tap opens', async () => {
+  const name = unique('Tap');
+  await open(page, 'templates/new');
+  expect(await page.getByLabel('What a tap opens').count()).toBe(0);
+  await page.getByLabel('Channel').selectOption({ label: 'Push' });
+  await page.getByLabel('Name').fill(name);
+  await page.getByLabel('Title').fill('Hi');
+  await page.getByLabel('Body').fill('There is news.');
+  await page.getByLabel('What a tap opens').fill('javascript:alert(1)');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByRole('alert').getByText('url', { exact: true }).waitFor();
+  await page.getByLabel('What a tap opens').fill('/orders/{{ id }}');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByRole('heading', { level: 1, name }).waitFor();
+  const stored = async () => (await call<{ templates: Array<{ name: string; url: string | null }> }>('GET', '/templates?channel=PUSH')).templates.find((each) => each.name === name)?.url;
+  expect(await stored()).toBe('/orders/{{ id }}');
+  await page.getByLabel('What a tap opens').fill('');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await eventually(async () => expect(await stored()).toBeNull());
+});
+
+test('what can be chosen goes on behind the first page', async () => {
+  const template = (id: string, name: string) => ({ id, name, channel: 'EMAIL', subject: '', body: '', url: null, tags: [], ai: false, version: 1, createdAt: '2026-01-01T00:00:00.000Z', updatedAt: '2026-01-01T00:00:00.000Z' });
+  await page.route('**/api/v1/templates?*', (route) => {
+    const isSecond = new URL(route.request().url()).searchParams.get('cursor') === 'further';
+    return route.fulfill({ json: { templates: isSecond ? [template('b', 'An old one')] : [template('a', 'A new one')], nextCursor: isSecond ? null : 'further' } });
+  });
+  await open(page, 'automations/new?view=list');
+  await page.getByRole('button', { name: 'Add a step' }).click();
+  const choice = page.getByLabel('Template', { exact: true });
+  await choice.selectOption({ label: 'A new one' });
+  await page.getByRole('button', { name: 'Show more: Template' }).click();
+  await choice.selectOption({ label: 'An old one' });
+  expect(await page.getByRole('button', { name: 'Show more: Template' }).count()).toBe(0);
+});
+
+const EMPTY = [
+  ['users', REQUESTS.user], ['events', REQUESTS.event], ['segments', REQUESTS.segment], ['templates', REQUESTS.template], ['automations', REQUESTS.automation], ['campaigns', REQUESTS.campaign], ['messages', REQUESTS.message],
+  ['news', REQUESTS.news], ['webhooks', REQUESTS.event], ['suppressions', REQUESTS.suppression], ['subscription-groups', REQUESTS.group], ['channels?tab=devices', REQUESTS.device],
+] as const;
+
+test('an empty list says what to do next, by a request that works', async () => {
+  const name = unique('Bare');
+  await page.goto(`${product.origin}/new-project`);
+  await page.getByLabel('Name').fill(name);
+  await page.getByRole('button', { name: 'Create the project' }).click();
+  await page.getByRole('link', { name: 'To the project' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+  const project = page.url().replace(/overview.*$/, '');
+  let shown = '';
+  for (const [path, request] of EMPTY) {
+    await page.goto(project + path);
+    await settled(page);
+    const code = page.locator('pre');
+    await expect(code.innerText()).resolves.toBe(request.code(product.origin, request.key === 'public' ? '$PUBLIC_KEY' : '$SECRET_KEY'));
+    await expectAccessible(page, `empty ${path}`);
+    if (request.key === 'secret') expect(await page.getByRole('main').getByRole('link', { name: 'Make a key' }).count()).toBe(1);
+  }
+  // The key that is made stands on the other screens as well, as long as this page is not loaded anew.
+  await page.getByRole('button', { name: 'Make a public key and show it here' }).click();
+  await eventually(async () => expect(await page.locator('pre').innerText()).toContain('pk_live_'));
+  shown = /pk_live_\w+/.exec(await page.locator('pre').innerText())?.[0] ?? '';
+  await page.getByRole('link', { name: 'Users' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Users' }).waitFor();
+  await eventually(async () => expect(await page.locator('pre').innerText()).toContain(shown));
+  await page.getByRole('link', { name: 'API keys' }).click();
+  await page.getByRole('button', { name: 'Make a key' }).click();
+  await page.getByRole('dialog').getByLabel('Name').fill('Server');
+  await page.getByRole('dialog').getByLabel('Kind').selectOption('secret');
+  await page.getByRole('dialog').getByRole('button', { name: 'Make a key' }).click();
+  const secret = await page.getByTestId('secret').innerText();
+
+  const made = async ({ key, code }: Example) => {
+    const text = code(product.origin, '');
+    const [, path = ''] = /api\/v1([^"]+)"/.exec(text) ?? [];
+    await call('POST', path, JSON.parse(text.slice(text.indexOf("-d '") + 4, -1)) as object, key === 'public' ? shown : secret);
+  };
+  for (const [, request] of EMPTY) if (request !== REQUESTS.campaign) await made(request);
+});

@@ -1,0 +1,51 @@
+import { Group, Paper, Stack, Text } from '@mantine/core';
+import type { ReactNode } from 'react';
+import { type Problem, problemsWithin } from '../../api/failure';
+import { t } from '../../text';
+import type { Step } from './step';
+import { StepFields } from './step-fields';
+
+export function stepName(step: Step): string {
+  return t.steps.types[step.type] ?? step.type;
+}
+
+/** What the API says about a step itself, and not about what stands in its arms. */
+export function problemsOf(error: unknown, place: string): Problem[] {
+  return problemsWithin(error, place).filter(({ field }) => !/\.(branches|then|else)\b/.test(field.slice(place.length)));
+}
+
+interface Props {
+  step: Step;
+  place: string;
+  title: string;
+  /** For who hears it. */
+  label: string;
+  error: unknown;
+  onChange: (step: Step) => void;
+  actions: ReactNode;
+  /** Its arms. */
+  children: ReactNode;
+}
+
+/** The form of a step. */
+export function StepCard({ step, place, title, label, error, onChange, actions, children }: Props) {
+  return (
+    <Paper withBorder p="sm" role="group" aria-label={label}>
+      <Stack gap="xs">
+        <Group justify="space-between" gap="xs">
+          <Text fw={600} size="sm">
+            {title}
+          </Text>
+          <Group gap={4}>{actions}</Group>
+        </Group>
+        <StepFields step={step} onChange={onChange} error={error} place={place} />
+        {problemsOf(error, place).map(({ field, message }) => (
+          <Text key={field + message} size="sm" c="var(--mantine-color-error)" role="alert">
+            {field.slice(place.length + 1)} {message}
+          </Text>
+        ))}
+        {children}
+      </Stack>
+    </Paper>
+  );
+}
