@@ -123,8 +123,8 @@ impl Provision {
         }
         let Some(mail_now) = mail_now else { return Ok(false) };
         // A read without a lock first: a second `up` changes nothing, as a rule.
-        let current = channels::get(&connection, keys, id, Channel::Email).await?;
-        match mail_plan(current.as_ref().map(|channel| &channel.settings), mail_before, mail_now) {
+        let current = channels::get(&connection, keys, id, Channel::Email).await?.unwrap_or_default();
+        match mail_plan(&current.settings, mail_before, mail_now) {
             MailPlan::Theirs => Ok(false),
             MailPlan::Right => Ok(true),
             MailPlan::Point => {
@@ -198,15 +198,16 @@ async fn point_at_mailbox(
 enum MailPlan {
     /// The channel holds the mailbox's address already.
     Right,
-    /// It holds an old address of the mailbox, or was never set and never pointed at one.
+    /// It holds an old address of the mailbox, or nothing, and never held one that we know of.
     Point,
     /// Somebody set it otherwise, and so it stays.
     Theirs,
 }
 
-/// `settings` are the channel's, where it was ever set.
-fn mail_plan(settings: Option<&Map<String, Value>>, before: Option<&Mailbox>, now: &Mailbox) -> MailPlan {
-    let Some(settings) = settings else { return if before.is_none() { MailPlan::Point } else { MailPlan::Theirs } };
+fn mail_plan(settings: &Map<String, Value>, before: Option<&Mailbox>, now: &Mailbox) -> MailPlan {
+    if settings.is_empty() && before.is_none() {
+        return MailPlan::Point;
+    }
     let host = settings.get("smtpHost").and_then(Value::as_str);
     let port = settings.get("smtpPort").and_then(Value::as_u64).and_then(|p| u16::try_from(p).ok());
     let set = host.zip(port).map(|(host, port)| Mailbox { host: host.to_owned(), port });
@@ -231,16 +232,16 @@ mod tests {
         let settings = |host: &str, port: u16| {
             json!({ "smtpHost": host, "smtpPort": port }).as_object().cloned().unwrap_or_default()
         };
-        let plan = |settings: Option<Map<String, Value>>, before: Option<u16>, now| {
-            mail_plan(settings.as_ref(), before.map(Mailbox::on_loopback).as_ref(), &Mailbox::on_loopback(now))
+        let plan = |settings: Map<String, Value>, before: Option<u16>, now| {
+            mail_plan(&settings, before.map(Mailbox::on_loopback).as_ref(), &Mailbox::on_loopback(now))
         };
-        let local = || Some(settings("127.0.0.1", 5));
-        assert_eq!(plan(local(), Some(5), 5), MailPlan::Right);
-        assert_eq!(plan(local(), Some(5), 6), MailPlan::Point);
-        assert_eq!(plan(local(), None, 6), MailPlan::Theirs);
-        assert_eq!(plan(Some(settings("smtp.example.com", 5)), Some(5), 6), MailPlan::Theirs);
-        assert_eq!(plan(Some(Map::new()), Some(5), 6), MailPlan::Theirs);
-        assert_eq!((plan(None, Some(5), 6), plan(None, None, 6)), (MailPlan::Theirs, MailPlan::Point));
+        assert_eq!(plan(settings("127.0.0.1", 5), Some(5), 5), MailPlan::Right);
+        assert_eq!(plan(settings("127.0.0.1", 5), Some(5), 6), MailPlan::Point);
+        assert_eq!(plan(settings("127.0.0.1", 5), None, 6), MailPlan::Theirs);
+        assert_eq!(plan(settings("smtp.example.com", 5), Some(5), 6), MailPlan::Theirs);
+        // Emptied by somebody, or never set by anybody.
+        assert_eq!(plan(Map::new(), Some(5), 6), MailPlan::Theirs);
+        assert_eq!(plan(Map::new(), None, 6), MailPlan::Point);
     }
 
     #[test]
