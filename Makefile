@@ -21,10 +21,10 @@ ifdef PORT
 up: export PORT := $(PORT)
 endif
 
-.PHONY: help build dashboard up down logs status demo check test bench
+.PHONY: help build dashboard up down logs status demo check test compose-test bench
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build:
 	@.ci/build-dashboard --if-node
@@ -61,3 +61,6 @@ bench: build ## what the product does here, beside what the machine allows (SCEN
 
 test: ## all tests, on real servers; installs what it needs and ends with a summary
 	@.ci/test
+
+compose-test: ## build the images and try docker-compose.yml out under load; needs root and Docker
+	@.ci/compose-test

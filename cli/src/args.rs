@@ -4,6 +4,7 @@ mod account;
 mod clock;
 mod dead_letters;
 mod secrets;
+mod setup;
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -16,6 +17,7 @@ pub use account::{AccountCommand, RoleName};
 pub use clock::ClockCommand;
 pub use dead_letters::{DeadLettersCommand, Which};
 pub use secrets::SecretsCommand;
+pub use setup::SetupArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,6 +59,8 @@ pub enum Command {
     Demo(crate::demo::Options),
     /// Bring the database's schema up to date.
     Migrate(DatabaseArgs),
+    /// What a deployment needs before its processes start: a master key, the streams, a first project.
+    Setup(SetupArgs),
     /// Projects: the tenants of an installation.
     Project {
         #[command(subcommand)]
@@ -90,7 +94,7 @@ pub enum Command {
     /// Keep the processes of RUN_DIR running: what `up` starts in the background.
     #[command(hide = true)]
     Supervise(RunDirArg),
-    /// Take mail on loopback and keep each as a file.
+    /// Take mail for trying things out, and keep each as a file.
     #[command(hide = true)]
     Mailbox(MailboxArgs),
 }
@@ -123,7 +127,7 @@ pub struct LogsArgs {
 
 #[derive(Debug, Args)]
 pub struct MailboxArgs {
-    /// The loopback address to take mail on.
+    /// The address to take mail on.
     #[arg(long)]
     pub listen: std::net::SocketAddr,
     /// Where each mail becomes a file.

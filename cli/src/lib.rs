@@ -14,6 +14,7 @@ pub mod provision;
 mod readiness;
 mod run_dir;
 mod services;
+mod setup;
 mod state;
 mod status;
 mod supervise;
@@ -52,6 +53,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
             return Ok(if demo::run(options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Migrate(args) => operator::migrate(&args).await?,
+        Command::Setup(args) => setup::run(&args).await?,
         Command::Project { command } => operator::project(&command).await?,
         Command::Key { command } => operator::key(&command).await?,
         Command::Account { command } => operator::account(&command).await?,

@@ -6,6 +6,8 @@ mod clock;
 mod dead_letters;
 mod secrets;
 
+use std::str::FromStr;
+
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use shared::clock::Clock;
@@ -25,7 +27,31 @@ use crate::state::FirstProject;
 
 /// Where the default set-up's mail comes from.
 const FROM: &str = "hello@rekindle.localhost";
-const MAILBOX_HOST: &str = "127.0.0.1";
+
+/// Where the local mailbox takes mail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mailbox {
+    pub host: String,
+    pub port: u16,
+}
+
+impl Mailbox {
+    pub fn on_loopback(port: u16) -> Self {
+        Self { host: "127.0.0.1".to_owned(), port }
+    }
+}
+
+impl FromStr for Mailbox {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (host, port) = text.rsplit_once(':').unwrap_or_default();
+        match port.parse() {
+            Ok(port) if port > 0 && !host.is_empty() => Ok(Self { host: host.to_owned(), port }),
+            _ => Err("a host and a port, such as mailbox:2525".into()),
+        }
+    }
+}
 
 /// A database, with what it takes to change it.
 pub struct Provision {
@@ -54,14 +80,20 @@ impl Provision {
         Ok(connection)
     }
 
-    /// Makes the first project with its keys, its admin and its email channel, unless they are there.
-    /// `mail_before` is the mailbox's port that we last wrote into the channel; returns true when `mail_now` is in it.
+    /// Whether there is any project, of whoever made it.
+    pub async fn has_projects(&self) -> Result<bool> {
+        Ok(!projects::list(&self.connection().await?).await?.is_empty())
+    }
+
+    /// Makes the first project with its keys, its admin and, where there is a mailbox, its email channel, unless they are
+    /// there. `mail_before` is the mailbox that we last wrote into the channel, where that is known; returns true when
+    /// `mail_now` is in it.
     pub async fn first_project(
         &self,
         keys: &MasterKeys,
         first: &FirstProject,
-        mail_before: Option<u16>,
-        mail_now: u16,
+        mail_before: Option<&Mailbox>,
+        mail_now: Option<&Mailbox>,
     ) -> Result<bool> {
         let id = ProjectId(first.id);
         let now = self.clock.now();
@@ -83,10 +115,13 @@ impl Provision {
             }
             let account = stored_accounts::upsert(&tx, first.admin_id, &first.admin_email, &hash, now).await?;
             members::join(&tx, id, account, Role::Admin, now).await?;
-            point_at_mailbox(&tx, keys, id, &ChannelSettings::default(), mail_now, now).await?;
+            if let Some(mailbox) = mail_now {
+                point_at_mailbox(&tx, keys, id, &ChannelSettings::default(), mailbox, now).await?;
+            }
             tx.commit().await?;
-            return Ok(true);
+            return Ok(mail_now.is_some());
         }
+        let Some(mail_now) = mail_now else { return Ok(false) };
         // A read without a lock first: a second `up` changes nothing, as a rule.
         let current = channels::get(&connection, keys, id, Channel::Email).await?.unwrap_or_default();
         match mail_plan(&current.settings, mail_before, mail_now) {
@@ -141,14 +176,14 @@ async fn point_at_mailbox(
     keys: &MasterKeys,
     project: ProjectId,
     current: &ChannelSettings,
-    port: u16,
+    mailbox: &Mailbox,
     now: jiff::Timestamp,
 ) -> Result<()> {
     let mut new = current.clone();
     for (field, value) in [
         ("emailProvider", json!("SMTP")),
-        ("smtpHost", json!(MAILBOX_HOST)),
-        ("smtpPort", json!(port)),
+        ("smtpHost", json!(mailbox.host)),
+        ("smtpPort", json!(mailbox.port)),
         ("smtpSecurity", json!("none")),
     ] {
         new.settings.insert(field.into(), value);
@@ -163,18 +198,22 @@ async fn point_at_mailbox(
 enum MailPlan {
     /// The channel holds the mailbox's address already.
     Right,
-    /// It holds an old address of the mailbox.
+    /// It holds an old address of the mailbox, or nothing, and never held one that we know of.
     Point,
     /// Somebody set it otherwise, and so it stays.
     Theirs,
 }
 
-fn mail_plan(settings: &Map<String, Value>, before: Option<u16>, now: u16) -> MailPlan {
+fn mail_plan(settings: &Map<String, Value>, before: Option<&Mailbox>, now: &Mailbox) -> MailPlan {
+    if settings.is_empty() && before.is_none() {
+        return MailPlan::Point;
+    }
     let host = settings.get("smtpHost").and_then(Value::as_str);
     let port = settings.get("smtpPort").and_then(Value::as_u64).and_then(|p| u16::try_from(p).ok());
-    match port {
-        Some(port) if host == Some(MAILBOX_HOST) && port == now => MailPlan::Right,
-        Some(port) if host == Some(MAILBOX_HOST) && Some(port) == before => MailPlan::Point,
+    let set = host.zip(port).map(|(host, port)| Mailbox { host: host.to_owned(), port });
+    match set {
+        Some(set) if set == *now => MailPlan::Right,
+        Some(set) if Some(&set) == before => MailPlan::Point,
         _ => MailPlan::Theirs,
     }
 }
@@ -193,10 +232,23 @@ mod tests {
         let settings = |host: &str, port: u16| {
             json!({ "smtpHost": host, "smtpPort": port }).as_object().cloned().unwrap_or_default()
         };
-        assert_eq!(mail_plan(&settings("127.0.0.1", 5), Some(5), 5), MailPlan::Right);
-        assert_eq!(mail_plan(&settings("127.0.0.1", 5), Some(5), 6), MailPlan::Point);
-        assert_eq!(mail_plan(&settings("127.0.0.1", 5), None, 6), MailPlan::Theirs);
-        assert_eq!(mail_plan(&settings("smtp.example.com", 5), Some(5), 6), MailPlan::Theirs);
-        assert_eq!(mail_plan(&Map::new(), Some(5), 6), MailPlan::Theirs);
+        let plan = |settings: Map<String, Value>, before: Option<u16>, now| {
+            mail_plan(&settings, before.map(Mailbox::on_loopback).as_ref(), &Mailbox::on_loopback(now))
+        };
+        assert_eq!(plan(settings("127.0.0.1", 5), Some(5), 5), MailPlan::Right);
+        assert_eq!(plan(settings("127.0.0.1", 5), Some(5), 6), MailPlan::Point);
+        assert_eq!(plan(settings("127.0.0.1", 5), None, 6), MailPlan::Theirs);
+        assert_eq!(plan(settings("smtp.example.com", 5), Some(5), 6), MailPlan::Theirs);
+        // Emptied by somebody, or never set by anybody.
+        assert_eq!(plan(Map::new(), Some(5), 6), MailPlan::Theirs);
+        assert_eq!(plan(Map::new(), None, 6), MailPlan::Point);
+    }
+
+    #[test]
+    fn a_mailbox_is_a_host_and_a_port() {
+        assert_eq!("mailbox:2525".parse(), Ok(Mailbox { host: "mailbox".into(), port: 2525 }));
+        for wrong in ["", "mailbox", ":25", "mailbox:", "mailbox:0", "mailbox:smtp"] {
+            assert!(wrong.parse::<Mailbox>().is_err(), "{wrong}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What a run directory remembers: made up once, written before it is first used, kept ever after.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -120,10 +121,9 @@ impl State {
 }
 
 /// Makes the file with the master key, unless it is there: 32 random bytes in hexadecimal.
-pub fn ensure_master_key(dir: &RunDir) -> Result<()> {
-    let path = dir.master_key_file();
+pub fn ensure_master_key(path: &Path) -> Result<()> {
     if !path.exists() {
-        private_file::write(&path, format!("{}\n", hex(&rand::random::<[u8; 32]>())).as_bytes())
+        private_file::write(path, format!("{}\n", hex(&rand::random::<[u8; 32]>())).as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
@@ -168,10 +168,10 @@ mod tests {
     fn the_master_key_is_made_once() {
         let folder = tempfile::tempdir().unwrap();
         let dir = RunDir::create(folder.path()).unwrap();
-        ensure_master_key(&dir).unwrap();
+        ensure_master_key(&dir.master_key_file()).unwrap();
         let key = std::fs::read_to_string(dir.master_key_file()).unwrap();
         assert!(shared::secrets::MasterKeys::parse(&key).is_some());
-        ensure_master_key(&dir).unwrap();
+        ensure_master_key(&dir.master_key_file()).unwrap();
         assert_eq!(std::fs::read_to_string(dir.master_key_file()).unwrap(), key);
     }
 }

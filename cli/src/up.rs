@@ -13,14 +13,14 @@ use shared::secrets::MasterKeys;
 
 use crate::args::UpArgs;
 use crate::progress::Progress;
-use crate::provision::Provision;
+use crate::provision::{Mailbox, Provision};
 use crate::run_dir::RunDir;
 use crate::services;
 use crate::state::{self, State};
 
 pub use launch::STOP;
 pub use servers::{NATS, POSTGRES, REDIS, attached_database};
-pub use summary::Credentials;
+pub use summary::{Credentials, write_credentials};
 
 /// Brings everything up and prints how to reach it. Every step may be repeated after a crash in any other.
 pub async fn run(args: &UpArgs) -> Result<()> {
@@ -45,7 +45,7 @@ async fn bring_up(dir: &RunDir, args: &UpArgs, progress: &Progress) -> Result<St
     if let Some(note) = choice.note {
         progress.warn(&note);
     }
-    state::ensure_master_key(dir)?;
+    state::ensure_master_key(&dir.master_key_file())?;
     let tools = servers::find_or_install(dir, args.redis, progress).await?;
 
     progress.step("starting PostgreSQL, NATS and Redis");
@@ -64,14 +64,15 @@ async fn bring_up(dir: &RunDir, args: &UpArgs, progress: &Progress) -> Result<St
         progress.done(&format!("migration {migration}"));
     }
     let keys = master_keys(dir)?;
-    if provision.first_project(&keys, &state.first, Some(mail_before), mail_now).await? && mail_before != mail_now {
+    let [before, now] = [mail_before, mail_now].map(Mailbox::on_loopback);
+    if provision.first_project(&keys, &state.first, Some(&before), Some(&now)).await? && before != now {
         state.mail_port_in_channel = Some(mail_now);
         state.save(dir)?;
     }
 
     progress.step("starting gateway, worker-automation, worker-delivery, scheduler and the mailbox");
     start_processes(dir, args, &mut state, &programs, progress).await?;
-    summary::write_credentials(dir, &state)?;
+    summary::write_credentials(dir, &Credentials::of(dir, &state))?;
     Ok(state)
 }
 

@@ -10,7 +10,7 @@ use shared::secrets::MasterKeys;
 use crate::ai::config::AiConfig;
 
 /// The port of `/metrics` where `ADMIN_ADDR` names no other.
-const ADMIN_PORT: u16 = 9100;
+pub const ADMIN_PORT: u16 = 9100;
 
 /// All that the process reads from its environment.
 pub struct ProcessConfig {

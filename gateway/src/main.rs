@@ -5,7 +5,7 @@ use shared::env::{EXIT_CONFIG, Env, EnvError};
 use shared::shutdown::{self, Shutdown};
 use shared::startup::StartError;
 
-use gateway::config::ProcessConfig;
+use gateway::config::{ADMIN_PORT, ProcessConfig};
 use gateway::{health, serve, start};
 
 #[global_allocator]
@@ -13,6 +13,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() {
+    shared::probe::exit_if_asked(ADMIN_PORT);
     let env = Env::from_process();
     let config = shared::telemetry::start_logging(&env).and_then(|()| ProcessConfig::from_env(&env));
     match config {

@@ -37,6 +37,8 @@ impl Bus {
         }
         let client = options
             .name(program)
+            // Answers come to subjects of the program's own, so that its user on the server may be kept to these.
+            .custom_inbox_prefix(format!("_INBOX.{program}"))
             .connection_timeout(Duration::from_secs(5))
             .ping_interval(Duration::from_secs(10))
             .max_reconnects(None)

@@ -23,6 +23,7 @@ pub mod metric_name;
 pub mod outbound;
 pub mod password;
 pub mod personalization;
+pub mod probe;
 pub mod profile;
 pub mod push_token;
 pub mod push_url;

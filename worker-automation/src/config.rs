@@ -7,6 +7,8 @@ use shared::env::{Env, EnvError};
 use shared::outbound::HttpClient;
 use shared::secrets::MasterKeys;
 
+/// The port of `/healthz`, `/readyz` and `/metrics`.
+pub const ADMIN_PORT: u16 = 9102;
 /// How long to wait before the database is asked again.
 pub const RETRY: Duration = Duration::from_millis(250);
 
@@ -37,7 +39,7 @@ impl Config {
         let linger =
             Duration::from_millis(env.bounded("AUTOMATION_LINGER_MS", 20, 0..=1_000, "0 to 1000 milliseconds")?);
         Ok(Self {
-            admin: AdminConfig::from_env(env, 9102)?,
+            admin: AdminConfig::from_env(env, ADMIN_PORT)?,
             lanes: env.bounded("AUTOMATION_LANES", 1, 1..=64, "1 to 64")?,
             batch_items: env.bounded("AUTOMATION_BATCH_ITEMS", 5_000, 1..=50_000, "1 to 50000")?,
             linger,

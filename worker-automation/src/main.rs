@@ -4,15 +4,17 @@ use shared::admin::{self, Admin};
 use shared::env::Env;
 use shared::shutdown::{self, DRAIN};
 use shared::startup::{self, StartError};
-use shared::telemetry;
+use shared::{probe, telemetry};
 use tokio::net::TcpListener;
-use worker_automation::{App, config::Config, run};
+use worker_automation::config::{ADMIN_PORT, Config};
+use worker_automation::{App, run};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() {
+    probe::exit_if_asked(ADMIN_PORT);
     if let Err(error) = start().await {
         tracing::error!("{error}");
         std::process::exit(error.exit_code());

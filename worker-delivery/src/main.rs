@@ -6,7 +6,7 @@ use shared::admin::{self, Admin};
 use shared::config::AdminConfig;
 use shared::env::Env;
 use shared::startup::{self, Connected, StartError};
-use shared::{shutdown, telemetry};
+use shared::{probe, shutdown, telemetry};
 use tokio::net::TcpListener;
 use worker_delivery::channels::Channels;
 use worker_delivery::config::DeliveryConfig;
@@ -17,6 +17,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() {
+    probe::exit_if_asked(ADMIN_PORT);
     if let Err(error) = start().await {
         tracing::error!("{error}");
         std::process::exit(error.exit_code());

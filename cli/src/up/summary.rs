@@ -1,12 +1,14 @@
 //! What `up` leaves behind: the credentials, as JSON and for a shell, and a few lines that say how to begin.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::private_file;
 use crate::run_dir::RunDir;
 use crate::services;
-use crate::state::State;
+use crate::state::{FirstProject, State};
 
 /// `credentials.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,8 +30,12 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    fn of(dir: &RunDir, state: &State) -> Self {
-        let (origin, first) = (services::origin(state), state.first.clone());
+    pub fn of(dir: &RunDir, state: &State) -> Self {
+        Self::at(&services::origin(state), state.first.clone(), dir.path())
+    }
+
+    /// `mailbox_dir` is where the mailbox's folders `mail` and `push` lie.
+    pub fn at(origin: &str, first: FirstProject, mailbox_dir: &Path) -> Self {
         Self {
             base_url: format!("{origin}/api/v1"),
             dashboard_url: format!("{origin}/"),
@@ -39,17 +45,17 @@ impl Credentials {
             webhook_secret: first.webhook_secret,
             admin_email: first.admin_email,
             admin_password: first.admin_password,
-            mail_dir: dir.mail().display().to_string(),
-            push_dir: dir.push().display().to_string(),
+            mail_dir: mailbox_dir.join("mail").display().to_string(),
+            push_dir: mailbox_dir.join("push").display().to_string(),
         }
     }
 }
 
 /// Writes `credentials.json`, and `env` for `. .run/env`.
-pub fn write_credentials(dir: &RunDir, state: &State) -> Result<()> {
-    let credentials = Credentials::of(dir, state);
-    let json = serde_json::to_vec_pretty(&credentials)?;
-    for (path, content) in [(dir.credentials_file(), json), (dir.env_file(), shell(&credentials).into_bytes())] {
+pub fn write_credentials(dir: &RunDir, credentials: &Credentials) -> Result<()> {
+    let json = serde_json::to_vec_pretty(credentials)?;
+    // The JSON last: where it is, all of it is.
+    for (path, content) in [(dir.env_file(), shell(credentials).into_bytes()), (dir.credentials_file(), json)] {
         private_file::write(&path, &content).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
@@ -117,7 +123,7 @@ mod tests {
         let dir = RunDir::create(&folder.path().join("it's $HOME")).unwrap();
         let mut state = State::load_or_create(&dir, 1).unwrap();
         state.ports.gateway = Some(8080);
-        write_credentials(&dir, &state).unwrap();
+        write_credentials(&dir, &Credentials::of(&dir, &state)).unwrap();
         let read = r#". "$1/env" && printf '%s %s' "$REKINDLE_URL" "$REKINDLE_MAIL_DIR""#;
         let output = std::process::Command::new("sh").args(["-c", read, "sh"]).arg(dir.path()).output().unwrap();
         let expected = format!("http://127.0.0.1:8080/api/v1 {}", dir.mail().display());
@@ -130,7 +136,7 @@ mod tests {
         let dir = RunDir::create(folder.path()).unwrap();
         let mut state = State::load_or_create(&dir, 1).unwrap();
         state.ports.gateway = Some(8080);
-        write_credentials(&dir, &state).unwrap();
+        write_credentials(&dir, &Credentials::of(&dir, &state)).unwrap();
         let text = std::fs::read_to_string(dir.credentials_file()).unwrap();
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         let mut names: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();

@@ -3,4 +3,5 @@
 
 mod operator;
 mod program;
+mod setup;
 mod system;

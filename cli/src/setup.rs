@@ -1,0 +1,102 @@
+//! `rekindle setup`: from a migrated database and an empty broker to something that the processes can start on.
+
+use std::path::Path;
+
+use anyhow::Result;
+use shared::clock::Clock;
+use shared::config::{DatabaseConfig, public_base_url};
+use shared::env::Env;
+use shared::secrets::MasterKeys;
+use shared::{shutdown, startup};
+
+use crate::args::SetupArgs;
+use crate::provision::Provision;
+use crate::run_dir::RunDir;
+use crate::state::{self, State};
+use crate::up::{Credentials, write_credentials};
+
+/// Every step may be repeated after a crash in any other.
+pub async fn run(args: &SetupArgs) -> Result<()> {
+    let env = Env::from_process();
+    shared::telemetry::start_logging(&env)?;
+    let origin = public_base_url(&env, "http://127.0.0.1:8080")?;
+    let dir = RunDir::create(&args.place.run_dir)?;
+    let _lock = dir.lock()?;
+    let keys = master_keys(&env)?;
+    // Makes the streams, too.
+    startup::connect(&env, "setup", &shutdown::on_signal()?).await?;
+
+    let provision = Provision::new(&DatabaseConfig::from_env(&env)?.url)?;
+    if !dir.state_file().exists() && provision.has_projects().await? {
+        println!("There are projects, made by others: no first one is made.");
+        return Ok(());
+    }
+    let state = State::load_or_create(&dir, Clock::system().now_ms())?;
+    let points = provision.first_project(&keys, &state.first, None, args.mailbox.as_ref()).await?;
+    if let Some(mailbox) = args.mailbox.as_ref().filter(|_| points) {
+        println!("The first project's mail goes to the mailbox at {}:{}.", mailbox.host, mailbox.port);
+    }
+
+    let is_new = !dir.credentials_file().exists();
+    let credentials = Credentials::at(&origin, state.first, args.mailbox_dir.as_deref().unwrap_or(dir.path()));
+    write_credentials(&dir, &credentials)?;
+    let file = dir.credentials_file();
+    if is_new {
+        print!("{}", text(&credentials, &file))
+    } else {
+        println!("{}", again(&file))
+    }
+    Ok(())
+}
+
+/// The keys of the environment, made first where they are to lie in a file that is not there.
+fn master_keys(env: &Env) -> Result<MasterKeys> {
+    if let (None, Some(file)) = (env.get("MASTER_KEY"), env.get("MASTER_KEY_FILE")) {
+        state::ensure_master_key(Path::new(file))?;
+    }
+    Ok(MasterKeys::from_env(env)?)
+}
+
+fn again(file: &Path) -> String {
+    format!("The first project is there; what opens it lies in {}.", file.display())
+}
+
+fn text(credentials: &Credentials, file: &Path) -> String {
+    let Credentials {
+        base_url, dashboard_url, project_id, public_key, secret_key, admin_email, admin_password, ..
+    } = credentials;
+    format!(
+        "
+The first project is made. This is shown once:
+
+  project      {project_id}
+  public key   {public_key}
+  secret key   {secret_key}
+  dashboard    {dashboard_url}
+  admin        {admin_email}, password {admin_password}
+  API          {base_url}
+  all of it    {}
+
+",
+        file.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_master_key_is_made_only_where_none_is_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("master.key");
+        let path = file.display().to_string();
+        let given = "00".repeat(32);
+        master_keys(&Env::from_pairs([("MASTER_KEY", given.as_str()), ("MASTER_KEY_FILE", path.as_str())])).unwrap();
+        assert!(!file.exists());
+        let env = Env::from_pairs([("MASTER_KEY", ""), ("MASTER_KEY_FILE", path.as_str())]);
+        let made = master_keys(&env).unwrap().sealing_id();
+        assert_eq!(master_keys(&env).unwrap().sealing_id(), made);
+        assert!(master_keys(&Env::default()).is_err());
+    }
+}
