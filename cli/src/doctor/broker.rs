@@ -70,7 +70,9 @@ pub enum Sync {
     Unasked,
     Unseen(String),
     Always,
-    Every { milliseconds: u64 },
+    Every {
+        milliseconds: u64,
+    },
 }
 
 pub fn judge(config: &BusConfig, seen: &Result<Seen, Refusal>) -> Vec<Finding> {
@@ -87,7 +89,8 @@ pub fn judge(config: &BusConfig, seen: &Result<Seen, Refusal>) -> Vec<Finding> {
     match &seen.jetstream {
         JetStream::On => findings.push(Finding::well("nats.jetstream", "is on")),
         JetStream::Off => {
-            let remedy = "put `jetstream { store_dir: … }` into the server's configuration, as deploy/nats/single.conf has it";
+            let remedy =
+                "put `jetstream { store_dir: … }` into the server's configuration, as deploy/nats/single.conf has it";
             findings.push(Finding::wrong("nats.jetstream", "is off for this account", remedy));
         }
         JetStream::Silent(why) => {
@@ -132,7 +135,8 @@ fn stream(check: &'static str, wanted: &Config, looked: &Looked) -> Vec<Finding>
     let found = match looked {
         Looked::Found(found) => found,
         Looked::Missing => {
-            let remedy = "the first program that starts makes it, if its user may: with deploy/nats/users.conf the scheduler";
+            let remedy =
+                "the first program that starts makes it, if its user may: with deploy/nats/users.conf the scheduler";
             return vec![Finding::wrong(check, format!("{name} is missing"), remedy)];
         }
         Looked::Unseen(why) => return vec![Finding::unseen(check, format!("{name} cannot be looked at: {why}"))],
@@ -153,19 +157,28 @@ fn shown(Found { config, bytes, .. }: &Found) -> String {
 fn differences(check: &'static str, wanted: &Config, found: &Config) -> Vec<Finding> {
     let name = &wanted.name;
     let mut findings = Vec::new();
-    let mut wrong = |what: String, remedy: String| findings.push(Finding::wrong(check, format!("{name}: {what}"), remedy));
+    let mut wrong =
+        |what: String, remedy: String| findings.push(Finding::wrong(check, format!("{name}: {what}"), remedy));
     let edit = |flag: &str| format!("`nats stream edit {name} {flag}`");
     if found.subjects != wanted.subjects {
-        let anew = "it is another's, or of another STREAM_PREFIX: once it is empty, remove it, and a program makes it anew";
+        let anew =
+            "it is another's, or of another STREAM_PREFIX: once it is empty, remove it, and a program makes it anew";
         wrong(format!("its subjects are {:?} and not {:?}", found.subjects, wanted.subjects), anew.to_owned());
     }
     if found.retention != wanted.retention {
-        let loses = if wanted.retention == RetentionPolicy::Limits { ": what is read may be gone before it is applied" } else { "" };
+        let loses = if wanted.retention == RetentionPolicy::Limits {
+            ": what is read may be gone before it is applied"
+        } else {
+            ""
+        };
         let anew = "it cannot be changed: let it run empty, remove it, and a program makes it anew".to_owned();
         wrong(format!("its retention is {:?} and not {:?}{loses}", found.retention, wanted.retention), anew);
     }
     if found.storage != wanted.storage {
-        wrong(format!("its storage is {:?}: a restart loses it", found.storage), "remove it once empty; a program makes it anew".to_owned());
+        wrong(
+            format!("its storage is {:?}: a restart loses it", found.storage),
+            "remove it once empty; a program makes it anew".to_owned(),
+        );
     }
     if found.discard != wanted.discard {
         let discard = format!("{:?}", wanted.discard).to_lowercase();
@@ -173,7 +186,10 @@ fn differences(check: &'static str, wanted: &Config, found: &Config) -> Vec<Find
         wrong(format!("it discards {:?}: {loses}", found.discard), edit(&format!("--discard={discard}")));
     }
     if found.max_bytes <= 0 {
-        wrong("has no max_bytes: it grows until the disk is full".to_owned(), edit(&format!("--max-bytes={}", wanted.max_bytes)));
+        wrong(
+            "has no max_bytes: it grows until the disk is full".to_owned(),
+            edit(&format!("--max-bytes={}", wanted.max_bytes)),
+        );
     }
     if !found.max_age.is_zero() || found.max_messages > 0 {
         let what = "has a max_age or max_msgs: it drops what may not have been applied".to_owned();
@@ -187,7 +203,8 @@ fn differences(check: &'static str, wanted: &Config, found: &Config) -> Vec<Find
     }
     if found.max_bytes > 0 && found.max_bytes != wanted.max_bytes {
         let what = format!("{name}: its max_bytes is {}, and its variable says {}", found.max_bytes, wanted.max_bytes);
-        let remedy = format!("the variable counts when it is made; now {}", edit(&format!("--max-bytes={}", wanted.max_bytes)));
+        let remedy =
+            format!("the variable counts when it is made; now {}", edit(&format!("--max-bytes={}", wanted.max_bytes)));
         findings.push(Finding::notable(check, what, remedy));
     }
     findings
@@ -205,13 +222,21 @@ fn replicas(check: &'static str, wanted: &Config, Found { config, cluster, .. }:
     }
     let Some(cluster) = cluster.as_ref().filter(|_| has > 1) else { return findings };
     if cluster.leader.as_deref().unwrap_or_default().is_empty() {
-        findings.push(Finding::wrong(check, format!("{name} has no leader"), "more than half of its servers have to run"));
+        findings.push(Finding::wrong(
+            check,
+            format!("{name} has no leader"),
+            "more than half of its servers have to run",
+        ));
     }
     let behind: Vec<&str> =
         cluster.replicas.iter().filter(|peer| peer.offline || !peer.current).map(|peer| peer.name.as_str()).collect();
     if !behind.is_empty() {
         let what = format!("{name} is not up to date on {}", behind.join(", "));
-        findings.push(Finding::notable(check, what, "start these servers, or wait until they have caught up: another must not stop meanwhile"));
+        findings.push(Finding::notable(
+            check,
+            what,
+            "start these servers, or wait until they have caught up: another must not stop meanwhile",
+        ));
     }
     findings
 }
@@ -236,7 +261,11 @@ fn canary(outcome: &Result<(), PublishError>) -> Finding {
     const CHECK: &str = "nats.accepts";
     match outcome {
         Ok(()) => Finding::well(CHECK, "the ingest stream acknowledges what is published"),
-        Err(error) => Finding::wrong(CHECK, format!("the ingest stream takes nothing: {error}"), "mend what is wrong above; then the server's log"),
+        Err(error) => Finding::wrong(
+            CHECK,
+            format!("the ingest stream takes nothing: {error}"),
+            "mend what is wrong above; then the server's log",
+        ),
     }
 }
 
@@ -244,7 +273,9 @@ fn sync(sync: &Sync) -> Finding {
     const CHECK: &str = "nats.sync_interval";
     let remedy = "set sync_interval: 1s in its jetstream block, or always (deploy/nats/durable.conf)";
     match sync {
-        Sync::Unasked => Finding::unseen(CHECK, "not looked at: --nats-monitor or NATS_MONITOR_URL names http://host:8222"),
+        Sync::Unasked => {
+            Finding::unseen(CHECK, "not looked at: --nats-monitor or NATS_MONITOR_URL names http://host:8222")
+        }
         Sync::Unseen(why) => Finding::unseen(CHECK, format!("not looked at: {why}")),
         Sync::Always => Finding::well(CHECK, "always: what is acknowledged is on the disk"),
         Sync::Every { milliseconds } if *milliseconds <= SYNC_FINE => {
@@ -252,7 +283,11 @@ fn sync(sync: &Sync) -> Finding {
         }
         Sync::Every { milliseconds } => {
             let seconds = milliseconds.div_ceil(1_000);
-            Finding::wrong(CHECK, format!("every {seconds} s: a power failure loses what was accepted in these"), remedy)
+            Finding::wrong(
+                CHECK,
+                format!("every {seconds} s: a power failure loses what was accepted in these"),
+                remedy,
+            )
         }
     }
 }

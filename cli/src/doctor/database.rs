@@ -23,7 +23,7 @@ pub struct Refusal {
 }
 
 /// What the database is like.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Seen {
     pub server: Server,
     pub pool_size: usize,
@@ -49,7 +49,11 @@ pub fn judge(seen: &Result<Seen, Refusal>) -> Vec<Finding> {
     let mut findings = vec![Finding::well("database.connection", reached)];
     if version / 10_000 < OLDEST {
         let remedy = format!("upgrade it to {OLDEST} or newer");
-        findings.push(Finding::wrong("database.version", format!("PostgreSQL {} is too old", version / 10_000), remedy));
+        findings.push(Finding::wrong(
+            "database.version",
+            format!("PostgreSQL {} is too old", version / 10_000),
+            remedy,
+        ));
     }
     findings.push(connections(*sessions, *max_connections, seen.pool_size));
     findings.push(durability(&seen.server.unsafe_settings));
@@ -64,16 +68,27 @@ fn refused(refusal: &Refusal) -> Finding {
     const CHECK: &str = "database.connection";
     let Refusal { code, words } = refusal;
     let (what, remedy) = match code.as_deref() {
-        Some("28P01" | "28000") => ("refuses the user or the password", "correct them in DATABASE_URL, or in PostgreSQL: ALTER ROLE … PASSWORD"),
+        Some("28P01" | "28000") => (
+            "refuses the user or the password",
+            "correct them in DATABASE_URL, or in PostgreSQL: ALTER ROLE … PASSWORD",
+        ),
         Some("3D000") => ("has no such database", "CREATE DATABASE, then `rekindle migrate`; or correct DATABASE_URL"),
-        Some("53300") => ("has no connection to spare", "raise max_connections, or lower DATABASE_POOL_SIZE of the programs"),
-        Some("57P03") => ("is starting, stopping or recovering", "wait; its log says how far it is"),
-        Some("42501") => ("lets this user read too little", "make it the owner of the database: ALTER DATABASE … OWNER TO"),
-        Some(_) => ("refuses", "the server's log says more"),
-        None if words.contains("TLS") => {
-            ("asks for TLS, which the programs do not speak to it", "sslmode=disable within a network of your own, or a local proxy that speaks TLS")
+        Some("53300") => {
+            ("has no connection to spare", "raise max_connections, or lower DATABASE_POOL_SIZE of the programs")
         }
-        None => ("cannot be reached", "check host and port in DATABASE_URL, that it runs, and what lies between (firewall, NetworkPolicy)"),
+        Some("57P03") => ("is starting, stopping or recovering", "wait; its log says how far it is"),
+        Some("42501") => {
+            ("lets this user read too little", "make it the owner of the database: ALTER DATABASE … OWNER TO")
+        }
+        Some(_) => ("refuses", "the server's log says more"),
+        None if words.contains("TLS") => (
+            "asks for TLS, which the programs do not speak to it",
+            "sslmode=disable within a network of your own, or a local proxy that speaks TLS",
+        ),
+        None => (
+            "cannot be reached",
+            "check host and port in DATABASE_URL, that it runs, and what lies between (firewall, NetworkPolicy)",
+        ),
     };
     Finding::wrong(CHECK, format!("PostgreSQL {what}: {words}"), remedy)
 }
@@ -83,7 +98,9 @@ fn connections(sessions: i64, most: i64, pool: usize) -> Finding {
     let what = format!("{sessions} of {most} connections are taken");
     let pool = i64::try_from(pool).unwrap_or(i64::MAX);
     if sessions.saturating_add(pool) > most {
-        let remedy = format!("another process with DATABASE_POOL_SIZE={pool} may find none: raise max_connections or lower the pools");
+        let remedy = format!(
+            "another process with DATABASE_POOL_SIZE={pool} may find none: raise max_connections or lower the pools"
+        );
         return Finding::notable(CHECK, what, remedy);
     }
     Finding::well(CHECK, what)
@@ -102,7 +119,8 @@ fn clock(ahead_ms: i64) -> Finding {
     const CHECK: &str = "database.clock";
     let (far, side) = (ahead_ms.abs(), if ahead_ms < 0 { "behind" } else { "ahead of" });
     let what = format!("this machine's clock is {}.{:03} s {side} the database's", far / 1_000, far % 1_000);
-    let remedy = "let all machines follow the same time (chrony, systemd-timesyncd); the product goes by the database's";
+    let remedy =
+        "let all machines follow the same time (chrony, systemd-timesyncd); the product goes by the database's";
     match far {
         0..=SKEW_FINE => Finding::well(CHECK, what),
         _ if far <= SKEW_BORNE => Finding::notable(CHECK, what, remedy),
@@ -116,14 +134,17 @@ fn extensions(missing: &[&str]) -> Finding {
         return Finding::well(CHECK, "all that are needed are there");
     }
     let create = missing.iter().map(|name| format!("CREATE EXTENSION {name};")).collect::<Vec<_>>().join(" ");
-    let remedy = format!("`rekindle migrate` makes them, or an administrator: {create} They come with postgresql-contrib");
+    let remedy =
+        format!("`rekindle migrate` makes them, or an administrator: {create} They come with postgresql-contrib");
     Finding::wrong(CHECK, format!("missing: {}", missing.join(", ")), remedy)
 }
 
 fn schema(schema: &Result<(), SchemaError>, altered: &[i32]) -> Finding {
     const CHECK: &str = "database.schema";
     let remedy = match schema {
-        Err(SchemaError::Empty | SchemaError::Old { .. }) => "run `rekindle migrate` of this version, as the database's owner",
+        Err(SchemaError::Empty | SchemaError::Old { .. }) => {
+            "run `rekindle migrate` of this version, as the database's owner"
+        }
         Err(SchemaError::Newer { .. }) => "upgrade the programs to the version that migrated it, or newer",
         Ok(()) => "",
     };
@@ -132,7 +153,11 @@ fn schema(schema: &Result<(), SchemaError>, altered: &[i32]) -> Finding {
     }
     if !altered.is_empty() {
         let what = format!("migrations {altered:?} were applied with another text than this version's");
-        return Finding::wrong(CHECK, what, "it was made by another build: restore a backup, or migrate an empty database");
+        return Finding::wrong(
+            CHECK,
+            what,
+            "it was made by another build: restore a backup, or migrate an empty database",
+        );
     }
     Finding::well(CHECK, "is the one that this version knows")
 }
@@ -145,7 +170,11 @@ fn secrets(unopened: &[(&'static str, i64)]) -> Finding {
         return Finding::well(CHECK, "opens every secret of the database");
     }
     let what = format!("MASTER_KEY does not open {}: what they are for fails", left.join(", "));
-    Finding::wrong(CHECK, what, "put the key that they were sealed under behind the present one (new,old); see `rekindle secrets rotate --help`")
+    Finding::wrong(
+        CHECK,
+        what,
+        "put the key that they were sealed under behind the present one (new,old); see `rekindle secrets rotate --help`",
+    )
 }
 
 #[cfg(test)]

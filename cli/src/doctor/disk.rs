@@ -19,7 +19,9 @@ pub fn judge(dir: &Path, room: Result<Room, String>, least: u8) -> Finding {
     let dir = dir.display();
     let Room { free, whole } = match room {
         Ok(room) => room,
-        Err(error) => return Finding::wrong(CHECK, format!("{dir}: {error}"), "name a directory that is there with --disk"),
+        Err(error) => {
+            return Finding::wrong(CHECK, format!("{dir}: {error}"), "name a directory that is there with --disk");
+        }
     };
     let percent = u128::from(free) * 100 / u128::from(whole.max(1));
     let what = format!("{dir}: {percent} % of {} GiB are free", whole >> 30);

@@ -26,11 +26,19 @@ pub fn judge(seen: &Seen) -> Vec<Finding> {
     match seen {
         Seen::Unset => {
             let what = format!("REDIS_URL is not set: {ALONE}");
-            vec![Finding::notable("redis.connection", what, "set it where more than one gateway or worker-delivery runs")]
+            vec![Finding::notable(
+                "redis.connection",
+                what,
+                "set it where more than one gateway or worker-delivery runs",
+            )]
         }
         Seen::Away(why) => {
             let what = format!("cannot be used ({why}): {ALONE}");
-            vec![Finding::notable("redis.connection", what, "check REDIS_URL and its password, and that Redis runs; the rest goes on without it")]
+            vec![Finding::notable(
+                "redis.connection",
+                what,
+                "check REDIS_URL and its password, and that Redis runs; the rest goes on without it",
+            )]
         }
         Seen::There(standing) => {
             vec![Finding::well("redis.connection", format!("reached, Redis {}", standing.version)), eviction(standing)]
@@ -40,7 +48,8 @@ pub fn judge(seen: &Seen) -> Vec<Finding> {
 
 fn eviction(Standing { policy, max_memory, .. }: &Standing) -> Finding {
     const CHECK: &str = "redis.eviction";
-    let remedy = "set maxmemory 256mb and maxmemory-policy volatile-lru: every key that is written here has a time to live";
+    let remedy =
+        "set maxmemory 256mb and maxmemory-policy volatile-lru: every key that is written here has a time to live";
     match (policy.as_str(), *max_memory) {
         (_, 0) => Finding::notable(CHECK, "no maxmemory is set: it may take all the memory there is", remedy),
         ("noeviction", _) => {

@@ -13,8 +13,26 @@ const PUBLIC: &str = "PUBLIC_BASE_URL";
 
 /// Beginnings of names that are the product's own.
 const OWN: [&str; 20] = [
-    "ADMIN_", "AI_", "APNS_", "AUTOMATION_", "CAMPAIGN_", "DATABASE_", "DEAD_", "DELIVERY_", "GATEWAY_", "INBOX_",
-    "INGEST_", "MASTER_", "NATS_", "OUTBOUND_", "PARTITION_", "PUSH_", "REDIS_", "SCHEDULER_", "STREAM_", "VAPID_",
+    "ADMIN_",
+    "AI_",
+    "APNS_",
+    "AUTOMATION_",
+    "CAMPAIGN_",
+    "DATABASE_",
+    "DEAD_",
+    "DELIVERY_",
+    "GATEWAY_",
+    "INBOX_",
+    "INGEST_",
+    "MASTER_",
+    "NATS_",
+    "OUTBOUND_",
+    "PARTITION_",
+    "PUSH_",
+    "REDIS_",
+    "SCHEDULER_",
+    "STREAM_",
+    "VAPID_",
 ];
 
 /// Judges all of them.
@@ -56,7 +74,9 @@ fn malformed(env: &Env) -> Vec<Finding> {
     ];
     let mut findings: Vec<Finding> = errors
         .iter()
-        .map(|(name, problem, allowed)| Finding::wrong(CHECK, format!("{name} {problem}"), format!("allowed: {allowed}")))
+        .map(|(name, problem, allowed)| {
+            Finding::wrong(CHECK, format!("{name} {problem}"), format!("allowed: {allowed}"))
+        })
         .collect();
     for (name, problem, allowed) in parsed.into_iter().flatten() {
         if !errors.iter().any(|(known, ..)| *known == name) {
@@ -78,7 +98,11 @@ fn missing(env: &Env) -> Vec<Finding> {
     for (name, default) in [("DATABASE_URL", "127.0.0.1:5432"), ("NATS_URL", "127.0.0.1:4222")] {
         if env.get(name).is_none() {
             let what = format!("{name} is not set: {default} is used");
-            findings.push(Finding::notable(CHECK, what, "set it unless the server is on this machine, without a password"));
+            findings.push(Finding::notable(
+                CHECK,
+                what,
+                "set it unless the server is on this machine, without a password",
+            ));
         }
     }
     findings
@@ -86,7 +110,8 @@ fn missing(env: &Env) -> Vec<Finding> {
 
 fn public(env: &Env) -> Option<Finding> {
     let Some(url) = env.get(PUBLIC) else {
-        let what = format!("{PUBLIC} is not set: opens and clicks are not tracked, and links in mails lead to this machine");
+        let what =
+            format!("{PUBLIC} is not set: opens and clicks are not tracked, and links in mails lead to this machine");
         return Some(Finding::notable(CHECK, what, "set it to the address that people reach the gateway by"));
     };
     let host = url.strip_prefix("http://")?.split(['/', ':']).next().unwrap_or_default();
@@ -95,8 +120,13 @@ fn public(env: &Env) -> Option<Finding> {
         let what = format!("{PUBLIC} is {url}: links in mails work on this machine only");
         Finding::notable(CHECK, what, "fine for trying out; for others, an https:// address")
     } else {
-        let what = format!("{PUBLIC} is {url}: passwords, sessions and keys travel in the clear, and web push does not work");
-        Finding::wrong(CHECK, what, "put TLS in front of the gateway, set TRUST_FORWARDED=on there, and make this https://")
+        let what =
+            format!("{PUBLIC} is {url}: passwords, sessions and keys travel in the clear, and web push does not work");
+        Finding::wrong(
+            CHECK,
+            what,
+            "put TLS in front of the gateway, set TRUST_FORWARDED=on there, and make this https://",
+        )
     })
 }
 

@@ -119,7 +119,10 @@ mod tests {
     #[test]
     fn a_text_is_held_against_what_its_variable_takes() {
         let number = Kind::Number(1, 8);
-        assert_eq!((number.refuses("8"), number.refuses("9").is_some(), number.refuses("-1").is_some()), (None, true, true));
+        assert_eq!(
+            (number.refuses("8"), number.refuses("9").is_some(), number.refuses("-1").is_some()),
+            (None, true, true)
+        );
         assert!(Kind::Switch.refuses("yes").is_some() && Kind::Switch.refuses("on").is_none());
         let some = Kind::Choices(&["email", "push"]);
         assert!(some.refuses("email, PUSH").is_none() && some.refuses("email,pigeon").is_some());
@@ -137,9 +140,20 @@ mod tests {
             let name = &rest[..rest.find('"').unwrap_or(0)];
             let is_name = name.contains('_') && name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
             let before = code[..at].trim_end();
-            let reads = ["env.get(", "env.text(", "env.parse(", "env.bounded(", "env.list(", "(env,", "is_set(", "&str =", "; 2] = [", "("]
-                .iter()
-                .any(|how| before.ends_with(how));
+            let reads = [
+                "env.get(",
+                "env.text(",
+                "env.parse(",
+                "env.bounded(",
+                "env.list(",
+                "(env,",
+                "is_set(",
+                "&str =",
+                "; 2] = [",
+                "(",
+            ]
+            .iter()
+            .any(|how| before.ends_with(how));
             let is_second = before.ends_with("\"PUSH_PROVIDER_APP_ID\",");
             if is_name && (reads || is_second) {
                 names.insert(name.to_owned());

@@ -28,9 +28,27 @@ pub struct Seen {
 pub fn judge(seen: &Seen) -> Vec<Finding> {
     vec![
         partitions(seen),
-        waiting("work.outbox", seen.outbox, OUTBOX_SECONDS, "rows of the outbox", "worker-automation publishes them: does it run, and reach NATS with rights to send.*?"),
-        waiting("work.timers", seen.timers, TIMERS_SECONDS, "timers", "does the scheduler run? Its log says what keeps it"),
-        waiting("work.messages", seen.messages, MESSAGES_SECONDS, "messages", "does the scheduler run, and worker-delivery for every channel (DELIVERY_CHANNELS)?"),
+        waiting(
+            "work.outbox",
+            seen.outbox,
+            OUTBOX_SECONDS,
+            "rows of the outbox",
+            "worker-automation publishes them: does it run, and reach NATS with rights to send.*?",
+        ),
+        waiting(
+            "work.timers",
+            seen.timers,
+            TIMERS_SECONDS,
+            "timers",
+            "does the scheduler run? Its log says what keeps it",
+        ),
+        waiting(
+            "work.messages",
+            seen.messages,
+            MESSAGES_SECONDS,
+            "messages",
+            "does the scheduler run, and worker-delivery for every channel (DELIVERY_CHANNELS)?",
+        ),
         ahead(&seen.days_ahead),
     ]
 }
@@ -39,7 +57,11 @@ fn partitions(seen: &Seen) -> Finding {
     const CHECK: &str = "work.partitions";
     let start = "start worker-automation, or look into its log: leases last PARTITION_LEASE_MS, 8 s by default";
     if seen.partitions == 0 {
-        return Finding::wrong(CHECK, "no worker-automation has ever run here: what is accepted is not recorded", start);
+        return Finding::wrong(
+            CHECK,
+            "no worker-automation has ever run here: what is accepted is not recorded",
+            start,
+        );
     }
     if seen.orphaned.is_empty() {
         return Finding::well(CHECK, format!("all {} have a worker", seen.partitions));
@@ -98,7 +120,10 @@ mod tests {
         assert_eq!(wrong(&Seen { outbox: 1, ..well() }), ["work.outbox"]);
         assert_eq!(wrong(&Seen { timers: 2, ..well() }), ["work.timers"]);
         assert_eq!(wrong(&Seen { messages: COUNTED, ..well() }), ["work.messages"]);
-        assert_eq!(wrong(&Seen { days_ahead: vec![("events", 13), ("message", 1)], ..well() }), ["work.time_partitions"]);
+        assert_eq!(
+            wrong(&Seen { days_ahead: vec![("events", 13), ("message", 1)], ..well() }),
+            ["work.time_partitions"]
+        );
     }
 
     #[test]

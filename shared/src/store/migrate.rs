@@ -77,9 +77,7 @@ pub async fn applied(db: &impl deadpool_postgres::GenericClient) -> Result<Vec<A
 }
 
 /// What of PostgreSQL's additional modules the schema needs and the database lacks.
-pub async fn missing_extensions(
-    db: &impl deadpool_postgres::GenericClient,
-) -> Result<Vec<&'static str>, StoreError> {
+pub async fn missing_extensions(db: &impl deadpool_postgres::GenericClient) -> Result<Vec<&'static str>, StoreError> {
     let rows = db.query("SELECT extname::text FROM pg_extension", &[]).await?;
     let there = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
     Ok(EXTENSIONS.into_iter().filter(|needed| !there.iter().any(|name| name == needed)).collect())

@@ -59,7 +59,8 @@ async fn jetstream(bus: &Bus) -> JetStream {
         Ok(Err(error)) => match error.kind() {
             AccountErrorKind::JetStreamUnavailable => JetStream::Off,
             AccountErrorKind::JetStream(told)
-                if [ErrorCode::NOT_ENABLED, ErrorCode::NOT_ENABLED_FOR_ACCOUNT].contains(&told.error_code()) =>
+                if [ErrorCode::JETSTREAM_NOT_ENABLED, ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT]
+                    .contains(&told.error_code()) =>
             {
                 JetStream::Off
             }

@@ -50,7 +50,8 @@ fn a_stream_is_held_against_its_configuration() {
 fn room_is_judged_where_being_full_stops_the_product() {
     let config = Config { max_bytes: 100 << 20, ..wanted("1") };
     let of = |percent: u64, config: &Config| {
-        room("nats.stream.ingest", &Found { config: config.clone(), bytes: percent << 20, cluster: None }).map(|f| f.verdict)
+        room("nats.stream.ingest", &Found { config: config.clone(), bytes: percent << 20, cluster: None })
+            .map(|f| f.verdict)
     };
     assert_eq!([50, 85, 95].map(|p| of(p, &config)), [None, Some(Verdict::Notable), Some(Verdict::Wrong)]);
     assert_eq!(of(100, &Config { discard: DiscardPolicy::Old, ..config.clone() }), None);

@@ -19,17 +19,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub async fn at(config: &DatabaseConfig, keys: Option<&MasterKeys>, clock: &Clock) -> Result<Seen, Refusal> {
     reach(&config.url).await?;
     let told = |words: String| Refusal { code: None, words };
-    let store = Store::new(&DatabaseConfig { pool_size: 1, ..config.clone() }, "doctor").map_err(|e| told(e.to_string()))?;
+    let store =
+        Store::new(&DatabaseConfig { pool_size: 1, ..config.clone() }, "doctor").map_err(|e| told(e.to_string()))?;
     let connection = store.connection().await.map_err(refusal)?;
     see(&connection, config.pool_size, keys, clock).await.map_err(refusal)
 }
 
-async fn see(
-    db: &Connection,
-    pool_size: usize,
-    keys: Option<&MasterKeys>,
-    clock: &Clock,
-) -> Result<Seen, StoreError> {
+async fn see(db: &Connection, pool_size: usize, keys: Option<&MasterKeys>, clock: &Clock) -> Result<Seen, StoreError> {
     let before = clock.now_ms();
     let server = server::describe(db).await?;
     // Midway between asking and being answered.

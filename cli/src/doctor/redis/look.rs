@@ -40,7 +40,8 @@ mod tests {
 
     #[test]
     fn fields_are_found_by_their_whole_name() {
-        let info = "# Memory\r\nmaxmemory_human:1M\r\nmaxmemory:5\r\nmaxmemory_policy:noeviction\r\nredis_version:7.2\r\n";
+        let info =
+            "# Memory\r\nmaxmemory_human:1M\r\nmaxmemory:5\r\nmaxmemory_policy:noeviction\r\nredis_version:7.2\r\n";
         assert_eq!(read(info), Standing { version: "7.2".into(), policy: "noeviction".into(), max_memory: 5 });
     }
 }
