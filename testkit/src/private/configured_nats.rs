@@ -10,7 +10,7 @@ use super::PrivateDir;
 use crate::{eventually, must, servers};
 
 /// Reading streams back and finding the others can take this long.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 /// A server on loopback, with its data in a directory of its own; killed with this value.
 #[derive(Debug)]
@@ -86,19 +86,14 @@ impl ConfiguredNats {
             if is_healthy(self.monitor_port).await {
                 return Ok(());
             }
-            Err(std::fs::read_to_string(self.log())
-                .unwrap_or_default()
-                .lines()
-                .rev()
-                .take(5)
-                .collect::<Vec<_>>()
-                .join("\n"))
+            Err(self.log().lines().rev().take(5).collect::<Vec<_>>().join("\n"))
         })
         .await;
     }
 
-    fn log(&self) -> PathBuf {
-        self.dir.path().join("server.log")
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
     }
 }
 
