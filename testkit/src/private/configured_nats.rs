@@ -25,7 +25,7 @@ pub struct ConfiguredNats {
 }
 
 impl ConfiguredNats {
-    /// Waits until it answers that it is healthy. `env`: what the file reads from the environment.
+    /// Waits until it answers that it is healthy. `env`: what the file reads from the environment, beside `NATS_STORE_DIR`.
     ///
     /// Panics with the end of its log when it does not come up.
     pub async fn start(config: &Path, env: &[(&str, &str)]) -> Self {
@@ -107,7 +107,8 @@ async fn spawn(
     let mut command = Command::new(&servers::tools().await.nats.path);
     command.arg("--config").arg(config).args(["--addr", "127.0.0.1"]);
     command.args(["--port", &port.to_string(), "--http_port", &monitor_port.to_string()]);
-    command.arg("--store_dir").arg(dir.path().join("data")).args(arguments).current_dir(dir.path());
+    command.args(arguments).current_dir(dir.path());
+    command.env("NATS_STORE_DIR", format!("\"{}\"", dir.path().join("data").display()));
     command.envs(env.iter().map(|(name, value)| (name, value)));
     must("a configured NATS", Process::spawn(command, &dir.path().join("pid"), &dir.path().join("server.log")))
 }

@@ -32,7 +32,7 @@ async fn a_server_that_is_away_or_refuses_the_user_is_told() {
 #[tokio::test]
 async fn a_user_without_the_right_to_publish_is_told() {
     let (_folder, path) = configured(
-        "jetstream {}\nauthorization { users: [ { user: a, password: b }, { user: narrow, password: p, permissions: { \
+        "jetstream { store_dir: $NATS_STORE_DIR }\nauthorization { users: [ { user: a, password: b }, { user: narrow, password: p, permissions: { \
          publish: [\"$JS.API.INFO\", \"$JS.API.STREAM.INFO.*\"], subscribe: [\"_INBOX.>\"] } } ] }",
     );
     let (deployment, nats) = tokio::join!(Deployment::make(), ConfiguredNats::start(&path, &[]));
