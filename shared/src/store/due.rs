@@ -42,6 +42,6 @@ pub(super) async fn overdue(
     before: Timestamp,
     most: i64,
 ) -> Result<i64, StoreError> {
-    let sql = format!("SELECT count(*) FROM (SELECT FROM {table} WHERE {at} < $1 LIMIT $2) AS some");
+    let sql = format!("SELECT count(*) FROM (SELECT FROM {table} WHERE {at} < $1 LIMIT $2) AS found");
     Ok(db.query_one(&sql, &[&before, &most]).await?.try_get(0)?)
 }

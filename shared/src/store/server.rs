@@ -12,7 +12,7 @@ pub struct Server {
     /// Whether what was committed is on the disk: all of `fsync`, `full_page_writes` and `synchronous_commit`.
     pub unsafe_settings: Vec<String>,
     pub max_connections: i64,
-    /// Sessions of clients at this moment, of all databases.
+    /// Sessions at this moment, of all databases.
     pub sessions: i64,
     pub now: Timestamp,
 }
@@ -22,7 +22,7 @@ pub async fn describe(db: &impl GenericClient) -> Result<Server, StoreError> {
                (SELECT coalesce(array_agg(name::text ORDER BY name), '{}') FROM pg_settings \
                 WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'), \
                current_setting('max_connections')::bigint, \
-               (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'), clock_timestamp()";
+               (SELECT coalesce(sum(numbackends), 0)::bigint FROM pg_stat_database), clock_timestamp()";
     let row = db.query_one(sql, &[]).await?;
     Ok(Server {
         version: row.try_get(0)?,
