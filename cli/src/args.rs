@@ -3,6 +3,7 @@
 mod account;
 mod clock;
 mod dead_letters;
+mod doctor;
 mod secrets;
 mod setup;
 
@@ -16,6 +17,7 @@ use uuid::Uuid;
 pub use account::{AccountCommand, RoleName};
 pub use clock::ClockCommand;
 pub use dead_letters::{DeadLettersCommand, Which};
+pub use doctor::DoctorArgs;
 pub use secrets::SecretsCommand;
 pub use setup::SetupArgs;
 
@@ -31,6 +33,7 @@ Examples:
   rekindle key create --project <ID> --type secret --name backend
   rekindle account create --email ada@example.com --project <ID>
   rekindle dead-letters replay --project <ID>     another try for what failed
+  rekindle doctor                                 what is wrong with a deployment, and what to do
   rekindle secrets rotate --help                  how to change the master key
   rekindle down                                   stop what `up` started; the data stays";
 
@@ -91,6 +94,8 @@ pub enum Command {
         #[command(subcommand)]
         command: SecretsCommand,
     },
+    /// Check a deployment by its environment variables, and say what is wrong and what to do about it.
+    Doctor(DoctorArgs),
     /// Keep the processes of RUN_DIR running: what `up` starts in the background.
     #[command(hide = true)]
     Supervise(RunDirArg),

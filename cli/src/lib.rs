@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod demo;
+mod doctor;
 mod down;
 mod logs;
 mod mailbox;
@@ -61,6 +62,9 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Clock { command } => operator::clock(&command).await?,
         Command::Secrets { command } => {
             return Ok(if operator::secrets(&command).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::Doctor(args) => {
+            return Ok(if doctor::run(&args).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Supervise(place) => {
             shared::telemetry::start_logging(&Env::from_process())?;

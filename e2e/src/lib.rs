@@ -4,6 +4,7 @@
 //! The programs are the ones that lie beside the test's own profile: `cargo build --workspace --bins` makes them.
 
 pub mod api;
+pub mod broker;
 pub mod chaos;
 pub mod drained;
 pub mod faults;

@@ -31,6 +31,8 @@ static TURN: Semaphore = Semaphore::const_new(1);
 pub struct Options {
     /// Environment variables of all programs.
     pub env: Vec<(&'static str, String)>,
+    /// The same of one program alone, by its name.
+    pub env_of: Vec<(&'static str, &'static str, String)>,
     /// User and password that the mailbox asks for; the channel is set up with them.
     pub mail_login: Option<(&'static str, &'static str)>,
 }
@@ -39,6 +41,12 @@ impl Options {
     #[must_use]
     pub fn env(mut self, name: &'static str, value: impl ToString) -> Self {
         self.env.push((name, value.to_string()));
+        self
+    }
+
+    #[must_use]
+    pub fn env_of(mut self, program: &'static str, name: &'static str, value: impl ToString) -> Self {
+        self.env_of.push((program, name, value.to_string()));
         self
     }
 }
@@ -103,7 +111,11 @@ impl System {
         .map(|(name, value)| (name.to_owned(), value))
         .into();
         env.extend(options.env.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-        let program = |name| Program::new(name, dir.path(), env.clone());
+        let program = |name| {
+            let own = options.env_of.iter().filter(|(program, ..)| *program == name);
+            let own = own.map(|(_, name, value)| ((*name).to_owned(), value.clone()));
+            Program::new(name, dir.path(), env.clone().into_iter().chain(own).collect())
+        };
         let mut system = Self {
             gateway: program("gateway"),
             automation: program("worker-automation"),

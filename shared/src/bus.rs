@@ -10,6 +10,7 @@ pub mod topology;
 
 use std::time::Duration;
 
+use anyhow::Context;
 use async_nats::jetstream;
 
 pub use publisher::{PublishError, Publisher};
@@ -29,30 +30,40 @@ pub struct Bus {
 impl Bus {
     /// Connects, or fails after 5 s with the address. Once connected it reconnects for ever by itself.
     pub async fn connect(config: &BusConfig, program: &str) -> anyhow::Result<Self> {
-        let servers: Vec<async_nats::ServerAddr> = config.servers()?;
-        let mut options = async_nats::ConnectOptions::new();
-        // The client does not take them from the address by itself.
-        if let Some((user, password)) = servers.iter().find_map(|server| server.username().zip(server.password())) {
-            options = options.user_and_password(user.to_owned(), password.to_owned());
-        }
+        Self::connect_with(config, Self::options(config, program)?).await
+    }
+
+    /// As [`Bus::connect`], with options that begin as [`Bus::options`].
+    pub async fn connect_with(config: &BusConfig, options: async_nats::ConnectOptions) -> anyhow::Result<Self> {
         let client = options
-            .name(program)
-            // Answers come to subjects of the program's own, so that its user on the server may be kept to these.
-            .custom_inbox_prefix(format!("_INBOX.{program}"))
-            .connection_timeout(Duration::from_secs(5))
-            .ping_interval(Duration::from_secs(10))
-            .max_reconnects(None)
-            .reconnect_delay_callback(|tries| Duration::from_millis((50 * tries as u64).min(1_000)))
-            .client_capacity(4_096)
-            .connect(servers)
+            .connect(config.servers()?)
             .await
-            .map_err(|e| anyhow::anyhow!("cannot reach NATS at {} (NATS_URL): {e}", config.url_shown()))?;
+            .with_context(|| format!("cannot reach NATS at {} (NATS_URL)", config.url_shown()))?;
         let jetstream = jetstream::context::ContextBuilder::new()
             .timeout(Duration::from_secs(5))
             .backpressure_on_inflight(false)
             .max_ack_inflight(16_384)
             .build(client.clone());
         Ok(Self { client, jetstream, names: Names::new(&config.stream_prefix), config: config.clone() })
+    }
+
+    /// How a program connects. What it is answered comes to subjects of its own, `_INBOX.<program>.>`, so that a server can
+    /// be told to let it read no other's.
+    pub fn options(config: &BusConfig, program: &str) -> anyhow::Result<async_nats::ConnectOptions> {
+        let mut options = async_nats::ConnectOptions::new();
+        // The client does not take them from the address by itself.
+        let servers = config.servers()?;
+        if let Some((user, password)) = servers.iter().find_map(|server| server.username().zip(server.password())) {
+            options = options.user_and_password(user.to_owned(), password.to_owned());
+        }
+        Ok(options
+            .name(program)
+            .custom_inbox_prefix(format!("_INBOX.{program}"))
+            .connection_timeout(Duration::from_secs(5))
+            .ping_interval(Duration::from_secs(10))
+            .max_reconnects(None)
+            .reconnect_delay_callback(|tries| Duration::from_millis((50 * tries as u64).min(1_000)))
+            .client_capacity(4_096))
     }
 
     /// Whether the connection stands at this moment; what is published without one would only queue up.

@@ -28,6 +28,11 @@ impl Env {
         Self(pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect())
     }
 
+    /// Every variable's name.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// The value, unless the variable is absent or blank.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(|v| v.trim()).filter(|v| !v.is_empty())

@@ -30,6 +30,7 @@ pub mod push_tokens;
 pub mod runs;
 pub mod sealed;
 pub mod segments;
+pub mod server;
 pub mod sessions;
 pub mod subscription_groups;
 pub mod subscriptions;

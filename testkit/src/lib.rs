@@ -34,7 +34,7 @@ pub use eventually::{eventually, eventually_true};
 pub use mail_service::MailService;
 pub use mailbox::{Mail, TestMailbox};
 pub use nats::TestNats;
-pub use private::{PrivateNats, PrivatePostfix, PrivatePostgres, PrivateRedis};
+pub use private::{ConfiguredNats, PrivateNats, PrivatePostfix, PrivatePostgres, PrivateRedis};
 pub use provider_server::{Fault, ProviderServer, Received, Reply, Vendor};
 pub use push_gateway::PushGateway;
 pub use push_provider_service::PushProviderService;

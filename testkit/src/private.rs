@@ -1,5 +1,6 @@
 //! Servers for one test alone, to be stopped, killed, suspended and started again at the same address.
 
+mod configured_nats;
 mod nats;
 mod postfix;
 mod postgres;
@@ -8,6 +9,7 @@ mod redis;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+pub use configured_nats::ConfiguredNats;
 pub use nats::PrivateNats;
 pub use postfix::PrivatePostfix;
 pub use postgres::PrivatePostgres;

@@ -1,6 +1,7 @@
 //! The program `rekindle` against real servers.
 #![expect(clippy::unwrap_used, reason = "a test ends where its own set-up fails")]
 
+mod doctor;
 mod operator;
 mod program;
 mod setup;

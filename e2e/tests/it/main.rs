@@ -1,5 +1,7 @@
 //! The product as a whole.
 
+mod broker_cluster;
+mod broker_users;
 mod campaign;
 mod crash;
 mod due_together;

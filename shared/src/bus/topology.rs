@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use anyhow::Context;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
 
-use super::Bus;
+use super::{Bus, Names};
+use crate::config::BusConfig;
 use crate::env::EnvError;
 
 const PARTITIONS: &str = "rekindle-partitions";
@@ -29,18 +30,8 @@ pub enum TopologyError {
     Away(#[from] anyhow::Error),
 }
 
-/// Makes the streams that are missing, and checks the ingest stream's number of partitions and the server's limits.
-pub async fn ensure(bus: &Bus) -> Result<IngestStream, TopologyError> {
-    let server = bus.client.server_info();
-    if server.max_payload < 1_000_000 {
-        return Err(TopologyError::Shape(EnvError {
-            name: "NATS_URL".to_owned(),
-            problem: format!("this server takes no messages over {} bytes", server.max_payload),
-            allowed: "a server with a max_payload of at least 1 MB",
-        }));
-    }
-    let names = &bus.names;
-    let config = &bus.config;
+/// The streams as this configuration has them: of what comes in, of what goes out, and of dead letters.
+pub fn wanted(names: &Names, config: &BusConfig) -> [Config; 3] {
     let base = |name: String, subject: String, max_bytes: i64| Config {
         name,
         subjects: vec![subject],
@@ -53,16 +44,39 @@ pub async fn ensure(bus: &Bus) -> Result<IngestStream, TopologyError> {
     };
     let metadata = HashMap::from([(PARTITIONS.to_owned(), config.partitions.to_string())]);
     let ingest = base(names.ingest_stream(), names.ingest_all(), config.ingest_max_bytes);
-    let mut ingest = get_or_create(bus, Config { metadata, ..ingest }).await?;
     let send = base(names.send_stream(), names.send_all(), config.send_max_bytes);
-    get_or_create(bus, Config { retention: RetentionPolicy::WorkQueue, ..send }).await?;
-    // A full dead-letter stream drops its oldest: what cannot be applied must never hold up what can.
     let dead = base(names.dead_stream(), names.dead_all(), config.dead_max_bytes);
-    get_or_create(bus, Config { discard: DiscardPolicy::Old, ..dead }).await?;
+    [
+        Config { metadata, ..ingest },
+        Config { retention: RetentionPolicy::WorkQueue, ..send },
+        // A full dead-letter stream drops its oldest: what cannot be applied must never hold up what can.
+        Config { discard: DiscardPolicy::Old, ..dead },
+    ]
+}
 
+/// The number of partitions that an ingest stream was made with; none of a stream that the programs did not make.
+pub fn partitions_of(stream: &Config) -> Option<u16> {
+    stream.metadata.get(PARTITIONS).and_then(|number| number.parse().ok())
+}
+
+/// Makes the streams that are missing, and checks the ingest stream's number of partitions and the server's limits.
+pub async fn ensure(bus: &Bus) -> Result<IngestStream, TopologyError> {
+    let server = bus.client.server_info();
+    if server.max_payload < 1_000_000 {
+        return Err(TopologyError::Shape(EnvError {
+            name: "NATS_URL".to_owned(),
+            problem: format!("this server takes no messages over {} bytes", server.max_payload),
+            allowed: "a server with a max_payload of at least 1 MB",
+        }));
+    }
+    let [ingest, send, dead] = wanted(&bus.names, &bus.config);
+    let mut ingest = get_or_create(bus, ingest).await?;
+    get_or_create(bus, send).await?;
+    get_or_create(bus, dead).await?;
+
+    let (names, config) = (&bus.names, &bus.config);
     let info = ingest.info().await.context("reading the ingest stream's state")?;
-    let partitions = info.config.metadata.get(PARTITIONS).and_then(|p| p.parse::<u16>().ok());
-    match partitions {
+    match partitions_of(&info.config) {
         Some(partitions) if partitions == config.partitions => {
             Ok(IngestStream { partitions, created_ms: (info.created.unix_timestamp_nanos() / 1_000_000) as i64 })
         }

@@ -34,3 +34,14 @@ pub(super) async fn projects(
     let rows = db.query(&db.prepare_cached(&sql).await?, &[&now, &LOOK, &most]).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
+
+/// Rows that have been due since before a time, counted up to `most`.
+pub(super) async fn overdue(
+    db: &impl GenericClient,
+    Due { table, at }: Due,
+    before: Timestamp,
+    most: i64,
+) -> Result<i64, StoreError> {
+    let sql = format!("SELECT count(*) FROM (SELECT FROM {table} WHERE {at} < $1 LIMIT $2) AS found");
+    Ok(db.query_one(&sql, &[&before, &most]).await?.try_get(0)?)
+}

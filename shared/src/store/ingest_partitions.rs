@@ -141,3 +141,11 @@ pub async fn positions(db: &impl GenericClient, stream_created_ms: i64) -> Resul
     let rows = db.query(sql, &[&from_ms(stream_created_ms)]).await?;
     rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
 }
+
+/// Partitions, and those of them that nobody reads: never taken, given back, or with a lease that has run out.
+pub async fn orphaned(db: &impl GenericClient) -> Result<(i64, Vec<i16>), StoreError> {
+    let sql = "SELECT count(*), coalesce(array_agg(partition ORDER BY partition) \
+               FILTER (WHERE owner IS NULL OR lease_until < clock_timestamp()), '{}') FROM ingest_partition";
+    let row = db.query_one(sql, &[]).await?;
+    Ok((row.try_get(0)?, row.try_get(1)?))
+}

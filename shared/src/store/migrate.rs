@@ -63,6 +63,26 @@ pub async fn run(config: &DatabaseConfig, clock: &Clock) -> anyhow::Result<Vec<&
     Ok(applied)
 }
 
+/// A migration as the database has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    pub version: i32,
+    pub checksum: String,
+}
+
+/// What was applied, in order; an error where there is no schema yet.
+pub async fn applied(db: &impl deadpool_postgres::GenericClient) -> Result<Vec<Applied>, StoreError> {
+    let rows = db.query("SELECT version, checksum FROM schema_migration ORDER BY version", &[]).await?;
+    rows.iter().map(|row| Ok(Applied { version: row.try_get(0)?, checksum: row.try_get(1)? })).collect()
+}
+
+/// What of PostgreSQL's additional modules the schema needs and the database lacks.
+pub async fn missing_extensions(db: &impl deadpool_postgres::GenericClient) -> Result<Vec<&'static str>, StoreError> {
+    let rows = db.query("SELECT extname::text FROM pg_extension", &[]).await?;
+    let there = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
+    Ok(EXTENSIONS.into_iter().filter(|needed| !there.iter().any(|name| name == needed)).collect())
+}
+
 async fn apply_missing(client: &mut Connection) -> anyhow::Result<Vec<&'static Migration>> {
     client
         .batch_execute(
@@ -70,11 +90,8 @@ async fn apply_missing(client: &mut Connection) -> anyhow::Result<Vec<&'static M
              checksum text NOT NULL, min_reader integer NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())",
         )
         .await?;
-    let rows = client.query("SELECT version, checksum FROM schema_migration ORDER BY version", &[]).await?;
-    let mut done = std::collections::HashMap::new();
-    for row in rows {
-        done.insert(row.try_get::<_, i32>(0)?, row.try_get::<_, String>(1)?);
-    }
+    let applied = applied(client).await?.into_iter().map(|found| (found.version, found.checksum));
+    let done: std::collections::HashMap<i32, String> = applied.collect();
     for extension in EXTENSIONS {
         client.batch_execute(&format!("CREATE EXTENSION IF NOT EXISTS {extension}")).await.map_err(StoreError::from).with_context(
             || {
@@ -86,7 +103,7 @@ async fn apply_missing(client: &mut Connection) -> anyhow::Result<Vec<&'static M
             },
         )?;
     }
-    let mut applied = Vec::new();
+    let mut anew = Vec::new();
     for migration in MIGRATIONS {
         match done.get(&migration.version) {
             Some(checksum) if *checksum == migration.checksum() => {}
@@ -109,11 +126,11 @@ async fn apply_missing(client: &mut Connection) -> anyhow::Result<Vec<&'static M
                 )
                 .await?;
                 tx.commit().await?;
-                applied.push(migration);
+                anew.push(migration);
             }
         }
     }
-    Ok(applied)
+    Ok(anew)
 }
 
 /// Why a program cannot work with the database's schema.

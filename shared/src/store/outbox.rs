@@ -60,3 +60,9 @@ pub async fn delete(db: &impl GenericClient, keys: &[(i16, Uuid)]) -> Result<(),
     db.execute(&statement, &[&partitions, &ids]).await?;
     Ok(())
 }
+
+/// Rows that wait for the broker since before a time, counted up to `most`.
+pub async fn waiting(db: &impl GenericClient, before: Timestamp, most: i64) -> Result<i64, StoreError> {
+    let sql = "SELECT count(*) FROM (SELECT FROM outbox WHERE created_at < $1 LIMIT $2) AS found";
+    Ok(db.query_one(sql, &[&before, &most]).await?.try_get(0)?)
+}

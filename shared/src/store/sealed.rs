@@ -47,6 +47,24 @@ pub async fn left(db: &impl GenericClient, of: Sealed, keys: &MasterKeys) -> Res
     Ok(db.query_one(&sql, &[&&keys.sealing_id()[..]]).await?.try_get(0)?)
 }
 
+/// How many secrets of a column no key of these opens. One of each key that they were sealed under is tried, and stands for
+/// all of that key.
+pub async fn unopened(db: &impl GenericClient, of: Sealed, keys: &MasterKeys) -> Result<i64, StoreError> {
+    let Sealed { table, column, key, place } = of;
+    let sql = format!(
+        "SELECT DISTINCT ON (substr({column}, 1, 8)) project_id, {key}, {column}, \
+         count(*) OVER (PARTITION BY substr({column}, 1, 8)) FROM {table} WHERE {column} IS NOT NULL"
+    );
+    let mut unopened = 0;
+    for row in &db.query(&sql, &[]).await? {
+        let (project, key): Place = (row.try_get(0)?, row.try_get(1)?);
+        if keys.open(project, &place(&key), row.try_get(2)?).is_err() {
+            unopened += row.try_get::<_, i64>(3)?;
+        }
+    }
+    Ok(unopened)
+}
+
 /// Seals up to `most` of a column's secrets that are under another key anew. Whoever reads them meanwhile reads the old or
 /// the new form, and whoever would write them waits for the end of the transaction.
 pub async fn reseal(

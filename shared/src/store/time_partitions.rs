@@ -137,6 +137,16 @@ fn is_taken(error: &StoreError) -> bool {
     matches!(error, StoreError::Query(e) if e.code().is_some_and(|code| taken.contains(code)))
 }
 
+/// How many days ahead of `now_ms` each of the tables has partitions; negative where not even this moment has one.
+pub async fn days_ahead(db: &impl GenericClient, now_ms: i64) -> Result<Vec<(&'static str, i64)>, StoreError> {
+    let mut days = Vec::with_capacity(TABLES.len());
+    for table in TABLES {
+        let end = newest_end(db, table).await?;
+        days.push((table, end.map_or(-1, |end| (end - now_ms).div_euclid(DAY_MS))));
+    }
+    Ok(days)
+}
+
 /// The end of the newest partition, in Unix milliseconds.
 async fn newest_end(db: &impl GenericClient, table: &str) -> Result<Option<i64>, StoreError> {
     let sql = "SELECT max(substring(pg_get_expr(c.relpartbound, c.oid) FROM 'TO \\(''([0-9a-f-]{36})''\\)')) \

@@ -12,6 +12,8 @@ use crate::send::{Channel, Lane};
 use crate::store::StoreError;
 use crate::store::due::{self, Due};
 
+const DUE: Due = Due { table: "message", at: "due_at" };
+
 /// A message to be handed to delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueMessage {
@@ -33,7 +35,12 @@ pub struct Taken {
 
 /// Projects with due messages, some of them where there are many.
 pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
-    due::projects(db, Due { table: "message", at: "due_at" }, now, most).await
+    due::projects(db, DUE, now, most).await
+}
+
+/// Messages that nobody has looked at since they fell due before a time, counted up to `most`.
+pub async fn overdue(db: &impl GenericClient, before: Timestamp, most: i64) -> Result<i64, StoreError> {
+    due::overdue(db, DUE, before, most).await
 }
 
 /// Takes a project's due messages for one hand-over, oldest first, by making them due again in a minute.

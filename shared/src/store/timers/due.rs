@@ -8,6 +8,8 @@ use crate::ids::ProjectId;
 use crate::store::StoreError;
 use crate::store::due::{self, Due};
 
+const DUE: Due = Due { table: "timer", at: "due_at" };
+
 /// A timer to be published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueTimer {
@@ -21,7 +23,12 @@ pub struct DueTimer {
 
 /// Projects with due timers, some of them where there are many.
 pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
-    due::projects(db, Due { table: "timer", at: "due_at" }, now, most).await
+    due::projects(db, DUE, now, most).await
+}
+
+/// Timers that nobody has looked at since they fell due before a time, counted up to `most`.
+pub async fn overdue(db: &impl GenericClient, before: Timestamp, most: i64) -> Result<i64, StoreError> {
+    due::overdue(db, DUE, before, most).await
 }
 
 /// Takes a project's due timers, earliest first, by making them due again at `again`: should the publishing fail, or

@@ -1,0 +1,296 @@
+//! NATS: reached, with rights, and with streams that keep what they are given.
+
+pub mod look;
+
+use async_nats::ConnectErrorKind;
+use async_nats::jetstream::stream::{ClusterInfo, Config, RetentionPolicy};
+use shared::bus::topology::{self, partitions_of};
+use shared::bus::{Names, PublishError};
+use shared::config::BusConfig;
+
+use super::finding::Finding;
+
+/// What the programs need of a server, in bytes.
+const LEAST_PAYLOAD: usize = 1_000_000;
+/// Percent of a stream's bytes from which on it is soon full: the scheduler purges from 70 on.
+const NEARLY_FULL: u128 = 90;
+const RATHER_FULL: u128 = 80;
+/// How often to sync to the disk at least, in milliseconds.
+const SYNC_FINE: u64 = 1_000;
+
+/// Why there is no connection.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    pub kind: Option<ConnectErrorKind>,
+    pub words: String,
+}
+
+/// What NATS is like.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub version: String,
+    pub max_payload: usize,
+    /// What JetStream says of itself.
+    pub jetstream: JetStream,
+    /// The ingest, send and dead-letter streams, in this order; empty where JetStream is off.
+    pub streams: Vec<Looked>,
+    /// What became of an empty message to the ingest stream.
+    pub canary: Option<Result<(), PublishError>>,
+    /// What the server refused meanwhile, in its own words.
+    pub violations: Vec<String>,
+    pub sync: Sync,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JetStream {
+    On,
+    Off,
+    /// It does not tell this user.
+    Silent(String),
+}
+
+#[derive(Clone, Debug)]
+pub enum Looked {
+    Found(Box<Found>),
+    Missing,
+    Unseen(String),
+}
+
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub config: Config,
+    pub bytes: u64,
+    pub cluster: Option<ClusterInfo>,
+}
+
+/// How often what was acknowledged is synced to the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// Nobody said where NATS tells it.
+    Unasked,
+    Unseen(String),
+    Always,
+    Every {
+        milliseconds: u64,
+    },
+}
+
+pub fn judge(config: &BusConfig, seen: &Result<Seen, Refusal>) -> Vec<Finding> {
+    let seen = match seen {
+        Ok(seen) => seen,
+        Err(refusal) => return vec![refused(refusal)],
+    };
+    let mut findings = vec![Finding::well("nats.connection", format!("reached, nats-server {}", seen.version))];
+    if seen.max_payload < LEAST_PAYLOAD {
+        let what = format!("it takes no messages over {} bytes", seen.max_payload);
+        findings.push(Finding::wrong("nats.max_payload", what, "set max_payload: 1MB"));
+    }
+    findings.push(rights(&seen.violations));
+    match &seen.jetstream {
+        JetStream::On => findings.push(Finding::well("nats.jetstream", "is on")),
+        JetStream::Off => {
+            let remedy =
+                "put `jetstream { store_dir: … }` into the server's configuration, as deploy/nats/single.conf has it";
+            findings.push(Finding::wrong("nats.jetstream", "is off for this account", remedy));
+        }
+        JetStream::Silent(why) => {
+            findings.push(Finding::unseen("nats.jetstream", format!("does not tell this user of itself: {why}")));
+        }
+    }
+    let checks = ["nats.stream.ingest", "nats.stream.send", "nats.stream.dead"];
+    let wanted = topology::wanted(&Names::new(&config.stream_prefix), config);
+    for ((check, wanted), looked) in checks.into_iter().zip(&wanted).zip(&seen.streams) {
+        findings.extend(stream(check, wanted, looked));
+    }
+    findings.extend(seen.canary.as_ref().map(canary));
+    findings.push(sync(&seen.sync));
+    findings
+}
+
+fn refused(Refusal { kind, words }: &Refusal) -> Finding {
+    let remedy = match kind {
+        Some(ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication) => {
+            "correct user and password in NATS_URL (nats://user:password@host:4222), or in the server's configuration"
+        }
+        Some(ConnectErrorKind::Tls) => "check the server's certificate, and whether NATS_URL has to begin with tls://",
+        Some(ConnectErrorKind::Dns) => "nobody knows the host: correct NATS_URL",
+        _ => "check host and port in NATS_URL, that it runs, and what lies between (firewall, NetworkPolicy)",
+    };
+    Finding::wrong("nats.connection", words.clone(), remedy)
+}
+
+fn rights(violations: &[String]) -> Finding {
+    const CHECK: &str = "nats.rights";
+    let Some(first) = violations.first() else { return Finding::well(CHECK, "nothing was refused") };
+    let more = match violations.len() {
+        1 => String::new(),
+        more => format!(" (and {} more)", more - 1),
+    };
+    let remedy = "give the user of NATS_URL these rights, as deploy/nats/users.conf has them; the doctor runs as the user operator";
+    Finding::wrong(CHECK, format!("the server refuses: {first}{more}"), remedy)
+}
+
+fn stream(check: &'static str, wanted: &Config, looked: &Looked) -> Vec<Finding> {
+    let name = &wanted.name;
+    let found = match looked {
+        Looked::Found(found) => found,
+        Looked::Missing => {
+            let remedy =
+                "the first program that starts makes it, if its user may: with deploy/nats/users.conf the scheduler";
+            return vec![Finding::wrong(check, format!("{name} is missing"), remedy)];
+        }
+        Looked::Unseen(why) => return vec![Finding::unseen(check, format!("{name} cannot be looked at: {why}"))],
+    };
+    let mut findings = differences(check, wanted, &found.config);
+    findings.extend(replicas(check, wanted, found));
+    findings.extend(room(check, found));
+    if findings.is_empty() {
+        findings.push(Finding::well(check, format!("{name} is as it should be, {}", shown(found))));
+    }
+    findings
+}
+
+fn shown(Found { config, bytes, .. }: &Found) -> String {
+    format!("{} of {} MiB are used", bytes >> 20, config.max_bytes >> 20)
+}
+
+fn differences(check: &'static str, wanted: &Config, found: &Config) -> Vec<Finding> {
+    let name = &wanted.name;
+    let mut findings = Vec::new();
+    let mut wrong =
+        |what: String, remedy: String| findings.push(Finding::wrong(check, format!("{name}: {what}"), remedy));
+    let edit = |flag: &str| format!("`nats stream edit {name} {flag}`");
+    if found.subjects != wanted.subjects {
+        let anew =
+            "it is another's, or of another STREAM_PREFIX: once it is empty, remove it, and a program makes it anew";
+        wrong(format!("its subjects are {:?} and not {:?}", found.subjects, wanted.subjects), anew.to_owned());
+    }
+    if found.retention != wanted.retention {
+        let loses = if wanted.retention == RetentionPolicy::Limits {
+            ": what is read may be gone before it is applied"
+        } else {
+            ""
+        };
+        let anew = "it cannot be changed: let it run empty, remove it, and a program makes it anew".to_owned();
+        wrong(format!("its retention is {:?} and not {:?}{loses}", found.retention, wanted.retention), anew);
+    }
+    if found.storage != wanted.storage {
+        wrong(
+            format!("its storage is {:?}: a restart loses it", found.storage),
+            "remove it once empty; a program makes it anew".to_owned(),
+        );
+    }
+    if found.discard != wanted.discard {
+        let discard = format!("{:?}", wanted.discard).to_lowercase();
+        let loses = "once full, the wrong end of it is dropped";
+        wrong(format!("it discards {:?}: {loses}", found.discard), edit(&format!("--discard={discard}")));
+    }
+    if found.max_bytes <= 0 {
+        wrong(
+            "has no max_bytes: it grows until the disk is full".to_owned(),
+            edit(&format!("--max-bytes={}", wanted.max_bytes)),
+        );
+    }
+    if !found.max_age.is_zero() || found.max_messages > 0 {
+        let what = "has a max_age or max_msgs: it drops what may not have been applied".to_owned();
+        wrong(what, edit("--max-age=0 --max-msgs=-1"));
+    }
+    let (has, wants) = (partitions_of(found), partitions_of(wanted));
+    if has != wants {
+        let has = has.map_or("no known number of".to_owned(), |number| number.to_string());
+        let remedy = format!("set INGEST_PARTITIONS={has} everywhere; the number is fixed when the stream is made");
+        wrong(format!("has {has} partitions, and INGEST_PARTITIONS says {}", wants.unwrap_or_default()), remedy);
+    }
+    if found.max_bytes > 0 && found.max_bytes != wanted.max_bytes {
+        let what = format!("{name}: its max_bytes is {}, and its variable says {}", found.max_bytes, wanted.max_bytes);
+        let remedy =
+            format!("the variable counts when it is made; now {}", edit(&format!("--max-bytes={}", wanted.max_bytes)));
+        findings.push(Finding::notable(check, what, remedy));
+    }
+    findings
+}
+
+fn replicas(check: &'static str, wanted: &Config, Found { config, cluster, .. }: &Found) -> Vec<Finding> {
+    let (name, has, wants) = (&wanted.name, config.num_replicas, wanted.num_replicas);
+    let mut findings = Vec::new();
+    if has < wants {
+        let what = format!("{name}: {has} server keeps it, and STREAM_REPLICAS says {wants}");
+        findings.push(Finding::wrong(check, what, format!("`nats stream edit {name} --replicas={wants}`")));
+    } else if has > wants {
+        let what = format!("{name}: {has} servers keep it, and STREAM_REPLICAS says {wants}");
+        findings.push(Finding::notable(check, what, format!("set STREAM_REPLICAS={has}")));
+    }
+    let Some(cluster) = cluster.as_ref().filter(|_| has > 1) else { return findings };
+    if cluster.leader.as_deref().unwrap_or_default().is_empty() {
+        findings.push(Finding::wrong(
+            check,
+            format!("{name} has no leader"),
+            "more than half of its servers have to run",
+        ));
+    }
+    let behind: Vec<&str> =
+        cluster.replicas.iter().filter(|peer| peer.offline || !peer.current).map(|peer| peer.name.as_str()).collect();
+    if !behind.is_empty() {
+        let what = format!("{name} is not up to date on {}", behind.join(", "));
+        findings.push(Finding::notable(
+            check,
+            what,
+            "start these servers, or wait until they have caught up: another must not stop meanwhile",
+        ));
+    }
+    findings
+}
+
+fn room(check: &'static str, found: &Found) -> Option<Finding> {
+    let Found { config, bytes, .. } = found;
+    // What a full one drops is its oldest: it is usually full.
+    if config.max_bytes <= 0 || config.discard != async_nats::jetstream::stream::DiscardPolicy::New {
+        return None;
+    }
+    let percent = u128::from(*bytes) * 100 / u128::from(config.max_bytes.unsigned_abs());
+    let what = || format!("{}: {}, {percent} %", config.name, shown(found));
+    let remedy = "once full, nothing more is accepted: see whether workers keep up (work.partitions) and the scheduler runs, which purges what was applied";
+    match percent {
+        NEARLY_FULL.. => Some(Finding::wrong(check, what(), remedy)),
+        RATHER_FULL.. => Some(Finding::notable(check, what(), remedy)),
+        _ => None,
+    }
+}
+
+fn canary(outcome: &Result<(), PublishError>) -> Finding {
+    const CHECK: &str = "nats.accepts";
+    match outcome {
+        Ok(()) => Finding::well(CHECK, "the ingest stream acknowledges what is published"),
+        Err(error) => Finding::wrong(
+            CHECK,
+            format!("the ingest stream takes nothing: {error}"),
+            "mend what is wrong above; then the server's log",
+        ),
+    }
+}
+
+fn sync(sync: &Sync) -> Finding {
+    const CHECK: &str = "nats.sync_interval";
+    let remedy = "set sync_interval: 1s in its jetstream block, or always (deploy/nats/durable.conf)";
+    match sync {
+        Sync::Unasked => {
+            Finding::unseen(CHECK, "not looked at: --nats-monitor or NATS_MONITOR_URL names http://host:8222")
+        }
+        Sync::Unseen(why) => Finding::unseen(CHECK, format!("not looked at: {why}")),
+        Sync::Always => Finding::well(CHECK, "always: what is acknowledged is on the disk"),
+        Sync::Every { milliseconds } if *milliseconds <= SYNC_FINE => {
+            Finding::well(CHECK, format!("every {milliseconds} ms"))
+        }
+        Sync::Every { milliseconds } => {
+            let seconds = milliseconds.div_ceil(1_000);
+            Finding::wrong(
+                CHECK,
+                format!("every {seconds} s: a power failure loses what was accepted in these"),
+                remedy,
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

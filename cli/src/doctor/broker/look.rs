@@ -1,0 +1,124 @@
+//! Seeing what NATS is like.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_nats::jetstream::ErrorCode;
+use async_nats::jetstream::context::{AccountErrorKind, GetStreamErrorKind};
+use async_nats::{ConnectError, Event, ServerError};
+use bytes::Bytes;
+use serde_json::Value;
+use shared::bus::{Bus, Publisher};
+use shared::config::BusConfig;
+
+use super::{Found, JetStream, Looked, Refusal, Seen, Sync};
+
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the server has refused so far; it tells beside the answers.
+type Violations = Arc<Mutex<Vec<String>>>;
+
+pub async fn at(config: &BusConfig, monitor: Option<&str>) -> Result<Seen, Refusal> {
+    let violations = Violations::default();
+    let bus = connect(config, violations.clone()).await.map_err(|error| Refusal {
+        kind: error.downcast_ref::<ConnectError>().map(ConnectError::kind),
+        words: format!("{error:#}"),
+    })?;
+    let server = bus.client.server_info();
+    let jetstream = jetstream(&bus).await;
+    let (mut streams, mut canary) = (Vec::new(), None);
+    if jetstream != JetStream::Off {
+        let names = &bus.names;
+        for name in [names.ingest_stream(), names.send_stream(), names.dead_stream()] {
+            streams.push(stream(&bus, &name).await);
+        }
+        // Where the stream is missing, that was said.
+        if matches!(streams.first(), Some(Looked::Found(_) | Looked::Unseen(_))) {
+            let published = Publisher::new(bus.clone()).publish(names.ingest_canary(), Bytes::new()).await;
+            canary = Some(published.map(drop));
+        }
+    }
+    let violations = violations.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let sync = sync(monitor).await;
+    Ok(Seen { version: server.version, max_payload: server.max_payload, jetstream, streams, canary, violations, sync })
+}
+
+async fn connect(config: &BusConfig, violations: Violations) -> anyhow::Result<Bus> {
+    let options = Bus::options(config, "doctor")?.event_callback(move |event| {
+        if let Event::ServerError(ServerError::Other(words)) = event {
+            violations.lock().unwrap_or_else(PoisonError::into_inner).push(words);
+        }
+        std::future::ready(())
+    });
+    Bus::connect_with(config, options).await
+}
+
+async fn jetstream(bus: &Bus) -> JetStream {
+    match tokio::time::timeout(PATIENCE, bus.jetstream.query_account()).await {
+        Ok(Ok(_)) => JetStream::On,
+        Ok(Err(error)) => match error.kind() {
+            AccountErrorKind::JetStreamUnavailable => JetStream::Off,
+            AccountErrorKind::JetStream(told)
+                if [ErrorCode::JETSTREAM_NOT_ENABLED, ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT]
+                    .contains(&told.error_code()) =>
+            {
+                JetStream::Off
+            }
+            _ => JetStream::Silent(error.to_string()),
+        },
+        Err(_) => JetStream::Silent("no answer".to_owned()),
+    }
+}
+
+async fn stream(bus: &Bus, name: &str) -> Looked {
+    match tokio::time::timeout(PATIENCE, bus.jetstream.get_stream(name)).await {
+        Ok(Ok(stream)) => {
+            let info = stream.cached_info().clone();
+            Looked::Found(Box::new(Found { config: info.config, bytes: info.state.bytes, cluster: info.cluster }))
+        }
+        Ok(Err(error)) => match error.kind() {
+            GetStreamErrorKind::JetStream(told) if told.error_code() == ErrorCode::STREAM_NOT_FOUND => Looked::Missing,
+            _ => Looked::Unseen(error.to_string()),
+        },
+        Err(_) => Looked::Unseen("no answer".to_owned()),
+    }
+}
+
+/// Asks `/varz` of the monitoring port: nothing else tells it.
+async fn sync(monitor: Option<&str>) -> Sync {
+    let Some(address) = monitor.map(str::trim).filter(|address| !address.is_empty()) else { return Sync::Unasked };
+    let asked = async {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let client = reqwest::Client::builder().timeout(PATIENCE).no_proxy().build()?;
+        let url = format!("{}/varz", address.trim_end_matches('/'));
+        client.get(url).send().await?.error_for_status()?.json::<Value>().await
+    };
+    match asked.await {
+        Ok(told) => read(&told["jetstream"]["config"]),
+        Err(error) => Sync::Unseen(format!("{address}: {error}")),
+    }
+}
+
+fn read(config: &Value) -> Sync {
+    if config["sync_always"] == true {
+        return Sync::Always;
+    }
+    match config["sync_interval"].as_u64() {
+        Some(nanoseconds) => Sync::Every { milliseconds: nanoseconds / 1_000_000 },
+        None => Sync::Unseen("its server does not tell".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_interval_is_told_in_nanoseconds() {
+        assert_eq!(read(&json!({ "sync_interval": 1_000_000_000 })), Sync::Every { milliseconds: 1_000 });
+        assert_eq!(read(&json!({ "sync_interval": 1, "sync_always": true })), Sync::Always);
+        assert!(matches!(read(&Value::Null), Sync::Unseen(_)));
+    }
+}

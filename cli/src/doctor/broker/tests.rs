@@ -1,0 +1,73 @@
+use async_nats::jetstream::stream::{DiscardPolicy, StorageType};
+use shared::env::Env;
+
+use super::super::finding::Verdict;
+use super::*;
+
+fn wanted(replicas: &str) -> Config {
+    let config = BusConfig::from_env(&Env::from_pairs([("STREAM_REPLICAS", replicas)])).unwrap();
+    let [ingest, ..] = topology::wanted(&Names::new(""), &config);
+    ingest
+}
+
+fn found(config: Config) -> Looked {
+    Looked::Found(Box::new(Found { config, bytes: 0, cluster: None }))
+}
+
+fn verdicts(wanted: &Config, looked: &Looked) -> Vec<Verdict> {
+    stream("nats.stream.ingest", wanted, looked).iter().map(|finding| finding.verdict).collect()
+}
+
+#[test]
+fn a_stream_is_held_against_its_configuration() {
+    let ours = wanted("1");
+    let with = |change: fn(&mut Config)| {
+        let mut config = ours.clone();
+        change(&mut config);
+        verdicts(&ours, &found(config))
+    };
+    assert_eq!(with(|_| {}), [Verdict::Well]);
+    for change in [
+        |c: &mut Config| c.subjects = vec!["x".into()],
+        |c: &mut Config| c.retention = RetentionPolicy::Interest,
+        |c: &mut Config| c.storage = StorageType::Memory,
+        |c: &mut Config| c.discard = DiscardPolicy::Old,
+        |c: &mut Config| c.max_bytes = -1,
+        |c: &mut Config| c.max_age = std::time::Duration::from_hours(1),
+        |c: &mut Config| c.max_messages = 5,
+        |c: &mut Config| c.metadata.clear(),
+    ] {
+        assert_eq!(with(change), [Verdict::Wrong]);
+    }
+    assert_eq!(with(|c| c.max_bytes += 1), [Verdict::Notable]);
+    assert_eq!(with(|c| c.num_replicas = 3), [Verdict::Notable]);
+    assert_eq!(verdicts(&wanted("3"), &found(ours.clone())), [Verdict::Wrong]);
+    assert_eq!(verdicts(&ours, &Looked::Missing), [Verdict::Wrong]);
+    assert_eq!(verdicts(&ours, &Looked::Unseen("x".into())), [Verdict::Unseen]);
+}
+
+#[test]
+fn room_is_judged_where_being_full_stops_the_product() {
+    let config = Config { max_bytes: 100 << 20, ..wanted("1") };
+    let of = |percent: u64, config: &Config| {
+        room("nats.stream.ingest", &Found { config: config.clone(), bytes: percent << 20, cluster: None })
+            .map(|f| f.verdict)
+    };
+    assert_eq!([50, 85, 95].map(|p| of(p, &config)), [None, Some(Verdict::Notable), Some(Verdict::Wrong)]);
+    assert_eq!(of(100, &Config { discard: DiscardPolicy::Old, ..config.clone() }), None);
+}
+
+#[test]
+fn rare_syncs_are_wrong() {
+    let verdict = |milliseconds| sync(&Sync::Every { milliseconds }).verdict;
+    assert_eq!((verdict(1_000), verdict(120_000)), (Verdict::Well, Verdict::Wrong));
+    assert_eq!((sync(&Sync::Always).verdict, sync(&Sync::Unasked).verdict), (Verdict::Well, Verdict::Unseen));
+}
+
+#[test]
+fn a_refusal_says_what_to_correct() {
+    let remedy = |kind| refused(&Refusal { kind, words: "x".into() }).remedy.unwrap();
+    assert!(remedy(Some(ConnectErrorKind::AuthorizationViolation)).contains("password"));
+    assert!(remedy(Some(ConnectErrorKind::Io)).contains("host and port"));
+    assert!(rights(&["a".into(), "b".into()]).what.ends_with("a (and 1 more)"));
+}

@@ -1,0 +1,223 @@
+//! PostgreSQL: reached, of the right schema, and set so that it keeps what it is given.
+
+pub mod look;
+
+use shared::store::migrate::SchemaError;
+use shared::store::server::Server;
+
+use super::finding::Finding;
+use super::work;
+
+/// The oldest major version that is worked with.
+const OLDEST: i32 = 14;
+/// Milliseconds between two clocks that are of no account, and that confuse whoever reads logs only.
+const SKEW_FINE: i64 = 2_000;
+const SKEW_BORNE: i64 = 60_000;
+
+/// Why there is no connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// PostgreSQL's own code, if it answered.
+    pub code: Option<String>,
+    pub words: String,
+}
+
+/// What the database is like.
+#[derive(Debug)]
+pub struct Seen {
+    pub server: Server,
+    pub pool_size: usize,
+    /// How far this machine's clock is ahead of the database's.
+    pub ahead_ms: i64,
+    pub schema: Result<(), SchemaError>,
+    /// Migrations that were applied with another text than this program's.
+    pub altered: Vec<i32>,
+    pub missing_extensions: Vec<&'static str>,
+    /// By table, how many secrets the master key does not open; none where there is no schema or no key.
+    pub unopened: Option<Vec<(&'static str, i64)>>,
+    /// None where there is no schema that this program knows.
+    pub work: Option<work::Seen>,
+}
+
+pub fn judge(seen: &Result<Seen, Refusal>) -> Vec<Finding> {
+    let seen = match seen {
+        Ok(seen) => seen,
+        Err(refusal) => return vec![refused(refusal)],
+    };
+    let Server { version, sessions, max_connections, .. } = &seen.server;
+    let reached = format!("reached, PostgreSQL {}.{}", version / 10_000, version % 10_000);
+    let mut findings = vec![Finding::well("database.connection", reached)];
+    if version / 10_000 < OLDEST {
+        let remedy = format!("upgrade it to {OLDEST} or newer");
+        findings.push(Finding::wrong(
+            "database.version",
+            format!("PostgreSQL {} is too old", version / 10_000),
+            remedy,
+        ));
+    }
+    findings.push(connections(*sessions, *max_connections, seen.pool_size));
+    findings.push(durability(&seen.server.unsafe_settings));
+    findings.push(clock(seen.ahead_ms));
+    findings.push(extensions(&seen.missing_extensions));
+    findings.push(schema(&seen.schema, &seen.altered));
+    findings.extend(seen.unopened.as_deref().map(secrets));
+    findings
+}
+
+fn refused(refusal: &Refusal) -> Finding {
+    const CHECK: &str = "database.connection";
+    let Refusal { code, words } = refusal;
+    let (what, remedy) = match code.as_deref() {
+        Some("28P01" | "28000") => (
+            "refuses the user or the password",
+            "correct them in DATABASE_URL, or in PostgreSQL: ALTER ROLE … PASSWORD",
+        ),
+        Some("3D000") => ("has no such database", "CREATE DATABASE, then `rekindle migrate`; or correct DATABASE_URL"),
+        Some("53300") => {
+            ("has no connection to spare", "raise max_connections, or lower DATABASE_POOL_SIZE of the programs")
+        }
+        Some("57P03") => ("is starting, stopping or recovering", "wait; its log says how far it is"),
+        Some("42501") => {
+            ("lets this user read too little", "make it the owner of the database: ALTER DATABASE … OWNER TO")
+        }
+        Some(_) => ("refuses", "the server's log says more"),
+        None if words.contains("TLS") => (
+            "asks for TLS, which the programs do not speak to it",
+            "sslmode=disable within a network of your own, or a local proxy that speaks TLS",
+        ),
+        None => (
+            "cannot be reached",
+            "check host and port in DATABASE_URL, that it runs, and what lies between (firewall, NetworkPolicy)",
+        ),
+    };
+    Finding::wrong(CHECK, format!("PostgreSQL {what}: {words}"), remedy)
+}
+
+fn connections(sessions: i64, most: i64, pool: usize) -> Finding {
+    const CHECK: &str = "database.connections";
+    let what = format!("{sessions} of {most} connections are taken");
+    let pool = i64::try_from(pool).unwrap_or(i64::MAX);
+    if sessions.saturating_add(pool) > most {
+        let remedy = format!(
+            "another process with DATABASE_POOL_SIZE={pool} may find none: raise max_connections or lower the pools"
+        );
+        return Finding::notable(CHECK, what, remedy);
+    }
+    Finding::well(CHECK, what)
+}
+
+fn durability(off: &[String]) -> Finding {
+    const CHECK: &str = "database.durability";
+    if off.is_empty() {
+        return Finding::well(CHECK, "what is committed is on the disk");
+    }
+    let what = format!("{} off: a crash loses what was recorded and sent, and may ruin the database", off.join(", "));
+    Finding::wrong(CHECK, what, "set them to on")
+}
+
+fn clock(ahead_ms: i64) -> Finding {
+    const CHECK: &str = "database.clock";
+    let (far, side) = (ahead_ms.abs(), if ahead_ms < 0 { "behind" } else { "ahead of" });
+    let what = format!("this machine's clock is {}.{:03} s {side} the database's", far / 1_000, far % 1_000);
+    let remedy =
+        "let all machines follow the same time (chrony, systemd-timesyncd); the product goes by the database's";
+    match far {
+        0..=SKEW_FINE => Finding::well(CHECK, what),
+        _ if far <= SKEW_BORNE => Finding::notable(CHECK, what, remedy),
+        _ => Finding::wrong(CHECK, what, remedy),
+    }
+}
+
+fn extensions(missing: &[&str]) -> Finding {
+    const CHECK: &str = "database.extensions";
+    if missing.is_empty() {
+        return Finding::well(CHECK, "all that are needed are there");
+    }
+    let create = missing.iter().map(|name| format!("CREATE EXTENSION {name};")).collect::<Vec<_>>().join(" ");
+    let remedy =
+        format!("`rekindle migrate` makes them, or an administrator: {create} They come with postgresql-contrib");
+    Finding::wrong(CHECK, format!("missing: {}", missing.join(", ")), remedy)
+}
+
+fn schema(schema: &Result<(), SchemaError>, altered: &[i32]) -> Finding {
+    const CHECK: &str = "database.schema";
+    let remedy = match schema {
+        Err(SchemaError::Empty | SchemaError::Old { .. }) => {
+            "run `rekindle migrate` of this version, as the database's owner"
+        }
+        Err(SchemaError::Newer { .. }) => "upgrade the programs to the version that migrated it, or newer",
+        Ok(()) => "",
+    };
+    if let Err(error) = schema {
+        return Finding::wrong(CHECK, error.to_string(), remedy);
+    }
+    if !altered.is_empty() {
+        let what = format!("migrations {altered:?} were applied with another text than this version's");
+        return Finding::wrong(
+            CHECK,
+            what,
+            "it was made by another build: restore a backup, or migrate an empty database",
+        );
+    }
+    Finding::well(CHECK, "is the one that this version knows")
+}
+
+fn secrets(unopened: &[(&'static str, i64)]) -> Finding {
+    const CHECK: &str = "secrets.master_key";
+    let left: Vec<String> =
+        unopened.iter().filter(|(_, count)| *count > 0).map(|(table, count)| format!("{count} of {table}")).collect();
+    if left.is_empty() {
+        return Finding::well(CHECK, "opens every secret of the database");
+    }
+    let what = format!("MASTER_KEY does not open {}: what they are for fails", left.join(", "));
+    Finding::wrong(
+        CHECK,
+        what,
+        "put the key that they were sealed under behind the present one (new,old); see `rekindle secrets rotate --help`",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Verdict;
+    use super::*;
+
+    fn of(code: Option<&str>, words: &str) -> String {
+        let finding = refused(&Refusal { code: code.map(str::to_owned), words: words.to_owned() });
+        assert_eq!(finding.verdict, Verdict::Wrong);
+        finding.what
+    }
+
+    #[test]
+    fn refusals_are_told_apart_by_their_code() {
+        assert!(of(Some("28P01"), "x").contains("password") && of(Some("3D000"), "x").contains("no such database"));
+        assert!(of(Some("53300"), "x").contains("to spare") && of(Some("XX000"), "boom").ends_with("refuses: boom"));
+        assert!(of(None, "no TLS implementation configured").contains("TLS, which"));
+        assert!(of(None, "Connection refused").contains("cannot be reached"));
+    }
+
+    #[test]
+    fn a_schema_is_old_new_or_altered() {
+        let verdict = |schema: Result<(), SchemaError>, altered: &[i32]| {
+            let finding = self::schema(&schema, altered);
+            (finding.verdict, finding.remedy.unwrap_or_default())
+        };
+        assert_eq!(verdict(Ok(()), &[]).0, Verdict::Well);
+        assert!(verdict(Err(SchemaError::Old { found: 1, needed: 2 }), &[]).1.contains("migrate"));
+        assert!(verdict(Err(SchemaError::Newer { found: 3, min_reader: 3, known: 2 }), &[]).1.contains("upgrade"));
+        assert_eq!(verdict(Ok(()), &[1]).0, Verdict::Wrong);
+    }
+
+    #[test]
+    fn clocks_may_differ_a_little() {
+        let verdicts = [0, -1_500, 5_000, -61_000].map(|ahead| clock(ahead).verdict);
+        assert_eq!(verdicts, [Verdict::Well, Verdict::Well, Verdict::Notable, Verdict::Wrong]);
+        assert!(clock(-61_000).what.contains("61.000 s behind"));
+    }
+
+    #[test]
+    fn connections_are_to_suffice_for_one_more_process() {
+        assert_eq!(connections(10, 100, 16).verdict, Verdict::Well);
+        assert_eq!(connections(90, 100, 16).verdict, Verdict::Notable);
+    }
+}

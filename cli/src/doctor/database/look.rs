@@ -1,0 +1,82 @@
+//! Seeing what the database is like.
+
+use std::time::Duration;
+
+use shared::clock::Clock;
+use shared::config::DatabaseConfig;
+use shared::secrets::MasterKeys;
+use shared::store::migrate::{self, MIGRATIONS};
+use shared::store::sealed::{self, SEALED};
+use shared::store::{Connection, Store, StoreError, server};
+use tokio_postgres::NoTls;
+
+use super::{Refusal, Seen};
+use crate::doctor::work;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Looks as a program would connect.
+pub async fn at(config: &DatabaseConfig, keys: Option<&MasterKeys>, clock: &Clock) -> Result<Seen, Refusal> {
+    reach(&config.url).await?;
+    let told = |words: String| Refusal { code: None, words };
+    let store =
+        Store::new(&DatabaseConfig { pool_size: 1, ..config.clone() }, "doctor").map_err(|e| told(e.to_string()))?;
+    let connection = store.connection().await.map_err(refusal)?;
+    see(&connection, config.pool_size, keys, clock).await.map_err(refusal)
+}
+
+async fn see(db: &Connection, pool_size: usize, keys: Option<&MasterKeys>, clock: &Clock) -> Result<Seen, StoreError> {
+    let before = clock.now_ms();
+    let server = server::describe(db).await?;
+    // Midway between asking and being answered.
+    let ahead_ms = i64::midpoint(before, clock.now_ms()) - server.now.as_millisecond();
+    let schema = migrate::check(db).await?;
+    let altered = if schema.is_ok() { altered(db).await? } else { Vec::new() };
+    let unopened = match keys.filter(|_| schema.is_ok()) {
+        Some(keys) => Some(unopened(db, keys).await?),
+        None => None,
+    };
+    let work = if schema.is_ok() { Some(work::look::at(db, server.now).await?) } else { None };
+    let missing_extensions = migrate::missing_extensions(db).await?;
+    Ok(Seen { server, pool_size, ahead_ms, schema, altered, missing_extensions, unopened, work })
+}
+
+/// Connects once without the pool, which would not tell one refusal from another.
+async fn reach(url: &str) -> Result<(), Refusal> {
+    let told = |error: tokio_postgres::Error| refusal(error.into());
+    let mut config: tokio_postgres::Config = url.parse().map_err(told)?;
+    config.application_name("rekindle-doctor").connect_timeout(PATIENCE);
+    let Ok(connected) = tokio::time::timeout(PATIENCE, config.connect(NoTls)).await else {
+        return Err(Refusal { code: None, words: format!("no answer within {} s", PATIENCE.as_secs()) });
+    };
+    let (client, connection) = connected.map_err(told)?;
+    let running = tokio::spawn(connection);
+    drop(client);
+    let _ = running.await;
+    Ok(())
+}
+
+fn refusal(error: StoreError) -> Refusal {
+    let StoreError::Query(error) = error else { return Refusal { code: None, words: error.to_string() } };
+    let code = error.code().map(|code| code.code().to_owned());
+    let source = std::error::Error::source(&error).map(ToString::to_string);
+    let words = error.as_db_error().map(|db| db.message().to_owned()).or(source);
+    Refusal { code, words: words.unwrap_or_else(|| error.to_string()) }
+}
+
+async fn altered(db: &Connection) -> Result<Vec<i32>, StoreError> {
+    let applied = migrate::applied(db).await?;
+    let differs = |migration: &&migrate::Migration| {
+        let found = applied.iter().find(|found| found.version == migration.version);
+        found.is_some_and(|found| found.checksum != migration.checksum())
+    };
+    Ok(MIGRATIONS.iter().filter(differs).map(|migration| migration.version).collect())
+}
+
+async fn unopened(db: &Connection, keys: &MasterKeys) -> Result<Vec<(&'static str, i64)>, StoreError> {
+    let mut counts = Vec::with_capacity(SEALED.len());
+    for column in SEALED {
+        counts.push((column.table, sealed::unopened(db, column, keys).await?));
+    }
+    Ok(counts)
+}

@@ -1,0 +1,11 @@
+//! Seeing what is free.
+
+use std::path::Path;
+
+use super::Room;
+
+pub fn at(dir: &Path) -> Result<Room, String> {
+    let found = rustix::fs::statvfs(dir).map_err(|error| error.to_string())?;
+    // What only root may use is not free for anybody else.
+    Ok(Room { free: found.f_bavail * found.f_frsize, whole: found.f_blocks * found.f_frsize })
+}

@@ -1,0 +1,103 @@
+//! What was found, and how it is shown.
+
+use serde::Serialize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Well,
+    /// It works, and should be known.
+    Notable,
+    Wrong,
+    /// It could not be looked at, or was not asked for.
+    Unseen,
+}
+
+impl Verdict {
+    fn mark(self) -> char {
+        match self {
+            Self::Well => '✓',
+            Self::Notable => '!',
+            Self::Wrong => '✗',
+            Self::Unseen => '-',
+        }
+    }
+}
+
+/// One line of the report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What was looked at, as `database.schema`: the same in every version.
+    pub check: &'static str,
+    pub verdict: Verdict,
+    pub what: String,
+    /// What to do about it.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    pub fn well(check: &'static str, what: impl Into<String>) -> Self {
+        Self { check, verdict: Verdict::Well, what: what.into(), remedy: None }
+    }
+
+    pub fn notable(check: &'static str, what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { check, verdict: Verdict::Notable, what: what.into(), remedy: Some(remedy.into()) }
+    }
+
+    pub fn wrong(check: &'static str, what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { check, verdict: Verdict::Wrong, what: what.into(), remedy: Some(remedy.into()) }
+    }
+
+    pub fn unseen(check: &'static str, what: impl Into<String>) -> Self {
+        Self { check, verdict: Verdict::Unseen, what: what.into(), remedy: None }
+    }
+}
+
+/// Whether nothing is wrong.
+pub fn healthy(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| finding.verdict != Verdict::Wrong)
+}
+
+/// For people: a line each, and below it what to do.
+pub fn text(findings: &[Finding]) -> String {
+    let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for Finding { check, verdict, what, remedy } in findings {
+        text.push_str(&format!("{} {check:width$}  {what}\n", verdict.mark()));
+        if let Some(remedy) = remedy {
+            text.push_str(&format!("  {:width$}  → {remedy}\n", ""));
+        }
+    }
+    let wrong = findings.iter().filter(|finding| finding.verdict == Verdict::Wrong).count();
+    text.push_str(&match wrong {
+        0 => "Nothing is wrong.\n".to_owned(),
+        1 => "One thing is wrong.\n".to_owned(),
+        more => format!("{more} things are wrong.\n"),
+    });
+    text
+}
+
+/// For programs.
+pub fn json(findings: &[Finding]) -> String {
+    let report = serde_json::json!({ "healthy": healthy(findings), "findings": findings });
+    format!("{report:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_a_line_each_and_what_to_do_below() {
+        let findings = [Finding::well("a", "is there"), Finding::wrong("bcd", "is not", "make it")];
+        assert_eq!(text(&findings), "✓ a    is there\n✗ bcd  is not\n       → make it\nOne thing is wrong.\n");
+        assert!(!healthy(&findings) && healthy(&findings[..1]));
+        let told: serde_json::Value = serde_json::from_str(&json(&findings)).unwrap();
+        assert_eq!((&told["healthy"], &told["findings"][1]["verdict"]), (&false.into(), &"wrong".into()));
+    }
+
+    #[test]
+    fn what_should_be_known_does_not_fail() {
+        assert!(healthy(&[Finding::notable("a", "b", "c"), Finding::unseen("d", "e")]));
+    }
+}

@@ -1,0 +1,89 @@
+//! Redis: only limits are shared through it, so that nothing about it is worse than notable, unless it refuses writes.
+
+pub mod look;
+
+use super::finding::Finding;
+
+/// What Redis is like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// `REDIS_URL` is not set, or malformed, which was told already.
+    Unset,
+    Away(String),
+    There(Standing),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    pub version: String,
+    pub policy: String,
+    /// Bytes; 0: no bound.
+    pub max_memory: u64,
+}
+
+pub fn judge(seen: &Seen) -> Vec<Finding> {
+    const ALONE: &str = "each process keeps its own share of the limits, by GATEWAY_REPLICAS and DELIVERY_REPLICAS";
+    match seen {
+        Seen::Unset => {
+            let what = format!("REDIS_URL is not set: {ALONE}");
+            vec![Finding::notable(
+                "redis.connection",
+                what,
+                "set it where more than one gateway or worker-delivery runs",
+            )]
+        }
+        Seen::Away(why) => {
+            let what = format!("cannot be used ({why}): {ALONE}");
+            vec![Finding::notable(
+                "redis.connection",
+                what,
+                "check REDIS_URL and its password, and that Redis runs; the rest goes on without it",
+            )]
+        }
+        Seen::There(standing) => {
+            vec![Finding::well("redis.connection", format!("reached, Redis {}", standing.version)), eviction(standing)]
+        }
+    }
+}
+
+fn eviction(Standing { policy, max_memory, .. }: &Standing) -> Finding {
+    const CHECK: &str = "redis.eviction";
+    let remedy =
+        "set maxmemory 256mb and maxmemory-policy volatile-lru: every key that is written here has a time to live";
+    match (policy.as_str(), *max_memory) {
+        (_, 0) => Finding::notable(CHECK, "no maxmemory is set: it may take all the memory there is", remedy),
+        ("noeviction", _) => {
+            let what = "maxmemory-policy is noeviction: once full, it refuses writes, and limits are no longer shared";
+            Finding::wrong(CHECK, what, remedy)
+        }
+        (policy, _) if policy.starts_with("volatile-") => Finding::well(CHECK, format!("maxmemory-policy is {policy}")),
+        (policy, _) => {
+            let what = format!("maxmemory-policy is {policy}: it may drop what others keep there for good");
+            Finding::notable(CHECK, what, remedy)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Verdict;
+    use super::*;
+
+    #[test]
+    fn what_happens_when_it_is_full_matters() {
+        let verdict = |policy: &str, max_memory| {
+            eviction(&Standing { version: "7".into(), policy: policy.to_owned(), max_memory }).verdict
+        };
+        assert_eq!(verdict("volatile-lru", 1), Verdict::Well);
+        assert_eq!(verdict("noeviction", 1), Verdict::Wrong);
+        assert_eq!(verdict("noeviction", 0), Verdict::Notable);
+        assert_eq!(verdict("allkeys-lru", 1), Verdict::Notable);
+    }
+
+    #[test]
+    fn without_it_the_rest_goes_on() {
+        for seen in [Seen::Unset, Seen::Away("refused".into())] {
+            assert_eq!(judge(&seen)[0].verdict, Verdict::Notable);
+        }
+    }
+}

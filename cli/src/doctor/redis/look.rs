@@ -1,0 +1,47 @@
+//! Seeing what Redis is like.
+
+use std::time::Duration;
+
+use redis::{AsyncConnectionConfig, Client, RedisResult};
+use shared::env::Env;
+
+use super::{Seen, Standing};
+
+const PATIENCE: Duration = Duration::from_secs(3);
+
+pub async fn at(env: &Env) -> Seen {
+    let Some(client) = env.get("REDIS_URL").and_then(|url| Client::open(url).ok()) else { return Seen::Unset };
+    match ask(&client).await {
+        Ok(info) => Seen::There(read(&info)),
+        Err(error) => Seen::Away(error.to_string()),
+    }
+}
+
+async fn ask(client: &Client) -> RedisResult<String> {
+    let config =
+        AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    redis::cmd("INFO").query_async(&mut connection).await
+}
+
+/// Lines of `name:value`.
+fn read(info: &str) -> Standing {
+    let field = |name: &str| {
+        let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.unwrap_or_default().trim().to_owned()
+    };
+    let max_memory = field("maxmemory").parse().unwrap_or(0);
+    Standing { version: field("redis_version"), policy: field("maxmemory_policy"), max_memory }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let info =
+            "# Memory\r\nmaxmemory_human:1M\r\nmaxmemory:5\r\nmaxmemory_policy:noeviction\r\nredis_version:7.2\r\n";
+        assert_eq!(read(info), Standing { version: "7.2".into(), policy: "noeviction".into(), max_memory: 5 });
+    }
+}

@@ -1,0 +1,236 @@
+//! The variables: malformed, missing, misspelled, not fit for production.
+
+use shared::config::{BusConfig, DatabaseConfig, public_base_url};
+use shared::env::{Env, EnvError};
+use shared::outbound::OutboundPolicy;
+use shared::secrets::MasterKeys;
+
+use super::finding::Finding;
+use super::variables::VARIABLES;
+
+const CHECK: &str = "settings";
+const PUBLIC: &str = "PUBLIC_BASE_URL";
+
+/// Beginnings of names that are the product's own.
+const OWN: [&str; 20] = [
+    "ADMIN_",
+    "AI_",
+    "APNS_",
+    "AUTOMATION_",
+    "CAMPAIGN_",
+    "DATABASE_",
+    "DEAD_",
+    "DELIVERY_",
+    "GATEWAY_",
+    "INBOX_",
+    "INGEST_",
+    "MASTER_",
+    "NATS_",
+    "OUTBOUND_",
+    "PARTITION_",
+    "PUSH_",
+    "REDIS_",
+    "SCHEDULER_",
+    "STREAM_",
+    "VAPID_",
+];
+
+/// Judges all of them.
+pub fn judge(env: &Env) -> Vec<Finding> {
+    let mut findings = malformed(env);
+    findings.extend(missing(env));
+    findings.extend(public(env));
+    findings.extend(misspelled(env));
+    if env.get("PUSH_MAILBOX_DIR").is_some() {
+        findings.push(Finding::notable(
+            CHECK,
+            "PUSH_MAILBOX_DIR is set: pushes to devices whose tokens begin with mailbox: become files",
+            "unset it where real people are served",
+        ));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::well(CHECK, "every variable holds what it may"));
+    }
+    findings
+}
+
+fn malformed(env: &Env) -> Vec<Finding> {
+    let mut errors = Vec::new();
+    for (name, kind) in VARIABLES {
+        // What may be secret is of no kind that refuses anything here, and so is never shown.
+        let refused = env.get(name).and_then(|text| kind.refuses(text));
+        if let Some(allowed) = refused {
+            errors.push((*name, format!("is {:?}", env.text(name, "")), allowed));
+        }
+    }
+    let seen = |error: EnvError| (error.name, error.problem, error.allowed.to_owned());
+    let parsed = [
+        DatabaseConfig::from_env(env).err().map(seen),
+        BusConfig::from_env(env).err().map(seen),
+        env.get("MASTER_KEY").or(env.get("MASTER_KEY_FILE")).and_then(|_| MasterKeys::from_env(env).err()).map(seen),
+        public_base_url(env, "http://127.0.0.1:8080").err().map(seen),
+        OutboundPolicy::from_env(env).err().map(seen),
+        shared::buckets::Server::from_env(env).err().map(seen),
+    ];
+    let mut findings: Vec<Finding> = errors
+        .iter()
+        .map(|(name, problem, allowed)| {
+            Finding::wrong(CHECK, format!("{name} {problem}"), format!("allowed: {allowed}"))
+        })
+        .collect();
+    for (name, problem, allowed) in parsed.into_iter().flatten() {
+        if !errors.iter().any(|(known, ..)| *known == name) {
+            findings.push(Finding::wrong(CHECK, format!("{name}: {problem}"), format!("allowed: {allowed}")));
+        }
+    }
+    findings
+}
+
+fn missing(env: &Env) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if env.get("MASTER_KEY").or(env.get("MASTER_KEY_FILE")).is_none() {
+        findings.push(Finding::wrong(
+            CHECK,
+            "MASTER_KEY is not set, nor MASTER_KEY_FILE: gateway, worker-automation and worker-delivery do not start",
+            "`rekindle secrets new-key` makes one; keep it safe, for what is sealed under it cannot be read without it",
+        ));
+    }
+    for (name, default) in [("DATABASE_URL", "127.0.0.1:5432"), ("NATS_URL", "127.0.0.1:4222")] {
+        if env.get(name).is_none() {
+            let what = format!("{name} is not set: {default} is used");
+            findings.push(Finding::notable(
+                CHECK,
+                what,
+                "set it unless the server is on this machine, without a password",
+            ));
+        }
+    }
+    findings
+}
+
+fn public(env: &Env) -> Option<Finding> {
+    let Some(url) = env.get(PUBLIC) else {
+        let what =
+            format!("{PUBLIC} is not set: opens and clicks are not tracked, and links in mails lead to this machine");
+        return Some(Finding::notable(CHECK, what, "set it to the address that people reach the gateway by"));
+    };
+    let host = url.strip_prefix("http://")?.split(['/', ':']).next().unwrap_or_default();
+    let is_here = host == "localhost" || host.ends_with(".localhost") || host.starts_with("127.") || host == "[";
+    Some(if is_here {
+        let what = format!("{PUBLIC} is {url}: links in mails work on this machine only");
+        Finding::notable(CHECK, what, "fine for trying out; for others, an https:// address")
+    } else {
+        let what =
+            format!("{PUBLIC} is {url}: passwords, sessions and keys travel in the clear, and web push does not work");
+        Finding::wrong(
+            CHECK,
+            what,
+            "put TLS in front of the gateway, set TRUST_FORWARDED=on there, and make this https://",
+        )
+    })
+}
+
+fn misspelled(env: &Env) -> Vec<Finding> {
+    let known = |name: &str| VARIABLES.iter().any(|(known, _)| *known == name);
+    // Kubernetes tells containers of services by such names.
+    let of_a_service = |name: &str| name.contains("_SERVICE_") || name.contains("_PORT");
+    let ours = |name: &&str| OWN.iter().any(|own| name.starts_with(own)) && *name != "NATS_MONITOR_URL";
+    let mut names: Vec<&str> = env.names().filter(ours).filter(|name| !known(name) && !of_a_service(name)).collect();
+    names.sort_unstable();
+    let nearest = |name: &str| VARIABLES.iter().map(|(known, _)| (distance(name, known), *known)).min();
+    let mut findings = Vec::new();
+    for name in names {
+        let what = format!("{name} is set, and no program reads it");
+        let remedy = match nearest(name) {
+            Some((far, near)) if far <= 3 => format!("did you mean {near}?"),
+            _ => "it may belong to something else; otherwise remove it".to_owned(),
+        };
+        findings.push(Finding::notable(CHECK, what, remedy));
+    }
+    findings
+}
+
+/// How many characters have to be put in, taken out or changed.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.bytes().enumerate() {
+            let cost = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = cost.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Verdict;
+    use super::*;
+
+    const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+    fn of(more: &[(&str, &str)]) -> Vec<Finding> {
+        let mut pairs = vec![
+            ("DATABASE_URL", "postgres://a@b/c"),
+            ("NATS_URL", "nats://a:4222"),
+            ("MASTER_KEY", KEY),
+            (PUBLIC, "https://example.com"),
+        ];
+        pairs.extend(more);
+        judge(&Env::from_pairs(pairs))
+    }
+
+    fn wrong(more: &[(&str, &str)]) -> String {
+        let findings = of(more);
+        let [one] = &findings[..] else { panic!("{findings:?}") };
+        assert_eq!(one.verdict, Verdict::Wrong);
+        one.what.clone()
+    }
+
+    #[test]
+    fn a_good_environment_is_well() {
+        assert_eq!(of(&[])[0].verdict, Verdict::Well);
+    }
+
+    #[test]
+    fn what_is_malformed_is_named_and_secrets_are_not_shown() {
+        for (name, value) in [
+            ("DELIVERY_CONCURRENCY", "1"),
+            ("INGEST_PARTITIONS", "257"),
+            ("STREAM_REPLICAS", "2"),
+            ("STREAM_PREFIX", "a.b"),
+            ("TRUST_FORWARDED", "yes"),
+            ("GATEWAY_ADDR", "8080"),
+            ("OUTBOUND_ALLOW", "here"),
+            (PUBLIC, "example.com"),
+        ] {
+            assert!(wrong(&[(name, value)]).starts_with(name), "{name}");
+        }
+        for (name, value) in [("MASTER_KEY", "hunter2"), ("REDIS_URL", "hunter2")] {
+            let what = wrong(&[(name, value)]);
+            assert!(what.starts_with(name) && !what.contains(value), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_needed() {
+        let findings = judge(&Env::from_pairs([(PUBLIC, "https://example.com")]));
+        assert!(findings[0].what.starts_with("MASTER_KEY is not set") && findings.len() == 3, "{findings:?}");
+    }
+
+    #[test]
+    fn an_address_without_tls_is_wrong_but_on_this_machine() {
+        assert!(wrong(&[(PUBLIC, "http://shop.example.com")]).contains("in the clear"));
+        assert_eq!(of(&[(PUBLIC, "http://127.0.0.1:8080")])[0].verdict, Verdict::Notable);
+    }
+
+    #[test]
+    fn a_misspelled_name_is_told_with_the_right_one() {
+        let found = of(&[("DELIVERY_CONCURENCY", "9"), ("GATEWAY_SERVICE_HOST", "10.0.0.1"), ("HOME", "/")]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].remedy.as_deref(), Some("did you mean DELIVERY_CONCURRENCY?"));
+        assert_eq!((distance("kitten", "sitting"), distance("", "ab")), (3, 2));
+    }
+}

@@ -1,0 +1,194 @@
+//! Every variable that a program reads, and what may stand in it.
+
+/// What a variable holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Whatever it is, it is judged elsewhere or by the server that it is for.
+    Text,
+    /// A whole number within these bounds.
+    Number(u64, u64),
+    /// `on` or `off`.
+    Switch,
+    /// One of these.
+    Choice(&'static [&'static str]),
+    /// Some of these, separated by commas.
+    Choices(&'static [&'static str]),
+    /// An IP address and a port.
+    Socket,
+    /// An address that begins with `http://` or `https://`.
+    Url,
+}
+
+const BYTES: Kind = Kind::Number(1 << 20, 1 << 50);
+
+/// By name, in order. A test holds them against the programs' sources.
+pub const VARIABLES: &[(&str, Kind)] = &[
+    ("ADMIN_ADDR", Kind::Socket),
+    ("AI_API_KEY", Kind::Text),
+    ("AI_BASE_URL", Kind::Url),
+    ("AI_MODEL", Kind::Text),
+    ("AI_RATE_PER_MINUTE", Kind::Number(1, 100_000)),
+    ("AI_TIMEOUT_SECONDS", Kind::Number(1, 120)),
+    ("APNS_BASE_URL", Kind::Url),
+    ("AUTOMATION_BATCH_ITEMS", Kind::Number(1, 50_000)),
+    ("AUTOMATION_LANES", Kind::Number(1, 64)),
+    ("AUTOMATION_LINGER_MS", Kind::Number(0, 1_000)),
+    ("AUTOMATION_PEOPLE", Kind::Number(1_000, 100_000_000)),
+    ("CAMPAIGN_FAILURES_IN_ROW", Kind::Number(1, 1_000_000)),
+    ("CAMPAIGN_FAILURES_OF", Kind::Number(1, 1_000_000)),
+    ("CAMPAIGN_HAND_OVER_MS", Kind::Number(1_000, 600_000)),
+    ("DATABASE_POOL_SIZE", Kind::Number(1, 500)),
+    ("DATABASE_URL", Kind::Text),
+    ("DEAD_MAX_BYTES", BYTES),
+    ("DELIVERY_CHANNELS", Kind::Choices(&["email", "push", "in_app", "sms"])),
+    ("DELIVERY_CONCURRENCY", Kind::Number(2, 1_024)),
+    ("DELIVERY_LEASE_MS", Kind::Number(1_000, 600_000)),
+    ("DELIVERY_REPLICAS", Kind::Number(1, 1_000)),
+    ("DELIVERY_UNKNOWN_RETRIES", Kind::Number(0, 10)),
+    ("GATEWAY_ADDR", Kind::Socket),
+    ("GATEWAY_INBOX_STREAMS", Kind::Number(1, 1_000_000)),
+    ("GATEWAY_MAX_CONNECTIONS", Kind::Number(1, 1_000_000)),
+    ("GATEWAY_REPLICAS", Kind::Number(1, 1_000)),
+    ("INBOX_KEEP_DAYS", Kind::Number(1, 3_650)),
+    ("INGEST_KEEP_HOURS", Kind::Number(1, 8_760)),
+    ("INGEST_MAX_BYTES", BYTES),
+    ("INGEST_PARTITIONS", Kind::Number(1, 256)),
+    ("INGEST_PURGE_ABOVE_PERCENT", Kind::Number(1, 100)),
+    ("LOG_FORMAT", Kind::Choice(&["text", "json"])),
+    ("MAIL_BASE_URL", Kind::Url),
+    ("MASTER_KEY", Kind::Text),
+    ("MASTER_KEY_FILE", Kind::Text),
+    ("NATS_URL", Kind::Text),
+    ("OUTBOUND_ALLOW", Kind::Text),
+    ("OUTBOUND_CA_FILE", Kind::Text),
+    ("PARTITION_LEASE_MS", Kind::Number(500, 120_000)),
+    ("PUBLIC_BASE_URL", Kind::Text),
+    ("PUSH_GATEWAY_BASE_URL", Kind::Url),
+    ("PUSH_MAILBOX_DIR", Kind::Text),
+    ("PUSH_PROVIDER_APP_ID", Kind::Text),
+    ("PUSH_PROVIDER_BASE_URL", Kind::Url),
+    ("PUSH_PROVIDER_RATE_LIMIT", Kind::Number(1, 100_000)),
+    ("PUSH_PROVIDER_REST_KEY", Kind::Text),
+    ("REDIS_URL", Kind::Text),
+    ("RUST_LOG", Kind::Text),
+    ("SCHEDULER_TICK_MS", Kind::Number(10, 10_000)),
+    ("SEND_MAX_BYTES", BYTES),
+    ("SMS_BASE_URL", Kind::Url),
+    ("STREAM_PREFIX", Kind::Text),
+    ("STREAM_REPLICAS", Kind::Choice(&["1", "3", "5"])),
+    ("TRUST_FORWARDED", Kind::Switch),
+    ("VAPID_SUBJECT", Kind::Text),
+];
+
+impl Kind {
+    /// What is allowed instead, where the text is none of it.
+    pub fn refuses(self, text: &str) -> Option<String> {
+        let one_of = |allowed: &[&str]| format!("one of {}", allowed.join(", "));
+        match self {
+            Self::Text => None,
+            Self::Number(least, most) => {
+                let fits = text.parse::<u64>().is_ok_and(|number| (least..=most).contains(&number));
+                (!fits).then(|| format!("a number from {least} to {most}"))
+            }
+            Self::Switch => (!["on", "off"].contains(&text)).then(|| "on or off".to_owned()),
+            Self::Choice(allowed) => (!allowed.contains(&text)).then(|| one_of(allowed)),
+            Self::Choices(allowed) => {
+                let parts = text.split(',').map(|part| part.trim().to_ascii_lowercase());
+                let fits = parts.filter(|part| !part.is_empty()).all(|part| allowed.contains(&part.as_str()));
+                (!fits).then(|| format!("some of {}, separated by commas", allowed.join(", ")))
+            }
+            Self::Socket => {
+                let fits = text.parse::<std::net::SocketAddr>().is_ok();
+                (!fits).then(|| "an address such as 127.0.0.1:9101".to_owned())
+            }
+            Self::Url => {
+                let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+                (!host.is_some_and(|host| !host.is_empty())).then(|| "an http:// or https:// address".to_owned())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_text_is_held_against_what_its_variable_takes() {
+        let number = Kind::Number(1, 8);
+        assert_eq!(
+            (number.refuses("8"), number.refuses("9").is_some(), number.refuses("-1").is_some()),
+            (None, true, true)
+        );
+        assert!(Kind::Switch.refuses("yes").is_some() && Kind::Switch.refuses("on").is_none());
+        let some = Kind::Choices(&["email", "push"]);
+        assert!(some.refuses("email, PUSH").is_none() && some.refuses("email,pigeon").is_some());
+        assert!(Kind::Url.refuses("https://").is_some() && Kind::Url.refuses("http://a").is_none());
+        assert!(Kind::Socket.refuses("8080").is_some() && Kind::Socket.refuses("0.0.0.0:8080").is_none());
+        assert!(Kind::Choice(&["1", "3"]).refuses("2").is_some());
+    }
+
+    /// Names in capitals that a program asks its environment for: every such text on a line that reads it, or that is a name.
+    fn asked_for(source: &str) -> BTreeSet<String> {
+        let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+        let mut names = BTreeSet::new();
+        for (at, _) in code.match_indices('"') {
+            let rest = &code[at + 1..];
+            let name = &rest[..rest.find('"').unwrap_or(0)];
+            let is_name = name.contains('_') && name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
+            let before = code[..at].trim_end();
+            let reads = [
+                "env.get(",
+                "env.text(",
+                "env.parse(",
+                "env.bounded(",
+                "env.list(",
+                "(env,",
+                "is_set(",
+                "&str =",
+                "; 2] = [",
+                "(",
+            ]
+            .iter()
+            .any(|how| before.ends_with(how));
+            let is_second = before.ends_with("\"PUSH_PROVIDER_APP_ID\",");
+            if is_name && (reads || is_second) {
+                names.insert(name.to_owned());
+            }
+        }
+        names
+    }
+
+    #[test]
+    fn every_variable_of_the_programs_is_known_and_no_other() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut asked = BTreeSet::new();
+        for program in ["shared", "gateway", "worker-automation", "worker-delivery", "scheduler"] {
+            for file in sources(&root.join(program).join("src")) {
+                let text = std::fs::read_to_string(&file).unwrap();
+                if text.contains("env: &Env") || text.contains("&Env::") {
+                    asked.extend(asked_for(&text));
+                }
+            }
+        }
+        let known: BTreeSet<String> = VARIABLES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(known.len(), VARIABLES.len());
+        assert_eq!(asked, known);
+    }
+
+    fn sources(dir: &Path) -> Vec<std::path::PathBuf> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                found.extend(sources(&path));
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                found.push(path);
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,134 @@
+//! Whether anybody does the work: partitions with an owner, nothing that waits for long, room ahead for what comes.
+
+pub mod look;
+
+use super::finding::Finding;
+
+/// What waits for longer counts as left alone.
+pub const OUTBOX_SECONDS: i64 = 30;
+pub const TIMERS_SECONDS: i64 = 60;
+pub const MESSAGES_SECONDS: i64 = 180;
+/// What is counted at most: it is left alone as much if there is more.
+pub const COUNTED: i64 = 10_000;
+/// Days of time partitions ahead: the scheduler keeps fourteen.
+const DAYS_NEEDED: i64 = 2;
+const DAYS_USUAL: i64 = 10;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Of the ingest stream; none before the first worker.
+    pub partitions: i64,
+    pub orphaned: Vec<i16>,
+    pub outbox: i64,
+    pub timers: i64,
+    pub messages: i64,
+    pub days_ahead: Vec<(&'static str, i64)>,
+}
+
+pub fn judge(seen: &Seen) -> Vec<Finding> {
+    vec![
+        partitions(seen),
+        waiting(
+            "work.outbox",
+            seen.outbox,
+            OUTBOX_SECONDS,
+            "rows of the outbox",
+            "worker-automation publishes them: does it run, and reach NATS with rights to send.*?",
+        ),
+        waiting(
+            "work.timers",
+            seen.timers,
+            TIMERS_SECONDS,
+            "timers",
+            "does the scheduler run? Its log says what keeps it",
+        ),
+        waiting(
+            "work.messages",
+            seen.messages,
+            MESSAGES_SECONDS,
+            "messages",
+            "does the scheduler run, and worker-delivery for every channel (DELIVERY_CHANNELS)?",
+        ),
+        ahead(&seen.days_ahead),
+    ]
+}
+
+fn partitions(seen: &Seen) -> Finding {
+    const CHECK: &str = "work.partitions";
+    let start = "start worker-automation, or look into its log: leases last PARTITION_LEASE_MS, 8 s by default";
+    if seen.partitions == 0 {
+        return Finding::wrong(
+            CHECK,
+            "no worker-automation has ever run here: what is accepted is not recorded",
+            start,
+        );
+    }
+    if seen.orphaned.is_empty() {
+        return Finding::well(CHECK, format!("all {} have a worker", seen.partitions));
+    }
+    let which = seen.orphaned.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let what = format!("{} of {} have no worker: {which}", seen.orphaned.len(), seen.partitions);
+    Finding::wrong(CHECK, what, start)
+}
+
+fn waiting(check: &'static str, count: i64, seconds: i64, of: &str, remedy: &str) -> Finding {
+    match count {
+        0 => Finding::well(check, format!("no {of} have been left for over {seconds} s")),
+        _ => {
+            let more = if count >= COUNTED { " or more" } else { "" };
+            Finding::wrong(check, format!("{count}{more} {of} have been left for over {seconds} s"), remedy)
+        }
+    }
+}
+
+fn ahead(days: &[(&'static str, i64)]) -> Finding {
+    const CHECK: &str = "work.time_partitions";
+    let remedy = "the scheduler makes them every hour, and `rekindle migrate` at once; the log says what is in the way";
+    match days.iter().min_by_key(|(_, days)| *days) {
+        Some((table, days)) if *days < DAYS_NEEDED => {
+            let what = format!("{table} has partitions for {} days: then nothing can be written", (*days).max(0));
+            Finding::wrong(CHECK, what, remedy)
+        }
+        Some((table, days)) if *days < DAYS_USUAL => {
+            Finding::notable(CHECK, format!("{table} has partitions for {days} days only"), remedy)
+        }
+        Some((_, days)) => Finding::well(CHECK, format!("made for {days} days ahead")),
+        None => Finding::unseen(CHECK, "there are no such tables"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Verdict;
+    use super::*;
+
+    fn well() -> Seen {
+        let days_ahead = vec![("events", 13), ("message", 13)];
+        Seen { partitions: 8, orphaned: Vec::new(), outbox: 0, timers: 0, messages: 0, days_ahead }
+    }
+
+    fn wrong(seen: &Seen) -> Vec<&'static str> {
+        let findings = judge(seen);
+        findings.iter().filter(|f| f.verdict == Verdict::Wrong).map(|f| f.check).collect()
+    }
+
+    #[test]
+    fn each_kind_of_work_is_judged_alone() {
+        assert_eq!(wrong(&well()), [""; 0]);
+        assert_eq!(wrong(&Seen { orphaned: vec![3], ..well() }), ["work.partitions"]);
+        assert_eq!(wrong(&Seen { partitions: 0, ..well() }), ["work.partitions"]);
+        assert_eq!(wrong(&Seen { outbox: 1, ..well() }), ["work.outbox"]);
+        assert_eq!(wrong(&Seen { timers: 2, ..well() }), ["work.timers"]);
+        assert_eq!(wrong(&Seen { messages: COUNTED, ..well() }), ["work.messages"]);
+        assert_eq!(
+            wrong(&Seen { days_ahead: vec![("events", 13), ("message", 1)], ..well() }),
+            ["work.time_partitions"]
+        );
+    }
+
+    #[test]
+    fn few_days_ahead_are_told() {
+        assert_eq!(ahead(&[("events", 5)]).verdict, Verdict::Notable);
+        assert!(ahead(&[("events", -3)]).what.contains("for 0 days"));
+    }
+}

@@ -1,0 +1,107 @@
+//! `rekindle doctor` against real servers, each with one fault in it.
+
+mod broker;
+mod database;
+mod deployment;
+mod work;
+
+use std::process::Command;
+
+use serde_json::Value;
+use shared::local::PostgresOptions;
+use testkit::{PrivatePostgres, PrivateRedis};
+
+use self::deployment::Deployment;
+
+/// The checks that found something wrong, and everything that was said, of a run with `--json`.
+fn examine(command: &mut Command) -> (Vec<String>, Value) {
+    let output = command.arg("--json").output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)));
+    assert_eq!(told["healthy"], output.status.success(), "{told:#}");
+    let findings = told["findings"].as_array().unwrap();
+    let wrong = findings.iter().filter(|finding| finding["verdict"] == "wrong");
+    (wrong.map(|finding| finding["check"].as_str().unwrap().to_owned()).collect(), told)
+}
+
+/// What was said of one check.
+fn of<'a>(told: &'a Value, check: &str) -> &'a Value {
+    let found = told["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == check);
+    found.unwrap_or_else(|| panic!("nothing of {check} in {told:#}"))
+}
+
+/// Runs it with one fault in the deployment: of this check something is wrong, and of nothing else. The tests' own
+/// PostgreSQL does not sync to the disk, which is always found. Returns what was said of the check.
+#[track_caller]
+fn finds(command: &mut Command, check: &str) -> String {
+    let (wrong, told) = examine(command);
+    let wrong: Vec<&str> = wrong.iter().map(String::as_str).filter(|name| *name != "database.durability").collect();
+    assert_eq!(wrong, [check], "{told:#}");
+    let finding = of(&told, check);
+    assert!(finding["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty()), "{finding}");
+    finding["what"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn nothing_is_wrong_with_a_good_deployment() {
+    let (postgres, redis) = tokio::join!(
+        PrivatePostgres::start_with(PostgresOptions {
+            max_connections: 60,
+            shared_buffers_mb: 16,
+            ..Default::default()
+        }),
+        PrivateRedis::start()
+    );
+    let deployment = Deployment::on(postgres.url()).await;
+    let (wrong, told) = examine(deployment.doctor().env("REDIS_URL", redis.url()));
+    assert_eq!(wrong, [""; 0], "{told:#}");
+    assert_eq!(of(&told, "redis.eviction")["verdict"], "well");
+    let output = deployment.doctor().env("REDIS_URL", redis.url()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success() && text.contains("✓ database.schema") && text.ends_with("Nothing is wrong.\n"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn settings_are_named() {
+    let deployment = Deployment::make().await;
+    let said = |name: &str, value: &str| finds(deployment.doctor().env(name, value), "settings");
+    assert!(said("DELIVERY_CONCURRENCY", "many").contains("DELIVERY_CONCURRENCY"));
+    assert!(said("PUBLIC_BASE_URL", "http://shop.example.com").contains("in the clear"));
+    assert!(finds(deployment.doctor().env_remove("MASTER_KEY"), "settings").contains("MASTER_KEY"));
+}
+
+#[tokio::test]
+async fn redis_is_missed_and_blamed_for_refusing_writes() {
+    let (deployment, redis) = tokio::join!(Deployment::make(), PrivateRedis::start());
+    let away = format!("redis://127.0.0.1:{}", shared::local::port::free());
+    let (wrong, told) = examine(deployment.doctor().env("REDIS_URL", away));
+    let connection = of(&told, "redis.connection");
+    assert_eq!(
+        (&*wrong, &connection["verdict"]),
+        (&["database.durability".to_owned()][..], &"notable".into()),
+        "{told:#}"
+    );
+
+    let client = redis::Client::open(redis.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut set = redis::cmd("CONFIG");
+    set.arg("SET").arg("maxmemory-policy").arg("noeviction").exec_async(&mut connection).await.unwrap();
+    assert!(finds(deployment.doctor().env("REDIS_URL", redis.url()), "redis.eviction").contains("noeviction"));
+}
+
+#[tokio::test]
+async fn a_disk_without_the_room_that_is_asked_for_is_told() {
+    let deployment = Deployment::make().await;
+    let folder = tempfile::tempdir().unwrap();
+    let disk = |free: &str| {
+        let mut command = deployment.doctor();
+        command.arg("--disk").arg(folder.path()).args(["--disk-free", free]);
+        command
+    };
+    // Nothing but an empty disk has all of it free.
+    std::fs::write(folder.path().join("file"), vec![1; 1 << 20]).unwrap();
+    assert!(finds(&mut disk("100"), "disk").contains("are free"));
+}

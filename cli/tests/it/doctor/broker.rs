@@ -1,0 +1,109 @@
+//! Faults of the broker.
+
+use std::path::{Path, PathBuf};
+
+use async_nats::jetstream::stream::{Config, DiscardPolicy};
+use shared::bus::topology;
+use shared::local::NatsOptions;
+use testkit::{ConfiguredNats, PrivateNats};
+
+use super::deployment::Deployment;
+use super::{examine, finds, of};
+
+/// A configuration of the server, in a folder that goes with it.
+fn configured(text: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nats.conf");
+    std::fs::write(&path, text).unwrap();
+    (folder, path)
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_or_refuses_the_user_is_told() {
+    let deployment = Deployment::make().await;
+    let with = |url: String| finds(deployment.doctor().env("NATS_URL", url), "nats.connection");
+    let away = with(format!("nats://127.0.0.1:{}", shared::local::port::free()));
+    assert!(away.contains("cannot reach NATS at 127.0.0.1"), "{away}");
+    let place = deployment.nats.url().rsplit('@').next().unwrap();
+    let refused = with(format!("nats://rekindle:wr0ng@{place}"));
+    assert!(refused.contains("authorization violation") && !refused.contains("wr0ng"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_user_without_the_right_to_publish_is_told() {
+    let (_folder, path) = configured(
+        "jetstream { store_dir: $NATS_STORE_DIR }\nauthorization { users: [ { user: a, password: b }, { user: narrow, password: p, permissions: { \
+         publish: [\"$JS.API.INFO\", \"$JS.API.STREAM.INFO.*\"], subscribe: [\"_INBOX.>\"] } } ] }",
+    );
+    let (deployment, nats) = tokio::join!(Deployment::make(), ConfiguredNats::start(&path, &[]));
+    let mut bus = deployment.bus().await;
+    bus.jetstream = async_nats::jetstream::new(async_nats::connect(nats.url("a", "b")).await.unwrap());
+    topology::ensure(&bus).await.unwrap();
+    let (wrong, told) = examine(deployment.doctor().env("NATS_URL", nats.url("narrow", "p")));
+    assert_eq!(wrong, ["database.durability", "nats.rights", "nats.accepts"], "{told:#}");
+    let said = of(&told, "nats.rights")["what"].as_str().unwrap();
+    assert!(said.contains("ingest.canary"), "{said}");
+}
+
+#[tokio::test]
+async fn a_server_without_jetstream_is_told() {
+    let (_folder, path) = configured("authorization { user: a, password: b }");
+    let (deployment, nats) = tokio::join!(Deployment::make(), ConfiguredNats::start(&path, &[]));
+    finds(deployment.doctor().env("NATS_URL", nats.url("a", "b")), "nats.jetstream");
+}
+
+#[tokio::test]
+async fn streams_that_are_missing_or_otherwise_are_told() {
+    let deployment = Deployment::make().await;
+    let bus = deployment.bus().await;
+    let [ingest, send, _] = topology::wanted(&bus.names, &bus.config);
+    let edit = async |change: fn(&mut Config)| {
+        let mut config = ingest.clone();
+        change(&mut config);
+        bus.jetstream.update_stream(config).await.unwrap();
+    };
+    edit(|c| c.max_bytes = -1).await;
+    assert!(finds(&mut deployment.doctor(), "nats.stream.ingest").contains("no max_bytes"));
+    edit(|c| c.discard = DiscardPolicy::Old).await;
+    assert!(finds(&mut deployment.doctor(), "nats.stream.ingest").contains("discards Old"));
+    edit(|c| c.max_age = std::time::Duration::from_hours(1)).await;
+    assert!(finds(&mut deployment.doctor(), "nats.stream.ingest").contains("max_age"));
+    edit(|_| {}).await;
+    let said = finds(deployment.doctor().env("INGEST_PARTITIONS", "4"), "nats.stream.ingest");
+    assert!(said.contains("has 8 partitions, and INGEST_PARTITIONS says 4"), "{said}");
+    let (_, told) = examine(deployment.doctor().env("STREAM_REPLICAS", "3"));
+    assert!(of(&told, "nats.stream.send")["what"].as_str().unwrap().contains("1 server keeps it"), "{told:#}");
+    bus.jetstream.delete_stream(&send.name).await.unwrap();
+    assert!(finds(&mut deployment.doctor(), "nats.stream.send").contains("is missing"));
+}
+
+#[tokio::test]
+async fn a_server_that_rarely_syncs_is_told_where_its_monitor_is_named() {
+    let rare = NatsOptions { sync_interval: "2m".to_owned(), ..NatsOptions::default() };
+    let (deployment, nats) = tokio::join!(Deployment::make(), PrivateNats::start_with(rare));
+    let unasked = examine(&mut deployment.doctor()).1;
+    assert_eq!(of(&unasked, "nats.sync_interval")["verdict"], "unseen");
+    let mut asked = deployment.doctor();
+    let said = finds(asked.arg("--nats-monitor").arg(nats.monitor_url()), "nats.sync_interval");
+    assert!(said.starts_with("every 120 s"), "{said}");
+}
+
+#[tokio::test]
+async fn the_configuration_that_is_delivered_is_well() {
+    let single = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/nats/single.conf");
+    let passwords =
+        ["GATEWAY", "AUTOMATION", "DELIVERY", "SCHEDULER", "OPERATOR"].map(|of| format!("NATS_{of}_PASSWORD"));
+    let mut env: Vec<(&str, &str)> = passwords.iter().map(|name| (name.as_str(), "secret")).collect();
+    env.push(("NATS_SERVER_NAME", "one"));
+    let (deployment, nats) = tokio::join!(Deployment::make(), ConfiguredNats::start(&single, &env));
+    let mut bus = deployment.bus().await;
+    bus.config.url = nats.url("scheduler", "secret");
+    bus.config.stream_prefix = String::new();
+    let scheduler = shared::bus::Bus::connect(&bus.config, "scheduler").await.unwrap();
+    topology::ensure(&scheduler).await.unwrap();
+    let mut doctor = deployment.doctor();
+    doctor.env("NATS_URL", nats.url("operator", "secret")).env("STREAM_PREFIX", "");
+    let (wrong, told) = examine(doctor.env("NATS_MONITOR_URL", nats.monitor_url()));
+    assert_eq!(wrong, ["database.durability"], "{told:#}");
+    assert_eq!(of(&told, "nats.sync_interval")["what"], "every 1000 ms");
+}

@@ -1,0 +1,72 @@
+//! Faults of the database, and of the master key for it.
+
+use cli::provision::Provision;
+use shared::secrets::MasterKeys;
+use testkit::TestDatabase;
+
+use super::deployment::{Deployment, MASTER_KEY};
+use super::{examine, finds, of};
+
+#[tokio::test]
+async fn what_keeps_it_from_connecting_is_told_apart() {
+    let deployment = Deployment::make().await;
+    let with = |url: String| finds(deployment.doctor().env("DATABASE_URL", url), "database.connection");
+    let away = format!("postgres://rekindle@127.0.0.1:{}/rekindle", shared::local::port::free());
+    assert!(with(away).contains("cannot be reached"));
+    let url = &deployment.database_url;
+    let (user, rest) = url.trim_start_matches("postgres://").split_once(':').unwrap();
+    let (password, place) = rest.split_once('@').unwrap();
+    let said = with(format!("postgres://{user}:wr0ng@{place}"));
+    assert!(said.contains("password") && !said.contains("wr0ng"), "{said}");
+    let (host, _) = place.split_once('/').unwrap();
+    assert!(with(format!("postgres://{user}:{password}@{host}/nowhere")).contains("no such database"));
+}
+
+#[tokio::test]
+async fn a_schema_that_is_missing_or_newer_is_told() {
+    let deployment = Deployment::make().await;
+    let empty = TestDatabase::create_empty().await;
+    let (wrong, told) = examine(deployment.doctor().env("DATABASE_URL", empty.url()));
+    assert_eq!(wrong, ["database.durability", "database.extensions", "database.schema"], "{told:#}");
+    assert!(of(&told, "database.schema")["remedy"].as_str().unwrap().contains("rekindle migrate"));
+
+    let db = deployment.connection().await;
+    db.batch_execute("UPDATE schema_migration SET checksum = 'other' WHERE version = 1").await.unwrap();
+    assert!(finds(&mut deployment.doctor(), "database.schema").contains("another text"));
+    let newer = "INSERT INTO schema_migration (version, name, checksum, min_reader) VALUES (999, 'later', '', 999)";
+    db.batch_execute(newer).await.unwrap();
+    assert!(finds(&mut deployment.doctor(), "database.schema").contains("upgrade the program"));
+}
+
+#[tokio::test]
+async fn a_missing_extension_is_told() {
+    let deployment = Deployment::make().await;
+    deployment.connection().await.batch_execute("DROP EXTENSION pg_trgm CASCADE").await.unwrap();
+    assert!(finds(&mut deployment.doctor(), "database.extensions").contains("pg_trgm"));
+}
+
+#[tokio::test]
+async fn a_key_that_does_not_open_what_is_sealed_is_told() {
+    let deployment = Deployment::make().await;
+    let keys = MasterKeys::parse(MASTER_KEY).unwrap();
+    Provision::new(&deployment.database_url).unwrap().create_project(&keys, "Shop").await.unwrap();
+    let (_, told) = examine(&mut deployment.doctor());
+    assert_eq!(of(&told, "secrets.master_key")["verdict"], "well", "{told:#}");
+    let other = "ab".repeat(32);
+    assert!(finds(deployment.doctor().env("MASTER_KEY", &other), "secrets.master_key").contains("1 of project"));
+    let (_, told) = examine(deployment.doctor().env("MASTER_KEY", format!("{other},{MASTER_KEY}")));
+    assert_eq!(of(&told, "secrets.master_key")["verdict"], "well", "{told:#}");
+}
+
+#[tokio::test]
+async fn a_clock_that_is_off_is_told() {
+    let deployment = Deployment::make().await;
+    // To every session from now on, the server's clock is 90 s fast.
+    let sql = "DO $$ BEGIN \
+               CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql \
+               AS 'SELECT pg_catalog.clock_timestamp() + interval ''90 s'''; \
+               EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database()); \
+               END $$";
+    deployment.connection().await.batch_execute(sql).await.unwrap();
+    assert!(finds(&mut deployment.doctor(), "database.clock").contains("behind"));
+}

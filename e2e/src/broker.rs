@@ -1,0 +1,74 @@
+//! NATS by the files of `deploy/nats`, with a user for each program.
+
+use std::path::PathBuf;
+
+use shared::bus::{Bus, topology};
+use shared::config::BusConfig;
+use shared::env::Env;
+use testkit::ConfiguredNats;
+
+use crate::Options;
+
+/// The programs, which are users by the same names, and what the files read their passwords from.
+pub const USERS: [(&str, &str); 4] = [
+    ("gateway", "NATS_GATEWAY_PASSWORD"),
+    ("worker-automation", "NATS_WORKER_AUTOMATION_PASSWORD"),
+    ("worker-delivery", "NATS_WORKER_DELIVERY_PASSWORD"),
+    ("scheduler", "NATS_SCHEDULER_PASSWORD"),
+];
+/// Another for each, so that a mistaken one is noticed.
+const PASSWORDS: [&str; 4] = ["gatewaypw", "automationpw", "deliverypw", "schedulerpw"];
+const ROUTE: (&str, &str) = ("route", "routepw");
+
+/// What the files read from the environment.
+fn env() -> Vec<(&'static str, &'static str)> {
+    let mut env: Vec<_> = USERS.into_iter().zip(PASSWORDS).map(|((_, name), password)| (name, password)).collect();
+    env.extend([
+        ("NATS_OPERATOR_PASSWORD", "operatorpw"),
+        ("NATS_ROUTE_PASSWORD", ROUTE.1),
+        ("NATS_SERVER_NAME", "nats-0"),
+    ]);
+    env
+}
+
+fn config(file: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/nats").join(file)
+}
+
+/// One server by `single.conf`.
+pub async fn single() -> ConfiguredNats {
+    ConfiguredNats::start(&config("single.conf"), &env()).await
+}
+
+/// Three servers by `cluster.conf`.
+pub async fn cluster() -> [ConfiguredNats; 3] {
+    let mut env = env();
+    env.retain(|(name, _)| *name != "NATS_SERVER_NAME");
+    ConfiguredNats::start_cluster(&config("cluster.conf"), &env, ROUTE).await
+}
+
+/// `NATS_URL` of a program.
+///
+/// Panics where there is no such program.
+pub fn url(servers: &[ConfiguredNats], program: &str) -> String {
+    let place = USERS.iter().position(|(user, _)| *user == program).expect("a program's name");
+    servers.iter().map(|server| server.url(program, PASSWORDS[place])).collect::<Vec<_>>().join(",")
+}
+
+/// Every program as its own user.
+pub fn options(servers: &[ConfiguredNats]) -> Options {
+    let base = Options::default().env("STREAM_REPLICAS", servers.len());
+    USERS.iter().fold(base, |options, (program, _)| options.env_of(program, "NATS_URL", url(servers, program)))
+}
+
+/// A connection as a program has it.
+pub async fn connect(servers: &[ConfiguredNats], program: &str) -> anyhow::Result<Bus> {
+    let pairs = [("NATS_URL", url(servers, program)), ("STREAM_REPLICAS", servers.len().to_string())];
+    Bus::connect(&BusConfig::from_env(&Env::from_pairs(pairs))?, program).await
+}
+
+/// Makes the streams, as the scheduler would; the others wait for them otherwise.
+pub async fn make_streams(servers: &[ConfiguredNats]) -> anyhow::Result<()> {
+    topology::ensure(&connect(servers, "scheduler").await?).await?;
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Three NATS servers that each hold every stream, killed one at a time and all at once while events come in: what was
+//! accepted is recorded, once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use e2e::{Api, System, broker, drained};
+use futures_util::future::join_all;
+use serde_json::json;
+use testkit::{eventually, eventually_true};
+
+use crate::shop::event_id;
+
+/// Clients that each send one event after the other.
+const CLIENTS: usize = 8;
+/// Accepted events by which the product is seen to go on.
+const SOME: usize = 200;
+/// Until it goes on without one server, and after all were gone.
+const WITHOUT_ONE: Duration = Duration::from_secs(30);
+const AFTER_ALL: Duration = Duration::from_mins(1);
+
+/// What the clients share.
+#[derive(Default)]
+struct Load {
+    accepted: AtomicUsize,
+    refused: AtomicUsize,
+    over: AtomicBool,
+}
+
+impl Load {
+    fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Waits until some more are accepted, and tells how long that took.
+    async fn goes_on(&self, what: &str, within: Duration) {
+        let (began, before) = (Instant::now(), self.accepted());
+        eventually_true(what, within, async || self.accepted() >= before + SOME).await;
+        println!("{what}: {SOME} more after {:?}", began.elapsed());
+    }
+}
+
+/// Sends events under ids of their own, each again until it is accepted, as clients do.
+async fn client(api: Api, load: Arc<Load>, number: usize) {
+    while !load.over.load(Ordering::Relaxed) {
+        let event =
+            json!({ "event": "page_viewed", "user_id": format!("u{number}"), "id": event_id(), "properties": {} });
+        loop {
+            let answer = api.track("/events", &event).await;
+            match answer.status {
+                202 => break load.accepted.fetch_add(1, Ordering::Relaxed),
+                503 => load.refused.fetch_add(1, Ordering::Relaxed),
+                _ => panic!("{answer:?}"),
+            };
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_books_balance_while_servers_of_a_cluster_are_killed() {
+    let mut nats = broker::cluster().await;
+    eventually(WITHOUT_ONE, async || broker::make_streams(&nats).await.map_err(|error| format!("{error:#}"))).await;
+    let system = System::start_with(broker::options(&nats)).await;
+    let db = drained::database(&system).await;
+    let load = Arc::new(Load::default());
+    let clients: Vec<_> =
+        (0..CLIENTS).map(|number| tokio::spawn(client(system.api.clone(), load.clone(), number))).collect();
+    load.goes_on("with all servers", WITHOUT_ONE).await;
+
+    for number in 0..nats.len() {
+        nats[number].kill().await;
+        load.goes_on(&format!("without server {number}"), WITHOUT_ONE).await;
+        nats[number].start_again().await;
+        // Were another to go before it has caught up, there would be no majority.
+        nats[number].healthy().await;
+    }
+    join_all(nats.iter().map(|server| server.kill())).await;
+    for server in &mut nats {
+        server.start_again().await;
+    }
+    load.goes_on("after all were gone", AFTER_ALL).await;
+
+    load.over.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.await.expect("a client's end");
+    }
+    let all = load.accepted() as i64;
+    println!("{all} accepted, {} refused meanwhile", load.refused.load(Ordering::Relaxed));
+    let probe = async || {
+        let stored = drained::events(&db, "page_viewed").await;
+        if stored == (all, all) { Ok(()) } else { Err(format!("{stored:?} of {all}")) }
+    };
+    eventually(AFTER_ALL, probe).await;
+}

@@ -1,0 +1,61 @@
+//! Every program as a user of NATS with its own rights, by the files that are delivered: all goes on, and none may do
+//! another's work.
+
+use std::slice;
+use std::time::Duration;
+
+use e2e::{System, broker};
+use serde_json::json;
+use shared::bus::{PublishError, Publisher};
+use testkit::eventually_true;
+
+use crate::shop::Shop;
+
+const SOON: Duration = Duration::from_secs(10);
+/// How the server's log begins what it says of each refusal.
+const VIOLATIONS: [&str; 2] = ["Publish Violation", "Subscription Violation"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_program_may_do_its_own_work_and_no_other() {
+    let nats = broker::single().await;
+    let servers = slice::from_ref(&nats);
+    broker::make_streams(servers).await.expect("the streams");
+    let system = System::start_with(broker::options(servers)).await;
+    let shop = Shop::open(&system, 1).await;
+    let ada = json!({ "user_id": "ada", "properties": { "email": "ada@example.com", "name": "Ada" } });
+    system.api.track("/users/identify", &ada).await.expect(202);
+    // An event that starts an automation, one whose automation waits for a timer, and a direct message.
+    for event in ["signed_up", "checkout_started"] {
+        let event = json!({ "event": event, "user_id": "ada", "properties": { "cartId": "c1" } });
+        system.api.track("/events", &event).await.expect(202);
+    }
+    let message = json!({ "userId": "ada", "channel": "EMAIL", "subject": "Direct", "body": "<p>Hi</p>" });
+    system.api.post("/messages", &message).await.expect(202);
+    let mails = shop.mails("ada@example.com", 3, SOON).await;
+    assert_eq!(mails.len(), 3);
+    let stored = system.api.until("/events?event=signed_up", SOON, |page| page["pagination"]["total"] == 1).await;
+    assert_eq!(stored["events"][0]["userId"], "ada", "{stored}");
+    for violation in VIOLATIONS {
+        assert!(!nats.log().contains(violation), "{}", nats.log());
+    }
+
+    for (program, subject) in [
+        ("gateway", "send.email.campaign"),
+        ("gateway", "dead.ingest"),
+        ("worker-automation", "send.email.campaign"),
+        ("worker-automation", "dead.send"),
+        ("worker-delivery", "ingest.0"),
+        ("worker-delivery", "send.email.direct"),
+        ("scheduler", "dead.send"),
+    ] {
+        let bus = broker::connect(servers, program).await.expect("a connection");
+        let refused = Publisher::new(bus).publish(subject, "x".into()).await;
+        assert_eq!(refused, Err(PublishError::Timeout), "{program} publishes {subject}");
+        let told =
+            || nats.log().lines().any(|line| line.contains(VIOLATIONS[0]) && line.contains(&format!("\"{subject}\"")));
+        eventually_true("the refusal is logged", SOON, async || told()).await;
+    }
+    let bus = broker::connect(servers, "worker-delivery").await.expect("a connection");
+    let _others = bus.client.subscribe("_INBOX.gateway.>").await.expect("asked for");
+    eventually_true("reading another's answers is refused", SOON, async || nats.log().contains(VIOLATIONS[1])).await;
+}
