@@ -20,3 +20,5 @@ pub const MESSAGES_AMBIGUOUS: &str = "rekindle_messages_ambiguous_total";
 /// By `how`: `waited` in memory, or `put_off` as rows.
 pub const MESSAGES_LIMITED: &str = "rekindle_messages_limited_total";
 pub const WEBHOOKS_SENT: &str = "rekindle_webhooks_sent_total";
+/// By `outcome`: `exported`, `failed` (not received) or `dropped` (no room in the queue).
+pub const TRACE_SPANS: &str = "rekindle_trace_spans_total";
