@@ -10,7 +10,7 @@ use crate::respond::Reply;
 use crate::router::{self, Access};
 
 const ALLOWED_HEADERS: HeaderValue =
-    HeaderValue::from_static("x-api-key, authorization, content-type, content-encoding, idempotency-key");
+    HeaderValue::from_static("x-api-key, authorization, content-type, content-encoding, idempotency-key, traceparent");
 const EXPOSED_HEADERS: HeaderValue =
     HeaderValue::from_static("Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, X-Request-Id");
 const ONE_DAY: HeaderValue = HeaderValue::from_static("86400");

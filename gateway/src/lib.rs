@@ -32,6 +32,7 @@ pub mod sdk;
 pub mod server;
 pub mod start;
 pub mod stream;
+mod traced;
 
 pub use app::App;
 pub use server::serve;

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 pub use context::{TraceContext, TraceParent};
-pub use sampler::{Begun, Sampler};
+pub use sampler::{Begun, Sampler, Sampling};
 pub use span::{Kind, Span};
 
 use crate::env::{Env, EnvError};

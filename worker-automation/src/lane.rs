@@ -12,6 +12,7 @@ use shared::metric_name;
 use shared::store::StoreError;
 use shared::store::ingest_partitions::{self, Advance, Lease};
 use shared::store::outbox::OutboxRow;
+use shared::trace::Span;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -19,6 +20,7 @@ use crate::config::{Config, RETRY};
 use crate::item::Item;
 use crate::poison;
 use crate::record::{Batch, Recorder};
+use crate::traced::Recording;
 
 /// Bytes of messages in one transaction at most; as rows they take several times as much memory.
 const BATCH_BYTES: usize = 8 << 20;
@@ -237,6 +239,7 @@ impl Lane {
     /// Records what was collected, for as long as that takes; what can never be applied is put aside.
     async fn settle(&mut self, collected: Collected) {
         let Collected { mut items, mut last, .. } = collected;
+        let traced = Recording::begin(&mut items);
         loop {
             // What an earlier attempt recorded, and what is another worker's by now, is left out.
             let positions = &self.positions;
@@ -266,6 +269,8 @@ impl Lane {
                     metrics::counter!(metric_name::RUNS_STARTED).increment(recorded.runs);
                     metrics::histogram!(metric_name::INGEST_TRANSACTION_SECONDS)
                         .record(started.elapsed().as_secs_f64());
+                    traced.end(batch.items.len());
+                    recorded.hops.into_iter().for_each(Span::end);
                     if recorded.calls > 0 {
                         self.calls.notify_one();
                     }

@@ -5,7 +5,7 @@ mod received;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_nats::jetstream::AckKind;
 use bytes::Bytes;
@@ -30,6 +30,7 @@ use crate::claim::claim_slice;
 use crate::intake::{Intake, Refused};
 use crate::limits::{Admitted, Limit, Place, Room};
 use crate::settle::judge;
+use crate::traced;
 pub use received::Received;
 
 /// Before a message that we could not work on comes again.
@@ -295,9 +296,11 @@ async fn send_project(
             metrics::counter!(MESSAGES_LIMITED, "how" => "waited").increment(rows.len() as u64);
         }
         let (slice, rest) = rows.split_at(permits.len().min(rows.len()));
+        let since = SystemTime::now();
         let claimed = claim_slice(app, project, slice).await?;
         failpoint::hit("delivery.after_claim");
-        for loaded in claimed {
+        for mut loaded in claimed {
+            let mut hop = traced::begin(&mut loaded.message, since);
             let (mut permit, token) = (permits.pop(), tokens.pop());
             let app = app.clone();
             under_way.push(app.tasks.clone().spawn(async move {
@@ -305,7 +308,9 @@ async fn send_project(
                 if let Some(permit) = &mut permit {
                     permit.called();
                 }
+                traced::judged(&mut hop, &settled);
                 app.settler.settle(settled).await;
+                hop.end();
                 drop(permit);
             }));
         }

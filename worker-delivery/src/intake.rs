@@ -15,6 +15,7 @@ use shared::store::messages::insert::{NewMessage, any_lane, queued};
 use shared::store::users::recipient;
 use shared::store::users::record::PersonKey;
 use shared::store::{Connection, StoreError, erasures, project_removals};
+use shared::trace::TraceContext;
 use uuid::Uuid;
 
 use crate::App;
@@ -184,6 +185,7 @@ fn read_direct(direct: &DirectMessage) -> Result<Candidate, String> {
             automation_id: None,
             run_id: None,
             subscription_group_id: None,
+            trace: TraceContext::from_bytes(&direct.trace),
             created_at,
             due_at: created_at.checked_add(SWEEP).unwrap_or(created_at),
         },

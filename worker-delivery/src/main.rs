@@ -6,7 +6,7 @@ use shared::admin::{self, Admin};
 use shared::config::AdminConfig;
 use shared::env::Env;
 use shared::startup::{self, Connected, StartError};
-use shared::{shutdown, telemetry};
+use shared::{shutdown, telemetry, trace};
 use tokio::net::TcpListener;
 use worker_delivery::channels::Channels;
 use worker_delivery::config::DeliveryConfig;
@@ -29,6 +29,7 @@ async fn start() -> Result<(), StartError> {
     let config = DeliveryConfig::from_env(&env)?;
     let admin = AdminConfig::from_env(&env, ADMIN_PORT)?;
     let metrics = telemetry::start_metrics();
+    trace::start(&env, "worker-delivery")?;
     let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
 
     let connected: Arc<OnceLock<Connected>> = Arc::default();
@@ -49,5 +50,6 @@ async fn start() -> Result<(), StartError> {
     if !run(App::new(config, servers, Channels::default(), shutdown)).await {
         tracing::warn!("stopped with calls under way; their leases run out");
     }
+    trace::stop().await;
     Ok(())
 }

@@ -13,4 +13,5 @@ mod mail;
 mod outages;
 mod segments;
 mod shop;
+mod traces;
 mod workers;

@@ -18,6 +18,16 @@ impl TraceContext {
         (context.trace_id != [0; 16] && context.span_id != [0; 8]).then_some(context)
     }
 
+    /// As a column holds it.
+    pub fn to_column(context: Option<Self>) -> Option<Vec<u8>> {
+        context.map(|context| context.to_bytes().to_vec())
+    }
+
+    /// From a column.
+    pub fn from_column(bytes: Option<&[u8]>) -> Option<Self> {
+        Self::from_bytes(bytes?)
+    }
+
     /// 16 bytes of the trace's id, 8 of the span's.
     pub fn to_bytes(self) -> [u8; LEN] {
         let mut bytes = [0; LEN];

@@ -234,7 +234,10 @@ mod tests {
         ]);
         let settings = Settings::from_env(&env, "gateway").unwrap().unwrap();
         assert_eq!(settings.endpoint.to_string(), "http://127.0.0.1:4318/v1/traces");
-        assert_eq!((&settings.headers["authorization"], &settings.headers["x-tenant"]), (&"Basic abc".parse().unwrap(), &"7".parse().unwrap()));
+        assert_eq!(
+            (&settings.headers["authorization"], &settings.headers["x-tenant"]),
+            (&"Basic abc".parse().unwrap(), &"7".parse().unwrap())
+        );
         assert_eq!(settings.resource.get(&"service.name".into()).unwrap().as_str(), "rekindle-gateway");
         assert_eq!(settings.resource.get(&"deployment.environment".into()).unwrap().as_str(), "test");
     }

@@ -19,6 +19,35 @@ pub struct Begun {
     pub parent: Option<TraceContext>,
 }
 
+/// What is to be sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sampling {
+    /// Whether the caller's word counts.
+    follows_parent: bool,
+    /// Of all others, from 0 to 1.
+    share: f64,
+}
+
+impl Sampling {
+    /// `OTEL_TRACES_SAMPLER` (`parentbased_traceidratio`) and `OTEL_TRACES_SAMPLER_ARG` (0.01).
+    pub fn from_env(env: &Env) -> Result<Self, EnvError> {
+        let share = env.bounded(ARGUMENT, 0.01, 0.0..=1.0, "a share from 0 to 1, such as 0.01")?;
+        let (follows_parent, share) = match env.text(SAMPLER, "parentbased_traceidratio").as_str() {
+            "always_on" => (false, 1.0),
+            "always_off" => (false, 0.0),
+            "traceidratio" => (false, share),
+            "parentbased_always_on" => (true, 1.0),
+            "parentbased_always_off" => (true, 0.0),
+            "parentbased_traceidratio" => (true, share),
+            other => {
+                let allowed = "always_on, always_off, traceidratio, or one of these behind parentbased_";
+                return Err(EnvError { name: SAMPLER.to_owned(), problem: format!("{other:?} is unknown"), allowed });
+            }
+        };
+        Ok(Self { follows_parent, share })
+    }
+}
+
 /// Decides, for a few nanoseconds a request.
 #[derive(Debug)]
 pub struct Sampler {
@@ -36,26 +65,10 @@ impl Sampler {
         Self { below: 0, follows_parent: false, asked: AtomicU64::new(0) }
     }
 
-    /// `OTEL_TRACES_SAMPLER` (`parentbased_traceidratio`) and `OTEL_TRACES_SAMPLER_ARG` (0.01). Nothing is sampled where nobody
-    /// is there to receive it.
-    pub fn from_env(env: &Env) -> Result<Self, EnvError> {
-        let share = env.bounded(ARGUMENT, 0.01, 0.0..=1.0, "a share from 0 to 1, such as 0.01")?;
-        let (follows_parent, share) = match env.text(SAMPLER, "parentbased_traceidratio").as_str() {
-            "always_on" => (false, 1.0),
-            "always_off" => (false, 0.0),
-            "traceidratio" => (false, share),
-            "parentbased_always_on" => (true, 1.0),
-            "parentbased_always_off" => (true, 0.0),
-            "parentbased_traceidratio" => (true, share),
-            other => {
-                let allowed = "always_on, always_off, traceidratio, or one of these behind parentbased_";
-                return Err(EnvError { name: SAMPLER.to_owned(), problem: format!("{other:?} is unknown"), allowed });
-            }
-        };
-        if !super::is_on() {
-            return Ok(Self::off());
-        }
-        Ok(Self::of(follows_parent, share))
+    /// Samples nothing where nobody is there to receive it.
+    pub fn new(sampling: Sampling) -> Self {
+        let Sampling { follows_parent, share } = sampling;
+        if super::is_on() { Self::of(follows_parent, share) } else { Self::off() }
     }
 
     fn of(follows_parent: bool, share: f64) -> Self {
@@ -147,7 +160,7 @@ mod tests {
     #[test]
     fn a_wrong_word_is_refused_by_name() {
         for (name, value) in [(SAMPLER, "sometimes"), (ARGUMENT, "2"), (ARGUMENT, "much")] {
-            assert_eq!(Sampler::from_env(&Env::from_pairs([(name, value)])).unwrap_err().name, name);
+            assert_eq!(Sampling::from_env(&Env::from_pairs([(name, value)])).unwrap_err().name, name);
         }
     }
 }

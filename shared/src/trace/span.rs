@@ -104,7 +104,7 @@ impl Span {
         }
     }
 
-    /// It ends now, and is kept by a later [`Span::keep`] if what it did comes to stand.
+    /// It ends now, and is kept by a later [`Span::end`] if what it did comes to stand.
     #[must_use]
     pub fn ended(mut self) -> Self {
         if let Some(recording) = &mut self.recording {
@@ -172,7 +172,10 @@ mod tests {
         let own = span.context().unwrap();
         let data = span.ended().recording.unwrap().finish();
         assert_eq!(data.parent_span_id.to_bytes(), parent.span_id);
-        assert_eq!((data.span_context.trace_id().to_bytes(), data.span_context.span_id().to_bytes()), (own.trace_id, own.span_id));
+        assert_eq!(
+            (data.span_context.trace_id().to_bytes(), data.span_context.span_id().to_bytes()),
+            (own.trace_id, own.span_id)
+        );
         assert_eq!((&*data.name, data.attributes.len()), ("POST /events", 1));
         assert!(data.end_time >= data.start_time);
     }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::ids::ProjectId;
 use crate::send::{Channel, Lane};
 use crate::store::StoreError;
+use crate::trace::TraceContext;
 
 /// A message that is this process's to send until its lease ends.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +37,7 @@ pub struct Claimed {
     pub created_at: Timestamp,
     /// From when on it may be sent: of a campaign when it was released, or else when it was made.
     pub released_at: Timestamp,
+    pub trace: Option<TraceContext>,
 }
 
 /// Claims those of a project's messages that still stand at the attempt they were handed over with, until `lease`.
@@ -65,7 +67,7 @@ pub async fn claim(
                due_at = $6, updated_at = $7 FROM free WHERE m.project_id = $1 AND m.id BETWEEN $4 AND $5 AND m.id = free.id \
                RETURNING m.project_id, m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt, \
                m.failures, m.ambiguous - m.forgiven, free.claimed, m.created_at, coalesce(m.released_at, m.created_at), \
-               m.subscription_group_id";
+               m.subscription_group_id, m.trace";
     let statement = db.prepare_cached(sql).await?;
     let rows = db.query(&statement, &[&project, &ids, &attempts, first, last, &lease, &now]).await?;
     rows.iter().map(from_row).collect()
@@ -89,5 +91,6 @@ fn from_row(row: &Row) -> Result<Claimed, StoreError> {
         created_at: row.try_get(12)?,
         released_at: row.try_get(13)?,
         subscription_group_id: row.try_get(14)?,
+        trace: TraceContext::from_column(row.try_get(15)?),
     })
 }
