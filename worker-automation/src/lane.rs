@@ -8,7 +8,7 @@ use shared::bus::Bus;
 use shared::bus::consumer::Delivered;
 use shared::event::{EncodedBatch, WireError};
 use shared::failpoint;
-use shared::metric_name;
+use shared::metric_name::Metric;
 use shared::store::StoreError;
 use shared::store::ingest_partitions::{self, Advance, Lease};
 use shared::store::outbox::OutboxRow;
@@ -264,11 +264,15 @@ impl Lane {
                             position.applied = step.to;
                         }
                     }
-                    metrics::counter!(metric_name::INGEST_APPLIED).increment(batch.items.len() as u64);
-                    metrics::counter!(metric_name::INGEST_REPEATS).increment(recorded.repeats);
-                    metrics::counter!(metric_name::RUNS_STARTED).increment(recorded.runs);
-                    metrics::histogram!(metric_name::INGEST_TRANSACTION_SECONDS)
-                        .record(started.elapsed().as_secs_f64());
+                    metrics::counter!(Metric::IngestApplied).increment(batch.items.len() as u64);
+                    metrics::counter!(Metric::IngestRepeats).increment(recorded.repeats);
+                    metrics::counter!(Metric::RunsStarted).increment(recorded.runs);
+                    metrics::histogram!(Metric::IngestTransactionSeconds).record(started.elapsed().as_secs_f64());
+                    let oldest = batch.items.iter().map(|item| item.received).min();
+                    if let Some(oldest) = oldest {
+                        let delay = self.recorder.clock.now().duration_since(oldest);
+                        metrics::histogram!(Metric::IngestDelaySeconds).record(delay.as_secs_f64().max(0.0));
+                    }
                     traced.end(batch.items.len());
                     recorded.hops.into_iter().for_each(Span::end);
                     if recorded.calls > 0 {

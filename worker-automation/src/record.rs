@@ -11,7 +11,7 @@ use shared::bus::Names;
 use shared::clock::Clock;
 use shared::failpoint;
 use shared::ids::ProjectId;
-use shared::metric_name;
+use shared::metric_name::Metric;
 use shared::store::events::record::{NewClientId, claim_client_ids};
 use shared::store::ingest_partitions::{self, Advance};
 use shared::store::outbox::{self, OutboxRow};
@@ -282,7 +282,7 @@ impl Recorder {
                 Action::Identify { patch } => {
                     if let Err(too_large) = people.identify(item, patch) {
                         tracing::warn!(project = %item.project, item = %item.id, "{too_large}; it stays as it was");
-                        metrics::counter!(metric_name::PROFILES_TOO_LARGE).increment(1);
+                        metrics::counter!(Metric::ProfilesTooLarge).increment(1);
                     }
                 }
                 Action::Track { .. } | Action::RegisterToken { .. } => {

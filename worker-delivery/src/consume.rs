@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::AckKind;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::{AckKind, Message};
 use futures_util::{FutureExt, StreamExt};
+use metrics::{Gauge, gauge};
 use shared::backoff::Backoff;
+use shared::metric_name::Metric;
 use shared::send::{Channel, Lane};
 use tokio::sync::Semaphore;
 
@@ -40,6 +42,7 @@ pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
     let (group, groups) = bounds(lane);
     let (slots, beside) = (Arc::new(Semaphore::new(groups)), Arc::new(Semaphore::new(BESIDE)));
     let crowd = Crowd::default();
+    let lag = gauge!(Metric::SendLag, "channel" => channel.slug(), "lane" => lane.as_str());
     let mut failures = 0;
     while !app.shutdown.is_cancelled() {
         let mut messages = match open(&app, channel, lane, group).await {
@@ -57,7 +60,7 @@ pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
         };
         failures = 0;
         // Ends when the pull breaks; then it is made anew.
-        while let Some(batch) = next_group(&app, &mut messages, group).await {
+        while let Some(batch) = next_group(&app, &mut messages, group, &lag).await {
             let slot = loop {
                 tokio::select! {
                     biased;
@@ -92,7 +95,7 @@ async fn open(app: &App, channel: Channel, lane: Lane, group: usize) -> Result<p
 }
 
 /// The next message and what came with it; `None` when the pull broke or the shutdown began.
-async fn next_group(app: &App, messages: &mut pull::Stream, most: usize) -> Option<Received> {
+async fn next_group(app: &App, messages: &mut pull::Stream, most: usize, lag: &Gauge) -> Option<Received> {
     let first = tokio::select! {
         biased;
         () = app.shutdown.cancelled() => return None,
@@ -104,6 +107,9 @@ async fn next_group(app: &App, messages: &mut pull::Stream, most: usize) -> Opti
         && let Some(Some(Ok(message))) = messages.next().now_or_never()
     {
         group.push(message);
+    }
+    if let Some(Ok(info)) = group.last().map(Message::info) {
+        lag.set(info.pending as f64);
     }
     Some(Received::new(group))
 }

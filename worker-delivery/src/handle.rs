@@ -5,7 +5,7 @@ mod received;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_nats::jetstream::AckKind;
 use bytes::Bytes;
@@ -13,9 +13,10 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use shared::backoff::Backoff;
 use shared::bus::dead_letter;
+use shared::clock::machine_now;
 use shared::failpoint;
 use shared::ids::ProjectId;
-use shared::metric_name::{DEAD_LETTERS, MESSAGES_LIMITED};
+use shared::metric_name::Metric;
 use shared::send::{Channel, Lane};
 use shared::store::StoreError;
 use shared::store::messages::due;
@@ -260,7 +261,7 @@ async fn wait_as_rows(
     let due: Vec<Timestamp> = later.iter().map(|wait| now.checked_add(*wait).unwrap_or(now)).collect();
     let db = app.store.connection().await?;
     let put_off = due::put_off(&db, project, rows, &due, &judge::limited(&limit.words()), now).await?;
-    metrics::counter!(MESSAGES_LIMITED, "how" => "put_off").increment(put_off);
+    metrics::counter!(Metric::MessagesLimited, "how" => "put_off").increment(put_off);
     Ok(())
 }
 
@@ -293,10 +294,10 @@ async fn send_project(
         };
         if waited && !has_waited {
             has_waited = true;
-            metrics::counter!(MESSAGES_LIMITED, "how" => "waited").increment(rows.len() as u64);
+            metrics::counter!(Metric::MessagesLimited, "how" => "waited").increment(rows.len() as u64);
         }
         let (slice, rest) = rows.split_at(permits.len().min(rows.len()));
-        let since = SystemTime::now();
+        let since = machine_now();
         let claimed = claim_slice(app, project, slice).await?;
         failpoint::hit("delivery.after_claim");
         for mut loaded in claimed {
@@ -309,7 +310,7 @@ async fn send_project(
                     permit.called();
                 }
                 traced::judged(&mut hop, &settled);
-                app.settler.settle(settled).await;
+                app.settler.settle(queue.channel, settled).await;
                 hop.end();
                 drop(permit);
             }));
@@ -356,7 +357,7 @@ async fn bury(app: &App, refused: Vec<Refused>) -> Result<(), Unfinished> {
                 () = tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random())) => {}
             }
         }
-        metrics::counter!(DEAD_LETTERS, "from" => "send").increment(1);
+        metrics::counter!(Metric::DeadLetters, "from" => "send").increment(1);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use shared::clock::from_ms;
 use shared::event::{WireError, uuid};
 use shared::ids::ProjectId;
-use shared::metric_name::DROPPED_OF_DELETED;
+use shared::metric_name::Metric;
 use shared::send::{Channel, DirectMessage, Lane, MessageRef, SendChunk};
 use shared::store::messages::insert::{NewMessage, any_lane, queued};
 use shared::store::users::recipient;
@@ -81,7 +81,7 @@ impl Intake {
         self.direct.retain(|(c, _)| !removed.contains(&c.row.project));
         let dropped = (before - self.direct.len()) as u64;
         if dropped > 0 {
-            metrics::counter!(DROPPED_OF_DELETED, "what" => "message").increment(dropped);
+            metrics::counter!(Metric::DroppedOfDeleted, "what" => "message").increment(dropped);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ pub mod push;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use shared::metric_name::MESSAGES_LIMITED;
+use shared::metric_name::Metric;
 use shared::send::Lane;
 use shared::store::messages::claim::Claimed;
 use shared::trace::{Kind, Span, TraceContext};
@@ -59,7 +59,10 @@ impl Call {
 /// A provider's call, as a hop of its message's trace. What the provider says may name somebody and is not told.
 pub async fn called<P: Provider>(provider: &P, parcel: &P::Parcel, trace: Option<TraceContext>) -> Outcome {
     let mut hop = Span::child(trace, "call provider", Kind::Client);
+    let begun = Instant::now();
     let outcome = provider.send(parcel).await;
+    metrics::histogram!(Metric::ProviderSeconds, "provider" => provider.name(), "outcome" => outcome.name())
+        .record(begun.elapsed());
     if hop.is_recording() {
         hop.set("rekindle.provider", provider.name());
         hop.set("rekindle.outcome", outcome.name());
@@ -116,7 +119,7 @@ impl<P: Provider> Route<P> {
         match limit.token(call.urgent, call.patience).await {
             Ok(token) => Ok(Call { token: Some(token), ..call }),
             Err(after) => {
-                metrics::counter!(MESSAGES_LIMITED, "how" => "put_off").increment(1);
+                metrics::counter!(Metric::MessagesLimited, "how" => "put_off").increment(1);
                 Err(Outcome::Limited { after, why: limit.words() })
             }
         }

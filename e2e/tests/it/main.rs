@@ -13,5 +13,6 @@ mod mail;
 mod outages;
 mod segments;
 mod shop;
+mod telemetry;
 mod traces;
 mod workers;

@@ -106,7 +106,7 @@ async fn in_time(
     }
     span.end();
     published.map_err(|error| {
-        metrics::counter!(shared::metric_name::PUBLISH_ERRORS, "kind" => kind(&error)).increment(1);
+        metrics::counter!(shared::metric_name::Metric::PublishErrors, "kind" => kind(&error)).increment(1);
         error.into()
     })
 }

@@ -56,6 +56,12 @@ pub async fn left_over(
         .collect()
 }
 
+/// Since when the oldest message has been waiting.
+pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
+    let sql = "SELECT min(created_at) FROM outbox";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[]).await?.try_get(0)?)
+}
+
 /// Forgets what the broker has.
 pub async fn delete(db: &impl GenericClient, keys: &[(i16, Uuid)]) -> Result<(), StoreError> {
     let (partitions, ids): (Vec<i16>, Vec<Uuid>) = keys.iter().copied().unzip();

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::env::{Env, EnvError};
-use crate::metric_name::TRACE_SPANS;
+use crate::metric_name::Metric;
 use crate::outbound::HttpClient;
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -127,7 +127,7 @@ impl Exporter {
         let (queue, receiver) = mpsc::channel(QUEUE);
         tracing::info!(endpoint = %settings.endpoint, "traces are exported");
         tokio::spawn(run(settings, receiver));
-        Self { queue, dropped: counter!(TRACE_SPANS, "outcome" => "dropped") }
+        Self { queue, dropped: counter!(Metric::TraceSpans, "outcome" => "dropped") }
     }
 
     /// Never waits.
@@ -183,7 +183,7 @@ struct Receiver {
 
 impl Receiver {
     fn new(settings: Settings) -> Self {
-        let of = |outcome: &'static str| counter!(TRACE_SPANS, "outcome" => outcome);
+        let of = |outcome: &'static str| counter!(Metric::TraceSpans, "outcome" => outcome);
         let resource = (&settings.resource).into();
         Self { settings, resource, exported: of("exported"), failed: of("failed"), failures: 0 }
     }

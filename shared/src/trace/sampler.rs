@@ -1,9 +1,10 @@
 //! Which requests are traced: by the caller's word where it has one, else by chance.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use super::context::{TraceContext, TraceParent};
+use crate::clock::machine_now;
 use crate::env::{Env, EnvError};
 
 const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
@@ -117,28 +118,28 @@ impl Sampler {
 }
 
 fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    machine_now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parent(sampled: bool) -> Option<TraceParent> {
-        Some(TraceParent { context: TraceContext { trace_id: [0xff; 16], span_id: [1; 8] }, sampled })
+    fn parent(sampled: bool) -> TraceParent {
+        TraceParent { context: TraceContext { trace_id: [0xff; 16], span_id: [1; 8] }, sampled }
     }
 
     #[test]
     fn the_callers_word_counts_where_it_is_asked_for() {
         let (never, follows) = (Sampler::of(true, 0.0), Sampler::of(true, 1.0));
-        assert_eq!(never.decide(parent(true)).and_then(|b| b.parent), parent(true).map(|p| p.context));
+        assert_eq!(never.decide(Some(parent(true))).and_then(|b| b.parent), Some(parent(true).context));
         assert_eq!(never.decide(None), None);
-        assert_eq!(follows.decide(parent(false)), None);
+        assert_eq!(follows.decide(Some(parent(false))), None);
         assert!(follows.decide(None).is_some_and(|b| b.parent.is_none()));
         // An id of which no share but the whole is sampled.
-        assert_eq!(Sampler::of(false, 0.99).decide(parent(true)), None);
-        assert!(Sampler::of(false, 1.0).decide(parent(false)).is_some());
-        assert_eq!(Sampler::off().decide(parent(true)), None);
+        assert_eq!(Sampler::of(false, 0.99).decide(Some(parent(true))), None);
+        assert!(Sampler::of(false, 1.0).decide(Some(parent(false))).is_some());
+        assert_eq!(Sampler::off().decide(Some(parent(true))), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::context::TraceContext;
 use super::sampler::Begun;
+use crate::clock::machine_now;
 
 pub use opentelemetry::trace::SpanKind as Kind;
 
@@ -40,14 +41,14 @@ struct Recording {
 impl Span {
     /// The first hop of ours.
     pub fn begin(begun: Begun, kind: Kind) -> Self {
-        Self::of(begun.trace_id, begun.parent.map(|p| p.span_id), Cow::Borrowed("request"), kind, SystemTime::now())
+        Self::of(begun.trace_id, begun.parent.map(|p| p.span_id), Cow::Borrowed("request"), kind, machine_now())
     }
 
     /// A hop behind another, which begins now.
     pub fn child(of: Option<TraceContext>, name: &'static str, kind: Kind) -> Self {
         match of {
             None => Self::default(),
-            Some(_) => Self::child_since(of, name, kind, SystemTime::now()),
+            Some(_) => Self::child_since(of, name, kind, machine_now()),
         }
     }
 
@@ -108,7 +109,7 @@ impl Span {
     #[must_use]
     pub fn ended(mut self) -> Self {
         if let Some(recording) = &mut self.recording {
-            recording.ended = Some(SystemTime::now());
+            recording.ended = Some(machine_now());
         }
         self
     }
@@ -132,7 +133,7 @@ impl Recording {
             span_kind: self.kind,
             name: self.name,
             start_time: self.began,
-            end_time: self.ended.unwrap_or_else(SystemTime::now),
+            end_time: self.ended.unwrap_or_else(machine_now),
             attributes: self.attributes,
             dropped_attributes_count: 0,
             events: SpanEvents::default(),
