@@ -1,5 +1,7 @@
 //! What is told of the work, told everywhere alike: the list of metrics, the programs, the docs, the dashboard and the alerts.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
