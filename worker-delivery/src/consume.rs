@@ -17,6 +17,8 @@ use crate::handle::{Crowd, Queue, Received, Turn, handle};
 
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const EXPIRES: Duration = Duration::from_secs(30);
+/// Until a lane that brings nothing counts as empty.
+const IDLE: Duration = Duration::from_secs(1);
 const ACK_WAIT: Duration = Duration::from_secs(30);
 /// Room for what the workers of a lane keep waiting, and for what each project has in hand beside.
 const MAX_ACK_PENDING: i64 = 16_384;
@@ -96,10 +98,14 @@ async fn open(app: &App, channel: Channel, lane: Lane, group: usize) -> Result<p
 
 /// The next message and what came with it; `None` when the pull broke or the shutdown began.
 async fn next_group(app: &App, messages: &mut pull::Stream, most: usize, lag: &Gauge) -> Option<Received> {
-    let first = tokio::select! {
-        biased;
-        () = app.shutdown.cancelled() => return None,
-        first = messages.next() => first?,
+    let first = loop {
+        tokio::select! {
+            biased;
+            () = app.shutdown.cancelled() => return None,
+            first = messages.next() => break first?,
+            // Whoever is given nothing has nothing waiting.
+            () = tokio::time::sleep(IDLE) => lag.set(0.0),
+        }
     };
     let first = first.inspect_err(|error| tracing::debug!(%error, "the pull broke; opening it anew")).ok()?;
     let mut group = vec![first];

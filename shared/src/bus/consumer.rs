@@ -87,6 +87,8 @@ impl PartitionReader {
                 biased;
                 next = messages.next() => next,
                 _ = self.look.tick() => {
+                    // Whoever is given nothing has nothing waiting.
+                    self.lag.set(0.0);
                     if self.connects != self.connects() {
                         self.messages = None;
                     }
