@@ -143,7 +143,7 @@ impl PushRoute<'_> {
     pub async fn send(&self, push: &Push, call: Call) -> Outcome {
         match self {
             Self::Shared(route) => route.send(push, call).await,
-            Self::Web(provider) => called(provider, push, call.trace).await,
+            Self::Web(provider) => called(*provider, push, call.trace).await,
         }
     }
 }
