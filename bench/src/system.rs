@@ -16,7 +16,7 @@ use shared::env::Env;
 use shared::local::{
     NatsOptions, NatsServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, Tools, install, port,
 };
-use shared::metric_name;
+use shared::metric_name::Metric;
 use shared::store::migrate;
 use tokio_postgres::NoTls;
 
@@ -158,7 +158,7 @@ impl System {
         loop {
             let mut even = true;
             for program in &running {
-                even &= metrics::value(program.admin, metric_name::PARTITIONS_OWNED).await? == share;
+                even &= metrics::value(program.admin, Metric::PartitionsOwned.name()).await? == share;
             }
             if even {
                 return Ok(());
@@ -213,7 +213,7 @@ impl System {
         let mut all = 0;
         for name in [AUTOMATION, SECOND_AUTOMATION] {
             if let Some(program) = self.programs.get(name) {
-                all += metrics::value(program.admin, metric_name::INGEST_APPLIED).await?;
+                all += metrics::value(program.admin, Metric::IngestApplied.name()).await?;
             }
         }
         Ok(all)

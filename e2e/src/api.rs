@@ -59,6 +59,14 @@ impl Api {
         answered(self.call(Method::POST, path, &self.public_key, Some(body)).await)
     }
 
+    /// As [`Api::track`], as part of a trace.
+    pub async fn traced(&self, path: &str, body: &Value, traceparent: &str) -> Answer {
+        let began = Instant::now();
+        let request = self.http.post(format!("{}{path}", self.base)).header("x-api-key", &self.public_key);
+        let request = request.header("traceparent", traceparent).json(body);
+        answered(read(request.send().await, began).await)
+    }
+
     /// With the secret key, as are all below.
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         answered(self.call(Method::POST, path, &self.secret_key, Some(body)).await)

@@ -151,6 +151,14 @@ impl Program {
         assert!(status.success(), "{} stopped with {status}:\n{}", self.name, self.log_end());
     }
 
+    /// What `/metrics` answers.
+    pub async fn metrics(&self) -> String {
+        let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
+        let answer = http.get(format!("http://{}/metrics", self.admin)).send().await;
+        let answer = answer.unwrap_or_else(|error| panic!("no metrics of {}: {error:?}", self.name));
+        answer.text().await.unwrap_or_else(|error| panic!("no metrics of {}: {error:?}", self.name))
+    }
+
     pub fn log_end(&self) -> String {
         const LINES: usize = 40;
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();

@@ -11,6 +11,7 @@ use shared::clock::Clock;
 use shared::ids::ProjectId;
 use shared::secrets::MasterKeys;
 use shared::store::Store;
+use shared::trace::Sampler;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -59,6 +60,8 @@ pub struct App {
     pub ai: Option<Ai>,
     pub readiness: Readiness,
     pub meters: Meters,
+    /// Which requests are traced.
+    pub sampler: Sampler,
     /// Positions up to which the ingest stream has been applied, for those who wait for them.
     pub applied: Applied,
     /// Repeats of what the links in messages tell.

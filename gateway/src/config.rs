@@ -6,6 +6,7 @@ use shared::config::{AdminConfig, BusConfig, DatabaseConfig, public_base_url};
 use shared::env::{Env, EnvError};
 use shared::outbound::OutboundPolicy;
 use shared::secrets::MasterKeys;
+use shared::trace::Sampling;
 
 use crate::ai::config::AiConfig;
 
@@ -53,12 +54,15 @@ pub struct GatewayConfig {
     pub ai: Option<AiConfig>,
     /// Delivery has an app of the third-party push provider for all projects that have none of their own.
     pub shared_push_app: bool,
+    /// What is traced, where traces are exported.
+    pub sampling: Sampling,
 }
 
 impl GatewayConfig {
     /// `GATEWAY_ADDR` (127.0.0.1:8080), `PUBLIC_BASE_URL` (`http://` and that address), `TRUST_FORWARDED` (off),
     /// `GATEWAY_MAX_CONNECTIONS` (10000), `GATEWAY_INBOX_STREAMS` (2000), `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `OUTBOUND_ALLOW` (none),
-    /// `PUSH_PROVIDER_APP_ID` as delivery has it (none), and what [`AiConfig`] reads.
+    /// `PUSH_PROVIDER_APP_ID` as delivery has it (none), and what [`AiConfig`]
+    /// and [`Sampling`] read.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let default = SocketAddr::from(([127, 0, 0, 1], 8080));
         let addr = env.parse("GATEWAY_ADDR", default, "an address such as 127.0.0.1:8080")?;
@@ -74,6 +78,7 @@ impl GatewayConfig {
             outbound: OutboundPolicy::from_env(env)?,
             ai: AiConfig::from_env(env)?,
             shared_push_app: env.get("PUSH_PROVIDER_APP_ID").is_some(),
+            sampling: Sampling::from_env(env)?,
         })
     }
 }
@@ -101,6 +106,7 @@ impl Default for GatewayConfig {
             outbound: OutboundPolicy::default(),
             ai: None,
             shared_push_app: false,
+            sampling: Sampling::default(),
         }
     }
 }

@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use serde_json::{Map, Value};
 use shared::ids::ProjectId;
 use shared::store::Connection;
+use shared::trace::TraceContext;
 
 use crate::app::App;
 use crate::auth::Caller;
@@ -38,6 +39,8 @@ pub struct Request<'a> {
     pub method: &'a Method,
     pub uri: &'a Uri,
     pub headers: &'a HeaderMap,
+    /// Where the request is traced.
+    pub trace: Option<TraceContext>,
     body: &'a Unread,
 }
 
@@ -67,11 +70,12 @@ impl<'a> Request<'a> {
         app: &'a App,
         request_id: &'a str,
         received_ms: i64,
+        trace: Option<TraceContext>,
         parts: &'a http::request::Parts,
         body: &'a Unread,
     ) -> Self {
         let http::request::Parts { method, uri, headers, .. } = parts;
-        Self { app, request_id, received_ms, method, uri, headers, body }
+        Self { app, request_id, received_ms, method, uri, headers, trace, body }
     }
 
     /// Whether the client speaks TLS, with us or with the proxy before us.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use http::{HeaderName, Method, Request, Response};
 use hyper::body::Incoming;
+use shared::trace::TraceContext;
 
 use crate::app::App;
 use crate::auth::Admission;
@@ -14,7 +15,7 @@ use crate::error::ApiError;
 use crate::respond::{self, Reply};
 use crate::router::{self, Access, Miss, Route};
 use crate::stream::AnswerBody;
-use crate::{api, auth, body, compress, cors, dashboard, health, links, request_id, sdk};
+use crate::{api, auth, body, compress, cors, dashboard, health, links, request_id, sdk, traced};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -29,7 +30,9 @@ pub async fn answer(app: &App, request: Request<Incoming>) -> Response<AnswerBod
     let id = request_id::of(&parts.headers);
     let request_id = id.to_str().unwrap_or("");
     let found = router::route(&parts.method, parts.uri.path());
-    let outcome = AssertUnwindSafe(reply(app, &parts, &body, request_id, &found)).catch_unwind().await;
+    let span = traced::begin(&app.sampler, &parts.headers);
+    let outcome =
+        AssertUnwindSafe(reply(app, &parts, &body, (request_id, span.context()), &found)).catch_unwind().await;
     let mut reply = match outcome {
         Ok(Ok(reply)) => reply,
         Ok(Err(error)) => respond::error(&error, request_id),
@@ -42,6 +45,7 @@ pub async fn answer(app: &App, request: Request<Incoming>) -> Response<AnswerBod
         cors::allow(&mut reply.headers);
     }
     compress::compress(&mut reply, &parts.headers).await;
+    traced::end(span, &parts.method, &found, reply.status, request_id);
     app.meters.request(found.as_ref().ok().copied(), reply.status, started.elapsed());
     reply.headers.insert(X_REQUEST_ID, id);
     reply.into()
@@ -59,7 +63,7 @@ async fn reply(
     app: &App,
     parts: &http::request::Parts,
     body: &Unread,
-    request_id: &str,
+    (request_id, trace): (&str, Option<TraceContext>),
     found: &Result<Route<'_>, Miss>,
 ) -> Result<Reply, ApiError> {
     let received_ms = app.clock.now_ms();
@@ -67,7 +71,7 @@ async fn reply(
         Ok(route) => *route,
         Err(miss) => return elsewhere(app, parts, body, miss).await,
     };
-    let request = context::Request::new(app, request_id, received_ms, parts, body);
+    let request = context::Request::new(app, request_id, received_ms, trace, parts, body);
     if let Route::Unbound(route) = route {
         return in_time(api::handle_unbound(&request, route)).await;
     }

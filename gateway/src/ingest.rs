@@ -81,7 +81,7 @@ async fn accept(cx: &Context<'_>, checked: &Checked<'_>) -> Result<prefer::Waite
     let wait = prefer::Wait::asked(cx)?;
     let mut outgoing = Outgoing::new(&cx.app.ingest, cx.project, 1);
     outgoing.push(&checked.item())?;
-    let positions = outgoing.publish(&cx.app.ingest).await?;
+    let positions = outgoing.publish(&cx.app.ingest, cx.trace).await?;
     cx.app.meters.accepted.increment(1);
     Ok(wait.until(cx.app, &positions).await)
 }
@@ -155,7 +155,7 @@ pub async fn batch(cx: &Context<'_>) -> Result<Reply, ApiError> {
         }
     }
     let processed = batch.items.len() - details.len();
-    let positions = outgoing.publish(&cx.app.ingest).await?;
+    let positions = outgoing.publish(&cx.app.ingest, cx.trace).await?;
     cx.app.meters.accepted.increment(processed as u64);
     let waited = wait.until(cx.app, &positions).await;
 

@@ -33,6 +33,7 @@ pub mod sdk;
 pub mod server;
 pub mod start;
 pub mod stream;
+mod traced;
 
 pub use app::App;
 pub use server::serve;

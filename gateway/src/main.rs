@@ -34,6 +34,7 @@ fn refuse(error: &EnvError) -> ! {
 
 async fn run(config: ProcessConfig) -> Result<(), StartError> {
     let metrics = shared::telemetry::start_metrics();
+    shared::trace::start(&Env::from_process(), "gateway")?;
     let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
     let app = start::app(&config, &shutdown).await?;
 
@@ -53,5 +54,6 @@ async fn run(config: ProcessConfig) -> Result<(), StartError> {
         Ok(_) => tracing::info!("every request is answered"),
         Err(_) => tracing::warn!("some requests were not answered within {} s", shutdown::DRAIN.as_secs()),
     }
+    shared::trace::stop().await;
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::StatusCode;
 use metrics::{Counter, Histogram, counter, histogram};
-use shared::metric_name::{EVENTS_ACCEPTED, HTTP_REQUESTS, HTTP_SECONDS};
+use shared::metric_name::Metric;
 
 use crate::router::Route;
 
@@ -28,7 +28,7 @@ struct OfRoute {
 
 impl Default for Meters {
     fn default() -> Self {
-        Self { accepted: counter!(EVENTS_ACCEPTED), routes: ArcSwap::default() }
+        Self { accepted: counter!(Metric::EventsAccepted), routes: ArcSwap::default() }
     }
 }
 
@@ -45,7 +45,7 @@ impl Meters {
 
     /// The routes are few, and each is added once, or in a race twice under the same metrics.
     fn add(&self, pattern: &'static str) -> Arc<OfRoute> {
-        let seconds = histogram!(HTTP_SECONDS, "route" => pattern);
+        let seconds = histogram!(Metric::HttpSeconds, "route" => pattern);
         let route = Arc::new(OfRoute { pattern, seconds, requests: Default::default() });
         self.routes.rcu(|known| [known.as_slice(), std::slice::from_ref(&route)].concat());
         route
@@ -57,7 +57,7 @@ impl OfRoute {
         let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
         let route = self.pattern;
         let name = ["1xx", "2xx", "3xx", "4xx", "5xx"][class];
-        let counter = || counter!(HTTP_REQUESTS, "route" => route, "status" => name);
+        let counter = || counter!(Metric::HttpRequests, "route" => route, "status" => name);
         self.requests[class].get_or_init(counter).increment(1);
         self.seconds.record(took);
     }

@@ -125,7 +125,7 @@ const RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
 /// Whether a project's limit lets a request in.
 pub fn within(allowance: &Allowance) -> Result<(), ApiError> {
     allowance.granted.map_err(|retry_after| {
-        metrics::counter!(shared::metric_name::RATE_LIMITED).increment(1);
+        metrics::counter!(shared::metric_name::Metric::RateLimited).increment(1);
         ApiError::TooManyRequests { limit: allowance.limit, retry_after }
     })
 }

@@ -13,6 +13,7 @@ use shared::clock::Clock;
 use shared::shutdown::Shutdown;
 use shared::startup::{self, Connected, StartError};
 use shared::store::Store;
+use shared::trace::Sampler;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -58,6 +59,7 @@ impl App {
             lookups: Lookups::default(),
             readiness: Readiness::default(),
             meters: Meters::default(),
+            sampler: Sampler::new(config.sampling),
             applied: Applied::new(ingest_stream.partitions),
             told_by_links: Lately::default(),
             link_looks: Looks::default(),

@@ -14,7 +14,7 @@ use shared::store::{login_attempts, sessions, time_partitions, user_imports, wor
 
 use crate::purge::purge;
 use crate::tick::TickError;
-use crate::{App, dead_letters, erasures, removals, retention, subscriptions, thaw, webhooks};
+use crate::{App, backlog, dead_letters, erasures, removals, retention, subscriptions, thaw, webhooks};
 
 type Work = fn(Arc<App>) -> Pin<Box<dyn Future<Output = Result<(), TickError>> + Send>>;
 
@@ -25,7 +25,7 @@ pub struct Chore {
     work: Work,
 }
 
-pub const CHORES: [Chore; 20] = [
+pub const CHORES: [Chore; 21] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
     Chore {
         what: "what new time partitions hold",
@@ -39,6 +39,7 @@ pub const CHORES: [Chore; 20] = [
         every: Duration::from_mins(1),
         work: |app| Box::pin(thaw::end_deleted(app)),
     },
+    Chore { what: "how late it is", every: Duration::from_secs(10), work: |app| Box::pin(backlog::measure(app)) },
     Chore { what: "goals out of time", every: Duration::from_mins(10), work: |app| Box::pin(forget_goals(app)) },
     Chore { what: "the search index", every: Duration::from_secs(2), work: |app| Box::pin(settle_search(app)) },
     Chore { what: "erased people's rows", every: Duration::from_secs(1), work: |app| Box::pin(erasures::finish(app)) },

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use shared::clock::{Clock, from_ms};
-use shared::metric_name::CLOCK_AHEAD;
+use shared::metric_name::Metric;
 use shared::store::clock_jumps::{self, ClockJump};
 
 use crate::App;
@@ -176,7 +176,7 @@ pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
         Next::Accepted => tracing::info!("the database's clock was said to be right; what was held is due now"),
     }
     let (tells, held_ms) = app.jumps.with(|seen| (seen.tells(app.clock.passed_ms()), seen.held_ms()));
-    metrics::gauge!(CLOCK_AHEAD).set(held_ms as f64 / 1_000.0);
+    metrics::gauge!(Metric::ClockAhead).set(held_ms as f64 / 1_000.0);
     if tells {
         let minutes = held_ms / 60_000;
         tracing::warn!(

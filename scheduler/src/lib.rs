@@ -3,6 +3,7 @@
 //! Several may run at once: whatever is taken is taken by a row lock and made due again a little later, so that what a
 //! dying scheduler took is found by the next; and whatever is handed over may be handed over twice.
 
+mod backlog;
 pub mod campaigns;
 pub mod config;
 pub mod dates;

@@ -8,7 +8,7 @@ use shared::admin::{self, Admin};
 use shared::config::AdminConfig;
 use shared::env::Env;
 use shared::startup::{self, Connected, StartError};
-use shared::{probe, shutdown, telemetry};
+use shared::{probe, shutdown, telemetry, trace};
 use tokio::net::TcpListener;
 
 #[global_allocator]
@@ -29,6 +29,7 @@ async fn start() -> Result<(), StartError> {
     let config = SchedulerConfig::from_env(&env)?;
     let admin = AdminConfig::from_env(&env, ADMIN_PORT)?;
     let metrics = telemetry::start_metrics();
+    trace::start(&env, "scheduler")?;
     let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
 
     let connected: Arc<OnceLock<Connected>> = Arc::default();
@@ -49,5 +50,6 @@ async fn start() -> Result<(), StartError> {
     if !run(App::new(config, servers), shutdown).await {
         tracing::warn!("stopped in the middle of a hand-over; it is made again");
     }
+    trace::stop().await;
     Ok(())
 }

@@ -7,7 +7,7 @@ use shared::clock::from_ms;
 use shared::event::{Body, IngestItem, Timer, id_bytes};
 use shared::failpoint;
 use shared::ids::{self, ProjectId};
-use shared::metric_name::TIMERS_FIRED;
+use shared::metric_name::Metric;
 use shared::store::timers::due::{self, DueTimer};
 
 use crate::App;
@@ -42,7 +42,7 @@ async fn fire(app: &App, project: ProjectId) -> Result<Found, TickError> {
             app.publisher.publish(app.bus.names.ingest(partition), message).await?;
             failpoint::hit("scheduler.after_publish");
             due::delete(&app.store.connection().await?, project, published, again).await?;
-            metrics::counter!(TIMERS_FIRED).increment(published.len() as u64);
+            metrics::counter!(Metric::TimersFired).increment(published.len() as u64);
         }
     }
     Ok(Found::of(timers.len(), TIMERS))

@@ -537,6 +537,7 @@ CREATE TABLE run (
     memory        jsonb NOT NULL DEFAULT '{}',                             -- what its steps left for later ones
     trail         jsonb NOT NULL DEFAULT '[]',                             -- what happened to it: [{at, step, did, arm, why, until, messageId}]
     reason        text,
+    trace         bytea,                                                   -- what it is traced under: 16 bytes of the trace, 8 of the span
     due_at        timestamptz,                                             -- when its wait ends, or ended
     converted_at  timestamptz,                                             -- when the goal was reached
     started_at    timestamptz NOT NULL,
@@ -641,6 +642,7 @@ CREATE TABLE message (
     devices             jsonb,                                             -- of a push: [{platform, provider, outcome, reason}]
     address             text,                                              -- it was sent to, as suppressions name it
     segments            integer,                                           -- of an SMS that was sent
+    trace               bytea,                                             -- what it is traced under: 16 bytes of the trace, 8 of the span
     created_at          timestamptz NOT NULL,
     sent_at             timestamptz,
     delivered_at        timestamptz,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::SystemTime;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -75,6 +76,12 @@ impl Clock {
             now_ms.fetch_add(by.as_millis() as i64, Ordering::Relaxed);
         }
     }
+}
+
+/// The machine's own time, finer than product time and followed by nothing: only for what is told of the work, as traces are.
+#[expect(clippy::disallowed_methods, reason = "the one place")]
+pub fn machine_now() -> SystemTime {
+    SystemTime::now()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place")]

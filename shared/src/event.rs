@@ -11,6 +11,7 @@ use prost::Message;
 use uuid::Uuid;
 
 use crate::ids::{ProjectId, UserKey};
+use crate::trace::TraceContext;
 pub use borrowed::{BorrowedBody, BorrowedItem};
 pub use subscribe::{Choice, Subscribe};
 
@@ -60,6 +61,9 @@ pub struct IngestItem {
     /// How many automations stand behind it, each having caused the next.
     #[prost(uint32, tag = "32")]
     pub depth: u32,
+    /// 24 bytes or none: a [`TraceContext`], where the item is traced.
+    #[prost(bytes = "bytes", tag = "33")]
+    pub trace: Bytes,
     #[prost(oneof = "Body", tags = "10, 11, 12, 13, 14, 16, 17, 18, 20, 30, 31")]
     pub body: Option<Body>,
 }
@@ -204,6 +208,11 @@ pub enum WireError {
 /// A 16-byte id field as a UUID.
 pub fn uuid(field: &'static str, bytes: &[u8]) -> Result<Uuid, WireError> {
     Uuid::from_slice(bytes).map_err(|_| WireError::BadId(field))
+}
+
+/// A trace's context as a field's bytes.
+pub fn trace_bytes(context: Option<TraceContext>) -> Bytes {
+    context.map(|context| Bytes::copy_from_slice(&context.to_bytes())).unwrap_or_default()
 }
 
 /// A UUID as a field's bytes.

@@ -39,5 +39,6 @@ pub mod suppression;
 pub mod telemetry;
 pub mod template;
 pub mod timezone;
+pub mod trace;
 pub mod vapid;
 pub mod webhook;

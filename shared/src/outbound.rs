@@ -80,6 +80,12 @@ impl OutboundPolicy {
         Ok(Self { allow: env.list("OUTBOUND_ALLOW", "address ranges such as 10.1.0.0/16,127.0.0.0/8")? })
     }
 
+    /// For what the operator alone names.
+    pub fn anywhere() -> Self {
+        let all = |base: IpAddr| Cidr { base, bits: 0 };
+        Self { allow: vec![all(Ipv4Addr::UNSPECIFIED.into()), all(Ipv6Addr::UNSPECIFIED.into())] }
+    }
+
     pub fn allows(&self, ip: IpAddr) -> bool {
         self.exempts(ip) || is_public(ip.to_canonical())
     }
@@ -219,6 +225,13 @@ mod tests {
             assert_eq!(policy.allows(ip.parse().unwrap()), allowed, "{ip}");
         }
         assert!(OutboundPolicy::from_env(&Env::from_pairs([("OUTBOUND_ALLOW", "10.0.0.0/33")])).is_err());
+    }
+
+    #[test]
+    fn what_the_operator_names_is_anywhere() {
+        for ip in ["127.0.0.1", "10.0.0.1", "::1", "fd12::1", "1.1.1.1"] {
+            assert!(OutboundPolicy::anywhere().allows(ip.parse().unwrap()), "{ip}");
+        }
     }
 
     #[tokio::test]

@@ -75,6 +75,9 @@ pub struct DirectMessage {
     /// Unix milliseconds.
     #[prost(int64, tag = "8")]
     pub accepted_ms: i64,
+    /// 24 bytes or none: a [`crate::trace::TraceContext`], where the message is traced.
+    #[prost(bytes = "bytes", tag = "9")]
+    pub trace: Bytes,
 }
 
 impl SendChunk {

@@ -46,14 +46,16 @@ pub mod webhook_deliveries;
 pub mod webhook_endpoints;
 pub mod workers;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
+use metrics::{Histogram, histogram};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Config, NoTls};
 
 use crate::clock::Clock;
 use crate::config::DatabaseConfig;
+use crate::metric_name::Metric;
 use crate::send::Channel;
 
 pub use deadpool_postgres::{GenericClient, Object as Connection, Transaction};
@@ -162,6 +164,8 @@ impl From<PoolError> for StoreError {
 #[derive(Clone)]
 pub struct Store {
     pool: Pool,
+    /// For connections.
+    waited: Histogram,
 }
 
 impl Store {
@@ -194,12 +198,15 @@ impl Store {
                 Box::pin(async move { client.batch_execute(&bounds).await.map_err(HookError::Backend) })
             }))
             .build()?;
-        Ok(Self { pool })
+        Ok(Self { pool, waited: histogram!(Metric::DatabaseWaitSeconds) })
     }
 
     /// A connection for a few statements.
     pub async fn connection(&self) -> Result<Connection, StoreError> {
-        Ok(self.pool.get().await?)
+        let asked = Instant::now();
+        let given = self.pool.get().await;
+        self.waited.record(asked.elapsed());
+        Ok(given?)
     }
 
     /// Reads the database's time into the clock.

@@ -1,11 +1,13 @@
 //! Logs and metrics of a process.
 
+use metrics::{describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::env::{Env, EnvError};
+use crate::metric_name::{Kind, Metric};
 
 /// Starts logging to stderr: `RUST_LOG` (default `info`), `LOG_FORMAT` (`text` or `json`). Called once, first of all.
 pub fn start_logging(env: &Env) -> Result<(), EnvError> {
@@ -31,5 +33,13 @@ const SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 /// Installs the metrics recorder; the handle renders what `/metrics` answers. `None` if one is installed already.
 pub fn start_metrics() -> Option<PrometheusHandle> {
     let seconds = Matcher::Suffix("_seconds".to_owned());
-    PrometheusBuilder::new().set_buckets_for_metric(seconds, &SECONDS).ok()?.install_recorder().ok()
+    let handle = PrometheusBuilder::new().set_buckets_for_metric(seconds, &SECONDS).ok()?.install_recorder().ok()?;
+    for metric in Metric::ALL {
+        match metric.kind() {
+            Kind::Counter => describe_counter!(*metric, metric.help()),
+            Kind::Gauge => describe_gauge!(*metric, metric.help()),
+            Kind::Histogram => describe_histogram!(*metric, metric.help()),
+        }
+    }
+    Some(handle)
 }

@@ -12,6 +12,7 @@ use shared::journey;
 use shared::push_token::Platform;
 use shared::send::DeliveryState;
 use shared::subscription::Source;
+use shared::trace::TraceContext;
 use uuid::Uuid;
 
 /// A person as an item names them.
@@ -175,6 +176,8 @@ pub struct Item {
     pub action: Action,
     /// As it came, for the dead-letter stream: an encoded [`IngestItem`].
     pub encoded: Bytes,
+    /// What hops of its trace are behind, where it is traced.
+    pub trace: Option<TraceContext>,
 }
 
 impl Item {
@@ -231,7 +234,8 @@ impl Item {
             return Err(WireError::Missing("user"));
         }
         let depth = i16::try_from(wire.depth).unwrap_or(i16::MAX);
-        Ok(Self { project, id, dedupe, who, received, timestamp, depth, partition, seq, action, encoded })
+        let trace = TraceContext::from_bytes(&wire.trace);
+        Ok(Self { project, id, dedupe, who, received, timestamp, depth, partition, seq, action, encoded, trace })
     }
 
     /// Whether it names its person by their internal id alone, as what steps of runs send does, and what starts runs.

@@ -8,10 +8,11 @@ use shared::bus::Bus;
 use shared::bus::consumer::Delivered;
 use shared::event::{EncodedBatch, WireError};
 use shared::failpoint;
-use shared::metric_name;
+use shared::metric_name::Metric;
 use shared::store::StoreError;
 use shared::store::ingest_partitions::{self, Advance, Lease};
 use shared::store::outbox::OutboxRow;
+use shared::trace::Span;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -19,6 +20,7 @@ use crate::config::{Config, RETRY};
 use crate::item::Item;
 use crate::poison;
 use crate::record::{Batch, Recorder};
+use crate::traced::Recording;
 
 /// Bytes of messages in one transaction at most; as rows they take several times as much memory.
 const BATCH_BYTES: usize = 8 << 20;
@@ -237,6 +239,7 @@ impl Lane {
     /// Records what was collected, for as long as that takes; what can never be applied is put aside.
     async fn settle(&mut self, collected: Collected) {
         let Collected { mut items, mut last, .. } = collected;
+        let traced = Recording::begin(&mut items);
         loop {
             // What an earlier attempt recorded, and what is another worker's by now, is left out.
             let positions = &self.positions;
@@ -261,11 +264,17 @@ impl Lane {
                             position.applied = step.to;
                         }
                     }
-                    metrics::counter!(metric_name::INGEST_APPLIED).increment(batch.items.len() as u64);
-                    metrics::counter!(metric_name::INGEST_REPEATS).increment(recorded.repeats);
-                    metrics::counter!(metric_name::RUNS_STARTED).increment(recorded.runs);
-                    metrics::histogram!(metric_name::INGEST_TRANSACTION_SECONDS)
-                        .record(started.elapsed().as_secs_f64());
+                    metrics::counter!(Metric::IngestApplied).increment(batch.items.len() as u64);
+                    metrics::counter!(Metric::IngestRepeats).increment(recorded.repeats);
+                    metrics::counter!(Metric::RunsStarted).increment(recorded.runs);
+                    metrics::histogram!(Metric::IngestTransactionSeconds).record(started.elapsed().as_secs_f64());
+                    let oldest = batch.items.iter().map(|item| item.received).min();
+                    if let Some(oldest) = oldest {
+                        let delay = self.recorder.clock.now().duration_since(oldest);
+                        metrics::histogram!(Metric::IngestDelaySeconds).record(delay.as_secs_f64().max(0.0));
+                    }
+                    traced.end(batch.items.len());
+                    recorded.hops.into_iter().for_each(Span::end);
                     if recorded.calls > 0 {
                         self.calls.notify_one();
                     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shared::bus::Bus;
 use shared::bus::consumer::PartitionReader;
-use shared::metric_name;
+use shared::metric_name::Metric;
 use shared::shutdown::Shutdown;
 use shared::store::ingest_partitions::{self as leases, Lease};
 use shared::store::{Store, StoreError};
@@ -170,7 +170,7 @@ impl Leases {
     }
 
     fn publish_owned(&self) {
-        metrics::gauge!(metric_name::PARTITIONS_OWNED).set(self.held.len() as f64);
+        metrics::gauge!(Metric::PartitionsOwned).set(self.held.len() as f64);
         if let Ok(mut owned) = self.owned.lock() {
             *owned = self.held.keys().copied().collect();
         }

@@ -25,6 +25,7 @@ pub mod subscriptions;
 pub mod suppression;
 pub mod tokens;
 pub mod totals;
+mod traced;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use shared::admin::{self, Admin};
 use shared::env::Env;
 use shared::shutdown::{self, DRAIN};
 use shared::startup::{self, StartError};
-use shared::{probe, telemetry};
+use shared::{probe, telemetry, trace};
 use tokio::net::TcpListener;
 use worker_automation::config::{ADMIN_PORT, Config};
 use worker_automation::{App, run};
@@ -26,6 +26,7 @@ async fn start() -> Result<(), StartError> {
     telemetry::start_logging(&env)?;
     let config = Config::from_env(&env)?;
     let metrics = telemetry::start_metrics();
+    trace::start(&env, "worker-automation")?;
     let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
     let connected = startup::connect(&env, "worker-automation", &shutdown).await?;
 
@@ -43,7 +44,9 @@ async fn start() -> Result<(), StartError> {
         ended = &mut work => return Ok(ended.map_err(anyhow::Error::from)??),
         () = shutdown.cancelled() => {}
     }
-    if let Ok(ended) = tokio::time::timeout(DRAIN, work).await {
+    let ended = tokio::time::timeout(DRAIN, work).await;
+    trace::stop().await;
+    if let Ok(ended) = ended {
         return Ok(ended.map_err(anyhow::Error::from)??);
     }
     tracing::warn!("stopped before everything was settled; it is taken up again at the next start");

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use prost::Message;
 use shared::bus::{Bus, dead_letter};
 use shared::event::{EncodedBatch, VERSION};
-use shared::metric_name;
+use shared::metric_name::Metric;
 use shared::store::StoreError;
 
 use crate::config::RETRY;
@@ -159,7 +159,7 @@ pub async fn bury_message(bus: &Bus, seq: i64, payload: Bytes, reason: &str) {
 /// Waits until the broker has it: only then may the position move on.
 async fn bury(bus: &Bus, source: &str, payload: Bytes, reason: &str) {
     tracing::error!(source, reason, "cannot be applied; put into the dead-letter stream");
-    metrics::counter!(metric_name::DEAD_LETTERS, "from" => "ingest").increment(1);
+    metrics::counter!(Metric::DeadLetters, "from" => "ingest").increment(1);
     while let Err(error) = dead_letter::bury(bus, "ingest", source, reason, payload.clone()).await {
         tracing::warn!(%error, "the dead-letter stream does not take it; trying again");
         tokio::time::sleep(RETRY * 4).await;

@@ -11,12 +11,13 @@ use shared::bus::Names;
 use shared::clock::Clock;
 use shared::failpoint;
 use shared::ids::ProjectId;
-use shared::metric_name;
+use shared::metric_name::Metric;
 use shared::store::events::record::{NewClientId, claim_client_ids};
 use shared::store::ingest_partitions::{self, Advance};
 use shared::store::outbox::{self, OutboxRow};
 use shared::store::users::record::{self as users, Edition};
 use shared::store::{Store, StoreError, Transaction};
+use shared::trace::Span;
 use uuid::Uuid;
 
 use crate::days::Days;
@@ -84,6 +85,8 @@ pub struct Recorded {
     pub runs: u64,
     /// Calls to be made.
     pub calls: usize,
+    /// Of traces, ended and still to be kept.
+    pub hops: Vec<Span>,
 }
 
 impl Recorded {
@@ -91,12 +94,14 @@ impl Recorded {
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.outbox.extend(other.outbox);
+        self.hops.extend(other.hops);
         Self {
             events: self.events + other.events,
             repeats: self.repeats + other.repeats,
             runs: self.runs + other.runs,
             calls: self.calls + other.calls,
             outbox: self.outbox,
+            hops: self.hops,
         }
     }
 }
@@ -277,7 +282,7 @@ impl Recorder {
                 Action::Identify { patch } => {
                     if let Err(too_large) = people.identify(item, patch) {
                         tracing::warn!(project = %item.project, item = %item.id, "{too_large}; it stays as it was");
-                        metrics::counter!(metric_name::PROFILES_TOO_LARGE).increment(1);
+                        metrics::counter!(Metric::ProfilesTooLarge).increment(1);
                     }
                 }
                 Action::Track { .. } | Action::RegisterToken { .. } => {
@@ -312,6 +317,7 @@ impl Recorder {
         applied.recorded.runs += outcome.started;
         let written = outcome.store(tx, &self.names, lane, now).await?;
         applied.recorded.calls += written.calls;
+        applied.recorded.hops.extend(written.hops);
         applied.learnt.add(people.store(tx, (&self.known, &mut marks), lane, now).await?);
         marks.store(tx, now).await?;
         // Whom it names is there by now.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use shared::ids::ProjectId;
-use shared::metric_name;
+use shared::metric_name::Metric;
 use shared::store::{StoreError, Transaction, project_removals};
 
 use crate::item::Item;
@@ -41,7 +41,7 @@ impl Removed {
         let dropped = (before - items.len()) as u64;
         if dropped > 0 {
             tracing::debug!(dropped, "dropped items of deleted projects");
-            metrics::counter!(metric_name::DROPPED_OF_DELETED, "what" => "item").increment(dropped);
+            metrics::counter!(Metric::DroppedOfDeleted, "what" => "item").increment(dropped);
         }
     }
 }

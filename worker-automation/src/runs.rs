@@ -21,6 +21,7 @@ use shared::journey::{self, Input, Moved, NeedsPerson, Occurrence, Program, Run,
 use shared::store::runs::record::{self as runs, Enrolment, RunRow};
 use shared::store::users::record::PersonKey;
 use shared::store::{StoreError, Transaction};
+use shared::trace::{Kind, Span};
 use uuid::Uuid;
 
 use crate::days::Days;
@@ -232,6 +233,8 @@ impl Runs<'_> {
     }
 
     async fn advance(&mut self, held: &mut Held, input: Input<'_>, item: &Item) -> Result<(), StoreError> {
+        // What brought it here may be traced, or, after a wait, what began it.
+        let hop = Span::child(item.trace.or(held.row.trace), "run", Kind::Internal);
         let (project, row) = (held.row.project, &held.row);
         let mut situation = Situation {
             now: item.received,
@@ -252,7 +255,9 @@ impl Runs<'_> {
         let moved = moved.unwrap_or_else(|| ended(&row.state, RunStatus::Failed, "user_not_found"));
         let person = (project, row.user_id);
         let written = self.written(person, &moved);
+        held.row.trace = hop.context();
         self.took(held, moved, item);
+        self.outcome.passed(hop, &held.row);
         if !written.is_empty() {
             self.note_dates(item, person, |key| written.iter().any(|properties| properties.contains_key(key)));
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use shared::metric_name::MESSAGES_AMBIGUOUS;
+use shared::metric_name::Metric;
 use shared::send::{Channel, DeliveryState, Lane};
 use shared::store::messages::claim::Claimed;
 use shared::store::messages::settle::Settled;
@@ -43,7 +43,8 @@ async fn run(app: Arc<App>, loaded: Loaded, token: Option<Token>) -> Settled {
     let Loaded { message, recipient, sender, .. } = &loaded;
     if message.lapsed {
         tracing::warn!(project = %message.project, message_id = %message.id, "its last call was never settled");
-        metrics::counter!(MESSAGES_AMBIGUOUS).increment(1);
+        metrics::counter!(Metric::MessagesAmbiguous).increment(1);
+        metrics::counter!(Metric::LeasesLapsed).increment(1);
     }
     let at = circumstances(&app, &loaded);
     if !sender.repeats_safely() && !judge::may_be_sent(message, at) {

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::AckKind;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::{AckKind, Message};
 use futures_util::{FutureExt, StreamExt};
+use metrics::{Gauge, gauge};
 use shared::backoff::Backoff;
+use shared::metric_name::Metric;
 use shared::send::{Channel, Lane};
 use tokio::sync::Semaphore;
 
@@ -15,6 +17,8 @@ use crate::handle::{Crowd, Queue, Received, Turn, handle};
 
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const EXPIRES: Duration = Duration::from_secs(30);
+/// Until a lane that brings nothing counts as empty.
+const IDLE: Duration = Duration::from_secs(1);
 const ACK_WAIT: Duration = Duration::from_secs(30);
 /// Room for what the workers of a lane keep waiting, and for what each project has in hand beside.
 const MAX_ACK_PENDING: i64 = 16_384;
@@ -40,6 +44,7 @@ pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
     let (group, groups) = bounds(lane);
     let (slots, beside) = (Arc::new(Semaphore::new(groups)), Arc::new(Semaphore::new(BESIDE)));
     let crowd = Crowd::default();
+    let lag = gauge!(Metric::SendLag, "channel" => channel.slug(), "lane" => lane.as_str());
     let mut failures = 0;
     while !app.shutdown.is_cancelled() {
         let mut messages = match open(&app, channel, lane, group).await {
@@ -57,7 +62,7 @@ pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
         };
         failures = 0;
         // Ends when the pull breaks; then it is made anew.
-        while let Some(batch) = next_group(&app, &mut messages, group).await {
+        while let Some(batch) = next_group(&app, &mut messages, group, &lag).await {
             let slot = loop {
                 tokio::select! {
                     biased;
@@ -92,11 +97,15 @@ async fn open(app: &App, channel: Channel, lane: Lane, group: usize) -> Result<p
 }
 
 /// The next message and what came with it; `None` when the pull broke or the shutdown began.
-async fn next_group(app: &App, messages: &mut pull::Stream, most: usize) -> Option<Received> {
-    let first = tokio::select! {
-        biased;
-        () = app.shutdown.cancelled() => return None,
-        first = messages.next() => first?,
+async fn next_group(app: &App, messages: &mut pull::Stream, most: usize, lag: &Gauge) -> Option<Received> {
+    let first = loop {
+        tokio::select! {
+            biased;
+            () = app.shutdown.cancelled() => return None,
+            first = messages.next() => break first?,
+            // Whoever is given nothing has nothing waiting.
+            () = tokio::time::sleep(IDLE) => lag.set(0.0),
+        }
     };
     let first = first.inspect_err(|error| tracing::debug!(%error, "the pull broke; opening it anew")).ok()?;
     let mut group = vec![first];
@@ -104,6 +113,9 @@ async fn next_group(app: &App, messages: &mut pull::Stream, most: usize) -> Opti
         && let Some(Some(Ok(message))) = messages.next().now_or_never()
     {
         group.push(message);
+    }
+    if let Some(Ok(info)) = group.last().map(Message::info) {
+        lag.set(info.pending as f64);
     }
     Some(Received::new(group))
 }

@@ -13,9 +13,10 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use shared::backoff::Backoff;
 use shared::bus::dead_letter;
+use shared::clock::machine_now;
 use shared::failpoint;
 use shared::ids::ProjectId;
-use shared::metric_name::{DEAD_LETTERS, MESSAGES_LIMITED};
+use shared::metric_name::Metric;
 use shared::send::{Channel, Lane};
 use shared::store::StoreError;
 use shared::store::messages::due;
@@ -30,6 +31,7 @@ use crate::claim::claim_slice;
 use crate::intake::{Intake, Refused};
 use crate::limits::{Admitted, Limit, Place, Room};
 use crate::settle::judge;
+use crate::traced;
 pub use received::Received;
 
 /// Before a message that we could not work on comes again.
@@ -259,7 +261,7 @@ async fn wait_as_rows(
     let due: Vec<Timestamp> = later.iter().map(|wait| now.checked_add(*wait).unwrap_or(now)).collect();
     let db = app.store.connection().await?;
     let put_off = due::put_off(&db, project, rows, &due, &judge::limited(&limit.words()), now).await?;
-    metrics::counter!(MESSAGES_LIMITED, "how" => "put_off").increment(put_off);
+    metrics::counter!(Metric::MessagesLimited, "how" => "put_off").increment(put_off);
     Ok(())
 }
 
@@ -292,12 +294,14 @@ async fn send_project(
         };
         if waited && !has_waited {
             has_waited = true;
-            metrics::counter!(MESSAGES_LIMITED, "how" => "waited").increment(rows.len() as u64);
+            metrics::counter!(Metric::MessagesLimited, "how" => "waited").increment(rows.len() as u64);
         }
         let (slice, rest) = rows.split_at(permits.len().min(rows.len()));
+        let since = machine_now();
         let claimed = claim_slice(app, project, slice).await?;
         failpoint::hit("delivery.after_claim");
-        for loaded in claimed {
+        for mut loaded in claimed {
+            let mut hop = traced::begin(&mut loaded.message, since);
             let (mut permit, token) = (permits.pop(), tokens.pop());
             let app = app.clone();
             under_way.push(app.tasks.clone().spawn(async move {
@@ -305,7 +309,9 @@ async fn send_project(
                 if let Some(permit) = &mut permit {
                     permit.called();
                 }
-                app.settler.settle(settled).await;
+                traced::judged(&mut hop, &settled);
+                app.settler.settle(queue.channel, settled).await;
+                hop.end();
                 drop(permit);
             }));
         }
@@ -351,7 +357,7 @@ async fn bury(app: &App, refused: Vec<Refused>) -> Result<(), Unfinished> {
                 () = tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random())) => {}
             }
         }
-        metrics::counter!(DEAD_LETTERS, "from" => "send").increment(1);
+        metrics::counter!(Metric::DeadLetters, "from" => "send").increment(1);
     }
     Ok(())
 }

@@ -9,12 +9,13 @@ use serde_json::{Value, json};
 use shared::clock::from_ms;
 use shared::event::{WireError, uuid};
 use shared::ids::ProjectId;
-use shared::metric_name::DROPPED_OF_DELETED;
+use shared::metric_name::Metric;
 use shared::send::{Channel, DirectMessage, Lane, MessageRef, SendChunk};
 use shared::store::messages::insert::{NewMessage, any_lane, queued};
 use shared::store::users::recipient;
 use shared::store::users::record::PersonKey;
 use shared::store::{Connection, StoreError, erasures, project_removals};
+use shared::trace::TraceContext;
 use uuid::Uuid;
 
 use crate::App;
@@ -80,7 +81,7 @@ impl Intake {
         self.direct.retain(|(c, _)| !removed.contains(&c.row.project));
         let dropped = (before - self.direct.len()) as u64;
         if dropped > 0 {
-            metrics::counter!(DROPPED_OF_DELETED, "what" => "message").increment(dropped);
+            metrics::counter!(Metric::DroppedOfDeleted, "what" => "message").increment(dropped);
         }
         Ok(())
     }
@@ -184,6 +185,7 @@ fn read_direct(direct: &DirectMessage) -> Result<Candidate, String> {
             automation_id: None,
             run_id: None,
             subscription_group_id: None,
+            trace: TraceContext::from_bytes(&direct.trace),
             created_at,
             due_at: created_at.checked_add(SWEEP).unwrap_or(created_at),
         },

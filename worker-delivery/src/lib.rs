@@ -22,6 +22,7 @@ pub mod routes;
 pub mod settle;
 mod suppressed;
 mod templates;
+mod traced;
 mod webhooks;
 
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use shared::admin::{self, Admin};
 use shared::config::AdminConfig;
 use shared::env::Env;
 use shared::startup::{self, Connected, StartError};
-use shared::{probe, shutdown, telemetry};
+use shared::{probe, shutdown, telemetry, trace};
 use tokio::net::TcpListener;
 use worker_delivery::channels::Channels;
 use worker_delivery::config::DeliveryConfig;
@@ -30,6 +30,7 @@ async fn start() -> Result<(), StartError> {
     let config = DeliveryConfig::from_env(&env)?;
     let admin = AdminConfig::from_env(&env, ADMIN_PORT)?;
     let metrics = telemetry::start_metrics();
+    trace::start(&env, "worker-delivery")?;
     let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
 
     let connected: Arc<OnceLock<Connected>> = Arc::default();
@@ -50,5 +51,6 @@ async fn start() -> Result<(), StartError> {
     if !run(App::new(config, servers, Channels::default(), shutdown)).await {
         tracing::warn!("stopped with calls under way; their leases run out");
     }
+    trace::stop().await;
     Ok(())
 }

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use metrics::gauge;
 use shared::ids::ProjectId;
+use shared::metric_name::Metric;
 use shared::send::Lane;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -104,7 +106,10 @@ impl Permits {
     fn take(&self, state: &mut State, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
         let now = Instant::now();
         let places = std::iter::from_fn(|| state.in_hand.take(lane, project, now)).take(most);
-        places.map(|pool| Permit { permits: self.clone(), pool: Some(pool), project }).collect()
+        let permits: Vec<Permit> =
+            places.map(|pool| Permit { permits: self.clone(), pool: Some(pool), project }).collect();
+        gauge!(Metric::MessagesInHand).increment(permits.len() as f64);
+        permits
     }
 
     /// Of a call its place, where it still has one, and that it is settled.
@@ -143,6 +148,7 @@ impl Permits {
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        gauge!(Metric::MessagesInHand).decrement(1.0);
         self.permits.give_back(self.pool.take(), self.project, true);
     }
 }

@@ -213,6 +213,7 @@ mod tests {
             lapsed: false,
             created_at: shared::clock::from_ms(1_700_000_000_000),
             released_at: shared::clock::from_ms(1_700_000_000_000),
+            trace: None,
         }
     }
 

@@ -7,9 +7,10 @@ pub mod push;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use shared::metric_name::MESSAGES_LIMITED;
+use shared::metric_name::Metric;
 use shared::send::Lane;
 use shared::store::messages::claim::Claimed;
+use shared::trace::{Kind, Span, TraceContext};
 use tokio::time::Instant;
 
 use crate::limits::{Limit, Token};
@@ -33,16 +34,19 @@ pub struct Call {
     pub patience: Duration,
     /// What its account has room for it by, where that is known already.
     pub token: Option<Token>,
+    /// What it is a hop of, where that is traced.
+    pub trace: Option<TraceContext>,
 }
 
 impl Call {
     /// Of what is no message, and somebody waits for.
-    pub const AWAITED: Self = Self { in_any_case: false, urgent: true, patience: PATIENCE_AWAITED, token: None };
+    pub const AWAITED: Self =
+        Self { in_any_case: false, urgent: true, patience: PATIENCE_AWAITED, token: None, trace: None };
 
     pub fn of(message: &Claimed, token: Option<Token>) -> Self {
         let is_test = judge::is_test(message);
         let patience = if is_test { PATIENCE_AWAITED } else { PATIENCE };
-        Self { in_any_case: is_test, urgent: message.lane == Lane::Direct, patience, token }
+        Self { in_any_case: is_test, urgent: message.lane == Lane::Direct, patience, token, trace: message.trace }
     }
 
     /// Of another part of a message of which one goes out, that was begun at this time.
@@ -50,6 +54,24 @@ impl Call {
     pub fn following(self, begun: Instant) -> Self {
         Self { urgent: true, patience: PATIENCE_AWAITED.saturating_sub(begun.elapsed()), ..self }
     }
+}
+
+/// A provider's call, as a hop of its message's trace. What the provider says may name somebody and is not told.
+pub async fn called<P: Provider>(provider: &P, parcel: &P::Parcel, trace: Option<TraceContext>) -> Outcome {
+    let mut hop = Span::child(trace, "call provider", Kind::Client);
+    let begun = Instant::now();
+    let outcome = provider.send(parcel).await;
+    metrics::histogram!(Metric::ProviderSeconds, "provider" => provider.name(), "outcome" => outcome.name())
+        .record(begun.elapsed());
+    if hop.is_recording() {
+        hop.set("rekindle.provider", provider.name());
+        hop.set("rekindle.outcome", outcome.name());
+        if !matches!(outcome, Outcome::Accepted(_)) {
+            hop.fail(outcome.name());
+        }
+        hop.end();
+    }
+    outcome
 }
 
 /// One provider as the settings make it, and whether it has been worth calling lately.
@@ -97,7 +119,7 @@ impl<P: Provider> Route<P> {
         match limit.token(call.urgent, call.patience).await {
             Ok(token) => Ok(Call { token: Some(token), ..call }),
             Err(after) => {
-                metrics::counter!(MESSAGES_LIMITED, "how" => "put_off").increment(1);
+                metrics::counter!(Metric::MessagesLimited, "how" => "put_off").increment(1);
                 Err(Outcome::Limited { after, why: limit.words() })
             }
         }
@@ -121,13 +143,14 @@ impl<P: Provider> Route<P> {
             Ok(call) => call,
             Err(limited) => return limited,
         };
+        let trace = call.trace;
         if let Some(refusal) = refusal() {
             return refusal;
         }
         if let Some(token) = call.token {
             token.spend();
         }
-        let outcome = provider.send(parcel).await;
+        let outcome = called(provider, parcel, trace).await;
         self.circuit().note(&outcome, Instant::now());
         if let (Some(limit), Outcome::Throttled { after: Some(after), .. }) = (&self.limit, &outcome)
             && !after.is_zero()

@@ -10,7 +10,8 @@ use std::time::Duration;
 use shared::backoff::Backoff;
 use shared::clock::Clock;
 use shared::ids::ProjectId;
-use shared::metric_name::{MESSAGES_AMBIGUOUS, MESSAGES_SETTLED};
+use shared::metric_name::Metric;
+use shared::send::Channel;
 use shared::store::messages::settle::{Settled, settle};
 use shared::store::{Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
@@ -26,6 +27,7 @@ const GROUP: usize = 500;
 const WAITING: usize = 4_096;
 
 struct Entry {
+    channel: Channel,
     settled: Settled,
     done: oneshot::Sender<()>,
 }
@@ -43,9 +45,9 @@ impl Settler {
     }
 
     /// Returns once it is written. While the database is away, that takes until it is back.
-    pub async fn settle(&self, settled: Settled) {
+    pub async fn settle(&self, channel: Channel, settled: Settled) {
         let (done, written) = oneshot::channel();
-        if self.0.send(Entry { settled, done }).await.is_ok() {
+        if self.0.send(Entry { channel, settled, done }).await.is_ok() {
             let _ = written.await;
         }
     }
@@ -122,14 +124,14 @@ impl Writer {
     /// Writes a row whose values were refused once more, without what came from outside; only then is it given up.
     async fn without_texts(&self, entries: Vec<Entry>, error: &StoreError, left: &mut Vec<(Vec<Entry>, StoreError)>) {
         let (project, mut bare) = (self.project, Vec::with_capacity(entries.len()));
-        for Entry { settled, done } in entries {
+        for Entry { channel, settled, done } in entries {
             if settled.is_bare() {
                 // Its lease runs out, and the next claim counts it as ambiguous.
                 tracing::error!(%project, message_id = %settled.id, %error, "the outcome of a message cannot be written");
                 let _ = done.send(());
             } else {
                 tracing::error!(%project, message_id = %settled.id, %error, "writing the outcome of a message without its texts");
-                bare.push(Entry { settled: settled.into_bare(), done });
+                bare.push(Entry { channel, settled: settled.into_bare(), done });
             }
         }
         if bare.is_empty() {
@@ -157,14 +159,17 @@ impl Writer {
         let settled: Vec<&Settled> = entries.iter().map(|e| &e.settled).collect();
         let db = self.store.connection().await?;
         let written = settle(&db, project, &settled, self.clock.now()).await?;
-        for one in settled {
+        for (one, channel) in settled.into_iter().zip(entries.iter().map(|e| e.channel.slug())) {
             if !written.contains(&one.id) {
                 tracing::warn!(%project, message_id = %one.id, attempt = one.attempt, "settled by another claim meanwhile");
                 continue;
             }
-            metrics::counter!(MESSAGES_SETTLED, "status" => one.status.as_str()).increment(1);
+            metrics::counter!(
+                Metric::MessagesSettled, "channel" => channel, "provider" => one.provider.unwrap_or("none"), "status" => one.status.as_str()
+            )
+            .increment(1);
             if one.ambiguous > 0 {
-                metrics::counter!(MESSAGES_AMBIGUOUS).increment(1);
+                metrics::counter!(Metric::MessagesAmbiguous).increment(1);
             }
         }
         Ok(())

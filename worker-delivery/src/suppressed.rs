@@ -137,6 +137,7 @@ mod tests {
             lapsed: false,
             created_at: from_ms(0),
             released_at: from_ms(0),
+            trace: None,
         }
     }
 

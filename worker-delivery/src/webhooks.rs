@@ -12,7 +12,7 @@ use http::{Method, Request, Uri};
 use jiff::Timestamp;
 use shared::clock::rfc3339;
 use shared::ids::ProjectId;
-use shared::metric_name::WEBHOOKS_SENT;
+use shared::metric_name::Metric;
 use shared::outbound::{Answer, CallError};
 use shared::store::StoreError;
 use shared::store::webhook_deliveries::claim::{self, Claimed, End, Try};
@@ -161,7 +161,7 @@ impl Lane {
         let outcome = self.call(delivery, began).await;
         let ended = app.clock.now();
         let verdict = judge(&outcome, delivery.tries, endpoint.failures, ended, rand::random());
-        metrics::counter!(WEBHOOKS_SENT, "outcome" => if verdict.error.is_none() { "delivered" } else { "failed" })
+        metrics::counter!(Metric::WebhooksSent, "outcome" => if verdict.error.is_none() { "delivered" } else { "failed" })
             .increment(1);
         let answer = outcome.as_ref().ok();
         let came = Try {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::automation::Definition;
 use shared::clock::Clock;
 use shared::ids;
-use shared::metric_name::{RUNS_STARTED, TIMERS_FIRED};
+use shared::metric_name::Metric;
 use shared::send::Channel;
 use shared::store::automations::{ActiveAutomation, FollowedAutomation};
 use worker_automation::matching::Index;
@@ -103,9 +103,9 @@ pub async fn runs(lab: &mut Lab, section: &mut Section) -> Result<()> {
     for round in 1..=settings.rounds {
         progress.step(&format!("runs, round {round} of {}", settings.rounds));
         forget_runs(system).await?;
-        let before = system.metric(AUTOMATION, RUNS_STARTED).await?;
+        let before = system.metric(AUTOMATION, Metric::RunsStarted.name()).await?;
         rounds.push(drained(system, &mut sender, items).await?);
-        let started = system.metric(AUTOMATION, RUNS_STARTED).await? - before;
+        let started = system.metric(AUTOMATION, Metric::RunsStarted.name()).await? - before;
         shares.push(started as f64 / f64::from(items + WARM_UP));
         if let Some(noise) = rounds.last().and_then(|m| measure::noise(&m.used)) {
             progress.warn(&noise);
@@ -184,14 +184,14 @@ pub async fn resume(lab: &mut Lab, section: &mut Section) -> Result<()> {
 async fn hand_over(system: &System, timers: u64) -> Result<Measured> {
     let watched = system.watched();
     usage::reset_peaks(&watched);
-    let fired = system.metric(SCHEDULER, TIMERS_FIRED).await?;
+    let fired = system.metric(SCHEDULER, Metric::TimersFired.name()).await?;
     // Not all at the same moment.
     let due = "UPDATE timer SET due_at = now() - random() * interval '1 s'";
     system.database.execute(due, &[]).await?;
-    let (started, first) = progressed(system, SCHEDULER, TIMERS_FIRED, fired).await?;
+    let (started, first) = progressed(system, SCHEDULER, Metric::TimersFired.name(), fired).await?;
     let before = Moment::now(&watched, GENERATOR)?;
     let deadline = started + PATIENCE;
-    while system.metric(SCHEDULER, TIMERS_FIRED).await? < fired + timers {
+    while system.metric(SCHEDULER, Metric::TimersFired.name()).await? < fired + timers {
         if Instant::now() > deadline {
             bail!("not all of {timers} waits were handed over within {} s", PATIENCE.as_secs());
         }
@@ -221,7 +221,7 @@ async fn progressed(system: &System, program: &str, name: &str, from: u64) -> Re
 /// From the first resumption that was seen to the last; the worker was only just started.
 async fn resumptions(system: &System, timers: u64) -> Result<Measured> {
     let watched = system.watched();
-    let (started, first) = progressed(system, AUTOMATION, shared::metric_name::INGEST_APPLIED, 0).await?;
+    let (started, first) = progressed(system, AUTOMATION, Metric::IngestApplied.name(), 0).await?;
     let before = Moment::now(&watched, GENERATOR)?;
     measure::caught_up(system, timers).await?;
     let seconds = started.elapsed().as_secs_f64();

@@ -179,8 +179,8 @@ async fn every_sealed_column_is_known() {
                JOIN information_schema.tables t USING (table_schema, table_name) \
                WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE' AND c.data_type = 'bytea' ORDER BY 1";
     let rows = database.store().connection().await.unwrap().query(sql, &[]).await.unwrap();
-    // Hashes, public keys and what is to be published.
-    let open = ["hash", "token_hash", "address_hash", "public_key", "payload"];
+    // Hashes, public keys, what is to be published and ids of traces.
+    let open = ["hash", "token_hash", "address_hash", "public_key", "payload", "trace"];
     let found: Vec<String> = rows.iter().map(|row| row.get::<_, String>(0)).collect();
     let found: Vec<&String> = found.iter().filter(|name| !open.contains(&name.split('.').nth(1).unwrap())).collect();
     let mut known: Vec<String> = SEALED.iter().map(|sealed| format!("{}.{}", sealed.table, sealed.column)).collect();

@@ -15,4 +15,6 @@ mod mail;
 mod outages;
 mod segments;
 mod shop;
+mod telemetry;
+mod traces;
 mod workers;

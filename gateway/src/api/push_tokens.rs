@@ -5,7 +5,7 @@ pub mod devices;
 mod input;
 
 use serde_json::json;
-use shared::event::{Body, IngestItem, RegisterToken, RemoveToken, id_bytes};
+use shared::event::{Body, IngestItem, RegisterToken, RemoveToken, id_bytes, trace_bytes};
 use shared::push_token;
 use shared::send::Channel;
 use shared::store::{channels, vapid_keys};
@@ -57,6 +57,7 @@ fn item(cx: &Context<'_>, body: Body) -> Result<IngestItem, ApiError> {
         received_ms: cx.received_ms,
         timestamp_ms: cx.received_ms,
         body: Some(body),
+        trace: trace_bytes(cx.trace),
         ..IngestItem::default()
     })
 }

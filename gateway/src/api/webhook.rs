@@ -6,7 +6,7 @@ mod signature;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use shared::clock::from_ms;
-use shared::event::{Body, IngestItem, Webhook, id_bytes};
+use shared::event::{Body, IngestItem, Webhook, id_bytes, trace_bytes};
 use shared::ids::ProjectId;
 use shared::store::projects;
 use uuid::Uuid;
@@ -66,6 +66,7 @@ async fn take(
         user_id,
         anonymous_id,
         body: Some(Body::Webhook(Webhook { kind, data })),
+        trace: trace_bytes(request.trace),
         ..IngestItem::default()
     };
     let wait = Wait::asked(request)?;

@@ -64,6 +64,7 @@ impl Person {
             timestamp_ms: received_ms,
             user_id: self.user_id.as_deref(),
             anonymous_id: self.anonymous_id.as_deref(),
+            trace: None,
             body: BorrowedBody::Identify { properties: &self.properties },
         }
     }

@@ -73,7 +73,7 @@ impl Slice {
                 // Accepted when the request was: who is erased since is not brought back by what was written before.
                 outgoing.push(&person.item(cx.project, cx.received_ms))?;
             }
-            match outgoing.publish(&cx.app.ingest).await {
+            match outgoing.publish(&cx.app.ingest, None).await {
                 Ok(positions) => {
                     cx.app.meters.accepted.increment(self.people.len() as u64);
                     return Ok(positions);

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use shared::event::{BorrowedBody, BorrowedItem};
 use shared::ids::ProjectId;
+use shared::trace::TraceContext;
 use uuid::Uuid;
 
 use super::item::Item;
@@ -44,6 +45,7 @@ pub struct Checked<'a> {
     row: Uuid,
     dedupe: Option<Uuid>,
     received_ms: i64,
+    trace: Option<TraceContext>,
 }
 
 /// What the item says; properties are a JSON object as text.
@@ -65,6 +67,7 @@ impl Checked<'_> {
             timestamp_ms: self.timestamp_ms,
             user_id: self.user_id.as_deref(),
             anonymous_id: self.anonymous_id.as_deref(),
+            trace: self.trace,
             body: match &self.content {
                 Content::Track { name, properties } => BorrowedBody::Track { name, properties },
                 Content::Identify { properties } => BorrowedBody::Identify { properties },
@@ -80,6 +83,7 @@ pub struct Checker<'a> {
     received_ms: i64,
     skew_ms: i64,
     idempotency_key: Option<&'a str>,
+    trace: Option<TraceContext>,
 }
 
 impl<'a> Checker<'a> {
@@ -88,7 +92,7 @@ impl<'a> Checker<'a> {
         if key.is_some_and(|k| k.len() > MAX_TEXT) || (key.is_none() && cx.headers.get("idempotency-key").is_some()) {
             return Err(ApiError::invalid("Idempotency-Key", "must have 1 to 200 ASCII characters"));
         }
-        Self::of(cx.project, cx.received_ms, key, sent_at)
+        Ok(Self { trace: cx.trace, ..Self::of(cx.project, cx.received_ms, key, sent_at)? })
     }
 
     fn of(
@@ -102,7 +106,7 @@ impl<'a> Checker<'a> {
             Some(raw) => Some(time_of(raw).ok_or_else(|| ApiError::invalid("sentAt", time::ALLOWED))?),
         };
         let skew_ms = time::skew(sent_at, received_ms);
-        Ok(Self { project, received_ms, skew_ms, idempotency_key })
+        Ok(Self { project, received_ms, skew_ms, idempotency_key, trace: None })
     }
 
     /// An item of a batch, with its problems in one line.
@@ -170,6 +174,7 @@ impl<'a> Checker<'a> {
             row: ids.row,
             dedupe: ids.dedupe,
             received_ms: self.received_ms,
+            trace: self.trace,
         })
     }
 }

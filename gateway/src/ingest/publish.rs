@@ -6,6 +6,7 @@ use shared::bus::PublishError;
 use shared::bus::group_commit::{GroupCommit, PART_BYTES, Part};
 use shared::event::{BorrowedItem, EncodedItems, IngestItem};
 use shared::ids::ProjectId;
+use shared::trace::{Kind, Span, TraceContext};
 use uuid::Uuid;
 
 use super::applied::Position;
@@ -66,8 +67,8 @@ impl Outgoing {
     }
 
     /// Publishes and returns where the items stand. After an error some of them may have been published.
-    pub async fn publish(self, ingest: &GroupCommit) -> Result<Vec<Position>, ApiError> {
-        in_time(ingest, self.rounds).await
+    pub async fn publish(self, ingest: &GroupCommit, trace: Option<TraceContext>) -> Result<Vec<Position>, ApiError> {
+        in_time(ingest, self.rounds, trace).await
     }
 }
 
@@ -85,13 +86,27 @@ pub async fn keyed(ingest: &GroupCommit, key: Uuid, item: &IngestItem) -> Result
 async fn put(ingest: &GroupCommit, partition: u16, item: &IngestItem) -> Result<Vec<Position>, ApiError> {
     let mut part = EncodedItems::default();
     part.push(item);
-    in_time(ingest, vec![vec![(partition, part)]]).await
+    in_time(ingest, vec![vec![(partition, part)]], TraceContext::from_bytes(&item.trace)).await
 }
 
-async fn in_time(ingest: &GroupCommit, rounds: Vec<Vec<Part>>) -> Result<Vec<Position>, ApiError> {
+async fn in_time(
+    ingest: &GroupCommit,
+    rounds: Vec<Vec<Part>>,
+    trace: Option<TraceContext>,
+) -> Result<Vec<Position>, ApiError> {
+    let mut span = Span::child(trace, "publish INGEST", Kind::Producer);
+    if span.is_recording() {
+        span.set("messaging.system", "nats");
+        span.count("rekindle.items", rounds.iter().flatten().map(|(_, items)| i64::from(items.count)).sum());
+    }
     let published = tokio::time::timeout(TIMEOUT, commit(ingest, rounds)).await;
-    published.unwrap_or(Err(PublishError::Timeout)).map_err(|error| {
-        metrics::counter!(shared::metric_name::PUBLISH_ERRORS, "kind" => kind(&error)).increment(1);
+    let published = published.unwrap_or(Err(PublishError::Timeout));
+    if let Err(error) = &published {
+        span.fail(kind(error));
+    }
+    span.end();
+    published.map_err(|error| {
+        metrics::counter!(shared::metric_name::Metric::PublishErrors, "kind" => kind(&error)).increment(1);
         error.into()
     })
 }
@@ -143,6 +158,7 @@ mod tests {
                 timestamp_ms: 0,
                 user_id: Some(user),
                 anonymous_id: None,
+                trace: None,
                 body: BorrowedBody::Track { name: "e", properties: &properties },
             };
             outgoing.push(&item).unwrap();

@@ -28,6 +28,7 @@ fn message(place: &Place, lane: Lane, due_in_ms: i64) -> NewMessage {
         automation_id: None,
         run_id: None,
         subscription_group_id: None,
+        trace: None,
         created_at: from_ms(now),
         due_at: from_ms(now + due_in_ms),
     }

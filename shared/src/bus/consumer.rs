@@ -13,10 +13,12 @@ use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, ReplayPolicy, pull};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use metrics::{Gauge, gauge};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::Bus;
 use crate::backoff::Backoff;
+use crate::metric_name::Metric;
 
 const EPOCH: &str = "rekindle-epoch";
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -48,13 +50,15 @@ pub struct PartitionReader {
     /// How many connections the client had made when the consumer was.
     connects: u64,
     look: Interval,
+    lag: Gauge,
 }
 
 impl PartitionReader {
     pub fn new(bus: Bus, partition: u16, epoch: i64, after: u64) -> Self {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { bus, partition, epoch, last_seq: after, delivered: 0, messages: None, connects: 0, look }
+        let lag = gauge!(Metric::IngestLag, "partition" => partition.to_string());
+        Self { bus, partition, epoch, last_seq: after, delivered: 0, messages: None, connects: 0, look, lag }
     }
 
     fn connects(&self) -> u64 {
@@ -83,6 +87,8 @@ impl PartitionReader {
                 biased;
                 next = messages.next() => next,
                 _ = self.look.tick() => {
+                    // Whoever is given nothing has nothing waiting.
+                    self.lag.set(0.0);
                     if self.connects != self.connects() {
                         self.messages = None;
                     }
@@ -103,6 +109,7 @@ impl PartitionReader {
                         continue;
                     }
                     self.delivered = delivered;
+                    self.lag.set(info.pending as f64);
                     if seq <= self.last_seq {
                         continue;
                     }
@@ -157,6 +164,13 @@ impl PartitionReader {
             .messages()
             .await
             .map_err(other)
+    }
+}
+
+impl Drop for PartitionReader {
+    /// Whoever reads on tells it from now on.
+    fn drop(&mut self) {
+        self.lag.set(0.0);
     }
 }
 

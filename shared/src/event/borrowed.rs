@@ -5,6 +5,10 @@ use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, k
 use uuid::Uuid;
 
 use crate::ids::{ProjectId, UserKey};
+use crate::trace::TraceContext;
+
+/// The tag of the trace's context.
+const TRACE: u32 = 33;
 
 /// An item that is about to be published.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +23,7 @@ pub struct BorrowedItem<'a> {
     pub timestamp_ms: i64,
     pub user_id: Option<&'a str>,
     pub anonymous_id: Option<&'a str>,
+    pub trace: Option<TraceContext>,
     pub body: BorrowedBody<'a>,
 }
 
@@ -107,6 +112,7 @@ impl BorrowedItem<'_> {
             + optional(6, self.user_id)
             + optional(7, self.anonymous_id)
             + field_len(self.body.tag(), self.body.len())
+            + self.trace.map_or(0, |trace| field_len(TRACE, trace.to_bytes().len()))
     }
 
     /// What it takes in a message, in bytes.
@@ -135,6 +141,9 @@ impl BorrowedItem<'_> {
         encode_key(self.body.tag(), WireType::LengthDelimited, out);
         encode_varint(self.body.len() as u64, out);
         self.body.put(out);
+        if let Some(trace) = self.trace {
+            put_field(TRACE, &trace.to_bytes(), out);
+        }
     }
 }
 
@@ -142,7 +151,7 @@ impl BorrowedItem<'_> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{Alias, Body, EncodedItems, Identify, IngestItem, Track, id_bytes};
+    use super::super::{Alias, Body, EncodedItems, Identify, IngestItem, Track, id_bytes, trace_bytes};
     use super::*;
 
     fn owned(item: &BorrowedItem<'_>) -> IngestItem {
@@ -155,6 +164,7 @@ mod tests {
             timestamp_ms: item.timestamp_ms,
             user_id: item.user_id.map(str::to_owned),
             anonymous_id: item.anonymous_id.map(str::to_owned),
+            trace: trace_bytes(item.trace),
             body: Some(match item.body {
                 BorrowedBody::Track { name, properties } => {
                     Body::Track(Track { name: name.to_owned(), properties: bytes(properties) })
@@ -173,7 +183,7 @@ mod tests {
             (received_ms, timestamp_ms) in (any::<i64>(), prop_oneof![Just(0), any::<i64>()]),
             (user, anonymous) in (proptest::option::of(".{0,200}"), proptest::option::of("[a-z]{0,9}")),
             (name, text) in (".{0,200}", "[a-z]{0,20000}"),
-            kind in 0..3,
+            (kind, trace) in (0..3, any::<Option<([u8; 16], [u8; 8])>>()),
         ) {
             let item = BorrowedItem {
                 project_id: ProjectId(Uuid::from_u128(project)),
@@ -183,6 +193,7 @@ mod tests {
                 timestamp_ms,
                 user_id: user.as_deref(),
                 anonymous_id: anonymous.as_deref(),
+                trace: trace.map(|(trace_id, span_id)| TraceContext { trace_id, span_id }),
                 body: match kind {
                     0 => BorrowedBody::Track { name: &name, properties: &text },
                     1 => BorrowedBody::Identify { properties: &text },

@@ -90,6 +90,15 @@ pub struct HttpClient {
 impl HttpClient {
     /// `OUTBOUND_ALLOW`, and `OUTBOUND_CA_FILE`: certificates (PEM) of authorities that are trusted beside the public ones.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
+        Self::under(OutboundPolicy::from_env(env)?, env)
+    }
+
+    /// `OUTBOUND_CA_FILE`; for addresses that the operator alone names, which may lie anywhere.
+    pub fn to_anywhere(env: &Env) -> Result<Self, EnvError> {
+        Self::under(OutboundPolicy::anywhere(), env)
+    }
+
+    fn under(policy: OutboundPolicy, env: &Env) -> Result<Self, EnvError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let versions = versions.map_err(|e| EnvError {
@@ -99,7 +108,7 @@ impl HttpClient {
         })?;
         let (roots, authorities) = roots(env)?;
         let tls = versions.with_root_certificates(roots).with_no_client_auth();
-        Ok(Self::new(OutboundPolicy::from_env(env)?, tls, authorities.into()))
+        Ok(Self::new(policy, tls, authorities.into()))
     }
 
     fn new(policy: OutboundPolicy, tls: ClientConfig, authorities: Arc<[CertificateDer<'static>]>) -> Self {

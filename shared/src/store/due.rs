@@ -16,6 +16,13 @@ pub(super) struct Due {
     pub at: &'static str,
 }
 
+/// Since when the oldest row has been due, or when the next one falls due.
+pub(super) async fn oldest(db: &impl GenericClient, Due { table, at }: Due) -> Result<Option<Timestamp>, StoreError> {
+    let sql = format!("SELECT {at} FROM {table} WHERE {at} IS NOT NULL ORDER BY {at} LIMIT 1");
+    let row = db.query_opt(&db.prepare_cached(&sql).await?, &[]).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
+
 /// Projects with due rows, some of them where there are many. No locks: a distributed store refuses them here.
 ///
 /// It reads the rows that have been due for longest and those that fell due last, and no more, however many there are: so a

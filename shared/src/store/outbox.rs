@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::StoreError;
+use crate::trace::TraceContext;
 
 /// One message. Its id is the broker's id for refusing repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct OutboxRow {
     pub id: Uuid,
     pub subject: String,
     pub payload: Vec<u8>,
+    /// What is handed over for traces, as far as it is at once; not stored.
+    pub traces: Vec<TraceContext>,
 }
 
 pub async fn insert(tx: &Transaction<'_>, rows: &[OutboxRow], now: Timestamp) -> Result<(), StoreError> {
@@ -47,9 +50,16 @@ pub async fn left_over(
                 id: r.try_get(1)?,
                 subject: r.try_get(2)?,
                 payload: r.try_get(3)?,
+                traces: Vec::new(),
             })
         })
         .collect()
+}
+
+/// Since when the oldest message has been waiting.
+pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
+    let sql = "SELECT min(created_at) FROM outbox";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[]).await?.try_get(0)?)
 }
 
 /// Forgets what the broker has.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::StoreError;
+use super::due::{self, Due};
 use crate::ids::ProjectId;
 
 /// A call to be made.
@@ -36,6 +37,11 @@ pub struct Claimed {
     pub body: Value,
     /// This one's number, from 1.
     pub attempt: i32,
+}
+
+/// Since when the oldest due call has been due, or when the next one falls due.
+pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
+    due::oldest(db, Due { table: "webhook_call", at: "due_at" }).await
 }
 
 /// Writes calls, due at once. One that is there already stays as it is.

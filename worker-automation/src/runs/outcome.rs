@@ -8,7 +8,7 @@ use prost::Message as _;
 use serde_json::{Map, Value, json};
 use shared::bus::Names;
 use shared::bus::group_commit::MESSAGE_BYTES;
-use shared::event::{Body, EncodedItems, IngestItem, Start, Track, begin_message, id_bytes};
+use shared::event::{Body, EncodedItems, IngestItem, Start, Track, begin_message, id_bytes, trace_bytes};
 use shared::ids::{self, ProjectId};
 use shared::journey::{self, Did, Effect, Mark, Moved, Run, RunStatus};
 use shared::send::{Channel, Lane, MessageRef, SendChunk};
@@ -22,6 +22,7 @@ use shared::store::timers::set::{self as timers, NewTimer};
 use shared::store::webhook_calls::{self, NewCall};
 use shared::store::webhook_deliveries::tell::RunNews;
 use shared::store::{StoreError, Transaction};
+use shared::trace::Span;
 use shared::webhook::{COMPLETED, CONVERTED, ENTERED, EXITED};
 use uuid::Uuid;
 
@@ -53,6 +54,8 @@ pub struct Outcome {
     dates: BTreeMap<(ProjectId, Uuid, Uuid), Note>,
     /// For endpoints of other systems.
     news: Vec<RunNews>,
+    /// Of traces.
+    hops: Vec<Span>,
     pub started: u64,
 }
 
@@ -63,6 +66,8 @@ pub struct Written {
     pub calls: usize,
     /// What has happened to runs, for whoever asks to be told.
     pub news: Vec<RunNews>,
+    /// Of traces, to be kept if all of this comes to stand.
+    pub hops: Vec<Span>,
 }
 
 impl Outcome {
@@ -98,6 +103,17 @@ impl Outcome {
             self.count(row, &mark.step, mark.did.as_str(), mark.arm.as_deref().unwrap_or_default());
         }
         row.marks.extend(marks);
+    }
+
+    /// A run has taken a turn that is traced.
+    pub(super) fn passed(&mut self, mut hop: Span, row: &RunRow) {
+        if hop.is_recording() {
+            hop.set("rekindle.project_id", row.project);
+            hop.set("rekindle.automation_id", row.automation);
+            hop.set("rekindle.run_id", row.id);
+            hop.set("rekindle.run_status", row.state.status.as_str());
+            self.hops.push(hop.ended());
+        }
     }
 
     /// When a date comes next. What is said last counts, but for a date that came: what follows that one stays.
@@ -199,6 +215,7 @@ impl Outcome {
             timestamp_ms: now_ms,
             user_id: Some(row.user_id.to_string()),
             depth: u32::from(depth.unsigned_abs()),
+            trace: trace_bytes(row.trace),
             body: Some(body),
             ..IngestItem::default()
         };
@@ -255,7 +272,7 @@ impl Outcome {
         date_due::note(tx, &self.dates.into_values().collect::<Vec<_>>(), now).await?;
         let mut outbox = hand_over(names, lane, now.as_millisecond(), &self.messages);
         outbox.extend(own_items(names, lane, now.as_millisecond(), self.items));
-        Ok(Written { outbox, calls: self.calls.len(), news: self.news })
+        Ok(Written { outbox, calls: self.calls.len(), news: self.news, hops: self.hops })
     }
 }
 
@@ -292,6 +309,7 @@ fn message(row: &RunRow, channel: Channel, template_id: Uuid, position: &str, no
         automation_id: Some(row.automation),
         run_id: Some(row.id),
         subscription_group_id: None,
+        trace: row.trace,
         created_at: now,
         due_at: now,
     }
@@ -301,14 +319,14 @@ fn message(row: &RunRow, channel: Channel, template_id: Uuid, position: &str, no
 fn hand_over(names: &Names, partition: i16, now_ms: i64, messages: &[NewMessage]) -> Vec<OutboxRow> {
     let mut rows = Vec::new();
     for channel in Channel::ALL {
-        let of_channel = messages.iter().filter(|m| m.channel == channel);
-        let refs: Vec<MessageRef> = of_channel.map(|m| MessageRef::new(m.project, m.id)).collect();
+        let of_channel: Vec<&NewMessage> = messages.iter().filter(|m| m.channel == channel).collect();
         let subject = names.send(channel, Lane::Automation);
-        rows.extend(refs.chunks(REFS).map(|chunk| OutboxRow {
+        rows.extend(of_channel.chunks(REFS).map(|chunk| OutboxRow {
             partition,
             id: ids::fresh(now_ms),
             subject: subject.clone(),
-            payload: SendChunk::of(chunk.to_vec()).encode_to_vec(),
+            payload: SendChunk::of(chunk.iter().map(|m| MessageRef::new(m.project, m.id)).collect()).encode_to_vec(),
+            traces: chunk.iter().filter_map(|m| m.trace).collect(),
         }));
     }
     rows
@@ -323,7 +341,7 @@ fn own_items(names: &Names, lane: i16, now_ms: i64, items: BTreeMap<i16, Vec<Ing
             begin_message(&mut payload);
             payload.extend_from_slice(&encoded.bytes);
             let subject = names.ingest(partition.unsigned_abs());
-            rows.push(OutboxRow { partition: lane, id: ids::fresh(now_ms), subject, payload });
+            rows.push(OutboxRow { partition: lane, id: ids::fresh(now_ms), subject, payload, traces: Vec::new() });
         };
         let mut encoded = EncodedItems::default();
         for item in items {

@@ -4,7 +4,7 @@ use shared::push_token::Platform;
 use shared::store::channels::ChannelSettings;
 use shared::vapid::VapidKeys;
 
-use super::{Call, Route};
+use super::{Call, Route, called};
 use crate::limits::{self, Limit};
 use crate::provider::push::{Push, PushProvider};
 use crate::provider::push_mailbox::PushMailbox;
@@ -143,7 +143,7 @@ impl PushRoute<'_> {
     pub async fn send(&self, push: &Push, call: Call) -> Outcome {
         match self {
             Self::Shared(route) => route.send(push, call).await,
-            Self::Web(provider) => provider.send(push).await,
+            Self::Web(provider) => called(*provider, push, call.trace).await,
         }
     }
 }

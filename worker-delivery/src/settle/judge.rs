@@ -212,6 +212,7 @@ mod tests {
             lapsed: false,
             created_at: from_ms(NOW),
             released_at: from_ms(NOW),
+            trace: None,
         }
     }
 

@@ -230,6 +230,7 @@ impl Place {
             automation_id: None,
             run_id: None,
             subscription_group_id: None,
+            trace: None,
             created_at: now,
             due_at: now.checked_add(Duration::from_mins(1)).unwrap(),
         }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use shared::metric_name::MESSAGES_SETTLED;
+use shared::metric_name::Metric;
 use shared::send::Channel;
 use shared::store::channels::ChannelSettings;
 use uuid::Uuid;
@@ -86,7 +86,7 @@ impl Ledger {
         let mut watched = system.watched();
         watched.extend(sink.watched());
         usage::reset_peaks(&watched);
-        let settled = system.metric(DELIVERY, MESSAGES_SETTLED).await?;
+        let settled = system.metric(DELIVERY, Metric::MessagesSettled.name()).await?;
         let before = Moment::now(&watched, GENERATOR)?;
         let started = Instant::now();
         delivery::hand_over(system, 0, self.channel, &messages).await?;
@@ -100,7 +100,7 @@ impl Ledger {
 
 async fn wait_settled(system: &System, wanted: u64) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
-    while system.metric(DELIVERY, MESSAGES_SETTLED).await? < wanted {
+    while system.metric(DELIVERY, Metric::MessagesSettled.name()).await? < wanted {
         if Instant::now() > deadline {
             all_sent(system).await?;
             bail!("messages were sent, and their worker does not say so");

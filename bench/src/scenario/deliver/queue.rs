@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use shared::metric_name::MESSAGES_SETTLED;
+use shared::metric_name::Metric;
 use shared::push_token::Platform;
 use shared::send::Channel;
 
@@ -46,11 +46,11 @@ pub async fn queue(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let mut watched = system.watched();
     watched.extend(sink.watched());
     let before = Moment::now(&watched, GENERATOR)?;
-    let (started, already) = (Instant::now(), system.metric(DELIVERY, MESSAGES_SETTLED).await?);
+    let (started, already) = (Instant::now(), system.metric(DELIVERY, Metric::MessagesSettled.name()).await?);
     let mut sent = 0;
     while started.elapsed() < time && already + sent < u64::from(count) {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        sent = system.metric(DELIVERY, MESSAGES_SETTLED).await? - already;
+        sent = system.metric(DELIVERY, Metric::MessagesSettled.name()).await? - already;
     }
     let seconds = started.elapsed().as_secs_f64();
     let used = Moment::now(&watched, GENERATOR)?.since(&before);

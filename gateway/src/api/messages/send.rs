@@ -6,12 +6,13 @@ use bytes::Bytes;
 use prost::Message as _;
 use serde::Serialize;
 use serde_json::json;
-use shared::event::id_bytes;
+use shared::event::{id_bytes, trace_bytes};
 use shared::ids::{self, ProjectId};
 use shared::send::{Channel, DirectMessage, Lane, SendChunk, VERSION};
 use shared::store::messages::read::{self, Message};
 use shared::store::users::read as people;
 use shared::store::{StoreError, client_ids, templates};
+use shared::trace::{Kind, Span};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -113,14 +114,23 @@ pub fn direct_message(project: ProjectId, id: Uuid, users: Vec<Uuid>, input: &Di
         template_id: input.template_id.map(id_bytes).unwrap_or_default(),
         data: input.data.to_string().into(),
         accepted_ms: ids::time_ms(id),
+        trace: Bytes::new(),
     }
 }
 
 /// As [`publish`], of several messages of one channel: all of them or none.
-pub async fn publish_all(cx: &Context<'_>, channel: Channel, direct: Vec<DirectMessage>) -> Result<(), ApiError> {
+pub async fn publish_all(cx: &Context<'_>, channel: Channel, mut direct: Vec<DirectMessage>) -> Result<(), ApiError> {
+    let mut span = Span::child(cx.trace, "publish SEND", Kind::Producer);
+    span.set("messaging.system", "nats");
+    direct.iter_mut().for_each(|message| message.trace = trace_bytes(cx.trace));
     let chunk = SendChunk { version: VERSION, refs: Vec::new(), direct };
     let subject = cx.app.bus.names.send(channel, Lane::Direct);
-    cx.app.publisher.publish(subject, Bytes::from(chunk.encode_to_vec())).await?;
+    let published = cx.app.publisher.publish(subject, Bytes::from(chunk.encode_to_vec())).await;
+    if published.is_err() {
+        span.fail("not published");
+    }
+    span.end();
+    published?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use shared::event::{Body, Erase, Identify, IngestItem, id_bytes};
+use shared::event::{Body, Erase, Identify, IngestItem, id_bytes, trace_bytes};
 use shared::store::StoreError;
 use shared::store::users::read::{self, User};
 use tokio::time::Instant;
@@ -76,6 +76,7 @@ pub(super) async fn apply(cx: &Context<'_>, user: &User, body: Body) -> Result<(
         user_id: user.external_id.clone(),
         anonymous_id: user.anonymous_id.clone().filter(|_| user.external_id.is_none()),
         body: Some(body),
+        trace: trace_bytes(cx.trace),
         ..IngestItem::default()
     };
     let positions = publish::one(&cx.app.ingest, cx.project, &item).await?;

@@ -10,6 +10,7 @@ use super::by_id::{self, Lock};
 use crate::ids::ProjectId;
 use crate::send::{Channel, Lane};
 use crate::store::StoreError;
+use crate::trace::TraceContext;
 
 /// A message that is this process's to send until its lease ends.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +38,7 @@ pub struct Claimed {
     pub created_at: Timestamp,
     /// From when on it may be sent: of a campaign when it was released, or else when it was made.
     pub released_at: Timestamp,
+    pub trace: Option<TraceContext>,
 }
 
 /// Claims those of a project's messages that still stand at the attempt they were handed over with, until `lease`.
@@ -64,7 +66,7 @@ pub async fn claim(
     let sql = format!(
         "WITH free AS (SELECT m.* FROM {free}), held AS ({change} RETURNING m.*) \
          SELECT m.project_id, m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt, m.failures, \
-         m.ambiguous - m.forgiven, free.claimed, m.created_at, coalesce(m.released_at, m.created_at), m.subscription_group_id \
+         m.ambiguous - m.forgiven, free.claimed, m.created_at, coalesce(m.released_at, m.created_at), m.subscription_group_id, m.trace \
          FROM held m JOIN free ON free.id = m.id",
         free = by_id::look_up(wanted, &format!("{}, claimed", by_id::KEPT), ready, Lock::Skip),
         change = by_id::change(
@@ -96,5 +98,6 @@ fn from_row(row: &Row) -> Result<Claimed, StoreError> {
         created_at: row.try_get(12)?,
         released_at: row.try_get(13)?,
         subscription_group_id: row.try_get(14)?,
+        trace: TraceContext::from_column(row.try_get(15)?),
     })
 }

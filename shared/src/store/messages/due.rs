@@ -33,6 +33,11 @@ pub struct Taken {
     pub count: usize,
 }
 
+/// Since when the oldest due message has been due, or when the next one falls due.
+pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
+    due::oldest(db, Due { table: "message", at: "due_at" }).await
+}
+
 /// Projects with due messages, some of them where there are many.
 pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
     due::projects(db, DUE, now, most).await

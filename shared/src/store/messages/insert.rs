@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::ids::ProjectId;
 use crate::send::{Channel, Lane};
 use crate::store::StoreError;
+use crate::trace::TraceContext;
 
 /// A message to be sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +29,7 @@ pub struct NewMessage {
     pub run_id: Option<Uuid>,
     /// Whoever is not subscribed to it is not sent the message.
     pub subscription_group_id: Option<Uuid>,
+    pub trace: Option<TraceContext>,
     pub created_at: Timestamp,
     /// When the scheduler hands the row to delivery if nobody has taken it until then.
     pub due_at: Timestamp,
@@ -59,11 +61,11 @@ pub async fn queued(db: &impl GenericClient, lane: i16, messages: &[NewMessage])
         messages.iter().map(of).collect()
     }
     let sql = "WITH new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, content, data, \
-               automation_id, run_id, subscription_group_id, due_at, created_at, updated_at) \
-               SELECT p, i, u, c, l, 'queued', t, content, data, a, r, g, due, created, created \
+               automation_id, run_id, subscription_group_id, trace, due_at, created_at, updated_at) \
+               SELECT p, i, u, c, l, 'queued', t, content, data, a, r, g, trace, due, created, created \
                FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::uuid[], $7::jsonb[], \
-               $8::jsonb[], $9::uuid[], $10::uuid[], $11::uuid[], $12::timestamptz[], $13::timestamptz[]) \
-               AS new (p, i, u, c, l, t, content, data, a, r, g, due, created) \
+               $8::jsonb[], $9::uuid[], $10::uuid[], $11::uuid[], $15::bytea[], $12::timestamptz[], $13::timestamptz[]) \
+               AS new (p, i, u, c, l, t, content, data, a, r, g, trace, due, created) \
                ON CONFLICT (project_id, id) DO NOTHING RETURNING project_id), \
                counted AS (INSERT INTO message_count (project_id, lane, count) \
                SELECT project_id, $14, count(*) FROM new GROUP BY project_id ORDER BY project_id \
@@ -88,6 +90,7 @@ pub async fn queued(db: &impl GenericClient, lane: i16, messages: &[NewMessage])
                 &column(messages, |m| m.due_at),
                 &column(messages, |m| m.created_at),
                 &lane,
+                &column(messages, |m| TraceContext::to_column(m.trace)),
             ],
         )
         .await?;

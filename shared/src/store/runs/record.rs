@@ -10,6 +10,7 @@ use crate::ids::ProjectId;
 use crate::journey::{Mark, Memory, RunStatus, State};
 use crate::store::StoreError;
 use crate::store::users::record::PersonKey;
+use crate::trace::TraceContext;
 
 /// One person's way through one version of an automation.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,9 +30,11 @@ pub struct RunRow {
     pub ended_at: Option<Timestamp>,
     /// What has happened since the row was read; all of it, where it is new.
     pub marks: Vec<Mark>,
+    /// What its next hop is behind, also after a wait.
+    pub trace: Option<TraceContext>,
 }
 
-const COLUMNS: &str = "r.project_id, r.id, r.automation_id, r.version, r.user_id, r.status, r.position, r.wait_seq, r.partition, r.depth, r.context, r.memory, r.reason, r.due_at, r.converted_at, r.started_at, r.ended_at";
+const COLUMNS: &str = "r.project_id, r.id, r.automation_id, r.version, r.user_id, r.status, r.position, r.wait_seq, r.partition, r.depth, r.context, r.memory, r.reason, r.due_at, r.converted_at, r.started_at, r.ended_at, r.trace";
 
 fn from_row(row: &Row) -> Result<RunRow, StoreError> {
     let (status, memory): (&str, Value) = (row.try_get(5)?, row.try_get(11)?);
@@ -58,6 +61,7 @@ fn from_row(row: &Row) -> Result<RunRow, StoreError> {
         started_at: row.try_get(15)?,
         ended_at: row.try_get(16)?,
         marks: Vec::new(),
+        trace: TraceContext::from_column(row.try_get(17)?),
     })
 }
 
@@ -149,13 +153,13 @@ pub async fn put(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Resu
     fn column<'a, T>(runs: &[&'a RunRow], of: impl Fn(&'a RunRow) -> T) -> Vec<T> {
         runs.iter().map(|run| of(run)).collect()
     }
-    let sql = "INSERT INTO run (project_id, id, automation_id, version, user_id, status, position, wait_seq, partition, depth, context, memory, trail, reason, due_at, converted_at, started_at, ended_at, updated_at) \
-               SELECT v.*, $19 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int[], $5::uuid[], $6::text[], $7::text[], $8::int[], $9::smallint[], $10::smallint[], \
-               $11::jsonb[], $12::jsonb[], $13::jsonb[], $14::text[], $15::timestamptz[], $16::timestamptz[], $17::timestamptz[], $18::timestamptz[]) \
-               AS v(p, i, a, ver, u, s, pos, w, part, d, c, m, tr, r, due, conv, st, e) \
+    let sql = "INSERT INTO run (project_id, id, automation_id, version, user_id, status, position, wait_seq, partition, depth, context, memory, trail, reason, due_at, converted_at, started_at, ended_at, trace, updated_at) \
+               SELECT v.*, $20 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int[], $5::uuid[], $6::text[], $7::text[], $8::int[], $9::smallint[], $10::smallint[], \
+               $11::jsonb[], $12::jsonb[], $13::jsonb[], $14::text[], $15::timestamptz[], $16::timestamptz[], $17::timestamptz[], $18::timestamptz[], $19::bytea[]) \
+               AS v(p, i, a, ver, u, s, pos, w, part, d, c, m, tr, r, due, conv, st, e, trace) \
                ON CONFLICT (project_id, id) DO UPDATE SET user_id = excluded.user_id, status = excluded.status, position = excluded.position, wait_seq = excluded.wait_seq, \
                memory = excluded.memory, trail = run.trail || excluded.trail, reason = excluded.reason, due_at = excluded.due_at, converted_at = excluded.converted_at, \
-               ended_at = excluded.ended_at, updated_at = excluded.updated_at";
+               ended_at = excluded.ended_at, trace = excluded.trace, updated_at = excluded.updated_at";
     let statement = tx.prepare_cached(sql).await?;
     tx.execute(
         &statement,
@@ -178,6 +182,7 @@ pub async fn put(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Resu
             &column(runs, |r| r.state.converted_at),
             &column(runs, |r| r.started_at),
             &column(runs, |r| r.ended_at),
+            &column(runs, |r| TraceContext::to_column(r.trace)),
             &now,
         ],
     )

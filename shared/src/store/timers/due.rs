@@ -21,6 +21,11 @@ pub struct DueTimer {
     pub due_at: Timestamp,
 }
 
+/// Since when the oldest due timer has been due, or when the next one falls due.
+pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
+    due::oldest(db, Due { table: "timer", at: "due_at" }).await
+}
+
 /// Projects with due timers, some of them where there are many.
 pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
     due::projects(db, DUE, now, most).await

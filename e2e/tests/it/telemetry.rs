@@ -1,0 +1,86 @@
+//! What is told of the work, told everywhere alike: the list of metrics, the programs, the docs, the dashboard and the alerts.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use shared::metric_name::{Kind, Metric};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Everything that begins as a metric's name does.
+fn names(text: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let words = text.split(|c: char| !is_part(c)).filter(|word| word.starts_with("rekindle_"));
+    words.map(str::to_owned).collect()
+}
+
+fn sources(dir: &Path, all: &mut String) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, all);
+        } else if path.extension().is_some_and(|e| e == "rs") && !path.ends_with("metric_name.rs") {
+            all.push_str(&fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_metric_is_documented_and_counted_by_some_program() {
+    let documented = names(&text("docs/telemetry.md"));
+    let listed: BTreeSet<String> = Metric::ALL.iter().map(|metric| metric.name().to_owned()).collect();
+    assert_eq!(documented, listed, "docs/telemetry.md names those that there are");
+    let mut code = String::new();
+    for program in ["gateway", "worker-automation", "worker-delivery", "scheduler", "shared"] {
+        sources(&root().join(program).join("src"), &mut code);
+    }
+    let used: HashSet<&str> = code
+        .split("Metric::")
+        .skip(1)
+        .map(|rest| rest.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default())
+        .collect();
+    let unused: Vec<&Metric> =
+        Metric::ALL.iter().filter(|metric| !used.contains(format!("{metric:?}").as_str())).collect();
+    assert!(unused.is_empty(), "nobody counts {unused:?}");
+}
+
+#[test]
+fn the_dashboard_and_the_alerts_ask_for_metrics_that_there_are() {
+    let mut known = BTreeSet::new();
+    for metric in Metric::ALL {
+        match metric.kind() {
+            Kind::Counter | Kind::Gauge => drop(known.insert(metric.name().to_owned())),
+            Kind::Histogram => known.extend(["_bucket", "_sum", "_count"].map(|end| format!("{}{end}", metric.name()))),
+        }
+    }
+    let dashboard = text("deploy/grafana/dashboard.json");
+    let shown = names(&dashboard);
+    serde_json::from_str::<serde_json::Value>(&dashboard).unwrap();
+    for (place, asked) in [("the dashboard", &shown), ("the alerts", &names(&text("deploy/prometheus/alerts.yml")))] {
+        let unknown: Vec<&String> = asked.iter().filter(|name| !known.contains(*name)).collect();
+        assert!(!asked.is_empty() && unknown.is_empty(), "{place} ask for {unknown:?}");
+    }
+    let missing: Vec<&str> = Metric::ALL.iter().map(|m| m.name()).filter(|name| !dashboard.contains(name)).collect();
+    assert!(missing.is_empty(), "the dashboard shows all but {missing:?}");
+}
+
+#[test]
+fn every_alert_has_its_runbook() {
+    let (alerts, runbooks) = (text("deploy/prometheus/alerts.yml"), text("docs/runbooks.md"));
+    let named: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    let told: Vec<&str> = runbooks.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    assert!(!named.is_empty());
+    assert_eq!(named, told, "in one order");
+    for name in named {
+        assert!(alerts.contains(&format!("runbook: docs/runbooks.md#{}\n", name.to_lowercase())), "{name}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Where in which trace something stands, as it is passed on (W3C Trace Context).
+
+/// Bytes of a context on the wire and in the database: the trace's id and the parent span's.
+const LEN: usize = 24;
+
+/// The trace and the span that what follows belongs to. Only what is sampled has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TraceContext {
+    pub trace_id: [u8; 16],
+    pub span_id: [u8; 8],
+}
+
+impl TraceContext {
+    /// `None` where the bytes are no context: a trace that is broken is not followed, and costs nothing else.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (trace, span) = bytes.split_first_chunk::<16>()?;
+        let context = Self { trace_id: *trace, span_id: span.try_into().ok()? };
+        (context.trace_id != [0; 16] && context.span_id != [0; 8]).then_some(context)
+    }
+
+    /// As a column holds it.
+    pub fn to_column(context: Option<Self>) -> Option<Vec<u8>> {
+        context.map(|context| context.to_bytes().to_vec())
+    }
+
+    /// From a column.
+    pub fn from_column(bytes: Option<&[u8]>) -> Option<Self> {
+        Self::from_bytes(bytes?)
+    }
+
+    /// 16 bytes of the trace's id, 8 of the span's.
+    pub fn to_bytes(self) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        bytes[..16].copy_from_slice(&self.trace_id);
+        bytes[16..].copy_from_slice(&self.span_id);
+        bytes
+    }
+}
+
+/// What a `traceparent` header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceParent {
+    pub context: TraceContext,
+    /// The caller records its own part.
+    pub sampled: bool,
+}
+
+impl TraceParent {
+    /// Of `00-<32 hexadecimal digits>-<16>-<2>`, small letters. A later version may say more behind that; anything else is
+    /// none, as the standard has it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.trim().splitn(5, '-');
+        let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let [version] = digits::<1>(version)?;
+        if version == 0xff || (version == 0 && parts.next().is_some()) {
+            return None;
+        }
+        let (trace_id, span_id, [flags]) = (digits::<16>(trace)?, digits::<8>(span)?, digits::<1>(flags)?);
+        let context = TraceContext { trace_id, span_id };
+        TraceContext::from_bytes(&context.to_bytes()).map(|context| Self { context, sampled: flags & 1 == 1 })
+    }
+}
+
+fn digits<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    let is_small = text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    (is_small && hex::decode_to_slice(text, &mut bytes).is_ok()).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const SPAN: &str = "00f067aa0ba902b7";
+
+    #[test]
+    fn a_header_is_read_as_the_standard_says() {
+        for (header, sampled) in [
+            (format!("00-{TRACE}-{SPAN}-01"), Some(true)),
+            (format!(" 00-{TRACE}-{SPAN}-00 "), Some(false)),
+            (format!("00-{TRACE}-{SPAN}-03"), Some(true)),
+            (format!("cc-{TRACE}-{SPAN}-01-what-the-future-brings"), Some(true)),
+            (format!("00-{TRACE}-{SPAN}-01-more"), None),
+            (format!("ff-{TRACE}-{SPAN}-01"), None),
+            (format!("00-{}-{SPAN}-01", TRACE.to_uppercase()), None),
+            (format!("00-{}-{SPAN}-01", "0".repeat(32)), None),
+            (format!("00-{TRACE}-{}-01", "0".repeat(16)), None),
+            (format!("00-{TRACE}-{SPAN}"), None),
+            (format!("00-{TRACE}-{SPAN}-1"), None),
+            (String::new(), None),
+        ] {
+            let parent = TraceParent::parse(&header);
+            assert_eq!(parent.map(|p| p.sampled), sampled, "{header}");
+            if let Some(parent) = parent {
+                assert_eq!(hex::encode(parent.context.to_bytes()), format!("{TRACE}{SPAN}"));
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_read_back_and_broken_ones_are_none() {
+        let context = TraceContext { trace_id: [7; 16], span_id: [9; 8] };
+        assert_eq!(TraceContext::from_bytes(&context.to_bytes()), Some(context));
+        for broken in [&[][..], &[1; 23], &[1; 25], &[0; 24]] {
+            assert_eq!(TraceContext::from_bytes(broken), None);
+        }
+    }
+}

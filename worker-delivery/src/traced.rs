@@ -1,0 +1,34 @@
+//! Delivery's hops of a message's trace.
+
+use std::time::SystemTime;
+
+use shared::store::messages::claim::Claimed;
+use shared::store::messages::settle::Settled;
+use shared::trace::{Kind, Span};
+
+/// From the claim to the settling of one message. What follows is put behind it; the claim itself has just been committed.
+pub fn begin(message: &mut Claimed, claimed_since: SystemTime) -> Span {
+    if message.trace.is_none() {
+        return Span::default();
+    }
+    let mut span = Span::child_since(message.trace, "deliver", Kind::Consumer, claimed_since);
+    span.set("rekindle.project_id", message.project);
+    span.set("rekindle.message_id", message.id);
+    span.set("rekindle.channel", message.channel.slug());
+    span.set("rekindle.lane", message.lane.as_str());
+    span.count("rekindle.attempt", i64::from(message.attempt));
+    message.trace = span.context();
+    Span::child_since(span.context(), "claim", Kind::Internal, claimed_since).end();
+    span
+}
+
+/// What has come of it is about to be written down.
+pub fn judged(span: &mut Span, settled: &Settled) {
+    if !span.is_recording() {
+        return;
+    }
+    span.set("rekindle.status", settled.status.as_str());
+    if let Some(provider) = settled.provider {
+        span.set("rekindle.provider", provider);
+    }
+}
