@@ -9,10 +9,9 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use crate::respond::Reply;
 use crate::router::{self, Access};
 
-const ALLOWED_HEADERS: HeaderValue =
-    HeaderValue::from_static(
-        "x-api-key, authorization, content-type, content-encoding, idempotency-key, if-match, traceparent",
-    );
+const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static(
+    "x-api-key, authorization, content-type, content-encoding, idempotency-key, if-match, traceparent",
+);
 const EXPOSED_HEADERS: HeaderValue =
     HeaderValue::from_static("Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, X-Request-Id, ETag");
 const ONE_DAY: HeaderValue = HeaderValue::from_static("86400");

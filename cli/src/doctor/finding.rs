@@ -61,20 +61,17 @@ pub fn healthy(findings: &[Finding]) -> bool {
 /// For people: a line each, and below it what to do.
 pub fn text(findings: &[Finding]) -> String {
     let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for Finding { check, verdict, what, remedy } in findings {
-        text.push_str(&format!("{} {check:width$}  {what}\n", verdict.mark()));
-        if let Some(remedy) = remedy {
-            text.push_str(&format!("  {:width$}  → {remedy}\n", ""));
-        }
-    }
-    let wrong = findings.iter().filter(|finding| finding.verdict == Verdict::Wrong).count();
-    text.push_str(&match wrong {
-        0 => "Nothing is wrong.\n".to_owned(),
-        1 => "One thing is wrong.\n".to_owned(),
-        more => format!("{more} things are wrong.\n"),
+    let line = |Finding { check, verdict, what, remedy }: &Finding| {
+        let remedy = remedy.iter().map(|remedy| format!("  {:width$}  → {remedy}", ""));
+        std::iter::once(format!("{} {check:width$}  {what}", verdict.mark())).chain(remedy).collect::<Vec<_>>()
+    };
+    let mut lines: Vec<String> = findings.iter().flat_map(line).collect();
+    lines.push(match findings.iter().filter(|finding| finding.verdict == Verdict::Wrong).count() {
+        0 => "Nothing is wrong.".to_owned(),
+        1 => "One thing is wrong.".to_owned(),
+        more => format!("{more} things are wrong."),
     });
-    text
+    lines.join("\n") + "\n"
 }
 
 /// For programs.

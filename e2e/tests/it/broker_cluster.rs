@@ -49,7 +49,10 @@ async fn client(api: Api, load: Arc<Load>, number: usize) {
         loop {
             let answer = api.track("/events", &event).await;
             match answer.status {
-                202 => break load.accepted.fetch_add(1, Ordering::Relaxed),
+                202 => {
+                    load.accepted.fetch_add(1, Ordering::Relaxed);
+                    break;
+                }
                 503 => load.refused.fetch_add(1, Ordering::Relaxed),
                 _ => panic!("{answer:?}"),
             };
