@@ -23,11 +23,11 @@ test('devices that were registered are listed, with whose they are', async () =>
   await open(page, 'channels');
   await page.getByRole('tab', { name: 'Devices' }).click();
   await page.getByRole('searchbox', { name: 'User id' }).fill(who);
+  await page.waitForURL(`**/channels?*user=${who}*`);
   const rows = page.getByRole('row').filter({ hasText: who });
   await eventually(async () => expect(await rows.count()).toBe(2));
   await page.getByLabel('Platform').selectOption({ label: 'iOS' });
   await eventually(async () => expect(await rows.count()).toBe(1));
-  expect(page.url()).toContain(`user=${who}`);
   await page.getByRole('link', { name: who }).click();
   await page.getByRole('heading', { level: 1, name: who }).waitFor();
 });

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { identityOf } from '../src/app/identity';
-import { type Part, type Picture, pictureOf, spotAt } from '../src/features/automations/layout';
+import { type Part, type Picture, pathOf, pictureOf, spotAt } from '../src/features/automations/layout';
 import { type Step, freshStep } from '../src/features/automations/step';
 
 const nested = (): Step[] => {
@@ -56,6 +56,12 @@ test('there is a spot before and behind every step, and in every way', () => {
     ].map((place) => `spot:${place}`).sort(),
   );
   expect(pictureOf([]).parts.map(({ id }) => id)).toEqual(['trigger', 'spot:steps[0]', 'end']);
+});
+
+test('a line goes aside just above where it leads', () => {
+  expect(pathOf(0, 0, 0, 16)).toBe('M 0 0 L 0 16');
+  expect(pathOf(0, 0, 100, 200)).toBe('M 0 0 V 186 Q 0 192 6 192 H 94 Q 100 192 100 198 V 200');
+  expect(pathOf(100, 0, 0, 200)).toBe('M 100 0 V 186 Q 100 192 94 192 H 6 Q 0 192 0 198 V 200');
 });
 
 test('a step is let go at the nearest spot that it can go to', () => {

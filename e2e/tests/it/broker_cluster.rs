@@ -73,14 +73,14 @@ async fn the_books_balance_while_servers_of_a_cluster_are_killed() {
         (0..CLIENTS).map(|number| tokio::spawn(client(system.api.clone(), load.clone(), number))).collect();
     load.goes_on("with all servers", WITHOUT_ONE).await;
 
-    for number in 0..nats.len() {
-        nats[number].kill().await;
+    for (number, server) in nats.iter_mut().enumerate() {
+        server.kill().await;
         load.goes_on(&format!("without server {number}"), WITHOUT_ONE).await;
-        nats[number].start_again().await;
+        server.start_again().await;
         // Were another to go before it has caught up, there would be no majority.
-        nats[number].healthy().await;
+        server.healthy().await;
     }
-    join_all(nats.iter().map(|server| server.kill())).await;
+    join_all(nats.iter().map(testkit::ConfiguredNats::kill)).await;
     for server in &mut nats {
         server.start_again().await;
     }

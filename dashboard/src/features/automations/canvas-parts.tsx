@@ -1,9 +1,9 @@
-import { BaseEdge, type EdgeProps, Handle, type Node, type NodeProps, Position, getSmoothStepPath } from '@xyflow/react';
+import { BaseEdge, type EdgeProps, Handle, type Node, type NodeProps, Position } from '@xyflow/react';
 import { type KeyboardEvent, type RefObject, createContext, useContext, useEffect, useRef } from 'react';
 import { identityOf } from '../../app/identity';
 import { t } from '../../text';
 import { type Arm, type Standing, type Target, armsOf, everyStep, ownerOf } from './arrangement';
-import type { Part, Spot } from './layout';
+import { type Part, type Spot, pathOf } from './layout';
 import type { Step } from './step';
 import { stepName } from './step-card';
 import { detailOf } from './step-detail';
@@ -46,10 +46,8 @@ function useCanvas(): CanvasState {
   return state;
 }
 
-/** Down its own column, and aside only above where it leads: so it runs through no other step. */
 function LineView({ sourceX, sourceY, targetX, targetY }: EdgeProps) {
-  const [path] = getSmoothStepPath({ sourceX, sourceY, sourcePosition: Position.Bottom, targetX, targetY, targetPosition: Position.Top, centerY: targetY - 8, offset: 0, borderRadius: 6 });
-  return <BaseEdge path={path} />;
+  return <BaseEdge path={pathOf(sourceX, sourceY, targetX, targetY)} />;
 }
 
 function PartView({ data: { part } }: NodeProps<PartNode>) {

@@ -40,6 +40,8 @@ const ARM = { width: 168, height: 30 };
 const SPOT = 26;
 const DOWN = 16;
 const ASIDE = 28;
+/** The radius of a line's corners. */
+const BEND = 6;
 /** How near to a spot something must be let go, in pixels. */
 const REACH = 130;
 
@@ -102,6 +104,13 @@ export function pictureOf(steps: Step[]): Picture {
   parts.push({ kind: 'end', ...box('end', { width: 120, height: 32 }, 0, bottom) });
   link(ends, 'end');
   return { parts, lines, width: widthOf(steps), height: bottom + 32 };
+}
+
+/** A line as SVG draws it: down its own column, and aside only above where it leads, so that it runs through no other part. */
+export function pathOf(fromX: number, fromY: number, toX: number, toY: number): string {
+  if (Math.abs(toX - fromX) < 2 * BEND) return `M ${fromX} ${fromY} L ${toX} ${toY}`;
+  const [turn, aside] = [toY - DOWN / 2, toX > fromX ? BEND : -BEND];
+  return `M ${fromX} ${fromY} V ${turn - BEND} Q ${fromX} ${turn} ${fromX + aside} ${turn} H ${toX - aside} Q ${toX} ${turn} ${toX} ${turn + BEND} V ${toY}`;
 }
 
 /** Where a step goes that is let go with its middle at a point: the nearest spot that it can go to, if one is near. */
