@@ -82,6 +82,7 @@ impl Runs<'_> {
             started_at: item.received,
             ended_at: None,
             marks: Vec::new(),
+            is_new: true,
         };
         self.outcome.entered(&row);
         let (key, program) = ((row.project, row.id), automation.program.clone());
