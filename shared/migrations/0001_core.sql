@@ -546,8 +546,7 @@ CREATE TABLE run (
     ended_at      timestamptz,
     PRIMARY KEY (project_id, id)
 ) WITH (fillfactor = 85);
-CREATE INDEX run_user ON run (project_id, automation_id, user_id);
-CREATE INDEX run_person ON run (project_id, user_id);
+CREATE INDEX run_person ON run (project_id, user_id, automation_id);
 CREATE INDEX run_automation ON run (project_id, automation_id, id);
 CREATE INDEX run_under_way ON run (project_id, automation_id, version) WHERE ended_at IS NULL;
 CREATE INDEX run_frozen ON run (project_id, automation_id) WHERE status = 'frozen';

@@ -4,9 +4,11 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::error::Error;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +21,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use shared::shutdown::Shutdown;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
@@ -29,6 +31,8 @@ use crate::{eventually, must};
 
 /// Of one HTTP/2 connection at a time, as large vendors allow them.
 const STREAMS: u32 = 1_000;
+/// How long a client may take to close a connection that the server is done with.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// A request as it came.
 #[derive(Clone, Debug)]
@@ -88,7 +92,8 @@ pub enum Fault {
     Lost,
     /// It is acted upon, and answered so much later.
     Slow(Duration),
-    /// The server is leaving: over HTTP/2 it says so by GOAWAY, refuses this request unseen and answers those before it.
+    /// The server is leaving: over HTTP/2 it says so by GOAWAY, refuses this request unseen and answers those before it,
+    /// whose answers all arrive.
     GoAway,
     /// It is acted upon and answered with 100 MB more than was asked for.
     Flood,
@@ -256,14 +261,47 @@ async fn converse<V: Vendor>(stream: impl AsyncRead + AsyncWrite + Unpin + Send 
     let service = service_fn(move |request| answer(served.clone(), request, said.clone()));
     let mut server = auto::Builder::new(TokioExecutor::new());
     server.http2().max_concurrent_streams(STREAMS);
-    let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
-    let _ = tokio::select! {
-        ended = connection.as_mut() => ended,
+    let mut kept = Kept(Arc::new(Mutex::new(stream)));
+    let mut connection = pin!(server.serve_connection(TokioIo::new(kept.clone()), service));
+    tokio::select! {
+        _ = connection.as_mut() => {}
         () = leaving.notified() => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            let _ = connection.await;
+            // Closed on a client that still writes, the connection would be reset, and answers that it has not read yet be
+            // lost with it: nobody could know what came of those calls.
+            let _ = tokio::time::timeout(LINGER, tokio::io::copy(&mut kept, &mut tokio::io::sink())).await;
         }
-    };
+    }
+}
+
+/// A connection that stays when the one that serves it is done with it.
+struct Kept<S>(Arc<Mutex<S>>);
+
+impl<S> Clone for Kept<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Kept<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *locked(&self.0)).poll_read(cx, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Kept<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *locked(&self.0)).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *locked(&self.0)).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *locked(&self.0)).poll_shutdown(cx)
+    }
 }
 
 type Body = BoxBody<Bytes, Infallible>;

@@ -7,4 +7,5 @@ mod mailbox;
 mod nats;
 mod partitions;
 mod postgres;
+mod provider_server;
 mod redis;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
+use shared::automation::Reentry;
 use shared::journey::{self, MOST_DEEP, Run, RunStatus};
 use shared::store::StoreError;
 use shared::store::runs::listeners;
@@ -29,13 +30,14 @@ impl<'a> Runs<'a> {
                     let (by_name, anything) = stage.index.is_heard(event.person.0, event.name);
                     heard.extend(by_name.then_some((event.person, event.name)));
                     heard.extend(anything.then_some((event.person, journey::ANYTHING)));
-                    let starts: Vec<Enrolment> =
-                        event.starts(stage.index).map(|a| (event.person.0, a.id, event.person.1)).collect();
-                    if event.item.depth > 0 && !starts.is_empty() {
+                    let mut starts = event.starts(stage.index).peekable();
+                    if event.item.depth > 0 && starts.peek().is_some() {
                         caused.insert(event.person);
                         since = since.max(Some(event.item.received));
                     }
-                    wanted.extend(starts);
+                    // Where everybody may come in again, nobody asks whether they are there.
+                    let asks = starts.filter(|automation| automation.program.reentry != Reentry::Always);
+                    wanted.extend(asks.map(|automation| (event.person.0, automation.id, event.person.1)));
                 }
                 Turn::Changed { person, .. } => {
                     let (_, anything) = stage.index.is_heard(person.0, journey::ANYTHING);

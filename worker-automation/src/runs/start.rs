@@ -83,6 +83,7 @@ impl Runs<'_> {
             ended_at: None,
             marks: Vec::new(),
             trace: item.trace,
+            is_new: true,
         };
         self.outcome.entered(&row);
         let (key, program) = ((row.project, row.id), automation.program.clone());

@@ -11,6 +11,7 @@ mod knowledge;
 mod marks;
 mod ownership;
 mod people;
+mod plans;
 mod reading;
 mod recording;
 mod steps;

@@ -32,6 +32,8 @@ pub struct RunRow {
     pub marks: Vec<Mark>,
     /// What its next hop is behind, also after a wait.
     pub trace: Option<TraceContext>,
+    /// It has no row yet.
+    pub is_new: bool,
 }
 
 const COLUMNS: &str = "r.project_id, r.id, r.automation_id, r.version, r.user_id, r.status, r.position, r.wait_seq, r.partition, r.depth, r.context, r.memory, r.reason, r.due_at, r.converted_at, r.started_at, r.ended_at, r.trace";
@@ -62,6 +64,7 @@ fn from_row(row: &Row) -> Result<RunRow, StoreError> {
         ended_at: row.try_get(16)?,
         marks: Vec::new(),
         trace: TraceContext::from_column(row.try_get(17)?),
+        is_new: false,
     })
 }
 
@@ -135,23 +138,36 @@ pub async fn people(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<
         return Ok(Vec::new());
     }
     let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = keys.iter().copied().unzip();
-    let sql = "SELECT r.project_id, r.id, r.automation_id, r.version, r.user_id FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
-               JOIN run r ON r.project_id = v.p AND r.id = v.i WHERE r.ended_at IS NULL";
+    // Who has ended is left out here: by a condition, the index of those under way would match as well as the key does,
+    // and all of the project's would be read for each.
+    let sql = "SELECT r.project_id, r.id, r.automation_id, r.version, r.user_id, r.ended_at IS NULL FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
+               JOIN run r ON r.project_id = v.p AND r.id = v.i";
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&projects, &ids]).await?;
-    let whose = |row: &Row| {
+    let mut under_way = Vec::with_capacity(rows.len());
+    for row in &rows {
         let project = row.try_get(0)?;
-        Ok(((project, row.try_get(1)?), row.try_get(2)?, row.try_get(3)?, (project, row.try_get(4)?)))
-    };
-    rows.iter().map(whose).collect()
+        if row.try_get(5)? {
+            let whose = (project, row.try_get(4)?);
+            under_way.push(((project, row.try_get(1)?), row.try_get(2)?, row.try_get(3)?, whose));
+        }
+    }
+    Ok(under_way)
+}
+
+fn column<'a, T>(runs: &[&'a RunRow], of: impl Fn(&'a RunRow) -> T) -> Vec<T> {
+    runs.iter().map(|run| of(run)).collect()
 }
 
 /// Writes runs: new ones, and those locked before.
 pub async fn put(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Result<(), StoreError> {
+    let (new, locked): (Vec<&RunRow>, Vec<&RunRow>) = runs.iter().copied().partition(|run| run.is_new);
+    insert(tx, &new, now).await?;
+    update(tx, &locked, now).await
+}
+
+async fn insert(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Result<(), StoreError> {
     if runs.is_empty() {
         return Ok(());
-    }
-    fn column<'a, T>(runs: &[&'a RunRow], of: impl Fn(&'a RunRow) -> T) -> Vec<T> {
-        runs.iter().map(|run| of(run)).collect()
     }
     let sql = "INSERT INTO run (project_id, id, automation_id, version, user_id, status, position, wait_seq, partition, depth, context, memory, trail, reason, due_at, converted_at, started_at, ended_at, trace, updated_at) \
                SELECT v.*, $20 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int[], $5::uuid[], $6::text[], $7::text[], $8::int[], $9::smallint[], $10::smallint[], \
@@ -181,6 +197,38 @@ pub async fn put(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Resu
             &column(runs, |r| r.state.due_at),
             &column(runs, |r| r.state.converted_at),
             &column(runs, |r| r.started_at),
+            &column(runs, |r| r.ended_at),
+            &column(runs, |r| TraceContext::to_column(r.trace)),
+            &now,
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+/// Of those that were locked, what moving on changes.
+async fn update(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Result<(), StoreError> {
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let sql = "UPDATE run r SET status = v.s, position = v.pos, wait_seq = v.w, memory = v.m, trail = r.trail || v.tr, reason = v.r, due_at = v.due, \
+               converted_at = v.conv, ended_at = v.e, trace = v.trace, updated_at = $13 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::int[], \
+               $6::jsonb[], $7::jsonb[], $8::text[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], \
+               $12::bytea[]) AS v(p, i, s, pos, w, m, tr, r, due, conv, e, trace) WHERE r.project_id = v.p AND r.id = v.i";
+    let statement = tx.prepare_cached(sql).await?;
+    tx.execute(
+        &statement,
+        &[
+            &column(runs, |r| r.project),
+            &column(runs, |r| r.id),
+            &column(runs, |r| r.state.status.as_str()),
+            &column(runs, |r| r.state.position.as_str()),
+            &column(runs, |r| r.state.wait_seq),
+            &column(runs, |r| json!(r.state.memory)),
+            &column(runs, |r| json!(r.marks)),
+            &column(runs, |r| r.state.reason.as_deref()),
+            &column(runs, |r| r.state.due_at),
+            &column(runs, |r| r.state.converted_at),
             &column(runs, |r| r.ended_at),
             &column(runs, |r| TraceContext::to_column(r.trace)),
             &now,
