@@ -15,11 +15,14 @@ afterAll(async () => {
   await context?.close();
 });
 
-/** Chooses by what mail goes, as an admin does. */
-async function sendBy(provider: string): Promise<void> {
+/** Says by what mail goes, as an admin does; returns the host that there was. */
+async function sendBy(provider: string, host: string): Promise<string> {
   await open(page, 'channels');
   await page.getByLabel('Provider', { exact: true }).selectOption({ label: provider });
+  const before = await page.getByLabel('SMTP host').inputValue();
+  await page.getByLabel('SMTP host').fill(host);
   expect(await press(page, 'Save')).toBe(200);
+  return before;
 }
 
 test('what could not be sent is mended, and replayed', async () => {
@@ -29,7 +32,7 @@ test('what could not be sent is mended, and replayed', async () => {
   const letters = () => call<{ total: number; deadLetters: Array<{ userId: string }> }>('GET', '/dead-letters?reason=channel_not_configured&limit=100');
   for (const who of [probe, ...people]) await call('POST', '/users/identify', { user_id: who, properties: { email: `${who}@example.com` } });
   await eventually(async () => expect(await call('GET', `/users/${people[2]}`)).toMatchObject({ email: `${people[2]}@example.com` }));
-  await sendBy('None');
+  const host = await sendBy('None', '');
   // Delivery hears of it a moment later.
   await eventually(async () => {
     await send(probe);
@@ -43,7 +46,7 @@ test('what could not be sent is mended, and replayed', async () => {
   const row = (who: string | undefined) => list.getByRole('row').filter({ hasText: who });
   for (const who of people) await row(who).getByText('channel_not_configured').waitFor();
   await picture(page, 'act-dead-letters');
-  await sendBy('SMTP');
+  await sendBy('SMTP', host);
   const last = unique('probe').replace(' ', '-');
   await call('POST', '/users/identify', { user_id: last, properties: { email: `${last}@example.com` } });
   await eventually(async () => {
