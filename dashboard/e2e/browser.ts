@@ -121,9 +121,10 @@ export async function call<T>(method: string, path: string, body?: object, key =
   return (await answer.json()) as T;
 }
 
-/** Presses a button that saves; returns the status that the API answers. */
+/** Presses a button that changes something; returns the status that the API answers. */
 export async function press(page: Page, name: string): Promise<number> {
-  const changing = (request: { method(): string }) => ['POST', 'PUT', 'DELETE'].includes(request.method());
+  // Previews and estimates are asked for by themselves.
+  const changing = (request: { method(): string; url(): string }) => ['POST', 'PUT', 'DELETE'].includes(request.method()) && !/\/(preview|estimate)$/.test(request.url());
   const [answer] = await Promise.all([page.waitForResponse((response) => changing(response.request())), page.getByRole('button', { name, exact: true }).click()]);
   return answer.status();
 }

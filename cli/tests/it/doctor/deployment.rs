@@ -27,16 +27,18 @@ impl Deployment {
     /// In a database of its own on the shared server.
     pub async fn make() -> Self {
         let database = TestDatabase::create().await;
-        let mut deployment = Self::on(database.url().to_owned()).await;
-        deployment._database = Some(database);
-        deployment
+        Self::within(database.url().to_owned(), Some(database)).await
     }
 
     /// In this database.
     pub async fn on(database_url: String) -> Self {
+        Self::within(database_url, None).await
+    }
+
+    async fn within(database_url: String, database: Option<TestDatabase>) -> Self {
         let nats = TestNats::create().await;
         Provision::new(&database_url).unwrap().migrate().await.unwrap();
-        let deployment = Self { database_url, nats, _database: None };
+        let deployment = Self { database_url, nats, _database: database };
         let bus = deployment.bus().await;
         let ingest = topology::ensure(&bus).await.unwrap();
         let db = deployment.connection().await;

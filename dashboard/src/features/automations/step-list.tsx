@@ -61,6 +61,11 @@ interface OneProps {
   onRemove: () => void;
 }
 
+/** A button that does nothing at an end, and can be at the focus all the same: whoever has moved a step there is still at it. */
+function reaching(atEnd: boolean) {
+  return { 'aria-disabled': atEnd, 'data-disabled': atEnd || undefined };
+}
+
 function One({ step, place, number, last, error, onChange, onMove, onRemove }: OneProps) {
   return (
     <StepCard
@@ -72,10 +77,10 @@ function One({ step, place, number, last, error, onChange, onMove, onRemove }: O
       onChange={onChange}
       actions={
         <>
-          <Button size="compact-xs" variant="default" disabled={number === 1} onClick={() => onMove(-1)} aria-label={`${t.steps.up}: ${number}`}>
+          <Button size="compact-xs" variant="default" {...reaching(number === 1)} onClick={() => number > 1 && onMove(-1)} aria-label={`${t.steps.up}: ${number}`}>
             ↑
           </Button>
-          <Button size="compact-xs" variant="default" disabled={number === last} onClick={() => onMove(1)} aria-label={`${t.steps.down}: ${number}`}>
+          <Button size="compact-xs" variant="default" {...reaching(number === last)} onClick={() => number < last && onMove(1)} aria-label={`${t.steps.down}: ${number}`}>
             ↓
           </Button>
           <Button size="compact-xs" variant="default" onClick={onRemove} aria-label={`${t.steps.remove}: ${number}`}>
