@@ -1,5 +1,7 @@
 //! What was found, and how it is shown.
 
+use std::fmt::Write;
+
 use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -63,17 +65,17 @@ pub fn text(findings: &[Finding]) -> String {
     let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
     let mut text = String::new();
     for Finding { check, verdict, what, remedy } in findings {
-        text.push_str(&format!("{} {check:width$}  {what}\n", verdict.mark()));
+        let _ = writeln!(text, "{} {check:width$}  {what}", verdict.mark());
         if let Some(remedy) = remedy {
-            text.push_str(&format!("  {:width$}  → {remedy}\n", ""));
+            let _ = writeln!(text, "  {:width$}  → {remedy}", "");
         }
     }
     let wrong = findings.iter().filter(|finding| finding.verdict == Verdict::Wrong).count();
-    text.push_str(&match wrong {
-        0 => "Nothing is wrong.\n".to_owned(),
-        1 => "One thing is wrong.\n".to_owned(),
-        more => format!("{more} things are wrong.\n"),
-    });
+    let _ = match wrong {
+        0 => writeln!(text, "Nothing is wrong."),
+        1 => writeln!(text, "One thing is wrong."),
+        more => writeln!(text, "{more} things are wrong."),
+    };
     text
 }
 

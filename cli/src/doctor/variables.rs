@@ -103,7 +103,7 @@ impl Kind {
             }
             Self::Url => {
                 let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-                (!host.is_some_and(|host| !host.is_empty())).then(|| "an http:// or https:// address".to_owned())
+                host.is_none_or(str::is_empty).then(|| "an http:// or https:// address".to_owned())
             }
         }
     }
