@@ -49,12 +49,13 @@ async fn client(api: Api, load: Arc<Load>, number: usize) {
         loop {
             let answer = api.track("/events", &event).await;
             match answer.status {
-                202 => break load.accepted.fetch_add(1, Ordering::Relaxed),
+                202 => break,
                 503 => load.refused.fetch_add(1, Ordering::Relaxed),
                 _ => panic!("{answer:?}"),
             };
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+        load.accepted.fetch_add(1, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
