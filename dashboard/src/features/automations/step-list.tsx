@@ -3,6 +3,7 @@ import { useState } from 'react';
 import { identityOf, withEntry } from '../../app/identity';
 import { t } from '../../text';
 import { STEP_TYPES, type Step, freshStep, moved } from './step';
+import { reaching } from './moves';
 import { StepArms } from './step-arms';
 import { StepCard, stepName } from './step-card';
 
@@ -72,10 +73,10 @@ function One({ step, place, number, last, error, onChange, onMove, onRemove }: O
       onChange={onChange}
       actions={
         <>
-          <Button size="compact-xs" variant="default" disabled={number === 1} onClick={() => onMove(-1)} aria-label={`${t.steps.up}: ${number}`}>
+          <Button size="compact-xs" variant="default" {...reaching(number === 1)} onClick={() => number > 1 && onMove(-1)} aria-label={`${t.steps.up}: ${number}`}>
             ↑
           </Button>
-          <Button size="compact-xs" variant="default" disabled={number === last} onClick={() => onMove(1)} aria-label={`${t.steps.down}: ${number}`}>
+          <Button size="compact-xs" variant="default" {...reaching(number === last)} onClick={() => number < last && onMove(1)} aria-label={`${t.steps.down}: ${number}`}>
             ↓
           </Button>
           <Button size="compact-xs" variant="default" onClick={onRemove} aria-label={`${t.steps.remove}: ${number}`}>
