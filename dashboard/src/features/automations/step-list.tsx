@@ -3,6 +3,7 @@ import { useState } from 'react';
 import { identityOf, withEntry } from '../../app/identity';
 import { t } from '../../text';
 import { STEP_TYPES, type Step, freshStep, moved } from './step';
+import { reaching } from './moves';
 import { StepArms } from './step-arms';
 import { StepCard, stepName } from './step-card';
 
