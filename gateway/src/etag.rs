@@ -97,7 +97,8 @@ impl Precondition {
             return Ok(Self::Any);
         }
         tags(&line).map(Self::OneOf).ok_or_else(|| {
-            let allowed = "If-Match must be `*`, or ETags as they were answered, in quotes and with commas between them";
+            let allowed =
+                "If-Match must be `*`, or ETags as they were answered, in quotes and with commas between them";
             ApiError::BadRequest(allowed.to_owned())
         })
     }

@@ -131,12 +131,7 @@ pub async fn create(request: &Request<'_>) -> Result<Reply, ApiError> {
 }
 
 /// What the account has made as `id` before.
-async fn made_before(
-    app: &App,
-    tx: &Transaction<'_>,
-    account: Uuid,
-    id: ProjectId,
-) -> Result<Option<Reply>, ApiError> {
+async fn made_before(app: &App, tx: &Transaction<'_>, account: Uuid, id: ProjectId) -> Result<Option<Reply>, ApiError> {
     if !project_removals::among(tx, &[id]).await?.is_empty() {
         return Err(idempotency::gone());
     }
