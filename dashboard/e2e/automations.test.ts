@@ -51,7 +51,7 @@ test('an automation is tried with somebody made up, and nothing is sent', async 
 test('steps are put in another order, by keyboard', async () => {
   const steps = [{ type: 'WAIT', delay: 60 }, { type: 'TRACK_EVENT', event: 'reminded' }, { type: 'EXIT' }];
   const { id } = await call<Automation>('POST', '/automations', { name: unique('Order'), triggerType: 'EVENT', triggerEvent: 'x', steps });
-  await open(page, `automations/${id}`);
+  await open(page, `automations/${id}?view=list`);
   const kinds = async () => (await call<Automation>('GET', `/automations/${id}`)).steps.map(({ type }) => type);
   await page.getByRole('button', { name: 'Move up: 2' }).focus();
   await page.keyboard.press('Enter');

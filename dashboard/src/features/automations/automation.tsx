@@ -58,7 +58,7 @@ function Editor({ opened, onMade }: { opened: Tagged<Automation> | null; onMade:
       notify(t.saved);
       if (!isNew) return;
       onMade(saved.id);
-      await navigate({ to: '/p/$projectId/automations/$automationId', params: { projectId, automationId: saved.id }, replace: true, ignoreBlocker: true });
+      await navigate({ to: '/p/$projectId/automations/$automationId', params: { projectId, automationId: saved.id }, search: true, replace: true, ignoreBlocker: true });
     },
   });
   const { stored, draft, saving } = edited;
