@@ -161,7 +161,7 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces() {
         let message = json!({ "userId": "canary-user", "channel": channel, "subject": "canary-text", "body": body });
         api.post("/messages", &message).await;
     }
-    api.get("/users/canary-user").await.expect(200);
+    api.until("/users/canary-user", SOON, |_| true).await;
     api.get("/users?search=canary-mail").await;
     let wrong_key = format!("sk_live_canary-key{}", "x".repeat(20));
     let refused = api.call(reqwest::Method::GET, "/users/canary-user", &wrong_key, None).await.unwrap();
