@@ -171,6 +171,8 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces() {
         &json!({ "event": "canary-property", "user_id": "canary-user", "timestamp": "canary-property" }),
     )
     .await;
+    let mails = shop.mails("canary-mail@example.com", 3, SOON).await;
+    assert!(mails.iter().any(|mail| mail.text().contains("canary-name")), "it is where it belongs");
     api.put("/channels", &json!({ "smtpPassword": "canary-password-2" })).await.expect(200);
     api.post(
         "/messages",
@@ -178,9 +180,6 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces() {
     )
     .await;
     api.until("/channels", SOON, |c| c["email"]["error"].is_string()).await;
-    let mails = shop.mails("canary-mail@example.com", 2, SOON).await;
-    assert!(mails.iter().any(|mail| mail.text().contains("canary-name")), "it is where it belongs");
-
     let probe = async || {
         let spans = receiver.vendor().all();
         let calls = spans.iter().filter(|span| span.name == "call provider").count();
