@@ -161,7 +161,7 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces() {
         let message = json!({ "userId": "canary-user", "channel": channel, "subject": "canary-text", "body": body });
         api.post("/messages", &message).await;
     }
-    api.get("/users/canary-user").await.expect(200);
+    api.until("/users/canary-user", SOON, |_| true).await;
     api.get("/users?search=canary-mail").await;
     let wrong_key = format!("sk_live_canary-key{}", "x".repeat(20));
     let refused = api.call(reqwest::Method::GET, "/users/canary-user", &wrong_key, None).await.unwrap();
@@ -171,6 +171,8 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces() {
         &json!({ "event": "canary-property", "user_id": "canary-user", "timestamp": "canary-property" }),
     )
     .await;
+    let mails = shop.mails("canary-mail@example.com", 3, SOON).await;
+    assert!(mails.iter().any(|mail| mail.text().contains("canary-name")), "it is where it belongs");
     api.put("/channels", &json!({ "smtpPassword": "canary-password-2" })).await.expect(200);
     api.post(
         "/messages",
@@ -178,9 +180,6 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces() {
     )
     .await;
     api.until("/channels", SOON, |c| c["email"]["error"].is_string()).await;
-    let mails = shop.mails("canary-mail@example.com", 2, SOON).await;
-    assert!(mails.iter().any(|mail| mail.text().contains("canary-name")), "it is where it belongs");
-
     let probe = async || {
         let spans = receiver.vendor().all();
         let calls = spans.iter().filter(|span| span.name == "call provider").count();
