@@ -72,7 +72,7 @@ async fn bring_up(dir: &RunDir, args: &UpArgs, progress: &Progress) -> Result<St
 
     progress.step("starting gateway, worker-automation, worker-delivery, scheduler and the mailbox");
     start_processes(dir, args, &mut state, &programs, progress).await?;
-    summary::write_credentials(dir, &Credentials::of(dir, &state))?;
+    write_credentials(dir, &Credentials::of(dir, &state))?;
     Ok(state)
 }
 
