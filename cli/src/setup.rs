@@ -42,9 +42,9 @@ pub async fn run(args: &SetupArgs) -> Result<()> {
     write_credentials(&dir, &credentials)?;
     let file = dir.credentials_file();
     if is_new {
-        print!("{}", text(&credentials, &file))
+        print!("{}", text(&credentials, &file));
     } else {
-        println!("{}", again(&file))
+        println!("{}", again(&file));
     }
     Ok(())
 }

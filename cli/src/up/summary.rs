@@ -157,6 +157,6 @@ mod tests {
             ]
         );
         assert_eq!(json["baseUrl"], "http://127.0.0.1:8080/api/v1");
-        assert!(std::path::Path::new(json["mailDir"].as_str().unwrap()).is_absolute());
+        assert!(Path::new(json["mailDir"].as_str().unwrap()).is_absolute());
     }
 }
