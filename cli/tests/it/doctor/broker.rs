@@ -23,7 +23,7 @@ async fn a_server_that_is_away_or_refuses_the_user_is_told() {
     let deployment = Deployment::make().await;
     let with = |url: String| finds(deployment.doctor().env("NATS_URL", url), "nats.connection");
     let away = with(format!("nats://127.0.0.1:{}", shared::local::port::free()));
-    assert!(away.contains("cannot reach NATS at 127.0.0.1"), "{away}");
+    assert!(away.contains("cannot reach NATS at nats://127.0.0.1"), "{away}");
     let place = deployment.nats.url().rsplit('@').next().unwrap();
     let refused = with(format!("nats://rekindle:wr0ng@{place}"));
     assert!(refused.contains("authorization violation") && !refused.contains("wr0ng"), "{refused}");
@@ -37,7 +37,12 @@ async fn a_user_without_the_right_to_publish_is_told() {
     );
     let (deployment, nats) = tokio::join!(Deployment::make(), ConfiguredNats::start(&path, &[]));
     let mut bus = deployment.bus().await;
-    bus.jetstream = async_nats::jetstream::new(async_nats::connect(nats.url("a", "b")).await.unwrap());
+    bus.jetstream = async_nats::jetstream::new(
+        async_nats::ConnectOptions::with_user_and_password("a".to_owned(), "b".to_owned())
+            .connect(nats.url("a", "b"))
+            .await
+            .unwrap(),
+    );
     topology::ensure(&bus).await.unwrap();
     let (wrong, told) = examine(deployment.doctor().env("NATS_URL", nats.url("narrow", "p")));
     assert_eq!(wrong, ["database.durability", "nats.rights", "nats.accepts"], "{told:#}");
@@ -91,8 +96,8 @@ async fn a_server_that_rarely_syncs_is_told_where_its_monitor_is_named() {
 #[tokio::test]
 async fn the_configuration_that_is_delivered_is_well() {
     let single = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/nats/single.conf");
-    let passwords =
-        ["GATEWAY", "AUTOMATION", "DELIVERY", "SCHEDULER", "OPERATOR"].map(|of| format!("NATS_{of}_PASSWORD"));
+    let passwords = ["GATEWAY", "WORKER_AUTOMATION", "WORKER_DELIVERY", "SCHEDULER", "OPERATOR"]
+        .map(|of| format!("NATS_{of}_PASSWORD"));
     let mut env: Vec<(&str, &str)> = passwords.iter().map(|name| (name.as_str(), "secret")).collect();
     env.push(("NATS_SERVER_NAME", "one"));
     let (deployment, nats) = tokio::join!(Deployment::make(), ConfiguredNats::start(&single, &env));
