@@ -62,11 +62,6 @@ interface OneProps {
   onRemove: () => void;
 }
 
-/** A button that does nothing at an end, and can be at the focus all the same: whoever has moved a step there is still at it. */
-function reaching(atEnd: boolean) {
-  return { 'aria-disabled': atEnd, 'data-disabled': atEnd || undefined };
-}
-
 function One({ step, place, number, last, error, onChange, onMove, onRemove }: OneProps) {
   return (
     <StepCard
