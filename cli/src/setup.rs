@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use shared::clock::Clock;
 use shared::config::{DatabaseConfig, public_base_url};
 use shared::env::Env;
@@ -22,12 +22,13 @@ pub async fn run(args: &SetupArgs) -> Result<()> {
     let origin = public_base_url(&env, "http://127.0.0.1:8080")?;
     let dir = RunDir::create(&args.place.run_dir)?;
     let _lock = dir.lock()?;
-    let keys = master_keys(&env)?;
     // Makes the streams, too.
     startup::connect(&env, "setup", &shutdown::on_signal()?).await?;
 
     let provision = Provision::new(&DatabaseConfig::from_env(&env)?.url)?;
-    if !dir.state_file().exists() && provision.has_projects().await? {
+    let has_projects = provision.has_projects().await?;
+    let keys = master_keys(&env, has_projects)?;
+    if !dir.state_file().exists() && has_projects {
         println!("There are projects, made by others: no first one is made.");
         return Ok(());
     }
@@ -49,10 +50,19 @@ pub async fn run(args: &SetupArgs) -> Result<()> {
     Ok(())
 }
 
-/// The keys of the environment, made first where they are to lie in a file that is not there.
-fn master_keys(env: &Env) -> Result<MasterKeys> {
+/// The keys of the environment, made first where they are to lie in a file that is not there. Not where there are projects:
+/// what is sealed of them opens under the key that they had, and what was sealed meanwhile would be lost once that is back.
+fn master_keys(env: &Env, has_projects: bool) -> Result<MasterKeys> {
     if let (None, Some(file)) = (env.get("MASTER_KEY"), env.get("MASTER_KEY_FILE")) {
-        state::ensure_master_key(Path::new(file))?;
+        let file = Path::new(file);
+        if has_projects && !file.exists() {
+            bail!(
+                "the database has projects, and {} (MASTER_KEY_FILE) with the key that their secrets are sealed under is not there: \
+                 put it back, or give the key in MASTER_KEY",
+                file.display()
+            );
+        }
+        state::ensure_master_key(file)?;
     }
     Ok(MasterKeys::from_env(env)?)
 }
@@ -92,11 +102,14 @@ mod tests {
         let file = folder.path().join("master.key");
         let path = file.display().to_string();
         let given = "00".repeat(32);
-        master_keys(&Env::from_pairs([("MASTER_KEY", given.as_str()), ("MASTER_KEY_FILE", path.as_str())])).unwrap();
+        let both = Env::from_pairs([("MASTER_KEY", given.as_str()), ("MASTER_KEY_FILE", path.as_str())]);
+        master_keys(&both, false).unwrap();
         assert!(!file.exists());
         let env = Env::from_pairs([("MASTER_KEY", ""), ("MASTER_KEY_FILE", path.as_str())]);
-        let made = master_keys(&env).unwrap().sealing_id();
-        assert_eq!(master_keys(&env).unwrap().sealing_id(), made);
-        assert!(master_keys(&Env::default()).is_err());
+        let why = master_keys(&env, true).unwrap_err().to_string();
+        assert!(why.contains("MASTER_KEY_FILE") && !file.exists(), "{why}");
+        let made = master_keys(&env, false).unwrap().sealing_id();
+        assert_eq!(master_keys(&env, true).unwrap().sealing_id(), made);
+        assert!(master_keys(&Env::default(), false).is_err());
     }
 }

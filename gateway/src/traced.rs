@@ -22,6 +22,9 @@ pub fn end(mut span: Span, method: &Method, found: &Result<Route<'_>, Miss>, sta
         return;
     }
     let route = found.as_ref().map_or("none", |route| route.pattern());
+    // Callers may make up any method, and names are to be few.
+    let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
+    let method = if known.contains(method) { method.as_str() } else { "_OTHER" };
     span.rename(|| format!("{method} {route}"));
     span.set("http.request.method", method);
     span.set("http.route", route);

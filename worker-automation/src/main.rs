@@ -26,6 +26,8 @@ async fn start() -> Result<(), StartError> {
     telemetry::start_logging(&env)?;
     let config = Config::from_env(&env)?;
     let metrics = telemetry::start_metrics();
+    // From nothing, or the first one would not be seen to come.
+    metrics::counter!(Metric::DeadLetters, "from" => "ingest").increment(0);
     trace::start(&env, "worker-automation")?;
     let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
     let connected = startup::connect(&env, "worker-automation", &shutdown).await?;

@@ -30,6 +30,9 @@ async fn start() -> Result<(), StartError> {
     let config = DeliveryConfig::from_env(&env)?;
     let admin = AdminConfig::from_env(&env, ADMIN_PORT)?;
     let metrics = telemetry::start_metrics();
+    // From nothing, or the first one would not be seen to come.
+    metrics::counter!(Metric::DeadLetters, "from" => "send").increment(0);
+    metrics::counter!(Metric::MessagesAmbiguous).increment(0);
     trace::start(&env, "worker-delivery")?;
     let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
 

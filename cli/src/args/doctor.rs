@@ -6,7 +6,7 @@ use clap::Args;
 
 const WHAT: &str = "\
 It reads the variables that the programs read (DATABASE_URL, NATS_URL, REDIS_URL, MASTER_KEY, PUBLIC_BASE_URL, ...), so run it
-with the environment of a program: in its container, or with the same env file. It changes nothing; it publishes one empty
+with the environment of a program, for example the same env file. It changes nothing; it publishes one empty
 message to the ingest stream, as the gateway's readiness does every second.
 
 What it looks at:

@@ -114,8 +114,12 @@ fn public(env: &Env) -> Option<Finding> {
             format!("{PUBLIC} is not set: opens and clicks are not tracked, and links in mails lead to this machine");
         return Some(Finding::notable(CHECK, what, "set it to the address that people reach the gateway by"));
     };
-    let host = url.strip_prefix("http://")?.split(['/', ':']).next().unwrap_or_default();
-    let is_here = host == "localhost" || host.ends_with(".localhost") || host.starts_with("127.") || host == "[";
+    let rest = url.strip_prefix("http://")?;
+    let host = rest.split(['/', ':']).next().unwrap_or_default();
+    let is_here = host == "localhost"
+        || host.ends_with(".localhost")
+        || host.starts_with("127.")
+        || rest.split(']').next() == Some("[::1");
     Some(if is_here {
         let what = format!("{PUBLIC} is {url}: links in mails work on this machine only");
         Finding::notable(CHECK, what, "fine for trying out; for others, an https:// address")

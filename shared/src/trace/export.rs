@@ -59,8 +59,11 @@ impl Settings {
         }
         let endpoint: Option<Uri> = format!("{}/v1/traces", base.trim_end_matches('/')).parse().ok();
         let is_http = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
-        let endpoint = endpoint.filter(is_http).ok_or_else(|| {
-            refused(ENDPOINT, "is no address".to_owned(), "an address such as http://collector:4318, without the path")
+        // The address is logged.
+        let has_password = |uri: &Uri| uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
+        let endpoint = endpoint.filter(|uri| is_http(uri) && !has_password(uri)).ok_or_else(|| {
+            let allowed = "an address such as http://collector:4318, without the path; a password goes into OTEL_EXPORTER_OTLP_HEADERS";
+            refused(ENDPOINT, "is no address, or holds a password".to_owned(), allowed)
         })?;
         let mut headers = HeaderMap::new();
         // What is wrong is not shown: it may be a key.

@@ -85,11 +85,10 @@ impl Sampler {
     pub fn decide(&self, parent: Option<TraceParent>) -> Option<Begun> {
         if let Some(parent) = parent {
             let trace_id = parent.context.trace_id;
-            let sampled = if self.follows_parent {
-                parent.sampled && self.may_be_asked(now_s())
-            } else {
-                self.is_among(trace_id)
-            };
+            let asked = if self.follows_parent { parent.sampled } else { self.is_among(trace_id) };
+            // Whoever calls chooses the id as well.
+            let all = !self.follows_parent && self.below >> 63 == 1;
+            let sampled = asked && (all || self.may_be_asked(now_s()));
             return sampled.then_some(Begun { trace_id, parent: Some(parent.context) });
         }
         if self.below == 0 {
