@@ -106,7 +106,7 @@ mod tests {
         master_keys(&both, false).unwrap();
         assert!(!file.exists());
         let env = Env::from_pairs([("MASTER_KEY", ""), ("MASTER_KEY_FILE", path.as_str())]);
-        let why = master_keys(&env, true).unwrap_err().to_string();
+        let why = master_keys(&env, true).err().unwrap().to_string();
         assert!(why.contains("MASTER_KEY_FILE") && !file.exists(), "{why}");
         let made = master_keys(&env, false).unwrap().sealing_id();
         assert_eq!(master_keys(&env, true).unwrap().sealing_id(), made);

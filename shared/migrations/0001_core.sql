@@ -204,6 +204,7 @@ CREATE TABLE push_token (
 );
 CREATE INDEX push_token_user ON push_token (project_id, user_id);
 CREATE INDEX push_token_newest ON push_token (project_id, created_at DESC, id DESC) WHERE user_id IS NOT NULL;
+CREATE INDEX push_token_platform ON push_token (project_id, platform, created_at DESC, id DESC) WHERE user_id IS NOT NULL;
 CREATE INDEX push_token_taken ON push_token (updated_at) WHERE user_id IS NULL;
 CREATE TABLE vapid_key (
     project_id  uuid PRIMARY KEY,

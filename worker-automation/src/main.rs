@@ -2,6 +2,7 @@
 
 use shared::admin::{self, Admin};
 use shared::env::Env;
+use shared::metric_name::Metric;
 use shared::shutdown::{self, DRAIN};
 use shared::startup::{self, StartError};
 use shared::{probe, telemetry, trace};

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use shared::admin::{self, Admin};
 use shared::config::AdminConfig;
 use shared::env::Env;
+use shared::metric_name::Metric;
 use shared::startup::{self, Connected, StartError};
 use shared::{probe, shutdown, telemetry, trace};
 use tokio::net::TcpListener;

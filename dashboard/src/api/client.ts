@@ -102,5 +102,6 @@ export async function readTagged<T>(call: Call<T>): Promise<Tagged<T>> {
     throw new ApiFailure(0, 'The server cannot be reached. Nothing you entered is lost: try again.');
   }
   if (!answer.response.ok) throw failureOf(answer.response.status, answer.error, answer.response.headers.get('retry-after'));
-  return { value: answer.data as T, tag: answer.response.headers.get('etag') };
+  // A proxy that compresses makes it weak; it stands for the same state.
+  return { value: answer.data as T, tag: answer.response.headers.get('etag')?.replace(/^W\//, '') ?? null };
 }

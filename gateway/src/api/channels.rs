@@ -132,15 +132,11 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let named: Vec<&str> = by_channel.keys().map(|channel| channel.as_str()).collect();
     let details = json!({ "channels": named });
     audit_log::note_of_project(cx, &tx, "channels.updated", details).await?;
-    let mut current = Vec::new();
-    for channel in Channel::ALL {
-        let settings = channels::get_for_update(&tx, &cx.app.master_keys, cx.project, channel).await?;
-        current.push(settings.unwrap_or_default());
-    }
-    let mut versions: Vec<i64> = current.iter().map(|settings| settings.version).collect();
+    let mut versions = channels::hold(&tx, cx.project).await?;
     precondition.check("configuration of the channels", || tag(&versions))?;
-    for ((channel, mut settings), version) in Channel::ALL.into_iter().zip(current).zip(&mut versions) {
+    for (channel, version) in Channel::ALL.into_iter().zip(&mut versions) {
         let Some(changes) = by_channel.remove(&channel) else { continue };
+        let mut settings = channels::get(&tx, &cx.app.master_keys, cx.project, channel).await?.unwrap_or_default();
         input::apply(&mut settings, changes);
         let now = cx.app.clock.now();
         *version = channels::put(&tx, &cx.app.master_keys, cx.project, channel, &settings, now).await?;

@@ -122,7 +122,8 @@ async fn an_automation() {
     let gateway = Gateway::start().await;
     let admin = gateway.log_in(&gateway.project().await, Role::Admin).await;
     // Numbers that the database writes in another way.
-    let properties = json!({"a": 1e18, "b": -0.0, "c": 1.0, "d": {"z": [1.5e-7], "a": u64::MAX}});
+    let properties =
+        json!({"a": 1e18, "b": -0.0, "c": 1.0, "d": {"z": [1.5e-7, 2.262_671_630_467_338_8e-7], "a": u64::MAX}});
     let steps = json!([{"type": "UPDATE_USER", "properties": properties}]);
     let automation = json!({"name": "a", "triggerType": "EVENT", "triggerEvent": "e", "steps": steps});
     let desk = made(&gateway, &admin, "/automations", automation).await;

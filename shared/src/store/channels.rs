@@ -84,6 +84,17 @@ pub async fn get_for_update(
     row.map(|row| from_row(&row, keys, project, channel)).transpose()
 }
 
+/// Locks the configuration of all channels until the transaction's end, and returns their versions in the order of [`Channel::ALL`].
+/// What is sealed is not opened: one secret that cannot be must not stand in the way of the others.
+pub async fn hold(tx: &Transaction<'_>, project: ProjectId) -> Result<Vec<i64>, StoreError> {
+    let sql = "SELECT channel, changed_seq FROM channel WHERE project_id = $1 ORDER BY channel FOR UPDATE";
+    let mut held: BTreeMap<String, i64> = BTreeMap::new();
+    for row in tx.query(sql, &[&project]).await? {
+        held.insert(row.try_get(0)?, row.try_get(1)?);
+    }
+    Ok(Channel::ALL.iter().map(|channel| held.get(channel.slug()).copied().unwrap_or_default()).collect())
+}
+
 fn from_row(row: &Row, keys: &MasterKeys, project: ProjectId, channel: Channel) -> Result<ChannelSettings, StoreError> {
     let settings: Value = row.try_get(0)?;
     let sealed: Option<&[u8]> = row.try_get(1)?;
