@@ -1,6 +1,6 @@
 import type { BrowserContext, Locator, Page } from 'playwright-core';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectAccessible, expectNoComplaints, open, picture, product, turnDark, unique, withBrowser } from './browser';
+import { adminContext, call, eventually, expectAccessible, expectNoComplaints, open, picture, press, product, turnDark, unique, withBrowser } from './browser';
 
 withBrowser();
 let context: BrowserContext;
@@ -176,6 +176,35 @@ test('an automation is built on the canvas, by keyboard alone', async () => {
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { level: 1, name }).waitFor();
   expect(await savedSteps(name)).toMatchObject([{ type: 'SPLIT', branches: [{ weight: 50, steps: [{ type: 'EXIT' }] }, { weight: 50, steps: [{ type: 'WAIT', delay: 10_800 }] }] }]);
+  expect(said).toEqual([]);
+  expectNoComplaints(context);
+});
+
+test('a step that stays asks for no focus later, and the form that is open stays as it is', async () => {
+  const name = unique('Held');
+  const steps = [{ type: 'WAIT', delay: 7_200 }, { type: 'TRACK_EVENT', event: 'reminded' }, { type: 'EXIT' }];
+  const { id } = await call<Saved>('POST', '/automations', { name, triggerType: 'EVENT', triggerEvent: 'x', steps });
+  await open(page, `automations/${id}?view=canvas`);
+  await step('End here').focus();
+  for (let presses = 0; presses < 2; presses++) {
+    await page.keyboard.press('Alt+ArrowDown');
+    await expectTold('It stays where it is: there is no place to move it to.');
+  }
+  const field = page.getByLabel('Name');
+  await field.press('End');
+  await field.pressSequentially(' typed');
+  expect(await field.inputValue()).toBe(`${name} typed`);
+
+  // What goes before it and is saved leaves the form of a step where it is.
+  await step('reminded').click();
+  await form('Record an event').getByLabel('Event').fill('asked');
+  await step('2h').press('Delete');
+  await expectTold('Wait is removed.');
+  expect(await press(page, 'Save')).toBe(200);
+  await page.locator('button:disabled:not([data-loading])', { hasText: /^Save$/ }).waitFor();
+  expect(await savedSteps(`${name} typed`)).toMatchObject([{ type: 'TRACK_EVENT', event: 'asked' }, { type: 'EXIT' }]);
+  expect(await form('Record an event').getByLabel('Event').inputValue()).toBe('asked');
+  expect(await page.evaluate(() => document.activeElement?.className)).not.toContain('canvas-panel');
   expect(said).toEqual([]);
   expectNoComplaints(context);
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { listed, readList } from '../src/app/texts';
 import { Unreadable, isReadable, readJson, shownJson } from '../src/app/typed-json';
-import { type Step, cleaned } from '../src/features/automations/step';
+import { type Step, cleaned, isStepReadable } from '../src/features/automations/step';
 
 describe('typed JSON', () => {
   test('is read, or kept as it is typed and never sent', () => {
@@ -14,6 +14,10 @@ describe('typed JSON', () => {
     const step: Step = { type: 'UPDATE_USER', properties: unreadable };
     const outer: Step = { type: 'BRANCH', branches: [{ rules: [], steps: [step] }] };
     expect([isReadable(outer), isReadable(cleaned(outer))]).toEqual([false, false]);
+    // It is wrong with the step where it is typed, and no other.
+    const ruled: Step = { type: 'BRANCH', branches: [{ rules: [unreadable], steps: [] }] };
+    const waiting: Step = { type: 'WAIT_FOR_EVENT', event: 'paid', then: [step], else: [step] };
+    expect([step, outer, ruled, waiting].map(isStepReadable)).toEqual([false, true, false, true]);
   });
 });
 

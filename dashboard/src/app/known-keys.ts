@@ -4,9 +4,25 @@ import { useSyncExternalStore } from 'react';
 const keys = new Map<string, string>();
 const listeners = new Set<() => void>();
 
+function tell(): void {
+  for (const listener of listeners) listener();
+}
+
 export function rememberKey(projectId: string, key: string): void {
   keys.set(projectId, key);
-  for (const listener of listeners) listener();
+  tell();
+}
+
+/** A key that begins so is revoked. */
+export function forgetKey(projectId: string, prefix: string): void {
+  if (!knownKey(projectId)?.startsWith(prefix)) return;
+  keys.delete(projectId);
+  tell();
+}
+
+/** A public key of a project, if one is known. */
+export function knownKey(projectId: string): string | undefined {
+  return keys.get(projectId);
 }
 
 function subscribe(listener: () => void): () => void {
@@ -14,7 +30,7 @@ function subscribe(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
-/** A public key of a project, if one is known. */
+/** The same, on a screen that follows it. */
 export function useKnownKey(projectId: string): string | undefined {
-  return useSyncExternalStore(subscribe, () => keys.get(projectId));
+  return useSyncExternalStore(subscribe, () => knownKey(projectId));
 }

@@ -1,6 +1,6 @@
 import { Alert, Anchor, Button, Group, Stack, Text } from '@mantine/core';
 import { type UseMutationResult, type UseQueryResult, useMutation, useQuery } from '@tanstack/react-query';
-import { type ReactNode, useState } from 'react';
+import { type ReactNode, useEffect, useRef, useState } from 'react';
 import type { Tagged } from '../api/client';
 import { ApiFailure } from '../api/failure';
 import { t } from '../text';
@@ -30,18 +30,20 @@ interface ScreenProps<R> {
  */
 export function RecordScreen<R>({ id, title, queryKey, read, refetchInterval, children }: ScreenProps<R>) {
   const [editor, setEditor] = useState({ at: id, made: '', round: 0 });
-  if (editor.at !== id) setEditor({ at: id, made: id === NEW ? '' : editor.made, round: editor.round + (id === NEW ? 1 : 0) });
+  // Once another is opened, what was made here is read like any.
+  if (editor.at !== id) setEditor({ at: id, made: id === editor.made ? id : '', round: editor.round + (id === NEW ? 1 : 0) });
   const isNew = id === NEW || id === editor.made;
   const record = useQuery({
     queryKey,
     queryFn: ({ signal }) => read(signal),
-    enabled: !isNew,
+    // What was made here is known; only where it changes by itself is it followed.
+    enabled: id !== NEW && (id !== editor.made || refetchInterval !== undefined),
     staleTime: Infinity,
     gcTime: 0,
     refetchInterval: (query) => (query.state.data && refetchInterval?.(query.state.data.value)) || false,
   });
   const onMade = (made: string) => setEditor((before) => ({ ...before, made }));
-  if (isNew) return <Kept key={`${NEW} ${editor.round}`}>{children(null, null, onMade)}</Kept>;
+  if (isNew) return <Kept key={`${NEW} ${editor.round}`}>{children(null, record.data?.value ?? null, onMade)}</Kept>;
   if (!record.data) return <Unread title={title} record={record} />;
   return <Kept key={id}>{children(record.data, record.data.value, onMade)}</Kept>;
 }
@@ -67,7 +69,8 @@ interface Editing<R, F> {
   /** Where it is still in the state of that tag; over whatever there is without one. */
   change: (record: R, fields: F, base: F, tag: string | null) => Promise<Tagged<R>>;
   newest: (record: R) => Promise<Tagged<R>>;
-  onSaved: (saved: Tagged<R>, isNew: boolean) => unknown;
+  /** Whoever has left meanwhile is not `here` any more, and stays where they are. */
+  onSaved: (saved: Tagged<R>, as: { isNew: boolean; isHere: boolean }) => unknown;
   onRefused?: (error: Error) => void;
 }
 
@@ -89,6 +92,13 @@ export interface Edited<R, F> {
 export function useEdited<R, F extends object>({ opened, empty, fieldsOf, create, change, newest, onSaved, onRefused }: Editing<R, F>): Edited<R, F> {
   const [stored, setStored] = useState(opened);
   const draft = useDraft(opened ? fieldsOf(opened.value) : empty);
+  const here = useRef(false);
+  useEffect(() => {
+    here.current = true;
+    return () => {
+      here.current = false;
+    };
+  }, []);
   const saving = useMutation({
     mutationFn({ fields, tag }: { fields: F; tag: string | null }) {
       if (stored) return change(stored.value, fields, draft.base, tag);
@@ -97,7 +107,7 @@ export function useEdited<R, F extends object>({ opened, empty, fieldsOf, create
     async onSuccess(saved, { fields }) {
       draft.settle(fields, fieldsOf(saved.value));
       setStored(saved);
-      await onSaved(saved, stored === null);
+      await onSaved(saved, { isNew: stored === null, isHere: here.current });
     },
     onError: onRefused,
   });

@@ -4,7 +4,7 @@ import { useState } from 'react';
 import { api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
-import { rememberKey } from '../../app/known-keys';
+import { forgetKey, rememberKey } from '../../app/known-keys';
 import { useProject } from '../../app/project';
 import { Ask } from '../../components/ask';
 import { Empty } from '../../components/empty';
@@ -48,6 +48,7 @@ export function ApiKeys() {
                     title={t.keys.revokeTitle}
                     act={() => read(api.DELETE('/api-keys', { body: { id: each.id } }))}
                     onDone={() => {
+                      forgetKey(projectId, each.prefix);
                       notify(t.keys.revoked);
                       again();
                     }}
@@ -79,9 +80,10 @@ function Make({ onMade }: { onMade: (key: string) => void }) {
   const [name, setName] = useState('');
   const [type, setType] = useState<'public' | 'secret'>('public');
   const making = useMutation({
-    mutationFn: async () => keyOf(await read(api.POST('/api-keys', { body: { name, type } }))),
-    onSuccess(key) {
-      if (type === 'public') rememberKey(projectId, key);
+    mutationFn: async (body: { name: string; type: typeof type }) => keyOf(await read(api.POST('/api-keys', { body }))),
+    // As it was asked for, whatever is chosen meanwhile.
+    onSuccess(key, made) {
+      if (made.type === 'public') rememberKey(projectId, key);
       onMade(key);
     },
   });
@@ -90,7 +92,7 @@ function Make({ onMade }: { onMade: (key: string) => void }) {
       <TextInput label={t.keys.name} description={t.keys.nameHint} required value={name} onChange={(event) => setName(event.currentTarget.value)} error={problemOf(making.error, 'name')} data-autofocus />
       <NativeSelect label={t.keys.type} value={type} onChange={(event) => setType(event.currentTarget.value === 'secret' ? 'secret' : 'public')} data={[{ value: 'public', label: t.keys.types.public }, { value: 'secret', label: t.keys.types.secret }]} />
       <Failure error={making.error} />
-      <Button loading={making.isPending} onClick={() => making.mutate()}>
+      <Button loading={making.isPending} onClick={() => making.mutate({ name, type })}>
         {t.keys.create}
       </Button>
     </Stack>

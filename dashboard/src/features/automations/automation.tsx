@@ -54,10 +54,10 @@ function Editor({ opened, onMade }: { opened: Tagged<Automation> | null; onMade:
     create: (plan) => readTagged(api.POST('/automations', { body: inputOf(plan) as never })),
     change: ({ id }, plan, _, tag) => readTagged(api.PUT('/automations/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: inputOf(plan) })),
     newest: ({ id }) => readTagged(api.GET('/automations/{id}', { params: { path: { id } } })),
-    async onSaved({ value: saved }, isNew) {
+    async onSaved({ value: saved }, { isNew, isHere }) {
       listed(saved);
       notify(t.saved);
-      if (!isNew) return;
+      if (!isNew || !isHere) return;
       onMade(saved.id);
       await navigate({ to: '/p/$projectId/automations/$automationId', params: { projectId, automationId: saved.id }, search: true, replace: true, ignoreBlocker: true });
     },
@@ -119,6 +119,8 @@ function Actions({ stored, tag, isDirty, isReadable: readable, isSaving, onSave,
     },
     onError: (error) => notify(error.message, true),
   });
+  // One at a time: each is for the state that the one before it leaves.
+  const isBusy = isSaving || switching.isPending;
   const leave = () => {
     notify(t.automations.removed);
     void client.invalidateQueries({ queryKey: [projectId, 'automations'] });
@@ -132,15 +134,15 @@ function Actions({ stored, tag, isDirty, isReadable: readable, isSaving, onSave,
           <ButtonLink variant="default" to="/p/$projectId/automations/$automationId/runs" params={{ projectId, automationId: stored.id }}>
             {t.automations.runs}
           </ButtonLink>
-          <Ask label={t.remove} title={t.automations.removeTitle} size="sm" act={() => read(api.DELETE('/automations/{id}', { params: { path: { id: stored.id }, header: ifMatch(tag) } }))} onDone={leave}>
+          <Ask label={t.remove} title={t.automations.removeTitle} size="sm" disabled={isBusy} act={() => read(api.DELETE('/automations/{id}', { params: { path: { id: stored.id }, header: ifMatch(tag) } }))} onDone={leave}>
             {t.automations.remove(stored.name ?? '')}
           </Ask>
-          <Button variant="default" disabled={isDirty} loading={switching.isPending} onClick={() => switching.mutate(stored)}>
+          <Button variant="default" disabled={isDirty || isBusy} loading={switching.isPending} onClick={() => switching.mutate(stored)}>
             {stored.active ? t.automations.deactivate : t.automations.activate}
           </Button>
         </>
       )}
-      <Button onClick={onSave} loading={isSaving} disabled={(stored !== null && !isDirty) || !readable}>
+      <Button onClick={onSave} loading={isSaving} disabled={(stored !== null && !isDirty) || !readable || isBusy}>
         {t.save}
       </Button>
     </>

@@ -1,10 +1,10 @@
 import { BaseEdge, type EdgeProps, Handle, type Node, type NodeProps, Position } from '@xyflow/react';
-import { type KeyboardEvent, type RefObject, createContext, useContext, useEffect, useRef } from 'react';
+import { type FocusEvent, type KeyboardEvent, type RefObject, createContext, useContext, useEffect, useRef } from 'react';
 import { identityOf } from '../../app/identity';
 import { t } from '../../text';
 import { type Arm, type Standing, type Target, armsOf, everyStep, ownerOf } from './arrangement';
 import { type Part, type Spot, pathOf } from './layout';
-import type { Step } from './step';
+import { type Step, isStepReadable } from './step';
 import { stepName } from './step-card';
 import { detailOf } from './step-detail';
 import type { StepNumbers } from './step-numbers';
@@ -105,11 +105,16 @@ function useFocus(id: string): RefObject<HTMLButtonElement | null> {
   return button;
 }
 
+/** Whether the focus is one that is seen: what is pressed by a pointer stays under it. */
+function isShown({ currentTarget }: FocusEvent): boolean {
+  return currentTarget.matches(':focus-visible');
+}
+
 function SpotButton({ part }: { part: Spot }) {
   const { kind, near, between, onPut, onFocus } = useCanvas();
   const button = useFocus(part.id);
   return (
-    <button ref={button} type="button" className="canvas-spot" data-near={near === part.id || undefined} aria-label={t.canvas.put(kind, between(part.target))} title={t.canvas.put(kind, between(part.target))} onClick={() => onPut(part.target)} onFocus={() => onFocus(part)}>
+    <button ref={button} type="button" className="canvas-spot" data-near={near === part.id || undefined} aria-label={t.canvas.put(kind, between(part.target))} title={t.canvas.put(kind, between(part.target))} onClick={() => onPut(part.target)} onFocus={(event) => isShown(event) && onFocus(part)}>
       +
     </button>
   );
@@ -120,7 +125,7 @@ function StepButton({ part, standing }: { part: Part; standing: Standing }) {
   const button = useFocus(part.id);
   const { step, place } = standing;
   const found = numbers.get(part.id);
-  const wrong = problems(place);
+  const wrong = problems(place) + (isStepReadable(step) ? 0 : 1);
   const counts = found && t.canvas.counts(t.number(found.entered), found.waiting > 0 ? t.number(found.waiting) : null);
   return (
     <button
@@ -132,7 +137,7 @@ function StepButton({ part, standing }: { part: Part; standing: Standing }) {
       aria-describedby={keys}
       onClick={() => onChoose(standing)}
       onKeyDown={(event) => onKey(event, standing)}
-      onFocus={() => onFocus(part)}
+      onFocus={(event) => isShown(event) && onFocus(part)}
     >
       <span className="canvas-name">{stepName(step)}</span>
       <span className="canvas-detail">

@@ -53,7 +53,7 @@ function nodesOf({ parts }: Picture, dragged: Dragged | null): PartNode[] {
 /** The picture of the steps: what is done on it is done to them. */
 export default function Canvas({ steps, onChange, error, trigger, numbers, label }: Props) {
   const [kind, setKind] = useState<(typeof STEP_TYPES)[number]>('SEND_EMAIL');
-  const [chosen, setChosen] = useState<{ id: string; place: string } | null>(null);
+  const [chosen, setChosen] = useState<{ id: string; place: string; round: number } | null>(null);
   const [dragged, setDragged] = useState<Dragged | null>(null);
   const [said, setSaid] = useState('');
   const focus = useRef<string | null>(null);
@@ -66,20 +66,25 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
   const edges = useMemo(() => picture.lines.map(({ id, from, to }): Edge => ({ ...EDGES, id, source: from, target: to })), [picture]);
   // By its place where it was saved and read anew.
   const open = chosen && (standingOf(steps, chosen.id) ?? [...everyStep(steps)].find(({ place }) => place === chosen.place));
+  // Kept up with where it goes and what it is known by, so that its place is not another's when it is read anew.
+  if (chosen && !open) setChosen(null);
+  else if (chosen && open && (open.place !== chosen.place || identityOf(open.step) !== chosen.id)) setChosen({ ...chosen, id: identityOf(open.step), place: open.place });
 
   const where = ({ list, index, count }: Standing, all = steps): string => t.canvas.where(index + 1, count, armOf(all, list));
   const tell = (now: Standing | undefined, all: Step[]) => now && setSaid(t.canvas.moved(stepName(now.step), where(now, all)));
   const choose = (standing: Standing) => {
-    setChosen({ id: identityOf(standing.step), place: standing.place });
+    setChosen({ id: identityOf(standing.step), place: standing.place, round: (chosen?.round ?? 0) + 1 });
     setSaid(t.canvas.opened(stepName(standing.step)));
   };
   const take = (standing: Standing, target: Target | null) => {
-    if (!target || !canGo(standing.place, target)) return setSaid(t.canvas.stays);
+    if (!target || !canGo(standing.place, target)) {
+      // Nothing is drawn anew that would take it.
+      focus.current = null;
+      return setSaid(t.canvas.stays);
+    }
     const next = relocated(steps, standing, target);
-    const now = standingOf(next, identityOf(standing.step));
     onChange(next);
-    tell(now, next);
-    if (now && open && identityOf(open.step) === identityOf(standing.step)) setChosen({ id: identityOf(now.step), place: now.place });
+    tell(standingOf(next, identityOf(standing.step)), next);
   };
   const put = (target: Target) => {
     const step = freshStep(kind);
@@ -89,7 +94,7 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
     if (now) choose(now);
   };
   const remove = (standing: Standing) => {
-    if (open && identityOf(open.step) === identityOf(standing.step)) setChosen(null);
+    if (open && (open.place === standing.place || open.place.startsWith(`${standing.place}.`))) setChosen(null);
     focus.current = `spot:${standing.place}`;
     onChange(without(steps, standing.place));
     setSaid(t.canvas.removed(stepName(standing.step)));
@@ -209,7 +214,7 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
         </div>
         {open && (
           <StepPanel
-            key={identityOf(open.step)}
+            key={chosen?.round}
             steps={steps}
             standing={open}
             where={where(open)}

@@ -1,3 +1,5 @@
+import { isReadable } from '../../app/typed-json';
+
 /** A step as it is edited: the API checks it as a whole. */
 export interface Step {
   type: string;
@@ -65,6 +67,11 @@ export function countSteps(steps: readonly Step[] | null | undefined): number {
     const arms = (step.branches ?? []).reduce((inner, arm) => inner + countSteps(arm.steps), 0);
     return sum + 1 + arms + countSteps(step.then) + countSteps(step.else);
   }, 0);
+}
+
+/** Whether all of a step itself can be sent, whatever the steps in its arms. */
+export function isStepReadable(step: Step): boolean {
+  return isReadable({ ...step, then: null, else: null, branches: step.branches?.map((arm) => ({ ...arm, steps: [] })) });
 }
 
 /** Without what is empty and may be left out, so that an untouched field says nothing. */

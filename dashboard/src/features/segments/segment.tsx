@@ -67,11 +67,12 @@ function Editor({ opened, now, onMade }: { opened: Tagged<Segment> | null; now: 
       return readTagged(api.PUT('/segments/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: changed as Schemas['SegmentInput'] }));
     },
     newest: ({ id }) => readTagged(api.GET('/segments/{id}', { params: { path: { id } } })),
-    async onSaved(saved, isNew) {
+    async onSaved(saved, { isNew, isHere }) {
       const { id } = saved.value;
       notify(t.saved);
       void client.invalidateQueries({ queryKey: [projectId, 'segments'] });
       void client.invalidateQueries({ queryKey: [projectId, 'explain', id] });
+      if (!isHere) return;
       if (!isNew) return client.setQueryData([projectId, 'segment', id], saved);
       onMade(id);
       await navigate({ to: '/p/$projectId/segments/$segmentId', params: { projectId, segmentId: id }, replace: true, ignoreBlocker: true });

@@ -71,11 +71,11 @@ function Editor({ opened, onMade }: { opened: Tagged<Template> | null; onMade: (
     create: (fields) => readTagged(api.POST('/templates', { body: inputOf(fields) })),
     change: ({ id }, fields, _, tag) => readTagged(api.PUT('/templates/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: inputOf(fields) })),
     newest: ({ id }) => readTagged(api.GET('/templates/{id}', { params: { path: { id } } })),
-    async onSaved(saved, isNew) {
+    async onSaved(saved, { isNew, isHere }) {
       const { id } = saved.value;
       notify(t.saved);
       void client.invalidateQueries({ queryKey: [projectId, 'templates'] });
-      if (!isNew) return;
+      if (!isNew || !isHere) return;
       onMade(id);
       await navigate({ to: '/p/$projectId/templates/$templateId', params: { projectId, templateId: id }, replace: true, ignoreBlocker: true });
     },
