@@ -19,3 +19,15 @@ export function withEntry<T extends object>(list: readonly T[], index: number, e
   if (before !== undefined) names.set(entry, identityOf(before));
   return list.map((each, at) => (at === index ? entry : each));
 }
+
+/** Gives what is read anew, entry by entry where it stood, the identities of what it is the stored form of. */
+export function keepIdentities(before: unknown, after: unknown): void {
+  if (!isObject(before) || !isObject(after)) return;
+  const known = names.get(before);
+  if (known !== undefined) names.set(after, known);
+  for (const [place, entry] of Object.entries(after)) keepIdentities(before[place], entry);
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null;
+}

@@ -2,6 +2,7 @@ import { Button, Group, Modal, Stack, Text } from '@mantine/core';
 import { useBlocker } from '@tanstack/react-router';
 import { useState } from 'react';
 import { changesOf, settled } from '../app/draft';
+import { keepIdentities } from '../app/identity';
 import { t } from '../text';
 
 export interface Draft<T> {
@@ -30,6 +31,8 @@ export function useDraft<T extends object>(stored: T): Draft<T> {
     isDirty: Object.keys(changes).length > 0,
     set: (change) => setValue((before) => ({ ...before, ...change })),
     settle(sent, next) {
+      // What stands on the screen is not drawn anew: it would lose the focus.
+      keepIdentities(sent, next);
       setBase(next);
       setValue((now) => settled(now, sent, next));
     },
