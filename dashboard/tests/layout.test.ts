@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { identityOf } from '../src/app/identity';
-import { type Part, type Picture, pathOf, pictureOf, spotAt } from '../src/features/automations/layout';
+import { FARTHEST, type Part, type Picture, fitted, pathOf, pictureOf, spotAt } from '../src/features/automations/layout';
 import { type Step, freshStep } from '../src/features/automations/step';
 
 const nested = (): Step[] => {
@@ -82,4 +82,18 @@ test('a hundred steps, five deep, are all drawn', () => {
   for (let level = 0; level < 4; level++) deep = [{ ...freshStep('WAIT_FOR_EVENT'), then: deep, else: Array.from({ length: 19 }, () => freshStep('WAIT')) }];
   const picture = pictureOf(deep);
   expect(picture.parts.filter(({ kind }) => kind === 'step')).toHaveLength(100);
+});
+
+test('a picture is seen whole in its window, and never nearer than it is', () => {
+  const picture = pictureOf(nested());
+  for (const [width, height] of [[900, 640], [400, 640], [900, 300]] as const) {
+    const { x, y, zoom } = fitted(picture, width, height);
+    expect(zoom).toBeLessThan(1);
+    expect(x - (picture.width / 2) * zoom).toBeGreaterThanOrEqual(0);
+    expect(x + (picture.width / 2) * zoom).toBeLessThanOrEqual(width);
+    expect(y + picture.height * zoom).toBeLessThanOrEqual(height);
+  }
+  expect(fitted(pictureOf([freshStep('EXIT')]), 900, 640).zoom).toBe(1);
+  // Of what is longer than that the beginning is seen.
+  expect(fitted(pictureOf(Array.from({ length: 60 }, () => freshStep('WAIT'))), 900, 640)).toEqual({ x: 450, y: 16, zoom: FARTHEST });
 });

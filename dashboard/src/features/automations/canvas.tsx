@@ -7,12 +7,13 @@ import { identityOf } from '../../app/identity';
 import { t } from '../../text';
 import { type Move, type Standing, type Target, canGo, everyStep, inserted, relocated, standingOf, targetOf, without, withStep } from './arrangement';
 import { CanvasContext, type CanvasState, EDGE_TYPES, NODE_TYPES, type PartNode, armOf } from './canvas-parts';
-import { type Part, type Picture, pictureOf, spotAt } from './layout';
+import { FARTHEST, type Part, type Picture, fitted, pictureOf, spotAt } from './layout';
 import { KEYS } from './moves';
 import { STEP_TYPES, type Step, freshStep } from './step';
-import { problemsOf, stepName } from './step-card';
+import { stepName } from './step-card';
 import type { StepNumbers } from './step-numbers';
 import { StepPanel } from './step-panel';
+import { problemsOf } from './step-problems';
 
 interface Props {
   steps: Step[];
@@ -136,9 +137,8 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
   };
   const begin = (instance: ReactFlowInstance<PartNode>) => {
     flow.current = instance;
-    const wide = frame.current?.clientWidth ?? picture.width;
-    const zoom = Math.min(1, Math.max(0.5, wide / (picture.width + 48)));
-    void instance.setViewport({ x: wide / 2, y: 16, zoom });
+    const { clientWidth, clientHeight } = frame.current ?? { clientWidth: picture.width, clientHeight: picture.height };
+    void instance.setViewport(fitted(picture, clientWidth, clientHeight));
   };
   useEffect(() => {
     const element = frame.current;
@@ -202,7 +202,7 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
               multiSelectionKeyCode={null}
               panActivationKeyCode={null}
               zoomActivationKeyCode={null}
-              minZoom={0.3}
+              minZoom={FARTHEST}
               maxZoom={1.5}
               colorMode={scheme}
               aria-label={label}

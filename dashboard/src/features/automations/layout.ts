@@ -42,6 +42,10 @@ const DOWN = 16;
 const ASIDE = 28;
 /** The radius of a line's corners. */
 const BEND = 6;
+/** The least zoom, at which shapes can still be told from each other. */
+export const FARTHEST = 0.2;
+/** Between the picture and the edge of its window, in pixels. */
+const EDGE = 16;
 /** How near to a spot something must be let go, in pixels. */
 const REACH = 130;
 
@@ -104,6 +108,12 @@ export function pictureOf(steps: Step[]): Picture {
   parts.push({ kind: 'end', ...box('end', { width: 120, height: 32 }, 0, bottom) });
   link(ends, 'end');
   return { parts, lines, width: widthOf(steps), height: bottom + 32 };
+}
+
+/** Where the picture stands in a window of that size to be seen whole, as near as it can be and never nearer than it is. */
+export function fitted(picture: Picture, width: number, height: number): { x: number; y: number; zoom: number } {
+  const whole = Math.min((width - 2 * EDGE) / picture.width, (height - 2 * EDGE) / picture.height);
+  return { x: width / 2, y: EDGE, zoom: Math.min(1, Math.max(FARTHEST, whole)) };
 }
 
 /** A line as SVG draws it: down its own column, and aside only above where it leads, so that it runs through no other part. */

@@ -1,17 +1,12 @@
 import { Group, Paper, Stack, Text } from '@mantine/core';
 import type { ReactNode } from 'react';
-import { type Problem, problemsWithin } from '../../api/failure';
 import { t } from '../../text';
 import type { Step } from './step';
 import { StepFields } from './step-fields';
+import { untoldProblems } from './step-problems';
 
 export function stepName(step: Step): string {
   return t.steps.types[step.type] ?? step.type;
-}
-
-/** What the API says about a step itself, and not about what stands in its arms. */
-export function problemsOf(error: unknown, place: string): Problem[] {
-  return problemsWithin(error, place).filter(({ field }) => !/\.(branches|then|else)\b/.test(field.slice(place.length)));
 }
 
 interface Props {
@@ -39,7 +34,7 @@ export function StepCard({ step, place, title, label, error, onChange, actions, 
           <Group gap={4}>{actions}</Group>
         </Group>
         <StepFields step={step} onChange={onChange} error={error} place={place} />
-        {problemsOf(error, place).map(({ field, message }) => (
+        {untoldProblems(error, place).map(({ field, message }) => (
           <Text key={field + message} size="sm" c="var(--mantine-color-error)" role="alert">
             {field.slice(place.length + 1)} {message}
           </Text>
