@@ -60,6 +60,20 @@ export async function adminContext(options: Parameters<Browser['newContext']>[0]
   return context;
 }
 
+/** The admin, signed in for all tests of a file, and a page of theirs. */
+export function withAdmin(): { context: BrowserContext; page: Page } {
+  withBrowser();
+  const admin = {} as { context: BrowserContext; page: Page };
+  beforeAll(async () => {
+    admin.context = await adminContext();
+    admin.page = await admin.context.newPage();
+  });
+  afterAll(async () => {
+    await admin.context?.close();
+  });
+  return admin;
+}
+
 export function at(path: string): string {
   return `${product.origin}/p/${product.projectId}/${path}`;
 }
@@ -129,10 +143,10 @@ export async function press(page: Page, name: string): Promise<number> {
   return answer.status();
 }
 
-/** The mails in the local mailbox that hold a text. */
-export function mails(text: string): string[] {
-  return readdirSync(product.mailDir)
-    .map((name) => readFileSync(join(product.mailDir, name), 'utf8'))
+/** The mails in a local mailbox that hold a text. */
+export function mails(text: string, { mailDir } = product): string[] {
+  return readdirSync(mailDir)
+    .map((name) => readFileSync(join(mailDir, name), 'utf8'))
     .filter((mail) => mail.includes(text));
 }
 

@@ -1,21 +1,10 @@
-import type { BrowserContext, Page } from 'playwright-core';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectNoComplaints, mails, open, picture, unique, withBrowser } from './browser';
+import { expect, test } from 'vitest';
+import { call, eventually, expectNoComplaints, mails, open, picture, unique, withAdmin } from './browser';
 
-withBrowser();
-let context: BrowserContext;
-let page: Page;
-
-beforeAll(async () => {
-  context = await adminContext();
-  page = await context.newPage();
-});
-
-afterAll(async () => {
-  await context?.close();
-});
+const admin = withAdmin();
 
 test('two templates are tried against each other, and each person gets one of them', async () => {
+  const { context, page } = admin;
   const name = unique('Trial');
   const people = Array.from({ length: 12 }, (_, index) => `${name.replace(' ', '-').toLowerCase()}-${index}`);
   for (const who of people) await call('POST', '/users/identify', { user_id: who, properties: { email: `${who}@example.com`, plan: name } });

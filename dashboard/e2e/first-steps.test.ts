@@ -1,6 +1,7 @@
 import { type BrowserContext, type Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectNoComplaints, mails, open, picture, product, settled, unique, withBrowser } from './browser';
+import { adminContext, call, eventually, expectAccessible, expectNoComplaints, mails, newContext, open, picture, product, settled, unique, withBrowser } from './browser';
+import { startProduct } from './product';
 
 withBrowser();
 let context: BrowserContext;
@@ -25,55 +26,110 @@ async function writeTemplate(name: string, subject: string, body: string): Promi
   await page.getByRole('heading', { level: 1, name }).waitFor();
 }
 
-test('from sign-in to a welcome mail that an event starts', async () => {
-  const name = unique('Welcome');
-  await writeTemplate(name, 'Hello {{ name | default: "friend" }}', '<p>Good to have you, {{ name }}.</p>');
-  await page.getByTestId('preview-subject').getByText('Hello friend').waitFor();
-  await picture(page, 'act-template');
+/** As long as a newcomer may take, without a look into the documents. */
+const PATIENCE_MS = 5 * 60_000;
 
-  await page.getByRole('link', { name: 'Automations' }).click();
-  await page.getByRole('link', { name: 'Make an automation' }).first().click();
-  await page.getByLabel('Name').fill(name);
-  await page.getByLabel(/^Event( \*)?$/).fill('signed_up');
-  await page.getByRole('button', { name: 'Add a step' }).click();
-  await page.getByLabel('Template').selectOption({ label: name });
-  await page.getByRole('button', { name: 'Save' }).click();
-  await page.getByRole('heading', { level: 1, name }).waitFor();
-  await page.getByRole('button', { name: 'Activate' }).click();
-  await page.getByRole('button', { name: 'Stop' }).waitFor();
-  const automation = page.url();
+test('a newcomer comes from nothing to a welcome mail, through the dashboard alone', async () => {
+  const began = Date.now();
+  const { product: own, stop } = await startProduct();
+  const up = Date.now();
+  const theirs = await newContext();
+  try {
+    const screen = await theirs.newPage();
+    await screen.goto(own.origin);
+    await screen.getByLabel('Email').fill(own.email);
+    await screen.locator('input[name="password"]').fill(own.password);
+    await screen.getByRole('button', { name: 'Sign in' }).click();
 
-  await page.getByRole('link', { name: 'API keys' }).click();
-  await page.getByRole('button', { name: 'Make a key' }).click();
-  await page.getByRole('dialog').getByLabel('Name').fill(name);
-  await page.getByRole('dialog').getByRole('button', { name: 'Make a key' }).click();
-  const key = await page.getByTestId('secret').innerText();
-  expect(key).toMatch(/^pk_live_/);
-  await page.getByRole('button', { name: 'I have kept it' }).click();
+    // The overview leads: what is done is marked, and what comes next is a button beside it.
+    await screen.getByRole('heading', { name: 'Nothing has happened here yet' }).waitFor();
+    const steps = screen.getByRole('list', { name: 'First steps' });
+    const isMarked = (number: number, state: 'done' | 'to do') => steps.getByRole('img', { name: `Step ${number}: ${state}` }).waitFor();
+    const overview = async () => {
+      await screen.getByRole('link', { name: 'Overview' }).click();
+      await steps.waitFor();
+    };
+    await isMarked(1, 'done');
+    await steps.getByText('mail goes to a mailbox on this machine').waitFor();
+    for (const number of [2, 3, 4, 5, 6]) await isMarked(number, 'to do');
+    await settled(screen);
+    await picture(screen, 'first-steps-overview');
+    await expectAccessible(screen, 'first steps');
 
-  const who = unique('ann').replace(' ', '-');
-  await call('POST', '/users/identify', { user_id: who, properties: { email: `${who}@example.com`, name: 'Ann' } }, key);
-  await call('POST', '/events', { event: 'signed_up', user_id: who }, key);
-  await eventually(() => expect(mails(`${who}@example.com`)).toHaveLength(1));
+    await steps.getByRole('link', { name: 'Write a template' }).click();
+    await screen.getByLabel('Name').fill('Welcome');
+    await screen.getByLabel('Subject').fill('Hello {{ name | default: "friend" }}');
+    await screen.getByRole('textbox', { name: 'Body' }).fill('<p>Good to have you, {{ name }}.</p>');
+    await screen.getByRole('button', { name: 'Save' }).click();
+    await screen.getByRole('heading', { level: 1, name: 'Welcome' }).waitFor();
+    await screen.getByTestId('preview-subject').getByText('Hello friend').waitFor();
+    await picture(screen, 'first-steps-template');
 
-  // And it is seen: the report, the run's path, the person, the message.
-  await page.goto(automation);
-  await page.getByText('Send an email (steps[0])').waitFor();
-  await picture(page, 'act-automation');
-  await page.getByRole('link', { name: 'Runs' }).click();
-  await page.getByRole('link', { name: who }).click();
-  await page.getByText('Send an email (steps[0])').waitFor();
-  await picture(page, 'act-run');
-  await page.getByRole('region', { name: 'Path' }).getByRole('link').first().click();
-  await page.getByText('Hello Ann').first().waitFor();
-  await picture(page, 'act-message');
-  await page.getByRole('link', { name: who }).click();
-  await page.getByRole('heading', { level: 1, name: 'Ann' }).waitFor();
-  await page.getByRole('region', { name: 'Events' }).getByText('signed_up').waitFor();
-  await settled(page);
-  await picture(page, 'act-person');
-  expectNoComplaints(context);
-});
+    await overview();
+    await isMarked(2, 'done');
+    await steps.getByRole('link', { name: 'Make an automation' }).click();
+    await screen.getByLabel('Name').fill('Welcome');
+    await screen.getByLabel(/^Event( \*)?$/).fill('signed_up');
+    await screen.getByRole('button', { name: 'Add a step' }).click();
+    await screen.getByLabel('Template').selectOption({ label: 'Welcome' });
+    await screen.getByRole('button', { name: 'Save' }).click();
+    await screen.getByRole('heading', { level: 1, name: 'Welcome' }).waitFor();
+    await screen.getByRole('button', { name: 'Activate' }).click();
+    await screen.getByRole('region', { name: 'Try it:' }).getByText('signed_up').waitFor();
+    await picture(screen, 'first-steps-automation');
+
+    await overview();
+    await isMarked(3, 'done');
+    await steps.getByRole('button', { name: 'Add a person' }).click();
+    const person = screen.getByRole('dialog', { name: 'Add a person' });
+    await person.getByLabel('User id').fill('ada');
+    await person.getByLabel('Email').fill('ada@example.com');
+    await person.getByLabel('Name').fill('Ada');
+    await picture(screen, 'first-steps-person');
+    await person.getByRole('button', { name: 'Add' }).click();
+    await isMarked(4, 'done');
+
+    await steps.getByRole('button', { name: 'Send an event' }).click();
+    const event = screen.getByRole('dialog', { name: 'Send an event' });
+    // There is nothing to fill in: who was added signs up.
+    await eventually(async () => expect(await event.getByLabel('Event').inputValue()).toBe('signed_up'));
+    await eventually(async () => expect(await event.getByLabel('User id').inputValue()).toBe('ada'));
+    await picture(screen, 'first-steps-event');
+    await event.getByRole('button', { name: 'Send' }).click();
+    for (const number of [1, 2, 3, 4, 5, 6]) await isMarked(number, 'done');
+    await screen.getByRole('heading', { name: 'The first message is there' }).waitFor();
+    await picture(screen, 'first-steps-done');
+
+    await steps.getByRole('link', { name: 'Open the message' }).click();
+    await screen.getByRole('heading', { level: 1, name: 'Hello Ada' }).waitFor();
+    await screen.getByRole('note').getByText('each mail is a file in .run/mail').waitFor();
+    await eventually(() => expect(mails('ada@example.com', own)).toHaveLength(1));
+    expect(mails('Subject: Hello Ada', own)).toHaveLength(1);
+    const came = Date.now();
+    await settled(screen);
+    await picture(screen, 'first-steps-message');
+    const told = (from: number, to: number) => `${((to - from) / 1_000).toFixed(1)} s`;
+    process.stdout.write(`first steps: up in ${told(began, up)}, and to a delivered mail in ${told(up, came)} more\n`);
+    expect(came - began).toBeLessThan(PATIENCE_MS);
+
+    // And it is seen where it came from: each person's way.
+    await screen.getByRole('link', { name: 'Automations' }).click();
+    await screen.getByRole('link', { name: 'Welcome' }).click();
+    await screen.getByRole('link', { name: 'Runs' }).click();
+    await screen.getByRole('link', { name: 'ada' }).click();
+    await screen.getByText('Send an email (steps[0])').waitFor();
+    await settled(screen);
+    await picture(screen, 'first-steps-run');
+    await screen.getByRole('region', { name: 'Path' }).getByRole('link').first().click();
+    await screen.getByRole('link', { name: 'ada' }).click();
+    await screen.getByRole('heading', { level: 1, name: 'Ada' }).waitFor();
+    await screen.getByRole('region', { name: 'Events' }).getByText('signed_up').waitFor();
+    expectNoComplaints(theirs);
+  } finally {
+    await theirs.close();
+    await stop();
+  }
+}, PATIENCE_MS);
 
 test('a segment by rules, and a campaign to it that is delivered', async () => {
   const name = unique('Pro');

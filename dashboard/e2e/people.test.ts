@@ -1,21 +1,10 @@
-import type { BrowserContext, Page } from 'playwright-core';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectNoComplaints, open, picture, product, unique, withBrowser } from './browser';
+import { expect, test } from 'vitest';
+import { call, eventually, expectNoComplaints, open, picture, product, unique, withAdmin } from './browser';
 
-withBrowser();
-let context: BrowserContext;
-let page: Page;
-
-beforeAll(async () => {
-  context = await adminContext();
-  page = await context.newPage();
-});
-
-afterAll(async () => {
-  await context?.close();
-});
+const admin = withAdmin();
 
 test('a person is erased when their id was typed, and nothing of them is found any more', async () => {
+  const { context, page } = admin;
   const who = unique('gone').replace(' ', '-');
   await call('POST', '/users/identify', { user_id: who, properties: { email: `${who}@example.com`, name: 'Gone' } });
   await call('POST', '/events', { event: 'app_opened', user_id: who });

@@ -1,9 +1,10 @@
-import { execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import type { TestProject } from 'vitest/node';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
@@ -27,22 +28,29 @@ declare module 'vitest' {
 }
 
 /** The whole product, started in a place of its own for all tests together. */
-export default async function start({ provide }: TestProject): Promise<() => void> {
+export default async function start({ provide }: TestProject): Promise<() => Promise<void>> {
+  const { product, stop } = await startProduct();
+  provide('product', product);
+  return stop;
+}
+
+/** A product as `make up` starts it: with one project, in which there is nothing. */
+export async function startProduct(): Promise<{ product: Product; stop: () => Promise<void> }> {
   const directory = mkdtempSync(join(tmpdir(), 'rekindle-dashboard-'));
   const environment = { ...process.env, RUN_DIR: directory, PORT: String(await freePort()) };
-  const run = (command: string) => execFileSync(join(programs, 'rekindle'), [command], { env: environment, stdio: ['ignore', 'ignore', 'inherit'] });
-  const stop = () => {
+  const run = (command: string) => promisify(execFile)(join(programs, 'rekindle'), [command], { env: environment });
+  const stop = async () => {
     try {
-      run('down');
+      await run('down');
     } finally {
       rmSync(directory, { recursive: true, force: true });
     }
   };
   try {
-    run('up');
+    await run('up');
   } catch (failure) {
     // What did start goes, too.
-    stop();
+    await stop();
     throw failure;
   }
   const told = JSON.parse(readFileSync(join(directory, 'credentials.json'), 'utf8')) as Record<string, string>;
@@ -51,7 +59,7 @@ export default async function start({ provide }: TestProject): Promise<() => voi
     if (!value) throw new Error(`credentials.json has no ${name}`);
     return value;
   };
-  provide('product', {
+  const product = {
     origin: new URL(of('baseUrl')).origin,
     projectId: of('projectId'),
     publicKey: of('publicKey'),
@@ -59,8 +67,8 @@ export default async function start({ provide }: TestProject): Promise<() => voi
     email: of('adminEmail'),
     password: of('adminPassword'),
     mailDir: of('mailDir'),
-  });
-  return stop;
+  };
+  return { product, stop };
 }
 
 function freePort(): Promise<number> {

@@ -1,21 +1,10 @@
-import type { BrowserContext, Page } from 'playwright-core';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, eventually, expectAccessible, expectNoComplaints, open, picture, settled, withBrowser } from './browser';
+import { expect, test } from 'vitest';
+import { eventually, expectAccessible, expectNoComplaints, open, picture, settled, withAdmin } from './browser';
 
-withBrowser();
-let context: BrowserContext;
-let page: Page;
-
-beforeAll(async () => {
-  context = await adminContext();
-  page = await context.newPage();
-});
-
-afterAll(async () => {
-  await context?.close();
-});
+const admin = withAdmin();
 
 test('an endpoint is made, tried, changed and deleted; its secret is shown once', async () => {
+  const { context, page } = admin;
   // Reserved for what never answers: no call leaves this machine.
   const url = `https://hook-${Date.now()}.invalid/rekindle`;
   await open(page, 'webhooks');

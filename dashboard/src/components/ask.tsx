@@ -3,6 +3,7 @@ import { useMutation } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { t } from '../text';
 import { Failure } from './failure';
+import { useIsHere } from './is-here';
 
 interface Props {
   /** Of the button that opens the question, and of the one that does it. */
@@ -15,19 +16,21 @@ interface Props {
   size?: ButtonProps['size'];
   disabled?: boolean;
   act: () => Promise<unknown>;
-  onDone?: () => void;
+  /** Also where whoever asked for it has left meanwhile: then they are not `here`, and stay where they are. */
+  onDone?: (isHere: boolean) => void;
 }
 
 /** A destructive act: it asks, and names what goes. */
 export function Ask({ label, title, children, typed, size = 'xs', disabled, act, onDone }: Props) {
   const [open, setOpen] = useState(false);
   const [text, setText] = useState('');
+  const isHere = useIsHere();
   const doing = useMutation({
     mutationFn: act,
     onSuccess() {
       setOpen(false);
       setText('');
-      onDone?.();
+      onDone?.(isHere());
     },
   });
   const close = () => {

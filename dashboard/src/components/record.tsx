@@ -1,11 +1,12 @@
 import { Alert, Anchor, Button, Group, Stack, Text } from '@mantine/core';
 import { type UseMutationResult, type UseQueryResult, useMutation, useQuery } from '@tanstack/react-query';
-import { type ReactNode, useEffect, useRef, useState } from 'react';
+import { type ReactNode, useState } from 'react';
 import type { Tagged } from '../api/client';
 import { ApiFailure } from '../api/failure';
 import { t } from '../text';
 import { type Draft, useDraft } from './draft';
 import { Failure, Loaded } from './failure';
+import { useIsHere } from './is-here';
 import { Page } from './page';
 
 /** The last part of the address of what is not made yet. */
@@ -60,6 +61,25 @@ function Unread<R>({ title, record }: { title: string; record: UseQueryResult<R>
   );
 }
 
+interface OpenedProps<R> {
+  queryKey: string[];
+  /** None where something new is made. */
+  read: ((signal: AbortSignal) => Promise<Tagged<R>>) | null;
+  children: (opened: Tagged<R> | null) => ReactNode;
+}
+
+/** A record as it is when a form is opened for it over a list, which tells no tags. */
+export function OpenedRecord<R>({ queryKey, read, children }: OpenedProps<R>) {
+  const record = useQuery({
+    queryKey,
+    queryFn: ({ signal }) => (read ? read(signal) : Promise.reject(new Error('there is nothing to read'))),
+    enabled: read !== null,
+    staleTime: Infinity,
+    gcTime: 0,
+  });
+  return read ? <Loaded query={record}>{children}</Loaded> : children(null);
+}
+
 interface Editing<R, F> {
   opened: Tagged<R> | null;
   /** The fields of what is new. */
@@ -92,13 +112,7 @@ export interface Edited<R, F> {
 export function useEdited<R, F extends object>({ opened, empty, fieldsOf, create, change, newest, onSaved, onRefused }: Editing<R, F>): Edited<R, F> {
   const [stored, setStored] = useState(opened);
   const draft = useDraft(opened ? fieldsOf(opened.value) : empty);
-  const here = useRef(false);
-  useEffect(() => {
-    here.current = true;
-    return () => {
-      here.current = false;
-    };
-  }, []);
+  const isHere = useIsHere();
   const saving = useMutation({
     mutationFn({ fields, tag }: { fields: F; tag: string | null }) {
       if (stored) return change(stored.value, fields, draft.base, tag);
@@ -107,7 +121,7 @@ export function useEdited<R, F extends object>({ opened, empty, fieldsOf, create
     async onSuccess(saved, { fields }) {
       draft.settle(fields, fieldsOf(saved.value));
       setStored(saved);
-      await onSaved(saved, { isNew: stored === null, isHere: here.current });
+      await onSaved(saved, { isNew: stored === null, isHere: isHere() });
     },
     onError: onRefused,
   });

@@ -18,6 +18,7 @@ import { EMPTY, type Plan, inputOf, planOf } from './plan';
 import { AutomationReport } from './report';
 import { Simulation } from './simulation';
 import { Trigger } from './trigger';
+import { TryIt } from './try-it';
 
 const route = getRouteApi('/p/$projectId/automations/$automationId');
 type Automation = Schemas['Automation'];
@@ -73,6 +74,7 @@ function Editor({ opened, onMade }: { opened: Tagged<Automation> | null; onMade:
     <Page title={stored?.name ?? t.automations.newTitle} actions={<Actions stored={stored} tag={edited.tag} isDirty={draft.isDirty} isReadable={isReadable(draft.value)} onSave={edited.save} isSaving={saving.isPending} onChanged={changed} />}>
       <KeepChanges when={draft.isDirty} />
       <NotSaved edited={edited} />
+      {stored && <TryIt automation={stored} />}
       <Grid gap="xl">
         <Grid.Col span={{ base: 12, lg: view === 'list' ? 7 : 12 }}>
           <Stack>
@@ -121,10 +123,10 @@ function Actions({ stored, tag, isDirty, isReadable: readable, isSaving, onSave,
   });
   // One at a time: each is for the state that the one before it leaves.
   const isBusy = isSaving || switching.isPending;
-  const leave = () => {
+  const leave = (isHere: boolean) => {
     notify(t.automations.removed);
     void client.invalidateQueries({ queryKey: [projectId, 'automations'] });
-    void navigate({ to: '/p/$projectId/automations', params: { projectId }, ignoreBlocker: true });
+    if (isHere) void navigate({ to: '/p/$projectId/automations', params: { projectId }, ignoreBlocker: true });
   };
   return (
     <>

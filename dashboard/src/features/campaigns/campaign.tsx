@@ -39,7 +39,7 @@ export function CampaignScreen() {
   if (isNew) return <Wizard key="new" opened={null} zone={zone} />;
   if (!campaign.data) return <Page title={t.campaigns.title}><Loaded query={campaign}>{() => null}</Loaded></Page>;
   if (editing) return <Wizard key={campaignId} opened={campaign.data} zone={zone} onDone={() => setEditing(false)} />;
-  return <Campaign campaign={campaign.data.value} tag={campaign.data.tag} zone={zone} onEdit={() => setEditing(true)} />;
+  return <Campaign key={campaignId} campaign={campaign.data.value} tag={campaign.data.tag} zone={zone} onEdit={() => setEditing(true)} />;
 }
 
 function Campaign({ campaign, tag, zone, onEdit }: { campaign: Campaign; tag: string | null; zone: string; onEdit: () => void }) {
@@ -98,10 +98,10 @@ function Actions({ campaign, tag }: { campaign: Campaign; tag: string | null }) 
     void client.invalidateQueries({ queryKey: [projectId, 'campaign-report', campaign.id] });
   };
   const acting = useMutation({ mutationFn: call });
-  const leave = () => {
+  const leave = (isHere: boolean) => {
     notify(t.campaigns.removed);
     void client.invalidateQueries({ queryKey: [projectId, 'campaigns'] });
-    void navigate({ to: '/p/$projectId/campaigns', params: { projectId } });
+    if (isHere) void navigate({ to: '/p/$projectId/campaigns', params: { projectId } });
   };
   const { status } = campaign;
   const running = status === 'SENDING' || status === 'SCHEDULED';

@@ -1,7 +1,8 @@
-import { Stack, Table } from '@mantine/core';
+import { Stack } from '@mantine/core';
 import { useQueries } from '@tanstack/react-query';
 import { api, read } from '../../api/client';
 import { useProject } from '../../app/project';
+import { type Fact, Facts } from '../../components/facts';
 import { Failure } from '../../components/failure';
 import { Moment } from '../../components/moment';
 import { t } from '../../text';
@@ -30,13 +31,13 @@ export function Summary({ plan, zone }: { plan: Plan; zone: string }) {
   const template = (id: string) => templates.options.find(({ value }) => value === id)?.label ?? (id || '–');
   const content = plan.variants.length > 0 ? words.variants(plan.variants.map(({ name, templateId, weight }) => `${name} (${template(templateId)}, ${weight} %)`).join(', ')) : template(plan.templateId);
   const { goal, winner } = plan;
-  const rows: Array<[string, React.ReactNode]> = [
+  const facts: Fact[] = [
     [words.audience, segment(plan.segmentId)],
     [words.excluded, plan.excludeSegmentIds.length > 0 ? plan.excludeSegmentIds.map(segment).join(', ') : words.none],
-    ...(plan.subscriptionGroupId ? [[words.group, groups.data?.groups.find(({ id }) => id === plan.subscriptionGroupId)?.name ?? plan.subscriptionGroupId] as [string, string]] : []),
+    ...(plan.subscriptionGroupId ? [[words.group, groups.data?.groups.find(({ id }) => id === plan.subscriptionGroupId)?.name ?? plan.subscriptionGroupId] as Fact] : []),
     [words.content, `${t.channelName(plan.channel)}: ${content}`],
-    ...(plan.variants.length > 0 && winner ? [[words.winner, words.winnerOf(t.campaigns.metrics[winner.metric] ?? winner.metric, winner.testShare, winner.afterMinutes)] as [string, string]] : []),
-    ...(goal ? [[words.goal, words.goalOf(goal.event, goal.within)] as [string, string]] : []),
+    ...(plan.variants.length > 0 && winner ? [[words.winner, words.winnerOf(t.campaigns.metrics[winner.metric] ?? winner.metric, winner.testShare, winner.afterMinutes)] as Fact] : []),
+    ...(goal ? [[words.goal, words.goalOf(goal.event, goal.within)] as Fact] : []),
     [words.schedule, <When key="at" plan={plan} zone={zone} />],
     [words.pace, plan.throttlePerMinute ? words.perMinute(plan.throttlePerMinute) : words.full],
   ];
@@ -44,18 +45,7 @@ export function Summary({ plan, zone }: { plan: Plan; zone: string }) {
   return (
     <Stack gap="xs">
       <Failure error={error} />
-      <Table variant="vertical" withTableBorder style={{ overflowWrap: 'anywhere' }}>
-        <Table.Tbody>
-          {rows.map(([name, value]) => (
-            <Table.Tr key={name}>
-              <Table.Th scope="row" w={140}>
-                {name}
-              </Table.Th>
-              <Table.Td>{value}</Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
+      <Facts label={words.title} facts={facts} />
     </Stack>
   );
 }

@@ -1,40 +1,33 @@
 import { Alert, Button, Group, NativeSelect, PasswordInput, SimpleGrid, Stack, TextInput, Textarea } from '@mantine/core';
-import { useMutation, useQueryClient } from '@tanstack/react-query';
-import { api, read } from '../../api/client';
+import type { Schemas, Tagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
-import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { Ask } from '../../components/ask';
-import { KeepChanges, useDraft } from '../../components/draft';
-import { Failure } from '../../components/failure';
+import { KeepChanges } from '../../components/draft';
+import { NotSaved } from '../../components/record';
 import { Status } from '../../components/status';
 import { t } from '../../text';
+import { useChannels } from './channels-record';
 import { type Field, type Values, changesOf, valuesOf } from './fields';
 
 interface Props {
   fields: Field[];
-  configured: boolean;
-  /** What the API tells of the channel. */
-  told: object;
-  /** The provider's last words about a wrong configuration. */
-  error?: string;
+  /** Which of the channels the fields are about. */
+  channel: 'email' | 'push' | 'sms';
+  channels: Tagged<Schemas['Channels']>;
 }
 
-export function ChannelForm({ fields, configured, told, error: words }: Props) {
-  const { projectId, isAdmin } = useProject();
-  const client = useQueryClient();
-  const draft = useDraft<Values>(valuesOf(fields, told));
-  const again = () => void client.invalidateQueries({ queryKey: [projectId, 'channels'] });
-  const saving = useMutation({
-    mutationFn: (values: Values) => read(api.PUT('/channels', { body: changesOf(fields, draft.base, values) })),
-    onSuccess(_, sent) {
-      const typed = Object.fromEntries(fields.filter(({ kind }) => kind.startsWith('secret')).map(({ name }) => [name, '']));
-      // A secret is gone from the page as soon as it is stored.
-      draft.settle(sent, { ...sent, ...typed });
-      notify(t.channels.saved);
-      again();
-    },
+export function ChannelForm({ fields, channel, channels }: Props) {
+  const { isAdmin } = useProject();
+  const { configured, error: words } = channels.value[channel];
+  const { edited, change } = useChannels<Values>({
+    channels,
+    fieldsOf: (told) => valuesOf(fields, told[channel]),
+    inputOf: (base, values) => changesOf(fields, base, values),
+    // A secret is gone from the page as soon as it is stored.
+    storedAs: (values) => ({ ...values, ...Object.fromEntries(fields.filter(({ kind }) => kind.startsWith('secret')).map(({ name }) => [name, ''])) }),
   });
+  const { draft, saving } = edited;
   const input = (field: Field) => {
     const value = draft.value[field.name] ?? '';
     const common = { label: field.label, disabled: !isAdmin, error: problemOf(saving.error, field.name) };
@@ -50,7 +43,6 @@ export function ChannelForm({ fields, configured, told, error: words }: Props) {
         return <TextInput {...common} inputMode={field.kind === 'number' ? 'numeric' : undefined} value={value} onChange={(event) => set(event.currentTarget.value)} />;
     }
   };
-  const clear = (field: Field) => read(api.PUT('/channels', { body: { [field.name]: null } }));
   const secrets = fields.filter(({ kind }) => kind.startsWith('secret'));
   return (
     <Stack>
@@ -68,15 +60,15 @@ export function ChannelForm({ fields, configured, told, error: words }: Props) {
           <div key={field.name}>{input(field)}</div>
         ))}
       </SimpleGrid>
-      <Failure error={saving.error} />
+      <NotSaved edited={edited} />
       {isAdmin && (
         <Group>
-          <Button onClick={() => saving.mutate(draft.value)} loading={saving.isPending} disabled={!draft.isDirty}>
+          <Button onClick={edited.save} loading={saving.isPending} disabled={!draft.isDirty}>
             {t.save}
           </Button>
           {configured &&
             secrets.map((field) => (
-              <Ask key={field.name} label={t.channels.clearSecret(field.label)} title={t.channels.clearSecret(field.label)} act={() => clear(field)} onDone={again}>
+              <Ask key={field.name} label={t.channels.clearSecret(field.label)} title={t.channels.clearSecret(field.label)} act={() => change({ [field.name]: null })}>
                 {t.channels.clearText}
               </Ask>
             ))}

@@ -1,13 +1,13 @@
 import { Stack, Tabs, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
-import { api, read } from '../../api/client';
 import { useProject } from '../../app/project';
 import { CHANNEL_TABS } from '../../app/values';
 import { Loaded } from '../../components/failure';
 import { Page } from '../../components/page';
 import { t } from '../../text';
 import { ChannelForm } from './channel-form';
+import { channelsQuery } from './channels-record';
 import { Devices } from './devices';
 import { EMAIL, PUSH, SMS } from './fields';
 import { Limits } from './limits';
@@ -21,7 +21,7 @@ export function ChannelsScreen() {
   const navigate = route.useNavigate();
   // By the address: so a form that is not saved is asked about, as before any other screen.
   const show = (chosen: string | null) => void navigate({ search: { tab: CHANNEL_TABS.find((each) => each === chosen) }, replace: true });
-  const channels = useQuery({ queryKey: [projectId, 'channels'], queryFn: ({ signal }) => read(api.GET('/channels', { signal })) });
+  const channels = useQuery(channelsQuery(projectId));
   return (
     <Page title={t.channels.title}>
       {!isAdmin && <Text>{t.adminOnly}</Text>}
@@ -38,14 +38,14 @@ export function ChannelsScreen() {
             </Tabs.List>
             <Tabs.Panel value="email" pt="md">
               <Stack gap="xl">
-                <ChannelForm fields={EMAIL} configured={found.email.configured} told={found.email} error={found.email.error} />
+                <ChannelForm fields={EMAIL} channel="email" channels={found} />
                 {isAdmin && <TestChannel channel="email" />}
               </Stack>
             </Tabs.Panel>
             <Tabs.Panel value="push" pt="md">
               <Stack gap="xl">
-                {found.push.sharedApp && <Text size="sm">{t.channels.shared}</Text>}
-                <ChannelForm fields={PUSH} configured={found.push.configured} told={found.push} error={found.push.error} />
+                {found.value.push.sharedApp && <Text size="sm">{t.channels.shared}</Text>}
+                <ChannelForm fields={PUSH} channel="push" channels={found} />
                 <details>
                   <summary>{t.channels.checklist}</summary>
                   <ul>
@@ -61,7 +61,7 @@ export function ChannelsScreen() {
             </Tabs.Panel>
             <Tabs.Panel value="sms" pt="md">
               <Stack gap="xl">
-                <ChannelForm fields={SMS} configured={found.sms.configured} told={found.sms} error={found.sms.error} />
+                <ChannelForm fields={SMS} channel="sms" channels={found} />
                 {isAdmin && <TestChannel channel="sms" />}
               </Stack>
             </Tabs.Panel>

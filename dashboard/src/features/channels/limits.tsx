@@ -1,30 +1,31 @@
 import { Button, Checkbox, Group, NumberInput, Stack, Text, TextInput } from '@mantine/core';
-import { useMutation, useQueryClient } from '@tanstack/react-query';
-import { type Schemas, api, read } from '../../api/client';
+import type { Schemas, Tagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { changesOf } from '../../app/draft';
-import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
-import { KeepChanges, useDraft } from '../../components/draft';
-import { Failure } from '../../components/failure';
+import { KeepChanges } from '../../components/draft';
 import { Section } from '../../components/page';
+import { NotSaved } from '../../components/record';
 import { t } from '../../text';
+import { useChannels } from './channels-record';
 
 type Channels = Schemas['Channels'];
 
+interface Held {
+  quietHours: NonNullable<Channels['quietHours']> | null;
+  frequencyCap: NonNullable<Channels['frequencyCap']> | null;
+}
+
 /** What holds for all channels together. */
-export function Limits({ channels }: { channels: Channels }) {
-  const { projectId, isAdmin } = useProject();
-  const client = useQueryClient();
-  const draft = useDraft({ quietHours: channels.quietHours ?? null, frequencyCap: channels.frequencyCap ?? null });
-  const saving = useMutation({
-    mutationFn: (limits: typeof draft.value) => read(api.PUT('/channels', { body: changesOf(draft.base, limits) })),
-    onSuccess(_, sent) {
-      draft.settle(sent, sent);
-      notify(t.channels.saved);
-      void client.invalidateQueries({ queryKey: [projectId, 'channels'] });
-    },
+export function Limits({ channels }: { channels: Tagged<Channels> }) {
+  const { isAdmin } = useProject();
+  const { edited } = useChannels<Held>({
+    channels,
+    fieldsOf: ({ quietHours, frequencyCap }) => ({ quietHours: quietHours ?? null, frequencyCap: frequencyCap ?? null }),
+    inputOf: changesOf,
+    storedAs: (held) => held,
   });
+  const { draft, saving } = edited;
   const { quietHours, frequencyCap } = draft.value;
   const quiet = (change: Partial<NonNullable<Channels['quietHours']>>) => quietHours && draft.set({ quietHours: { ...quietHours, ...change } });
   const cap = (change: Partial<NonNullable<Channels['frequencyCap']>>) => frequencyCap && draft.set({ frequencyCap: { ...frequencyCap, ...change } });
@@ -53,10 +54,10 @@ export function Limits({ channels }: { channels: Channels }) {
           </Group>
         )}
       </Section>
-      <Failure error={saving.error} />
+      <NotSaved edited={edited} />
       {isAdmin && (
         <Group>
-          <Button onClick={() => saving.mutate(draft.value)} loading={saving.isPending} disabled={!draft.isDirty}>
+          <Button onClick={edited.save} loading={saving.isPending} disabled={!draft.isDirty}>
             {t.save}
           </Button>
         </Group>

@@ -18,6 +18,7 @@ import { Pager } from '../../components/pager';
 import { t } from '../../text';
 import { NextStep } from '../access/next-step';
 import { EventList } from './event-list';
+import { SendEvent } from './send-event';
 
 const route = getRouteApi('/p/$projectId/events');
 const LIVE_MS = 2_000;
@@ -40,7 +41,15 @@ export function Events() {
   const filter = (change: Partial<typeof filters>) => void navigate({ search: { ...filters, page: undefined, ...change }, replace: true });
   const filtered = Boolean(event ?? user ?? search);
   return (
-    <Page title={t.events.title} actions={<Switch label={t.events.live} title={t.events.liveHint} checked={live} onChange={(change) => setLive(change.currentTarget.checked)} />}>
+    <Page
+      title={t.events.title}
+      actions={
+        <>
+          <Switch label={t.events.live} title={t.events.liveHint} checked={live} onChange={(change) => setLive(change.currentTarget.checked)} />
+          <SendEvent />
+        </>
+      }
+    >
       <Group align="flex-end">
         <SearchField label={t.events.filterName} value={event} onChange={(value) => filter({ event: value })} />
         <SearchField label={t.events.search} value={search} onChange={(value) => filter({ search: value })} />

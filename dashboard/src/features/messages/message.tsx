@@ -1,9 +1,10 @@
-import { Alert, Button, Group, Stack, Table, Text, Timeline } from '@mantine/core';
+import { Alert, Button, Group, Stack, Text, Timeline } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { type Schemas, api, read } from '../../api/client';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
+import { type Fact, Facts } from '../../components/facts';
 import { Failure, Loaded } from '../../components/failure';
 import { Json } from '../../components/json';
 import { Listing } from '../../components/listing';
@@ -12,6 +13,7 @@ import { Moment } from '../../components/moment';
 import { Page, Section } from '../../components/page';
 import { Status } from '../../components/status';
 import { t } from '../../text';
+import { localMailbox } from '../channels/mailbox';
 
 const route = getRouteApi('/p/$projectId/messages/$messageId');
 const AGAIN_MS = 3_000;
@@ -44,7 +46,8 @@ function Told({ message }: { message: Schemas['Message'] }) {
       <Section title={t.messages.timeline}>
         <States message={message} />
       </Section>
-      <Facts message={message} />
+      <WhereItIs message={message} />
+      <Particulars message={message} />
       {message.devices && message.devices.length > 0 && (
         <Section title={t.messages.devices}>
           <Listing
@@ -69,6 +72,20 @@ function Told({ message }: { message: Schemas['Message'] }) {
   );
 }
 
+/** Of a mail that went to a mail server on this machine: nobody outside has it. */
+function WhereItIs({ message: { channel, provider, sentAt } }: { message: Schemas['Message'] }) {
+  const { projectId } = useProject();
+  const isMail = channel === 'EMAIL' && sentAt !== null && provider?.toLowerCase() === 'smtp';
+  const channels = useQuery({ queryKey: [projectId, 'channels', 'told'], queryFn: ({ signal }) => read(api.GET('/channels', { signal })), enabled: isMail });
+  const mailbox = channels.data && localMailbox(channels.data.email);
+  if (!isMail || !mailbox) return null;
+  return (
+    <Alert variant="outline" color="gray" title={t.messages.local} role="note">
+      {t.messages.localText(mailbox)}
+    </Alert>
+  );
+}
+
 function States({ message }: { message: Schemas['Message'] }) {
   const times = ['createdAt', 'sentAt', 'deliveredAt', 'openedAt', 'clickedAt', 'bouncedAt', 'complainedAt', 'failedAt'] as const;
   const came = times.filter((time) => message[time] !== null);
@@ -85,11 +102,11 @@ function States({ message }: { message: Schemas['Message'] }) {
   );
 }
 
-function Facts({ message }: { message: Schemas['Message'] }) {
+function Particulars({ message }: { message: Schemas['Message'] }) {
   const { projectId } = useProject();
   const who = message.userId ?? message.anonymousId;
   const { automationId, runId, templateId } = message;
-  const rows: Array<[string, React.ReactNode]> = [
+  const facts: Fact[] = [
     [t.messages.channel, t.channelName(message.channel)],
     [t.messages.user, who && <ScreenLink key="user" to="/p/$projectId/users/$userId" params={{ projectId, userId: who }}>{who}</ScreenLink>],
     [t.messages.template, templateId && <ScreenLink key="template" to="/p/$projectId/templates/$templateId" params={{ projectId, templateId }}>{t.messages.open}</ScreenLink>],
@@ -100,22 +117,7 @@ function Facts({ message }: { message: Schemas['Message'] }) {
     [t.messages.provider, message.provider],
     [t.messages.providerId, message.providerMessageId],
   ];
-  return (
-    <Table variant="vertical" withTableBorder aria-label={t.messages.title} style={{ overflowWrap: 'anywhere' }}>
-      <Table.Tbody>
-        {rows
-          .filter(([, value]) => value)
-          .map(([name, value]) => (
-            <Table.Tr key={name}>
-              <Table.Th scope="row" w={170}>
-                {name}
-              </Table.Th>
-              <Table.Td>{value}</Table.Td>
-            </Table.Tr>
-          ))}
-      </Table.Tbody>
-    </Table>
-  );
+  return <Facts label={t.messages.title} facts={facts.filter(([, value]) => value)} />;
 }
 
 /** What failed for a reason that can be mended is a dead letter, and is tried again as one; the API refuses others. */

@@ -1,18 +1,19 @@
 import { Button, Group, Paper, Stack, Switch, Text, TextInput, Textarea, Title } from '@mantine/core';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { type Schemas, api, read } from '../../api/client';
+import { type Schemas, type Tagged, api, apiOf, ifMatch, read, readTagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
+import { changesOf } from '../../app/draft';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { REQUESTS } from '../../app/requests';
 import { Ask } from '../../components/ask';
-import { useDraft } from '../../components/draft';
 import { EditorModal, Unsaved } from '../../components/editor-modal';
-import { Failure, Loaded } from '../../components/failure';
+import { Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
 import { Moment } from '../../components/moment';
 import { Page } from '../../components/page';
+import { NotSaved, OpenedRecord, useEdited } from '../../components/record';
 import { Status } from '../../components/status';
 import { t } from '../../text';
 import { NextStep } from '../access/next-step';
@@ -22,7 +23,7 @@ type Item = Schemas['NewsItem'];
 export function News() {
   const { projectId } = useProject();
   const client = useQueryClient();
-  const [edited, setEdited] = useState<Item | 'new' | null>(null);
+  const [edited, setEdited] = useState<string | null>(null);
   const key = [projectId, 'news'];
   const news = useQuery({ queryKey: key, queryFn: ({ signal }) => read(api.GET('/news', { signal })) });
   const again = () => void client.invalidateQueries({ queryKey: key });
@@ -45,7 +46,7 @@ export function News() {
                 title: t.edit,
                 cell: (item) => (
                   <Group gap="xs" wrap="nowrap">
-                    <Button size="xs" variant="default" onClick={() => setEdited(item)}>
+                    <Button size="xs" variant="default" onClick={() => setEdited(item.id)}>
                       {t.news.edit}
                     </Button>
                     <Ask label={t.remove} title={t.news.removeTitle} act={() => read(api.DELETE('/news/{id}', { params: { path: { id: item.id } } }))} onDone={again}>
@@ -60,32 +61,45 @@ export function News() {
       </Loaded>
       <EditorModal opened={edited !== null} onClose={close} title={edited === 'new' ? t.news.create : t.news.edit} size="lg">
         {edited !== null && (
-          <Editor
-            item={edited === 'new' ? null : edited}
-            onSaved={() => {
-              close();
-              again();
-              notify(t.saved);
-            }}
-          />
+          <OpenedRecord<Item> queryKey={[...key, edited]} read={edited === 'new' ? null : (signal) => readTagged(apiOf(projectId).GET('/news/{id}', { params: { path: { id: edited } }, signal }))}>
+            {(opened) => <Editor opened={opened} onSaved={again} onClose={close} />}
+          </OpenedRecord>
         )}
       </EditorModal>
     </Page>
   );
 }
 
-function Editor({ item, onSaved }: { item: Item | null; onSaved: () => void }) {
-  const draft = useDraft({ title: item?.title ?? '', body: item?.body ?? '', published: item?.published ?? false });
-  const saving = useMutation({
-    mutationFn: () =>
-      item ? read(api.PUT('/news/{id}', { params: { path: { id: item.id } }, body: draft.value })) : read(api.POST('/news', { body: draft.value })),
-    onSuccess: onSaved,
+interface Fields {
+  title: string;
+  body: string;
+  published: boolean;
+}
+
+const EMPTY: Fields = { title: '', body: '', published: false };
+
+function Editor({ opened, onSaved, onClose }: { opened: Tagged<Item> | null; onSaved: () => void; onClose: () => void }) {
+  const { projectId } = useProject();
+  const api = apiOf(projectId);
+  const edited = useEdited<Item, Fields>({
+    opened,
+    empty: EMPTY,
+    fieldsOf: ({ title, body, published }) => ({ title, body, published }),
+    create: (fields) => readTagged(api.POST('/news', { body: fields })),
+    change: ({ id }, fields, base, tag) => readTagged(api.PUT('/news/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: changesOf(base, fields) })),
+    newest: ({ id }) => readTagged(api.GET('/news/{id}', { params: { path: { id } } })),
+    onSaved(_, { isHere }) {
+      onSaved();
+      notify(t.saved);
+      if (isHere) onClose();
+    },
   });
+  const { stored, draft, saving } = edited;
   const { title, body, published } = draft.value;
   return (
     <Stack>
-      <Unsaved when={draft.isDirty && !saving.isSuccess} />
-      <TextInput label={t.news.heading} required value={title} onChange={(event) => draft.set({ title: event.currentTarget.value })} error={problemOf(saving.error, 'title')} data-autofocus />
+      <Unsaved when={draft.isDirty} />
+      <TextInput label={t.news.heading} required value={title} onChange={(event) => draft.set({ title: event.currentTarget.value })} error={problemOf(saving.error, 'title')} data-autofocus autoFocus />
       <Textarea label={t.news.body} autosize minRows={5} maxRows={16} value={body} onChange={(event) => draft.set({ body: event.currentTarget.value })} error={problemOf(saving.error, 'body')} />
       <Paper withBorder p="md" aria-label={t.news.preview}>
         <Title order={3} size="h5">
@@ -96,8 +110,8 @@ function Editor({ item, onSaved }: { item: Item | null; onSaved: () => void }) {
         </Text>
       </Paper>
       <Switch label={t.news.isPublished} checked={published} onChange={(event) => draft.set({ published: event.currentTarget.checked })} />
-      <Failure error={saving.error} />
-      <Button onClick={() => saving.mutate()} loading={saving.isPending}>
+      <NotSaved edited={edited} />
+      <Button onClick={edited.save} loading={saving.isPending} disabled={stored !== null && !draft.isDirty}>
         {t.save}
       </Button>
     </Stack>

@@ -45,7 +45,7 @@ export function Overview() {
               <Figure name={t.overview.activeUsers} value={told.activeUsers} />
               <Figure name={t.overview.messagesSent} value={told.messagesSent} />
             </SimpleGrid>
-            <FirstSteps isEmpty={told.events === 0 && told.activeUsers === 0} />
+            <FirstSteps isEmpty={told.events === 0 && told.activeUsers === 0} hasSent={(told.messagesSent ?? 0) > 0} />
             <Days days={told.timeseries} />
             <SimpleGrid cols={{ base: 1, md: 2 }} spacing="xl">
               <Deliveries by={told.deliveries ?? {}} />

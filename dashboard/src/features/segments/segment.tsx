@@ -163,10 +163,10 @@ function Remove({ segment, tag }: { segment: Segment; tag: string | null }) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
-  const leave = () => {
+  const leave = (isHere: boolean) => {
     notify(t.segments.removed);
     void client.invalidateQueries({ queryKey: [projectId, 'segments'] });
-    void navigate({ to: '/p/$projectId/segments', params: { projectId }, ignoreBlocker: true });
+    if (isHere) void navigate({ to: '/p/$projectId/segments', params: { projectId }, ignoreBlocker: true });
   };
   return (
     <Ask label={t.remove} title={t.segments.removeTitle} size="sm" act={() => read(api.DELETE('/segments/{id}', { params: { path: { id: segment.id }, header: ifMatch(tag) } }))} onDone={leave}>

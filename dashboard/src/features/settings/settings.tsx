@@ -87,7 +87,7 @@ function Remove({ project }: { project: Project }) {
   return (
     <Section title={t.settings.danger}>
       {/* A new page: nothing of the project stays in memory. */}
-      <Ask label={t.settings.remove} title={t.settings.removeTitle} typed={project.name} size="sm" act={remove} onDone={() => location.assign('/')}>
+      <Ask label={t.settings.remove} title={t.settings.removeTitle} typed={project.name} size="sm" act={remove} onDone={(isHere) => void (isHere ? location.assign('/') : findSession())}>
         {t.settings.dangerText(project.name)}
       </Ask>
     </Section>

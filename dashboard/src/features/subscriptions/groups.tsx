@@ -1,16 +1,17 @@
 import { Button, Checkbox, Group, Stack, Text, TextInput } from '@mantine/core';
-import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { type Schemas, api, read } from '../../api/client';
+import { type Schemas, type Tagged, api, apiOf, ifMatch, read, readTagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
+import { changesOf } from '../../app/draft';
 import { useProject } from '../../app/project';
 import { REQUESTS } from '../../app/requests';
 import { Ask } from '../../components/ask';
-import { useDraft } from '../../components/draft';
 import { EditorModal, Unsaved } from '../../components/editor-modal';
-import { Failure, Loaded } from '../../components/failure';
+import { Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
 import { Page } from '../../components/page';
+import { NotSaved, OpenedRecord, useEdited } from '../../components/record';
 import { t } from '../../text';
 import { NextStep } from '../access/next-step';
 import { useGroups } from '../campaigns/wizard-audience';
@@ -20,7 +21,7 @@ type SubscriptionGroup = Schemas['SubscriptionGroup'];
 export function SubscriptionGroups() {
   const { projectId } = useProject();
   const client = useQueryClient();
-  const [edited, setEdited] = useState<SubscriptionGroup | 'new' | null>(null);
+  const [edited, setEdited] = useState<string | null>(null);
   const groups = useGroups();
   const again = () => void client.invalidateQueries({ queryKey: [projectId, 'subscription-groups'] });
   const close = () => setEdited(null);
@@ -43,7 +44,7 @@ export function SubscriptionGroups() {
                 title: t.edit,
                 cell: (group) => (
                   <Group gap="xs" wrap="nowrap">
-                    <Button size="xs" variant="default" onClick={() => setEdited(group)}>
+                    <Button size="xs" variant="default" onClick={() => setEdited(group.id)}>
                       {t.edit}
                     </Button>
                     <Ask label={t.remove} title={t.groups.removeTitle} act={() => read(api.DELETE('/subscription-groups/{id}', { params: { path: { id: group.id } } }))} onDone={again}>
@@ -58,35 +59,57 @@ export function SubscriptionGroups() {
       </Loaded>
       <EditorModal opened={edited !== null} onClose={close} title={edited === 'new' ? t.groups.create : t.groups.edit}>
         {edited !== null && (
-          <Editor
-            group={edited === 'new' ? null : edited}
-            onSaved={() => {
-              close();
-              again();
-            }}
-          />
+          <OpenedRecord<SubscriptionGroup>
+            queryKey={[projectId, 'subscription-groups', edited]}
+            read={edited === 'new' ? null : (signal) => readTagged(apiOf(projectId).GET('/subscription-groups/{id}', { params: { path: { id: edited } }, signal }))}
+          >
+            {(opened) => <Editor opened={opened} onSaved={again} onClose={close} />}
+          </OpenedRecord>
         )}
       </EditorModal>
     </Page>
   );
 }
 
-function Editor({ group, onSaved }: { group: SubscriptionGroup | null; onSaved: () => void }) {
-  const draft = useDraft({ name: group?.name ?? '', description: group?.description ?? '', defaultSubscribed: group?.defaultSubscribed ?? true, public: group?.public ?? true });
-  const { value, set } = draft;
-  const saving = useMutation({
-    mutationFn: () => (group ? read(api.PUT('/subscription-groups/{id}', { params: { path: { id: group.id } }, body: value })) : read(api.POST('/subscription-groups', { body: value }))),
-    onSuccess: onSaved,
+interface Fields {
+  name: string;
+  description: string;
+  defaultSubscribed: boolean;
+  public: boolean;
+}
+
+const EMPTY: Fields = { name: '', description: '', defaultSubscribed: true, public: true };
+
+function fieldsOf(group: SubscriptionGroup): Fields {
+  return { name: group.name, description: group.description, defaultSubscribed: group.defaultSubscribed, public: group.public };
+}
+
+function Editor({ opened, onSaved, onClose }: { opened: Tagged<SubscriptionGroup> | null; onSaved: () => void; onClose: () => void }) {
+  const { projectId } = useProject();
+  const api = apiOf(projectId);
+  const edited = useEdited<SubscriptionGroup, Fields>({
+    opened,
+    empty: EMPTY,
+    fieldsOf,
+    create: (fields) => readTagged(api.POST('/subscription-groups', { body: fields })),
+    change: ({ id }, fields, base, tag) => readTagged(api.PUT('/subscription-groups/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: changesOf(base, fields) })),
+    newest: ({ id }) => readTagged(api.GET('/subscription-groups/{id}', { params: { path: { id } } })),
+    onSaved(_, { isHere }) {
+      onSaved();
+      if (isHere) onClose();
+    },
   });
+  const { stored, draft, saving } = edited;
+  const { value, set } = draft;
   return (
     <Stack>
-      <Unsaved when={draft.isDirty && !saving.isSuccess} />
-      <TextInput label={t.groups.name} required value={value.name} onChange={(event) => set({ name: event.currentTarget.value })} error={problemOf(saving.error, 'name')} data-autofocus />
+      <Unsaved when={draft.isDirty} />
+      <TextInput label={t.groups.name} required value={value.name} onChange={(event) => set({ name: event.currentTarget.value })} error={problemOf(saving.error, 'name')} data-autofocus autoFocus />
       <TextInput label={t.groups.description} description={t.groups.descriptionHint} value={value.description} onChange={(event) => set({ description: event.currentTarget.value })} error={problemOf(saving.error, 'description')} />
       <Checkbox label={t.groups.isDefault} checked={value.defaultSubscribed} onChange={(event) => set({ defaultSubscribed: event.currentTarget.checked })} />
       <Checkbox label={t.groups.isPublic} checked={value.public} onChange={(event) => set({ public: event.currentTarget.checked })} />
-      <Failure error={saving.error} />
-      <Button loading={saving.isPending} onClick={() => saving.mutate()}>
+      <NotSaved edited={edited} />
+      <Button loading={saving.isPending} disabled={stored !== null && !draft.isDirty} onClick={edited.save}>
         {t.save}
       </Button>
     </Stack>

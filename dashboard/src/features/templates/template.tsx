@@ -136,10 +136,10 @@ function Remove({ template, tag }: { template: Template; tag: string | null }) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
-  const leave = () => {
+  const leave = (isHere: boolean) => {
     notify(t.templates.removed);
     void client.invalidateQueries({ queryKey: [projectId, 'templates'] });
-    void navigate({ to: '/p/$projectId/templates', params: { projectId }, ignoreBlocker: true });
+    if (isHere) void navigate({ to: '/p/$projectId/templates', params: { projectId }, ignoreBlocker: true });
   };
   return (
     <Group>

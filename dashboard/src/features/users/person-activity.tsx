@@ -13,6 +13,7 @@ import { EventList } from '../events/event-list';
 import { MessageList } from '../messages/message-list';
 
 const NEWEST = 50;
+const AGAIN_MS = 5_000;
 /** Each automation is asked for the person's run: so many at once. */
 const FEW = 10;
 const LISTED_MS = 60_000;
@@ -22,6 +23,7 @@ export function PersonEvents({ id }: { id: string }) {
   const events = useQuery({
     queryKey: [projectId, 'events', 'of', id],
     queryFn: ({ signal }) => read(api.GET('/events', { params: { query: { user: id, limit: NEWEST } }, signal })),
+    refetchInterval: AGAIN_MS,
   });
   return (
     <Loaded query={events}>
@@ -44,6 +46,7 @@ export function PersonMessages({ id }: { id: string }) {
   const messages = useQuery({
     queryKey: [projectId, 'messages', 'of', id],
     queryFn: ({ signal }) => read(api.GET('/messages', { params: { query: { userId: id, limit: NEWEST } }, signal })),
+    refetchInterval: AGAIN_MS,
   });
   return (
     <Loaded query={messages}>

@@ -1,4 +1,4 @@
-import { Grid, Group, Paper, Stack, Table, Tabs, Text } from '@mantine/core';
+import { Grid, Group, Stack, Tabs, Text } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -7,11 +7,13 @@ import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { PERSON_TABS } from '../../app/values';
 import { Ask } from '../../components/ask';
+import { type Fact, Facts } from '../../components/facts';
 import { Loaded } from '../../components/failure';
 import { Json } from '../../components/json';
 import { Moment } from '../../components/moment';
 import { Page, Section } from '../../components/page';
 import { t } from '../../text';
+import { type Known, SendEvent } from '../events/send-event';
 import { EditPerson } from './edit-person';
 import { personName } from './people-list';
 import { PersonAutomations, PersonEvents, PersonMessages } from './person-activity';
@@ -27,7 +29,7 @@ export function PersonScreen() {
     queryFn: ({ signal }) => read(api.GET('/users/{id}', { params: { path: { id: userId } }, signal })),
   });
   if (!person.data) return <Page title={userId}><Loaded query={person}>{() => null}</Loaded></Page>;
-  return <Person person={person.data} asked={userId} />;
+  return <Person key={userId} person={person.data} asked={userId} />;
 }
 
 function Person({ person, asked }: { person: Schemas['Person']; asked: string }) {
@@ -37,12 +39,13 @@ function Person({ person, asked }: { person: Schemas['Person']; asked: string })
   const client = useQueryClient();
   const [editing, setEditing] = useState(false);
   const erase = () => read(api.DELETE('/users/{id}', { params: { path: { id: person.id } } }));
-  const leave = () => {
+  const leave = (isHere: boolean) => {
     notify(t.person.erased);
     client.removeQueries({ queryKey: [projectId, 'user', asked] });
     void client.invalidateQueries({ queryKey: [projectId] });
-    void navigate({ to: '/p/$projectId/users', params: { projectId } });
+    if (isHere) void navigate({ to: '/p/$projectId/users', params: { projectId } });
   };
+  const known: Known | null = person.externalId !== null ? { userId: person.externalId } : person.anonymousId !== null ? { anonymousId: person.anonymousId } : null;
   const show = (chosen: string | null) => void navigate({ search: { tab: PERSON_TABS.find((each) => each === chosen) }, replace: true });
   const panels = {
     events: <PersonEvents id={person.id} />,
@@ -55,9 +58,12 @@ function Person({ person, asked }: { person: Schemas['Person']; asked: string })
     <Page
       title={personName(person)}
       actions={
-        <Ask label={t.person.erase} title={t.person.eraseTitle} typed={person.externalId ?? person.anonymousId ?? person.id} size="sm" act={erase} onDone={leave}>
-          {t.person.eraseText}
-        </Ask>
+        <>
+          {known && <SendEvent of={known} />}
+          <Ask label={t.person.erase} title={t.person.eraseTitle} typed={person.externalId ?? person.anonymousId ?? person.id} size="sm" act={erase} onDone={leave}>
+            {t.person.eraseText}
+          </Ask>
+        </>
       }
     >
       <Grid gap="lg">
@@ -97,7 +103,7 @@ function Person({ person, asked }: { person: Schemas['Person']; asked: string })
 }
 
 function Profile({ person }: { person: Schemas['Person'] }) {
-  const rows: Array<[string, React.ReactNode]> = [
+  const facts: Fact[] = [
     [t.users.email, person.email ?? '–'],
     [t.person.externalId, person.externalId ?? '–'],
     [t.person.anonymousId, person.anonymousId ?? '–'],
@@ -105,22 +111,7 @@ function Profile({ person }: { person: Schemas['Person'] }) {
     [t.person.since, <Moment key="since" at={person.createdAt} />],
     [t.person.seen, <Moment key="seen" at={person.lastSeenAt} />],
   ];
-  return (
-    <Paper withBorder p="xs">
-      <Table variant="vertical" aria-label={t.person.profile} style={{ overflowWrap: 'anywhere' }}>
-        <Table.Tbody>
-          {rows.map(([name, value]) => (
-            <Table.Tr key={name}>
-              <Table.Th scope="row" w={120}>
-                {name}
-              </Table.Th>
-              <Table.Td>{value}</Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Paper>
-  );
+  return <Facts label={t.person.profile} facts={facts} />;
 }
 
 function Devices({ devices }: { devices: Schemas['Person']['devices'] }) {

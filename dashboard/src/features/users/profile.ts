@@ -13,3 +13,17 @@ export function profileOf({ name, email, properties }: Partial<Fields>) {
     ...(properties !== undefined && { properties: properties as Record<string, unknown> }),
   };
 }
+
+/** Somebody who is made known by hand. */
+export interface NewPerson {
+  userId: string;
+  email: string;
+  name: string;
+  /** Others than these two. */
+  properties: unknown;
+}
+
+/** What the API is told of them: an address and a name of their own win over those among the properties. */
+export function identityInput({ userId, email, name, properties }: NewPerson) {
+  return { userId, properties: { ...(properties as Record<string, unknown>), ...(email !== '' && { email }), ...(name !== '' && { name }) } };
+}

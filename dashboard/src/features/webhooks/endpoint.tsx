@@ -33,7 +33,7 @@ export function EndpointScreen() {
   });
   return (
     <Page title={endpoint.data?.url ?? t.webhooks.title}>
-      <Loaded query={endpoint}>{(found) => <Endpoint endpoint={found} />}</Loaded>
+      <Loaded query={endpoint}>{(found) => <Endpoint key={found.id} endpoint={found} />}</Loaded>
     </Page>
   );
 }
@@ -58,10 +58,10 @@ function Endpoint({ endpoint }: { endpoint: Schemas['WebhookEndpoint'] }) {
     },
   });
   const rotate = async () => setSecret((await read(api.POST('/webhook-endpoints/{id}/rotate', { params }))).secret);
-  const leave = () => {
+  const leave = (isHere: boolean) => {
     notify(t.webhooks.removed);
     again();
-    void navigate({ to: '/p/$projectId/webhooks', params: { projectId } });
+    if (isHere) void navigate({ to: '/p/$projectId/webhooks', params: { projectId } });
   };
   return (
     <Stack gap="xl">

@@ -12,6 +12,7 @@ export const automations = {
     runs: 'Runs', remove: (name: string) => `The automation “${name}” goes for good, and whoever is in it leaves.`, removeTitle: 'Delete this automation?', removed: 'The automation is deleted.',
     entered: 'Came in', waiting: 'Waiting', frozen: 'Standing still', completed: 'Through', exited: 'Left early', failed: 'Failed', converted: 'Reached the goal', report: 'How many came how far',
     notYet: 'Nobody has come in yet.', place: 'Step', came: 'Came to it', waits: 'Wait here', did: 'What happened', arms: 'Ways taken',
+    tryIt: 'Try it:', tryItText: (event: string) => `send “${event}” for a person, and they come in.`, triedBy: (person: string) => `It is sent for ${person}.`, triedRuns: 'Their way through', triedMessages: 'Their messages',
     simulate: 'Try it with a person', simulateHint: 'The version saved last, with made-up events. Nothing is sent.', simulateUser: 'User id, or empty for nobody in particular', simulateProperties: 'Their properties (JSON)', simulateEvents: 'Events on the way (JSON), such as [{"event": "order_completed", "after": 3600}]', simulateTrigger: 'Properties of the trigger (JSON)',
     simulateGo: 'Try', admitted: 'Comes in.', notAdmitted: 'Does not come in: the filter or the entry rules keep them out.', simulatedEnd: (status: string, reason: string | null) => `Ends as ${status}${reason ? `: ${reason}` : ''}.`,
   },

@@ -8,6 +8,7 @@ export const messages = {
     emptyTitle: 'No messages', emptyFiltered: 'No message matches these filters.', emptyText: 'Every message that an automation, a campaign or the API sends is listed here, with what became of it.',
     timeline: 'What became of it', provider: 'Provider', providerId: 'Provider’s id', words: 'Reason, in the provider’s words', ambiguous: 'Calls without an answer',
     template: 'Template', automation: 'Automation', run: 'Run', content: 'Sent as', devices: 'Devices', platform: 'Platform', outcome: 'Outcome', open: 'Open',
+    local: 'It is in the local mailbox', localText: (server: string) => `Mail of this project goes to a mail server on this machine (${server}), and to nobody outside. After “make up” that is the local mailbox: each mail is a file in .run/mail, the newest one last. To send to real people, set up the email channel under Channels.`,
     states: { createdAt: 'Created', sentAt: 'Sent', deliveredAt: 'Delivered', openedAt: 'Opened', clickedAt: 'Clicked', bouncedAt: 'Bounced', complainedAt: 'Complained', failedAt: 'Failed' } as Record<string, string>,
     resend: 'Give it another try', resent: 'It is queued again, under the same id.', resendHint: 'It failed for a reason that can be mended, and can be tried again from here or from the dead letters.',
   },

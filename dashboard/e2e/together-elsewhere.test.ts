@@ -1,0 +1,104 @@
+import type { BrowserContext, Locator, Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { adminContext, call, eventually, expectAccessible, expectNoComplaints, open, picture, press, unique, withBrowser } from './browser';
+
+withBrowser();
+let people: [BrowserContext, BrowserContext];
+
+beforeAll(async () => {
+  people = [await adminContext(), await adminContext()];
+});
+
+afterAll(async () => {
+  for (const context of people ?? []) await context.close();
+});
+
+async function both(path: string): Promise<[Page, Page]> {
+  const pages: [Page, Page] = [await people[0].newPage(), await people[1].newPage()];
+  for (const page of pages) await open(page, path);
+  return pages;
+}
+
+const conflict = (page: Page) => page.getByRole('alert').filter({ hasText: 'Somebody else has changed this meanwhile' });
+const holds = (field: Locator, value: string) => eventually(async () => expect(await field.inputValue()).toBe(value));
+const closed = (page: Page) => eventually(async () => expect(await page.getByRole('dialog').count()).toBe(0));
+
+async function done(pages: Page[]): Promise<void> {
+  for (const page of pages) await page.close();
+  for (const context of people) expectNoComplaints(context);
+}
+
+test.each([
+  ['news', { title: 'Title', one: 'Text', other: 'body', name: 'title', body: { title: '', body: 'News.' } }],
+  ['subscription-groups', { title: 'Name', one: 'Description', other: 'description', name: 'name', body: { name: '' } }],
+])('two people edit the same of the %s: the second is told, and nothing is overwritten', async (place, { title, one, other, name, body }) => {
+  const called = unique('Shared');
+  const { id } = await call<{ id: string }>('POST', `/${place}`, { ...body, [name]: called });
+  const stored = () => call('GET', `/${place}/${id}`);
+  const pages = await both(place);
+  for (const page of pages) {
+    await page.getByRole('row', { name: called }).getByRole('button', { name: 'Edit' }).click();
+    await holds(page.getByRole('dialog').getByLabel(title), called);
+  }
+  const [first, second] = pages;
+  await first.getByRole('dialog').getByLabel(one).fill('theirs');
+  expect(await press(first, 'Save')).toBe(200);
+  await closed(first);
+  await first.getByRole('row', { name: called }).waitFor();
+
+  await second.getByRole('dialog').getByLabel(title).fill(`${called} too`);
+  expect(await press(second, 'Save')).toBe(412);
+  await conflict(second).getByText('Nothing was overwritten').waitFor();
+  await expectAccessible(second, `conflict in ${place}`);
+  await picture(second, `act-conflict-${place}`);
+  expect(await stored()).toMatchObject({ [name]: called, [other]: 'theirs' });
+  // Only what was changed here goes over theirs.
+  expect(await press(second, 'Save mine over theirs')).toBe(200);
+  await closed(second);
+  expect(await stored()).toMatchObject({ [name]: `${called} too`, [other]: 'theirs' });
+
+  // What is opened anew is theirs as well, and is loaded in place of one's own where one is told later.
+  await first.getByRole('row', { name: called }).getByRole('button', { name: 'Edit' }).click();
+  const field = first.getByRole('dialog').getByLabel(title);
+  await holds(field, `${called} too`);
+  await call('PUT', `/${place}/${id}`, { [name]: `${called} three` });
+  await field.fill(`${called} mine`);
+  expect(await press(first, 'Save')).toBe(412);
+  await conflict(first).getByRole('button', { name: 'Load theirs, and drop mine' }).click();
+  await holds(field, `${called} three`);
+  await first.keyboard.press('Escape');
+  await closed(first);
+  await done(pages);
+});
+
+test('two people set up the channels: each part is theirs, and nothing is overwritten', async () => {
+  const before = await call<{ email: { fromName: string | null } }>('GET', '/channels');
+  const pages = await both('channels');
+  const [first, second] = pages;
+  const sender = (page: Page) => page.getByLabel('Sender’s name');
+  await sender(first).fill('Theirs');
+  expect(await press(first, 'Save')).toBe(200);
+  // One's own change is no other's: what is opened beside it goes under the new tag.
+  await first.getByRole('tab', { name: 'SMS' }).click();
+  await first.getByLabel('Account id').fill('AC1');
+  expect(await press(first, 'Save')).toBe(200);
+  await first.getByRole('tab', { name: 'All channels' }).click();
+  await first.getByLabel('Keep quiet hours').check();
+  expect(await press(first, 'Save')).toBe(200);
+  await first.getByLabel('Keep quiet hours').uncheck();
+  expect(await press(first, 'Save')).toBe(200);
+
+  await sender(second).fill('Mine');
+  expect(await press(second, 'Save')).toBe(412);
+  await conflict(second).getByText('Nothing was overwritten').waitFor();
+  expect(await call('GET', '/channels')).toMatchObject({ email: { fromName: 'Theirs' } });
+  await holds(sender(second), 'Mine');
+  await conflict(second).getByRole('button', { name: 'Load theirs, and drop mine' }).click();
+  await holds(sender(second), 'Theirs');
+  await sender(second).fill('After theirs');
+  expect(await press(second, 'Save')).toBe(200);
+  expect(await call('GET', '/channels')).toMatchObject({ email: { fromName: 'After theirs' } });
+  expect(await call('GET', '/channels')).toMatchObject({ sms: { accountId: 'AC1' } });
+  await call('PUT', '/channels', { emailFromName: before.email.fromName, smsAccountId: null });
+  await done(pages);
+});

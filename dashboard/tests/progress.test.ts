@@ -1,0 +1,53 @@
+import { describe, expect, test } from 'vitest';
+import { localMailbox } from '../src/features/channels/mailbox';
+import { type Found, STEPS, candidate, doneOf, leading, startOf } from '../src/features/overview/progress';
+
+const automation = (id: string, active: boolean, triggerType: 'EVENT' | 'SEGMENT_ENTER' = 'EVENT') => ({ id, active, triggerType, triggerEvent: triggerType === 'EVENT' ? `${id}_came` : null });
+const unset = { configured: false };
+
+const nothing: Found = {
+  channels: { email: { ...unset, provider: null }, push: { ...unset, sharedApp: false }, sms: unset, inApp: { configured: true } } as Found['channels'],
+  templates: 0, automation: null, people: [], events: 0, message: null,
+};
+
+describe('the first steps', () => {
+  test('are done one by one, as the project is', () => {
+    const changes: Array<Partial<Found>> = [
+      { channels: { ...nothing.channels, sms: { configured: true } } as Found['channels'] },
+      { templates: 1 },
+      { automation: automation('a', true) },
+      { people: [{ externalId: 'ada', email: null }] },
+      { events: 1 },
+      { message: { id: 'm', status: 'queued' } },
+    ];
+    let found = nothing;
+    for (const [index, change] of changes.entries()) {
+      found = { ...found, ...change };
+      expect(STEPS.filter((step) => doneOf(found)[step])).toEqual(STEPS.slice(0, index + 1));
+    }
+    expect(doneOf({ ...nothing, automation: automation('a', false) }).automation).toBe(false);
+  });
+
+  test('go on with an automation that an event would start', () => {
+    const [idle, bySegment, byEvent] = [automation('idle', false), automation('segment', true, 'SEGMENT_ENTER'), automation('event', true)];
+    expect(leading([idle, bySegment, byEvent])).toBe(byEvent);
+    expect(leading([idle, bySegment])).toBe(bySegment);
+    expect(leading([idle])).toBe(idle);
+    expect(leading([])).toBeNull();
+    expect([byEvent, bySegment, null].map(startOf)).toEqual(['event_came', undefined, undefined]);
+  });
+
+  test('are tried with somebody whom a mail reaches', () => {
+    const people = [{ externalId: null, email: 'x@example.com' }, { externalId: 'bo', email: null }, { externalId: 'ada', email: 'ada@example.com' }];
+    expect(candidate(people)).toBe('ada');
+    expect(candidate(people.slice(0, 2))).toBe('bo');
+    expect(candidate(people.slice(0, 1))).toBeUndefined();
+  });
+});
+
+test('a mailbox is on this machine, or it is none', () => {
+  const email = { configured: true, provider: 'SMTP', smtpHost: '127.0.0.1', smtpPort: 2525 };
+  expect(localMailbox(email)).toBe('127.0.0.1:2525');
+  expect(localMailbox({ ...email, smtpPort: null })).toBe('127.0.0.1');
+  for (const other of [{ smtpHost: 'smtp.example.com' }, { smtpHost: null }, { provider: 'MAILPROVIDER' }]) expect(localMailbox({ ...email, ...other })).toBeNull();
+});
