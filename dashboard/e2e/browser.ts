@@ -89,8 +89,9 @@ export async function settled(page: Page): Promise<void> {
   await page.waitForFunction(() => document.querySelector('[aria-busy="true"]') === null);
 }
 
-export async function picture(page: Page, name: string): Promise<void> {
-  await page.screenshot({ path: join(pictures, `${name}.png`), fullPage: true, animations: 'disabled' });
+/** Of the whole page, or of what is seen of it. */
+export async function picture(page: Page, name: string, fullPage = true): Promise<void> {
+  await page.screenshot({ path: join(pictures, `${name}.png`), fullPage, animations: 'disabled' });
 }
 
 interface Violation {

@@ -47,12 +47,12 @@ test('a rule of a way that is refused marks the step that leads there', async ()
   const branch = { type: 'BRANCH', branches: [{ rules: [{ field: 'properties.plan', operator: 'eq', value: 'pro' }], steps: [{ type: 'WAIT', delay: 60 }] }] };
   const { id } = await call<Id>('POST', '/automations', { name: unique('Refused'), triggerType: 'EVENT', triggerEvent: 'x', steps: [branch, { type: 'EXIT' }] });
   await open(page, `automations/${id}?view=canvas`);
-  const steps = page.locator('.canvas-step');
-  await steps.filter({ hasText: 'Branch by rules' }).click();
+  const step = page.locator('.canvas-step', { has: page.locator('.canvas-name', { hasText: 'Branch by rules' }) });
+  await step.click();
   const form = page.getByRole('group', { name: 'Form of Branch by rules' });
-  await form.getByLabel('Field').fill('nothing.there');
+  await form.getByLabel('Field').fill('');
   expect(await press(page, 'Save')).toBe(422);
-  await page.locator('.canvas-step[data-wrong]').filter({ hasText: 'Branch by rules' }).getByText('Something needs to be changed here').waitFor();
+  await step.getByText('Something needs to be changed here').waitFor();
   expect(await page.locator('.canvas-step[data-wrong]').count()).toBe(1);
   // Once, where it is to be changed.
   await eventually(async () => expect(await form.getByRole('alert').count()).toBe(1));

@@ -53,7 +53,7 @@ test('a newcomer comes from nothing to a welcome mail, through the dashboard alo
     await steps.getByText('mail goes to a mailbox on this machine').waitFor();
     for (const number of [2, 3, 4, 5, 6]) await isMarked(number, 'to do');
     await settled(screen);
-    await picture(screen, 'first-steps-overview');
+    await picture(screen, 'first-steps-overview', false);
     await expectAccessible(screen, 'first steps');
 
     await steps.getByRole('link', { name: 'Write a template' }).click();
@@ -63,7 +63,7 @@ test('a newcomer comes from nothing to a welcome mail, through the dashboard alo
     await screen.getByRole('button', { name: 'Save' }).click();
     await screen.getByRole('heading', { level: 1, name: 'Welcome' }).waitFor();
     await screen.getByTestId('preview-subject').getByText('Hello friend').waitFor();
-    await picture(screen, 'first-steps-template');
+    await picture(screen, 'first-steps-template', false);
 
     await overview();
     await isMarked(2, 'done');
@@ -76,7 +76,7 @@ test('a newcomer comes from nothing to a welcome mail, through the dashboard alo
     await screen.getByRole('heading', { level: 1, name: 'Welcome' }).waitFor();
     await screen.getByRole('button', { name: 'Activate' }).click();
     await screen.getByRole('region', { name: 'Try it:' }).getByText('signed_up').waitFor();
-    await picture(screen, 'first-steps-automation');
+    await picture(screen, 'first-steps-automation', false);
 
     await overview();
     await isMarked(3, 'done');
@@ -85,7 +85,7 @@ test('a newcomer comes from nothing to a welcome mail, through the dashboard alo
     await person.getByLabel('User id').fill('ada');
     await person.getByLabel('Email').fill('ada@example.com');
     await person.getByLabel('Name').fill('Ada');
-    await picture(screen, 'first-steps-person');
+    await picture(screen, 'first-steps-person', false);
     await person.getByRole('button', { name: 'Add' }).click();
     await isMarked(4, 'done');
 
@@ -94,11 +94,11 @@ test('a newcomer comes from nothing to a welcome mail, through the dashboard alo
     // There is nothing to fill in: who was added signs up.
     await eventually(async () => expect(await event.getByLabel('Event').inputValue()).toBe('signed_up'));
     await eventually(async () => expect(await event.getByLabel('User id').inputValue()).toBe('ada'));
-    await picture(screen, 'first-steps-event');
+    await picture(screen, 'first-steps-event', false);
     await event.getByRole('button', { name: 'Send' }).click();
     for (const number of [1, 2, 3, 4, 5, 6]) await isMarked(number, 'done');
     await screen.getByRole('heading', { name: 'The first message is there' }).waitFor();
-    await picture(screen, 'first-steps-done');
+    await picture(screen, 'first-steps-done', false);
 
     await steps.getByRole('link', { name: 'Open the message' }).click();
     await screen.getByRole('heading', { level: 1, name: 'Hello Ada' }).waitFor();

@@ -26,10 +26,10 @@ export function TryIt({ automation: { id, active, triggerType, triggerEvent } }:
         {sent !== null && (
           <Group gap="xs" role="status">
             <Text size="sm">{t.automations.triedBy(sent)}</Text>
-            <ScreenLink size="sm" to="/p/$projectId/automations/$automationId/runs" params={{ projectId, automationId: id }} search={{ user: sent }}>
+            <ScreenLink fz="sm" to="/p/$projectId/automations/$automationId/runs" params={{ projectId, automationId: id }} search={{ user: sent }}>
               {t.automations.triedRuns}
             </ScreenLink>
-            <ScreenLink size="sm" to="/p/$projectId/users/$userId" params={{ projectId, userId: sent }} search={{ tab: 'messages' }}>
+            <ScreenLink fz="sm" to="/p/$projectId/users/$userId" params={{ projectId, userId: sent }} search={{ tab: 'messages' }}>
               {t.automations.triedMessages}
             </ScreenLink>
           </Group>

@@ -52,11 +52,11 @@ export function StepsToTake({ found }: { found: Found }) {
   return (
     <Stack component="ol" gap="sm" m={0} p={0} style={{ listStyle: 'none' }} aria-label={t.overview.steps}>
       {STEPS.map((step, index) => (
-        <Group key={step} component="li" gap="sm" wrap="nowrap" align="flex-start" aria-current={step === next ? 'step' : undefined}>
+        <Group key={step} component="li" gap="sm" align="flex-start" aria-current={step === next ? 'step' : undefined}>
           <ThemeIcon variant={done[step] ? 'filled' : 'default'} color="teal.9" radius="xl" size="md" role="img" aria-label={t.overview.mark(index + 1, done[step])}>
             <span aria-hidden>{done[step] ? '✓' : index + 1}</span>
           </ThemeIcon>
-          <Box style={{ flex: 1 }}>
+          <Box style={{ flex: '1 1 200px' }}>
             <Text fw={step === next ? 600 : 500}>{t.overview.stepTitles[step]}</Text>
             <Text size="sm" c="dimmed">
               {texts[step]}
