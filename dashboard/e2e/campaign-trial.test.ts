@@ -1,6 +1,6 @@
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectNoComplaints, mails, open, picture, unique, withBrowser } from './browser';
+import { adminContext, call, eventually, expectNoComplaints, expectValue, mails, open, picture, unique, withBrowser } from './browser';
 
 withBrowser();
 let context: BrowserContext;
@@ -32,7 +32,7 @@ test('two templates are tried against each other, and each person gets one of th
     const variant = page.getByRole('group', { name: `Variant ${number}` });
     await variant.getByLabel('Name').fill(letter);
     await variant.getByLabel('Template').selectOption({ label: `${name} ${letter}` });
-    await expect(variant.getByLabel('Percent').inputValue()).resolves.toBe(percent);
+    await expectValue(variant.getByLabel('Percent'), percent);
   }
   await picture(page, 'act-trial-variants');
   for (let step = 0; step < 2; step++) await page.getByRole('button', { name: 'Next' }).click();

@@ -1,6 +1,6 @@
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectNoComplaints, open, picture, product, unique, withBrowser } from './browser';
+import { adminContext, call, eventually, expectDisabled, expectNoComplaints, open, picture, product, unique, withBrowser } from './browser';
 
 withBrowser();
 let context: BrowserContext;
@@ -28,9 +28,9 @@ test('a person is erased when their id was typed, and nothing of them is found a
   const question = page.getByRole('dialog', { name: 'Erase this person?' });
   const act = question.getByRole('button', { name: 'Erase' });
   await question.getByText('under all their ids').waitFor();
-  expect(await act.isDisabled()).toBe(true);
+  await expectDisabled(act);
   await question.getByRole('textbox').fill(who.slice(1));
-  expect(await act.isDisabled()).toBe(true);
+  await expectDisabled(act);
   await question.getByRole('textbox').fill(who);
   await picture(page, 'act-erase');
   await act.click();

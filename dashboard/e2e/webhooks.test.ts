@@ -1,6 +1,6 @@
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, eventually, expectAccessible, expectNoComplaints, open, picture, settled, withBrowser } from './browser';
+import { adminContext, eventually, expectAccessible, expectCount, expectNoComplaints, open, picture, settled, withBrowser } from './browser';
 
 withBrowser();
 let context: BrowserContext;
@@ -37,7 +37,7 @@ test('an endpoint is made, tried, changed and deleted; its secret is shown once'
   await page.getByRole('button', { name: 'Send a test call' }).click();
   await page.getByText('The test call is on its way.').waitFor();
   const calls = page.getByRole('region', { name: 'Calls' });
-  await eventually(async () => expect(await calls.getByRole('row').count()).toBe(2));
+  await expectCount(calls.getByRole('row'), 2);
   // Once it was tried, the log says why it did not arrive.
   await eventually(async () => expect(Number(await calls.getByRole('row').nth(1).getByRole('cell').nth(3).innerText())).toBeGreaterThan(0));
   await calls.getByRole('button', { name: 'Look' }).click();
@@ -67,6 +67,6 @@ test('an endpoint is made, tried, changed and deleted; its secret is shown once'
   await page.getByRole('dialog').getByText(url).waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
   await page.getByText('The endpoint is deleted.').waitFor();
-  await eventually(async () => expect(await page.getByRole('row', { name: url }).count()).toBe(0));
+  await expectCount(page.getByRole('row', { name: url }), 0);
   expectNoComplaints(context);
 });
