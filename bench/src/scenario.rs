@@ -11,6 +11,7 @@ mod growth;
 mod idle;
 mod reads;
 mod segment;
+mod tracing;
 
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,8 @@ pub enum Scenario {
     Drain,
     /// CPU per event as projects, people and automations grow.
     Growth,
+    /// The cost of tracing one request in a hundred.
+    Tracing,
     /// Accepting with NATS syncing every message.
     Durable,
     /// Pushes by a JSON API over HTTP/2.
@@ -198,6 +201,7 @@ impl Lab {
             Scenario::EndToEndBatch => end_to_end::batch(self, &mut section).await,
             Scenario::Drain => drain::run(self, &mut section).await,
             Scenario::Growth => growth::run(self, &mut section).await,
+            Scenario::Tracing => tracing::run(self, &mut section).await,
             Scenario::Durable => durable::run(self, &mut section).await,
             Scenario::DeliverApi => deliver::api(self, &mut section).await,
             Scenario::DeliverWebPush => deliver::web_push(self, &mut section).await,

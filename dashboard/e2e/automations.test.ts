@@ -1,6 +1,6 @@
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, expectNoComplaints, open, picture, press, unique, withBrowser } from './browser';
+import { adminContext, call, eventually, expectCount, expectNoComplaints, open, picture, press, unique, withBrowser } from './browser';
 
 withBrowser();
 let context: BrowserContext;
@@ -40,7 +40,7 @@ test('an automation is tried with somebody made up, and nothing is sent', async 
   await picture(page, 'act-simulate');
   await attempt('free', 20);
   await told.getByText('Comes in. Ends as exited').waitFor();
-  expect(await told.getByText(/Send an email/).count()).toBe(0);
+  await expectCount(told.getByText(/Send an email/), 0);
   await attempt('pro', 5);
   await told.getByText('Does not come in').waitFor();
   const { runs } = await call<{ runs: unknown[] }>('GET', `/automations/${id}/runs`);
@@ -58,14 +58,14 @@ test('steps are put in another order, by keyboard', async () => {
   await page.getByRole('group', { name: 'Step 1: Record an event' }).waitFor();
   // Whoever moved it is still at it, also where it goes no further.
   const held = () => page.evaluate(() => document.activeElement?.getAttribute('aria-label'));
-  expect(await held()).toBe('Move up: 1');
+  await eventually(async () => expect(await held()).toBe('Move up: 1'));
   await page.keyboard.press('Enter');
   expect(await press(page, 'Save')).toBe(200);
   expect(await kinds()).toEqual(['TRACK_EVENT', 'WAIT', 'EXIT']);
   await page.getByRole('button', { name: 'Move down: 1' }).focus();
   await page.keyboard.press('Enter');
   await page.getByRole('group', { name: 'Step 2: Record an event' }).waitFor();
-  expect(await held()).toBe('Move down: 2');
+  await eventually(async () => expect(await held()).toBe('Move down: 2'));
   expect(await press(page, 'Save')).toBe(200);
   expect(await kinds()).toEqual(['WAIT', 'TRACK_EVENT', 'EXIT']);
   expectNoComplaints(context);

@@ -2,7 +2,7 @@ import { mkdirSync, readFileSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type Browser, type BrowserContext, type Page, chromium } from 'playwright-core';
+import { type Browser, type BrowserContext, type Locator, type Page, chromium } from 'playwright-core';
 import { afterAll, beforeAll, expect, inject, vi } from 'vitest';
 
 export const product = inject('product');
@@ -10,6 +10,9 @@ export const product = inject('product');
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const pictures = fileURLToPath(new URL('screenshots', import.meta.url));
 mkdirSync(pictures, { recursive: true });
+
+/** How many times slower the pages' scripts run than they could: what looks too early is found by it. */
+const SLOWNESS = Number(process.env.E2E_SLOWNESS ?? 1);
 
 let browser: Browser;
 
@@ -28,7 +31,8 @@ const complaints = new WeakMap<BrowserContext, string[]>();
 
 export async function newContext(options: Parameters<Browser['newContext']>[0] = {}): Promise<BrowserContext> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, reducedMotion: 'reduce', ...options });
-  context.setDefaultTimeout(15_000);
+  context.setDefaultTimeout(30_000);
+  if (SLOWNESS > 1) context.on('page', (page) => void slowDown(page));
   const heard: string[] = [];
   complaints.set(context, heard);
   context.on('console', (message) => {
@@ -36,6 +40,11 @@ export async function newContext(options: Parameters<Browser['newContext']>[0] =
   });
   context.on('weberror', (error) => heard.push(String(error.error())));
   return context;
+}
+
+async function slowDown(page: Page): Promise<void> {
+  const devTools = await page.context().newCDPSession(page);
+  await devTools.send('Emulation.setCPUThrottlingRate', { rate: SLOWNESS });
 }
 
 /** Nothing was forbidden by a page's policy, and no error went uncaught. */
@@ -152,7 +161,23 @@ export function mails(text: string, { mailDir } = product): string[] {
 }
 
 export function eventually<T>(look: () => T | Promise<T>): Promise<T> {
-  return vi.waitFor(look, { timeout: 30_000, interval: 200 });
+  return vi.waitFor(look, { timeout: 30_000, interval: 50 });
+}
+
+// What was answered, or pressed, is drawn a moment later: none of these looks only once.
+
+/** A field holds a value. */
+export function expectValue(field: Locator, value: string): Promise<void> {
+  return eventually(async () => expect(await field.inputValue()).toBe(value));
+}
+
+/** So many of it are there. */
+export function expectCount(of: Locator, count: number): Promise<void> {
+  return eventually(async () => expect(await of.count()).toBe(count));
+}
+
+export function expectDisabled(control: Locator): Promise<void> {
+  return eventually(async () => expect(await control.isDisabled()).toBe(true));
 }
 
 let names = 0;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { call, eventually, expectNoComplaints, mails, open, picture, unique, withAdmin } from './browser';
+import { call, eventually, expectNoComplaints, expectValue, mails, open, picture, unique, withAdmin } from './browser';
 
 const admin = withAdmin();
 
@@ -21,7 +21,7 @@ test('two templates are tried against each other, and each person gets one of th
     const variant = page.getByRole('group', { name: `Variant ${number}` });
     await variant.getByLabel('Name').fill(letter);
     await variant.getByLabel('Template').selectOption({ label: `${name} ${letter}` });
-    await expect(variant.getByLabel('Percent').inputValue()).resolves.toBe(percent);
+    await expectValue(variant.getByLabel('Percent'), percent);
   }
   await picture(page, 'act-trial-variants');
   for (let step = 0; step < 2; step++) await page.getByRole('button', { name: 'Next' }).click();

@@ -1,6 +1,6 @@
 import type { BrowserContext, Locator, Page } from 'playwright-core';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectAccessible, expectNoComplaints, open, picture, press, product, turnDark, unique, withBrowser } from './browser';
+import { adminContext, call, eventually, expectAccessible, expectCount, expectDisabled, expectNoComplaints, expectValue, open, picture, press, product, turnDark, unique, withBrowser } from './browser';
 
 withBrowser();
 let context: BrowserContext;
@@ -91,7 +91,7 @@ test('an automation is built on the canvas, by mouse', async () => {
   await page.mouse.move(before.x + 300, before.y - 30, { steps: 8 });
   await page.mouse.up();
   await eventually(async () => expect(await middle(step('2h'))).toEqual(before));
-  await expect(page.getByRole('button', { name: 'Save' }).isDisabled()).resolves.toBe(true);
+  await expectDisabled(page.getByRole('button', { name: 'Save' }));
   await step('End here').click();
   await form('End here').getByRole('button', { name: 'Remove' }).click();
   await page.getByRole('button', { name: 'Save' }).click();
@@ -100,7 +100,7 @@ test('an automation is built on the canvas, by mouse', async () => {
   // The list is the same model.
   await page.getByText('List', { exact: true }).click();
   await page.getByRole('group', { name: 'Step 1: Split by chance' }).waitFor();
-  expect(page.url()).toContain('view=list');
+  await page.waitForURL(/view=list/);
   expect(said).toEqual([]);
   expectNoComplaints(context);
 });
@@ -142,7 +142,7 @@ test('an automation is built on the canvas, by keyboard alone', async () => {
   await add('Split by chance', false);
   await expectTold('Split by chance is open.');
   await page.keyboard.press('Escape');
-  await expect(page.evaluate(() => document.activeElement?.className)).resolves.toBe('canvas-step');
+  await eventually(async () => expect(await page.evaluate(() => document.activeElement?.className)).toBe('canvas-step'));
 
   await add('Wait', true);
   await tabTo(/^For, such as/);
@@ -163,7 +163,7 @@ test('an automation is built on the canvas, by keyboard alone', async () => {
   await page.keyboard.press('Delete');
   await expectTold('End here is removed.');
   // The focus is where it stood, where the next one can be put.
-  await expect(page.evaluate(() => document.activeElement?.className)).resolves.toBe('canvas-spot');
+  await eventually(async () => expect(await page.evaluate(() => document.activeElement?.className)).toBe('canvas-spot'));
   await page.keyboard.press('Enter');
   await form('End here').waitFor();
   await tabTo(/^Move down$/);
@@ -193,7 +193,7 @@ test('a step that stays asks for no focus later, and the form that is open stays
   const field = page.getByLabel('Name');
   await field.press('End');
   await field.pressSequentially(' typed');
-  expect(await field.inputValue()).toBe(`${name} typed`);
+  await expectValue(field, `${name} typed`);
 
   // What goes before it and is saved leaves the form of a step where it is.
   await step('reminded').click();
@@ -203,7 +203,7 @@ test('a step that stays asks for no focus later, and the form that is open stays
   expect(await press(page, 'Save')).toBe(200);
   await page.locator('button:disabled:not([data-loading])', { hasText: /^Save$/ }).waitFor();
   expect(await savedSteps(`${name} typed`)).toMatchObject([{ type: 'TRACK_EVENT', event: 'asked' }, { type: 'EXIT' }]);
-  expect(await form('Record an event').getByLabel('Event').inputValue()).toBe('asked');
+  await expectValue(form('Record an event').getByLabel('Event'), 'asked');
   expect(await page.evaluate(() => document.activeElement?.className)).not.toContain('canvas-panel');
   expect(said).toEqual([]);
   expectNoComplaints(context);
@@ -231,10 +231,10 @@ test('the numbers stand on the steps, and a form is open to everybody', async ()
   await page.setViewportSize({ width: 390, height: 844 });
   await open(page, `automations/${id}`);
   await page.getByRole('group', { name: 'Step 1: Branch by rules' }).waitFor();
-  expect(await page.locator('.canvas').count()).toBe(0);
+  await expectCount(page.locator('.canvas'), 0);
   await page.getByText('Canvas', { exact: true }).click();
   await step('Branch by rules').waitFor();
-  expect(page.url()).toContain('view=canvas');
+  await page.waitForURL(/view=canvas/);
   expect(said).toEqual([]);
   expectNoComplaints(context);
 });

@@ -1,6 +1,6 @@
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectNoComplaints, mails, open, picture, press, settled, unique, withBrowser } from './browser';
+import { adminContext, call, eventually, expectCount, expectNoComplaints, mails, open, picture, press, settled, unique, withBrowser } from './browser';
 
 withBrowser();
 let context: BrowserContext;
@@ -58,7 +58,7 @@ test('what could not be sent is mended, and replayed', async () => {
   await row(people[0]).getByRole('button', { name: 'Replay' }).click();
   await page.getByText('1 is tried again.').waitFor();
   await eventually(() => expect(mails(`${people[0]}@example.com`)).toHaveLength(1));
-  await eventually(async () => expect(await row(people[0]).count()).toBe(0));
+  await expectCount(row(people[0]), 0);
   const all = /^Replay all \d+ that are listed$/;
   await page.getByRole('button', { name: all }).click();
   await page.getByRole('dialog').getByRole('button', { name: all }).click();

@@ -186,7 +186,7 @@ test('a new project: its keys, once, and its first event as it arrives', async (
   await picture(page, 'act-new-project');
   await page.getByRole('link', { name: 'To the project' }).click();
   await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
-  await expect(page.getByLabel('Project', { exact: true }).locator('option:checked').innerText()).resolves.toBe(name);
+  await eventually(async () => expect(await page.getByLabel('Project', { exact: true }).locator('option:checked').innerText()).toBe(name));
 });
 
 async function expectText(id: string, text: string): Promise<void> {

@@ -1,7 +1,7 @@
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { REQUESTS, type Example } from '../src/app/requests';
-import { adminContext, call, eventually, expectAccessible, open, product, settled, unique, withBrowser } from './browser';
+import { adminContext, call, eventually, expectAccessible, expectCount, open, product, settled, unique, withBrowser } from './browser';
 
 withBrowser();
 let context: BrowserContext;
@@ -25,9 +25,9 @@ test('devices that were registered are listed, with whose they are', async () =>
   await page.getByRole('searchbox', { name: 'User id' }).fill(who);
   await page.waitForURL(`**/channels?*user=${who}*`);
   const rows = page.getByRole('row').filter({ hasText: who });
-  await eventually(async () => expect(await rows.count()).toBe(2));
+  await expectCount(rows, 2);
   await page.getByLabel('Platform').selectOption({ label: 'iOS' });
-  await eventually(async () => expect(await rows.count()).toBe(1));
+  await expectCount(rows, 1);
   await page.getByRole('link', { name: who }).click();
   await page.getByRole('heading', { level: 1, name: who }).waitFor();
 });
@@ -35,7 +35,7 @@ test('devices that were registered are listed, with whose they are', async () =>
 test('a push template names what a tap opens', async () => {
   const name = unique('Tap');
   await open(page, 'templates/new');
-  expect(await page.getByLabel('What a tap opens').count()).toBe(0);
+  await expectCount(page.getByLabel('What a tap opens'), 0);
   await page.getByLabel('Channel').selectOption({ label: 'Push' });
   await page.getByLabel('Name').fill(name);
   await page.getByLabel('Title').fill('Hi');
@@ -65,7 +65,7 @@ test('what can be chosen goes on behind the first page', async () => {
   await choice.selectOption({ label: 'A new one' });
   await page.getByRole('button', { name: 'Show more: Template' }).click();
   await choice.selectOption({ label: 'An old one' });
-  expect(await page.getByRole('button', { name: 'Show more: Template' }).count()).toBe(0);
+  await expectCount(page.getByRole('button', { name: 'Show more: Template' }), 0);
 });
 
 const EMPTY = [
@@ -86,9 +86,9 @@ test('an empty list says what to do next, by a request that works', async () => 
     await page.goto(project + path);
     await settled(page);
     const code = page.locator('pre');
-    await expect(code.innerText()).resolves.toBe(request.code(product.origin, request.key === 'public' ? '$PUBLIC_KEY' : '$SECRET_KEY'));
+    await eventually(async () => expect(await code.innerText()).toBe(request.code(product.origin, request.key === 'public' ? '$PUBLIC_KEY' : '$SECRET_KEY')));
     await expectAccessible(page, `empty ${path}`);
-    if (request.key === 'secret') expect(await page.getByRole('main').getByRole('link', { name: 'Make a key' }).count()).toBe(1);
+    if (request.key === 'secret') await expectCount(page.getByRole('main').getByRole('link', { name: 'Make a key' }), 1);
   }
   // The key that is made stands on the other screens as well, as long as this page is not loaded anew.
   await page.getByRole('button', { name: 'Make a public key and show it here' }).click();

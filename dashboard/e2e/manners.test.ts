@@ -1,6 +1,6 @@
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterEach, expect, test } from 'vitest';
-import { adminContext, at, call, eventually, expectAccessible, expectNoComplaints, newContext, open, picture, product, settled, unique, withBrowser } from './browser';
+import { adminContext, at, call, eventually, expectAccessible, expectCount, expectDisabled, expectNoComplaints, expectValue, newContext, open, picture, product, settled, unique, withBrowser } from './browser';
 
 withBrowser();
 const contexts: BrowserContext[] = [];
@@ -33,7 +33,7 @@ test('who is not signed in is asked to, and then led to where they wanted to go'
   await page.locator('input[name="password"]').fill(product.password);
   await page.getByRole('button', { name: 'Sign in' }).click();
   await page.getByRole('heading', { level: 1, name: 'Users' }).waitFor();
-  await expect(page.getByLabel('Email, name or id').inputValue()).resolves.toBe('ann');
+  await expectValue(page.getByLabel('Email, name or id'), 'ann');
   // The session is a cookie that no script sees, and nothing else of it is kept.
   const kept = await page.evaluate(() => ({ cookie: document.cookie, local: JSON.stringify(localStorage), session: JSON.stringify(sessionStorage) }));
   expect(kept.cookie).toBe('');
@@ -57,7 +57,7 @@ test('a session that ends in the middle of an edit costs nothing', async () => {
   await dialog.getByRole('button', { name: 'Sign in' }).click();
   // The same save goes on by itself.
   await page.getByRole('heading', { level: 1, name }).waitFor();
-  await expect(page.getByLabel('Subject').inputValue()).resolves.toBe('What I wrote');
+  await expectValue(page.getByLabel('Subject'), 'What I wrote');
   const { templates } = await call<{ templates: Array<{ name: string; body: string }> }>('GET', '/templates');
   expect(templates.filter((template) => template.name === name)).toEqual([expect.objectContaining({ body: '<p>For an hour.</p>' })]);
   expectNoComplaints(context);
@@ -69,7 +69,7 @@ test('unsaved changes are asked about before they are left', async () => {
   await page.getByLabel('Name').fill('Not yet');
   await page.getByRole('link', { name: 'Templates' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Stay here' }).click();
-  await expect(page.getByLabel('Name').inputValue()).resolves.toBe('Not yet');
+  await expectValue(page.getByLabel('Name'), 'Not yet');
   await page.getByRole('link', { name: 'Templates' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Leave without saving' }).click();
   await page.getByRole('heading', { level: 1, name: 'Templates' }).waitFor();
@@ -82,8 +82,8 @@ test('unsaved changes are asked about before they are left', async () => {
   await page.getByRole('link', { name: 'To the content' }).focus();
   await page.keyboard.press('Enter');
   await eventually(async () => expect(await page.evaluate(() => document.activeElement?.id)).toBe('content'));
-  expect(await page.getByRole('dialog').count()).toBe(0);
-  await expect(page.getByLabel('Name').inputValue()).resolves.toBe('Not yet');
+  await expectCount(page.getByRole('dialog'), 0);
+  await expectValue(page.getByLabel('Name'), 'Not yet');
 });
 
 test('a form over the screen, and one under a tab, are asked about before they go', async () => {
@@ -94,16 +94,16 @@ test('a form over the screen, and one under a tab, are asked about before they g
   await page.keyboard.press('Escape');
   const question = page.getByRole('dialog', { name: 'Leave without saving?' });
   await question.getByRole('button', { name: 'Stay here' }).click();
-  await expect(page.getByLabel('Title').inputValue()).resolves.toBe('Not yet');
+  await expectValue(page.getByLabel('Title'), 'Not yet');
   await page.keyboard.press('Escape');
   await question.getByRole('button', { name: 'Leave without saving' }).click();
-  await eventually(async () => expect(await page.getByRole('dialog').count()).toBe(0));
+  await expectCount(page.getByRole('dialog'), 0);
 
   await open(page, 'channels');
   await page.getByLabel('Sender’s name').fill('Not yet');
   await page.getByRole('tab', { name: 'SMS' }).click();
   await question.getByRole('button', { name: 'Stay here' }).click();
-  await expect(page.getByLabel('Sender’s name').inputValue()).resolves.toBe('Not yet');
+  await expectValue(page.getByLabel('Sender’s name'), 'Not yet');
   await page.getByRole('tab', { name: 'SMS' }).click();
   await question.getByRole('button', { name: 'Leave without saving' }).click();
   await page.getByLabel('Account id').waitFor();
@@ -153,7 +153,7 @@ test('a failing API is told of, and tried again', async () => {
   await page.getByRole('alert').getByText('the database is away').waitFor();
   fails = false;
   await page.getByRole('button', { name: 'Try again' }).click();
-  await eventually(async () => expect(await page.getByRole('alert').count()).toBe(0));
+  await expectCount(page.getByRole('alert'), 0);
 });
 
 test('a template cannot break out of its preview', async () => {
@@ -194,12 +194,12 @@ test('a MEMBER sees and can do what is theirs, after an invitation', async () =>
   await member.locator('input[name="password"]').fill('a long password');
   await member.getByRole('button', { name: 'Join' }).click();
   await member.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
-  for (const hidden of ['API keys', 'Webhooks', 'Audit log']) expect(await member.getByRole('link', { name: hidden, exact: true }).count()).toBe(0);
+  for (const hidden of ['API keys', 'Webhooks', 'Audit log']) await expectCount(member.getByRole('link', { name: hidden, exact: true }), 0);
   await open(member, 'channels');
   await member.getByText('Only an ADMIN').waitFor();
-  expect(await member.getByRole('button', { name: 'Save' }).count()).toBe(0);
+  await expectCount(member.getByRole('button', { name: 'Save' }), 0);
   await open(member, 'settings');
-  expect(await member.getByLabel('Requests a second').isDisabled()).toBe(true);
+  await expectDisabled(member.getByLabel('Requests a second'));
   // An address that was handed over is refused by the API itself.
   await member.goto(at('api-keys'));
   await member.getByRole('alert').getByText('Not allowed').waitFor();
@@ -247,8 +247,8 @@ test('a test mail goes by the channel, and secrets never come back', async () =>
   const told = await page.evaluate(async (project) => (await fetch('/api/v1/channels', { headers: { 'x-project-id': project } })).text(), product.projectId);
   expect(told).toContain('"email"');
   expect(told).not.toContain('kept-by-the-server');
-  await expect(page.getByLabel('Password', { exact: true }).inputValue()).resolves.toBe('');
+  await expectValue(page.getByLabel('Password', { exact: true }), '');
   await page.getByRole('button', { name: /^Remove the stored value of “Password”/ }).click();
   await page.getByRole('dialog').getByRole('button', { name: /^Remove the stored value/ }).click();
-  await eventually(async () => expect(await page.getByRole('dialog').count()).toBe(0));
+  await expectCount(page.getByRole('dialog'), 0);
 });

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { call, eventually, expectNoComplaints, open, picture, product, unique, withAdmin } from './browser';
+import { call, eventually, expectDisabled, expectNoComplaints, open, picture, product, unique, withAdmin } from './browser';
 
 const admin = withAdmin();
 
@@ -17,9 +17,9 @@ test('a person is erased when their id was typed, and nothing of them is found a
   const question = page.getByRole('dialog', { name: 'Erase this person?' });
   const act = question.getByRole('button', { name: 'Erase' });
   await question.getByText('under all their ids').waitFor();
-  expect(await act.isDisabled()).toBe(true);
+  await expectDisabled(act);
   await question.getByRole('textbox').fill(who.slice(1));
-  expect(await act.isDisabled()).toBe(true);
+  await expectDisabled(act);
   await question.getByRole('textbox').fill(who);
   await picture(page, 'act-erase');
   await act.click();

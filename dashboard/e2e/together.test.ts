@@ -1,6 +1,6 @@
 import type { BrowserContext, Page, Request } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectAccessible, expectNoComplaints, open, picture, press, product, settled, unique, withBrowser } from './browser';
+import { adminContext, call, eventually, expectAccessible, expectCount, expectNoComplaints, expectValue, open, picture, press, product, settled, unique, withBrowser } from './browser';
 
 withBrowser();
 let people: [BrowserContext, BrowserContext];
@@ -41,19 +41,19 @@ test('two people edit the same automation: the second is told, and nothing is ov
   await conflict(second).getByText('Nothing was overwritten').waitFor();
   await picture(second, 'act-conflict');
   await expectAccessible(second, 'conflict');
-  expect(await event(second).inputValue()).toBe('mine');
+  await expectValue(event(second), 'mine');
   expect(await stored()).toMatchObject({ triggerEvent: 'theirs' });
   expect(await press(second, 'Save'), 'saved once more').toBe(412);
 
   // The newest is looked at beside one's own, or in its place.
   const [beside] = await Promise.all([second.waitForEvent('popup'), conflict(second).getByRole('link', { name: 'See theirs in a new tab' }).click()]);
   await settled(beside);
-  expect(await event(beside).inputValue()).toBe('theirs');
+  await expectValue(event(beside), 'theirs');
   await beside.close();
-  expect(await event(second).inputValue()).toBe('mine');
+  await expectValue(event(second), 'mine');
   await conflict(second).getByRole('button', { name: 'Load theirs, and drop mine' }).click();
-  await eventually(async () => expect(await event(second).inputValue()).toBe('theirs'));
-  expect(await conflict(second).count()).toBe(0);
+  await expectValue(event(second), 'theirs');
+  await expectCount(conflict(second), 0);
   await event(second).fill('after theirs');
   expect(await press(second, 'Save')).toBe(200);
   expect(await stored()).toMatchObject({ triggerEvent: 'after theirs' });
@@ -63,7 +63,7 @@ test('two people edit the same automation: the second is told, and nothing is ov
   expect(await press(first, 'Save')).toBe(412);
   expect(await press(first, 'Save mine over theirs')).toBe(200);
   expect(await stored()).toMatchObject({ triggerEvent: 'on purpose' });
-  expect(await conflict(first).count()).toBe(0);
+  await expectCount(conflict(first), 0);
   await event(first).fill('and on');
   expect(await press(first, 'Save')).toBe(200);
 
@@ -91,7 +91,7 @@ test.each([
   expect(await press(second, 'Save')).toBe(412);
   await conflict(second).waitFor();
   expect(await call('GET', `/${place}/${id}`)).toMatchObject({ name: await first.getByLabel('Name').inputValue() });
-  expect(await second.getByLabel('Name').inputValue()).toBe(mine);
+  await expectValue(second.getByLabel('Name'), mine);
   expect(await press(second, 'Save mine over theirs')).toBe(200);
   expect(await call('GET', `/${place}/${id}`)).toMatchObject({ name: mine });
 });
@@ -105,7 +105,7 @@ test('two people edit the settings of a project', async () => {
   await conflict(second).waitFor();
   // Only what was changed here goes over theirs.
   expect(await press(second, 'Save mine over theirs')).toBe(200);
-  expect(await second.getByLabel('Timezone').inputValue()).toBe('Europe/Paris');
+  await expectValue(second.getByLabel('Timezone'), 'Europe/Paris');
   await second.getByLabel('Timezone').fill('UTC');
   expect(await press(second, 'Save')).toBe(200);
 });
@@ -167,8 +167,8 @@ test.each([
   await page.getByLabel(label).fill('typed meanwhile');
   letGo();
   await page.waitForURL(new RegExp(`${place}/[0-9a-f-]{36}$`));
-  expect(await page.getByLabel(label).inputValue()).toBe('typed meanwhile');
-  expect(await page.evaluate(() => document.activeElement?.tagName)).toMatch(/^(INPUT|TEXTAREA)$/);
+  await expectValue(page.getByLabel(label), 'typed meanwhile');
+  await eventually(async () => expect(await page.evaluate(() => document.activeElement?.tagName)).toMatch(/^(INPUT|TEXTAREA)$/));
   expect(await press(page, 'Save')).toBe(200);
   const id = page.url().split('/').at(-1);
   expect(await call('GET', `/${place}/${id}`)).toMatchObject({ [field]: 'typed meanwhile' });

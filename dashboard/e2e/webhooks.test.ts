@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { eventually, expectAccessible, expectNoComplaints, open, picture, settled, withAdmin } from './browser';
+import { eventually, expectAccessible, expectCount, expectNoComplaints, open, picture, settled, withAdmin } from './browser';
 
 const admin = withAdmin();
 
@@ -26,7 +26,7 @@ test('an endpoint is made, tried, changed and deleted; its secret is shown once'
   await page.getByRole('button', { name: 'Send a test call' }).click();
   await page.getByText('The test call is on its way.').waitFor();
   const calls = page.getByRole('region', { name: 'Calls' });
-  await eventually(async () => expect(await calls.getByRole('row').count()).toBe(2));
+  await expectCount(calls.getByRole('row'), 2);
   // Once it was tried, the log says why it did not arrive.
   await eventually(async () => expect(Number(await calls.getByRole('row').nth(1).getByRole('cell').nth(3).innerText())).toBeGreaterThan(0));
   await calls.getByRole('button', { name: 'Look' }).click();
@@ -56,6 +56,6 @@ test('an endpoint is made, tried, changed and deleted; its secret is shown once'
   await page.getByRole('dialog').getByText(url).waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
   await page.getByText('The endpoint is deleted.').waitFor();
-  await eventually(async () => expect(await page.getByRole('row', { name: url }).count()).toBe(0));
+  await expectCount(page.getByRole('row', { name: url }), 0);
   expectNoComplaints(context);
 });

@@ -38,21 +38,10 @@ async fn deliver(
             let (status, reason, failures) = outcome(n);
             let due_at = (status == DeliveryState::Queued).then(|| now + SignedDuration::from_hours(1));
             Settled {
-                project: place.project,
-                id: message.id,
-                attempt: message.attempt,
-                status,
                 reason: reason.map(str::to_owned),
                 due_at,
                 failures,
-                ambiguous: 0,
-                user_id: None,
-                subject: None,
-                provider: None,
-                provider_message_id: None,
-                devices: None,
-                segments: None,
-                address: None,
+                ..Settled::new(place.project, message.id, message.attempt, status)
             }
         })
         .collect();

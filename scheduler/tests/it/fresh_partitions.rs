@@ -48,21 +48,9 @@ struct Sent {
 impl Sent {
     fn ends(&self, attempt: i32) -> Vec<Settled> {
         let end = |id: &Uuid| Settled {
-            project: self.project,
-            id: *id,
-            attempt,
-            status: DeliveryState::Queued,
             reason: Some(format!("{HELD}: x")),
             due_at: Some(self.later(2)),
-            failures: 0,
-            ambiguous: 0,
-            user_id: None,
-            subject: None,
-            provider: None,
-            provider_message_id: None,
-            devices: None,
-            segments: None,
-            address: None,
+            ..Settled::new(self.project, *id, attempt, DeliveryState::Queued)
         };
         self.ids.iter().map(end).collect()
     }

@@ -55,23 +55,7 @@ async fn a_cancel_ends_also_what_a_dead_delivery_held() {
     place.stop().await;
 
     // It was only slow, and writes down what it knows.
-    let settled = Settled {
-        project: place.project,
-        id: held[0].0,
-        attempt: held[0].1,
-        status: DeliveryState::Sent,
-        reason: None,
-        due_at: None,
-        failures: 0,
-        ambiguous: 0,
-        user_id: None,
-        subject: None,
-        provider: None,
-        provider_message_id: None,
-        devices: None,
-        segments: None,
-        address: None,
-    };
+    let settled = Settled::new(place.project, held[0].0, held[0].1, DeliveryState::Sent);
     assert_eq!(settle(&db, place.project, &[&settled], place.clock.now()).await.unwrap(), [held[0].0]);
     let known = "SELECT count(*) FROM message WHERE status = 'cancelled' AND sent_at IS NOT NULL";
     assert_eq!(place.count(known).await, 1);

@@ -115,23 +115,7 @@ async fn of_the_ledger_only_the_rows_in_question_are_read() {
 }
 
 fn sent(project: ProjectId, id: Uuid) -> Settled {
-    Settled {
-        project,
-        id,
-        attempt: 0,
-        status: DeliveryState::Sent,
-        reason: None,
-        due_at: None,
-        failures: 0,
-        ambiguous: 0,
-        user_id: None,
-        subject: None,
-        provider: None,
-        provider_message_id: None,
-        devices: None,
-        segments: None,
-        address: None,
-    }
+    Settled::new(project, id, 0, DeliveryState::Sent)
 }
 
 #[tokio::test]

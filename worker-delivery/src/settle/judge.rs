@@ -31,23 +31,8 @@ pub struct Circumstances {
 
 /// The claim's end with an outcome known.
 pub fn known(message: &Claimed, status: DeliveryState, reason: Option<&str>) -> Settled {
-    Settled {
-        project: message.project,
-        id: message.id,
-        attempt: message.attempt,
-        status,
-        reason: reason.map(clean),
-        due_at: None,
-        failures: 0,
-        ambiguous: 0,
-        user_id: None,
-        subject: None,
-        provider: None,
-        provider_message_id: None,
-        devices: None,
-        segments: None,
-        address: None,
-    }
+    let reason = reason.map(clean);
+    Settled { reason, ..Settled::new(message.project, message.id, message.attempt, status) }
 }
 
 pub fn failed(message: &Claimed, reason: &str) -> Settled {

@@ -145,23 +145,7 @@ async fn whose_message_came_further_is_marked_where_a_segment_looks_at_messages(
         let rows = place.store.connection().await.unwrap().query(sql, &[&place.project]).await.unwrap();
         rows.iter().map(|row| (row.get(0), row.get(1))).collect::<Vec<(String, Vec<uuid::Uuid>)>>()
     };
-    let end = |id, status, due_at| Settled {
-        project: place.project,
-        id,
-        attempt: 1,
-        status,
-        reason: None,
-        due_at,
-        failures: 0,
-        ambiguous: 0,
-        user_id: None,
-        subject: None,
-        provider: None,
-        provider_message_id: None,
-        devices: None,
-        segments: None,
-        address: None,
-    };
+    let end = |id, status, due_at| Settled { due_at, ..Settled::new(place.project, id, 1, status) };
     let mut db = place.store.connection().await.unwrap();
     let now = place.clock.now();
     let told = |id| [Receipt { message: id, state: Delivered, at: now, reason: None, url: None }];
@@ -211,21 +195,11 @@ async fn a_receipt_that_overtakes_the_settling_stays_and_loses_nothing() {
     tx.commit().await.unwrap();
     assert_eq!(place.sweep().await, 0);
     let end = |id, status, due_at| Settled {
-        project: place.project,
-        id,
-        attempt: 1,
-        status,
-        reason: None,
         due_at,
-        failures: 0,
-        ambiguous: 0,
-        user_id: None,
         subject: Some("Hi".into()),
         provider: Some("smtp"),
         provider_message_id: Some("p1".into()),
-        devices: None,
-        segments: None,
-        address: None,
+        ..Settled::new(place.project, id, 1, status)
     };
     let ends = [end(messages[0].id, Sent, None), end(messages[1].id, Queued, Some(now))];
     let settled = settle(&db, place.project, &ends.iter().collect::<Vec<_>>(), now).await.unwrap();

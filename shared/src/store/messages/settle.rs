@@ -48,6 +48,27 @@ pub struct Settled {
 }
 
 impl Settled {
+    /// The end of the claim of that number, of which nothing more is known.
+    pub fn new(project: ProjectId, id: Uuid, attempt: i32, status: DeliveryState) -> Self {
+        Self {
+            project,
+            id,
+            attempt,
+            status,
+            reason: None,
+            due_at: None,
+            failures: 0,
+            ambiguous: 0,
+            user_id: None,
+            subject: None,
+            provider: None,
+            provider_message_id: None,
+            devices: None,
+            segments: None,
+            address: None,
+        }
+    }
+
     /// Whether it holds no text of others, of which the database might refuse one.
     pub fn is_bare(&self) -> bool {
         let code_only = self.reason.as_deref().is_none_or(|r| !r.contains(':'));

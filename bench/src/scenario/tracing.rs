@@ -1,0 +1,81 @@
+//! What it costs that one request in a hundred is traced.
+
+use anyhow::{Result, bail};
+
+use crate::load::{Kind, Pace, Sender, Shape};
+use crate::measure::{self, Measured};
+use crate::report::{Figure, Goal, Section};
+use crate::scenario::Lab;
+use crate::sink;
+use crate::system::{AUTOMATION, GATEWAY, System};
+
+const CONNECTIONS: usize = 32;
+/// Items a second of each load, well below what the line can do: only the CPU is compared.
+const OFFERED: [(Kind, &str, f64); 2] =
+    [(Kind::Single, "single events", 10_000.0), (Kind::BatchOfMany, "batches of 100 people", 30_000.0)];
+/// The share of requests that is traced by default.
+const SHARE: &str = "0.01";
+const RECEIVER: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+const SAMPLED: &str = "OTEL_TRACES_SAMPLER_ARG";
+/// How much more the CPU of the programs that take an event in may be.
+const AT_MOST: f64 = 1.03;
+
+/// The whole line at a steady rate, with and without tracing in turns, to a receiver on loopback.
+pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
+    section.about = format!(
+        "the whole line at a steady rate, without tracing and with {SHARE} of the requests traced, in turns; CPU of gateway and worker-automation together"
+    );
+    let (settings, progress) = (lab.settings, lab.progress.clone());
+    let receiver = sink::start(sink::Kind::Http, None).await?;
+    let system = lab.system().await?;
+    for (kind, name, offered) in OFFERED {
+        let items = if kind == Kind::Single { 1.0 } else { f64::from(Kind::BATCH) };
+        let pace = Pace::Offered(offered / items);
+        let (mut without, mut with): (Vec<Measured>, Vec<Measured>) = Default::default();
+        for round in 1..=settings.rounds {
+            progress.step(&format!("{name}, round {round} of {}", settings.rounds));
+            for traced in [false, true] {
+                tell(system, traced.then(|| format!("http://{}", receiver.addr)));
+                system.run(&[]).await?;
+                system.run_all().await?;
+                let mut sender = Sender::connect(system.gateway, Shape::new(kind), CONNECTIONS).await?;
+                measure::sustained(system, &mut sender, pace, settings.round / 2).await?;
+                let measured = measure::sustained(system, &mut sender, pace, settings.round).await?.measured;
+                if traced { &mut with } else { &mut without }.push(measured);
+                system.purge().await?;
+            }
+        }
+        if sink::arrivals(receiver.addr).await?.count == 0 {
+            bail!("nothing was traced");
+        }
+        let of = |rounds: &[Measured]| rounds.iter().map(taking_in).collect::<Vec<f64>>();
+        section.figures.push(
+            Figure::new(format!("CPU with tracing, {name}"), "µs/event", of(&with))
+                .against("without", &of(&without))
+                .goal(Goal::RatioAtMost(AT_MOST)),
+        );
+        section.costs.push(measure::cost(&format!("{name}, not traced"), "event", &without, |o| o.items));
+        section.costs.push(measure::cost(&format!("{name}, traced"), "event", &with, |o| o.items));
+    }
+    tell(system, None);
+    system.run(&[]).await
+}
+
+fn tell(system: &mut System, receiver: Option<String>) {
+    match receiver {
+        Some(receiver) => {
+            system.set_env(RECEIVER, receiver);
+            system.set_env(SAMPLED, SHARE.to_owned());
+        }
+        None => {
+            system.remove_env(RECEIVER);
+            system.remove_env(SAMPLED);
+        }
+    }
+}
+
+/// Microseconds for each event, of the two programs that take it in.
+fn taking_in(measured: &Measured) -> f64 {
+    let each = measured.used.micros_each(measured.outcome.items);
+    each.iter().filter(|(name, _)| [GATEWAY, AUTOMATION].contains(&name.as_str())).map(|(_, micros)| micros).sum()
+}
