@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { at, call, eventually, expectAccessible, expectNoComplaints, open, picture, settled, unique, withAdmin } from './browser';
+import { at, call, eventually, expectAccessible, expectCount, expectDisabled, expectNoComplaints, expectValue, open, picture, settled, unique, withAdmin } from './browser';
 
 const admin = withAdmin();
 
@@ -20,7 +20,7 @@ test('somebody signs up by hand: a person is added, and their event is sent', as
   await form.getByLabel('Name').fill('Ada');
   const add = form.getByRole('button', { name: 'Add' });
   await form.getByLabel('Other properties').fill('{"plan":');
-  await eventually(async () => expect(await add.isDisabled()).toBe(true));
+  await expectDisabled(add);
   await form.getByLabel('Other properties').fill('{"plan": "pro"}');
   await expectAccessible(page, 'add a person');
   await picture(page, 'act-add-person');
@@ -95,19 +95,19 @@ test('an automation that is active says how to try it, and is tried so', async (
   await open(page, `automations/${id}`);
   const hint = page.getByRole('region', { name: 'Try it:' });
   await page.getByRole('button', { name: 'Activate' }).waitFor();
-  expect(await hint.count()).toBe(0);
+  await expectCount(hint, 0);
   await page.getByRole('button', { name: 'Activate' }).click();
   await hint.getByText(event).waitFor();
   await hint.getByRole('button', { name: 'Add a person' }).click();
   const person = page.getByRole('dialog', { name: 'Add a person' });
   await person.getByLabel('User id').fill(who);
   await person.getByRole('button', { name: 'Add' }).click();
-  await eventually(async () => expect(await person.count()).toBe(0));
+  await expectCount(person, 0);
   // The form that opens is filled in: who was added, and what it starts by.
   await hint.getByRole('button', { name: 'Send an event' }).click();
   const form = page.getByRole('dialog', { name: 'Send an event' });
-  await eventually(async () => expect(await form.getByLabel('Event', { exact: false }).inputValue()).toBe(event));
-  await eventually(async () => expect(await form.getByLabel('User id').inputValue()).toBe(who));
+  await expectValue(form.getByLabel('Event', { exact: false }), event);
+  await expectValue(form.getByLabel('User id'), who);
   await form.getByRole('button', { name: 'Send' }).click();
   await hint.getByText(`It is sent for ${who}.`).waitFor();
   await eventually(async () => expect(await call('GET', `/users/${who}`)).toMatchObject({ properties: { tried: true } }));
@@ -117,6 +117,6 @@ test('an automation that is active says how to try it, and is tried so', async (
   await page.goto(at(`automations/${id}`));
   await settled(page);
   await page.getByRole('button', { name: 'Stop' }).click();
-  await eventually(async () => expect(await hint.count()).toBe(0));
+  await expectCount(hint, 0);
   expectNoComplaints(context);
 });

@@ -1,6 +1,6 @@
 import type { Locator } from 'playwright-core';
 import { expect, test } from 'vitest';
-import { call, eventually, expectNoComplaints, open, picture, press, unique, withAdmin } from './browser';
+import { call, eventually, expectCount, expectNoComplaints, open, picture, press, unique, withAdmin } from './browser';
 
 const admin = withAdmin();
 
@@ -38,7 +38,7 @@ test('a journey that is larger than its window is seen whole when it opens, and 
   await page.getByRole('group', { name: 'Form of Wait' }).getByLabel(/^For, such as/).fill('2h');
   expect(await press(page, 'Save')).toBe(200);
   await page.getByText('Saved.').waitFor();
-  expect(await zoomOf(canvas)).toBe(nearer);
+  await eventually(async () => expect(await zoomOf(canvas)).toBe(nearer));
   expectNoComplaints(context);
 });
 
@@ -53,11 +53,11 @@ test('a rule of a way that is refused marks the step that leads there', async ()
   await form.getByLabel('Field').fill('');
   expect(await press(page, 'Save')).toBe(422);
   await step.getByText('Something needs to be changed here').waitFor();
-  expect(await page.locator('.canvas-step[data-wrong]').count()).toBe(1);
+  await expectCount(page.locator('.canvas-step[data-wrong]'), 1);
   // Once, where it is to be changed.
-  await eventually(async () => expect(await form.getByRole('alert').count()).toBe(1));
+  await expectCount(form.getByRole('alert'), 1);
   await form.getByLabel('Field').fill('properties.tariff');
   expect(await press(page, 'Save')).toBe(200);
-  await eventually(async () => expect(await page.locator('.canvas-step[data-wrong]').count()).toBe(0));
+  await expectCount(page.locator('.canvas-step[data-wrong]'), 0);
   expectNoComplaints(context);
 });

@@ -1,6 +1,6 @@
 import { type BrowserContext, type Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectAccessible, expectNoComplaints, mails, newContext, open, picture, product, settled, unique, withBrowser } from './browser';
+import { adminContext, call, eventually, expectAccessible, expectNoComplaints, expectValue, mails, newContext, open, picture, product, settled, unique, withBrowser } from './browser';
 import { startProduct } from './product';
 
 withBrowser();
@@ -92,8 +92,8 @@ test('a newcomer comes from nothing to a welcome mail, through the dashboard alo
     await steps.getByRole('button', { name: 'Send an event' }).click();
     const event = screen.getByRole('dialog', { name: 'Send an event' });
     // There is nothing to fill in: who was added signs up.
-    await eventually(async () => expect(await event.getByLabel('Event').inputValue()).toBe('signed_up'));
-    await eventually(async () => expect(await event.getByLabel('User id').inputValue()).toBe('ada'));
+    await expectValue(event.getByLabel('Event'), 'signed_up');
+    await expectValue(event.getByLabel('User id'), 'ada');
     await picture(screen, 'first-steps-event', false);
     await event.getByRole('button', { name: 'Send' }).click();
     for (const number of [1, 2, 3, 4, 5, 6]) await isMarked(number, 'done');

@@ -1,6 +1,6 @@
 import type { Page, Request } from 'playwright-core';
 import { expect, test } from 'vitest';
-import { at, call, eventually, expectNoComplaints, open, settled, unique, withAdmin } from './browser';
+import { at, call, eventually, expectDisabled, expectNoComplaints, expectValue, open, settled, unique, withAdmin } from './browser';
 
 const admin = withAdmin();
 
@@ -59,11 +59,11 @@ test('a rule keeps the focus while what it stands in is saved', async () => {
   const field = await country.elementHandle();
   letGo();
   await page.getByText('Saved.').waitFor();
-  await eventually(async () => expect(await page.getByRole('button', { name: 'Save', exact: true }).isDisabled()).toBe(true));
+  await expectDisabled(page.getByRole('button', { name: 'Save', exact: true }));
   expect(await field?.evaluate((element) => element === document.activeElement && element.isConnected)).toBe(true);
   await page.keyboard.press('End');
   await page.keyboard.type('E');
-  await eventually(async () => expect(await country.inputValue()).toBe('DEE'));
+  await expectValue(country, 'DEE');
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await eventually(async () => expect(await call('GET', `/segments/${id}`)).toMatchObject({ rules: [{ value: 'free' }, { any: [{ value: 'DEE' }] }] }));
   await settled(page);

@@ -1,6 +1,6 @@
-import type { BrowserContext, Locator, Page } from 'playwright-core';
+import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectAccessible, expectNoComplaints, open, picture, press, unique, withBrowser } from './browser';
+import { adminContext, call, expectAccessible, expectCount, expectNoComplaints, expectValue, open, picture, press, unique, withBrowser } from './browser';
 
 withBrowser();
 let people: [BrowserContext, BrowserContext];
@@ -20,8 +20,7 @@ async function both(path: string): Promise<[Page, Page]> {
 }
 
 const conflict = (page: Page) => page.getByRole('alert').filter({ hasText: 'Somebody else has changed this meanwhile' });
-const holds = (field: Locator, value: string) => eventually(async () => expect(await field.inputValue()).toBe(value));
-const closed = (page: Page) => eventually(async () => expect(await page.getByRole('dialog').count()).toBe(0));
+const closed = (page: Page) => expectCount(page.getByRole('dialog'), 0);
 
 async function done(pages: Page[]): Promise<void> {
   for (const page of pages) await page.close();
@@ -38,7 +37,7 @@ test.each([
   const pages = await both(place);
   for (const page of pages) {
     await page.getByRole('row', { name: called }).getByRole('button', { name: 'Edit' }).click();
-    await holds(page.getByRole('dialog').getByLabel(title), called);
+    await expectValue(page.getByRole('dialog').getByLabel(title), called);
   }
   const [first, second] = pages;
   await first.getByRole('dialog').getByLabel(one).fill('theirs');
@@ -60,16 +59,25 @@ test.each([
   // What is opened anew is theirs as well, and is loaded in place of one's own where one is told later.
   await first.getByRole('row', { name: called }).getByRole('button', { name: 'Edit' }).click();
   const field = first.getByRole('dialog').getByLabel(title);
-  await holds(field, `${called} too`);
+  await expectValue(field, `${called} too`);
   await call('PUT', `/${place}/${id}`, { [name]: `${called} three` });
   await field.fill(`${called} mine`);
   expect(await press(first, 'Save')).toBe(412);
   await conflict(first).getByRole('button', { name: 'Load theirs, and drop mine' }).click();
-  await holds(field, `${called} three`);
+  await expectValue(field, `${called} three`);
   await first.keyboard.press('Escape');
   await closed(first);
   await done(pages);
 });
+
+/** Saves what stands on a tab, and sees it told: until then it is not left. */
+async function save(page: Page): Promise<void> {
+  expect(await press(page, 'Save')).toBe(200);
+  const told = page.getByText('The channel is saved.');
+  await told.waitFor();
+  await page.getByRole('button', { name: 'Close' }).click();
+  await expectCount(told, 0);
+}
 
 test('two people set up the channels: each part is theirs, and nothing is overwritten', async () => {
   const before = await call<{ email: { fromName: string | null } }>('GET', '/channels');
@@ -77,26 +85,26 @@ test('two people set up the channels: each part is theirs, and nothing is overwr
   const [first, second] = pages;
   const sender = (page: Page) => page.getByLabel('Sender’s name');
   await sender(first).fill('Theirs');
-  expect(await press(first, 'Save')).toBe(200);
+  await save(first);
   // One's own change is no other's: what is opened beside it goes under the new tag.
   await first.getByRole('tab', { name: 'SMS' }).click();
   await first.getByLabel('Account id').fill('AC1');
-  expect(await press(first, 'Save')).toBe(200);
+  await save(first);
   await first.getByRole('tab', { name: 'All channels' }).click();
   await first.getByLabel('Keep quiet hours').check();
-  expect(await press(first, 'Save')).toBe(200);
+  await save(first);
   await first.getByLabel('Keep quiet hours').uncheck();
-  expect(await press(first, 'Save')).toBe(200);
+  await save(first);
 
   await sender(second).fill('Mine');
   expect(await press(second, 'Save')).toBe(412);
   await conflict(second).getByText('Nothing was overwritten').waitFor();
   expect(await call('GET', '/channels')).toMatchObject({ email: { fromName: 'Theirs' } });
-  await holds(sender(second), 'Mine');
+  await expectValue(sender(second), 'Mine');
   await conflict(second).getByRole('button', { name: 'Load theirs, and drop mine' }).click();
-  await holds(sender(second), 'Theirs');
+  await expectValue(sender(second), 'Theirs');
   await sender(second).fill('After theirs');
-  expect(await press(second, 'Save')).toBe(200);
+  await save(second);
   expect(await call('GET', '/channels')).toMatchObject({ email: { fromName: 'After theirs' } });
   expect(await call('GET', '/channels')).toMatchObject({ sms: { accountId: 'AC1' } });
   await call('PUT', '/channels', { emailFromName: before.email.fromName, smsAccountId: null });
