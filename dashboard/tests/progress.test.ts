@@ -18,7 +18,7 @@ describe('the first steps', () => {
       { automation: automation('a', true) },
       { people: [{ externalId: 'ada', email: null }] },
       { events: 1 },
-      { message: { id: 'm', status: 'queued' } },
+      { message: { id: 'm', status: 'sent' } },
     ];
     let found = nothing;
     for (const [index, change] of changes.entries()) {
@@ -26,6 +26,7 @@ describe('the first steps', () => {
       expect(STEPS.filter((step) => doneOf(found)[step])).toEqual(STEPS.slice(0, index + 1));
     }
     expect(doneOf({ ...nothing, automation: automation('a', false) }).automation).toBe(false);
+    for (const status of ['queued', 'failed', 'suppressed'] as const) expect(doneOf({ ...nothing, message: { id: 'm', status } }).message).toBe(false);
   });
 
   test('go on with an automation that an event would start', () => {

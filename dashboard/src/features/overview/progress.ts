@@ -4,6 +4,9 @@ import type { Schemas } from '../../api/client';
 export const STEPS = ['channel', 'template', 'automation', 'person', 'event', 'message'] as const;
 export type StepName = (typeof STEPS)[number];
 
+/** What became of a message that went out; of another it is not said yet, or bad. */
+const WENT = new Set<Schemas['MessageStatus']>(['sent', 'delivered', 'opened', 'clicked']);
+
 /** What there is of it. */
 export interface Found {
   channels: Schemas['Channels'];
@@ -42,6 +45,6 @@ export function doneOf({ channels: { email, push, sms }, templates, automation, 
     automation: automation?.active === true,
     person: people.length > 0,
     event: events > 0,
-    message: message !== null,
+    message: message !== null && WENT.has(message.status),
   };
 }

@@ -48,6 +48,7 @@ export function StepsToTake({ found }: { found: Found }) {
     channel: mailbox ? t.overview.local(mailbox) : t.overview.stepTexts.channel,
     automation: automation && !automation.active ? t.overview.inactive : t.overview.stepTexts.automation,
     event: event ? t.overview.eventOf(event) : t.overview.stepTexts.event,
+    message: message && !done.message ? t.overview.messageNow(message.status) : t.overview.stepTexts.message,
   };
   return (
     <Stack component="ol" gap="sm" m={0} p={0} style={{ listStyle: 'none' }} aria-label={t.overview.steps}>

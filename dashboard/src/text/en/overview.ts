@@ -40,6 +40,7 @@ export const overview = {
     local: (server: string) => `Set up to try things out: mail goes to a mailbox on this machine (${server}), and to nobody outside.`,
     inactive: 'It is made, and not active yet: nobody comes in before you press Activate.',
     eventOf: (event: string) => `“${event}”, which the automation starts by: as if they had just done it.`,
+    messageNow: (status: string) => (status === 'queued' ? 'It is on its way.' : `The newest one is ${status}: its page says why.`),
     acts: { channel: 'Set up a channel', template: 'Write a template', automation: 'Make an automation', open: 'Open the automation', message: 'Open the message' },
   },
 };
