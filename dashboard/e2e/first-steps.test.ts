@@ -1,6 +1,6 @@
 import { type BrowserContext, type Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectAccessible, expectNoComplaints, expectValue, mails, newContext, open, picture, product, settled, unique, withBrowser } from './browser';
+import { adminContext, call, eventually, expectAccessible, expectNoComplaints, expectValue, mails, newContext, open, picture, product, settled, turnDark, unique, withBrowser } from './browser';
 import { startProduct } from './product';
 
 withBrowser();
@@ -55,6 +55,13 @@ test('a newcomer comes from nothing to a welcome mail, through the dashboard alo
     await settled(screen);
     await picture(screen, 'first-steps-overview', false);
     await expectAccessible(screen, 'first steps');
+    await turnDark(screen);
+    await expectAccessible(screen, 'first steps, dark');
+    await screen.setViewportSize({ width: 390, height: 844 });
+    await eventually(async () => expect(await screen.evaluate(() => document.documentElement.scrollWidth)).toBe(390));
+    await picture(screen, 'first-steps-overview-phone-dark');
+    await screen.setViewportSize({ width: 1280, height: 900 });
+    await screen.emulateMedia({ colorScheme: 'light' });
 
     await steps.getByRole('link', { name: 'Write a template' }).click();
     await screen.getByLabel('Name').fill('Welcome');
@@ -76,7 +83,7 @@ test('a newcomer comes from nothing to a welcome mail, through the dashboard alo
     await screen.getByRole('heading', { level: 1, name: 'Welcome' }).waitFor();
     await screen.getByRole('button', { name: 'Activate' }).click();
     await screen.getByRole('region', { name: 'Try it:' }).getByText('signed_up').waitFor();
-    await picture(screen, 'first-steps-automation', false);
+    await picture(screen, 'first-steps-automation');
 
     await overview();
     await isMarked(3, 'done');
