@@ -12,6 +12,8 @@ pub mod clock_jumps;
 pub mod connector;
 pub mod date_due;
 pub mod dead_letters;
+#[cfg(test)]
+mod distribution;
 mod due;
 pub mod erasures;
 pub mod events;

@@ -4,6 +4,7 @@
 
 mod database;
 mod database_tls;
+mod distribution;
 mod mailbox;
 mod nats;
 mod partitions;
