@@ -2,13 +2,15 @@
 
 use std::error::Error;
 use std::io;
+use std::sync::Arc;
 
-/// An error and its causes; an I/O error hides the one inside it from `source`.
+/// An error and its causes; an I/O error hides the one inside it from `source`, and an `Arc` shows itself in the place of its own.
 pub fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| {
         let error: &'a (dyn Error + 'static) = *error;
         let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        inner.map(|e| e as &(dyn Error + 'static)).or_else(|| error.source())
+        let shared = || error.downcast_ref::<Arc<dyn Error + Send + Sync>>().map(|e| &**e);
+        inner.or_else(shared).map(|e| e as &(dyn Error + 'static)).or_else(|| error.source())
     })
 }
 
