@@ -16,6 +16,7 @@ use shared::clock::Clock;
 use shared::config::{BusConfig, DatabaseConfig};
 use shared::env::Env;
 use shared::secrets::MasterKeys;
+use shared::store::connector::Connector;
 
 use crate::args::DoctorArgs;
 use finding::Finding;
@@ -37,6 +38,9 @@ pub async fn run(args: &DoctorArgs) -> Result<bool> {
 async fn of_database(env: &Env) -> Vec<Finding> {
     // A malformed variable was told of already.
     let Ok(config) = DatabaseConfig::from_env(env) else { return Vec::new() };
+    if Connector::parse(&config.url, "doctor").is_err() {
+        return Vec::new();
+    }
     let clock = Clock::system();
     let seen = database::look::at(&config, MasterKeys::from_env(env).ok().as_ref(), &clock).await;
     let mut findings = database::judge(&seen);

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use shared::buckets;
 use shared::config::{AdminConfig, BusConfig, DatabaseConfig, public_base_url};
 use shared::env::{Env, EnvError};
 use shared::outbound::OutboundPolicy;
@@ -47,7 +48,7 @@ pub struct GatewayConfig {
     /// How many gateways share a project's limit while Redis is away.
     pub replicas: u32,
     /// Without one, each gateway limits on its own.
-    pub redis_url: Option<String>,
+    pub redis: Option<buckets::Server>,
     /// Which addresses a channel may be pointed at.
     pub outbound: OutboundPolicy,
     /// Without one, nothing can be generated.
@@ -60,7 +61,7 @@ pub struct GatewayConfig {
 
 impl GatewayConfig {
     /// `GATEWAY_ADDR` (127.0.0.1:8080), `PUBLIC_BASE_URL` (`http://` and that address), `TRUST_FORWARDED` (off),
-    /// `GATEWAY_MAX_CONNECTIONS` (10000), `GATEWAY_INBOX_STREAMS` (2000), `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `OUTBOUND_ALLOW` (none),
+    /// `GATEWAY_MAX_CONNECTIONS` (10000), `GATEWAY_INBOX_STREAMS` (2000), `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `REDIS_CA_FILE` (none), `OUTBOUND_ALLOW` (none),
     /// `PUSH_PROVIDER_APP_ID` as delivery has it (none), and what [`AiConfig`]
     /// and [`Sampling`] read.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
@@ -74,7 +75,7 @@ impl GatewayConfig {
             max_connections: env.bounded("GATEWAY_MAX_CONNECTIONS", 10_000, 1..=1_000_000, "1 to 1000000")?,
             inbox_streams: env.bounded("GATEWAY_INBOX_STREAMS", 2_000, 1..=1_000_000, "1 to 1000000")?,
             replicas: env.bounded("GATEWAY_REPLICAS", 1, 1..=1_000, "1 to 1000")?,
-            redis_url: env.get("REDIS_URL").map(str::to_owned),
+            redis: buckets::Server::from_env(env)?,
             outbound: OutboundPolicy::from_env(env)?,
             ai: AiConfig::from_env(env)?,
             shared_push_app: env.get("PUSH_PROVIDER_APP_ID").is_some(),
@@ -102,7 +103,7 @@ impl Default for GatewayConfig {
             max_connections: 10_000,
             inbox_streams: 2_000,
             replicas: 1,
-            redis_url: None,
+            redis: None,
             outbound: OutboundPolicy::default(),
             ai: None,
             shared_push_app: false,

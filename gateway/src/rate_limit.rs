@@ -12,9 +12,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use quick_cache::sync::Cache;
-use shared::buckets::{Buckets, Server};
+use shared::buckets::Buckets;
 use shared::ids::ProjectId;
 use shared::shutdown::Shutdown;
 
@@ -62,18 +61,15 @@ const CAPACITY: usize = 100_000;
 
 impl RateLimits {
     /// `prefix` keeps installations apart that share a Redis.
-    pub fn start(config: &GatewayConfig, prefix: &str, shutdown: &Shutdown) -> anyhow::Result<Self> {
-        let redis = match &config.redis_url {
-            Some(url) => {
-                let server = Server::parse(url).context("REDIS_URL is no Redis address")?;
-                Some(Buckets::start(server, prefix, shutdown.clone()))
-            }
+    pub fn start(config: &GatewayConfig, prefix: &str, shutdown: &Shutdown) -> Self {
+        let redis = match &config.redis {
+            Some(server) => Some(Buckets::start(server.clone(), prefix, shutdown.clone())),
             None => {
                 tracing::warn!("no Redis (REDIS_URL): each gateway limits requests on its own");
                 None
             }
         };
-        Ok(Self { replicas: config.replicas, redis, projects: Cache::new(CAPACITY) })
+        Self { replicas: config.replicas, redis, projects: Cache::new(CAPACITY) }
     }
 
     /// Whether limits are shared with the other gateways at this moment.

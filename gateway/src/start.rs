@@ -50,7 +50,7 @@ impl App {
         let publisher = Publisher::new(bus.clone());
         let app = Arc::new(Self {
             ingest: GroupCommit::start(&publisher, &bus.names, ingest_stream.partitions, &TaskTracker::new()),
-            limits: RateLimits::start(&config, &bus.config.stream_prefix, shutdown)?,
+            limits: RateLimits::start(&config, &bus.config.stream_prefix, shutdown),
             docs: Docs::new(&config.public_base_url)?,
             ai: config.ai.clone().map(|ai| Ai::new(ai, config.replicas)).transpose()?,
             keys: Arc::default(),

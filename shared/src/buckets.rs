@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, RedisResult, Script};
+use redis::{AsyncConnectionConfig, Client, RedisResult, Script, TlsCertificates};
 use tokio::sync::Notify;
 
 use crate::env::{Env, EnvError};
 use crate::shutdown::Shutdown;
+use crate::tls;
 
 /// How long a lease may take.
 const BUDGET: Duration = Duration::from_millis(50);
@@ -27,21 +28,44 @@ const PING_AGAIN: Duration = Duration::from_millis(500);
 pub struct Server(Client);
 
 impl Server {
-    /// An address such as `redis://127.0.0.1:6379`.
+    /// An address such as `redis://127.0.0.1:6379`, or `rediss://` for TLS.
     pub fn parse(url: &str) -> RedisResult<Self> {
         Client::open(url).map(Self)
     }
 
-    /// `REDIS_URL`; none where it is absent.
+    /// `REDIS_URL`, and `REDIS_CA_FILE`: certificates (PEM) of authorities that are trusted in the place of the public ones.
+    /// None where the address is absent.
     pub fn from_env(env: &Env) -> Result<Option<Self>, EnvError> {
         const NAME: &str = "REDIS_URL";
         // The address may hold a password: it is not repeated.
         let wrong = |_| EnvError {
             name: NAME.to_owned(),
             problem: "is no Redis address".to_owned(),
-            allowed: "an address such as redis://127.0.0.1:6379",
+            allowed: "an address such as redis://127.0.0.1:6379 or rediss://redis.example.com:6380",
         };
-        env.get(NAME).map(|url| Self::parse(url).map_err(wrong)).transpose()
+        let Some(url) = env.get(NAME) else { return Ok(None) };
+        let server = Self::parse(url).map_err(wrong)?;
+        match env.get("REDIS_CA_FILE") {
+            Some(path) => server.trusting(path).map(Some),
+            None => Ok(Some(server)),
+        }
+    }
+
+    fn trusting(self, path: &str) -> Result<Self, EnvError> {
+        let wrong = |problem: String| EnvError {
+            name: "REDIS_CA_FILE".to_owned(),
+            problem,
+            allowed: "a file of certificates (PEM), where REDIS_URL begins with rediss://",
+        };
+        tls::authorities(path).map_err(wrong)?;
+        let root_cert = std::fs::read(path).map_err(|e| wrong(format!("{path}: {e}")))?;
+        let certificates = TlsCertificates { client_tls: None, root_cert: Some(root_cert) };
+        let connection = self.0.get_connection_info().clone();
+        Client::build_with_tls(connection, certificates).map(Self).map_err(|e| wrong(e.to_string()))
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.0
     }
 }
 

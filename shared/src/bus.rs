@@ -56,6 +56,9 @@ impl Bus {
         if let Some((user, password)) = servers.iter().find_map(|server| server.username().zip(server.password())) {
             options = options.user_and_password(user.to_owned(), password.to_owned());
         }
+        if let Some(path) = &config.ca_file {
+            options = options.add_root_certificates(path.into());
+        }
         Ok(options
             .name(program)
             .custom_inbox_prefix(format!("_INBOX.{program}"))

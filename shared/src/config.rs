@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use anyhow::Context;
 
 use crate::env::{Env, EnvError};
+use crate::tls;
 
 /// `PUBLIC_BASE_URL`: how clients and people reach this installation, without a slash at the end.
 pub fn public_base_url(env: &Env, default: &str) -> Result<String, EnvError> {
@@ -43,6 +44,8 @@ impl DatabaseConfig {
 pub struct BusConfig {
     /// Comma-separated addresses.
     pub url: String,
+    /// A file of certificates (PEM) of authorities that are trusted in the place of the system's.
+    pub ca_file: Option<String>,
     pub stream_prefix: String,
     /// Of the ingest stream; fixed when it is made.
     pub partitions: u16,
@@ -54,7 +57,7 @@ pub struct BusConfig {
 }
 
 impl BusConfig {
-    /// `NATS_URL`, `STREAM_PREFIX`, `INGEST_PARTITIONS` (8), `STREAM_REPLICAS` (1), `INGEST_MAX_BYTES` (4 GiB),
+    /// `NATS_URL`, `NATS_CA_FILE` (none), `STREAM_PREFIX`, `INGEST_PARTITIONS` (8), `STREAM_REPLICAS` (1), `INGEST_MAX_BYTES` (4 GiB),
     /// `SEND_MAX_BYTES` (1 GiB), `DEAD_MAX_BYTES` (256 MiB).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let bytes = 1 << 20..=1 << 50;
@@ -64,6 +67,10 @@ impl BusConfig {
             let (name, problem) = ("STREAM_PREFIX".to_owned(), format!("{stream_prefix:?} has other characters"));
             return Err(EnvError { name, problem, allowed: "letters, digits and _" });
         }
+        let ca_file = env.get("NATS_CA_FILE").map(str::to_owned);
+        if let Some(Err(problem)) = ca_file.as_deref().map(tls::authorities) {
+            return Err(EnvError { name: "NATS_CA_FILE".to_owned(), problem, allowed: "a file of certificates (PEM)" });
+        }
         let replicas = env.parse("STREAM_REPLICAS", 1, "1, 3 or 5")?;
         if ![1, 3, 5].contains(&replicas) {
             let (name, problem) = ("STREAM_REPLICAS".to_owned(), format!("{replicas} is no odd number of servers"));
@@ -71,6 +78,7 @@ impl BusConfig {
         }
         Ok(Self {
             url: env.text("NATS_URL", "nats://127.0.0.1:4222"),
+            ca_file,
             stream_prefix,
             partitions: env.bounded("INGEST_PARTITIONS", 8, 1..=256, "1 to 256")?,
             replicas,

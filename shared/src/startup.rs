@@ -62,7 +62,10 @@ pub async fn connect_to(
     shutdown: &Shutdown,
 ) -> Result<Connected, StartError> {
     broker.servers()?;
-    let store = Store::new(database, program)?;
+    let store = Store::new(database, program).map_err(|error| match error.downcast::<EnvError>() {
+        Ok(error) => StartError::Config(error),
+        Err(error) => StartError::Other(error),
+    })?;
     let clock = Clock::system();
     wait_for("the database", shutdown, || async { migrate::check(&store.connection().await?).await }).await??;
     wait_for("the database's time", shutdown, || store.synchronize(&clock)).await?;

@@ -9,8 +9,11 @@ pub mod changes;
 pub mod channels;
 pub mod client_ids;
 pub mod clock_jumps;
+pub mod connector;
 pub mod date_due;
 pub mod dead_letters;
+#[cfg(test)]
+mod distribution;
 mod due;
 pub mod erasures;
 pub mod events;
@@ -51,12 +54,13 @@ use std::time::{Duration, Instant};
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
 use metrics::{Histogram, histogram};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Config, NoTls};
 
 use crate::clock::Clock;
 use crate::config::DatabaseConfig;
 use crate::metric_name::Metric;
 use crate::send::Channel;
+
+use self::connector::Connector;
 
 pub use deadpool_postgres::{GenericClient, Object as Connection, Transaction};
 
@@ -83,6 +87,9 @@ pub enum StoreError {
 
 /// tokio-postgres shows only "db error"; what the server said is in its source.
 fn described(error: &tokio_postgres::Error) -> String {
+    if let Some(fault) = connector::tls_fault(error) {
+        return connector::tls_words(error, fault);
+    }
     match error.as_db_error() {
         Some(db) => format!(
             "{} ({}){}",
@@ -182,11 +189,9 @@ impl Store {
             "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = '5s'; SET timezone = 'UTC'; SET jit = off",
             statement.as_millis()
         );
-        let manager = Manager::from_config(
-            parse_url(&config.url, program)?,
-            NoTls,
-            ManagerConfig { recycling_method: RecyclingMethod::Fast },
-        );
+        let connector = Connector::parse(&config.url, program)?;
+        let recycled = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_connect(connector.config().clone(), connector, recycled);
         let pool = Pool::builder(manager)
             .max_size(config.pool_size)
             .runtime(Runtime::Tokio1)
@@ -221,14 +226,4 @@ impl Store {
         self.connection().await?.simple_query("SELECT 1").await?;
         Ok(())
     }
-}
-
-fn parse_url(url: &str, program: &str) -> anyhow::Result<Config> {
-    let mut config: Config = url.parse().map_err(|e| anyhow::anyhow!("DATABASE_URL is no Postgres address: {e}"))?;
-    config.application_name(format!("rekindle-{program}"));
-    config.connect_timeout(WAIT);
-    config.keepalives_idle(Duration::from_secs(30));
-    // A server that vanished without a word must be noticed (Linux).
-    config.tcp_user_timeout(Duration::from_secs(15));
-    Ok(config)
 }

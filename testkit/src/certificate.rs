@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tempfile::TempDir;
@@ -12,27 +13,42 @@ use tokio_rustls::TlsAcceptor;
 use crate::must;
 
 /// A self-signed certificate, and its file for who is to trust it.
-pub(crate) struct Certificate {
+pub struct Certificate {
     acceptor: TlsAcceptor,
     file: PathBuf,
+    server_file: PathBuf,
     chain: String,
     _dir: TempDir,
 }
 
 impl Certificate {
-    pub(crate) fn for_name(name: &str) -> Self {
-        let made = must("a certificate", rcgen::generate_simple_self_signed([name.to_owned()]));
-        let chain = format!("{}{}", made.signing_key.serialize_pem(), made.cert.pem());
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    /// For a host's name or address.
+    pub fn for_name(name: &str) -> Self {
+        Self::make(name, IsCa::NoCa)
+    }
+
+    /// As the simplest recipes make them: one that may sign others as well.
+    pub fn of_an_authority(name: &str) -> Self {
+        Self::make(name, IsCa::Ca(BasicConstraints::Unconstrained))
+    }
+
+    fn make(name: &str, is_ca: IsCa) -> Self {
+        let signing_key = must("a key", KeyPair::generate());
+        let mut params = must("a certificate", CertificateParams::new([name.to_owned()]));
+        params.is_ca = is_ca;
+        let cert = must("a certificate", params.self_signed(&signing_key));
+        let chain = format!("{}{}", signing_key.serialize_pem(), cert.pem());
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let versions = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let config = must("TLS", versions).with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key);
+        let config = must("TLS", versions).with_no_client_auth().with_single_cert(vec![cert.der().clone()], key);
         let mut config = must("TLS", config);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let dir = must("a directory for a certificate", TempDir::new());
-        let file = dir.path().join("ca.pem");
-        must("writing a certificate", std::fs::write(&file, made.cert.pem()));
-        Self { acceptor: TlsAcceptor::from(Arc::new(config)), file, chain, _dir: dir }
+        let (file, server_file) = (dir.path().join("ca.pem"), dir.path().join("server.pem"));
+        must("writing a certificate", std::fs::write(&file, cert.pem()));
+        must("writing a certificate", std::fs::write(&server_file, &chain));
+        Self { acceptor: TlsAcceptor::from(Arc::new(config)), file, server_file, chain, _dir: dir }
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
@@ -51,7 +67,13 @@ impl Certificate {
         must("writing a certificate", must("writing a certificate", opened).write_all(&pem));
     }
 
-    pub(crate) fn ca_file(&self) -> String {
+    /// The file of who is to trust it.
+    pub fn ca_file(&self) -> String {
         self.file.display().to_string()
+    }
+
+    /// The file of [`Certificate::chain`].
+    pub fn server_file(&self) -> String {
+        self.server_file.display().to_string()
     }
 }

@@ -30,6 +30,7 @@ mod web_push_service;
 
 pub use ai_server::{AiRequest, TestAi};
 pub use apns_service::ApnsService;
+pub use certificate::Certificate;
 pub use database::TestDatabase;
 pub use eventually::{eventually, eventually_true};
 pub use mail_service::MailService;

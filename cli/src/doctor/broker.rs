@@ -7,6 +7,7 @@ use async_nats::jetstream::stream::{ClusterInfo, Config, RetentionPolicy};
 use shared::bus::topology::{self, partitions_of};
 use shared::bus::{Names, PublishError};
 use shared::config::BusConfig;
+use shared::tls::TlsFault;
 
 use super::finding::Finding;
 
@@ -22,6 +23,8 @@ const SYNC_FINE: u64 = 1_000;
 #[derive(Clone, Debug)]
 pub struct Refusal {
     pub kind: Option<ConnectErrorKind>,
+    /// Where no TLS was agreed upon.
+    pub tls: Option<TlsFault>,
     pub words: String,
 }
 
@@ -107,7 +110,10 @@ pub fn judge(config: &BusConfig, seen: &Result<Seen, Refusal>) -> Vec<Finding> {
     findings
 }
 
-fn refused(Refusal { kind, words }: &Refusal) -> Finding {
+fn refused(Refusal { kind, tls, words }: &Refusal) -> Finding {
+    if let Some(fault) = tls {
+        return Finding::wrong("nats.connection", words.clone(), fault.remedy("NATS_CA_FILE"));
+    }
     let remedy = match kind {
         Some(ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication) => {
             "correct user and password in NATS_URL (nats://user:password@host:4222), or in the server's configuration"

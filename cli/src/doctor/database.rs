@@ -2,8 +2,10 @@
 
 pub mod look;
 
+use shared::store::connector;
 use shared::store::migrate::SchemaError;
 use shared::store::server::Server;
+use shared::tls::TlsFault;
 
 use super::finding::Finding;
 use super::work;
@@ -15,10 +17,12 @@ const SKEW_FINE: i64 = 2_000;
 const SKEW_BORNE: i64 = 60_000;
 
 /// Why there is no connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
     /// PostgreSQL's own code, if it answered.
     pub code: Option<String>,
+    /// Where no TLS was agreed upon.
+    pub tls: Option<TlsFault>,
     pub words: String,
 }
 
@@ -44,8 +48,9 @@ pub fn judge(seen: &Result<Seen, Refusal>) -> Vec<Finding> {
         Ok(seen) => seen,
         Err(refusal) => return vec![refused(refusal)],
     };
-    let Server { version, sessions, max_connections, .. } = &seen.server;
-    let reached = format!("reached, PostgreSQL {}.{}", version / 10_000, version % 10_000);
+    let Server { version, sessions, max_connections, tls, .. } = &seen.server;
+    let tls = tls.as_deref().unwrap_or("without TLS");
+    let reached = format!("reached, PostgreSQL {}.{}, {tls}", version / 10_000, version % 10_000);
     let mut findings = vec![Finding::well("database.connection", reached)];
     if version / 10_000 < OLDEST {
         let remedy = format!("upgrade it to {OLDEST} or newer");
@@ -66,8 +71,15 @@ pub fn judge(seen: &Result<Seen, Refusal>) -> Vec<Finding> {
 
 fn refused(refusal: &Refusal) -> Finding {
     const CHECK: &str = "database.connection";
-    let Refusal { code, words } = refusal;
+    let Refusal { code, tls, words } = refusal;
+    if let Some(fault) = *tls {
+        return Finding::wrong(CHECK, format!("no TLS with PostgreSQL: {words}"), connector::remedy(fault));
+    }
     let (what, remedy) = match code.as_deref() {
+        Some("28000") if words.ends_with("no encryption") || words.ends_with("SSL off") => (
+            "lets nobody in without TLS",
+            "sslmode=verify-full in DATABASE_URL, with sslrootcert for an authority of your own",
+        ),
         Some("28P01" | "28000") => (
             "refuses the user or the password",
             "correct them in DATABASE_URL, or in PostgreSQL: ALTER ROLE … PASSWORD",
@@ -81,10 +93,6 @@ fn refused(refusal: &Refusal) -> Finding {
             ("lets this user read too little", "make it the owner of the database: ALTER DATABASE … OWNER TO")
         }
         Some(_) => ("refuses", "the server's log says more"),
-        None if words.contains("TLS") => (
-            "asks for TLS, which the programs do not speak to it",
-            "sslmode=disable within a network of your own, or a local proxy that speaks TLS",
-        ),
         None => (
             "cannot be reached",
             "check host and port in DATABASE_URL, that it runs, and what lies between (firewall, NetworkPolicy)",
@@ -183,7 +191,7 @@ mod tests {
     use super::*;
 
     fn of(code: Option<&str>, words: &str) -> String {
-        let finding = refused(&Refusal { code: code.map(str::to_owned), words: words.to_owned() });
+        let finding = refused(&Refusal { code: code.map(str::to_owned), tls: None, words: words.to_owned() });
         assert_eq!(finding.verdict, Verdict::Wrong);
         finding.what
     }
@@ -192,7 +200,7 @@ mod tests {
     fn refusals_are_told_apart_by_their_code() {
         assert!(of(Some("28P01"), "x").contains("password") && of(Some("3D000"), "x").contains("no such database"));
         assert!(of(Some("53300"), "x").contains("to spare") && of(Some("XX000"), "boom").ends_with("refuses: boom"));
-        assert!(of(None, "no TLS implementation configured").contains("TLS, which"));
+        assert!(of(Some("28000"), "no pg_hba.conf entry for host \"::1\", no encryption").contains("without TLS"));
         assert!(of(None, "Connection refused").contains("cannot be reached"));
     }
 

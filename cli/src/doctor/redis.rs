@@ -2,6 +2,8 @@
 
 pub mod look;
 
+use shared::tls::TlsFault;
+
 use super::finding::Finding;
 
 /// What Redis is like.
@@ -9,7 +11,8 @@ use super::finding::Finding;
 pub enum Seen {
     /// `REDIS_URL` is not set, or malformed, which was told already.
     Unset,
-    Away(String),
+    /// Why, and where no TLS was agreed upon.
+    Away(String, Option<TlsFault>),
     There(Standing),
 }
 
@@ -32,13 +35,13 @@ pub fn judge(seen: &Seen) -> Vec<Finding> {
                 "set it where more than one gateway or worker-delivery runs",
             )]
         }
-        Seen::Away(why) => {
+        Seen::Away(why, tls) => {
             let what = format!("cannot be used ({why}): {ALONE}");
-            vec![Finding::notable(
-                "redis.connection",
-                what,
-                "check REDIS_URL and its password, and that Redis runs; the rest goes on without it",
-            )]
+            let remedy = match tls {
+                Some(fault) => fault.remedy("REDIS_CA_FILE"),
+                None => "check REDIS_URL and its password, and that Redis runs; the rest goes on without it".to_owned(),
+            };
+            vec![Finding::notable("redis.connection", what, remedy)]
         }
         Seen::There(standing) => {
             vec![Finding::well("redis.connection", format!("reached, Redis {}", standing.version)), eviction(standing)]
@@ -82,8 +85,10 @@ mod tests {
 
     #[test]
     fn without_it_the_rest_goes_on() {
-        for seen in [Seen::Unset, Seen::Away("refused".into())] {
+        for seen in [Seen::Unset, Seen::Away("refused".into(), None)] {
             assert_eq!(judge(&seen)[0].verdict, Verdict::Notable);
         }
+        let unknown = judge(&Seen::Away("x".into(), Some(TlsFault::UnknownAuthority)));
+        assert!(unknown[0].remedy.as_deref().is_some_and(|remedy| remedy.contains("REDIS_CA_FILE")));
     }
 }

@@ -4,6 +4,7 @@ use shared::config::{BusConfig, DatabaseConfig, public_base_url};
 use shared::env::{Env, EnvError};
 use shared::outbound::OutboundPolicy;
 use shared::secrets::MasterKeys;
+use shared::store::connector::Connector;
 
 use super::finding::Finding;
 use super::variables::VARIABLES;
@@ -66,6 +67,7 @@ fn malformed(env: &Env) -> Vec<Finding> {
     let seen = |error: EnvError| (error.name, error.problem, error.allowed.to_owned());
     let parsed = [
         DatabaseConfig::from_env(env).err().map(seen),
+        env.get("DATABASE_URL").and_then(|url| Connector::parse(url, "doctor").err()).map(seen),
         BusConfig::from_env(env).err().map(seen),
         env.get("MASTER_KEY").or(env.get("MASTER_KEY_FILE")).and_then(|_| MasterKeys::from_env(env).err()).map(seen),
         public_base_url(env, "http://127.0.0.1:8080").err().map(seen),
@@ -209,10 +211,11 @@ mod tests {
             ("GATEWAY_ADDR", "8080"),
             ("OUTBOUND_ALLOW", "here"),
             (PUBLIC, "example.com"),
+            ("DATABASE_URL", "postgres://a@b/c?sslmode=allow"),
         ] {
             assert!(wrong(&[(name, value)]).starts_with(name), "{name}");
         }
-        for (name, value) in [("MASTER_KEY", "hunter2"), ("REDIS_URL", "hunter2")] {
+        for (name, value) in [("MASTER_KEY", "hunter2"), ("REDIS_URL", "hunter2"), ("DATABASE_URL", "hunter2")] {
             let what = wrong(&[(name, value)]);
             assert!(what.starts_with(name) && !what.contains(value), "{what}");
         }

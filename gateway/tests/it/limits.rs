@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use gateway::config::GatewayConfig;
+use shared::buckets::Server;
 use testkit::{PrivateRedis, TestDatabase, TestNats, TestRedis, eventually_true};
 
 use crate::setup::{Gateway, MB, bus_config, fixture_with, secs, tenant};
@@ -42,7 +43,7 @@ async fn a_burst_of_twice_the_limit_and_no_more() {
 async fn two_gateways_share_one_limit_and_go_on_without_redis() {
     let (database, nats, redis) = tokio::join!(TestDatabase::create(), TestNats::create(), PrivateRedis::start());
     let tenant = tenant(&database.store(), 20).await;
-    let config = GatewayConfig { redis_url: Some(redis.url()), ..GatewayConfig::default() };
+    let config = GatewayConfig { redis: Some(Server::parse(&redis.url()).unwrap()), ..GatewayConfig::default() };
     let bus = bus_config(nats.url(), nats.prefix(), 64 * MB);
     let first = Gateway::start(&database.config(), &bus, config.clone()).await;
     let second = Gateway::start(&database.config(), &bus, config).await;
@@ -69,7 +70,7 @@ async fn limits_are_shared_again_when_redis_is_back_or_no_longer_hangs() {
     let mut redis = PrivateRedis::start().await;
     let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
     let tenant = tenant(&database.store(), 20).await;
-    let config = GatewayConfig { redis_url: Some(redis.url()), ..GatewayConfig::default() };
+    let config = GatewayConfig { redis: Some(Server::parse(&redis.url()).unwrap()), ..GatewayConfig::default() };
     let gateway = Gateway::start(&database.config(), &bus_config(nats.url(), nats.prefix(), 64 * MB), config).await;
     let limits = &gateway.app.limits;
     eventually_true("limits are shared", secs(5), async || limits.are_shared()).await;

@@ -63,6 +63,7 @@ pub async fn key(store: &Store, project: ProjectId, key_type: KeyType) -> String
 pub fn bus_config(url: &str, prefix: &str, ingest_max_bytes: i64) -> BusConfig {
     BusConfig {
         url: url.to_owned(),
+        ca_file: None,
         stream_prefix: prefix.to_owned(),
         partitions: 4,
         replicas: 1,

@@ -10,12 +10,12 @@ use http::Uri;
 use hyper_util::rt::TokioIo;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
 use super::OutboundPolicy;
 use crate::env::{Env, EnvError};
+use crate::tls;
 
 const CONNECT: Duration = Duration::from_secs(10);
 
@@ -55,15 +55,12 @@ pub(super) fn roots(env: &Env) -> Result<(RootCertStore, Vec<CertificateDer<'sta
     let Some(path) = env.get("OUTBOUND_CA_FILE") else { return Ok((roots, Vec::new())) };
     let refusal = |problem: String| EnvError {
         name: "OUTBOUND_CA_FILE".to_owned(),
-        problem: format!("{path}: {problem}"),
+        problem,
         allowed: "a file of certificates (PEM)",
     };
-    let text = std::fs::read(path).map_err(|e| refusal(e.to_string()))?;
-    let mut found = Vec::new();
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        let certificate = certificate.map_err(|e| refusal(e.to_string()))?;
-        roots.add(certificate.clone()).map_err(|e| refusal(e.to_string()))?;
-        found.push(certificate);
+    let found = tls::authorities(path).map_err(refusal)?;
+    for certificate in &found {
+        roots.add(certificate.clone()).map_err(|e| refusal(format!("{path}: {e}")))?;
     }
-    if found.is_empty() { Err(refusal("holds none".to_owned())) } else { Ok((roots, found)) }
+    Ok((roots, found))
 }

@@ -1,9 +1,7 @@
 //! Why there was no answer, and whether the other side may have acted all the same.
 
-use std::error::Error;
-use std::io;
-
 use super::OutboundError;
+use crate::cause::{find, words};
 
 /// A call without an answer. The texts are for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,22 +40,4 @@ fn was_not_acted_upon(error: &h2::Error) -> bool {
     error.is_remote()
         && (error.reason() == Some(h2::Reason::REFUSED_STREAM)
             || (error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR)))
-}
-
-/// The innermost cause says most.
-fn words(error: &(dyn Error + 'static)) -> String {
-    chain(error).last().map_or_else(|| error.to_string(), ToString::to_string)
-}
-
-fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
-    chain(error).find_map(<dyn Error>::downcast_ref::<T>)
-}
-
-/// An error and its causes; an I/O error hides the one inside it from `source`.
-fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |error| {
-        let error: &'a (dyn Error + 'static) = *error;
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        inner.map(|e| e as &(dyn Error + 'static)).or_else(|| error.source())
-    })
 }

@@ -15,6 +15,8 @@ pub struct Server {
     /// Sessions at this moment, of all databases.
     pub sessions: i64,
     pub now: Timestamp,
+    /// As `TLSv1.3`: what this session goes over; none without TLS.
+    pub tls: Option<String>,
 }
 
 pub async fn describe(db: &impl GenericClient) -> Result<Server, StoreError> {
@@ -22,7 +24,8 @@ pub async fn describe(db: &impl GenericClient) -> Result<Server, StoreError> {
                (SELECT coalesce(array_agg(name::text ORDER BY name), '{}') FROM pg_settings \
                 WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'), \
                current_setting('max_connections')::bigint, \
-               (SELECT coalesce(sum(numbackends), 0)::bigint FROM pg_stat_database), clock_timestamp()";
+               (SELECT coalesce(sum(numbackends), 0)::bigint FROM pg_stat_database), clock_timestamp(), \
+               (SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl)";
     let row = db.query_one(sql, &[]).await?;
     Ok(Server {
         version: row.try_get(0)?,
@@ -30,5 +33,6 @@ pub async fn describe(db: &impl GenericClient) -> Result<Server, StoreError> {
         max_connections: row.try_get(2)?,
         sessions: row.try_get(3)?,
         now: row.try_get(4)?,
+        tls: row.try_get(5)?,
     })
 }

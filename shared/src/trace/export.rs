@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use crate::env::{Env, EnvError};
 use crate::metric_name::Metric;
 use crate::outbound::HttpClient;
+use crate::percent;
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
@@ -93,23 +94,12 @@ fn pairs(env: &Env, name: &str) -> Result<Vec<(String, String)>, EnvError> {
     let text = env.get(name).unwrap_or("");
     let pair = |part: &str| {
         let (key, value) = part.split_once('=')?;
-        let value = percent_decoded(value.trim())?;
+        let value = percent::decoded(value.trim())?;
         Some((key.trim().to_owned(), value)).filter(|(key, _)| !key.is_empty())
     };
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let wrong = || EnvError { name: name.to_owned(), problem: "is not such a list".to_owned(), allowed: PAIRS };
     parts.map(|part| pair(part).ok_or_else(wrong)).collect()
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next()?.as_bytes().to_vec();
-    for part in parts {
-        let (code, rest) = part.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(code, 16).ok()?);
-        bytes.extend_from_slice(rest.as_bytes());
-    }
-    String::from_utf8(bytes).ok()
 }
 
 enum Entry {

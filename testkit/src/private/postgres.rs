@@ -1,9 +1,16 @@
 //! A private PostgreSQL.
 
+use std::time::Duration;
+
 use shared::local::{PostgresOptions, PostgresServer};
 
 use super::PrivateDir;
-use crate::{must, servers};
+use crate::certificate::Certificate;
+use crate::session::{connect, described};
+use crate::{eventually, must, random_name, servers};
+
+/// For settings to be read again.
+const SOON: Duration = Duration::from_secs(20);
 
 /// A PostgreSQL for one test, with an empty database `test`.
 #[derive(Debug)]
@@ -35,6 +42,29 @@ impl PrivatePostgres {
 
     pub fn port(&self) -> u16 {
         self.server.port()
+    }
+
+    /// Speaks TLS under this certificate from now on, and goes on without for whoever asks for none.
+    pub async fn speak_tls(&self, certificate: &Certificate) {
+        let file = format!("server-{}.pem", random_name());
+        let client = must("PostgreSQL", connect(&self.url()).await);
+        // The server writes it itself, for it takes no key that others can read, and may be another user.
+        let lines = certificate.chain().trim_end();
+        let write =
+            format!("COPY (SELECT unnest(string_to_array('{lines}', E'\n'))) TO PROGRAM 'umask 077; cat > {file}'");
+        let set = |name: &str, value: &str| format!("ALTER SYSTEM SET {name} = '{value}'");
+        let settings = [set("ssl_cert_file", &file), set("ssl_key_file", &file), set("ssl", "on")];
+        let reload = "SELECT pg_reload_conf()".to_owned();
+        for sql in std::iter::once(write).chain(settings).chain([reload]) {
+            must("TLS for a private PostgreSQL", client.batch_execute(&sql).await.map_err(described));
+        }
+        let read = "SELECT current_setting('ssl') = 'on' AND current_setting('ssl_cert_file') = $1";
+        eventually(SOON, async || {
+            let client = connect(&self.url()).await.map_err(|e| e.to_string())?;
+            let row = client.query_one(read, &[&file]).await.map_err(|e| e.to_string())?;
+            if row.get(0) { Ok(()) } else { Err("the settings were not read".to_owned()) }
+        })
+        .await;
     }
 
     /// Fast shutdown, and waits until it is gone.

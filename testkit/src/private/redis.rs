@@ -1,8 +1,9 @@
 //! A private Redis.
 
-use shared::local::{RedisOptions, RedisServer};
+use shared::local::{RedisOptions, RedisServer, port};
 
 use super::PrivateDir;
+use crate::certificate::Certificate;
 use crate::{must, servers};
 
 /// A Redis for one test. Its data does not outlive it.
@@ -33,6 +34,19 @@ impl PrivateRedis {
 
     pub fn port(&self) -> u16 {
         self.server.port()
+    }
+
+    /// Speaks TLS under this certificate as well, until it is stopped: at the address that is returned.
+    pub async fn speak_tls(&self, certificate: &Certificate) -> String {
+        let (port, file) = (port::free(), certificate.server_file());
+        let client = must("Redis", redis::Client::open(self.url()));
+        let mut connection = must("Redis", client.get_multiplexed_async_connection().await);
+        let settings = [("tls-auth-clients", "no"), ("tls-cert-file", &*file), ("tls-key-file", &*file)];
+        for (name, value) in settings.into_iter().chain([("tls-port", &*port.to_string())]) {
+            let set = redis::cmd("CONFIG").arg("SET").arg(name).arg(value).exec_async(&mut connection).await;
+            must("TLS for a private Redis", set);
+        }
+        self.url().replace("redis://", "rediss://").replace(&format!(":{}", self.port()), &format!(":{port}"))
     }
 
     /// SIGTERM, and waits until it is gone.

@@ -6,7 +6,8 @@ use shared::config::BusConfig;
 use shared::env::{EXIT_CONFIG, Env};
 use shared::shutdown::Shutdown;
 use shared::startup;
-use testkit::{PrivateNats, TestDatabase, TestNats, eventually};
+use shared::tls::TlsFault;
+use testkit::{Certificate, ConfiguredNats, PrivateNats, TestDatabase, TestNats, eventually};
 
 fn stream(name: &str) -> Config {
     Config { name: name.to_owned(), subjects: vec![format!("{name}.>")], max_bytes: 1 << 30, ..Config::default() }
@@ -89,4 +90,35 @@ async fn a_client_without_password_is_refused() {
     let server = PrivateNats::start().await;
     assert!(async_nats::connect(format!("127.0.0.1:{}", server.port())).await.is_err());
     server.stop().await;
+}
+
+/// A server that asks everybody for TLS, under this certificate.
+async fn with_tls(certificate: &Certificate) -> ConfiguredNats {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, file) = (folder.path().join("nats.conf"), certificate.server_file());
+    let text = format!("authorization {{ user: a, password: b }}\ntls {{ cert_file: {file:?}, key_file: {file:?} }}");
+    std::fs::write(&path, text).unwrap();
+    ConfiguredNats::start(&path, &[]).await
+}
+
+#[tokio::test]
+async fn a_broker_is_known_by_its_authority_and_its_name() {
+    let (right, other) = (Certificate::for_name("127.0.0.1"), Certificate::for_name("127.0.0.1"));
+    let elsewhere = Certificate::for_name("nats.example.com");
+    let (nats, misnamed, without) = tokio::join!(with_tls(&right), with_tls(&elsewhere), TestNats::create());
+    let connect = async |url: &str, ca: &Certificate| {
+        let env = Env::from_pairs([("NATS_URL", url.to_owned()), ("NATS_CA_FILE", ca.ca_file())]);
+        Bus::connect(&BusConfig::from_env(&env).unwrap(), "test").await
+    };
+    let url = nats.url("a", "b");
+    // It is spoken to over TLS whether the address says so or not.
+    for url in [&url.replace("nats://", "tls://"), &url] {
+        assert!(connect(url, &right).await.unwrap().is_connected());
+        let refused = connect(url, &other).await.err().unwrap();
+        assert_eq!(TlsFault::find(refused.as_ref()), Some(TlsFault::UnknownAuthority), "{refused:#}");
+    }
+    let refused = connect(&misnamed.url("a", "b"), &elsewhere).await.err().unwrap();
+    assert_eq!(TlsFault::find(refused.as_ref()), Some(TlsFault::OtherName), "{refused:#}");
+    // An address that says so is never spoken to without.
+    assert!(connect(&without.url().replace("nats://", "tls://"), &right).await.is_err());
 }

@@ -1,5 +1,11 @@
+use std::time::Duration;
+
 use redis::AsyncCommands;
-use testkit::{PrivateRedis, TestRedis};
+use shared::buckets::{Buckets, Server};
+use shared::env::Env;
+use shared::shutdown::Shutdown;
+use shared::tls::TlsFault;
+use testkit::{Certificate, PrivateRedis, TestRedis, eventually_true};
 
 async fn connect(url: &str) -> redis::RedisResult<redis::aio::MultiplexedConnection> {
     redis::Client::open(url)?.get_multiplexed_async_connection().await
@@ -24,4 +30,30 @@ async fn a_private_server_keeps_its_address() {
     let mut connection = connect(&url).await.unwrap();
     let () = connection.set("k", "1").await.unwrap();
     server.stop().await;
+}
+
+#[tokio::test]
+async fn limits_are_shared_over_tls_with_a_server_that_is_known() {
+    let redis = PrivateRedis::start().await;
+    let (right, other) = (Certificate::for_name("127.0.0.1"), Certificate::for_name("127.0.0.1"));
+    let url = redis.speak_tls(&right).await;
+    let server = |ca_file: &str| {
+        Server::from_env(&Env::from_pairs([("REDIS_URL", url.as_str()), ("REDIS_CA_FILE", ca_file)])).unwrap().unwrap()
+    };
+    let buckets = Buckets::start(server(&right.ca_file()), "test:", Shutdown::new());
+    eventually_true("Redis is up", Duration::from_secs(10), async || buckets.is_up()).await;
+
+    for unknown in [other.ca_file(), String::new()] {
+        let refused = server(&unknown).client().get_multiplexed_async_connection().await.err().unwrap();
+        assert_eq!(TlsFault::find(&refused), Some(TlsFault::UnknownAuthority), "{refused}");
+    }
+}
+
+#[test]
+fn an_authority_for_a_server_without_tls_is_refused_by_name() {
+    let certificate = Certificate::for_name("127.0.0.1");
+    for (url, ca_file) in [("redis://h:1", certificate.ca_file()), ("rediss://h:1", "/nowhere/ca.pem".to_owned())] {
+        let env = Env::from_pairs([("REDIS_URL", url.to_owned()), ("REDIS_CA_FILE", ca_file)]);
+        assert_eq!(Server::from_env(&env).unwrap_err().name, "REDIS_CA_FILE");
+    }
 }

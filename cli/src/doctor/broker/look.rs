@@ -10,6 +10,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use shared::bus::{Bus, Publisher};
 use shared::config::BusConfig;
+use shared::tls::TlsFault;
 
 use super::{Found, JetStream, Looked, Refusal, Seen, Sync};
 
@@ -22,6 +23,7 @@ pub async fn at(config: &BusConfig, monitor: Option<&str>) -> Result<Seen, Refus
     let violations = Violations::default();
     let bus = connect(config, violations.clone()).await.map_err(|error| Refusal {
         kind: error.downcast_ref::<ConnectError>().map(ConnectError::kind),
+        tls: TlsFault::find(error.as_ref()),
         words: format!("{error:#}"),
     })?;
     let server = bus.client.server_info();

@@ -66,8 +66,10 @@ fn rare_syncs_are_wrong() {
 
 #[test]
 fn a_refusal_says_what_to_correct() {
-    let remedy = |kind| refused(&Refusal { kind, words: "x".into() }).remedy.unwrap();
+    let remedy = |kind| refused(&Refusal { kind, tls: None, words: "x".into() }).remedy.unwrap();
     assert!(remedy(Some(ConnectErrorKind::AuthorizationViolation)).contains("password"));
     assert!(remedy(Some(ConnectErrorKind::Io)).contains("host and port"));
+    let unknown = Refusal { kind: None, tls: Some(TlsFault::UnknownAuthority), words: "x".into() };
+    assert!(refused(&unknown).remedy.unwrap().contains("NATS_CA_FILE"));
     assert!(rights(&["a".into(), "b".into()]).what.ends_with("a (and 1 more)"));
 }

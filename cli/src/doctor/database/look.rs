@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use shared::cause;
 use shared::clock::Clock;
 use shared::config::DatabaseConfig;
 use shared::secrets::MasterKeys;
+use shared::store::connector::{self, Connector};
 use shared::store::migrate::{self, MIGRATIONS};
 use shared::store::sealed::{self, SEALED};
 use shared::store::{Connection, Store, StoreError, server};
-use tokio_postgres::NoTls;
 
 use super::{Refusal, Seen};
 use crate::doctor::work;
@@ -18,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Looks as a program would connect.
 pub async fn at(config: &DatabaseConfig, keys: Option<&MasterKeys>, clock: &Clock) -> Result<Seen, Refusal> {
     reach(&config.url).await?;
-    let told = |words: String| Refusal { code: None, words };
+    let told = |words: String| Refusal { words, ..Refusal::default() };
     let store =
         Store::new(&DatabaseConfig { pool_size: 1, ..config.clone() }, "doctor").map_err(|e| told(e.to_string()))?;
     let connection = store.connection().await.map_err(refusal)?;
@@ -43,25 +44,24 @@ async fn see(db: &Connection, pool_size: usize, keys: Option<&MasterKeys>, clock
 
 /// Connects once without the pool, which would not tell one refusal from another.
 async fn reach(url: &str) -> Result<(), Refusal> {
-    let told = |error: tokio_postgres::Error| refusal(error.into());
-    let mut config: tokio_postgres::Config = url.parse().map_err(told)?;
-    config.application_name("rekindle-doctor").connect_timeout(PATIENCE);
-    let Ok(connected) = tokio::time::timeout(PATIENCE, config.connect(NoTls)).await else {
-        return Err(Refusal { code: None, words: format!("no answer within {} s", PATIENCE.as_secs()) });
+    let connector =
+        Connector::parse(url, "doctor").map_err(|e| Refusal { words: e.to_string(), ..Refusal::default() })?;
+    let Ok(connected) = tokio::time::timeout(PATIENCE, connector.connect()).await else {
+        return Err(Refusal { words: format!("no answer within {} s", PATIENCE.as_secs()), ..Refusal::default() });
     };
-    let (client, connection) = connected.map_err(told)?;
-    let running = tokio::spawn(connection);
+    let (client, running) = connected.map_err(|error| refusal(error.into()))?;
     drop(client);
     let _ = running.await;
     Ok(())
 }
 
 fn refusal(error: StoreError) -> Refusal {
-    let StoreError::Query(error) = error else { return Refusal { code: None, words: error.to_string() } };
+    let StoreError::Query(error) = error else {
+        return Refusal { words: error.to_string(), ..Refusal::default() };
+    };
     let code = error.code().map(|code| code.code().to_owned());
-    let source = std::error::Error::source(&error).map(ToString::to_string);
-    let words = error.as_db_error().map(|db| db.message().to_owned()).or(source);
-    Refusal { code, words: words.unwrap_or_else(|| error.to_string()) }
+    let words = error.as_db_error().map_or_else(|| cause::words(&error), |db| db.message().to_owned());
+    Refusal { code, tls: connector::tls_fault(&error), words }
 }
 
 async fn altered(db: &Connection) -> Result<Vec<i32>, StoreError> {

@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, Client, RedisResult};
+use shared::buckets::Server;
 use shared::env::Env;
+use shared::tls::TlsFault;
 
 use super::{Seen, Standing};
 
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub async fn at(env: &Env) -> Seen {
-    let Some(client) = env.get("REDIS_URL").and_then(|url| Client::open(url).ok()) else { return Seen::Unset };
-    match ask(&client).await {
+    let Ok(Some(server)) = Server::from_env(env) else { return Seen::Unset };
+    match ask(server.client()).await {
         Ok(info) => Seen::There(read(&info)),
-        Err(error) => Seen::Away(error.to_string()),
+        Err(error) => Seen::Away(error.to_string(), TlsFault::find(&error)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use cli::provision::Provision;
 use shared::secrets::MasterKeys;
-use testkit::TestDatabase;
+use testkit::{Certificate, PrivatePostgres, TestDatabase};
 
 use super::deployment::{Deployment, MASTER_KEY};
 use super::{examine, finds, of};
@@ -20,6 +20,35 @@ async fn what_keeps_it_from_connecting_is_told_apart() {
     assert!(said.contains("password") && !said.contains("wr0ng"), "{said}");
     let (host, _) = place.split_once('/').unwrap();
     assert!(with(format!("postgres://{user}:{password}@{host}/nowhere")).contains("no such database"));
+}
+
+#[tokio::test]
+async fn what_keeps_tls_from_being_agreed_upon_is_told() {
+    let (right, other) = (Certificate::for_name("127.0.0.1"), Certificate::for_name("127.0.0.1"));
+    let server = PrivatePostgres::start().await;
+    server.speak_tls(&right).await;
+    let deployment = Deployment::on(server.url()).await;
+    let verified = |by: &Certificate| {
+        let mut doctor = deployment.doctor();
+        let url = &deployment.database_url;
+        doctor.env("DATABASE_URL", format!("{url}?sslmode=verify-full&sslrootcert={}", by.ca_file()));
+        doctor
+    };
+    let (_, told) = examine(&mut verified(&right));
+    let said = of(&told, "database.connection");
+    assert!(said["verdict"] == "well" && said["what"].as_str().unwrap().ends_with(", TLSv1.3"), "{told:#}");
+    assert!(finds(&mut verified(&other), "database.connection").starts_with("no TLS with PostgreSQL: "));
+    let (_, told) = examine(&mut verified(&other));
+    let remedy = of(&told, "database.connection")["remedy"].as_str().unwrap().to_owned();
+    assert!(remedy.contains("sslrootcert in DATABASE_URL"), "{remedy}");
+
+    let without = Deployment::make().await;
+    let url = format!("{}?sslmode=require", without.database_url);
+    let said = finds(without.doctor().env("DATABASE_URL", url), "database.connection");
+    assert!(said.contains("server does not support TLS"), "{said}");
+    let url = format!("{}?sslmode=allow", without.database_url);
+    let said = finds(without.doctor().env("DATABASE_URL", url), "settings");
+    assert!(said.contains("sslmode=allow is not supported"), "{said}");
 }
 
 #[tokio::test]

@@ -1,0 +1,26 @@
+//! Percent-encoding, as addresses and lists of settings have it.
+
+/// What an encoded text says; none where it is malformed, or no UTF-8.
+pub fn decoded(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(code, 16).ok()?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_malformed_says_nothing() {
+        assert_eq!(decoded("a%20%C3%A9+b").as_deref(), Some("a é+b"));
+        for wrong in ["%2", "%zz", "%ff"] {
+            assert_eq!(decoded(wrong), None, "{wrong}");
+        }
+    }
+}

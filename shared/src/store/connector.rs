@@ -1,0 +1,173 @@
+//! Reaching PostgreSQL as `DATABASE_URL` says: the one place where a program connects to it.
+//!
+//! `sslmode` and `sslrootcert` mean what they mean to libpq. The client library itself knows neither the modes that verify
+//! nor the file, so that both are read here.
+
+mod parameters;
+mod security;
+mod verifier;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use deadpool_postgres::Connect;
+use tokio::task::JoinHandle;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{Client, Config, Error};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use self::parameters::Parameters;
+use self::security::Security;
+use crate::cause;
+use crate::env::EnvError;
+use crate::tls::TlsFault;
+
+/// How long one address may take to accept.
+const CONNECT: Duration = Duration::from_secs(2);
+const ALLOWED: &str = "an address such as postgres://user:password@host:5432/database?sslmode=verify-full";
+/// How an operator names the authority of PostgreSQL's certificate.
+const TRUST: &str = "sslrootcert in DATABASE_URL";
+
+/// Makes connections to one database.
+#[derive(Clone)]
+pub struct Connector {
+    config: Config,
+    tls: MakeRustlsConnect,
+}
+
+impl Connector {
+    /// `url` as `DATABASE_URL` has it; `program` is how the server lists the sessions. Reads the file that `sslrootcert`
+    /// names. No error repeats the address, which may hold a password.
+    pub fn parse(url: &str, program: &str) -> Result<Self, EnvError> {
+        let Parameters { rest, mode, root, unknown } = Parameters::split(url);
+        if let Some(name) = unknown {
+            let problem = format!("the parameter {name:?} is not supported");
+            return Err(refusal(problem, "sslmode, sslrootcert and sslnegotiation of the parameters of TLS"));
+        }
+        // An address in libpq's other form, `host=… user=…`, keeps what the library reads of it.
+        let choose = || Security::choose(mode.as_deref(), root.as_deref());
+        let security = parameters::is_url(url).then(choose).transpose()?;
+        let mut config: Config = rest.parse().map_err(|e| refusal(format!("is no Postgres address: {e}"), ALLOWED))?;
+        if let Some(security) = &security {
+            config.ssl_mode(security.mode());
+        }
+        config.application_name(format!("rekindle-{program}"));
+        config.connect_timeout(CONNECT);
+        config.keepalives_idle(Duration::from_secs(30));
+        // A server that vanished without a word must be noticed (Linux).
+        config.tcp_user_timeout(Duration::from_secs(15));
+        let tls = security.unwrap_or_default().client(config.get_ssl_negotiation())?;
+        Ok(Self { config, tls: MakeRustlsConnect::new(tls) })
+    }
+
+    /// What the client library was told.
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// A session; it ends with its client, and the task with it.
+    pub async fn connect(&self) -> Result<(Client, JoinHandle<()>), Error> {
+        match Box::pin(attempt(&self.config, self.tls.clone())).await {
+            // As with libpq: whoever only prefers TLS goes on without it, whatever keeps it from being agreed upon.
+            Err(error) if self.config.get_ssl_mode() == SslMode::Prefer && tls_fault(&error).is_some() => {
+                let mut plain = self.config.clone();
+                plain.ssl_mode(SslMode::Disable);
+                Box::pin(attempt(&plain, self.tls.clone())).await
+            }
+            tried => tried,
+        }
+    }
+}
+
+async fn attempt(config: &Config, tls: MakeRustlsConnect) -> Result<(Client, JoinHandle<()>), Error> {
+    let (client, connection) = config.connect(tls).await?;
+    let running = tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::warn!("a connection to PostgreSQL ended: {}", cause::words(&error));
+        }
+    });
+    Ok((client, running))
+}
+
+type Connecting<'a> = Pin<Box<dyn Future<Output = Result<(Client, JoinHandle<()>), Error>> + Send + 'a>>;
+
+impl Connect for Connector {
+    fn connect(&self, _: &Config) -> Connecting<'_> {
+        Box::pin(Self::connect(self))
+    }
+}
+
+fn refusal(problem: String, allowed: &'static str) -> EnvError {
+    EnvError { name: "DATABASE_URL".to_owned(), problem, allowed }
+}
+
+/// Why no TLS was agreed upon, where a connection failed for that.
+pub fn tls_fault(error: &Error) -> Option<TlsFault> {
+    // The library tells the kind of an error by its words only.
+    if error.to_string() != "error performing TLS handshake" {
+        return None;
+    }
+    let not_offered = std::error::Error::source(error).is_some_and(|e| e.to_string() == "server does not support TLS");
+    if not_offered {
+        return Some(TlsFault::NotOffered);
+    }
+    Some(TlsFault::find(error).unwrap_or(TlsFault::Handshake))
+}
+
+/// What went wrong with TLS, and what to do about it.
+pub fn tls_words(error: &Error, fault: TlsFault) -> String {
+    format!("TLS: {}; {}", cause::words(error), remedy(fault))
+}
+
+/// What to do about it where the server is PostgreSQL.
+pub fn remedy(fault: TlsFault) -> String {
+    let known = fault.remedy(TRUST);
+    match fault {
+        TlsFault::NotOffered => format!("{known} (ssl = on), or sslmode=disable within a network of your own"),
+        TlsFault::OtherName => format!("{known}, or sslmode=verify-ca"),
+        _ => known,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(url: &str) -> Result<SslMode, String> {
+        let parsed = Connector::parse(url, "test").map_err(|e| e.to_string());
+        parsed.map(|connector| connector.config.get_ssl_mode())
+    }
+
+    #[test]
+    fn the_modes_are_those_of_libpq() {
+        for (parameters, expected) in [
+            ("", SslMode::Prefer),
+            ("?sslmode=disable", SslMode::Disable),
+            ("?sslmode=prefer", SslMode::Prefer),
+            ("?sslmode=require&channel_binding=require", SslMode::Require),
+            ("?connect_timeout=5&sslmode=verify-full", SslMode::Require),
+            ("?sslrootcert=system", SslMode::Require),
+        ] {
+            assert_eq!(mode(&format!("postgresql://u:p@h/d{parameters}")), Ok(expected), "{parameters}");
+        }
+        assert_eq!(mode("host=h user=u sslmode=require"), Ok(SslMode::Require));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name_without_the_password() {
+        for (url, part) in [
+            ("postgres://u:hunter2@h/d?sslmode=allow", "sslmode"),
+            ("postgres://u:hunter2@h/d?sslmode=verify-ca", "sslrootcert"),
+            ("postgres://u:hunter2@h/d?sslmode=require&sslrootcert=system", "verify-full"),
+            ("postgres://u:hunter2@h/d?sslmode=verify-full&sslrootcert=%2Fnowhere%2Fca.pem", "/nowhere/ca.pem"),
+            ("postgres://u:hunter2@h/d?sslcert=a.pem", "sslcert"),
+            ("postgres://u:hunter2@h:port/d", "no Postgres address"),
+            ("host=h password=hunter2 sslmode=verify-full", "postgres://"),
+        ] {
+            let error = mode(url).unwrap_err();
+            assert!(error.starts_with("DATABASE_URL: ") && error.contains(part), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The statements, held against what a database that is distributed by project takes of them: see docs/citus.md.
+//!
+//! Their texts are read as they stand in the sources. Of one that is put together the parts are judged each by itself, and
+//! conditions that stand elsewhere are taken to name the project where their names are among [`CONDITIONS`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::migrate::MIGRATIONS;
+
+/// Files with statements that look at all projects, and what for. All but those of [`LOCKS`] read without locks, or change
+/// rows by conditions that every shard can judge by itself.
+const ACROSS: [(&str, &str); 26] = [
+    ("api_keys.rs", "what has changed, for caches"),
+    ("automations/read.rs", "what has changed, and all that is active, for caches"),
+    ("campaigns/sending.rs", "campaigns that are due"),
+    ("channels.rs", "what has changed, for caches"),
+    ("client_ids.rs", "those that are too old, page by page"),
+    ("due.rs", "projects that have something due, of whatever table"),
+    ("erasures.rs", "the latest, those that have rows left, those that are too old"),
+    ("events/counters.rs", "projects that have counts to be folded"),
+    ("events/retention.rs", "the next project of a table"),
+    ("invites.rs", "an invitation by the token in its link"),
+    ("invites/mail.rs", "mails that are due, and those that no longer matter"),
+    ("project_removals.rs", "projects that were deleted"),
+    ("projects.rs", "all projects, and those that have changed"),
+    ("push_tokens.rs", "those that were taken away long ago"),
+    ("runs/listeners.rs", "those whose time is over"),
+    ("runs/resume.rs", "automations that were deleted"),
+    ("sealed.rs", "secrets under another master key"),
+    ("segments/dirty.rs", "projects whose segments are to be looked at"),
+    ("segments/follow.rs", "what has changed, and what is due"),
+    ("subscription_groups.rs", "one that was deleted"),
+    ("user_imports.rs", "those that are too old"),
+    ("users/search.rs", "everybody, once, where the texts are made anew"),
+    ("users/seen.rs", "days that are too old"),
+    ("webhook_calls.rs", "projects that have calls due"),
+    ("webhook_deliveries.rs", "those that are too old"),
+    ("webhook_endpoints.rs", "what endpoints ask for, and one that was deleted"),
+];
+
+/// Statements that lock rows of several projects at once, by their file. Citus refuses these.
+const LOCKS: [(&str, usize); 7] = [
+    ("date_due.rs", 1),
+    ("erasures.rs", 1),
+    ("project_removals.rs", 1),
+    ("runs/record.rs", 1),
+    ("sealed.rs", 1),
+    ("timers/set.rs", 1),
+    ("users/record.rs", 2),
+];
+
+/// Names under which conditions are put in that begin with the project.
+const CONDITIONS: [&str; 6] =
+    ["WHERE {TO_SEND}", "WHERE {BY_SEGMENT}", "WHERE {condition}", "WHERE {conditions}", "WHERE {found}", "WHERE {}"];
+
+/// The tables that have a project, and what statements over any table call theirs.
+fn tables() -> BTreeSet<&'static str> {
+    let sql = MIGRATIONS.iter().flat_map(|migration| migration.sql.split("CREATE TABLE ").skip(1));
+    let named = sql.filter_map(|table| {
+        let (name, rest) = table.split_once(" (")?;
+        let columns = rest.split_once("\n)")?.0;
+        columns.lines().any(|line| line.trim_start().starts_with("project_id ")).then_some(name)
+    });
+    named.chain(["event_count", "{table}"]).collect()
+}
+
+/// Every text of the store's sources, in one line each, with its file.
+fn texts() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store");
+    let mut texts = Vec::new();
+    for path in sources(&root) {
+        let source = std::fs::read_to_string(&path).unwrap();
+        let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+        let code: String =
+            code.lines().filter(|line| !line.trim_start().starts_with("//")).flat_map(|line| [line, "\n"]).collect();
+        let file = path.strip_prefix(&root).unwrap().display().to_string();
+        for text in code.replace("\\\"", "'").split('"').skip(1).step_by(2) {
+            let words: Vec<&str> = text.split_whitespace().filter(|word| *word != "\\").collect();
+            texts.push((file.clone(), words.join(" ")));
+        }
+    }
+    texts
+}
+
+fn sources(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let is_source = path.extension().is_some_and(|extension| extension == "rs");
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if is_source && !path.ends_with("distribution.rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Which of the tables come after one of these words.
+fn after<'a>(text: &'a str, words: &[&str], tables: &BTreeSet<&str>) -> Vec<&'a str> {
+    let all: Vec<&str> = text.split([' ', '(', ')']).filter(|word| !word.is_empty()).collect();
+    let pairs = all.windows(2).filter(|pair| words.contains(&pair[0]) && tables.contains(pair[1]));
+    pairs.map(|pair| pair[1]).collect()
+}
+
+/// Those that read or change rows of tables that have a project.
+fn statements() -> Vec<(String, String)> {
+    let tables = tables();
+    let reads = |text: &str| !after(text, &["FROM", "JOIN", "UPDATE", "USING"], &tables).is_empty();
+    texts().into_iter().filter(|(_, text)| reads(text)).collect()
+}
+
+fn is_conditional(text: &str) -> bool {
+    CONDITIONS.iter().any(|condition| text.contains(condition))
+}
+
+#[test]
+fn statements_name_the_project_or_are_known_not_to() {
+    let statements = statements();
+    assert!(statements.len() > 250, "{} statements", statements.len());
+    let across = statements.iter().filter(|(_, text)| !text.contains("project_id = ") && !is_conditional(text));
+    let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (file, text) in across {
+        found.entry(file).or_default().push(text);
+    }
+    let known: BTreeSet<&str> = ACROSS.iter().map(|(file, _)| *file).collect();
+    assert_eq!(found.keys().copied().collect::<BTreeSet<_>>(), known, "{found:#?}");
+}
+
+#[test]
+fn locks_are_of_one_project_or_are_known_not_to_be() {
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    for (file, text) in statements() {
+        let locks = ["FOR UPDATE", "FOR SHARE"].iter().any(|lock| text.contains(lock));
+        if locks && !text.contains("project_id = $") && !is_conditional(&text) {
+            *found.entry(file).or_default() += 1;
+        }
+    }
+    assert_eq!(found, BTreeMap::from(LOCKS.map(|(file, count)| (file.to_owned(), count))));
+}
+
+#[test]
+fn what_is_inserted_begins_with_its_project() {
+    let tables = tables();
+    let mut inserts = 0;
+    for (file, text) in texts() {
+        for table in after(&text, &["INTO"], &tables).into_iter().filter(|table| *table != "{table}") {
+            let (_, rest) = text.split_once(&format!("INTO {table} ")).unwrap();
+            let columns = rest.split_once('(').unwrap().1;
+            inserts += 1;
+            // Lists of columns that stand elsewhere begin so, too.
+            assert!(columns.starts_with("project_id") || columns.starts_with('{'), "{file}: {text}");
+        }
+    }
+    assert!(inserts > 50, "{inserts} inserts");
+}

@@ -1,0 +1,101 @@
+//! `DATABASE_URL` with the parameters of TLS, against servers that speak it and one that does not.
+
+use shared::config::DatabaseConfig;
+use shared::store::Store;
+use shared::store::connector::{self, Connector};
+use testkit::{Certificate, PrivatePostgres, TestDatabase};
+
+const NAME: &str = "localhost";
+
+/// The version of TLS that a session goes over, if any; or what keeps it from being made, and what to do.
+async fn session(url: &str, parameters: &str) -> Result<Option<String>, String> {
+    let connector = Connector::parse(&format!("{url}?{parameters}"), "test").unwrap();
+    match connector.connect().await {
+        Ok((client, _)) => {
+            let sql = "SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+            Ok(client.query_one(sql, &[]).await.unwrap().get(0))
+        }
+        Err(error) => {
+            let fault = connector::tls_fault(&error).unwrap_or_else(|| panic!("{error:?}"));
+            Err(connector::tls_words(&error, fault))
+        }
+    }
+}
+
+/// The server by the name of its certificate.
+fn by_name(server: &PrivatePostgres, parameters: &str) -> (String, String) {
+    (server.url().replace("@127.0.0.1:", &format!("@{NAME}:")), format!("hostaddr=127.0.0.1&{parameters}"))
+}
+
+#[tokio::test]
+async fn a_server_is_known_by_its_authority_and_its_name() {
+    let (right, other) = (Certificate::for_name(NAME), Certificate::for_name(NAME));
+    let server = PrivatePostgres::start().await;
+    server.speak_tls(&right).await;
+    let under = |mode: &str, by: &Certificate| format!("sslmode={mode}&sslrootcert={}", by.ca_file());
+    let named = async |parameters: String| {
+        let (url, parameters) = by_name(&server, &parameters);
+        session(&url, &parameters).await
+    };
+    let by_address = async |parameters: String| session(&server.url(), &parameters).await;
+    let version = Ok(Some("TLSv1.3".to_owned()));
+
+    assert_eq!(named(under("verify-full", &right)).await, version);
+    assert_eq!(named(format!("{}&channel_binding=require", under("verify-full", &right))).await, version);
+    assert_eq!(by_address(under("verify-ca", &right)).await, version);
+    let refused = by_address(under("verify-full", &right)).await.unwrap_err();
+    assert!(refused.contains("subjectAltName") && refused.contains("sslmode=verify-ca"), "{refused}");
+    // With a file, `require` is as strict as with libpq.
+    for mode in ["verify-full", "verify-ca", "require"] {
+        let refused = named(under(mode, &other)).await.unwrap_err();
+        assert!(
+            refused.contains("invalid peer certificate") && refused.contains("sslrootcert in"),
+            "{mode}: {refused}"
+        );
+    }
+    for unknown in ["sslmode=verify-full", "sslrootcert=system"] {
+        let refused = named(unknown.to_owned()).await.unwrap_err();
+        assert!(refused.contains("UnknownIssuer") && refused.contains("sslrootcert in"), "{unknown}: {refused}");
+    }
+
+    assert_eq!(by_address("sslmode=require".to_owned()).await, version);
+    assert_eq!(by_address("sslmode=prefer".to_owned()).await, version);
+    assert_eq!(by_address(under("prefer", &other)).await, Ok(None));
+    assert_eq!(by_address("sslmode=disable".to_owned()).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_pool_speaks_tls_and_says_what_keeps_it_from_that() {
+    let (right, other) = (Certificate::for_name("127.0.0.1"), Certificate::for_name("127.0.0.1"));
+    let server = PrivatePostgres::start().await;
+    server.speak_tls(&right).await;
+    let store = |by: &Certificate| {
+        let url = format!("{}?sslmode=verify-full&sslrootcert={}", server.url(), by.ca_file());
+        Store::new(&DatabaseConfig { url, pool_size: 1 }, "test").unwrap()
+    };
+    let described = shared::store::server::describe(&store(&right).connection().await.unwrap()).await.unwrap();
+    assert_eq!(described.tls.as_deref(), Some("TLSv1.3"));
+    let refused = store(&other).check().await.unwrap_err();
+    assert!(refused.is_unavailable() && refused.to_string().contains("sslrootcert in DATABASE_URL"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_its_own_authority_is_known_by_itself() {
+    let own = Certificate::of_an_authority(NAME);
+    let server = PrivatePostgres::start().await;
+    server.speak_tls(&own).await;
+    let parameters = format!("sslmode=verify-full&sslrootcert={}", own.ca_file());
+    let (url, named) = by_name(&server, &parameters);
+    assert_eq!(session(&url, &named).await, Ok(Some("TLSv1.3".to_owned())));
+    assert!(session(&server.url(), &parameters).await.unwrap_err().contains("subjectAltName"));
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_refused_where_tls_is_asked_for() {
+    let database = TestDatabase::create_empty().await;
+    for mode in ["require", "verify-full"] {
+        let refused = session(database.url(), &format!("sslmode={mode}")).await.unwrap_err();
+        assert!(refused.contains("server does not support TLS") && refused.contains("ssl = on"), "{refused}");
+    }
+    assert_eq!(session(database.url(), "sslmode=prefer").await, Ok(None));
+}
