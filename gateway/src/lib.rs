@@ -16,6 +16,7 @@ pub mod error;
 pub mod etag;
 pub mod export;
 pub mod fields;
+mod framing;
 pub mod health;
 pub mod import;
 pub mod ingest;
