@@ -17,6 +17,8 @@ pub mod etag;
 pub mod export;
 pub mod fields;
 mod framing;
+#[cfg(fuzzing)]
+pub mod fuzzed;
 pub mod health;
 pub mod import;
 pub mod ingest;

@@ -148,8 +148,7 @@ impl Canary {
     async fn is_untouched(&self) {
         let allowing = Env::from_pairs([("OUTBOUND_ALLOW", "127.0.0.0/8")]);
         let client = HttpClient::from_env(&allowing).unwrap();
-        let called = call(&client, &format!("http://127.0.0.1:{}/", self.port)).await;
-        assert!(matches!(called, Err(CallError::Unanswered(_)) | Ok(_)), "{called:?}");
+        let _ = call(&client, &format!("http://127.0.0.1:{}/", self.port)).await;
         eventually_true("the call is noticed", secs(5), async || self.called.load(Ordering::SeqCst) > 0).await;
         assert_eq!(self.called.load(Ordering::SeqCst), 1, "somebody has called");
     }
@@ -198,8 +197,13 @@ async fn nobody_is_led_inside_by_an_answer() {
         for status in statuses {
             let (mut stream, _) = listener.accept().await.unwrap();
             let _ = stream.read(&mut [0; 1024]).await.unwrap();
-            let head = format!("HTTP/1.1 {status} There\r\nlocation: {to}\r\nrefresh: 0; url={to}\r\nalt-svc: http/1.1=\"{to}\"");
-            stream.write_all(format!("{head}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").as_bytes()).await.unwrap();
+            let head = format!(
+                "HTTP/1.1 {status} There\r\nlocation: {to}\r\nrefresh: 0; url={to}\r\nalt-svc: http/1.1=\"{to}\""
+            );
+            stream
+                .write_all(format!("{head}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").as_bytes())
+                .await
+                .unwrap();
         }
     });
     // The one service stands for what is outside.

@@ -36,17 +36,8 @@ const INJECTED: [&str; 5] = [
     "Subject: another",
 ];
 /// The fields of a mail of ours, and those that the mailbox writes before it.
-const FIELDS: [&str; 9] = [
-    "content-type",
-    "date",
-    "delivered-to",
-    "from",
-    "message-id",
-    "mime-version",
-    "return-path",
-    "subject",
-    "to",
-];
+const FIELDS: [&str; 9] =
+    ["content-type", "date", "delivered-to", "from", "message-id", "mime-version", "return-path", "subject", "to"];
 
 fn hostile() -> Vec<String> {
     let all = BREAKS.iter().flat_map(|end| INJECTED.iter().map(move |line| format!("Eve{end}{line}")));
@@ -191,7 +182,8 @@ fn no_text_of_anybody_becomes_markup() {
             let template = Template::parse(source).unwrap();
             let html = template.render(&scope, Escape::Html, &Limits::default()).unwrap();
             let seen = seen(&html);
-            let [start, end] = &seen.tags.borrow()[..] else { panic!("{source}: {html}") };
+            let tags = seen.tags.borrow();
+            let [start, end] = &tags[..] else { panic!("{source}: {html}") };
             assert_eq!((start.0.as_str(), &start.1[..]), ("p", &[text.to_owned(), text.to_owned()][..]), "{html}");
             assert_eq!((end.0.as_str(), seen.text.borrow().as_str()), ("p", text), "{html}");
         }
