@@ -55,4 +55,5 @@ mod server;
 mod sessions;
 mod setup;
 mod smuggling;
+mod stolen_dump;
 mod sweep;

@@ -176,11 +176,12 @@ async fn nobody_gets_another_protocol_or_an_odd_request_through() {
 async fn many_who_never_come_to_an_end_keep_nobody_waiting() {
     let f = fixture().await;
     let since = Instant::now();
-    let slow = join_all((0..300).map(async |n| {
-        let mut stream = TcpStream::connect(f.gateway.addr).await.unwrap();
-        let head = format!("POST /api/v1/events HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\n", f.tenant.public);
-        let part = if n % 2 == 0 { head } else { format!("{head}content-length: 100\r\n\r\n{{") };
-        stream.write_all(part.as_bytes()).await.unwrap();
+    let head = format!("POST /api/v1/events HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\n", f.tenant.public);
+    let parts = [head.clone(), format!("{head}content-length: 100\r\n\r\n{{")];
+    let (parts, address) = (&parts, f.gateway.addr);
+    let slow = join_all((0..300).map(|n| async move {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(parts[n % 2].as_bytes()).await.unwrap();
         let mut rest = Vec::new();
         tokio::time::timeout(secs(20), stream.read_to_end(&mut rest)).await.expect("is cut off")
     }));
