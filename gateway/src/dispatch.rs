@@ -70,7 +70,6 @@ async fn reply(
     (request_id, trace): (&str, Option<TraceContext>),
     found: &Result<Route<'_>, Miss>,
 ) -> Result<Reply, ApiError> {
-    framing::check(&parts.headers)?;
     let received_ms = app.clock.now_ms();
     let route = match found {
         Ok(route) => *route,
