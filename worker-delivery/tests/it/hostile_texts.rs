@@ -36,8 +36,19 @@ const INJECTED: [&str; 5] = [
     "Subject: another",
 ];
 /// The fields of a mail of ours, and those that the mailbox writes before it.
-const FIELDS: [&str; 9] =
-    ["content-type", "date", "delivered-to", "from", "message-id", "mime-version", "return-path", "subject", "to"];
+const FIELDS: [&str; 11] = [
+    "content-type",
+    "date",
+    "delivered-to",
+    "from",
+    "list-unsubscribe",
+    "list-unsubscribe-post",
+    "message-id",
+    "mime-version",
+    "return-path",
+    "subject",
+    "to",
+];
 
 fn hostile() -> Vec<String> {
     let all = BREAKS.iter().flat_map(|end| INJECTED.iter().map(move |line| format!("Eve{end}{line}")));
