@@ -21,7 +21,7 @@ ifdef PORT
 up: export PORT := $(PORT)
 endif
 
-.PHONY: help build dashboard up down logs status demo check test compose-test bench
+.PHONY: help build dashboard up down logs status demo check test compose-test bench fuzz
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,3 +64,6 @@ test: ## all tests, on real servers; installs what it needs and ends with a summ
 
 compose-test: ## build the images and try docker-compose.yml out under load; needs root and Docker
 	@.ci/compose-test
+
+fuzz: ## look for input that breaks something: FUZZ_SECONDS (60) for each target, or for FUZZ_TARGET alone
+	@fuzz/run

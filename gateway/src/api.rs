@@ -14,7 +14,7 @@ pub mod inbox;
 pub mod invites;
 pub mod messages;
 pub mod news;
-mod paging;
+pub(crate) mod paging;
 mod path;
 pub mod projects;
 pub mod push_tokens;

@@ -1,8 +1,8 @@
 //! Who calls, and whether they may: a key in the headers, found without the database where it was seen before, or the
 //! session of somebody who is logged in.
 
-mod cookie;
-mod header;
+pub(crate) mod cookie;
+pub(crate) mod header;
 pub mod identity;
 pub mod key_cache;
 pub mod last_used;

@@ -145,7 +145,7 @@ pub(crate) fn is_gzip(headers: &HeaderMap) -> Result<bool, ApiError> {
     }
 }
 
-fn unzip(bytes: &[u8], limit: usize) -> Result<Bytes, ApiError> {
+pub(crate) fn unzip(bytes: &[u8], limit: usize) -> Result<Bytes, ApiError> {
     use std::io::Read;
     let mut out = Vec::with_capacity((bytes.len() * 4).min(limit));
     let mut reader = flate2::read::MultiGzDecoder::new(bytes).take(limit as u64 + 1);

@@ -4,7 +4,8 @@ use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use http::{HeaderName, Method, Request, Response};
+use http::header::CONNECTION;
+use http::{HeaderName, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use shared::trace::TraceContext;
 
@@ -15,7 +16,7 @@ use crate::error::ApiError;
 use crate::respond::{self, Reply};
 use crate::router::{self, Access, Miss, Route};
 use crate::stream::AnswerBody;
-use crate::{api, auth, body, compress, cors, dashboard, health, links, request_id, sdk, traced};
+use crate::{api, auth, body, compress, cors, dashboard, framing, health, links, request_id, sdk, traced};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -48,6 +49,9 @@ pub async fn answer(app: &App, request: Request<Incoming>) -> Response<AnswerBod
     traced::end(span, &parts.method, &found, reply.status, request_id);
     app.meters.request(found.as_ref().ok().copied(), reply.status, started.elapsed());
     reply.headers.insert(X_REQUEST_ID, id);
+    if framing::is_chunked(&parts.headers) {
+        reply.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     reply.into()
 }
 

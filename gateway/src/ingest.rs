@@ -4,9 +4,9 @@
 //! before.
 
 pub mod applied;
-mod check;
+pub(crate) mod check;
 pub mod ids;
-mod item;
+pub(crate) mod item;
 pub mod prefer;
 pub mod properties;
 pub mod publish;

@@ -16,6 +16,9 @@ pub mod error;
 pub mod etag;
 pub mod export;
 pub mod fields;
+mod framing;
+#[cfg(fuzzing)]
+pub mod fuzzed;
 pub mod health;
 pub mod import;
 pub mod ingest;

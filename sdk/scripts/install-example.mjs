@@ -11,7 +11,7 @@ try {
   }
   const example = join(place, 'examples/vite-react');
   const npm = (...args) => execFileSync('npm', [...args, '--loglevel=error'], { cwd: example, stdio: ['ignore', 'ignore', 'inherit'] });
-  npm('install', '--no-audit', '--no-fund');
+  npm('install', '--ignore-scripts', '--no-audit', '--no-fund');
   npm('run', 'build');
   // A second React, behind a link, would take the hooks apart.
   if (existsSync(join(example, 'node_modules/@rekindle/web/node_modules'))) throw new Error('@rekindle/web has brought packages along');

@@ -115,6 +115,11 @@ impl OutboundPolicy {
                 found(host, lookup, RESOLVE).await?
             }
         };
+        self.chosen(host, &addresses)
+    }
+
+    /// The address to connect to. All must be such as may be called: of a name that points outside and inside, none is.
+    fn chosen(&self, host: &str, addresses: &[IpAddr]) -> Result<IpAddr, OutboundError> {
         if let Some(refused) = addresses.iter().find(|ip| !self.allows(**ip)) {
             return Err(OutboundError::Refused(host.to_owned(), refused.to_canonical()));
         }
@@ -240,6 +245,19 @@ mod tests {
         assert!(matches!(policy.resolve("localhost", 25).await, Err(OutboundError::Refused(..))));
         assert!(matches!(policy.resolve("[::1]", 25).await, Err(OutboundError::Refused(..))));
         assert_eq!(policy.resolve("8.8.8.8", 25).await, Ok("8.8.8.8".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_name_that_points_outside_and_inside_is_refused() {
+        let policy = OutboundPolicy::default();
+        let [outside, other, inside, mapped] =
+            ["8.8.8.8", "2606:4700::1111", "10.0.0.1", "::ffff:127.0.0.1"].map(|ip| ip.parse::<IpAddr>().unwrap());
+        assert_eq!(policy.chosen("a.example", &[other, outside]), Ok(outside));
+        for addresses in [&[outside, inside][..], &[inside, outside], &[other, outside, mapped]] {
+            let refused = policy.chosen("a.example", addresses);
+            assert!(matches!(refused, Err(OutboundError::Refused(..))), "{addresses:?}: {refused:?}");
+        }
+        assert!(matches!(policy.chosen("a.example", &[]), Err(OutboundError::Unresolved(..))));
     }
 
     #[tokio::test]

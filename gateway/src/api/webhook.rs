@@ -1,7 +1,7 @@
 //! The inbound webhook: what providers and the project's own systems tell.
 
 mod input;
-mod signature;
+pub(crate) mod signature;
 
 use serde_json::json;
 use sha2::{Digest, Sha256};

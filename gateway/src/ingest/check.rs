@@ -95,7 +95,7 @@ impl<'a> Checker<'a> {
         Ok(Self { trace: cx.trace, ..Self::of(cx.project, cx.received_ms, key, sent_at)? })
     }
 
-    fn of(
+    pub fn of(
         project: ProjectId,
         received_ms: i64,
         idempotency_key: Option<&'a str>,

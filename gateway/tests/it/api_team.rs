@@ -73,6 +73,27 @@ async fn an_account_that_is_there_joins_with_its_own_password() {
 }
 
 #[tokio::test]
+async fn an_invitation_is_no_way_around_the_limit_on_passwords() {
+    let (gateway, _, admin) = started().await;
+    account(&gateway.app.store, "grace@example.com", Some("her password")).await;
+    let (_, token) = invite(&gateway, &admin, "grace@example.com", "MEMBER").await;
+    // A token is found as a whole or not at all, and says nothing of who is invited.
+    let mut said = std::collections::BTreeSet::new();
+    for at in 0..token.len() {
+        let other = if token.as_bytes()[at] == b'0' { "1" } else { "0" };
+        let wrong = format!("{}{other}{}", &token[..at], &token[at + 1..]);
+        said.insert(accept(&gateway, &wrong, "her password").await.error(404));
+    }
+    assert_eq!(said.len(), 1, "{said:?}");
+    for _ in 0..10 {
+        accept(&gateway, &token, "not her password").await.error(401);
+    }
+    accept(&gateway, &token, "her password").await.error(429);
+    gateway.post_login("grace@example.com", "her password").await.error(429);
+    assert_eq!(statuses(&gateway, &admin).await, ["PENDING"]);
+}
+
+#[tokio::test]
 async fn invitations_end() {
     let (gateway, _, admin) = started().await;
     let (id, revoked) = invite(&gateway, &admin, "a@example.com", "MEMBER").await;

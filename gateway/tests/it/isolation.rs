@@ -2,6 +2,9 @@
 //!
 //! Nothing has to be added for a new address, unless the database holds no row that it finds: then the test says so.
 
+mod keys;
+mod references;
+
 use std::collections::BTreeMap;
 
 use gateway::router::Access;

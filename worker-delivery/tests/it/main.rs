@@ -8,6 +8,7 @@ mod direct;
 mod faults;
 mod groups;
 mod hanging;
+mod hostile_texts;
 mod in_app;
 mod invites;
 mod limits;

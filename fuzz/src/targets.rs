@@ -1,0 +1,136 @@
+//! What is fuzzed: each target takes any bytes, and panics where something that must hold does not.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use prost::Message;
+use serde_json::{Value, json};
+use shared::event::{EncodedBatch, IngestBatch, IngestItem};
+use shared::ids::ProjectId;
+use shared::link;
+use shared::push_token::{self, Subscription};
+use shared::push_url;
+use shared::rule::{self, sql};
+use shared::secrets::MasterKeys;
+use shared::send::SendChunk;
+use shared::template::{Escape, Limits, Scope, Template};
+use shared::trace::TraceContext;
+use uuid::Uuid;
+
+pub type Target = fn(&[u8]);
+
+pub const TARGETS: [(&str, Target); 9] = [
+    ("batch", gateway::fuzzed::batch),
+    ("key", gateway::fuzzed::key),
+    ("signature", gateway::fuzzed::signature),
+    ("body", gateway::fuzzed::body),
+    ("cursor", cursor),
+    ("template", template),
+    ("rules", rules),
+    ("push_token", push_token),
+    ("wire", wire),
+];
+
+const PROJECT: ProjectId = ProjectId(Uuid::from_u128(7));
+
+/// Cursors of lists, and what stands in links and headers. No link opens that was not made here.
+fn cursor(data: &[u8]) {
+    gateway::fuzzed::cursor(data);
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let keys = MasterKeys::parse(&"42".repeat(32)).expect("a key");
+    assert!(link::read_unsubscribe(&keys, text).is_none() && link::read_preferences(&keys, text).is_none());
+    assert!(link::read_open(&keys, text).is_none() && link::read_click(&keys, text).is_none());
+    let _ = TraceContext::parse(text);
+    let _ = TraceContext::from_bytes(data);
+}
+
+/// What renders keeps to its limits, and a line is one.
+fn template(data: &[u8]) {
+    let Ok(source) = std::str::from_utf8(data) else { return };
+    let Ok(template) = Template::parse(source) else { return };
+    let user = json!({
+        "name": "Ann <b>", "email": "ann@example.com",
+        "properties": { "plan": "pro", "n": 7, "f": -0.5, "list": [1, "two", null, [3]], "at": "2026-03-14T15:09:26Z", "none": null },
+    });
+    let event = json!({ "name": "e", "items": [{ "price": 9.99 }, { "price": "12" }] });
+    let scope = Scope::new(Timestamp::UNIX_EPOCH).with("user", &user).with("event", &event).with_fallback(&user);
+    let limits = Limits { output: 16 * 1024, iterations: 2_000, work: 1_000_000 };
+    for escape in [Escape::Html, Escape::None] {
+        if let Ok(text) = template.render(&scope, escape, &limits) {
+            assert!(text.len() <= limits.output);
+        }
+    }
+    if let Ok(line) = template.render_line(&scope, &limits) {
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+    }
+    let _ = template.variables().count();
+}
+
+/// What rules say is bound and never a part of the statement; every parameter is there.
+fn rules(data: &[u8]) {
+    let Ok(value) = serde_json::from_slice::<Value>(data) else { return };
+    let _ = rule::named_segments(&value, "rules");
+    let _ = rule::parse_for_event(&value, "rules");
+    let Ok(rules) = rule::parse(&value, "rules") else { return };
+    let people = sql::people(PROJECT, &rules, &HashMap::new(), Timestamp::UNIX_EPOCH);
+    let statement = format!("{} {} {}", people.with, people.from, people.condition);
+    check_statement(&statement, people.params.len());
+    for behaviour in rule::behaviours(&rules) {
+        let stats = sql::person_stats(PROJECT, &[Uuid::nil()], behaviour, Timestamp::UNIX_EPOCH);
+        check_statement(&stats.sql, stats.params.len());
+    }
+}
+
+fn check_statement(statement: &str, params: usize) {
+    assert!(!statement.contains(';') && !statement.contains("--") && statement.is_ascii(), "{statement}");
+    assert_eq!(statement.matches('\'').count() % 2, 0, "{statement}");
+    assert_eq!(statement.matches('(').count(), statement.matches(')').count(), "{statement}");
+    for place in statement.split('$').skip(1) {
+        let digits: String = place.chars().take_while(char::is_ascii_digit).collect();
+        let number: usize = digits.parse().unwrap_or_else(|_| panic!("{statement}"));
+        assert!((1..=params).contains(&number), "${number} of {params}: {statement}");
+    }
+}
+
+/// A subscription is read as it was written, under one id.
+fn push_token(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let id = push_token::id(PROJECT, text);
+    if let Ok(subscription) = Subscription::parse(text) {
+        let kept = subscription.to_json();
+        assert_eq!(Subscription::parse(&kept).as_ref(), Ok(&subscription));
+        assert_eq!(push_token::id(PROJECT, &kept), push_token::id(PROJECT, &subscription.endpoint));
+        assert!(!text.trim_start().starts_with('{') || push_token::id(PROJECT, &kept) == id, "{text}");
+    }
+    if let Ok(Some(url)) = push_url::rendered(text) {
+        assert_eq!(push_url::rendered(&url).as_ref().map(Option::as_ref), Ok(Some(&url)));
+    }
+    let _ = push_url::check_source(text);
+}
+
+/// What can be read can be written and read again.
+fn wire(data: &[u8]) {
+    let payload = Bytes::copy_from_slice(data);
+    if let Ok(batch) = IngestBatch::decode_checked(payload.clone()) {
+        assert_eq!(IngestBatch::decode(&batch.encode_to_vec()[..]).as_ref(), Ok(&batch));
+        batch.items.iter().for_each(read);
+    }
+    if let Ok(batch) = EncodedBatch::decode_checked(payload.clone()) {
+        for item in &batch.items {
+            if let Ok(item) = IngestItem::decode(item.clone()) {
+                read(&item);
+            }
+        }
+    }
+    if let Ok(chunk) = SendChunk::decode_checked(payload) {
+        assert_eq!(SendChunk::decode(&chunk.encode_to_vec()[..]).as_ref(), Ok(&chunk));
+    }
+}
+
+fn read(item: &IngestItem) {
+    let _ = (item.project(), item.row_id(), item.dedupe());
+    if let (Ok(project), Ok(key)) = (item.project(), item.user_key()) {
+        let _ = key.internal_id(project);
+    }
+}

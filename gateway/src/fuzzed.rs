@@ -1,0 +1,111 @@
+//! What the targets of `fuzz/` reach of this crate, with what must hold of it. Compiled for them alone.
+
+use http::header::{AUTHORIZATION, COOKIE};
+use http::{HeaderMap, HeaderValue};
+use shared::event::{BorrowedItem, EncodedItems, IngestBatch, begin_message};
+use shared::ids::ProjectId;
+use uuid::Uuid;
+
+use crate::api::paging::{parse_time_cursor, time_cursor};
+use crate::api::webhook::signature::Signature;
+use crate::auth::{cookie, header};
+use crate::body::{json_object, unzip};
+use crate::ingest::check::{Checker, Kind};
+use crate::ingest::item::{Batch, Item};
+use crate::query::Query;
+
+const NOW_MS: i64 = 1_790_000_000_500;
+const MOST: usize = 64 * 1024;
+
+/// What is accepted of a batch, or as a single item, is a message that workers can read.
+pub fn batch(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let project = ProjectId(Uuid::from_u128(7));
+    if let Ok(batch) = Batch::parse(text)
+        && let Ok(checker) = Checker::of(project, NOW_MS, None, batch.sent_at)
+    {
+        for (index, item) in batch.items.iter().enumerate() {
+            if let Ok(checked) = checker.check_of_batch(item, index) {
+                read_back(&checked.item());
+            }
+        }
+    }
+    let Ok(item) = Item::single(text) else { return };
+    let Ok(checker) = Checker::of(project, NOW_MS, Some("key"), item.sent_at) else { return };
+    for kind in [Kind::Track, Kind::Identify, Kind::Screen, Kind::Alias] {
+        if let Ok(checked) = checker.check(&item, kind, None) {
+            read_back(&checked.item());
+        }
+    }
+}
+
+fn read_back(item: &BorrowedItem<'_>) {
+    let mut encoded = EncodedItems::default();
+    encoded.push_borrowed(item);
+    let mut batch = Vec::new();
+    begin_message(&mut batch);
+    batch.extend_from_slice(&encoded.bytes);
+    let read = IngestBatch::decode_checked(batch.into()).expect("what was accepted is a message");
+    let [item] = &read.items[..] else { panic!("{read:?}") };
+    assert!(item.project().is_ok() && item.row_id().is_ok() && item.user_key().is_ok(), "{item:?}");
+}
+
+/// A key and a session are found where they may stand, and nothing else is.
+pub fn key(data: &[u8]) {
+    for (place, value) in
+        ["x-api-key", AUTHORIZATION.as_str(), COOKIE.as_str()].into_iter().zip(data.split(|b| *b == b'\n'))
+    {
+        let Ok(value) = HeaderValue::from_bytes(value) else { continue };
+        let mut headers = HeaderMap::new();
+        let Ok(name) = place.parse::<http::HeaderName>() else { continue };
+        headers.insert(name, value.clone());
+        let text = value.to_str().unwrap_or_default();
+        if let Some(key) = header::key(&headers) {
+            assert!(!key.is_empty() && key.trim() == key && text.contains(key) && place != "cookie", "{text:?}");
+        }
+        if let Some(session) = cookie::value(&headers) {
+            assert!(place == "cookie" && text.contains(session) && !session.contains(';'), "{text:?}");
+        }
+    }
+}
+
+/// Nobody signs who does not know the secret.
+pub fn signature(data: &[u8]) {
+    let mut lines = data.splitn(3, |b| *b == b'\n');
+    let (Some(mac), Some(timestamp), body) = (lines.next(), lines.next(), lines.next().unwrap_or_default()) else {
+        return;
+    };
+    let mut headers = HeaderMap::new();
+    for (name, value) in [("x-signature", mac), ("x-signature-timestamp", timestamp)] {
+        if let Ok(value) = HeaderValue::from_bytes(value)
+            && !value.is_empty()
+        {
+            headers.insert(name, value);
+        }
+    }
+    if let Ok(signature) = Signature::of(&headers, NOW_MS) {
+        let secrets = ["a secret that nobody knows", "and the one before it"];
+        assert!(signature.verify(secrets.into_iter(), body).is_err());
+    }
+}
+
+/// Whatever is in a body, no more of it is unpacked than may be, and what is read of it can be kept.
+pub fn body(data: &[u8]) {
+    if let Ok(unpacked) = unzip(data, MOST) {
+        assert!(unpacked.len() <= MOST);
+        let _ = json_object(&unpacked);
+    }
+    if let Ok(object) = json_object(data) {
+        let text = serde_json::Value::Object(object).to_string();
+        assert!(json_object(text.as_bytes()).is_ok(), "{text}");
+    }
+}
+
+/// A cursor is read as it was made, and the query string that it stands in too.
+pub fn cursor(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Some((at, id)) = parse_time_cursor(text) {
+        assert_eq!(parse_time_cursor(&time_cursor(at, id)), Some((at, id)), "{text}");
+    }
+    let _ = Query::parse(text);
+}

@@ -1,0 +1,55 @@
+//! Another project's keys find and change nothing by this one's ids, at every address of `openapi.yaml` that takes one.
+
+use gateway::router::Access;
+
+use super::{fill, ids_of, rows_of};
+use crate::document::operations;
+use crate::fixture::Gateway;
+
+/// What keeps a key out: what it may not do at all, or that there is no such thing in its project.
+#[expect(clippy::match_same_arms, reason = "a table, read from top to bottom")]
+fn refusals(access: Access, is_public: bool) -> &'static [u16] {
+    match (access, is_public) {
+        // Who is nobody's is let in by a signature alone.
+        (Access::Anyone, _) => &[401],
+        (Access::Session | Access::Member | Access::Admin, _) => &[403],
+        (_, false) => &[404],
+        // For users a public key speaks with a proof, which is of another project.
+        (Access::Public, true) => &[403, 404],
+        (Access::Secret | Access::SecretOrAdmin, true) => &[403],
+    }
+}
+
+#[tokio::test]
+async fn another_projects_keys_find_and_change_nothing() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    fill(&gateway, &project).await;
+    let ids = ids_of(&gateway, &project).await;
+    let before = rows_of(&gateway, &project).await;
+    let (mut wrong, mut tried) = (Vec::new(), 0);
+    for operation in operations().iter().filter(|o| o.has_id()) {
+        let body = match &operation.example {
+            _ if operation.method == "GET" => String::new(),
+            Some(example) => example.to_string(),
+            None => "{}".to_owned(),
+        };
+        let query = operation.query.iter().map(|name| format!("{name}=u")).collect::<Vec<_>>().join("&");
+        for (key, is_public) in [(&other.secret, false), (&other.public, true)] {
+            for id in &ids {
+                let path = format!("{}?{query}", operation.at(id));
+                let json = [("content-type", "application/json")];
+                let answer = gateway.send(&operation.method, &path, key, &json, body.clone()).await;
+                tried += 1;
+                if !refusals(operation.access, is_public).contains(&answer.status) {
+                    wrong.push(format!("{} {path}: {} {}", operation.method, answer.status, answer.body));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {tried}:\n{}", wrong.len(), wrong.join("\n"));
+    let after = rows_of(&gateway, &project).await;
+    for (table, rows) in &before {
+        assert_eq!(&after[table], rows, "{table}");
+    }
+}

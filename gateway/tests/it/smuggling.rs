@@ -1,0 +1,197 @@
+//! Requests that a proxy and this server might read differently, and such as want to keep it busy: what is hidden behind them
+//! is never taken for a request.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::setup::{Fixture, fixture, secs};
+
+const EVENT: &str = r#"{"event":"seen","user_id":"u"}"#;
+
+/// All that is answered to some bytes until the connection ends.
+async fn answered(f: &Fixture, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(f.gateway.addr).await.unwrap();
+    // Who is refused early may not get to say all of it.
+    let _ = stream.write_all(bytes).await;
+    let (mut answer, mut some) = (Vec::new(), [0; 4096]);
+    let reading = async {
+        while let Ok(read @ 1..) = stream.read(&mut some).await {
+            answer.extend_from_slice(&some[..read]);
+        }
+    };
+    let ended = tokio::time::timeout(secs(20), reading).await;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    assert!(ended.is_ok(), "stays open after {:?} and {answer}", String::from_utf8_lossy(bytes));
+    answer
+}
+
+/// A request for an event, with lines of its head and a body, and behind it another one, which is hidden.
+fn hiding(f: &Fixture, lines: &str, body: &str) -> Vec<u8> {
+    let key = &f.tenant.secret;
+    let hidden = r#"{"event":"hidden","user_id":"u"}"#;
+    format!(
+        "POST /api/v1/events HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\n{lines}\r\n\r\n{body}\
+         POST /api/v1/events HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{hidden}",
+        hidden.len()
+    )
+    .into_bytes()
+}
+
+async fn hidden_were_taken(f: &Fixture) -> usize {
+    f.gateway.stored().await.iter().filter(|item| format!("{item:?}").contains("hidden")).count()
+}
+
+#[tokio::test]
+async fn what_is_hidden_behind_a_body_of_unclear_length_is_not_taken() {
+    let f = fixture().await;
+    let (length, chunks) = (EVENT.len(), format!("{:x}\r\n{EVENT}\r\n0\r\n\r\n", EVENT.len()));
+    let both = |te: &str| [format!("content-length: {length}\r\n{te}"), format!("{te}\r\ncontent-length: {length}")];
+    let mut heads: Vec<(String, String)> = Vec::new();
+    for te in [
+        "transfer-encoding: chunked",
+        "Transfer-Encoding: CHUNKED",
+        "transfer-encoding: chunked, chunked",
+        "transfer-encoding: identity, chunked",
+        "transfer-encoding: chunked\r\ntransfer-encoding: identity",
+        "transfer-encoding: identity\r\ntransfer-encoding: chunked",
+        "transfer-encoding: chunked, identity",
+        "transfer-encoding: identity",
+        "transfer-encoding: xchunked",
+        "transfer-encoding: chunked;x=y",
+        "transfer-encoding: \"chunked\"",
+        "transfer-encoding:",
+    ] {
+        heads.extend(both(te).map(|head| (head, chunks.clone())));
+        heads.push((te.to_owned(), chunks.clone()));
+    }
+    for te in [
+        "transfer-encoding : chunked",
+        " transfer-encoding: chunked",
+        "transfer-encoding\t: chunked",
+        "transfer-encoding:\r\n chunked",
+        "transfer-encoding: chunked\u{b}",
+        "transfer-encoding: \0chunked",
+        "x: y\rtransfer-encoding: chunked",
+        "transfer\u{ff}encoding: chunked",
+    ] {
+        heads.push((te.to_owned(), chunks.clone()));
+        heads.push((format!("content-length: {length}\r\n{te}"), chunks.clone()));
+    }
+    for cl in [
+        format!("content-length: {length}\r\ncontent-length: 0"),
+        format!("content-length: 0\r\ncontent-length: {length}"),
+        format!("content-length: {length}, 0"),
+        format!("content-length: +{length}"),
+        format!("content-length: -{length}"),
+        format!("content-length: {length:#x}"),
+        format!("content-length: {length}.0"),
+        format!("content-length: {length} 0"),
+        format!("content-length : {length}"),
+        format!("content-length: 18446744073709551616{length}"),
+        "content-length: ".to_owned(),
+    ] {
+        heads.push((cl, EVENT.to_owned()));
+    }
+    for (head, body) in &heads {
+        let answer = answered(&f, &hiding(&f, head, body)).await;
+        assert!(answer.matches("HTTP/1.1 ").count() <= 1, "{head:?}: {answer}");
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 4") || answer.starts_with("HTTP/1.1 202 "),
+            "{head:?}: {answer}"
+        );
+    }
+    assert!(heads.len() >= 60 && hidden_were_taken(&f).await == 0);
+    // What is there to be seen is seen.
+    let plain = answered(&f, &hiding(&f, &format!("content-length: {length}"), EVENT)).await;
+    assert_eq!((plain.matches("HTTP/1.1 202 ").count(), hidden_were_taken(&f).await), (2, 1), "{plain}");
+}
+
+#[tokio::test]
+async fn what_is_hidden_behind_broken_chunks_is_not_taken() {
+    let f = fixture().await;
+    let length = EVENT.len();
+    for size in [
+        format!("{length:#x}"),
+        format!("+{length:x}"),
+        format!("-{length:x}"),
+        format!("{length:x}\n"),
+        format!("\r\n{length:x}"),
+        format!("{length:x};a=\"\r\n0\r\n\r\n"),
+        "ffffffffffffffff".to_owned(),
+        "fffffffffffffffff".to_owned(),
+        "0x0".to_owned(),
+        "z".to_owned(),
+        String::new(),
+        format!("{:x}", length - 1),
+        format!("{:x}", length + 1),
+    ] {
+        let body = format!("{size}\r\n{EVENT}\r\n0\r\n\r\n");
+        let answer = answered(&f, &hiding(&f, "transfer-encoding: chunked", &body)).await;
+        assert!(answer.matches("HTTP/1.1 ").count() <= 1 && !answer.starts_with("HTTP/1.1 5"), "{size:?}: {answer}");
+    }
+    assert_eq!(hidden_were_taken(&f).await, 0);
+}
+
+#[tokio::test]
+async fn nobody_gets_another_protocol_or_an_odd_request_through() {
+    let f = fixture().await;
+    let key = &f.tenant.secret;
+    let rest =
+        format!("host: x\r\nx-api-key: {key}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{EVENT}", EVENT.len());
+    for (start, statuses) in [
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &["400", "nothing"][..]),
+        ("POST /api/v1/events HTTP/1.0\r\ntransfer-encoding: chunked\r\n", &["400"]),
+        ("POST /api/v1/events HTTP/9.9\r\n", &["400"]),
+        ("POST  /api/v1/events HTTP/1.1\r\n", &["400"]),
+        ("POST /api/v1/ev ents HTTP/1.1\r\n", &["400"]),
+        ("post /api/v1/events HTTP/1.1\r\n", &["405"]),
+        ("POST /api/v1/events\u{0} HTTP/1.1\r\n", &["400"]),
+        ("POST /api/v1/%2e%2e/v1/events HTTP/1.1\r\n", &["404"]),
+        ("POST /api/v1/../v1/events HTTP/1.1\r\n", &["404"]),
+        ("POST //api/v1/events HTTP/1.1\r\n", &["404"]),
+        ("POST /api/v1/events/ HTTP/1.1\r\n", &["202"]),
+        ("POST /api/v1/events;x HTTP/1.1\r\n", &["404"]),
+        ("CONNECT 127.0.0.1:22 HTTP/1.1\r\n", &["404", "405", "400"]),
+        ("TRACE /api/v1/events HTTP/1.1\r\n", &["405"]),
+        ("GET http://169.254.169.254/latest HTTP/1.1\r\n", &["200", "404"]),
+        ("POST /api/v1/events HTTP/1.1\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n", &["202"]),
+        ("POST /api/v1/events HTTP/1.1\r\nx-http-method-override: DELETE\r\n", &["202"]),
+        (
+            "POST /api/v1/nothing HTTP/1.1\r\nx-original-url: /api/v1/events\r\nx-rewrite-url: /api/v1/events\r\n",
+            &["404"],
+        ),
+    ] {
+        let answer = answered(&f, format!("{start}{rest}").as_bytes()).await;
+        let status = answer.get(9..12).unwrap_or("nothing");
+        assert!(statuses.contains(&status), "{start:?}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn many_who_never_come_to_an_end_keep_nobody_waiting() {
+    let f = fixture().await;
+    let since = Instant::now();
+    let head = format!("POST /api/v1/events HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\n", f.tenant.public);
+    let parts = [head.clone(), format!("{head}content-length: 100\r\n\r\n{{")];
+    let (parts, address) = (&parts, f.gateway.addr);
+    let slow = join_all((0..300).map(|n| async move {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(parts[n % 2].as_bytes()).await.unwrap();
+        let mut rest = Vec::new();
+        tokio::time::timeout(secs(20), stream.read_to_end(&mut rest)).await.expect("is cut off")
+    }));
+    let others = async {
+        let mut slowest = Duration::ZERO;
+        while since.elapsed() < secs(5) {
+            let asked = Instant::now();
+            assert_eq!(f.gateway.post("/events", &f.tenant.public, EVENT).await.status, 202);
+            slowest = slowest.max(asked.elapsed());
+        }
+        slowest
+    };
+    let (_, slowest) = tokio::join!(slow, others);
+    assert!(slowest < secs(2), "{slowest:?}");
+}
