@@ -110,11 +110,19 @@ def secrets(variables):
 def of_nats(container, variables):
     """Everything that its files read is there, and nothing else."""
     name = Path(container["args"][1]).name
-    text = "".join((ROOT / "deploy/nats" / file).read_text() for file in (name, "users.conf"))
-    read = {word for line in text.splitlines() if not line.lstrip().startswith("#") for word in re.findall(r"\$(NATS_[A-Z_]+)", line)}
+    read = {word for line in nats_lines(name) for word in re.findall(r"\$(NATS_[A-Z_]+)", line)}
     yield from (f"{missing} of {name} is missing" for missing in sorted(read - set(variables)))
     yield from (f"{name} does not read {extra}" for extra in sorted(set(variables) - read))
     yield from secrets(variables)
+
+
+def nats_lines(file):
+    """What a configuration of the server says, with what it includes and without comments."""
+    for line in (ROOT / "deploy/nats" / file).read_text().splitlines():
+        if included := re.match(r"include \./(\S+)", line):
+            yield from nats_lines(included[1])
+        elif not line.lstrip().startswith("#"):
+            yield line
 
 
 def probes(container):

@@ -27,6 +27,8 @@ fn env() -> Vec<(&'static str, &'static str)> {
         ("NATS_OPERATOR_PASSWORD", "operatorpw"),
         ("NATS_ROUTE_PASSWORD", ROUTE.1),
         ("NATS_SERVER_NAME", "nats-0"),
+        ("NATS_SYNC_INTERVAL", "1s"),
+        ("NATS_MAX_FILE_STORE", "20GB"),
     ]);
     env
 }
@@ -35,9 +37,9 @@ fn config(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/nats").join(file)
 }
 
-/// One server by `single.conf`.
+/// One server by `nats.conf`.
 pub async fn single() -> ConfiguredNats {
-    ConfiguredNats::start(&config("single.conf"), &env()).await
+    ConfiguredNats::start(&config("nats.conf"), &env()).await
 }
 
 /// Three servers by `cluster.conf`.

@@ -93,7 +93,7 @@ pub fn judge(config: &BusConfig, seen: &Result<Seen, Refusal>) -> Vec<Finding> {
         JetStream::On => findings.push(Finding::well("nats.jetstream", "is on")),
         JetStream::Off => {
             let remedy =
-                "put `jetstream { store_dir: … }` into the server's configuration, as deploy/nats/single.conf has it";
+                "put `jetstream { store_dir: … }` into the server's configuration, as deploy/nats/nats.conf has it";
             findings.push(Finding::wrong("nats.jetstream", "is off for this account", remedy));
         }
         JetStream::Silent(why) => {
@@ -277,7 +277,7 @@ fn canary(outcome: &Result<(), PublishError>) -> Finding {
 
 fn sync(sync: &Sync) -> Finding {
     const CHECK: &str = "nats.sync_interval";
-    let remedy = "set sync_interval: 1s in its jetstream block, or always (deploy/nats/durable.conf)";
+    let remedy = "set sync_interval: 1s in its jetstream block, or always (NATS_SYNC_INTERVAL of deploy/nats/nats.conf)";
     match sync {
         Sync::Unasked => {
             Finding::unseen(CHECK, "not looked at: --nats-monitor or NATS_MONITOR_URL names http://host:8222")

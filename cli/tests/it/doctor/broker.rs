@@ -95,12 +95,12 @@ async fn a_server_that_rarely_syncs_is_told_where_its_monitor_is_named() {
 
 #[tokio::test]
 async fn the_configuration_that_is_delivered_is_well() {
-    let single = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/nats/single.conf");
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/nats/nats.conf");
     let passwords = ["GATEWAY", "WORKER_AUTOMATION", "WORKER_DELIVERY", "SCHEDULER", "OPERATOR"]
         .map(|of| format!("NATS_{of}_PASSWORD"));
     let mut env: Vec<(&str, &str)> = passwords.iter().map(|name| (name.as_str(), "secret")).collect();
-    env.push(("NATS_SERVER_NAME", "one"));
-    let (deployment, nats) = tokio::join!(Deployment::make(), ConfiguredNats::start(&single, &env));
+    env.extend([("NATS_SERVER_NAME", "one"), ("NATS_SYNC_INTERVAL", "1s"), ("NATS_MAX_FILE_STORE", "20GB")]);
+    let (deployment, nats) = tokio::join!(Deployment::make(), ConfiguredNats::start(&config, &env));
     let mut bus = deployment.bus().await;
     bus.config.url = nats.url("scheduler", "secret");
     bus.config.stream_prefix = String::new();
