@@ -3,6 +3,7 @@
 use shared::local::{PostgresOptions, PostgresServer};
 
 use super::PrivateDir;
+use crate::session::connect;
 use crate::{must, servers};
 
 /// A PostgreSQL for one test, with an empty database `test`.
@@ -31,6 +32,14 @@ impl PrivatePostgres {
     /// Of the database `test`.
     pub fn url(&self) -> String {
         self.server.url("test")
+    }
+
+    /// Makes the database `test` anew, empty, whoever is connected to it.
+    pub async fn empty(&self) {
+        let client = must("connecting to a private PostgreSQL", connect(&self.server.url("postgres")).await);
+        let dropped = client.batch_execute("DROP DATABASE test WITH (FORCE)").await;
+        must("dropping a private PostgreSQL's database", dropped);
+        must("a private PostgreSQL", self.server.create_database("test").await);
     }
 
     pub fn port(&self) -> u16 {
