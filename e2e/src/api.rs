@@ -44,6 +44,12 @@ impl Api {
         Self { http: http.expect("an HTTP client"), base: format!("{origin}/api/v1"), public_key, secret_key }
     }
 
+    /// The same for another client, which has connections of its own.
+    #[must_use]
+    pub fn of_another_client(&self) -> Self {
+        Self::new(self.base.trim_end_matches("/api/v1"), &self.public_key, &self.secret_key)
+    }
+
     /// With a key of choice. `Err` when there was no answer at all.
     pub async fn call(&self, method: Method, path: &str, key: &str, body: Option<&Value>) -> Result<Answer, String> {
         let began = Instant::now();

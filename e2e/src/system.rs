@@ -163,6 +163,14 @@ impl System {
         Program::new(program, &dir, self.env.clone())
     }
 
+    /// One more gateway, not started, with an address of its own, and a client of it.
+    pub fn another_gateway(&self, log: &str) -> (Program, Api) {
+        let address = own_address();
+        let mut gateway = self.another("gateway", log);
+        gateway.set("GATEWAY_ADDR", address.to_string());
+        (gateway, Api::new(&format!("http://{address}"), &self.api.public_key, &self.api.secret_key))
+    }
+
     async fn point_channel_at_mailbox(&self, login: Option<(&str, &str)>) {
         let mut channel = json!({
             "emailProvider": "SMTP", "smtpHost": "127.0.0.1", "smtpPort": self.mailbox.port(), "smtpSecurity": "none",

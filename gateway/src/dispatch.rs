@@ -1,6 +1,7 @@
 //! The way of a request: id, route, key, limit, handler, answer.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
@@ -49,7 +50,7 @@ pub async fn answer(app: &App, request: Request<Incoming>) -> Response<AnswerBod
     traced::end(span, &parts.method, &found, reply.status, request_id);
     app.meters.request(found.as_ref().ok().copied(), reply.status, started.elapsed());
     reply.headers.insert(X_REQUEST_ID, id);
-    if framing::is_chunked(&parts.headers) {
+    if app.draining.load(Ordering::Relaxed) || framing::is_chunked(&parts.headers) {
         reply.headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     reply.into()
@@ -75,6 +76,9 @@ async fn reply(
         Ok(route) => *route,
         Err(miss) => return elsewhere(app, parts, body, miss).await,
     };
+    if app.draining.load(Ordering::Relaxed) {
+        return Err(ApiError::Unavailable("this gateway is stopping"));
+    }
     let request = context::Request::new(app, request_id, received_ms, trace, parts, body);
     if let Route::Unbound(route) = route {
         return in_time(api::handle_unbound(&request, route)).await;

@@ -28,20 +28,55 @@ const LIMITS: Limits = Limits {
 };
 /// Bytes of a request's head, and of a body read at once.
 const READ_BUFFER: usize = 64 * 1024;
+/// For how long, at the end, those who are connected are told to come back, at least: their connections end with an answer and
+/// not under a request that is on its way.
+const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Serves until the shutdown; returns when every request under way is answered.
+/// Serves until the shutdown; returns when every request under way is answered. Whoever comes meanwhile is let in and told to
+/// come back: a listener that is closed cuts off what it has not let in.
 pub async fn serve(listener: TcpListener, app: Arc<App>, shutdown: Shutdown) {
     let room = Arc::new(Semaphore::new(app.config.max_connections));
-    let connections = GracefulShutdown::new();
-    loop {
-        // The permit comes first: who finds no room waits in the listener's backlog.
-        let permit = tokio::select! {
-            () = shutdown.cancelled() => break,
-            permit = room.clone().acquire_owned() => permit,
-        };
-        let stream = tokio::select! {
-            () = shutdown.cancelled() => break,
-            accepted = listener.accept() => match accepted {
+    let door = Door { listener, room, app };
+    let (connections, late) = (GracefulShutdown::new(), GracefulShutdown::new());
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        () = door.admit(&connections) => {}
+    }
+    door.app.draining.store(true, Ordering::Relaxed);
+    tokio::select! {
+        () = tokio::time::sleep(FAREWELL) => {}
+        () = door.admit(&connections) => {}
+    }
+    tokio::select! {
+        () = connections.shutdown() => {}
+        () = door.admit(&late) => {}
+    }
+    drop(door);
+    let _ = tokio::time::timeout(FAREWELL, emptied(&late)).await;
+    late.shutdown().await;
+}
+
+/// Waits until none of the connections is left.
+async fn emptied(connections: &GracefulShutdown) {
+    while connections.count() > 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Where connections come in.
+struct Door {
+    listener: TcpListener,
+    room: Arc<Semaphore>,
+    app: Arc<App>,
+}
+
+impl Door {
+    /// Lets in who comes, for as long as this is awaited.
+    async fn admit(&self, connections: &GracefulShutdown) {
+        loop {
+            // The permit comes first: who finds no room waits in the listener's backlog.
+            let Ok(permit) = self.room.clone().acquire_owned().await else { return };
+            let stream = match self.listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // Out of file descriptors, most likely: wait for some to be freed.
@@ -49,19 +84,16 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, shutdown: Shutdown) {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
-            },
-        };
-        let (app, watcher) = (app.clone(), connections.watcher());
-        tokio::spawn(async move {
-            if let Err(error) = connection(stream, app, watcher).await {
-                tracing::debug!(%error, "a connection broke off");
-            }
-            drop(permit);
-        });
+            };
+            let (app, watcher) = (self.app.clone(), connections.watcher());
+            tokio::spawn(async move {
+                if let Err(error) = connection(stream, app, watcher).await {
+                    tracing::debug!(%error, "a connection broke off");
+                }
+                drop(permit);
+            });
+        }
     }
-    app.draining.store(true, Ordering::Relaxed);
-    drop(listener);
-    connections.shutdown().await;
 }
 
 async fn connection(stream: TcpStream, app: Arc<App>, watcher: Watcher) -> hyper::Result<()> {

@@ -3,22 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::{DeliverPolicy, PullConsumer, pull};
+use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::stream::{Info, Stream};
+use shared::bus::consumer::last_before;
+use shared::bus::topology;
 use shared::store::ingest_partitions;
 
 use crate::App;
 use crate::tick::TickError;
 
 /// Removes from the ingest stream what has been applied: what is older than is kept for a restored database, and when
-/// the stream is well filled, all of it. And always the readiness probes, which nobody reads.
+/// the stream is well filled, all of it. And always the readiness probes, which nobody reads. Before that it makes the streams
+/// anew that a broker has lost, so that those who publish and read go on by themselves.
 pub async fn purge(app: Arc<App>) -> Result<(), TickError> {
     let names = &app.bus.names;
+    topology::ensure(&app.bus).await.map_err(broker)?;
     let mut stream = app.bus.jetstream.get_stream(names.ingest_stream()).await.map_err(broker)?;
     stream.purge().keep(1).filter(names.ingest_canary()).await.map_err(broker)?;
     let info = stream.info().await.map_err(broker)?.clone();
     let Some(last) = last_to_go(&app, &stream, &info).await? else { return Ok(()) };
-    let created_ms = (info.created.unix_timestamp_nanos() / 1_000_000) as i64;
+    let created_ms = topology::created_ms(&info);
     let positions = ingest_partitions::positions(&app.store.connection().await?, created_ms).await?;
     let mut removed = 0;
     // Each partition on its own: one that is idle would hold all the others back.
@@ -46,16 +50,8 @@ async fn last_to_go(app: &App, stream: &Stream, info: &Info) -> Result<Option<u6
     let first_ms = (info.state.first_timestamp.unix_timestamp_nanos() / 1_000_000) as i64;
     let age = Duration::from_millis((app.now_ms() - first_ms).max(0).unsigned_abs());
     let Some(too_old) = age.checked_sub(app.config.keep_ingest).filter(|d| !d.is_zero()) else { return Ok(None) };
-    // A consumer that starts at a time knows the sequence of that time.
-    let config = pull::Config {
-        deliver_policy: DeliverPolicy::ByStartTime { start_time: info.state.first_timestamp + too_old },
-        inactive_threshold: Duration::from_secs(5),
-        ..pull::Config::default()
-    };
-    let consumer: PullConsumer = stream.create_consumer(config).await.map_err(broker)?;
-    let found = consumer.cached_info();
-    stream.delete_consumer(&found.name).await.map_err(broker)?;
-    Ok(Some(found.delivered.stream_sequence))
+    let start_time = info.state.first_timestamp + too_old;
+    Ok(Some(last_before(stream, DeliverPolicy::ByStartTime { start_time }).await.map_err(broker)?))
 }
 
 fn broker(error: impl std::fmt::Display) -> TickError {

@@ -845,6 +845,7 @@ CREATE TABLE ingest_partition (
     lease_until    timestamptz,
     epoch          bigint NOT NULL DEFAULT 0,
     applied_seq    bigint NOT NULL DEFAULT 0,
+    applied_ns     bigint NOT NULL DEFAULT 0,                              -- when the broker stored it (Unix nanoseconds); 0: not known
     stream_created timestamptz                                             -- of the stream that the position counts in
 ) WITH (fillfactor = 50);
 

@@ -78,6 +78,7 @@ impl Inputs {
 /// A message, decoded.
 pub struct Decoded {
     seq: i64,
+    stored_ns: i64,
     payload: Bytes,
     outcome: Result<Vec<Result<Item, Undecodable>>, WireError>,
     received: Instant,
@@ -103,11 +104,12 @@ struct Undecodable {
 
 impl Decoded {
     fn new(delivered: Delivered, partition: i16, room: OwnedSemaphorePermit) -> Self {
-        let (seq, payload) = (delivered.seq as i64, delivered.payload);
+        let Delivered { seq, stored_ns, payload } = delivered;
+        let seq = seq as i64;
         let item =
             |encoded: Bytes| Item::decode(encoded.clone(), partition, seq).map_err(|why| Undecodable { encoded, why });
         let outcome = EncodedBatch::decode_checked(payload.clone()).map(|b| b.items.into_iter().map(item).collect());
-        Self { seq, payload, outcome, received: Instant::now(), _room: room }
+        Self { seq, stored_ns, payload, outcome, received: Instant::now(), _room: room }
     }
 }
 
@@ -126,11 +128,18 @@ pub struct Lane {
     positions: HashMap<i16, Position>,
 }
 
-/// Collected so far: messages by partition with the last sequence of each.
+/// The last of a partition's messages.
+#[derive(Clone, Copy)]
+struct Last {
+    seq: i64,
+    stored_ns: i64,
+}
+
+/// Collected so far: messages by partition with the last of each.
 #[derive(Default)]
 struct Collected {
     items: Vec<Item>,
-    last: HashMap<i16, i64>,
+    last: HashMap<i16, Last>,
     bytes: usize,
 }
 
@@ -211,7 +220,7 @@ impl Lane {
     ) -> anyhow::Result<()> {
         failpoint::hit("automation.after_read");
         let position = self.positions.get(&partition);
-        let Decoded { seq, payload, outcome, .. } = message;
+        let Decoded { seq, stored_ns, payload, outcome, .. } = message;
         if !position.is_some_and(|p| p.epoch == epoch && p.applied < seq) {
             return Ok(());
         }
@@ -232,7 +241,7 @@ impl Lane {
             }
             Err(error) => poison::bury_message(&self.bus, seq, payload, &error.to_string()).await,
         }
-        collected.last.insert(partition, seq);
+        collected.last.insert(partition, Last { seq, stored_ns });
         Ok(())
     }
 
@@ -243,11 +252,11 @@ impl Lane {
         loop {
             // What an earlier attempt recorded, and what is another worker's by now, is left out.
             let positions = &self.positions;
-            last.retain(|partition, to| positions.get(partition).is_some_and(|p| p.applied < *to));
+            last.retain(|partition, to| positions.get(partition).is_some_and(|p| p.applied < to.seq));
             items.retain(|item| positions.get(&item.partition).is_some_and(|p| p.applied < item.seq));
-            let step = |(partition, to): (&i16, &i64)| {
-                let position = positions.get(partition)?;
-                Some(Advance { partition: *partition, epoch: position.epoch, from: position.applied, to: *to })
+            let step = |(partition, to): (&i16, &Last)| {
+                let Position { epoch, applied } = *positions.get(partition)?;
+                Some(Advance { partition: *partition, epoch, from: applied, to: to.seq, to_ns: to.stored_ns })
             };
             let steps: Vec<Advance> = last.iter().filter_map(step).collect();
             if steps.is_empty() {

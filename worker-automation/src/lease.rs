@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use shared::bus::Bus;
-use shared::bus::consumer::PartitionReader;
+use shared::bus::consumer::{Ended, PartitionReader, Position};
+use shared::bus::topology::{self, IngestStream};
 use shared::metric_name::Metric;
 use shared::shutdown::Shutdown;
 use shared::store::ingest_partitions::{self as leases, Lease};
-use shared::store::{Store, StoreError};
+use shared::store::{Connection, Store, StoreError};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 use uuid::Uuid;
@@ -21,7 +22,7 @@ const KIND: &str = "worker-automation";
 struct Held {
     epoch: i64,
     stop: Shutdown,
-    reader: JoinHandle<()>,
+    reader: JoinHandle<Option<Ended>>,
 }
 
 /// Keeps leases and the readers of what they cover.
@@ -29,7 +30,11 @@ pub struct Leases {
     store: Store,
     bus: Bus,
     worker: Uuid,
-    partitions: u16,
+    stream: IngestStream,
+    /// A reader found another stream in its place.
+    is_replaced: bool,
+    /// Partitions whose stream lost its end, and behind which message they are to be read on.
+    rewound: HashMap<i16, i64>,
     ttl: Duration,
     lanes: Vec<Inputs>,
     owned: Owned,
@@ -48,10 +53,10 @@ fn fair_share(partitions: u16, workers: i64) -> usize {
 const SETTLE: Duration = Duration::from_secs(10);
 
 impl Leases {
-    pub fn new(store: Store, bus: Bus, partitions: u16, ttl: Duration, lanes: Vec<Inputs>, owned: Owned) -> Self {
-        let worker = Uuid::from_bytes(rand::random());
-        let (held, releasing, settling) = (HashMap::new(), HashMap::new(), JoinSet::new());
-        Self { store, bus, worker, partitions, ttl, lanes, owned, held, releasing, settling }
+    pub fn new(store: Store, bus: Bus, stream: IngestStream, ttl: Duration, lanes: Vec<Inputs>, owned: Owned) -> Self {
+        let (worker, is_replaced) = (Uuid::from_bytes(rand::random()), false);
+        let (rewound, held, releasing, settling) = (HashMap::new(), HashMap::new(), HashMap::new(), JoinSet::new());
+        Self { store, bus, worker, stream, is_replaced, rewound, ttl, lanes, owned, held, releasing, settling }
     }
 
     /// Runs until the shutdown, then gives everything back.
@@ -93,13 +98,16 @@ impl Leases {
             tracing::warn!(partition, "lost a partition to another worker");
             self.drop_reader(partition).await;
         }
-        // A reader ends when it meets a newer one, or by a fault: either way nobody reads here any more.
+        // A reader ends when it meets a newer one or another stream, or by a fault: either way nobody reads here any more.
         let ended: Vec<i16> = self.held.iter().filter(|(_, h)| h.reader.is_finished()).map(|(p, _)| *p).collect();
         for partition in ended {
             tracing::warn!(partition, "a partition's reader ended; giving it back");
             self.release(partition).await;
         }
-        let share = fair_share(self.partitions, workers);
+        if self.is_replaced && !self.follow_stream(&connection).await? {
+            return Ok(());
+        }
+        let share = fair_share(self.stream.partitions, workers);
         let mut surplus: Vec<i16> = self.held.keys().copied().collect();
         surplus.sort_unstable();
         for partition in surplus.into_iter().skip(share) {
@@ -115,15 +123,40 @@ impl Leases {
         Ok(())
     }
 
+    /// Goes over to the stream that is there now, to read it from its start; false while that cannot be. What was read of the one
+    /// before is settled first, for nobody can read it again.
+    async fn follow_stream(&mut self, connection: &Connection) -> Result<bool, StoreError> {
+        for partition in self.held.keys().copied().collect::<Vec<_>>() {
+            self.release(partition).await;
+        }
+        if !self.releasing.is_empty() {
+            return Ok(false);
+        }
+        match topology::ensure(&self.bus).await {
+            Ok(stream) => {
+                tracing::warn!("the ingest stream was made anew; reading it from its start");
+                leases::ensure(connection, stream.partitions, stream.created_ms).await?;
+                (self.stream, self.is_replaced) = (stream, false);
+                Ok(true)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot go over to the new ingest stream; trying again");
+                Ok(false)
+            }
+        }
+    }
+
     fn lane(&self, partition: i16) -> Inputs {
         self.lanes[usize::from(partition.unsigned_abs()) % self.lanes.len()].clone()
     }
 
     fn start(&mut self, lease: Lease) {
-        let Lease { partition, epoch, applied_seq } = lease;
+        let Lease { partition, epoch, applied_seq, applied_ns } = lease;
         tracing::info!(partition, epoch, applied = applied_seq, "took a partition");
         let stop = Shutdown::new();
-        let reader = PartitionReader::new(self.bus.clone(), partition.unsigned_abs(), epoch, applied_seq as u64);
+        let stream_created_ms = self.stream.created_ms;
+        let after = Position { stream_created_ms, seq: applied_seq.unsigned_abs(), stored_ns: applied_ns };
+        let reader = PartitionReader::new(self.bus.clone(), partition.unsigned_abs(), epoch, after);
         let reader = tokio::spawn(read(reader, lease, self.lane(partition), stop.clone()));
         self.held.insert(partition, Held { epoch, stop, reader });
     }
@@ -131,7 +164,13 @@ impl Leases {
     async fn drop_reader(&mut self, partition: i16) -> Option<i64> {
         let held = self.held.remove(&partition)?;
         held.stop.cancel();
-        let _ = held.reader.await;
+        match held.reader.await {
+            Ok(Some(Ended::Replaced)) => self.is_replaced = true,
+            Ok(Some(Ended::Rewound(after))) => {
+                self.rewound.insert(partition, after as i64);
+            }
+            _ => {}
+        }
         Some(held.epoch)
     }
 
@@ -159,7 +198,17 @@ impl Leases {
         let Some((partition, epoch)) = settled else { return };
         self.releasing.remove(&partition);
         self.publish_owned();
-        let freed = async { leases::release(&self.store.connection().await?, self.worker, partition, epoch).await };
+        let rewound = self.rewound.remove(&partition);
+        let freed = async {
+            let connection = self.store.connection().await?;
+            match rewound {
+                Some(after) => {
+                    tracing::warn!(partition, after, "the ingest stream lost its end; reading what came since");
+                    leases::rewind(&connection, self.worker, partition, epoch, after).await
+                }
+                None => leases::release(&connection, self.worker, partition, epoch).await,
+            }
+        };
         match freed.await {
             Ok(()) => tracing::info!(partition, "gave a partition back"),
             Err(error) => {
@@ -177,21 +226,28 @@ impl Leases {
     }
 }
 
-/// Brings what the reader delivers to the lane, behind word of the lease, until stopped or deposed.
-async fn read(mut reader: PartitionReader, lease: Lease, lane: Inputs, stop: Shutdown) {
+/// Brings what the reader delivers to the lane, behind word of the lease, until stopped; or returns why nothing more is read.
+async fn read(mut reader: PartitionReader, lease: Lease, lane: Inputs, stop: Shutdown) -> Option<Ended> {
     let (partition, epoch) = (lease.partition, lease.epoch);
     let forward = async {
         if !lane.put(Input::Assigned(lease)).await {
-            return;
+            return None;
         }
-        while let Ok(delivered) = reader.next().await {
-            if !lane.deliver(partition, epoch, delivered).await {
-                return;
+        loop {
+            match reader.next().await {
+                Ok(delivered) => {
+                    if !lane.deliver(partition, epoch, delivered).await {
+                        return None;
+                    }
+                }
+                Err(why) => {
+                    tracing::info!(partition, %why, "nothing more is read here");
+                    return Some(why);
+                }
             }
         }
-        tracing::info!(partition, "the partition has a newer reader");
     };
-    let _ = stop.run_until_cancelled(forward).await;
+    stop.run_until_cancelled(forward).await.flatten()
 }
 
 #[cfg(test)]

@@ -55,8 +55,8 @@ pub struct App {
 /// Works until the shutdown; then finishes what it has begun and gives its partitions back.
 pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     let App { config, connected: Connected { store, bus, ingest_stream, clock } } = app;
-    let partitions = ingest_stream.partitions;
-    ingest_partitions::ensure(&store.connection().await?, partitions, ingest_stream.created_ms).await?;
+    let (partitions, created_ms) = (ingest_stream.partitions, ingest_stream.created_ms);
+    ingest_partitions::ensure(&store.connection().await?, partitions, created_ms).await?;
     let owned = Owned::default();
     let (handed_over, to_publish) = mpsc::channel(1_024);
     let outbox = Outbox {
@@ -95,7 +95,7 @@ pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
         async move { recorder.totals.run(store, shutdown).await }
     });
     let follow = tokio::spawn(follow_database(store.clone(), clock, shutdown.clone()));
-    let leases = Leases::new(store, bus, partitions, config.lease, inputs, owned);
+    let leases = Leases::new(store, bus, ingest_stream, config.lease, inputs, owned);
     let mut leases = tokio::spawn(leases.run(shutdown.clone()));
 
     // Lanes end when the leases have ended; one that ends before has failed.

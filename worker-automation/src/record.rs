@@ -57,7 +57,7 @@ impl Batch {
         let (mut before, mut after) = (Self::default(), Self::default());
         for step in &self.steps {
             let middle = reached(step.partition);
-            before.steps.extend(middle.map(|to| Advance { to, ..*step }));
+            before.steps.extend(middle.map(|to| Advance { to, to_ns: 0, ..*step }));
             let rest = Advance { from: middle.unwrap_or(step.from), ..*step };
             after.steps.extend((rest.from < rest.to).then_some(rest));
         }
@@ -369,7 +369,7 @@ mod tests {
     }
 
     fn step(partition: i16, from: i64, to: i64) -> Advance {
-        Advance { partition, epoch: 7, from, to }
+        Advance { partition, epoch: 7, from, to, to_ns: 0 }
     }
 
     #[test]

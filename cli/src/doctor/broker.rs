@@ -141,8 +141,7 @@ fn stream(check: &'static str, wanted: &Config, looked: &Looked) -> Vec<Finding>
     let found = match looked {
         Looked::Found(found) => found,
         Looked::Missing => {
-            let remedy =
-                "the first program that starts makes it, if its user may: with deploy/nats/users.conf the scheduler";
+            let remedy = "the scheduler makes it within seconds, where it runs; or run `rekindle setup`, or any program whose user may";
             return vec![Finding::wrong(check, format!("{name} is missing"), remedy)];
         }
         Looked::Unseen(why) => return vec![Finding::unseen(check, format!("{name} cannot be looked at: {why}"))],

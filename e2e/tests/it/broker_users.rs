@@ -20,7 +20,7 @@ async fn each_program_may_do_its_own_work_and_no_other() {
     let nats = broker::single().await;
     let servers = slice::from_ref(&nats);
     broker::make_streams(servers).await.expect("the streams");
-    let system = System::start_with(broker::options(servers)).await;
+    let mut system = System::start_with(broker::options(servers)).await;
     let shop = Shop::open(&system, 1).await;
     let ada = json!({ "user_id": "ada", "properties": { "email": "ada@example.com", "name": "Ada" } });
     system.api.track("/users/identify", &ada).await.expect(202);
@@ -35,6 +35,11 @@ async fn each_program_may_do_its_own_work_and_no_other() {
     assert_eq!(mails.len(), 3);
     let stored = system.api.until("/events?event=signed_up", SOON, |page| page["pagination"]["total"] == 1).await;
     assert_eq!(stored["events"][0]["userId"], "ada", "{stored}");
+    // A worker that is started anew finds its place in a stream that has gone on.
+    system.automation.stop().await;
+    system.api.track("/events", &json!({ "event": "came_back", "user_id": "ada", "properties": {} })).await.expect(202);
+    system.automation.start().await;
+    system.api.until("/events?event=came_back", SOON, |page| page["pagination"]["total"] == 1).await;
     for violation in VIOLATIONS {
         assert!(!nats.log().contains(violation), "{}", nats.log());
     }

@@ -13,6 +13,8 @@ mod journey_under_fire;
 mod line;
 mod mail;
 mod outages;
+mod restore;
+mod rolling;
 mod segments;
 mod shop;
 mod telemetry;

@@ -213,15 +213,35 @@ async fn requests_under_way_are_finished_at_the_end() {
     // A whole other request, so that the first one has surely been taken up.
     assert_eq!(f.gateway.post("/events", &f.tenant.public, EVENT).await.status, 202);
 
+    // Between two requests, as clients keep theirs.
+    let mut kept = TcpStream::connect(f.gateway.addr).await.unwrap();
+    kept.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut healthy = [0; 4_096];
+    let read = kept.read(&mut healthy).await.unwrap();
+    assert!(healthy[..read].starts_with(b"HTTP/1.1 200 "));
+
     f.gateway.shutdown.cancel();
-    testkit::eventually_true("no longer accepts", secs(5), async || TcpStream::connect(f.gateway.addr).await.is_err())
-        .await;
+    // Whoever comes now, or comes again, is told to come back, and nobody is cut off.
+    let told = testkit::eventually(secs(5), async || {
+        let answer = f.gateway.post("/events", &f.tenant.public, EVENT).await;
+        if answer.status == 202 { Err(answer) } else { Ok(answer) }
+    })
+    .await;
+    assert_eq!(told.error(503), "this gateway is stopping; send the request again after the time in Retry-After");
+    assert!((1..=5).contains(&told.header("retry-after").unwrap().parse().unwrap()), "{told:?}");
+    assert_eq!(told.header("connection"), Some("close"));
+    kept.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut last = String::new();
+    kept.read_to_string(&mut last).await.unwrap();
+    assert!(last.starts_with("HTTP/1.1 503 ") && last.contains("connection: close"), "{last}");
+
     assert!(!f.gateway.serving.is_finished());
     stream.write_all(&EVENT.as_bytes()[5..]).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
     tokio::time::timeout(secs(5), &mut f.gateway.serving).await.expect("drained").unwrap();
+    assert!(TcpStream::connect(f.gateway.addr).await.is_err(), "it still lets in");
 }
 
 #[tokio::test]

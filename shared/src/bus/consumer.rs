@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, ReplayPolicy, pull};
+use async_nats::jetstream::stream::{ConsumerError, Stream};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use metrics::{Gauge, gauge};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::Bus;
+use super::{Bus, topology};
 use crate::backoff::Backoff;
 use crate::metric_name::Metric;
 
@@ -31,20 +32,42 @@ const LOOK: Duration = Duration::from_millis(500);
 pub struct Delivered {
     /// Its sequence in the stream.
     pub seq: u64,
+    /// When the broker stored it, in Unix nanoseconds.
+    pub stored_ns: i64,
     pub payload: Bytes,
 }
 
-/// Somebody with a newer lease reads the partition.
+/// Why a reader reads no further.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("partition {0} has a newer reader")]
-pub struct Deposed(pub u16);
+pub enum Ended {
+    /// Somebody with a newer lease reads the partition.
+    #[error("partition {0} has a newer reader")]
+    Deposed(u16),
+    /// The stream is another one, in which the position means nothing.
+    #[error("the ingest stream was made anew")]
+    Replaced,
+    /// The stream lost its end, with messages that were read of it, and has gone on or will go on under their sequences. What
+    /// is new to it lies behind this one.
+    #[error("the ingest stream lost what came behind {0}")]
+    Rewound(u64),
+}
+
+/// A message of a stream, behind which a reader begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Position {
+    /// When the stream was made, in Unix milliseconds.
+    pub stream_created_ms: i64,
+    pub seq: u64,
+    /// When the broker stored the message, in Unix nanoseconds; 0 where that is not known.
+    pub stored_ns: i64,
+}
 
 /// Reads one partition in order, from behind a sequence.
 pub struct PartitionReader {
     bus: Bus,
     partition: u16,
     epoch: i64,
-    last_seq: u64,
+    last: Position,
     delivered: u64,
     messages: Option<pull::Stream>,
     /// How many connections the client had made when the consumer was.
@@ -54,11 +77,12 @@ pub struct PartitionReader {
 }
 
 impl PartitionReader {
-    pub fn new(bus: Bus, partition: u16, epoch: i64, after: u64) -> Self {
+    pub fn new(bus: Bus, partition: u16, epoch: i64, after: Position) -> Self {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let lag = gauge!(Metric::IngestLag, "partition" => partition.to_string());
-        Self { bus, partition, epoch, last_seq: after, delivered: 0, messages: None, connects: 0, look, lag }
+        let (delivered, messages, connects) = (0, None, 0);
+        Self { bus, partition, epoch, last: after, delivered, messages, connects, look, lag }
     }
 
     fn connects(&self) -> u64 {
@@ -66,13 +90,13 @@ impl PartitionReader {
     }
 
     /// The next message, awaited for as long as it takes. Cancel-safe.
-    pub async fn next(&mut self) -> Result<Delivered, Deposed> {
+    pub async fn next(&mut self) -> Result<Delivered, Ended> {
         let mut failures = 0;
         loop {
             let Some(messages) = &mut self.messages else {
                 match self.open().await {
                     Ok(messages) => self.messages = Some(messages),
-                    Err(OpenError::Deposed) => return Err(Deposed(self.partition)),
+                    Err(OpenError::Ended(why)) => return Err(why),
                     Err(OpenError::Other(error)) => {
                         failures += 1;
                         if failures % 10 == 1 {
@@ -103,18 +127,19 @@ impl PartitionReader {
                         tracing::warn!(
                             partition = self.partition,
                             "a delivery is missing; reading again from {}",
-                            self.last_seq
+                            self.last.seq
                         );
                         self.messages = None;
                         continue;
                     }
                     self.delivered = delivered;
                     self.lag.set(info.pending as f64);
-                    if seq <= self.last_seq {
+                    if seq <= self.last.seq {
                         continue;
                     }
-                    self.last_seq = seq;
-                    return Ok(Delivered { seq, payload: message.message.payload });
+                    let stored_ns = info.published.unix_timestamp_nanos() as i64;
+                    self.last = Position { seq, stored_ns, ..self.last };
+                    return Ok(Delivered { seq, stored_ns, payload: message.message.payload });
                 }
                 Some(Err(error)) => {
                     tracing::debug!(partition = self.partition, %error, "the pull broke; opening it anew");
@@ -129,11 +154,19 @@ impl PartitionReader {
         self.connects = self.connects();
         let names = &self.bus.names;
         let (stream, name) = (names.ingest_stream(), names.ingest_consumer(self.partition));
+        let found = self.bus.jetstream.get_stream(&stream).await.map_err(other)?;
+        if topology::created_ms(found.cached_info()) != self.last.stream_created_ms {
+            return Err(OpenError::Ended(Ended::Replaced));
+        }
+        let newer = self.behind_which_is_newer(&found).await?;
+        if newer < self.last.seq {
+            return Err(OpenError::Ended(Ended::Rewound(newer)));
+        }
         let existing = self.bus.jetstream.get_consumer_from_stream::<pull::Config, _, _>(&name, &stream).await;
         if let Ok(consumer) = existing {
             let epoch = consumer.cached_info().config.metadata.get(EPOCH).and_then(|e| e.parse::<i64>().ok());
             if epoch.is_some_and(|e| e > self.epoch) {
-                return Err(OpenError::Deposed);
+                return Err(OpenError::Ended(Ended::Deposed(self.partition)));
             }
         }
         match self.bus.jetstream.delete_consumer_from_stream(&name, &stream).await {
@@ -144,7 +177,7 @@ impl PartitionReader {
         let config = pull::Config {
             durable_name: Some(name),
             filter_subject: names.ingest(self.partition),
-            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: self.last_seq + 1 },
+            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: self.last.seq + 1 },
             ack_policy: AckPolicy::None,
             replay_policy: ReplayPolicy::Instant,
             memory_storage: true,
@@ -167,6 +200,22 @@ impl PartitionReader {
     }
 }
 
+impl PartitionReader {
+    /// The last sequence of the stream before the first message that is newer than the one read last. A smaller sequence than
+    /// that one's own has been used twice: the broker lost what it had acknowledged and not synced, or has an older disk.
+    async fn behind_which_is_newer(&self, stream: &Stream) -> Result<u64, OpenError> {
+        let state = &stream.cached_info().state;
+        let younger_ns = state.last_timestamp.unix_timestamp_nanos() - i128::from(self.last.stored_ns);
+        if self.last.stored_ns == 0 || younger_ns <= 0 {
+            return Ok(state.last_sequence);
+        }
+        let after = Duration::from_nanos(u64::try_from(younger_ns - 1).unwrap_or(u64::MAX));
+        last_before(stream, DeliverPolicy::ByStartTime { start_time: state.last_timestamp - after })
+            .await
+            .map_err(other)
+    }
+}
+
 impl Drop for PartitionReader {
     /// Whoever reads on tells it from now on.
     fn drop(&mut self) {
@@ -174,8 +223,28 @@ impl Drop for PartitionReader {
     }
 }
 
+/// The last sequence of a stream before the place where a policy begins, of a time for example.
+pub async fn last_before(stream: &Stream, place: DeliverPolicy) -> Result<u64, ConsumerError> {
+    // A consumer that starts there knows it. It has a name, as users may only make consumers that have one.
+    let config = pull::Config {
+        name: Some(format!("seek_{:016x}", rand::random::<u64>())),
+        deliver_policy: place,
+        ack_policy: AckPolicy::None,
+        memory_storage: true,
+        inactive_threshold: Duration::from_secs(5),
+        ..pull::Config::default()
+    };
+    let consumer: PullConsumer = stream.create_consumer(config).await?;
+    let found = consumer.cached_info();
+    // Without this it would go by itself in some seconds.
+    if let Err(error) = stream.delete_consumer(&found.name).await {
+        tracing::debug!(%error, "cannot remove a consumer");
+    }
+    Ok(found.delivered.stream_sequence)
+}
+
 enum OpenError {
-    Deposed,
+    Ended(Ended),
     Other(String),
 }
 
@@ -183,7 +252,7 @@ fn other(error: impl std::fmt::Display) -> OpenError {
     OpenError::Other(error.to_string())
 }
 
-fn is_not_found(error: &async_nats::jetstream::stream::ConsumerError) -> bool {
+fn is_not_found(error: &ConsumerError) -> bool {
     use std::error::Error;
     let code = error
         .source()

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use anyhow::Context;
-use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RetentionPolicy, StorageType, Stream};
 
 use super::{Bus, Names};
 use crate::config::BusConfig;
@@ -59,6 +59,11 @@ pub fn partitions_of(stream: &Config) -> Option<u16> {
     stream.metadata.get(PARTITIONS).and_then(|number| number.parse().ok())
 }
 
+/// When a stream was made, in Unix milliseconds.
+pub fn created_ms(stream: &Info) -> i64 {
+    (stream.created.unix_timestamp_nanos() / 1_000_000) as i64
+}
+
 /// Makes the streams that are missing, and checks the ingest stream's number of partitions and the server's limits.
 pub async fn ensure(bus: &Bus) -> Result<IngestStream, TopologyError> {
     let server = bus.client.server_info();
@@ -78,7 +83,7 @@ pub async fn ensure(bus: &Bus) -> Result<IngestStream, TopologyError> {
     let info = ingest.info().await.context("reading the ingest stream's state")?;
     match partitions_of(&info.config) {
         Some(partitions) if partitions == config.partitions => {
-            Ok(IngestStream { partitions, created_ms: (info.created.unix_timestamp_nanos() / 1_000_000) as i64 })
+            Ok(IngestStream { partitions, created_ms: created_ms(info) })
         }
         found => Err(TopologyError::Shape(EnvError {
             name: "INGEST_PARTITIONS".to_owned(),

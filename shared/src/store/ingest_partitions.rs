@@ -4,6 +4,7 @@
 //! agree, whatever their clocks say.
 
 use deadpool_postgres::{GenericClient, Transaction};
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{Connection, StoreError};
@@ -16,13 +17,28 @@ pub struct Lease {
     pub epoch: i64,
     /// Sequence of the last message applied.
     pub applied_seq: i64,
+    /// When the broker stored it, in Unix nanoseconds; 0 where that is not known.
+    pub applied_ns: i64,
+}
+
+impl Lease {
+    const COLUMNS: &str = "p.partition, p.epoch, p.applied_seq, p.applied_ns";
+
+    fn of(row: &Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            partition: row.try_get(0)?,
+            epoch: row.try_get(1)?,
+            applied_seq: row.try_get(2)?,
+            applied_ns: row.try_get(3)?,
+        })
+    }
 }
 
 /// Makes the rows of all partitions. Positions of an earlier stream are set back to the start of this one.
 pub async fn ensure(db: &impl GenericClient, partitions: u16, stream_created_ms: i64) -> Result<(), StoreError> {
     let created = from_ms(stream_created_ms);
     let sql = "INSERT INTO ingest_partition (partition, stream_created) SELECT g, $2 FROM generate_series(0, $1::int - 1) g \
-               ON CONFLICT (partition) DO UPDATE SET stream_created = excluded.stream_created, applied_seq = 0, epoch = ingest_partition.epoch + 1, owner = NULL \
+               ON CONFLICT (partition) DO UPDATE SET stream_created = excluded.stream_created, applied_seq = 0, applied_ns = 0, epoch = ingest_partition.epoch + 1, owner = NULL \
                WHERE ingest_partition.stream_created IS DISTINCT FROM excluded.stream_created";
     db.execute(sql, &[&i32::from(partitions), &created]).await?;
     Ok(())
@@ -65,21 +81,35 @@ pub async fn renew(
 /// Takes at most so many partitions that nobody holds. Epochs grow with the time, so that a database restored from a
 /// backup hands out none that was in use before.
 pub async fn acquire(db: &impl GenericClient, worker: Uuid, most: i64, ttl_ms: i64) -> Result<Vec<Lease>, StoreError> {
-    let sql = "WITH free AS (SELECT partition FROM ingest_partition WHERE owner IS NULL OR lease_until < clock_timestamp() \
+    let columns = Lease::COLUMNS;
+    let sql = format!(
+        "WITH free AS (SELECT partition FROM ingest_partition WHERE owner IS NULL OR lease_until < clock_timestamp() \
                ORDER BY partition LIMIT $2 FOR UPDATE SKIP LOCKED) \
                UPDATE ingest_partition p SET owner = $1, epoch = greatest(p.epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint), lease_until = clock_timestamp() + $3 * interval '1 millisecond' \
-               FROM free WHERE p.partition = free.partition RETURNING p.partition, p.epoch, p.applied_seq";
-    let statement = db.prepare_cached(sql).await?;
-    let rows = db.query(&statement, &[&worker, &most, &(ttl_ms as f64)]).await?;
-    rows.iter()
-        .map(|r| Ok(Lease { partition: r.try_get(0)?, epoch: r.try_get(1)?, applied_seq: r.try_get(2)? }))
-        .collect()
+               FROM free WHERE p.partition = free.partition RETURNING {columns}"
+    );
+    let statement = db.prepare_cached(&sql).await?;
+    db.query(&statement, &[&worker, &most, &(ttl_ms as f64)]).await?.iter().map(Lease::of).collect()
 }
 
 /// Gives a partition back.
 pub async fn release(db: &impl GenericClient, worker: Uuid, partition: i16, epoch: i64) -> Result<(), StoreError> {
     let sql = "UPDATE ingest_partition SET owner = NULL, lease_until = NULL WHERE partition = $2 AND epoch = $3 AND owner = $1";
     db.execute(sql, &[&worker, &partition, &epoch]).await?;
+    Ok(())
+}
+
+/// Gives a partition back, to be read on behind an earlier message: its stream lost its end, and has used those sequences anew.
+pub async fn rewind(
+    db: &impl GenericClient,
+    worker: Uuid,
+    partition: i16,
+    epoch: i64,
+    after: i64,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE ingest_partition SET applied_seq = least(applied_seq, $4), applied_ns = 0, epoch = epoch + 1, owner = NULL, lease_until = NULL \
+               WHERE partition = $2 AND epoch = $3 AND owner = $1";
+    db.execute(sql, &[&worker, &partition, &epoch, &after]).await?;
     Ok(())
 }
 
@@ -102,6 +132,8 @@ pub struct Advance {
     pub epoch: i64,
     pub from: i64,
     pub to: i64,
+    /// When the broker stored the message `to`, in Unix nanoseconds; 0 where that is not known.
+    pub to_ns: i64,
 }
 
 /// Moves positions on; returns the partitions that were moved. One that is missing has another owner by now, and the
@@ -111,22 +143,20 @@ pub async fn advance(tx: &Transaction<'_>, steps: &[Advance]) -> Result<Vec<i16>
     let epochs: Vec<i64> = steps.iter().map(|s| s.epoch).collect();
     let from: Vec<i64> = steps.iter().map(|s| s.from).collect();
     let to: Vec<i64> = steps.iter().map(|s| s.to).collect();
-    let sql = "WITH mine AS (SELECT p.partition, v.t FROM unnest($1::smallint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS v(partition, epoch, f, t) \
+    let to_ns: Vec<i64> = steps.iter().map(|s| s.to_ns).collect();
+    let sql = "WITH mine AS (SELECT p.partition, v.t, v.ns FROM unnest($1::smallint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS v(partition, epoch, f, t, ns) \
                JOIN ingest_partition p ON p.partition = v.partition AND p.epoch = v.epoch AND p.applied_seq = v.f \
                ORDER BY p.partition FOR UPDATE OF p) \
-               UPDATE ingest_partition p SET applied_seq = mine.t FROM mine WHERE p.partition = mine.partition RETURNING p.partition";
+               UPDATE ingest_partition p SET applied_seq = mine.t, applied_ns = mine.ns FROM mine WHERE p.partition = mine.partition RETURNING p.partition";
     let statement = tx.prepare_cached(sql).await?;
-    let rows = tx.query(&statement, &[&partitions, &epochs, &from, &to]).await?;
+    let rows = tx.query(&statement, &[&partitions, &epochs, &from, &to, &to_ns]).await?;
     rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
 }
 
 /// The epoch and position of partitions as they stand now.
 pub async fn current(db: &impl GenericClient, partitions: &[i16]) -> Result<Vec<Lease>, StoreError> {
-    let sql = "SELECT partition, epoch, applied_seq FROM ingest_partition WHERE partition = ANY($1)";
-    let rows = db.query(sql, &[&partitions]).await?;
-    rows.iter()
-        .map(|r| Ok(Lease { partition: r.try_get(0)?, epoch: r.try_get(1)?, applied_seq: r.try_get(2)? }))
-        .collect()
+    let sql = format!("SELECT {} FROM ingest_partition p WHERE partition = ANY($1)", Lease::COLUMNS);
+    db.query(&sql, &[&partitions]).await?.iter().map(Lease::of).collect()
 }
 
 /// How far every partition has been applied, in the order of partitions.

@@ -1,5 +1,7 @@
 //! A private NATS.
 
+use std::path::{Path, PathBuf};
+
 use shared::local::{NatsOptions, NatsServer};
 
 use super::PrivateDir;
@@ -58,6 +60,27 @@ impl PrivateNats {
         self.server = launch(&self.dir, &self.options).await;
     }
 
+    /// As [`PrivateNats::start_again`], after its disk was lost.
+    pub async fn start_without_data(&mut self) {
+        must("removing a private NATS's data", std::fs::remove_dir_all(self.dir.path().join("data")));
+        self.start_again().await;
+    }
+
+    /// A copy of its disk, while it is stopped.
+    pub fn copy_data(&self) -> PathBuf {
+        let copy = self.dir.path().join("copy");
+        must("copying a private NATS's data", copy_all(&self.dir.path().join("data"), &copy));
+        copy
+    }
+
+    /// As [`PrivateNats::start_again`], with an earlier copy of its disk.
+    pub async fn start_with_data(&mut self, copy: &Path) {
+        let data = self.dir.path().join("data");
+        must("removing a private NATS's data", std::fs::remove_dir_all(&data));
+        must("copying a private NATS's data", copy_all(copy, &data));
+        self.start_again().await;
+    }
+
     /// SIGSTOP, and waits until it has stopped: connections stay open and nothing is answered.
     pub async fn suspend(&self) {
         self.server.process().suspend().await;
@@ -66,6 +89,19 @@ impl PrivateNats {
     pub fn resume(&self) {
         self.server.process().resume();
     }
+}
+
+fn copy_all(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let (entry, from) = entry.map(|entry| (to.join(entry.file_name()), entry.path()))?;
+        if from.is_dir() {
+            copy_all(&from, &entry)?;
+        } else {
+            std::fs::copy(&from, &entry)?;
+        }
+    }
+    Ok(())
 }
 
 async fn launch(dir: &PrivateDir, options: &NatsOptions) -> NatsServer {

@@ -40,6 +40,14 @@ impl PrivatePostgres {
         self.server.url("test")
     }
 
+    /// Makes the database `test` anew, empty, whoever is connected to it.
+    pub async fn empty(&self) {
+        let client = must("connecting to a private PostgreSQL", connect(&self.server.url("postgres")).await);
+        let dropped = client.batch_execute("DROP DATABASE test WITH (FORCE)").await;
+        must("dropping a private PostgreSQL's database", dropped);
+        must("a private PostgreSQL", self.server.create_database("test").await);
+    }
+
     pub fn port(&self) -> u16 {
         self.server.port()
     }

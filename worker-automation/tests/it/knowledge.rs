@@ -40,7 +40,7 @@ impl Hand {
             .into_iter()
             .map(|wire| Item::decode(wire.encode_to_vec().into(), self.partition, to).unwrap())
             .collect();
-        let steps = vec![Advance { partition: self.partition, epoch: self.epoch, from: self.at, to }];
+        let steps = vec![Advance { partition: self.partition, epoch: self.epoch, from: self.at, to, to_ns: 0 }];
         let recorded = self.recorder.record(&Batch { items, steps }, &HashSet::new(), Mode::Commit).await?;
         self.at = to;
         Ok(recorded)

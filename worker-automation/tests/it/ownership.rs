@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use prost::Message;
 use serde_json::json;
+use shared::bus::topology;
 use shared::store::ingest_partitions::{self, Advance};
 use uuid::Uuid;
 use worker_automation::item::Item;
@@ -60,7 +61,7 @@ async fn a_deposed_owners_commit_fails_and_leaves_nothing() {
             Item::decode(identify(&f, Some("u1"), None, json!({"a": 1})).encode_to_vec().into(), lease.partition, 9)
                 .unwrap(),
         ],
-        steps: vec![Advance { partition: lease.partition, epoch, from: 0, to: 9 }],
+        steps: vec![Advance { partition: lease.partition, epoch, from: 0, to: 9, to_ns: 0 }],
     };
     f.execute("UPDATE ingest_partition SET lease_until = clock_timestamp() - interval '1 second'").await;
     let newer = ingest_partitions::acquire(&db, new, 1, 60_000).await.unwrap()[0];
@@ -102,6 +103,24 @@ async fn a_commit_whose_answer_was_lost_does_not_stop_its_partition() {
     f.applied().await;
     let names = "SELECT string_agg(external_id, ' ' ORDER BY external_id) FROM users";
     assert_eq!(f.text(names).await.as_deref(), Some("after later"));
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_made_anew_is_read_from_its_start_by_a_worker_that_runs() {
+    let f = Fixture::start().await;
+    for person in ["one", "two"] {
+        f.publish_to(3, vec![identify(&f, Some(person), None, json!({}))]).await;
+    }
+    f.applied().await;
+    f.bus.jetstream.delete_stream(f.bus.names.ingest_stream()).await.unwrap();
+    topology::ensure(&f.bus).await.unwrap();
+    // Under sequences that stood for others in the stream before.
+    for person in ["three", "four", "five"] {
+        f.publish_to(3, vec![identify(&f, Some(person), None, json!({}))]).await;
+    }
+    f.eventually("all are there", "SELECT count(*) FROM users", 5).await;
+    f.eventually("the new position", "SELECT applied_seq FROM ingest_partition WHERE partition = 3", 3).await;
     f.stop().await;
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use shared::bus::consumer::{Deposed, PartitionReader};
+use shared::bus::consumer::{Ended, PartitionReader, Position};
 use shared::bus::{Bus, PublishError, Publisher, topology};
 use shared::config::BusConfig;
 use shared::env::Env;
@@ -20,12 +20,18 @@ async fn bus(nats: &PrivateNats) -> Bus {
     bus
 }
 
+async fn start(bus: &Bus) -> Position {
+    let stream_created_ms = topology::ensure(bus).await.unwrap().created_ms;
+    Position { stream_created_ms, seq: 0, stored_ns: 0 }
+}
+
 #[tokio::test]
 async fn a_reader_goes_on_where_it_was_after_the_broker_was_away() {
     let mut nats = PrivateNats::start().await;
     let bus = bus(&nats).await;
     let publisher = Publisher::new(bus.clone());
-    let mut reader = PartitionReader::new(bus.clone(), 3, 7, 0);
+    let start = start(&bus).await;
+    let mut reader = PartitionReader::new(bus.clone(), 3, 7, start);
     // What is empty was still on its way when the broker went.
     let mut next = async || loop {
         let delivered = tokio::time::timeout(WITHIN, reader.next()).await.unwrap()?;
@@ -56,7 +62,43 @@ async fn a_reader_goes_on_where_it_was_after_the_broker_was_away() {
         }
         assert_eq!(next().await.map(|(_, payload)| payload), Ok(Bytes::from("more")));
     }
-    let mut newer = PartitionReader::new(bus, 3, 8, 0);
+    let mut newer = PartitionReader::new(bus, 3, 8, start);
     assert_eq!(newer.next().await.map(|d| d.seq), Ok(1));
-    assert_eq!(next().await, Err(Deposed(3)));
+    assert_eq!(next().await, Err(Ended::Deposed(3)));
+}
+
+/// A power failure costs a broker what it had not synced, and an older copy of its disk what came since.
+#[tokio::test]
+async fn a_reader_notices_that_the_stream_lost_what_it_has_read_and_says_where_it_goes_on() {
+    let mut nats = PrivateNats::start().await;
+    let bus = bus(&nats).await;
+    let publisher = Publisher::new(bus.clone());
+    let mut reader = PartitionReader::new(bus.clone(), 3, 7, start(&bus).await);
+    let subject = bus.names.ingest(3);
+    let publish = async |payload: &'static str| {
+        eventually(WITHIN, || publisher.publish(subject.clone(), Bytes::from(payload))).await
+    };
+    let mut next = async || tokio::time::timeout(WITHIN, reader.next()).await.unwrap();
+    publish("1").await;
+    publish("2").await;
+    nats.stop().await;
+    let copy = nats.copy_data();
+    nats.start_again().await;
+    assert_eq!((publish("lost").await, publish("lost").await), (3, 4));
+    let mut last = None;
+    for seq in 1..=4 {
+        last = Some(next().await.unwrap());
+        assert_eq!(last.as_ref().map(|read| read.seq), Some(seq));
+    }
+
+    nats.stop().await;
+    nats.start_with_data(&copy).await;
+    // More than was lost, so that the end of the stream tells nothing.
+    for seq in 3..=5 {
+        assert_eq!(publish("new").await, seq);
+    }
+    assert_eq!(next().await.unwrap_err(), Ended::Rewound(2));
+    let stored_ns = last.unwrap().stored_ns;
+    let after = Position { seq: 4, stored_ns, ..start(&bus).await };
+    assert_eq!(PartitionReader::new(bus, 3, 8, after).next().await.unwrap_err(), Ended::Rewound(2));
 }

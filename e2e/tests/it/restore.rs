@@ -1,0 +1,210 @@
+//! What was lost comes back: the database from a backup and the ingest stream, the broker's streams by themselves.
+
+use std::path::Path;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use e2e::{System, drained, mails};
+use serde_json::json;
+use testkit::eventually;
+use tokio::process::Command;
+use tokio_postgres::Client;
+
+use crate::shop::{Shop, event_id};
+
+/// From the programs' start on a restored database until all that was accepted is there.
+const CAUGHT_UP: Duration = Duration::from_secs(30);
+/// Until a broker that lost its disk is used again.
+const TAKEN_UP: Duration = Duration::from_secs(30);
+const BATCH: usize = 20;
+
+/// `deploy/backup` or `deploy/restore`, as an operator runs it.
+async fn run(script: &str, system: &System, dir: &Path) -> Output {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(script);
+    let ran = Command::new(path).arg(dir).env("DATABASE_URL", system.postgres.url()).output().await;
+    ran.unwrap_or_else(|error| panic!("deploy/{script}: {error}"))
+}
+
+/// As [`run`], which has to go well; how long it took.
+async fn done(script: &str, system: &System, dir: &Path) -> Duration {
+    let began = Instant::now();
+    let output = run(script, system, dir).await;
+    let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "deploy/{script}: {}\n{said}\n{complained}", output.status);
+    assert_eq!(complained, "", "deploy/{script}");
+    began.elapsed()
+}
+
+/// So many batches of events, each of a person who is made by it and renamed by the next.
+async fn views(system: &System, batches: usize) -> i64 {
+    for n in 0..batches {
+        let user = format!("u{}", n % 7);
+        let known = json!({ "type": "identify", "user_id": user, "properties": { "round": n, "id": event_id() } });
+        let view = || json!({ "type": "track", "event": "page_viewed", "user_id": user, "id": event_id(), "properties": { "n": n } });
+        let batch: Vec<_> = std::iter::once(known).chain((0..BATCH).map(|_| view())).collect();
+        system.api.track("/events/batch", &json!({ "batch": batch })).await.expect(202);
+    }
+    (batches * BATCH) as i64
+}
+
+async fn sign_up(system: &System, name: &str) -> String {
+    let mail = format!("{name}@example.com");
+    let batch = json!({ "batch": [
+        { "type": "identify", "user_id": name, "properties": { "email": mail, "name": name } },
+        { "type": "track", "event": "signed_up", "user_id": name, "id": event_id(), "properties": {} },
+    ] });
+    system.api.track("/events/batch", &batch).await.expect(202);
+    mail
+}
+
+/// One view, sent until it is accepted.
+async fn view_accepted(system: &System) -> i64 {
+    let event = json!({ "event": "page_viewed", "user_id": "u0", "id": event_id(), "properties": {} });
+    eventually(TAKEN_UP, async || match system.api.track("/events", &event).await {
+        answer if answer.status == 202 => Ok(1),
+        answer => Err(answer),
+    })
+    .await
+}
+
+/// Waits until so many views are there, each once.
+async fn viewed(db: &Client, count: i64, within: Duration) {
+    eventually(within, async || match drained::events(db, "page\\_viewed").await {
+        stored if stored == (count, count) => Ok(()),
+        stored => Err(format!("{stored:?} of {count}")),
+    })
+    .await;
+}
+
+/// Everybody, with what is known of them.
+async fn people(db: &Client) -> Vec<String> {
+    let sql = "SELECT concat_ws(' ', external_id, email, name, properties) FROM users ORDER BY external_id";
+    db.query(sql, &[]).await.expect("the people").iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restored_backup_catches_up_with_all_that_was_accepted_after_it() {
+    let mut system = System::start().await;
+    let shop = Shop::open(&system, 2).await;
+    let db = drained::database(&system).await;
+    let early = sign_up(&system, "early").await;
+    let mut count = views(&system, 30).await;
+    shop.mails(&early, 1, CAUGHT_UP).await;
+    drained::until_drained(&system, &db, CAUGHT_UP).await;
+
+    // The backup is made while more comes in, and yet more comes afterwards.
+    let dir = system.dir().join("backup");
+    let (took, meanwhile) = tokio::join!(done("backup", &system, &dir), views(&system, 60));
+    count += meanwhile + views(&system, 30).await;
+    let late = sign_up(&system, "late").await;
+    shop.mails(&late, 1, CAUGHT_UP).await;
+    viewed(&db, count, CAUGHT_UP).await;
+    drained::until_drained(&system, &db, CAUGHT_UP).await;
+    let (known, messages) = (people(&db).await, drained::ledger(&db).await.len());
+    system.stop_programs().await;
+    let untouched = run("restore", &system, &dir).await;
+    let complained = String::from_utf8_lossy(&untouched.stderr);
+    assert!(!untouched.status.success() && complained.contains("is not empty"), "{complained}");
+    viewed(&db, count, CAUGHT_UP).await;
+
+    system.postgres.empty().await;
+    let restored = done("restore", &system, &dir).await;
+    let db = drained::database(&system).await;
+    let (in_backup, _) = drained::events(&db, "page\\_viewed").await;
+    assert!(in_backup < count, "all {count} are in the backup");
+    let started = Instant::now();
+    system.start_programs().await;
+    viewed(&db, count, CAUGHT_UP).await;
+    println!(
+        "backed up in {took:.1?}, restored in {restored:.1?} with {in_backup} of {count} events, the rest read again {:.1?} after the start",
+        started.elapsed()
+    );
+    let total = system.api.get("/events?event=page_viewed&limit=1").await.expect(200)["pagination"]["total"].clone();
+    assert_eq!(total, json!(count), "the exact counter");
+
+    // What was sent before the backup is known to be sent. What was sent after it is sent again, as the same message.
+    let shop_mails = async |to: &str, count: usize| {
+        eventually(CAUGHT_UP, async || match mails::to(&system.mailbox, to).len() {
+            came if came == count => Ok(()),
+            came => Err(format!("{came} to {to}")),
+        })
+        .await;
+    };
+    shop_mails(&late, 2).await;
+    drained::until_drained(&system, &db, CAUGHT_UP).await;
+    shop_mails(&early, 1).await;
+    shop_mails(&late, 2).await;
+    assert_eq!(mails::copies(&system.mailbox).len(), messages, "another message than those before");
+    assert_eq!(drained::ledger(&db).await.len(), messages);
+    assert_eq!(people(&db).await, known);
+    assert_eq!(drained::dead_letters(&system).await, 0, "nothing was put aside");
+    viewed(&db, count, CAUGHT_UP).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_lost_its_disk_is_taken_up_by_programs_that_run() {
+    let mut system = System::start().await;
+    Shop::open(&system, 2).await;
+    let db = drained::database(&system).await;
+    let mut count = views(&system, 10).await;
+    viewed(&db, count, CAUGHT_UP).await;
+    system.nats.kill().await;
+    system.nats.start_without_data().await;
+
+    let back = Instant::now();
+    count += view_accepted(&system).await;
+    let accepted = back.elapsed();
+    count += views(&system, 20).await;
+    viewed(&db, count, TAKEN_UP).await;
+    println!("accepted {accepted:.1?} after the broker's return, recorded after {:.1?}", back.elapsed());
+    let late = sign_up(&system, "late").await;
+    system.mail_to(&late, TAKEN_UP).await;
+    drained::until_drained(&system, &db, TAKEN_UP).await;
+    assert!(mails::copies(&system.mailbox).values().all(|copies| *copies == 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_the_broker_lost_too_the_backup_is_what_there_is_and_all_goes_on() {
+    let mut system = System::start().await;
+    Shop::open(&system, 2).await;
+    let db = drained::database(&system).await;
+    let in_backup = views(&system, 10).await;
+    viewed(&db, in_backup, CAUGHT_UP).await;
+    let dir = system.dir().join("backup");
+    done("backup", &system, &dir).await;
+    let lost = views(&system, 5).await;
+    viewed(&db, in_backup + lost, CAUGHT_UP).await;
+    system.stop_programs().await;
+    tokio::join!(system.postgres.empty(), system.nats.kill());
+    system.nats.start_without_data().await;
+    done("restore", &system, &dir).await;
+    system.start_programs().await;
+
+    let db = drained::database(&system).await;
+    viewed(&db, in_backup, CAUGHT_UP).await;
+    let more = views(&system, 10).await;
+    viewed(&db, in_backup + more, CAUGHT_UP).await;
+    let mail = sign_up(&system, "late").await;
+    system.mail_to(&mail, CAUGHT_UP).await;
+    drained::until_drained(&system, &db, CAUGHT_UP).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_comes_back_as_it_was_before_numbers_anew_and_nothing_that_comes_is_taken_for_old() {
+    let mut system = System::start().await;
+    let db = drained::database(&system).await;
+    let mut count = views(&system, 10).await;
+    viewed(&db, count, CAUGHT_UP).await;
+    system.nats.stop().await;
+    let older = system.nats.copy_data();
+    system.nats.start_again().await;
+    count += view_accepted(&system).await + views(&system, 20).await;
+    viewed(&db, count, CAUGHT_UP).await;
+
+    system.nats.kill().await;
+    system.nats.start_with_data(&older).await;
+    count += view_accepted(&system).await + views(&system, 40).await;
+    let sent = Instant::now();
+    viewed(&db, count, TAKEN_UP).await;
+    println!("recorded {:.1?} after the last was accepted", sent.elapsed());
+}

@@ -1,0 +1,246 @@
+//! Two of each program, and every process restarted in its turn under load: nobody who sends is cut off, nothing is lost, and
+//! nothing happens twice.
+//!
+//! `E2E_ROLLING_ROUNDS` is how often each process is restarted (2).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use e2e::{Api, Program, System, drained, mails};
+use futures_util::future::join_all;
+use reqwest::Method;
+use serde_json::{Value, json};
+use testkit::eventually;
+
+use crate::shop::{Shop, event_id, number};
+
+const CLIENTS: usize = 6;
+/// Between two requests of a client.
+const PAUSE: Duration = Duration::from_millis(25);
+/// Of a client's requests, every so manieth brings somebody who is mailed.
+const SIGN_UPS: usize = 8;
+/// From SIGTERM to the end.
+const STOPPED: Duration = Duration::from_secs(30);
+/// A gateway that lets nobody in is at its end.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
+/// A request that was refused by one gateway is not refused by both.
+const TRIES: usize = 3;
+/// What the broker had just sent to a worker that stopped, it sends again after half a minute.
+const DRAIN: Duration = Duration::from_mins(1);
+
+/// A program's way from SIGTERM over its end to its being ready again.
+struct Restart {
+    program: &'static str,
+    /// Which of the gateways it was.
+    gateway: Option<usize>,
+    told: Instant,
+    ended: Instant,
+    ready: Instant,
+}
+
+/// What the gateways said, each by its place and the time.
+#[derive(Default)]
+struct Seen {
+    /// Singles of `page_viewed` that were answered 202.
+    viewed: i64,
+    /// People who signed up, each in one batch that was answered 202.
+    people: Vec<String>,
+    requests: u64,
+    told_to_come_back: Vec<(usize, Instant)>,
+    refused: Vec<(usize, Instant)>,
+    slowest: Duration,
+}
+
+/// As an SDK that knows both gateways, without a balancer: what one of them does not take goes to the other.
+struct Client {
+    gateways: [Api; 2],
+    at: usize,
+    seen: Seen,
+}
+
+impl Client {
+    async fn send(&mut self, path: &str, body: &Value) {
+        let began = Instant::now();
+        for _ in 0..TRIES {
+            let gateway = &self.gateways[self.at];
+            self.seen.requests += 1;
+            match gateway.call(Method::POST, path, &gateway.public_key, Some(body)).await {
+                Ok(answer) if answer.status == 202 => {
+                    assert_eq!(answer.json["errors"].as_u64().unwrap_or(0), 0, "{answer:?}");
+                    self.seen.slowest = self.seen.slowest.max(began.elapsed());
+                    return;
+                }
+                Ok(answer) => {
+                    let says = answer.json["message"].as_str().unwrap_or_default();
+                    assert!(answer.status == 503 && says.contains("this gateway is stopping"), "{answer:?}");
+                    assert!((1..=5).contains(&answer.retry_after.unwrap_or(0)), "no Retry-After: {answer:?}");
+                    self.seen.told_to_come_back.push((self.at, Instant::now()));
+                }
+                Err(error) => {
+                    assert!(error.contains("ConnectionRefused"), "a request was cut off: {error}");
+                    self.seen.refused.push((self.at, Instant::now()));
+                }
+            }
+            self.at = 1 - self.at;
+        }
+        panic!("{TRIES} times in a row neither gateway took a request");
+    }
+
+    /// Sends until it is over.
+    async fn load(mut self, name: usize, over: &AtomicBool) -> Seen {
+        for n in 0.. {
+            if over.load(Ordering::Relaxed) {
+                break;
+            }
+            if n % SIGN_UPS == 0 {
+                let user = format!("p{name}-{n}");
+                let mail = format!("{user}@example.com");
+                let event = |event: &str| json!({ "type": "track", "event": event, "user_id": user, "id": event_id(), "properties": { "cartId": n } });
+                let properties = json!({ "email": mail, "name": user });
+                let known = json!({ "type": "identify", "user_id": user, "properties": properties });
+                let batch = json!({ "batch": [known, event("signed_up"), event("checkout_started")] });
+                self.send("/events/batch", &batch).await;
+                self.seen.people.push(mail);
+            } else {
+                let event = json!({ "event": "page_viewed", "user_id": format!("u{name}-{}", n % 5), "id": event_id(),
+                                    "properties": { "n": n } });
+                self.send("/events", &event).await;
+                self.seen.viewed += 1;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        self.seen
+    }
+}
+
+/// SIGTERM, its own end in time and without a complaint, and another start.
+async fn restart(program: &mut Program, gateway: Option<usize>) -> Restart {
+    let told = Instant::now();
+    program.stop().await;
+    let ended = Instant::now();
+    assert!(ended - told < STOPPED, "{} took {:?} to stop", program.name(), ended - told);
+    program.start().await;
+    Restart { program: program.name(), gateway, told, ended, ready: Instant::now() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rolling_restart_under_load_cuts_nobody_off_and_loses_and_repeats_nothing() {
+    let rounds = number("E2E_ROLLING_ROUNDS").unwrap_or(2);
+    let mut system = System::start().await;
+    Shop::open(&system, 2).await;
+    let db = drained::database(&system).await;
+    let (mut gateway, second) = system.another_gateway("second");
+    let gateways = [system.api.clone(), second];
+    let mut automation = system.another("worker-automation", "second");
+    let mut delivery = system.another("worker-delivery", "second");
+    let mut scheduler = system.another("scheduler", "second");
+    tokio::join!(gateway.start(), automation.start(), delivery.start(), scheduler.start());
+
+    let over = AtomicBool::new(false);
+    // Each with connections of its own.
+    let client = |n: usize| {
+        let own = |api: &Api| api.of_another_client();
+        let gateways = [own(&gateways[0]), own(&gateways[1])];
+        Client { gateways, at: n % 2, seen: Seen::default() }.load(n, &over)
+    };
+    let began = Instant::now();
+    let rolling = async {
+        let mut restarts = Vec::new();
+        let first = &mut system;
+        for _ in 0..rounds {
+            restarts.push(restart(&mut first.gateway, Some(0)).await);
+            restarts.push(restart(&mut gateway, Some(1)).await);
+            for program in [
+                &mut first.automation,
+                &mut automation,
+                &mut first.delivery,
+                &mut delivery,
+                &mut first.scheduler,
+                &mut scheduler,
+            ] {
+                restarts.push(restart(program, None).await);
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        restarts
+    };
+    let (seen, restarts) = tokio::join!(join_all((0..CLIENTS).map(client)), rolling);
+    let took = began.elapsed();
+
+    let people: Vec<&String> = seen.iter().flat_map(|seen| &seen.people).collect();
+    let viewed: i64 = seen.iter().map(|seen| seen.viewed).sum();
+    report(&seen, &restarts, took);
+    only_while_it_stopped(&seen, &restarts);
+    everything_once(&system, &db, viewed, &people).await;
+}
+
+/// A gateway asks to come back while it stops, and lets nobody in only when it is at its end.
+fn only_while_it_stopped(seen: &[Seen], restarts: &[Restart]) {
+    let of = |gateway: usize| restarts.iter().filter(move |restart| restart.gateway == Some(gateway));
+    for (gateway, at) in seen.iter().flat_map(|seen| &seen.told_to_come_back) {
+        assert!(
+            of(*gateway).any(|r| r.told <= *at && *at <= r.ready),
+            "gateway {gateway} asked to come back while it worked"
+        );
+    }
+    for (gateway, at) in seen.iter().flat_map(|seen| &seen.refused) {
+        let at_its_end = of(*gateway).any(|r| r.ended - LAST_MOMENT <= *at && *at <= r.ready);
+        assert!(at_its_end, "gateway {gateway} let nobody in before its end");
+    }
+    let asked: usize = seen.iter().map(|seen| seen.told_to_come_back.len()).sum();
+    assert!(asked > 0, "no request came while a gateway stopped");
+}
+
+/// What was answered 202 is stored once, its mails came once, and nothing is left over.
+async fn everything_once(system: &System, db: &tokio_postgres::Client, viewed: i64, people: &[&String]) {
+    let (signed_up, over) = (people.len() as i64, Instant::now());
+    for (event, count) in [("page_viewed", viewed), ("signed\\_up", signed_up), ("checkout\\_started", signed_up)] {
+        eventually(DRAIN, async || match drained::events(db, event).await {
+            stored if stored == (count, count) => Ok(()),
+            stored => Err(format!("{event}: {stored:?} of {count}")),
+        })
+        .await;
+    }
+    eventually(DRAIN, async || match mails::copies(&system.mailbox).len() {
+        came if came == 2 * people.len() => Ok(()),
+        came => Err(format!("{came} of {} mails", 2 * people.len())),
+    })
+    .await;
+    println!("the last mail came {:.1?} after the load", over.elapsed());
+    drained::until_drained(system, db, DRAIN).await;
+    let copies = mails::copies(&system.mailbox);
+    assert!(copies.values().all(|copies| *copies == 1), "{copies:?}");
+    let mut came: BTreeMap<String, u32> = BTreeMap::new();
+    for mail in system.mailbox.mails() {
+        mail.delivered_to().iter().for_each(|to| *came.entry(to.clone()).or_default() += 1);
+    }
+    assert!(people.iter().all(|person| came.get(*person) == Some(&2)), "somebody was not mailed twice: {came:?}");
+    let ledger = drained::ledger(db).await;
+    assert_eq!(ledger.len(), 2 * people.len());
+    assert!(ledger.iter().all(|row| row.status == "sent" && row.ambiguous == 0), "{ledger:?}");
+    assert_eq!(drained::dead_letters(system).await, 0, "nothing was put aside");
+}
+
+fn report(seen: &[Seen], restarts: &[Restart], took: Duration) {
+    let mut drains: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
+    for restart in restarts {
+        drains.entry(restart.program).or_default().push(restart.ended - restart.told);
+    }
+    for (program, mut drains) in drains {
+        drains.sort_unstable();
+        let (median, longest) = (drains[drains.len() / 2], drains[drains.len() - 1]);
+        println!(
+            "{program:>20}: {} restarts, from SIGTERM to the end {median:.2?}, at most {longest:.2?}",
+            drains.len()
+        );
+    }
+    let sum = |count: fn(&Seen) -> u64| seen.iter().map(count).sum::<u64>();
+    println!(
+        "{} requests in {took:.1?}, {} told to come back, {} refused; the slowest took {:.2?} with all its tries",
+        sum(|seen| seen.requests),
+        sum(|seen| seen.told_to_come_back.len() as u64),
+        sum(|seen| seen.refused.len() as u64),
+        seen.iter().map(|seen| seen.slowest).max().unwrap_or_default(),
+    );
+}
