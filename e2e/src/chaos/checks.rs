@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::books::{Found, Lane, Message};
+use super::books::{Event, Found, Lane, Message};
 use super::oracle::Told;
 
 /// Of this name are events that start a run of the automation, and of this those that the run tracks.
@@ -49,9 +49,9 @@ pub fn judge(told: &Told, found: &Found) -> Vec<(&'static str, Vec<String>)> {
 }
 
 /// How often each event is stored.
-fn stored(found: &Found) -> BTreeMap<(usize, String), u32> {
+fn stored(events: &[Event]) -> BTreeMap<(usize, String), u32> {
     let mut stored = BTreeMap::new();
-    for event in &found.events {
+    for event in events {
         if let Some(reference) = &event.reference {
             *stored.entry((event.shop, reference.clone())).or_default() += 1;
         }
@@ -59,19 +59,25 @@ fn stored(found: &Found) -> BTreeMap<(usize, String), u32> {
     stored
 }
 
+/// How many events that were accepted are not there (yet).
+pub fn not_stored(told: &Told, events: &[Event]) -> usize {
+    let stored = stored(events);
+    told.accepted.keys().filter(|event| !stored.contains_key(*event)).count()
+}
+
 fn accepted_is_stored(told: &Told, found: &Found) -> Vec<String> {
-    let stored = stored(found);
+    let stored = stored(&found.events);
     let lost = told.accepted.iter().filter(|(event, _)| !stored.contains_key(*event));
     lost.map(|((shop, reference), name)| format!("{name} {reference} of shop {shop} is lost")).collect()
 }
 
 fn stored_once(_: &Told, found: &Found) -> Vec<String> {
-    let twice = stored(found).into_iter().filter(|(_, rows)| *rows != 1);
+    let twice = stored(&found.events).into_iter().filter(|(_, rows)| *rows != 1);
     twice.map(|((shop, reference), rows)| format!("{rows} rows of {reference} of shop {shop}")).collect()
 }
 
 fn only_what_was_sent(told: &Told, found: &Found) -> Vec<String> {
-    let unsent = stored(found).into_keys().filter(|event| !told.tried.contains(event));
+    let unsent = stored(&found.events).into_keys().filter(|event| !told.tried.contains(event));
     let unsent = unsent.map(|(shop, reference)| format!("{reference} was never sent to shop {shop}"));
     let unnamed = found.events.iter().filter(|event| event.reference.is_none() && event.name != TRACKED);
     unsent.chain(unnamed.map(|event| format!("a {} that nobody sent", event.name))).collect()

@@ -248,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    const SPAN: Duration = Duration::from_mins(10);
+    const SPAN: Duration = Duration::from_hours(1);
 
     fn ground(cluster: bool) -> Ground {
         let failpoints = ["gateway", "automation", "delivery", "scheduler"];

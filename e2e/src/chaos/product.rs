@@ -74,7 +74,7 @@ impl Broker {
                 for (_, node) in gone {
                     node.start_again().await;
                 }
-                for node in nodes.iter() {
+                for node in &**nodes {
                     node.healthy().await;
                 }
             }
@@ -218,10 +218,6 @@ impl Product {
         let (client, connection) = tokio_postgres::connect(&self.database_url, NoTls).await?;
         tokio::spawn(connection);
         Ok(client)
-    }
-
-    pub fn is_armed(&self, process: Process) -> bool {
-        self.armed.lock().unwrap_or_else(PoisonError::into_inner).contains(&process)
     }
 
     /// Whether it was armed before.

@@ -1,5 +1,6 @@
 //! One run from its beginning to its report.
 
+use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -96,7 +97,8 @@ pub async fn run(settings: Settings) -> Report {
     let mut report = seen.report();
     if !report.is_sound {
         std::fs::write(product.dir().join("report.txt"), &report.text).expect("a report");
-        report.text.push_str(&format!("  kept: {}\n", product.keep()));
+        // Writing to a string does not fail.
+        let _ = writeln!(report.text, "  kept: {}", product.keep());
     }
     report
 }

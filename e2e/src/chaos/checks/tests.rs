@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::*;
-use crate::chaos::books::{Event, Mark, Merge, Run};
+use crate::chaos::books::{Mark, Merge, Run};
 use crate::chaos::oracle::Line;
 
 fn id(n: u128) -> Uuid {

@@ -75,8 +75,11 @@ pub(super) const DECK: [Card; 33] = [
 pub(super) fn draw(card: Card, random: &mut StdRng, ground: &Ground) -> Option<What> {
     let processes: Vec<Process> = Process::all().collect();
     let process = *processes.choose(random)?;
-    let links: Vec<Link> = Link::all().filter(|link| !(ground.cluster && link.to == End::Nats)).collect();
-    let link = *links.choose(random)?;
+    let ends = [End::Postgres, End::Nats, End::Redis, End::Mail, End::Sms];
+    let linked: Vec<End> = ends.into_iter().filter(|end| !(ground.cluster && *end == End::Nats)).collect();
+    let to = *linked.choose(random)?;
+    let callers: Vec<Process> = processes.into_iter().filter(|p| to.callers().contains(&p.program)).collect();
+    let link = Link { process: *callers.choose(random)?, to };
     Some(match card {
         Card::Killed => What::Killed(process),
         Card::Stopped => What::Stopped(process),
