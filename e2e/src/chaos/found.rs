@@ -39,34 +39,42 @@ const LEFTOVERS: [(&str, &str); 12] = [
     ("jumps of the clock", "SELECT count(*) FROM clock_jump"),
 ];
 
-/// Waits until nothing is under way and everything that was accepted is there, and tells how long that took; or what was
-/// still left when the time was up. Retries do not wait for their time, which may be hours.
-pub async fn drained(product: &Product, told: &Told, within: Duration) -> Result<Duration, String> {
-    let db = product.database().await.map_err(|error| format!("no database after all was healed: {error}"))?;
+/// What is left of what should come to nothing, and how long that took; or, in words, what was still under way when the time
+/// was up.
+pub struct Drained {
+    pub leftovers: BTreeMap<&'static str, i64>,
+    pub took: Result<Duration, String>,
+}
+
+/// Waits until everything that was accepted is there and nothing is under way. Retries do not wait for their time, which
+/// may be hours.
+///
+/// Panics when the database does not answer.
+pub async fn drained(product: &Product, told: &Told, within: Duration) -> Drained {
+    let db = product.database().await.expect("the database");
     let began = Instant::now();
+    let mut missing = told.accepted.len();
     loop {
-        let left: Vec<String> =
-            leftovers(product, &db).await.into_iter().filter(|(_, n)| *n != 0).map(in_words).collect();
+        let leftovers = leftovers(product, &db).await;
+        let is_empty = leftovers.values().all(|left| *left == 0);
+        // What is looked at behind the last event holds all that it led to.
+        if is_empty && missing == 0 {
+            return Drained { leftovers, took: Ok(began.elapsed()) };
+        }
         let is_late = began.elapsed() > within;
-        // All of them are read only where that may be the last look.
-        if left.is_empty() || is_late {
-            let missing = checks::not_stored(told, &events(&db, &product.projects).await);
-            if left.is_empty() && missing == 0 {
-                return Ok(began.elapsed());
-            }
-            if is_late {
-                return Err(format!("after {within:?}: {}, {missing} events not stored", left.join(", ")));
-            }
+        if is_empty || is_late {
+            missing = checks::not_stored(told, &events(&db, &product.projects).await);
+        }
+        if is_late {
+            let left = leftovers.iter().filter(|(_, n)| **n != 0).map(|(what, n)| format!("{n} {what}"));
+            let left = left.collect::<Vec<_>>().join(", ");
+            return Drained { leftovers, took: Err(format!("after {within:?}: {left}; {missing} events missing")) };
         }
         let sql = "UPDATE message SET due_at = now() WHERE status = 'queued' AND NOT claimed AND due_at > now() \
                    AND (status_reason LIKE 'retrying:%' OR status_reason LIKE 'outcome_unknown:%')";
         db.execute(sql, &[]).await.expect("the ledger");
         tokio::time::sleep(LOOK).await;
     }
-}
-
-fn in_words((what, left): (&'static str, i64)) -> String {
-    format!("{left} {what}")
 }
 
 async fn leftovers(product: &Product, db: &Client) -> BTreeMap<&'static str, i64> {
@@ -85,12 +93,12 @@ async fn one(db: &Client, sql: &str) -> i64 {
     db.query_one(sql, &[]).await.expect(sql).get(0)
 }
 
-/// All there is.
+/// All there is, but for what was left over and who died.
 ///
 /// Panics when the database or the API does not answer.
-pub async fn read(product: &Product, told: &Told, deaths: Vec<String>) -> Found {
+pub async fn read(product: &Product, told: &Told) -> Found {
     let db = product.database().await.expect("the database");
-    let mut found = Found { deaths, leftovers: leftovers(product, &db).await, ..Found::default() };
+    let mut found = Found::default();
     found.events = events(&db, &product.projects).await;
     found.counts = counts(product, &found.events).await;
     for (shop, user) in told.profiles.keys() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::{join_all, select_all};
 use tokio::time::Instant;
 
+use super::books::Found;
 use super::load::{self, Load, clients};
 use super::oracle::{Oracle, Told};
 use super::plan::{EACH, Fault, Ground, plan};
@@ -75,12 +76,13 @@ pub async fn run(settings: Settings) -> Report {
     let minutes = u32::try_from(span.as_secs() / 60).unwrap_or(u32::MAX);
     let watched = async {
         let drained = found::drained(&product, &told, DRAIN + DRAIN_A_MINUTE * minutes).await;
-        (drained, found::read(&product, &told, strange.all()).await)
+        (drained, found::read(&product, &told).await)
     };
     let (drained, found) = tokio::select! {
         both = watched => both,
         () = strike::watch(&product, &strange) => unreachable!("it watches without an end"),
     };
+    let found = Found { leftovers: drained.leftovers, deaths: strange.all(), ..found };
     let against = checks::judge(&told, &found);
     let beats = pulse.beats();
     let seen = Seen {
@@ -90,7 +92,7 @@ pub async fn run(settings: Settings) -> Report {
         told: &told,
         found: &found,
         against: &against,
-        drained: &drained,
+        drained: &drained.took,
         felt: product.temper.felt(),
         answers,
     };
