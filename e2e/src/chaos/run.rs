@@ -72,6 +72,8 @@ pub async fn run(settings: Settings) -> Report {
     let answers = &load.answers;
     let answers = [&answers.accepted, &answers.put_off, &answers.missing].map(|count| count.load(Ordering::Relaxed));
 
+    // Whatever was noted before is written by then.
+    oracle.note(Vec::new()).await;
     let told = Told::read(&path).expect("what the oracle wrote");
     let minutes = u32::try_from(span.as_secs() / 60).unwrap_or(u32::MAX);
     let watched = async {
