@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use shared::clock::Clock;
 use shared::ids;
@@ -174,17 +175,15 @@ pub async fn campaign(load: &Load<'_>) {
 
 /// Begins a campaign. There is no key for that: whoever heard no answer looks whether it has begun.
 async fn begun(load: &Load<'_>, id: &str) -> bool {
+    let (look, send, nothing) = (format!("/campaigns/{id}"), format!("/campaigns/{id}/send"), json!({}));
     loop {
         for api in gateways(load, 0) {
-            let looked =
-                timeout(ANSWER, api.call(reqwest::Method::GET, &format!("/campaigns/{id}"), &api.secret_key, None));
-            match looked.await {
+            let looked = api.call(Method::GET, &look, &api.secret_key, None);
+            match timeout(ANSWER, looked).await {
                 Ok(Ok(answer)) if answer.status == 200 && answer.json["status"] != "DRAFT" => return true,
                 Ok(Ok(answer)) if answer.status == 200 => {
-                    let path = format!("/campaigns/{id}/send");
-                    let send = api.call(reqwest::Method::POST, &path, &api.secret_key, Some(&json!({})));
                     // The next look tells.
-                    let _ = timeout(ANSWER, send).await;
+                    let _ = timeout(ANSWER, api.call(Method::POST, &send, &api.secret_key, Some(&nothing))).await;
                 }
                 _ => {}
             }
