@@ -22,7 +22,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         cluster: variable::<u8>("CHAOS_CLUSTER")?.is_some_and(|on| on != 0),
     };
     tokio::select! {
-        report = run(settings) => {
+        report = Box::pin(run(settings)) => {
             println!("{report}");
             Ok(if report.is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }

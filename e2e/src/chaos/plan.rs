@@ -22,13 +22,13 @@ pub const EACH: usize = 2;
 pub const NODES: usize = 3;
 
 /// Milliseconds from one fault to the next.
-const GAP: Range<u64> = 400..3_000;
+const GAP: Range<u64> = 300..2_500;
 /// Between two faults of one target.
 const REST: Duration = Duration::from_secs(1);
 /// One fault in so many comes alone, with nothing else under way for a while before and behind it, so that it can be seen how
 /// soon all is well again.
-const ALONE: usize = 8;
-const CALM: Duration = Duration::from_secs(6);
+const ALONE: usize = 10;
+const CALM: Duration = Duration::from_secs(5);
 /// How often somebody else is looked for when the one who was drawn is busy.
 const DRAWS: usize = 8;
 
@@ -168,7 +168,7 @@ impl What {
             Self::Killed(_) | Self::Stopped(_) => 0..2_000,
             Self::Suspended(_) => 500..8_000,
             // By then it should have come by.
-            Self::Dies(..) => 6_000..10_000,
+            Self::Dies(..) => 3_000..6_000,
             Self::PostgresGone => 500..5_000,
             Self::NatsGone(_) | Self::NatsHung => 200..4_000,
             Self::RedisGone | Self::RedisHung => 1_000..5_000,
@@ -233,7 +233,7 @@ pub fn plan(seed: u64, span: Duration, ground: &Ground) -> Vec<Fault> {
         let drawn = (0..DRAWS).filter_map(|_| draw(card, &mut random, ground)).collect::<Vec<_>>();
         let free = |what: &What| busy.get(&what.target()).is_none_or(|until| *until <= at);
         let Some(what) = drawn.into_iter().find(free) else { continue };
-        let lasts = Duration::from_millis(random.random_range(what.duration())).min(span - at);
+        let lasts = Duration::from_millis(random.random_range(what.duration())).min(span.saturating_sub(at));
         busy.insert(what.target(), at + lasts + REST);
         plan.push(Fault { at, lasts, what });
         if alone {

@@ -128,7 +128,7 @@ pub fn recovery(fault: &Struck, all: &[Struck], beats: &[Beat]) -> Option<Durati
     // A fault is no other one than itself.
     let others = all.iter().filter(|other| (other.from, &other.what) != (fault.from, &fault.what));
     let disturbed = others.into_iter().any(|other| other.from < recovered && other.healed > fault.from);
-    (!disturbed).then(|| recovered - fault.healed)
+    (!disturbed).then(|| recovered.saturating_sub(fault.healed))
 }
 
 #[cfg(test)]

@@ -72,12 +72,11 @@ impl Seen<'_> {
             found.messages.len(),
             self.felt
         )?;
-        match self.drained {
-            Ok(took) => {
-                writeln!(out, "  nothing was under way any more {:.1} s after all was healed", took.as_secs_f64())?
-            }
-            Err(left) => writeln!(out, "  something was still under way {left}")?,
-        }
+        let drained = match self.drained {
+            Ok(took) => format!("nothing was under way any more {} after all was healed", seconds(*took)),
+            Err(left) => format!("something was still under way {left}"),
+        };
+        writeln!(out, "  {drained}")?;
         writeln!(out)?;
         for (promise, findings) in self.against {
             let word = if findings.is_empty() { "ok" } else { "BROKEN" };

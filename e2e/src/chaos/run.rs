@@ -45,7 +45,7 @@ pub async fn run(settings: Settings) -> Report {
     let Settings { seed, span, cluster } = settings;
     println!("CHAOS_SEED={seed}, {:.1} minutes of faults", span.as_secs_f64() / 60.0);
     let began = Instant::now();
-    let mut product = Product::start(cluster).await;
+    let mut product = Box::pin(Product::start(cluster)).await;
     let shop = load::open(&product).await;
     product.began = Instant::now();
     println!("prepared after {:.1} s, in {}", began.elapsed().as_secs_f64(), product.dir().display());

@@ -124,7 +124,7 @@ pub async fn send(load: &Load<'_>, client: usize) {
             (message["channel"], message["subject"]) = (json!("EMAIL"), json!("Hello"));
         }
         load.oracle.note(vec![Line::TriedSend { key: key.clone() }]).await;
-        for _ in 0..1 + u32::from(n.is_multiple_of(REPEATED)) {
+        for _ in 0..=u32::from(n.is_multiple_of(REPEATED)) {
             let Some(answer) = load.insist(0, "/messages", With::Secret(&key), &message).await else { return };
             let Some(id) = id_of(&answer) else {
                 return load.wrong(format!("a message without an id: {}", answer.json)).await;
