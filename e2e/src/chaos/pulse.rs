@@ -126,8 +126,8 @@ pub fn recovery(fault: &Struck, all: &[Struck], beats: &[Beat]) -> Option<Durati
     let behind = beats.iter().filter(|beat| gateways.contains(&beat.gateway) && beat.sent >= fault.healed);
     let recovered = behind.filter_map(|beat| beat.recorded).min()?;
     // A fault is no other one than itself.
-    let others = all.iter().filter(|other| (other.from, &other.what) != (fault.from, &fault.what));
-    let disturbed = others.into_iter().any(|other| other.from < recovered && other.healed > fault.from);
+    let mut others = all.iter().filter(|other| (other.from, &other.what) != (fault.from, &fault.what));
+    let disturbed = others.any(|other| other.from < recovered && other.healed > fault.from);
     (!disturbed).then(|| recovered.saturating_sub(fault.healed))
 }
 
