@@ -21,7 +21,7 @@ ifdef PORT
 up: export PORT := $(PORT)
 endif
 
-.PHONY: help build dashboard up down logs status demo check test compose-test bench fuzz
+.PHONY: help build dashboard up down logs status demo check test compose-test bench chaos fuzz
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,10 @@ check: ## the fast part of the tests: format, lints, pure tests
 bench: build ## what the product does here, beside what the machine allows (SCENARIO=single, batch, ...)
 	$(CARGO) build --release --locked --bin bench
 	@$(TARGET_DIR)/release/bench $(if $(QUICK),--quick) $(ARGS)
+
+chaos: ## ten minutes of everything that goes wrong, by a seed (CHAOS_SEED, CHAOS_MINUTES, CHAOS_CLUSTER=1, RELEASE=1)
+	$(CARGO) build --workspace --bins --locked $(if $(RELEASE),--release)
+	@$(TARGET_DIR)/$(if $(RELEASE),release,debug)/chaos
 
 test: ## all tests, on real servers; installs what it needs and ends with a summary
 	@.ci/test

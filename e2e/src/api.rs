@@ -86,6 +86,13 @@ impl Api {
         answered(self.call(Method::GET, path, &self.secret_key, None).await)
     }
 
+    /// With the secret key, under an `Idempotency-Key`. `Err` when there was no answer at all.
+    pub async fn post_under(&self, key: &str, path: &str, body: &Value) -> Result<Answer, String> {
+        let began = Instant::now();
+        let request = self.http.post(format!("{}{path}", self.base)).header("x-api-key", &self.secret_key);
+        read(request.header("idempotency-key", key).json(body).send().await, began).await
+    }
+
     /// Sends lines of NDJSON under an `Idempotency-Key`. `Err` when there was no answer at all.
     pub async fn import(&self, key: &str, lines: String) -> Result<Answer, String> {
         let began = Instant::now();

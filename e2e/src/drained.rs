@@ -52,7 +52,7 @@ pub async fn backlog(system: &System, db: &Client) -> Backlog {
         timers_past_due: row.get(1),
         runs_past_due: row.get(2),
         messages_queued: row.get(3),
-        send_stream: stream_messages(system, &Names::new("").send_stream()).await,
+        send_stream: stream_messages(&system.nats.monitor_url(), &Names::new("").send_stream()).await,
     }
 }
 
@@ -67,12 +67,14 @@ pub async fn until_drained(system: &System, db: &Client, within: Duration) {
 
 /// Items that were put aside because they can never be applied.
 pub async fn dead_letters(system: &System) -> u64 {
-    stream_messages(system, &Names::new("").dead_stream()).await
+    stream_messages(&system.nats.monitor_url(), &Names::new("").dead_stream()).await
 }
 
-/// How many messages a stream holds.
-async fn stream_messages(system: &System, stream: &str) -> u64 {
-    let url = format!("{}/jsz?streams=true", system.nats.monitor_url());
+/// How many messages a stream holds, by the broker's monitor.
+///
+/// Panics when that does not know the stream.
+pub async fn stream_messages(monitor_url: &str, stream: &str) -> u64 {
+    let url = format!("{monitor_url}/jsz?streams=true");
     let told: Value = reqwest::get(url).await.expect("NATS's monitor").json().await.expect("JSON");
     let streams = told["account_details"][0]["stream_detail"].as_array().cloned().unwrap_or_default();
     let found = streams.iter().find(|one| one["name"] == *stream);

@@ -101,6 +101,11 @@ impl Program {
         }
     }
 
+    /// Whether it says that it is ready.
+    pub async fn is_ready(&self) -> bool {
+        is_ready(self.admin).await
+    }
+
     /// How it ended, if it did.
     pub fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.as_mut()?.try_wait().expect("the state of a child")
@@ -149,6 +154,15 @@ impl Program {
         let status = tokio::time::timeout(STOP, self.ended()).await;
         let status = status.unwrap_or_else(|_| panic!("{} does not stop:\n{}", self.name, self.log_end()));
         assert!(status.success(), "{} stopped with {status}:\n{}", self.name, self.log_end());
+    }
+
+    /// SIGTERM, and how it ended; `None` when it has not by then.
+    pub async fn terminate(&mut self, within: Duration) -> Option<ExitStatus> {
+        self.signal("TERM").await;
+        let child = self.child.as_mut()?;
+        let status = tokio::time::timeout(within, child.wait()).await.ok()?.expect("the end of a child");
+        self.child = None;
+        Some(status)
     }
 
     /// What `/metrics` answers.

@@ -18,13 +18,13 @@ use crate::program::{Env, Program, own_address};
 use crate::{Api, mails};
 
 /// Fixed, so that a channel's secrets can be read by whoever looks into a database that a failed test left.
-const MASTER_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+pub(crate) const MASTER_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 /// Of pushes to made-up devices, in the directory of the logs.
 const PUSH: &str = "push";
 
 /// One system at a time in one test process, so that promises about seconds are measured on the product alone.
-static TURN: Semaphore = Semaphore::const_new(1);
+pub(crate) static TURN: Semaphore = Semaphore::const_new(1);
 
 /// What differs from test to test.
 #[derive(Debug, Default)]
@@ -218,7 +218,7 @@ impl Drop for System {
 }
 
 /// The schema, and a project: its id, a public key and a secret one.
-async fn provision(database_url: &str, name: &str) -> anyhow::Result<(Uuid, String, String)> {
+pub(crate) async fn provision(database_url: &str, name: &str) -> anyhow::Result<(Uuid, String, String)> {
     let provision = Provision::new(database_url)?;
     provision.migrate().await?;
     let keys = MasterKeys::parse(MASTER_KEY).expect("64 hexadecimal digits");

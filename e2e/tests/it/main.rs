@@ -3,6 +3,7 @@
 mod broker_cluster;
 mod broker_users;
 mod campaign;
+mod chaos;
 mod crash;
 mod due_together;
 mod erasure;

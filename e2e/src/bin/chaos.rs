@@ -1,0 +1,42 @@
+//! `make chaos`: the whole product under everything that goes wrong, by a seed.
+//!
+//! `CHAOS_SEED` repeats a plan of faults, `CHAOS_MINUTES` (10) is how long they come, and `CHAOS_CLUSTER=1` makes NATS three
+//! servers. The exit code is 1 where a promise was broken; what was written down is kept then.
+
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use e2e::chaos::{Settings, run};
+
+const MINUTES: f64 = 10.0;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<ExitCode> {
+    let minutes = variable("CHAOS_MINUTES")?.unwrap_or(MINUTES);
+    ensure!((0.1..=10_000.0).contains(&minutes), "CHAOS_MINUTES={minutes}: from 0.1 to 10000");
+    let settings = Settings {
+        seed: variable("CHAOS_SEED")?.unwrap_or_else(|| rand::random::<u32>().into()),
+        span: Duration::from_secs_f64(minutes * 60.0),
+        cluster: variable::<u8>("CHAOS_CLUSTER")?.is_some_and(|on| on != 0),
+    };
+    tokio::select! {
+        report = Box::pin(run(settings)) => {
+            println!("{report}");
+            Ok(if report.is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted.context("listening for the interrupt")?;
+            eprintln!("interrupted; CHAOS_SEED={}", settings.seed);
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// A variable of the environment; an empty one is none.
+fn variable<T: FromStr>(name: &str) -> anyhow::Result<Option<T>> {
+    let Some(text) = std::env::var(name).ok().filter(|text| !text.trim().is_empty()) else { return Ok(None) };
+    let value = text.trim().parse().ok().with_context(|| format!("{name}={text}: not a number"))?;
+    Ok(Some(value))
+}

@@ -1,0 +1,256 @@
+//! The promises, each held against what was answered and what was found. Pure; every one is tried on a doctored book.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+use uuid::Uuid;
+
+use super::books::{Event, Found, Lane, Message};
+use super::oracle::Told;
+
+/// Of this name are events that start a run of the automation, and of this those that the run tracks.
+pub const TRIGGER: &str = "entered";
+pub const TRACKED: &str = "waited";
+/// The channels that the automation sends by, once each.
+pub const CHANNELS: [&str; 2] = ["EMAIL", "SMS"];
+/// How often a message is repeated after a call whose outcome was never learned (`DELIVERY_UNKNOWN_RETRIES`).
+pub const UNKNOWN_RETRIES: u32 = 10;
+
+/// What speaks against a promise, a line for each finding.
+type Check = fn(&Told, &Found) -> Vec<String>;
+
+/// Every promise in words.
+pub const CHECKS: [(&str, Check); 17] = [
+    ("what was accepted is stored", accepted_is_stored),
+    ("nothing is stored twice", stored_once),
+    ("nothing is stored that its shop was never sent", only_what_was_sent),
+    ("the API counts what is stored", counts_agree),
+    ("everybody's last update won", last_update_won),
+    ("who was merged is one person", merged_are_one),
+    ("a key of a send stands for one message", one_message_a_key),
+    ("every message has one outcome", one_outcome),
+    ("what is sent, its provider has", provider_has_it),
+    ("what a provider has, the ledger knows", ledger_knows),
+    ("second copies only where the ledger shows a doubt", copies_are_shown),
+    ("a trigger starts one run, which ends", one_run_a_trigger),
+    ("a step's effect happens once", effects_happen_once),
+    ("no wait ends early", no_wait_ends_early),
+    ("a campaign reaches everybody once", everybody_once),
+    ("nothing is left over", nothing_is_left),
+    ("answers and processes are as promised", nothing_strange),
+];
+
+/// What speaks against each promise, in their order.
+pub fn judge(told: &Told, found: &Found) -> Vec<(&'static str, Vec<String>)> {
+    CHECKS.iter().map(|(promise, check)| (*promise, check(told, found))).collect()
+}
+
+/// How often each event is stored.
+fn stored(events: &[Event]) -> BTreeMap<(usize, String), u32> {
+    let mut stored = BTreeMap::new();
+    for event in events {
+        if let Some(reference) = &event.reference {
+            *stored.entry((event.shop, reference.clone())).or_default() += 1;
+        }
+    }
+    stored
+}
+
+/// How many events that were accepted are not there (yet).
+pub fn not_stored(told: &Told, events: &[Event]) -> usize {
+    let stored = stored(events);
+    told.accepted.keys().filter(|event| !stored.contains_key(*event)).count()
+}
+
+fn accepted_is_stored(told: &Told, found: &Found) -> Vec<String> {
+    let stored = stored(&found.events);
+    let lost = told.accepted.iter().filter(|(event, _)| !stored.contains_key(*event));
+    lost.map(|((shop, reference), name)| format!("{name} {reference} of shop {shop} is lost")).collect()
+}
+
+fn stored_once(_: &Told, found: &Found) -> Vec<String> {
+    let twice = stored(&found.events).into_iter().filter(|(_, rows)| *rows != 1);
+    twice.map(|((shop, reference), rows)| format!("{rows} rows of {reference} of shop {shop}")).collect()
+}
+
+fn only_what_was_sent(told: &Told, found: &Found) -> Vec<String> {
+    let unsent = stored(&found.events).into_keys().filter(|event| !told.tried.contains(event));
+    let unsent = unsent.map(|(shop, reference)| format!("{reference} was never sent to shop {shop}"));
+    let unnamed = found.events.iter().filter(|event| event.reference.is_none() && event.name != TRACKED);
+    unsent.chain(unnamed.map(|event| format!("a {} that nobody sent", event.name))).collect()
+}
+
+fn counts_agree(_: &Told, found: &Found) -> Vec<String> {
+    let mut rows: BTreeMap<(usize, String), u64> = BTreeMap::new();
+    for event in &found.events {
+        *rows.entry((event.shop, event.name.clone())).or_default() += 1;
+    }
+    let names: BTreeSet<_> = rows.keys().chain(found.counts.keys()).collect();
+    let differ = names.into_iter().filter_map(|name| {
+        let (rows, counted) = (rows.get(name).copied().unwrap_or(0), found.counts.get(name).copied().unwrap_or(0));
+        (rows != counted).then(|| format!("{} of shop {}: {rows} rows, {counted} counted", name.1, name.0))
+    });
+    differ.collect()
+}
+
+fn last_update_won(told: &Told, found: &Found) -> Vec<String> {
+    let wrong = told.profiles.iter().filter_map(|(person, n)| {
+        let expected = json!({ "n": n, format!("t{n}"): true });
+        let properties = found.profiles.get(person);
+        (properties != Some(&expected)).then(|| format!("{} of shop {}: {properties:?} after {n}", person.1, person.0))
+    });
+    wrong.collect()
+}
+
+fn merged_are_one(told: &Told, found: &Found) -> Vec<String> {
+    let wrong = told.merges.iter().filter_map(|(anonymous, (user, events))| {
+        let merge = found.merges.get(anonymous);
+        let right = merge.is_some_and(|m| m.leads_to.as_ref() == Some(user) && m.events == *events);
+        (!right).then(|| format!("{anonymous} is {user} with {events} events: {merge:?}"))
+    });
+    wrong.collect()
+}
+
+fn one_message_a_key(told: &Told, found: &Found) -> Vec<String> {
+    let direct: Vec<Uuid> = found.messages.iter().filter(|m| m.lane == Lane::Direct).map(|m| m.id).collect();
+    let mut wrong = Vec::new();
+    for (key, ids) in &told.sends {
+        let rows = direct.iter().filter(|id| ids.contains(id)).count();
+        if ids.len() != 1 || rows != 1 {
+            wrong.push(format!("{key}: answered {ids:?}, {rows} rows"));
+        }
+    }
+    // One that was tried and not accepted may be there or not.
+    if direct.len() > told.tried_sends.len() {
+        wrong.push(format!("{} messages of {} keys", direct.len(), told.tried_sends.len()));
+    }
+    wrong
+}
+
+/// Given up for doubt, where one more call might be one copy too many.
+fn may_be_given_up(message: &Message) -> bool {
+    let most = if message.lane == Lane::Campaign { 0 } else { UNKNOWN_RETRIES };
+    message.status == "failed" && message.reason.starts_with("outcome_unknown") && message.ambiguous > most
+}
+
+fn one_outcome(_: &Told, found: &Found) -> Vec<String> {
+    let open = found.messages.iter().filter(|message| message.status != "sent" && !may_be_given_up(message));
+    open.map(|message| format!("{message:?}")).collect()
+}
+
+fn provider_has_it(_: &Told, found: &Found) -> Vec<String> {
+    let missing = found.messages.iter().filter(|m| m.status == "sent" && !found.copies.contains_key(&m.id));
+    missing.map(|message| format!("{message:?}")).collect()
+}
+
+fn ledger_knows(_: &Told, found: &Found) -> Vec<String> {
+    let ledger: BTreeSet<Uuid> = found.messages.iter().map(|message| message.id).collect();
+    let unknown = found.copies.iter().filter(|(id, _)| !ledger.contains(id));
+    unknown.map(|(id, copies)| format!("{copies} copies of {id}")).collect()
+}
+
+fn copies_are_shown(_: &Told, found: &Found) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for message in &found.messages {
+        let copies = found.copies.get(&message.id).copied().unwrap_or(0);
+        let most = match (message.keyed, message.status.as_str()) {
+            (true, _) => 1,
+            (false, "sent") => message.ambiguous + 1,
+            (false, _) => message.ambiguous,
+        };
+        if copies > most {
+            wrong.push(format!("{copies} copies of {message:?}"));
+        }
+    }
+    wrong
+}
+
+fn one_run_a_trigger(told: &Told, found: &Found) -> Vec<String> {
+    let mut runs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for run in &found.runs {
+        runs.entry(&run.trigger).or_default().push(&run.status);
+    }
+    let triggers = told.accepted.iter().filter(|(_, name)| *name == TRIGGER);
+    let mut wrong = Vec::new();
+    for ((_, reference), _) in triggers {
+        let statuses = runs.remove(reference.as_str()).unwrap_or_default();
+        if statuses != ["completed"] {
+            wrong.push(format!("{reference} started runs that are {statuses:?}"));
+        }
+    }
+    let tried = |trigger: &str| told.tried.contains(&(0, trigger.to_owned()));
+    let others = runs.into_iter().filter(|(trigger, statuses)| *statuses != ["completed"] || !tried(trigger));
+    wrong.extend(others.map(|(trigger, statuses)| format!("{trigger}, which nobody accepted: {statuses:?}")));
+    wrong
+}
+
+fn effects_happen_once(_: &Told, found: &Found) -> Vec<String> {
+    let mut sent: BTreeMap<Uuid, Vec<&str>> = BTreeMap::new();
+    for message in &found.messages {
+        if let Some(run) = message.run {
+            sent.entry(run).or_default().push(&message.channel);
+        }
+    }
+    let mut wrong = Vec::new();
+    for run in &found.runs {
+        let mut channels = sent.remove(&run.id).unwrap_or_default();
+        channels.sort_unstable();
+        let mut marks = BTreeSet::new();
+        let again = run.trail.iter().find(|mark| !marks.insert((&mark.step, &mark.did)));
+        if channels != CHANNELS || again.is_some() {
+            wrong.push(format!("{} sent {channels:?}, and twice {again:?}", run.trigger));
+        }
+    }
+    wrong.extend(sent.keys().map(|run| format!("messages of {run}, which is no run")));
+    let tracked = found.events.iter().filter(|event| event.name == TRACKED).count();
+    if tracked != found.runs.len() {
+        wrong.push(format!("{tracked} events of {} runs", found.runs.len()));
+    }
+    wrong
+}
+
+fn no_wait_ends_early(_: &Told, found: &Found) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for run in &found.runs {
+        let waits = run.trail.iter().enumerate().filter_map(|(place, mark)| Some((place, mark.until?)));
+        for (place, until) in waits {
+            if let Some(next) = run.trail.get(place + 1).filter(|next| next.at < until) {
+                wrong.push(format!("{} waited until {until} and went on at {}", run.trigger, next.at));
+            }
+        }
+    }
+    wrong
+}
+
+fn everybody_once(told: &Told, found: &Found) -> Vec<String> {
+    let mut reached: BTreeMap<Uuid, Vec<Uuid>> = BTreeMap::new();
+    for message in &found.messages {
+        if let Some(campaign) = message.campaign {
+            reached.entry(campaign).or_default().push(message.user);
+        }
+    }
+    let mut wrong = Vec::new();
+    for id in &told.campaigns {
+        let (people, status) = (reached.get(id).cloned().unwrap_or_default(), found.campaigns.get(id));
+        let once: BTreeSet<Uuid> = people.iter().copied().collect();
+        let right = once == found.audience && people.len() == once.len();
+        if !right || status.map(String::as_str) != Some("COMPLETED") {
+            let (rows, all) = (people.len(), found.audience.len());
+            wrong.push(format!("{id} is {status:?}: {rows} rows, {} of {all} people", once.len()));
+        }
+    }
+    let untold = reached.keys().filter(|id| !told.campaigns.contains(id));
+    wrong.extend(untold.map(|id| format!("{id} was never begun")));
+    wrong
+}
+
+fn nothing_is_left(_: &Told, found: &Found) -> Vec<String> {
+    found.leftovers.iter().filter(|(_, left)| **left != 0).map(|(what, left)| format!("{left} {what}")).collect()
+}
+
+fn nothing_strange(told: &Told, found: &Found) -> Vec<String> {
+    told.wrong.iter().chain(&found.deaths).cloned().collect()
+}

@@ -1,0 +1,269 @@
+//! A sound book breaks no promise, and one that was doctored breaks the one that it was doctored for.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::*;
+use crate::chaos::books::{Mark, Merge, Run};
+use crate::chaos::oracle::Line;
+
+fn id(n: u128) -> Uuid {
+    Uuid::from_u128(n)
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds)
+}
+
+fn mark(seconds: i64, step: &str, did: &str, until: Option<i64>) -> Mark {
+    Mark { at: at(seconds), step: step.to_owned(), did: did.to_owned(), until: until.map(at) }
+}
+
+fn message(n: u128, channel: &str, lane: Lane) -> Message {
+    Message {
+        id: id(n),
+        user: id(100),
+        lane,
+        keyed: channel == "EMAIL",
+        status: "sent".to_owned(),
+        reason: String::new(),
+        ambiguous: 0,
+        channel: channel.to_owned(),
+        run: (lane == Lane::Automation).then(|| id(20)),
+        campaign: (lane == Lane::Campaign).then(|| id(30)),
+    }
+}
+
+fn event(shop: usize, name: &str, reference: Option<&str>) -> Event {
+    Event { shop, name: name.to_owned(), reference: reference.map(str::to_owned) }
+}
+
+/// Two shops, an event each; an update, a merge, a send, a run and a campaign of the first.
+fn sound() -> (Told, Found) {
+    let mut told = Told::default();
+    for (shop, name, reference) in [(0, "counted", "e1"), (1, "counted", "e2"), (0, TRIGGER, "t1")] {
+        let (name, reference) = (name.to_owned(), reference.to_owned());
+        told.note(Line::Tried { shop, name: name.clone(), reference: reference.clone() });
+        told.note(Line::Accepted { shop, name, reference });
+    }
+    told.note(Line::Profile { shop: 0, user: "u1".to_owned(), n: 3 });
+    told.note(Line::Merged { anonymous: "a1".to_owned(), user: "m1".to_owned(), events: 2 });
+    told.note(Line::TriedSend { key: "k1".to_owned() });
+    told.note(Line::Sent { key: "k1".to_owned(), id: id(1) });
+    told.note(Line::Campaign { id: id(30) });
+    let text = |text: &str| text.to_owned();
+    let messages = vec![
+        message(1, "SMS", Lane::Direct),
+        message(2, "SMS", Lane::Automation),
+        message(3, "EMAIL", Lane::Automation),
+        message(4, "SMS", Lane::Campaign),
+    ];
+    let trail = vec![
+        mark(1, "steps[0]", "sent", None),
+        mark(1, "steps[1]", "waited", Some(3)),
+        mark(3, "steps[1]", "went_on", None),
+        mark(3, "steps[2]", "tracked", None),
+    ];
+    let found = Found {
+        events: vec![
+            event(0, "counted", Some("e1")),
+            event(1, "counted", Some("e2")),
+            event(0, TRIGGER, Some("t1")),
+            event(0, TRACKED, None),
+        ],
+        counts: [
+            ((0, text("counted")), 1),
+            ((1, text("counted")), 1),
+            ((0, text(TRIGGER)), 1),
+            ((0, text(TRACKED)), 1),
+        ]
+        .into(),
+        profiles: [((0, text("u1")), json!({ "n": 3, "t3": true }))].into(),
+        merges: [(text("a1"), Merge { leads_to: Some(text("m1")), events: 2 })].into(),
+        copies: messages.iter().map(|message| (message.id, 1)).collect(),
+        messages,
+        runs: vec![Run { id: id(20), trigger: text("t1"), status: text("completed"), trail }],
+        campaigns: [(id(30), text("COMPLETED"))].into(),
+        audience: [id(100)].into(),
+        leftovers: [("rows of the outbox", 0)].into(),
+        deaths: Vec::new(),
+    };
+    (told, found)
+}
+
+#[test]
+fn a_sound_book_breaks_no_promise() {
+    let (told, found) = sound();
+    for (promise, against) in judge(&told, &found) {
+        assert!(against.is_empty(), "{promise}: {against:?}");
+    }
+}
+
+/// Doctors a sound book, and expects this promise to be broken.
+#[track_caller]
+fn breaks<R>(promise: &str, doctor: impl FnOnce(&mut Told, &mut Found) -> R) {
+    let (mut told, mut found) = sound();
+    doctor(&mut told, &mut found);
+    let broken: Vec<&str> = judge(&told, &found).into_iter().filter(|(_, a)| !a.is_empty()).map(|(p, _)| p).collect();
+    assert!(CHECKS.iter().any(|(known, _)| *known == promise), "no such promise: {promise}");
+    assert!(broken.contains(&promise), "{promise}: only {broken:?}");
+}
+
+#[test]
+fn a_lost_event_is_found() {
+    breaks("what was accepted is stored", |_, found| found.events.remove(0));
+    // Another shop's event of the same reference is another event.
+    breaks("what was accepted is stored", |_, found| found.events[0].shop = 1);
+}
+
+#[test]
+fn an_event_that_is_stored_twice_is_found() {
+    breaks("nothing is stored twice", |_, found| found.events.push(event(0, "counted", Some("e1"))));
+}
+
+#[test]
+fn an_event_of_nobody_or_of_another_shop_is_found() {
+    const PROMISE: &str = "nothing is stored that its shop was never sent";
+    breaks(PROMISE, |_, found| found.events.push(event(0, "counted", Some("e9"))));
+    breaks(PROMISE, |_, found| found.events.push(event(0, "counted", None)));
+    breaks(PROMISE, |_, found| found.events.push(event(1, "counted", Some("e1"))));
+}
+
+#[test]
+fn a_wrong_count_is_found() {
+    const PROMISE: &str = "the API counts what is stored";
+    breaks(PROMISE, |_, found| *found.counts.entry((0, "counted".to_owned())).or_default() += 1);
+    breaks(PROMISE, |_, found| found.counts.remove(&(1, "counted".to_owned())));
+    breaks(PROMISE, |_, found| found.events.push(event(0, TRACKED, None)));
+}
+
+#[test]
+fn an_update_out_of_its_turn_is_found() {
+    const PROMISE: &str = "everybody's last update won";
+    let u1 = || (0, "u1".to_owned());
+    breaks(PROMISE, |_, found| found.profiles.remove(&u1()));
+    for left in [json!({ "n": 2, "t2": true }), json!({ "n": 3, "t3": true, "t2": true }), json!({ "n": 3 })] {
+        breaks(PROMISE, |_, found| found.profiles.insert(u1(), left));
+    }
+}
+
+#[test]
+fn a_merge_that_did_not_happen_is_found() {
+    const PROMISE: &str = "who was merged is one person";
+    breaks(PROMISE, |_, found| found.merges.clear());
+    breaks(PROMISE, |_, found| found.merges.values_mut().for_each(|merge| merge.leads_to = None));
+    breaks(PROMISE, |_, found| found.merges.values_mut().for_each(|merge| merge.events = 1));
+}
+
+#[test]
+fn a_send_that_is_lost_or_made_two_is_found() {
+    const PROMISE: &str = "a key of a send stands for one message";
+    breaks(PROMISE, |_, found| found.messages.remove(0));
+    breaks(PROMISE, |told, _| told.note(Line::Sent { key: "k1".to_owned(), id: id(9) }));
+    breaks(PROMISE, |_, found| found.messages.push(message(9, "SMS", Lane::Direct)));
+}
+
+#[test]
+fn a_message_without_an_outcome_is_found() {
+    const PROMISE: &str = "every message has one outcome";
+    breaks(PROMISE, |_, found| found.messages[0].status = "queued".to_owned());
+    breaks(PROMISE, |_, found| found.messages[0].status = "failed".to_owned());
+    // Given up for a doubt that would still have allowed a repeat.
+    breaks(PROMISE, |_, found| {
+        let message = &mut found.messages[0];
+        (message.status, message.reason) = ("failed".to_owned(), "outcome_unknown: no answer".to_owned());
+        message.ambiguous = UNKNOWN_RETRIES;
+    });
+}
+
+#[test]
+fn a_doubtful_message_of_a_campaign_is_given_up() {
+    let (told, mut found) = sound();
+    let message = &mut found.messages[3];
+    (message.status, message.reason) = ("failed".to_owned(), "outcome_unknown: no answer".to_owned());
+    message.ambiguous = 1;
+    assert!(judge(&told, &found).iter().all(|(_, against)| against.is_empty()));
+}
+
+#[test]
+fn a_message_that_its_provider_never_saw_is_found() {
+    breaks("what is sent, its provider has", |_, found| found.copies.remove(&id(1)));
+}
+
+#[test]
+fn a_copy_without_a_row_is_found() {
+    breaks("what a provider has, the ledger knows", |_, found| found.copies.insert(id(9), 1));
+}
+
+#[test]
+fn a_second_copy_without_a_doubt_is_found() {
+    const PROMISE: &str = "second copies only where the ledger shows a doubt";
+    breaks(PROMISE, |_, found| found.copies.insert(id(1), 2));
+    breaks(PROMISE, |_, found| {
+        found.messages[0].ambiguous = 1;
+        found.copies.insert(id(1), 3);
+    });
+    // Who knows keys acts once, whatever the doubt.
+    breaks(PROMISE, |_, found| {
+        found.messages[2].ambiguous = 1;
+        found.copies.insert(id(3), 2);
+    });
+    breaks(PROMISE, |_, found| {
+        found.messages[3].status = "failed".to_owned();
+        found.copies.insert(id(4), 1);
+    });
+}
+
+#[test]
+fn a_run_that_is_missing_stuck_or_one_too_many_is_found() {
+    const PROMISE: &str = "a trigger starts one run, which ends";
+    breaks(PROMISE, |_, found| found.runs.clear());
+    breaks(PROMISE, |_, found| found.runs[0].status = "waiting".to_owned());
+    breaks(PROMISE, |_, found| {
+        let again = Run { id: id(21), ..found.runs[0].clone() };
+        found.runs.push(again);
+    });
+    breaks(PROMISE, |_, found| {
+        let nobodys = Run { id: id(21), trigger: "t9".to_owned(), ..found.runs[0].clone() };
+        found.runs.push(nobodys);
+    });
+}
+
+#[test]
+fn an_effect_that_is_missing_or_happened_twice_is_found() {
+    const PROMISE: &str = "a step's effect happens once";
+    breaks(PROMISE, |_, found| found.messages.remove(2));
+    breaks(PROMISE, |_, found| {
+        found.messages.push(message(9, "SMS", Lane::Automation));
+        found.copies.insert(id(9), 1);
+    });
+    breaks(PROMISE, |_, found| found.runs[0].trail.push(mark(4, "steps[2]", "tracked", None)));
+    breaks(PROMISE, |_, found| found.events.push(event(0, TRACKED, None)));
+    breaks(PROMISE, |_, found| found.messages[1].run = Some(id(21)));
+}
+
+#[test]
+fn a_wait_that_ended_early_is_found() {
+    breaks("no wait ends early", |_, found| found.runs[0].trail[2].at = at(2));
+}
+
+#[test]
+fn a_campaign_that_missed_somebody_or_reached_them_twice_is_found() {
+    const PROMISE: &str = "a campaign reaches everybody once";
+    breaks(PROMISE, |_, found| found.audience.insert(id(101)));
+    breaks(PROMISE, |_, found| found.messages.push(message(9, "SMS", Lane::Campaign)));
+    breaks(PROMISE, |_, found| found.campaigns.insert(id(30), "SENDING".to_owned()));
+    breaks(PROMISE, |told, _| told.campaigns.clear());
+    breaks(PROMISE, |told, _| told.campaigns.insert(id(31)));
+}
+
+#[test]
+fn what_is_left_over_is_found() {
+    breaks("nothing is left over", |_, found| found.leftovers.insert("rows of the outbox", 1));
+}
+
+#[test]
+fn a_strange_answer_and_a_strange_end_are_found() {
+    const PROMISE: &str = "answers and processes are as promised";
+    breaks(PROMISE, |told, _| told.note(Line::Wrong { answer: "401".to_owned() }));
+    breaks(PROMISE, |_, found| found.deaths.push("gateway 1 ended by itself".to_owned()));
+}

@@ -1,0 +1,195 @@
+//! Waits until nothing is under way any more, and reads what there is: by SQL, by the API, and from the providers' logs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::Value;
+use shared::bus::Names;
+use tokio::time::Instant;
+use tokio_postgres::{Client, Row};
+use uuid::Uuid;
+
+use super::books::{Event, Found, Lane, Mark, Merge, Message, Run};
+use super::checks;
+use super::load::AUDIENCE;
+use super::oracle::Told;
+use super::product::Product;
+use super::provider;
+use crate::{Api, drained};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What should have come to nothing, each with the statement that counts it.
+const LEFTOVERS: [(&str, &str); 12] = [
+    ("rows of the outbox", "SELECT count(*) FROM outbox"),
+    ("messages without an outcome", "SELECT count(*) FROM message WHERE status = 'queued'"),
+    ("claims", "SELECT count(*) FROM message WHERE claimed AND due_at IS NOT NULL"),
+    ("timers", "SELECT count(*) FROM timer"),
+    ("runs under way", "SELECT count(*) FROM run WHERE ended_at IS NULL"),
+    ("listeners", "SELECT count(*) FROM run_listener"),
+    ("calls of webhooks", "SELECT count(*) FROM webhook_call"),
+    ("starts by segments", "SELECT count(*) FROM segment_start"),
+    ("campaigns under way", "SELECT count(*) FROM campaign WHERE under_way OR status <> 'COMPLETED'"),
+    (
+        "partitions that nobody holds",
+        "SELECT count(*) FROM ingest_partition WHERE lease_until <= now() OR owner IS NULL",
+    ),
+    ("dead items", "SELECT count(*) FROM dead_item"),
+    ("jumps of the clock", "SELECT count(*) FROM clock_jump"),
+];
+
+/// What is left of what should come to nothing, and how long that took; or, in words, what was still under way when the time
+/// was up.
+pub struct Drained {
+    pub leftovers: BTreeMap<&'static str, i64>,
+    pub took: Result<Duration, String>,
+}
+
+/// Waits until everything that was accepted is there and nothing is under way. Retries do not wait for their time, which
+/// may be hours.
+///
+/// Panics when the database does not answer.
+pub async fn drained(product: &Product, told: &Told, within: Duration) -> Drained {
+    let db = product.database().await.expect("the database");
+    let began = Instant::now();
+    let mut missing = told.accepted.len();
+    loop {
+        let leftovers = leftovers(product, &db).await;
+        let is_empty = leftovers.values().all(|left| *left == 0);
+        // What is looked at behind the last event holds all that it led to.
+        if is_empty && missing == 0 {
+            return Drained { leftovers, took: Ok(began.elapsed()) };
+        }
+        let is_late = began.elapsed() > within;
+        if is_empty || is_late {
+            missing = checks::not_stored(told, &events(&db, &product.projects).await);
+        }
+        if is_late {
+            let left = leftovers.iter().filter(|(_, n)| **n != 0).map(|(what, n)| format!("{n} {what}"));
+            let left = left.collect::<Vec<_>>().join(", ");
+            return Drained { leftovers, took: Err(format!("after {within:?}: {left}; {missing} events missing")) };
+        }
+        let sql = "UPDATE message SET due_at = now() WHERE status = 'queued' AND NOT claimed AND due_at > now() \
+                   AND (status_reason LIKE 'retrying:%' OR status_reason LIKE 'outcome_unknown:%')";
+        db.execute(sql, &[]).await.expect("the ledger");
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn leftovers(product: &Product, db: &Client) -> BTreeMap<&'static str, i64> {
+    let mut left = BTreeMap::new();
+    for (what, sql) in LEFTOVERS {
+        left.insert(what, one(db, sql).await);
+    }
+    let (names, monitor) = (Names::new(""), product.nats.lock().await.monitor_url());
+    for (what, stream) in [("entries of the send stream", names.send_stream()), ("dead letters", names.dead_stream())] {
+        left.insert(what, drained::stream_messages(&monitor, &stream).await as i64);
+    }
+    left
+}
+
+async fn one(db: &Client, sql: &str) -> i64 {
+    db.query_one(sql, &[]).await.expect(sql).get(0)
+}
+
+/// All there is, but for what was left over and who died.
+///
+/// Panics when the database or the API does not answer.
+pub async fn read(product: &Product, told: &Told) -> Found {
+    let db = product.database().await.expect("the database");
+    let mut found = Found::default();
+    found.events = events(&db, &product.projects).await;
+    found.counts = counts(product, &found.events).await;
+    for (shop, user) in told.profiles.keys() {
+        let answer = product.shops[*shop][0].get(&format!("/users/{user}")).await;
+        found.profiles.insert((*shop, user.clone()), answer.json["properties"].clone());
+    }
+    for (anonymous, (user, _)) in &told.merges {
+        found.merges.insert(anonymous.clone(), merge(&product.shops[0][0], anonymous, user).await);
+    }
+    found.messages = messages(&db).await;
+    found.copies = provider::copies(&product.mail.vendor().vendor, &product.sms.vendor().vendor);
+    found.runs = runs(&db).await;
+    let campaigns = db.query("SELECT id, status FROM campaign", &[]).await.expect("the campaigns");
+    found.campaigns = campaigns.iter().map(|row| (row.get(0), row.get(1))).collect();
+    found.audience = audience(&db).await;
+    found
+}
+
+async fn events(db: &Client, projects: &[Uuid]) -> Vec<Event> {
+    let sql = "SELECT project_id, name, properties->>'ref' FROM events";
+    let of = |row: &Row| Event {
+        // A project that nobody knows is no shop.
+        shop: projects.iter().position(|project| *project == row.get::<_, Uuid>(0)).unwrap_or(usize::MAX),
+        name: row.get(1),
+        reference: row.get(2),
+    };
+    db.query(sql, &[]).await.expect("the events").iter().map(of).collect()
+}
+
+/// By the API, of the names that are stored.
+async fn counts(product: &Product, events: &[Event]) -> BTreeMap<(usize, String), u64> {
+    let names: BTreeSet<(usize, &str)> = events.iter().map(|event| (event.shop, event.name.as_str())).collect();
+    let mut counts = BTreeMap::new();
+    for (shop, name) in names {
+        if let Some(gateways) = product.shops.get(shop) {
+            let page = gateways[0].get(&format!("/events?event={name}&limit=1")).await.expect(200);
+            counts.insert((shop, name.to_owned()), total(&page));
+        }
+    }
+    counts
+}
+
+fn total(page: &Value) -> u64 {
+    page["pagination"]["total"].as_u64().unwrap_or_else(|| panic!("no total: {page}"))
+}
+
+async fn merge(api: &Api, anonymous: &str, user: &str) -> Merge {
+    let person = api.get(&format!("/users/{anonymous}")).await.json;
+    let events = api.get(&format!("/events?user={user}&limit=1")).await.expect(200);
+    Merge { leads_to: person["externalId"].as_str().map(str::to_owned), events: total(&events) }
+}
+
+async fn messages(db: &Client) -> Vec<Message> {
+    let sql = "SELECT id, user_id, lane, channel, status, coalesce(status_reason, ''), ambiguous, run_id, campaign_id FROM message";
+    let of = |row: &Row| {
+        let (lane, channel): (&str, String) = (row.get(2), row.get(3));
+        Message {
+            id: row.get(0),
+            user: row.get(1),
+            lane: match lane {
+                "direct" => Lane::Direct,
+                "automation" => Lane::Automation,
+                _ => Lane::Campaign,
+            },
+            keyed: channel == "EMAIL",
+            status: row.get(4),
+            reason: row.get(5),
+            ambiguous: row.get::<_, i32>(6).unsigned_abs(),
+            channel,
+            run: row.get(7),
+            campaign: row.get(8),
+        }
+    };
+    db.query(sql, &[]).await.expect("the ledger").iter().map(of).collect()
+}
+
+async fn runs(db: &Client) -> Vec<Run> {
+    let sql = "SELECT id, coalesce(context->'properties'->>'ref', ''), status, trail FROM run";
+    let of = |row: &Row| {
+        let trail: Value = row.get(3);
+        let marks: Result<Vec<Mark>, _> = serde_json::from_value(trail);
+        let trail = marks.unwrap_or_else(|error| panic!("a trail: {error}"));
+        Run { id: row.get(0), trigger: row.get(1), status: row.get(2), trail }
+    };
+    db.query(sql, &[]).await.expect("the runs").iter().map(of).collect()
+}
+
+/// Those who were imported for campaigns.
+async fn audience(db: &Client) -> BTreeSet<Uuid> {
+    let sql = "SELECT id FROM users WHERE properties->>'plan' = 'pro' AND merged_into IS NULL";
+    let people: BTreeSet<Uuid> = db.query(sql, &[]).await.expect("people").iter().map(|row| row.get(0)).collect();
+    assert_eq!(people.len() as u64, AUDIENCE, "the audience");
+    people
+}

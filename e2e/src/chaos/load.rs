@@ -1,0 +1,223 @@
+//! What clients do while everything goes wrong: each sends one thing after the other, and each thing again until it is
+//! accepted, as SDKs and servers do.
+
+pub mod clients;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout};
+use uuid::Uuid;
+
+use super::checks::{TRACKED, TRIGGER};
+use super::oracle::{Line, Oracle};
+use super::product::Product;
+use super::provider::{MARK, channels};
+use crate::{Answer, Api};
+
+/// No answer by then is none.
+const ANSWER: Duration = Duration::from_secs(5);
+/// Until a client comes again.
+const AGAIN: Duration = Duration::from_millis(200);
+/// What is not accepted so long after all was healed never will be.
+const PATIENCE: Duration = Duration::from_secs(90);
+const SOON: Duration = Duration::from_mins(1);
+
+/// People who are written to, who start the automation, and whom campaigns reach.
+pub const REACHED: u64 = 40;
+pub const AUDIENCE: u64 = 30;
+
+/// How requests were answered so far.
+#[derive(Debug, Default)]
+pub struct Answers {
+    pub accepted: AtomicU64,
+    /// 503 and 429.
+    pub put_off: AtomicU64,
+    /// None in time.
+    pub missing: AtomicU64,
+}
+
+/// What was made before.
+#[derive(Clone, Debug)]
+pub struct Shop {
+    pub segment: String,
+    /// By channel.
+    pub templates: BTreeMap<&'static str, String>,
+}
+
+/// What all clients share.
+pub struct Load<'a> {
+    pub product: &'a Product,
+    pub oracle: &'a Oracle,
+    pub shop: Shop,
+    pub answers: Answers,
+    over: AtomicBool,
+    healed: Mutex<Option<Instant>>,
+}
+
+/// What a request is sent with.
+#[derive(Clone, Copy, Debug)]
+pub enum With<'a> {
+    /// The public key, as browsers and apps do.
+    Public,
+    /// The secret key and an `Idempotency-Key`.
+    Secret(&'a str),
+}
+
+impl<'a> Load<'a> {
+    pub fn new(product: &'a Product, oracle: &'a Oracle, shop: Shop) -> Self {
+        let (answers, over, healed) = (Answers::default(), AtomicBool::default(), Mutex::default());
+        Self { product, oracle, shop, answers, over, healed }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Clients begin nothing new from now on.
+    pub fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on there is no reason left why anything should not be accepted.
+    pub fn healed(&self) {
+        *self.healed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn is_given_up(&self) -> bool {
+        let healed = *self.healed.lock().unwrap_or_else(PoisonError::into_inner);
+        healed.is_some_and(|healed| healed.elapsed() > PATIENCE)
+    }
+
+    /// Sends this again and again until it is accepted, through one gateway after the other. `None` when it was given up,
+    /// or refused, which is noted.
+    async fn insist(&self, shop: usize, path: &str, with: With<'_>, body: &Value) -> Option<Answer> {
+        let gateways = &self.product.shops[shop];
+        // Each client begins with another one.
+        for api in gateways.iter().cycle().skip(rand::random_range(0..gateways.len())) {
+            let sent = async {
+                match with {
+                    With::Public => api.call(reqwest::Method::POST, path, &api.public_key, Some(body)).await,
+                    With::Secret(key) => api.post_under(key, path, body).await,
+                }
+            };
+            let answer = timeout(ANSWER, sent).await.ok().and_then(Result::ok);
+            let count = match verdict(answer.as_ref()) {
+                Verdict::Accepted => &self.answers.accepted,
+                Verdict::Again => &self.answers.put_off,
+                Verdict::Missing => &self.answers.missing,
+                Verdict::Wrong => {
+                    let at = self.product.began.elapsed().as_secs_f64();
+                    let answer = answer.map(|answer| format!("{} {}", answer.status, answer.json)).unwrap_or_default();
+                    self.wrong(format!("after {at:.1} s {path} was answered {answer}")).await;
+                    return None;
+                }
+            };
+            count.fetch_add(1, Ordering::Relaxed);
+            if answer.as_ref().is_some_and(|answer| answer.status < 300) {
+                return answer;
+            }
+            if self.is_given_up() {
+                self.wrong(format!("{path} was not accepted within {PATIENCE:?}: {answer:?}")).await;
+                return None;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        None
+    }
+
+    pub async fn wrong(&self, answer: String) {
+        println!("{answer}");
+        self.oracle.note(vec![Line::Wrong { answer }]).await;
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Accepted,
+    /// It said when to come again.
+    Again,
+    Missing,
+    /// Nobody should be answered so.
+    Wrong,
+}
+
+fn verdict(answer: Option<&Answer>) -> Verdict {
+    match answer {
+        None => Verdict::Missing,
+        Some(answer) => match (answer.status, answer.retry_after) {
+            (200..300, _) => Verdict::Accepted,
+            (429 | 503, Some(_)) => Verdict::Again,
+            _ => Verdict::Wrong,
+        },
+    }
+}
+
+/// Sets everything up that the clients need, while nothing goes wrong yet.
+pub async fn open(product: &Product) -> Shop {
+    let api = &product.shops[0][0];
+    api.put("/channels", &channels()).await.expect(200);
+    let people = (0..REACHED).map(|n| (format!("s{n}"), "free")).chain((0..AUDIENCE).map(|n| (format!("c{n}"), "pro")));
+    let lines = people.enumerate().map(|(n, (user, plan))| {
+        let known = json!({ "email": format!("{user}@example.com"), "phone": format!("+491511{n:05}7"), "plan": plan });
+        format!("{}\n", json!({ "user_id": user, "properties": known }))
+    });
+    let lines = lines.collect::<Vec<_>>().concat();
+    let all = REACHED + AUDIENCE;
+    assert_eq!(api.import("people", lines).await.expect("an answer").expect(200)["imported"], all);
+    api.until("/users", SOON, |users| users["total"] == all).await;
+    let rules = json!([{ "field": "plan", "operator": "eq", "value": "pro" }]);
+    let segment = api.create("/segments", &json!({ "name": "Pro", "rules": rules })).await;
+    let mut templates = BTreeMap::new();
+    for channel in ["EMAIL", "SMS"] {
+        let mut template = json!({ "name": channel, "channel": channel, "body": MARK });
+        if channel == "EMAIL" {
+            template["subject"] = json!("Hello");
+        }
+        templates.insert(channel, api.create("/templates", &template).await);
+    }
+    let steps = json!([
+        { "type": "SEND_SMS", "templateId": templates["SMS"] },
+        { "type": "WAIT", "delay": 2 },
+        { "type": "TRACK_EVENT", "event": TRACKED, "properties": {} },
+        { "type": "SEND_EMAIL", "templateId": templates["EMAIL"] },
+    ]);
+    let automation = json!({ "name": "Journey", "triggerType": "EVENT", "triggerEvent": TRIGGER, "active": true,
+                             "reentry": "always", "steps": steps });
+    api.create("/automations", &automation).await;
+    Shop { segment, templates }
+}
+
+/// Of what was made.
+fn id_of(answer: &Answer) -> Option<Uuid> {
+    Uuid::try_parse(answer.json["id"].as_str()?).ok()
+}
+
+/// The gateways of a project.
+fn gateways<'a>(load: &Load<'a>, shop: usize) -> &'a [Api] {
+    &load.product.shops[shop]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_put_off_is_told_until_when() {
+        let answer = |status, retry_after| Answer { status, retry_after, json: Value::Null, took: Duration::ZERO };
+        for (answer, expected) in [
+            (None, Verdict::Missing),
+            (Some(answer(202, None)), Verdict::Accepted),
+            (Some(answer(503, Some(1))), Verdict::Again),
+            (Some(answer(429, Some(1))), Verdict::Again),
+            (Some(answer(503, None)), Verdict::Wrong),
+            (Some(answer(500, None)), Verdict::Wrong),
+            (Some(answer(401, None)), Verdict::Wrong),
+        ] {
+            assert_eq!(verdict(answer.as_ref()), expected, "{answer:?}");
+        }
+    }
+}

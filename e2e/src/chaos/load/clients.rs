@@ -1,0 +1,197 @@
+//! The clients, a kind each. All of them end soon after the load is over.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use shared::clock::Clock;
+use shared::ids;
+use tokio::time::timeout;
+
+use super::{AGAIN, ANSWER, Load, REACHED, With, gateways, id_of};
+use crate::chaos::checks::TRIGGER;
+use crate::chaos::oracle::Line;
+use crate::chaos::provider::MARK;
+
+/// People of one client that counts.
+const COUNTED: u64 = 6;
+/// Between two requests of each kind of client.
+const COUNT: Duration = Duration::from_millis(80);
+const MERGE: Duration = Duration::from_millis(500);
+const SEND: Duration = Duration::from_millis(120);
+const ENTER: Duration = Duration::from_millis(150);
+const CAMPAIGN: Duration = Duration::from_secs(12);
+/// One send in so many is repeated though it was accepted.
+const REPEATED: u64 = 5;
+
+/// An event under an id of either form: the event's own, or one that its id is derived from.
+fn event(name: &str, user: (&str, &str), own: bool, called: &str) -> (String, Value) {
+    let reference = if own { ids::fresh(Clock::system().now_ms()).to_string() } else { called.to_owned() };
+    let event =
+        json!({ "type": "track", "event": name, user.0: user.1, "id": reference, "properties": { "ref": reference } });
+    (reference, event)
+}
+
+fn tried(shop: usize, name: &str, reference: &str) -> Line {
+    Line::Tried { shop, name: name.to_owned(), reference: reference.to_owned() }
+}
+
+fn accepted(shop: usize, name: &str, reference: &str) -> Line {
+    Line::Accepted { shop, name: name.to_owned(), reference: reference.to_owned() }
+}
+
+/// One event by itself, until it is accepted.
+async fn one(load: &Load<'_>, shop: usize, name: &str, (reference, mut event): (String, Value)) -> bool {
+    load.oracle.note(vec![tried(shop, name, &reference)]).await;
+    if let Some(fields) = event.as_object_mut() {
+        fields.remove("type");
+    }
+    let there = load.insist(shop, "/events", With::Public, &event).await.is_some();
+    if there {
+        load.oracle.note(vec![accepted(shop, name, &reference)]).await;
+    }
+    there
+}
+
+/// Numbers what its people do. Each update of a profile takes away what the one before it left, so that one that was applied
+/// out of its turn, or once more, leaves something behind for ever.
+pub async fn count(load: &Load<'_>, shop: usize, client: usize) {
+    const NAME: &str = "counted";
+    let mut n = 0_u64;
+    while !load.is_over() {
+        n += 1;
+        let (mut batch, mut before, mut after) = (Vec::new(), Vec::new(), Vec::new());
+        for person in 0..COUNTED {
+            let user = format!("u{client}-{person}");
+            batch.push(json!({ "type": "identify", "user_id": user, "id": format!("p-{user}-{n}"),
+                               "properties": { "n": n, format!("t{n}"): true, format!("t{}", n - 1): null } }));
+            let own = (n + person).is_multiple_of(2);
+            let (reference, event) = event(NAME, ("user_id", &user), own, &format!("e-{user}-{n}"));
+            batch.push(event);
+            before.push(tried(shop, NAME, &reference));
+            after.extend([accepted(shop, NAME, &reference), Line::Profile { shop, user, n }]);
+        }
+        load.oracle.note(before).await;
+        let count = batch.len();
+        let body = json!({ "batch": batch });
+        let Some(answer) = load.insist(shop, "/events/batch", With::Public, &body).await else { return };
+        if (&answer.json["processed"], &answer.json["errors"]) != (&json!(count), &json!(0)) {
+            return load.wrong(format!("a batch of {count} was answered {}", answer.json)).await;
+        }
+        load.oracle.note(after).await;
+        let user = format!("u{client}-0");
+        let alone = event("single", ("user_id", &user), n.is_multiple_of(2), &format!("s-{user}-{n}"));
+        if !one(load, shop, "single", alone).await {
+            return;
+        }
+        tokio::time::sleep(COUNT).await;
+    }
+}
+
+/// People who look around before they say who they are.
+pub async fn merge(load: &Load<'_>) {
+    const NAME: &str = "browsed";
+    let mut n = 0_u64;
+    while !load.is_over() {
+        n += 1;
+        let (anonymous, user) = (format!("a{n}"), format!("m{n}"));
+        for look in 0..2 {
+            let event = event(NAME, ("anonymous_id", &anonymous), look == 0, &format!("l-{anonymous}-{look}"));
+            if !one(load, 0, NAME, event).await {
+                return;
+            }
+        }
+        let both = json!({ "user_id": user, "anonymous_id": anonymous, "id": format!("i-{user}"), "properties": {} });
+        if load.insist(0, "/users/identify", With::Public, &both).await.is_none() {
+            return;
+        }
+        if !one(load, 0, NAME, event(NAME, ("user_id", &user), true, "")).await {
+            return;
+        }
+        load.oracle.note(vec![Line::Merged { anonymous, user, events: 3 }]).await;
+        tokio::time::sleep(MERGE).await;
+    }
+}
+
+/// Messages to one person each, under keys.
+pub async fn send(load: &Load<'_>, client: usize) {
+    let mut n = 0_u64;
+    while !load.is_over() {
+        n += 1;
+        let key = format!("send-{client}-{n}");
+        let mut message = json!({ "userId": format!("s{}", n % REACHED), "channel": "SMS", "body": MARK });
+        if n.is_multiple_of(2) {
+            (message["channel"], message["subject"]) = (json!("EMAIL"), json!("Hello"));
+        }
+        load.oracle.note(vec![Line::TriedSend { key: key.clone() }]).await;
+        for _ in 0..=u32::from(n.is_multiple_of(REPEATED)) {
+            let Some(answer) = load.insist(0, "/messages", With::Secret(&key), &message).await else { return };
+            let Some(id) = id_of(&answer) else {
+                return load.wrong(format!("a message without an id: {}", answer.json)).await;
+            };
+            load.oracle.note(vec![Line::Sent { key: key.clone(), id }]).await;
+        }
+        tokio::time::sleep(SEND).await;
+    }
+}
+
+/// Events that start the automation.
+pub async fn enter(load: &Load<'_>) {
+    let mut n = 0_u64;
+    while !load.is_over() {
+        n += 1;
+        let user = format!("s{}", n % REACHED);
+        let event = event(TRIGGER, ("user_id", &user), n.is_multiple_of(2), &format!("t-{n}"));
+        if !one(load, 0, TRIGGER, event).await {
+            return;
+        }
+        tokio::time::sleep(ENTER).await;
+    }
+}
+
+/// A campaign to the same people every so often, by either channel in turn.
+pub async fn campaign(load: &Load<'_>) {
+    let mut n = 0_usize;
+    let mut turns = tokio::time::interval(CAMPAIGN);
+    // The first comes at once.
+    turns.tick().await;
+    while !load.is_over() {
+        n += 1;
+        let channel = ["EMAIL", "SMS"][n % 2];
+        let campaign = json!({ "name": format!("Sale {n}"), "channel": channel, "segmentId": load.shop.segment,
+                               "templateId": load.shop.templates[channel] });
+        let key = format!("campaign-{n}");
+        let Some(made) = load.insist(0, "/campaigns", With::Secret(&key), &campaign).await else { return };
+        let Some(id) = id_of(&made) else {
+            return load.wrong(format!("a campaign without an id: {}", made.json)).await;
+        };
+        if !begun(load, &id.to_string()).await {
+            return;
+        }
+        load.oracle.note(vec![Line::Campaign { id }]).await;
+        while !load.is_over() && timeout(AGAIN, turns.tick()).await.is_err() {}
+    }
+}
+
+/// Begins a campaign. There is no key for that: whoever heard no answer looks whether it has begun.
+async fn begun(load: &Load<'_>, id: &str) -> bool {
+    let (look, send, nothing) = (format!("/campaigns/{id}"), format!("/campaigns/{id}/send"), json!({}));
+    loop {
+        for api in gateways(load, 0) {
+            let looked = api.call(Method::GET, &look, &api.secret_key, None);
+            match timeout(ANSWER, looked).await {
+                Ok(Ok(answer)) if answer.status == 200 && answer.json["status"] != "DRAFT" => return true,
+                Ok(Ok(answer)) if answer.status == 200 => {
+                    // The next look tells.
+                    let _ = timeout(ANSWER, api.call(Method::POST, &send, &api.secret_key, Some(&nothing))).await;
+                }
+                _ => {}
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        if load.is_given_up() {
+            load.wrong(format!("campaign {id} could not be begun")).await;
+            return false;
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What clients tried and what they were answered, written down durably before it counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::mpsc;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+/// One thing to be held against what is there in the end. A shop is a project, by its number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub enum Line {
+    /// An event is about to be sent, perhaps again.
+    Tried { shop: usize, name: String, reference: String },
+    /// It was answered 2xx.
+    Accepted { shop: usize, name: String, reference: String },
+    /// The n-th update of somebody's profile was answered 2xx; each takes away what the one before it left.
+    Profile { shop: usize, user: String, n: u64 },
+    /// Both ids were named together, and the person has done so much under either.
+    Merged { anonymous: String, user: String, events: u64 },
+    /// A message is about to be sent under an idempotency key, perhaps again.
+    TriedSend { key: String },
+    /// It was answered 2xx with this id.
+    Sent { key: String, id: Uuid },
+    /// A campaign was told to begin.
+    Campaign { id: Uuid },
+    /// An answer that should not be.
+    Wrong { answer: String },
+}
+
+/// The lines together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Events by shop and reference.
+    pub tried: BTreeSet<(usize, String)>,
+    /// Their names.
+    pub accepted: BTreeMap<(usize, String), String>,
+    /// The last update by shop and person.
+    pub profiles: BTreeMap<(usize, String), u64>,
+    /// By anonymous id: who that is, and the number of events.
+    pub merges: BTreeMap<String, (String, u64)>,
+    pub tried_sends: BTreeSet<String>,
+    /// The ids that were answered under each key.
+    pub sends: BTreeMap<String, BTreeSet<Uuid>>,
+    pub campaigns: BTreeSet<Uuid>,
+    pub wrong: Vec<String>,
+}
+
+impl Told {
+    pub fn note(&mut self, line: Line) {
+        match line {
+            Line::Tried { shop, reference, .. } => {
+                self.tried.insert((shop, reference));
+            }
+            Line::Accepted { shop, name, reference } => {
+                self.accepted.insert((shop, reference), name);
+            }
+            Line::Profile { shop, user, n } => {
+                self.profiles.insert((shop, user), n);
+            }
+            Line::Merged { anonymous, user, events } => {
+                self.merges.insert(anonymous, (user, events));
+            }
+            Line::TriedSend { key } => {
+                self.tried_sends.insert(key);
+            }
+            Line::Sent { key, id } => {
+                self.sends.entry(key).or_default().insert(id);
+            }
+            Line::Campaign { id } => {
+                self.campaigns.insert(id);
+            }
+            Line::Wrong { answer } => self.wrong.push(answer),
+        }
+    }
+
+    /// As it was written down.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let mut told = Self::default();
+        for line in std::fs::read_to_string(path)?.lines() {
+            told.note(serde_json::from_str(line)?);
+        }
+        Ok(told)
+    }
+}
+
+type Lines = (Vec<Line>, oneshot::Sender<()>);
+
+/// Writes the lines, those that come together with one sync.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    sender: mpsc::Sender<Lines>,
+}
+
+impl Oracle {
+    /// Begins a new file.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let file = File::create_new(path)?;
+        let (sender, lines) = mpsc::channel();
+        // It ends with the last sender.
+        std::thread::spawn(move || keep(file, &lines));
+        Ok(Self { sender })
+    }
+
+    /// Returns when the lines are on the disk.
+    ///
+    /// Panics when they cannot be written.
+    pub async fn note(&self, lines: Vec<Line>) {
+        let (done, written) = oneshot::channel();
+        let sent = self.sender.send((lines, done));
+        assert!(sent.is_ok() && written.await.is_ok(), "the oracle cannot write");
+    }
+}
+
+fn keep(mut file: File, lines: &mpsc::Receiver<Lines>) {
+    while let Ok(first) = lines.recv() {
+        let together: Vec<Lines> = std::iter::once(first).chain(lines.try_iter()).collect();
+        let mut text = Vec::new();
+        for line in together.iter().flat_map(|(lines, _)| lines) {
+            if serde_json::to_writer(&mut text, line).is_err() {
+                return;
+            }
+            text.push(b'\n');
+        }
+        if file.write_all(&text).and_then(|()| file.sync_data()).is_err() {
+            return;
+        }
+        for (_, done) in together {
+            // Who asked may be gone.
+            let _ = done.send(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_noted_is_read_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("oracle.ndjson");
+        let oracle = Oracle::create(&path).unwrap();
+        let (name, reference) = ("counted".to_owned(), "e1".to_owned());
+        let (key, id) = ("send-1".to_owned(), Uuid::from_u128(7));
+        let lines = [
+            Line::Tried { shop: 1, name: name.clone(), reference: reference.clone() },
+            Line::Accepted { shop: 1, name: name.clone(), reference: reference.clone() },
+            Line::Profile { shop: 0, user: "u1".to_owned(), n: 1 },
+            Line::Profile { shop: 0, user: "u1".to_owned(), n: 2 },
+            Line::Merged { anonymous: "a1".to_owned(), user: "m1".to_owned(), events: 3 },
+            Line::TriedSend { key: key.clone() },
+            Line::Sent { key: key.clone(), id },
+            Line::Campaign { id },
+            Line::Wrong { answer: "500".to_owned() },
+        ];
+        for line in &lines {
+            oracle.note(vec![line.clone()]).await;
+        }
+        let told = Told::read(&path).unwrap();
+        assert!(told.tried.contains(&(1, reference.clone())));
+        assert_eq!(told.accepted, [((1, reference), name)].into());
+        assert_eq!(told.profiles, [((0, "u1".to_owned()), 2)].into());
+        assert_eq!(told.merges, [("a1".to_owned(), ("m1".to_owned(), 3))].into());
+        assert_eq!(told.sends, [(key.clone(), [id].into())].into());
+        assert!(told.tried_sends.contains(&key) && told.campaigns.contains(&id));
+        assert_eq!(told.wrong, ["500"]);
+    }
+
+    #[tokio::test]
+    async fn no_run_writes_over_anothers_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("oracle.ndjson");
+        let _first = Oracle::create(&path).unwrap();
+        assert!(Oracle::create(&path).is_err());
+    }
+}

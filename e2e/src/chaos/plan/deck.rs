@@ -1,0 +1,110 @@
+//! The kinds of faults, as cards of a deck.
+
+use std::time::Duration;
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+
+use super::{End, Ground, Link, NODES, Process, What};
+use crate::chaos::provider::Mood;
+use crate::chaos::proxy::{Trouble, Way};
+
+/// A failpoint strikes at the first to this hit.
+const LATEST_HIT: u32 = 5;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Card {
+    Killed,
+    Stopped,
+    Suspended,
+    Dies,
+    PostgresGone,
+    BackendsKilled,
+    NatsGone,
+    NatsHung,
+    RedisGone,
+    RedisHung,
+    RedisFlushed,
+    Late,
+    Stalls,
+    BlackHole,
+    Deaf,
+    Reset,
+    Provider(Mood),
+}
+
+/// How often each comes in one turn.
+pub(super) const DECK: [Card; 33] = [
+    Card::Killed,
+    Card::Killed,
+    Card::Killed,
+    Card::Killed,
+    Card::Stopped,
+    Card::Stopped,
+    Card::Suspended,
+    Card::Suspended,
+    Card::Suspended,
+    Card::Dies,
+    Card::Dies,
+    Card::Dies,
+    Card::Dies,
+    Card::PostgresGone,
+    Card::BackendsKilled,
+    Card::BackendsKilled,
+    Card::NatsGone,
+    Card::NatsGone,
+    Card::NatsHung,
+    Card::RedisGone,
+    Card::RedisHung,
+    Card::RedisFlushed,
+    Card::Late,
+    Card::Stalls,
+    Card::BlackHole,
+    Card::Deaf,
+    Card::Reset,
+    Card::Provider(Mood::Throttled),
+    Card::Provider(Mood::Broken),
+    Card::Provider(Mood::Late),
+    Card::Provider(Mood::Silent),
+    Card::Provider(Mood::ClosedAfter),
+    Card::Provider(Mood::ClosedBefore),
+];
+
+/// None where there is no such thing here.
+pub(super) fn draw(card: Card, random: &mut StdRng, ground: &Ground) -> Option<What> {
+    let processes: Vec<Process> = Process::all().collect();
+    let process = *processes.choose(random)?;
+    let ends = [End::Postgres, End::Nats, End::Redis, End::Mail, End::Sms];
+    let linked: Vec<End> = ends.into_iter().filter(|end| !(ground.cluster && *end == End::Nats)).collect();
+    let to = *linked.choose(random)?;
+    let callers: Vec<Process> = processes.into_iter().filter(|p| to.callers().contains(&p.program)).collect();
+    let link = Link { process: *callers.choose(random)?, to };
+    Some(match card {
+        Card::Killed => What::Killed(process),
+        Card::Stopped => What::Stopped(process),
+        Card::Suspended => What::Suspended(process),
+        Card::Dies => {
+            let called = process.program.trim_start_matches("worker-");
+            let failpoint = ground.failpoints.get(called)?.choose(random)?.clone();
+            What::Dies(process, failpoint, random.random_range(1..=LATEST_HIT))
+        }
+        Card::PostgresGone => What::PostgresGone,
+        Card::BackendsKilled => What::BackendsKilled,
+        Card::NatsGone => What::NatsGone(random.random_range(0..=NODES)),
+        Card::NatsHung if ground.cluster => return None,
+        Card::NatsHung => What::NatsHung,
+        Card::RedisGone => What::RedisGone,
+        Card::RedisHung => What::RedisHung,
+        Card::RedisFlushed => What::RedisFlushed,
+        Card::Late => What::Network(link, Trouble::Latency(Duration::from_millis(random.random_range(50..300)))),
+        Card::Stalls => What::Network(link, Trouble::Stalls),
+        Card::BlackHole => What::Network(link, Trouble::BlackHole),
+        Card::Deaf => {
+            let way = if random.random() { Way::There } else { Way::Back };
+            What::Network(link, Trouble::Deaf(way))
+        }
+        Card::Reset => What::Network(link, Trouble::Reset),
+        Card::Provider(mood) => What::Provider(mood),
+    })
+}

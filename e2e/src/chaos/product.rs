@@ -1,0 +1,279 @@
+//! The whole product, two processes of each program, with a link of its own from each process to each server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex as Held, PoisonError};
+use std::time::Duration;
+
+use shared::local::PostgresOptions;
+use tempfile::TempDir;
+use testkit::{ConfiguredNats, MailService, PrivateNats, PrivatePostgres, PrivateRedis, ProviderServer, SmsService};
+use tokio::sync::{Mutex, SemaphorePermit};
+use tokio::time::Instant;
+use tokio_postgres::{Client, NoTls};
+use uuid::Uuid;
+
+use super::checks::UNKNOWN_RETRIES;
+use super::plan::{End, Link, NODES, Process};
+use super::provider::{self, Moody, Temper};
+use super::proxy::Proxy;
+use crate::program::{Env, Program, own_address};
+use crate::system::{MASTER_KEY, TURN, provision};
+use crate::{Api, broker};
+
+/// Projects, which do the same things.
+pub const SHOPS: usize = 2;
+/// Until a process is ready once all is well.
+const READY: Duration = Duration::from_mins(1);
+const POLL: Duration = Duration::from_millis(50);
+
+/// NATS, in one of two shapes.
+#[derive(Debug)]
+pub enum Broker {
+    Single(PrivateNats),
+    Cluster(Box<[ConfiguredNats; NODES]>),
+}
+
+impl Broker {
+    async fn start(cluster: bool) -> Self {
+        if !cluster {
+            return Self::Single(PrivateNats::start().await);
+        }
+        let nodes = broker::cluster().await;
+        testkit::eventually(READY, async || broker::make_streams(&nodes).await.map_err(|e| format!("{e:#}"))).await;
+        Self::Cluster(Box::new(nodes))
+    }
+
+    /// Of a server that knows all streams.
+    pub fn monitor_url(&self) -> String {
+        match self {
+            Self::Single(server) => server.monitor_url(),
+            Self::Cluster(nodes) => nodes[0].monitor_url(),
+        }
+    }
+
+    /// As [`super::plan::What::NatsGone`] numbers them.
+    pub async fn kill(&self, number: usize) {
+        match self {
+            Self::Single(server) => server.kill().await,
+            Self::Cluster(nodes) => {
+                for (_, node) in nodes.iter().enumerate().filter(|(n, _)| number >= NODES || *n == number) {
+                    node.kill().await;
+                }
+            }
+        }
+    }
+
+    /// Whoever was killed; of a cluster it has caught up when this returns.
+    pub async fn start_again(&mut self, number: usize) {
+        match self {
+            Self::Single(server) => server.start_again().await,
+            Self::Cluster(nodes) => {
+                let gone = nodes.iter_mut().enumerate().filter(|(n, _)| number >= NODES || *n == number);
+                for (_, node) in gone {
+                    node.start_again().await;
+                }
+                for node in &**nodes {
+                    node.healthy().await;
+                }
+            }
+        }
+    }
+}
+
+/// All of it runs and is ready when this exists, and goes with it.
+pub struct Product {
+    // First, while their servers still run.
+    pub processes: BTreeMap<Process, Mutex<Program>>,
+    /// Those that are to die by themselves.
+    pub armed: Held<BTreeSet<Process>>,
+    pub links: BTreeMap<Link, Proxy>,
+    pub postgres: Mutex<PrivatePostgres>,
+    pub nats: Mutex<Broker>,
+    pub redis: Mutex<PrivateRedis>,
+    pub mail: ProviderServer<Moody<MailService>>,
+    pub sms: ProviderServer<Moody<SmsService>>,
+    pub temper: Arc<Temper>,
+    /// Of each project, through each gateway.
+    pub shops: Vec<Vec<Api>>,
+    pub projects: Vec<Uuid>,
+    pub began: Instant,
+    /// Without a link in between.
+    pub database_url: String,
+    pub redis_url: String,
+    dir: Option<TempDir>,
+    _turn: SemaphorePermit<'static>,
+}
+
+impl Product {
+    /// Panics with the reason when anything does not come up.
+    pub async fn start(cluster: bool) -> Self {
+        let turn = TURN.acquire().await.expect("it is never closed");
+        let options = PostgresOptions { max_connections: 200, shared_buffers_mb: 64, ..PostgresOptions::for_tests() };
+        let (postgres, nats, redis) =
+            tokio::join!(PrivatePostgres::start_with(options), Broker::start(cluster), PrivateRedis::start());
+        let temper = Arc::new(Temper::default());
+        let (mail, sms) = tokio::join!(
+            ProviderServer::start(provider::mail_service(&temper)),
+            ProviderServer::start(provider::sms_service(&temper)),
+        );
+        let dir = tempfile::Builder::new().prefix("rekindle-chaos-").tempdir().expect("a directory for logs");
+        let ports = [
+            (End::Postgres, postgres.port()),
+            (End::Redis, redis.port()),
+            (End::Mail, mail.port()),
+            (End::Sms, sms.port()),
+        ];
+        let nats_port = if let Broker::Single(server) = &nats { Some((End::Nats, server.port())) } else { None };
+        let ports: BTreeMap<End, u16> = ports.into_iter().chain(nats_port).collect();
+        let mut links = BTreeMap::new();
+        for link in Link::all() {
+            if let Some(port) = ports.get(&link.to) {
+                let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, *port))).await;
+                links.insert(link, proxy.expect("a port for a link"));
+            }
+        }
+        let gateways: BTreeMap<Process, SocketAddr> =
+            Process::all().filter(|p| p.program == "gateway").map(|process| (process, own_address())).collect();
+        let (mut shops, mut projects) = (Vec::new(), Vec::new());
+        for shop in 0..SHOPS {
+            let made = provision(&postgres.url(), &format!("Shop {shop}")).await;
+            let (project, public_key, secret_key) = made.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
+            let api = |address: &SocketAddr| Api::new(&format!("http://{address}"), &public_key, &secret_key);
+            shops.push(gateways.values().map(api).collect());
+            projects.push(project);
+        }
+        let mut processes = BTreeMap::new();
+        for process in Process::all() {
+            let mut env = Env::from([
+                ("DATABASE_URL".to_owned(), through(&links, process, End::Postgres, &postgres.url(), postgres.port())),
+                ("REDIS_URL".to_owned(), through(&links, process, End::Redis, &redis.url(), redis.port())),
+                ("MAIL_BASE_URL".to_owned(), through(&links, process, End::Mail, &mail.url(), mail.port())),
+                ("SMS_BASE_URL".to_owned(), through(&links, process, End::Sms, &sms.url(), sms.port())),
+            ]);
+            match &nats {
+                Broker::Single(server) => {
+                    env.insert(
+                        "NATS_URL".to_owned(),
+                        through(&links, process, End::Nats, &server.url(), server.port()),
+                    );
+                }
+                Broker::Cluster(nodes) => {
+                    env.insert("NATS_URL".to_owned(), broker::url(&nodes[..], process.program));
+                    env.insert("STREAM_REPLICAS".to_owned(), NODES.to_string());
+                }
+            }
+            env.extend(settings().map(|(name, value)| (name.to_owned(), value)));
+            if let Some(address) = gateways.get(&process) {
+                env.insert("GATEWAY_ADDR".to_owned(), address.to_string());
+            }
+            let logs = dir.path().join(process.to_string().replace(' ', "-"));
+            std::fs::create_dir_all(&logs).expect("a directory for logs");
+            processes.insert(process, Mutex::new(Program::new(process.program, &logs, env)));
+        }
+        let mut product = Self {
+            processes,
+            armed: Held::default(),
+            links,
+            database_url: postgres.url(),
+            redis_url: redis.url(),
+            postgres: Mutex::new(postgres),
+            nats: Mutex::new(nats),
+            redis: Mutex::new(redis),
+            mail,
+            sms,
+            temper,
+            shops,
+            projects,
+            began: Instant::now(),
+            dir: Some(dir),
+            _turn: turn,
+        };
+        for program in product.processes.values() {
+            program.lock().await.launch();
+        }
+        product.all_ready().await.unwrap_or_else(|problem| panic!("{problem}"));
+        product.began = Instant::now();
+        product
+    }
+
+    /// Waits until every process says that it is ready; says which one is not when the time is up.
+    pub async fn all_ready(&self) -> Result<(), String> {
+        let deadline = Instant::now() + READY;
+        for (process, program) in &self.processes {
+            while !program.lock().await.is_ready().await {
+                if Instant::now() >= deadline {
+                    let end = program.lock().await.log_end();
+                    return Err(format!("{process} is not ready; the end of its log:\n{end}"));
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// A connection to the database itself; it may be away just now.
+    pub async fn database(&self) -> Result<Client, tokio_postgres::Error> {
+        let (client, connection) = tokio_postgres::connect(&self.database_url, NoTls).await?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    /// Whether it was armed before.
+    pub fn arm(&self, process: Process, armed: bool) -> bool {
+        let mut all = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = all.contains(&process);
+        if armed {
+            all.insert(process);
+        } else {
+            all.remove(&process);
+        }
+        before
+    }
+
+    /// Where the logs are, and what is written down.
+    pub fn dir(&self) -> &Path {
+        self.dir.as_ref().expect("it is only taken at the end").path()
+    }
+
+    /// Everything ends, and the directory stays.
+    pub fn keep(&mut self) -> String {
+        self.dir.take().map(TempDir::keep).unwrap_or_default().display().to_string()
+    }
+}
+
+impl Drop for Product {
+    fn drop(&mut self) {
+        if std::thread::panicking() && self.dir.is_some() {
+            eprintln!("\nWhat was written down is kept in {}", self.keep());
+        }
+    }
+}
+
+/// The address of a server, by the process's own link where there is one.
+fn through(links: &BTreeMap<Link, Proxy>, process: Process, to: End, url: &str, port: u16) -> String {
+    let Some(link) = links.get(&Link { process, to }) else { return url.to_owned() };
+    url.replace(&format!("127.0.0.1:{port}"), &link.address().to_string())
+}
+
+/// Of every process. Short leases, so that what the dead held is soon taken over; and more repeats than usual of calls
+/// whose outcome was never learned: here one message may well be under way in several faults.
+fn settings() -> [(&'static str, String); 13] {
+    [
+        ("DATABASE_POOL_SIZE", "8".to_owned()),
+        ("STREAM_PREFIX", String::new()),
+        ("MASTER_KEY", MASTER_KEY.to_owned()),
+        ("PUBLIC_BASE_URL", "http://shop.localhost".to_owned()),
+        ("OUTBOUND_ALLOW", "127.0.0.0/8".to_owned()),
+        ("GATEWAY_REPLICAS", super::plan::EACH.to_string()),
+        ("DELIVERY_REPLICAS", super::plan::EACH.to_string()),
+        ("PARTITION_LEASE_MS", "1500".to_owned()),
+        ("DELIVERY_LEASE_MS", "5000".to_owned()),
+        ("CAMPAIGN_HAND_OVER_MS", "3000".to_owned()),
+        // A campaign that pauses itself is another matter.
+        ("CAMPAIGN_FAILURES_IN_ROW", "1000000".to_owned()),
+        ("DELIVERY_UNKNOWN_RETRIES", UNKNOWN_RETRIES.to_string()),
+        ("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "info".to_owned())),
+    ]
+}

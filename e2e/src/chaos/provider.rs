@@ -1,0 +1,170 @@
+//! The providers' servers: as well-behaved as testkit's, but for the moods that the plan gives them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::{Fault, MailService, Received, Reply, SmsService, Vendor};
+use uuid::Uuid;
+
+/// Longer than any call waits.
+const TOO_LATE: Duration = Duration::from_secs(25);
+/// One request in so many goes wrong.
+const EVERY: u64 = 2;
+
+/// What goes wrong with many requests for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    /// 429 with `Retry-After`.
+    Throttled,
+    /// 500.
+    Broken,
+    /// Acted upon, and answered after the caller's deadline.
+    Late,
+    /// Acted upon, and never answered.
+    Silent,
+    /// Acted upon, and the connection closed without an answer.
+    ClosedAfter,
+    /// The same, and not acted upon.
+    ClosedBefore,
+}
+
+impl Mood {
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Throttled => "say 429",
+            Self::Broken => "say 500",
+            Self::Late => "answer too late",
+            Self::Silent => "take and do not answer",
+            Self::ClosedAfter => "take and close",
+            Self::ClosedBefore => "close",
+        }
+    }
+
+    fn fault(self) -> Fault {
+        match self {
+            Self::Throttled => Fault::Answer(Reply::json(429, &json!({ "message": "busy" })).with("retry-after", "1")),
+            Self::Broken => Fault::Answer(Reply::json(500, &json!({ "message": "broken" }))),
+            Self::Late => Fault::Slow(TOO_LATE),
+            Self::Silent => Fault::Hang,
+            Self::ClosedAfter => Fault::Reset,
+            Self::ClosedBefore => Fault::Lost,
+        }
+    }
+}
+
+/// The mood of all providers, and how often it was felt.
+#[derive(Debug, Default)]
+pub struct Temper {
+    mood: Mutex<Option<Mood>>,
+    asked: AtomicU64,
+    felt: AtomicU64,
+}
+
+impl Temper {
+    pub fn set(&self, mood: Option<Mood>) {
+        *self.mood.lock().unwrap_or_else(PoisonError::into_inner) = mood;
+    }
+
+    /// Requests that went wrong.
+    pub fn felt(&self) -> u64 {
+        self.felt.load(Ordering::Relaxed)
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        let mood = (*self.mood.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let strikes = self.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY);
+        self.felt.fetch_add(u64::from(strikes), Ordering::Relaxed);
+        strikes.then(|| mood.fault())
+    }
+}
+
+/// A vendor's service with a temper.
+pub struct Moody<V> {
+    pub vendor: V,
+    pub temper: Arc<Temper>,
+}
+
+impl<V: Vendor> Vendor for Moody<V> {
+    fn answer(&self, request: &Received) -> Reply {
+        self.vendor.answer(request)
+    }
+
+    fn fault(&self, _request: &Received) -> Option<Fault> {
+        self.temper.fault()
+    }
+
+    fn keeps_requests(&self) -> bool {
+        false
+    }
+}
+
+/// What every text of a run holds, so that it is known again at its provider's.
+pub const MARK: &str = "Ref:{{ message.id }}.";
+
+/// The message's id in what a provider was given.
+pub fn message_in(text: &str) -> Option<Uuid> {
+    let at = text.find("Ref:")? + 4;
+    Uuid::try_parse(text.get(at..at + 36)?).ok()
+}
+
+/// How often each message was acted upon, by the log of the mail service, which knows repeats by their keys, and of the
+/// SMS service, which does not.
+///
+/// Panics on a text without an id.
+pub fn copies(mail: &MailService, sms: &SmsService) -> BTreeMap<Uuid, u32> {
+    let mails = mail.mails().into_iter().map(|mail| mail["text"].as_str().unwrap_or_default().to_owned());
+    let texts = sms.taken().into_iter().map(|mut form| form.remove("Body").unwrap_or_default());
+    let mut copies = BTreeMap::new();
+    for text in mails.chain(texts) {
+        let id = message_in(&text).unwrap_or_else(|| panic!("no message's id in {text:?}"));
+        *copies.entry(id).or_default() += 1;
+    }
+    copies
+}
+
+/// The settings of a project's channels that lead to the two services.
+pub fn channels() -> Value {
+    json!({
+        "emailProvider": "MAILPROVIDER", "mailproviderApiKey": API_KEY, "mailproviderFromEmail": "hello@shop.example.com",
+        "smsAccountId": ACCOUNT, "smsAuthToken": TOKEN, "smsFromNumber": FROM,
+    })
+}
+
+const API_KEY: &str = "re_test";
+const ACCOUNT: &str = "AC1";
+const TOKEN: &str = "token";
+const FROM: &str = "+15005550006";
+
+pub fn mail_service(temper: &Arc<Temper>) -> Moody<MailService> {
+    Moody { vendor: MailService::new(API_KEY, "shop.example.com"), temper: temper.clone() }
+}
+
+pub fn sms_service(temper: &Arc<Temper>) -> Moody<SmsService> {
+    Moody { vendor: SmsService::new(ACCOUNT, TOKEN, FROM), temper: temper.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_second_request_feels_the_mood_as_long_as_it_lasts() {
+        let temper = Temper::default();
+        assert!(temper.fault().is_none());
+        temper.set(Some(Mood::Broken));
+        let felt = (0..10).filter(|_| temper.fault().is_some()).count();
+        assert_eq!((felt, temper.felt()), (5, 5));
+        temper.set(None);
+        assert!(temper.fault().is_none());
+    }
+
+    #[test]
+    fn a_message_is_known_again() {
+        let id = Uuid::from_u128(7);
+        assert_eq!(message_in(&format!("Hello\nRef:{id}.\n")), Some(id));
+        assert_eq!((message_in("Ref:7."), message_in("")), (None, None));
+    }
+}

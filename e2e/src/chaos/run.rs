@@ -1,0 +1,153 @@
+//! One run from its beginning to its report.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::{join_all, select_all};
+use tokio::time::Instant;
+
+use super::books::Found;
+use super::load::{self, Load, clients};
+use super::oracle::{Oracle, Told};
+use super::plan::{EACH, Fault, Ground, plan};
+use super::product::Product;
+use super::pulse::Pulse;
+use super::report::{Report, Seen};
+use super::strike::{self, Strange, Struck};
+use super::{checks, found};
+use crate::storm;
+
+/// Between two lines that say how it goes.
+const PROGRESS: Duration = Duration::from_secs(10);
+/// For what is under way when all is healed, and a little more for each minute of the run.
+const DRAIN: Duration = Duration::from_mins(2);
+const DRAIN_A_MINUTE: Duration = Duration::from_secs(20);
+/// Clients that count, by shop.
+const COUNTING: [usize; 2] = [3, 1];
+const SENDING: usize = 2;
+
+/// What a run is to be like.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// By which everything goes wrong.
+    pub seed: u64,
+    /// For how long.
+    pub span: Duration,
+    /// With NATS as three servers.
+    pub cluster: bool,
+}
+
+/// Starts the product, lets everything go wrong for a while, heals it, and looks whether every promise was kept.
+///
+/// Panics when a server does not start, or does not answer once all is healed.
+pub async fn run(settings: Settings) -> Report {
+    let Settings { seed, span, cluster } = settings;
+    println!("CHAOS_SEED={seed}, {:.1} minutes of faults", span.as_secs_f64() / 60.0);
+    let began = Instant::now();
+    let mut product = Box::pin(Product::start(cluster)).await;
+    let shop = load::open(&product).await;
+    product.began = Instant::now();
+    println!("prepared after {:.1} s, in {}", began.elapsed().as_secs_f64(), product.dir().display());
+
+    let path = product.dir().join("oracle.ndjson");
+    let oracle = Oracle::create(&path).expect("a file for the oracle");
+    let (pulse, strange) = (Pulse::default(), Strange::default());
+    let load = Load::new(&product, &oracle, shop);
+    let faults = plan(seed, span, &ground(cluster));
+    let rage = async {
+        let struck = carry_out(&product, faults, &strange).await;
+        tokio::time::sleep_until(product.began + span).await;
+        load.end();
+        strike::heal(&product).await.unwrap_or_else(|problem| strange.note(problem));
+        load.healed();
+        struck
+    };
+    let (struck, ()) = tokio::select! {
+        both = async { tokio::join!(rage, all_clients(&load)) } => both,
+        () = strike::watch(&product, &strange) => unreachable!("it watches without an end"),
+        () = beating(&product, &oracle, &pulse) => unreachable!("it beats without an end"),
+        () = progress(&product, &load) => unreachable!("it tells without an end"),
+    };
+    let answers = &load.answers;
+    let answers = [&answers.accepted, &answers.put_off, &answers.missing].map(|count| count.load(Ordering::Relaxed));
+
+    // Whatever was noted before is written by then.
+    oracle.note(Vec::new()).await;
+    let told = Told::read(&path).expect("what the oracle wrote");
+    let minutes = u32::try_from(span.as_secs() / 60).unwrap_or(u32::MAX);
+    let watched = async {
+        let drained = found::drained(&product, &told, DRAIN + DRAIN_A_MINUTE * minutes).await;
+        (drained, found::read(&product, &told).await)
+    };
+    let (drained, found) = tokio::select! {
+        both = watched => both,
+        () = strike::watch(&product, &strange) => unreachable!("it watches without an end"),
+    };
+    let found = Found { leftovers: drained.leftovers, deaths: strange.all(), ..found };
+    let against = checks::judge(&told, &found);
+    let beats = pulse.beats();
+    let seen = Seen {
+        seed,
+        struck: &struck,
+        beats: &beats,
+        told: &told,
+        found: &found,
+        against: &against,
+        drained: &drained.took,
+        felt: product.temper.felt(),
+        answers,
+    };
+    let mut report = seen.report();
+    if !report.is_sound {
+        std::fs::write(product.dir().join("report.txt"), &report.text).expect("a report");
+        // Writing to a string does not fail.
+        let _ = writeln!(report.text, "  kept: {}", product.keep());
+    }
+    report
+}
+
+fn ground(cluster: bool) -> Ground {
+    let failpoints = storm::failpoints().into_iter().map(|(program, names)| (program, names.into_iter().collect()));
+    Ground { failpoints: failpoints.collect(), cluster }
+}
+
+/// Each fault at its time, however long the ones before it take.
+async fn carry_out(product: &Product, faults: Vec<Fault>, strange: &Strange) -> Vec<Struck> {
+    let strikes = faults.into_iter().map(|fault| async move {
+        tokio::time::sleep_until(product.began + fault.at).await;
+        strike::strike(product, fault, strange).await
+    });
+    join_all(strikes).await
+}
+
+async fn all_clients(load: &Load<'_>) {
+    let counting = COUNTING.into_iter().enumerate();
+    let counting = counting.flat_map(|(shop, many)| (0..many).map(move |client| clients::count(load, shop, client)));
+    tokio::join!(
+        join_all(counting),
+        join_all((0..SENDING).map(|client| clients::send(load, client))),
+        clients::merge(load),
+        clients::enter(load),
+        clients::campaign(load),
+    );
+}
+
+async fn beating(product: &Product, oracle: &Oracle, pulse: &Pulse) {
+    let beats = (0..EACH).map(|gateway| Box::pin(pulse.beat(product, oracle, gateway)));
+    tokio::select! {
+        _ = select_all(beats) => {}
+        () = pulse.watch(product) => {}
+    }
+}
+
+async fn progress(product: &Product, load: &Load<'_>) {
+    let mut turns = tokio::time::interval(PROGRESS);
+    loop {
+        turns.tick().await;
+        let counts = [&load.answers.accepted, &load.answers.put_off, &load.answers.missing];
+        let [accepted, put_off, missing] = counts.map(|count| count.load(Ordering::Relaxed));
+        let at = product.began.elapsed().as_secs_f64();
+        println!("{at:>7.1} s  {accepted} accepted, {put_off} put off, {missing} unanswered");
+    }
+}

@@ -1,0 +1,206 @@
+//! The faults of a plan, carried out; and who starts again what ends by itself.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::plan::{Fault, Process, What};
+use super::product::{Broker, Product};
+
+/// From SIGTERM to the end: a little more than the programs give themselves.
+const STOP: Duration = Duration::from_secs(32);
+/// How often the processes are looked after.
+const WATCH: Duration = Duration::from_millis(100);
+const RECONNECT: Duration = Duration::from_secs(5);
+
+/// A fault as it was; its times count from the beginning of the run.
+#[derive(Clone, Debug)]
+pub struct Struck {
+    pub what: What,
+    pub from: Duration,
+    /// When it was over: a server was there again, or a process started.
+    pub healed: Duration,
+}
+
+/// What should not have happened, in words.
+#[derive(Clone, Debug, Default)]
+pub struct Strange(Arc<Mutex<Vec<String>>>);
+
+impl Strange {
+    pub fn note(&self, what: String) {
+        println!("{what}");
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    }
+
+    pub fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Carries a fault out from its beginning to its end.
+///
+/// Panics when a server cannot be started again.
+pub async fn strike(product: &Product, fault: Fault, strange: &Strange) -> Struck {
+    let from = product.began.elapsed();
+    println!("{:>7.1} s  {} for {:.1} s", from.as_secs_f64(), fault.what, fault.lasts.as_secs_f64());
+    match &fault.what {
+        What::Killed(process) => {
+            let mut program = product.processes[process].lock().await;
+            program.kill().await;
+            product.arm(*process, false);
+            tokio::time::sleep(fault.lasts).await;
+            program.launch();
+        }
+        What::Stopped(process) => stop(product, *process, fault.lasts, strange).await,
+        What::Suspended(process) => {
+            let program = product.processes[process].lock().await;
+            program.suspend().await;
+            tokio::time::sleep(fault.lasts).await;
+            program.resume().await;
+        }
+        What::Dies(process, failpoint, hit) => {
+            dies(product, *process, failpoint, *hit).await;
+            tokio::time::sleep(fault.lasts).await;
+        }
+        What::Network(link, trouble) => {
+            if let Some(proxy) = product.links.get(link) {
+                proxy.suffer(*trouble);
+                tokio::time::sleep(fault.lasts).await;
+                proxy.heal();
+            }
+        }
+        What::Provider(mood) => {
+            product.temper.set(Some(*mood));
+            tokio::time::sleep(fault.lasts).await;
+            product.temper.set(None);
+        }
+        _ => strike_server(product, &fault).await,
+    }
+    Struck { what: fault.what, from, healed: product.began.elapsed() }
+}
+
+async fn strike_server(product: &Product, fault: &Fault) {
+    match fault.what {
+        What::PostgresGone => {
+            let mut postgres = product.postgres.lock().await;
+            postgres.kill().await;
+            tokio::time::sleep(fault.lasts).await;
+            postgres.start_again().await;
+        }
+        What::BackendsKilled => {
+            // Where it is away just now, its connections are, too.
+            if let Ok(db) = product.database().await {
+                let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                           WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+                let _ = db.batch_execute(sql).await;
+            }
+        }
+        What::NatsGone(number) => {
+            let mut nats = product.nats.lock().await;
+            nats.kill(number).await;
+            tokio::time::sleep(fault.lasts).await;
+            nats.start_again(number).await;
+        }
+        What::NatsHung => {
+            if let Broker::Single(server) = &*product.nats.lock().await {
+                server.suspend().await;
+                tokio::time::sleep(fault.lasts).await;
+                server.resume();
+            }
+        }
+        What::RedisGone => {
+            let mut redis = product.redis.lock().await;
+            redis.kill().await;
+            tokio::time::sleep(fault.lasts).await;
+            redis.start_again().await;
+        }
+        What::RedisHung => {
+            let redis = product.redis.lock().await;
+            redis.suspend().await;
+            tokio::time::sleep(fault.lasts).await;
+            redis.resume();
+        }
+        What::RedisFlushed => {
+            let _redis = product.redis.lock().await;
+            assert!(flush(&product.redis_url).await.is_some(), "Redis was not flushed");
+        }
+        _ => {}
+    }
+}
+
+async fn stop(product: &Product, process: Process, down: Duration, strange: &Strange) {
+    let mut program = product.processes[&process].lock().await;
+    let armed = product.arm(process, false);
+    match program.terminate(STOP).await {
+        Some(status) if status.success() || armed => {}
+        Some(status) => strange.note(format!("{process} stopped with {status}; its log: {}", program.log().display())),
+        None => {
+            strange.note(format!("{process} did not stop within {STOP:?}; its log: {}", program.log().display()));
+            program.kill().await;
+        }
+    }
+    tokio::time::sleep(down).await;
+    program.launch();
+}
+
+/// Starts it anew, to die at a failpoint once it comes by.
+async fn dies(product: &Product, process: Process, failpoint: &str, hit: u32) {
+    let mut program = product.processes[&process].lock().await;
+    program.kill().await;
+    product.arm(process, true);
+    let log = product.dir().join("failpoints.log");
+    program.launch_with(&[("FAILPOINTS", &format!("{failpoint}={hit}")), ("FAILPOINT_LOG", &log.to_string_lossy())]);
+}
+
+/// `FLUSHALL`. `None` when that was not answered.
+async fn flush(url: &str) -> Option<()> {
+    let (password, address) = url.strip_prefix("redis://:")?.split_once('@')?;
+    let mut stream = TcpStream::connect(address.trim_end_matches('/')).await.ok()?;
+    stream.write_all(format!("AUTH {password}\r\nFLUSHALL\r\n").as_bytes()).await.ok()?;
+    let mut answer = [0; 10];
+    tokio::time::timeout(RECONNECT, stream.read_exact(&mut answer)).await.ok()?.ok()?;
+    (&answer == b"+OK\r\n+OK\r\n").then_some(())
+}
+
+/// Starts again whatever has ended by itself, as whoever runs the product does. It may only where it was to die at a
+/// failpoint.
+pub async fn watch(product: &Product, strange: &Strange) {
+    let mut turns = tokio::time::interval(WATCH);
+    loop {
+        turns.tick().await;
+        for (process, program) in &product.processes {
+            // Held by whoever does something to it.
+            let Ok(mut program) = program.try_lock() else { continue };
+            let Some(status) = program.has_ended() else { continue };
+            program.ended().await;
+            let at = product.began.elapsed().as_secs_f64();
+            if product.arm(*process, false) {
+                println!("{at:>7.1} s  {process} died at its failpoint");
+            } else {
+                let log = program.log().display();
+                strange.note(format!("{process} ended by itself with {status} after {at:.1} s; its log: {log}"));
+            }
+            program.launch();
+        }
+    }
+}
+
+/// Nothing is wrong any more: says which process is not ready even so.
+pub async fn heal(product: &Product) -> Result<(), String> {
+    product.links.values().for_each(super::proxy::Proxy::heal);
+    product.temper.set(None);
+    for (process, program) in &product.processes {
+        let mut program = program.lock().await;
+        if product.arm(*process, false) {
+            program.kill().await;
+            program.launch();
+        }
+    }
+    let began = Instant::now();
+    product.all_ready().await?;
+    println!("all processes are ready {:.1} s after the last fault", began.elapsed().as_secs_f64());
+    Ok(())
+}
