@@ -185,7 +185,7 @@ fn only_while_it_stopped(seen: &[Seen], restarts: &[Restart]) {
         );
     }
     for (gateway, at) in seen.iter().flat_map(|seen| &seen.refused) {
-        let at_its_end = of(*gateway).any(|r| r.ended - LAST_MOMENT <= *at && *at <= r.ready);
+        let at_its_end = of(*gateway).any(|r| r.ended <= *at + LAST_MOMENT && *at <= r.ready);
         assert!(at_its_end, "gateway {gateway} let nobody in before its end");
     }
     let asked: usize = seen.iter().map(|seen| seen.told_to_come_back.len()).sum();
