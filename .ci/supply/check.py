@@ -16,7 +16,7 @@ HASHED = re.compile(r"^[A-Za-z0-9._-]+==[^ ;]+( --hash=sha256:[0-9a-f]{64})+$")
 NPM = re.compile(r"\bnpm(\W+)(install|ci|i|add|update)\b(?![-=])")
 NPX = re.compile(r"\b(npx|npm exec)\b")
 PIP = re.compile(r"\bpip[0-9]?\"? install\b")
-IMAGE = re.compile(r"^\s*(?:ARG \w+_IMAGE=|FROM |image: )(?:\$\{\w+:-([^}]+)\}|(\S+))", re.M)
+IMAGE = re.compile(r"^\s*(?:ARG \w+_IMAGE=|FROM |image: )(?:\$\{\w+:-([^}]+)\}(?!\S)|(\S+))", re.M)
 
 
 def main(root):

@@ -47,7 +47,7 @@ class Supply(unittest.TestCase):
             self.assertNotEqual(list(check.of_script(unsound)), [], unsound)
 
     def test_an_image_of_any_version(self):
-        sound = "ARG NODE_IMAGE=node:22.20.0\nFROM ${NODE_IMAGE} AS base\nFROM base AS gateway\n  image: ${NATS_IMAGE:-nats:2.12.1}\n"
+        sound = "ARG NODE_IMAGE=node:22.20.0\nFROM ${NODE_IMAGE} AS base\nFROM base AS gateway\n  image: ${NATS_IMAGE:-nats:2.12.1}\n  image: ${OF_OURS:-rekindle}/gateway:${ITS_TAG:-local}\n"
         self.assertEqual(list(check.of_images(sound)), [])
         for image in ("FROM node", "FROM node:latest", "  image: redis", "  image: ${NATS_IMAGE:-nats}", "ARG RUN_IMAGE=debian"):
             self.finds(check.of_images(image), "no tag of its own")
