@@ -108,7 +108,10 @@ pub async fn run(settings: Settings) -> Report {
 }
 
 fn ground(cluster: bool) -> Ground {
-    let failpoints = storm::failpoints().into_iter().map(|(program, names)| (program, names.into_iter().collect()));
+    // No date starts anything here, so nobody would come by.
+    let met = |name: &String| !name.contains(".after_dates_");
+    let failpoints = storm::failpoints().into_iter();
+    let failpoints = failpoints.map(|(program, names)| (program, names.into_iter().filter(met).collect()));
     Ground { failpoints: failpoints.collect(), cluster }
 }
 

@@ -4,6 +4,7 @@ mod broker_cluster;
 mod broker_users;
 mod campaign;
 mod chaos;
+mod clock;
 mod crash;
 mod due_together;
 mod erasure;

@@ -1,0 +1,36 @@
+//! A process goes by the database's time, also where that took its time to come.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use e2e::chaos::proxy::{Proxy, Trouble, Way};
+use shared::clock::Clock;
+use shared::config::DatabaseConfig;
+use shared::store::Store;
+use testkit::PrivatePostgres;
+
+/// How long an answer is held.
+const HELD: Duration = Duration::from_secs(2);
+/// On a machine that does other things.
+const NEAR_MS: i64 = 500;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_was_long_on_its_way_is_no_present_time() {
+    let postgres = PrivatePostgres::start().await;
+    let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, postgres.port()))).await.expect("a link");
+    let url = postgres.url().replace(&format!("127.0.0.1:{}", postgres.port()), &proxy.address().to_string());
+    let store = Store::new(&DatabaseConfig { url, pool_size: 1 }, "test").expect("a store");
+    let clock = Clock::system();
+    store.synchronize(&clock).await.expect("the time");
+
+    proxy.suffer(Trouble::Deaf(Way::Back));
+    let heal = async {
+        tokio::time::sleep(HELD).await;
+        proxy.heal();
+    };
+    let (read, ()) = tokio::join!(store.synchronize(&clock), heal);
+    read.expect("the time, late");
+    // Both go by this machine's clock.
+    let behind = Clock::system().now_ms() - clock.now_ms();
+    assert!(behind.abs() < NEAR_MS, "{behind} ms behind the database");
+}
