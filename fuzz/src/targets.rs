@@ -15,7 +15,7 @@ use shared::rule::{self, sql};
 use shared::secrets::MasterKeys;
 use shared::send::SendChunk;
 use shared::template::{Escape, Limits, Scope, Template};
-use shared::trace::TraceContext;
+use shared::trace::{TraceContext, TraceParent};
 use uuid::Uuid;
 
 pub type Target = fn(&[u8]);
@@ -41,7 +41,7 @@ fn cursor(data: &[u8]) {
     let keys = MasterKeys::parse(&"42".repeat(32)).expect("a key");
     assert!(link::read_unsubscribe(&keys, text).is_none() && link::read_preferences(&keys, text).is_none());
     assert!(link::read_open(&keys, text).is_none() && link::read_click(&keys, text).is_none());
-    let _ = TraceContext::parse(text);
+    let _ = TraceParent::parse(text);
     let _ = TraceContext::from_bytes(data);
 }
 
@@ -70,7 +70,7 @@ fn template(data: &[u8]) {
 /// What rules say is bound and never a part of the statement; every parameter is there.
 fn rules(data: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(data) else { return };
-    let _ = rule::named_segments(&value, "rules");
+    let _ = rule::parse::named_segments(&value, "rules");
     let _ = rule::parse_for_event(&value, "rules");
     let Ok(rules) = rule::parse(&value, "rules") else { return };
     let people = sql::people(PROJECT, &rules, &HashMap::new(), Timestamp::UNIX_EPOCH);
