@@ -271,7 +271,8 @@ fn canary(outcome: &Result<(), PublishError>) -> Finding {
 
 fn sync(sync: &Sync) -> Finding {
     const CHECK: &str = "nats.sync_interval";
-    let remedy = "set sync_interval: 1s in its jetstream block, or always (NATS_SYNC_INTERVAL of deploy/nats/nats.conf)";
+    let remedy =
+        "set sync_interval: 1s in its jetstream block, or always (NATS_SYNC_INTERVAL of deploy/nats/nats.conf)";
     match sync {
         Sync::Unasked => {
             Finding::unseen(CHECK, "not looked at: --nats-monitor or NATS_MONITOR_URL names http://host:8222")
