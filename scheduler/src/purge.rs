@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::stream::{Info, Stream};
-use shared::bus::consumer::last_before;
+use shared::bus::continuity::{Found, Position, find, last_before};
 use shared::bus::topology;
 use shared::store::ingest_partitions;
 
@@ -26,8 +26,12 @@ pub async fn purge(app: Arc<App>) -> Result<(), TickError> {
     let positions = ingest_partitions::positions(&app.store.connection().await?, created_ms).await?;
     let mut removed = 0;
     // Each partition on its own: one that is idle would hold all the others back.
-    for (partition, applied) in positions {
-        let (Ok(partition), Ok(applied)) = (u16::try_from(partition), u64::try_from(applied)) else { continue };
+    for (partition, position) in positions {
+        let Ok(partition) = u16::try_from(partition) else { continue };
+        let applied = position.seq;
+        if !is_there(&stream, position).await? {
+            continue;
+        }
         // Up to the sequence, and without it.
         let purge = stream.purge().sequence(applied.min(last).saturating_add(1)).filter(names.ingest(partition));
         removed += purge.await.map_err(broker)?.purged;
@@ -36,6 +40,13 @@ pub async fn purge(app: Arc<App>) -> Result<(), TickError> {
         tracing::info!(removed, "removed applied messages from the ingest stream");
     }
     Ok(())
+}
+
+/// Whether the stream holds what was applied last. Where it does not, it was removed with all before it, or the stream lost its end:
+/// what it holds up to there by now may be what nobody has applied.
+async fn is_there(stream: &Stream, position: Position) -> Result<bool, TickError> {
+    // Of a position that was set back the time is not known; it was set to what the stream holds.
+    Ok(position.stored_ns == 0 || find(stream, position).await.map_err(broker)? == Found::Same)
 }
 
 /// The last sequence that may go if it was applied; `None` when there is no need.

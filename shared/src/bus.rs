@@ -2,6 +2,7 @@
 
 mod acks;
 pub mod consumer;
+pub mod continuity;
 pub mod dead_letter;
 pub mod group_commit;
 pub mod publisher;
@@ -55,6 +56,10 @@ impl Bus {
         let servers = config.servers()?;
         if let Some((user, password)) = servers.iter().find_map(|server| server.username().zip(server.password())) {
             options = options.user_and_password(user.to_owned(), password.to_owned());
+        }
+        // Also of servers that others name, and where the server's first words, which are not encrypted, ask for none.
+        if config.ca_file.is_some() || servers.iter().any(|server| server.tls_required()) {
+            options = options.require_tls(true);
         }
         if let Some(path) = &config.ca_file {
             options = options.add_root_certificates(path.into());

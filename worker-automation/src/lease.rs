@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use shared::bus::Bus;
-use shared::bus::consumer::{Ended, PartitionReader, Position};
+use shared::bus::consumer::{Ended, PartitionReader};
+use shared::bus::continuity::Position;
 use shared::bus::topology::{self, IngestStream};
 use shared::metric_name::Metric;
 use shared::shutdown::Shutdown;
@@ -97,6 +98,8 @@ impl Leases {
         for partition in lost {
             tracing::warn!(partition, "lost a partition to another worker");
             self.drop_reader(partition).await;
+            // Whoever has it by now finds out again.
+            self.rewound.remove(&partition);
         }
         // A reader ends when it meets a newer one or another stream, or by a fault: either way nobody reads here any more.
         let ended: Vec<i16> = self.held.iter().filter(|(_, h)| h.reader.is_finished()).map(|(p, _)| *p).collect();
@@ -153,6 +156,7 @@ impl Leases {
     fn start(&mut self, lease: Lease) {
         let Lease { partition, epoch, applied_seq, applied_ns } = lease;
         tracing::info!(partition, epoch, applied = applied_seq, "took a partition");
+        self.rewound.remove(&partition);
         let stop = Shutdown::new();
         let stream_created_ms = self.stream.created_ms;
         let after = Position { stream_created_ms, seq: applied_seq.unsigned_abs(), stored_ns: applied_ns };

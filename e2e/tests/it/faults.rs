@@ -2,7 +2,7 @@
 //! in the end every message has one outcome, who knows keys acted once upon each, and nobody else saw more repeats than
 //! the ledger shows doubts.
 //!
-//! `E2E_FAULT_SENDS` (2000) is how many they are; the long form is 100000, with 10,000 faults of each kind.
+//! `E2E_FAULT_SENDS` (1000) is how many they are; the long form is 100000, with 10,000 faults of each kind.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -119,7 +119,7 @@ fn scripted<V>(script: &Arc<Script>, vendor: V) -> Scripted<V> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_send_has_one_outcome_whatever_goes_wrong_at_the_providers() {
-    let sends = number("E2E_FAULT_SENDS").unwrap_or(2_000);
+    let sends = number("E2E_FAULT_SENDS").unwrap_or(1_000);
     assert!(sends >= 1_000 && sends.is_multiple_of(10), "E2E_FAULT_SENDS={sends}: at least 1000, and a multiple of 10");
     // Each has circuits of its own, which a fault here and there keeps open for a while.
     let projects = (sends / 500).clamp(16, 200) + 1;

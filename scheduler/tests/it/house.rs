@@ -89,6 +89,22 @@ async fn only_what_was_applied_is_removed_and_only_when_there_is_need() {
     assert_eq!((left(&place, &names.ingest(0)).await, left(&place, &names.ingest(1)).await), (14, 20));
 }
 
+/// A broker that lost its end stores what comes next under sequences that were applied.
+#[tokio::test]
+async fn what_came_under_sequences_that_were_used_before_stays() {
+    let place = Place::new().await;
+    let names = place.bus.names.clone();
+    fill(&place, 40, 20_000, 11).await;
+    let stream = place.bus.jetstream.get_stream(names.ingest_stream()).await.unwrap();
+    let stored = stream.get_raw_message(11).await.unwrap().time.unix_timestamp_nanos() as i64;
+    for (stored, stay) in [(stored - 1, 20), (stored, 14)] {
+        let db = place.store.connection().await.unwrap();
+        db.execute("UPDATE ingest_partition SET applied_ns = $1 WHERE partition = 0", &[&stored]).await.unwrap();
+        purge(place.app().await).await.unwrap();
+        assert_eq!((left(&place, &names.ingest(0)).await, left(&place, &names.ingest(1)).await), (stay, 20));
+    }
+}
+
 #[tokio::test]
 async fn what_is_old_goes_and_what_is_young_stays_for_a_restored_database() {
     let mut place = Place::with([("INGEST_KEEP_HOURS", "1")]).await;

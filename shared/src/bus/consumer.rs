@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, ReplayPolicy, pull};
-use async_nats::jetstream::stream::{ConsumerError, Stream};
+use async_nats::jetstream::stream::ConsumerError;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use metrics::{Gauge, gauge};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::continuity::{self, Position};
 use super::{Bus, topology};
 use crate::backoff::Backoff;
 use crate::metric_name::Metric;
@@ -50,16 +51,6 @@ pub enum Ended {
     /// is new to it lies behind this one.
     #[error("the ingest stream lost what came behind {0}")]
     Rewound(u64),
-}
-
-/// A message of a stream, behind which a reader begins.
-#[derive(Clone, Copy, Debug)]
-pub struct Position {
-    /// When the stream was made, in Unix milliseconds.
-    pub stream_created_ms: i64,
-    pub seq: u64,
-    /// When the broker stored the message, in Unix nanoseconds; 0 where that is not known.
-    pub stored_ns: i64,
 }
 
 /// Reads one partition in order, from behind a sequence.
@@ -158,9 +149,8 @@ impl PartitionReader {
         if topology::created_ms(found.cached_info()) != self.last.stream_created_ms {
             return Err(OpenError::Ended(Ended::Replaced));
         }
-        let newer = self.behind_which_is_newer(&found).await?;
-        if newer < self.last.seq {
-            return Err(OpenError::Ended(Ended::Rewound(newer)));
+        if let Some(after) = continuity::lost_behind(&found, self.last).await.map_err(OpenError::Other)? {
+            return Err(OpenError::Ended(Ended::Rewound(after)));
         }
         let existing = self.bus.jetstream.get_consumer_from_stream::<pull::Config, _, _>(&name, &stream).await;
         if let Ok(consumer) = existing {
@@ -200,47 +190,11 @@ impl PartitionReader {
     }
 }
 
-impl PartitionReader {
-    /// The last sequence of the stream before the first message that is newer than the one read last. A smaller sequence than
-    /// that one's own has been used twice: the broker lost what it had acknowledged and not synced, or has an older disk.
-    async fn behind_which_is_newer(&self, stream: &Stream) -> Result<u64, OpenError> {
-        let state = &stream.cached_info().state;
-        let younger_ns = state.last_timestamp.unix_timestamp_nanos() - i128::from(self.last.stored_ns);
-        if self.last.stored_ns == 0 || younger_ns <= 0 {
-            return Ok(state.last_sequence);
-        }
-        let after = Duration::from_nanos(u64::try_from(younger_ns - 1).unwrap_or(u64::MAX));
-        last_before(stream, DeliverPolicy::ByStartTime { start_time: state.last_timestamp - after })
-            .await
-            .map_err(other)
-    }
-}
-
 impl Drop for PartitionReader {
     /// Whoever reads on tells it from now on.
     fn drop(&mut self) {
         self.lag.set(0.0);
     }
-}
-
-/// The last sequence of a stream before the place where a policy begins, of a time for example.
-pub async fn last_before(stream: &Stream, place: DeliverPolicy) -> Result<u64, ConsumerError> {
-    // A consumer that starts there knows it. It has a name, as users may only make consumers that have one.
-    let config = pull::Config {
-        name: Some(format!("seek_{:016x}", rand::random::<u64>())),
-        deliver_policy: place,
-        ack_policy: AckPolicy::None,
-        memory_storage: true,
-        inactive_threshold: Duration::from_secs(5),
-        ..pull::Config::default()
-    };
-    let consumer: PullConsumer = stream.create_consumer(config).await?;
-    let found = consumer.cached_info();
-    // Without this it would go by itself in some seconds.
-    if let Err(error) = stream.delete_consumer(&found.name).await {
-        tracing::debug!(%error, "cannot remove a consumer");
-    }
-    Ok(found.delivered.stream_sequence)
 }
 
 enum OpenError {

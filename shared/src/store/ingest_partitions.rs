@@ -8,6 +8,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{Connection, StoreError};
+use crate::bus::continuity::Position;
 use crate::clock::from_ms;
 
 /// Under which epoch a partition is owned, and how far it has been applied.
@@ -166,10 +167,14 @@ pub async fn applied(db: &impl GenericClient) -> Result<Vec<i64>, StoreError> {
 }
 
 /// How far the partitions of the stream that was made at this time (Unix milliseconds) have been applied.
-pub async fn positions(db: &impl GenericClient, stream_created_ms: i64) -> Result<Vec<(i16, i64)>, StoreError> {
-    let sql = "SELECT partition, applied_seq FROM ingest_partition WHERE stream_created = $1 ORDER BY partition";
+pub async fn positions(db: &impl GenericClient, stream_created_ms: i64) -> Result<Vec<(i16, Position)>, StoreError> {
+    let sql = "SELECT partition, applied_seq, applied_ns FROM ingest_partition WHERE stream_created = $1 ORDER BY partition";
     let rows = db.query(sql, &[&from_ms(stream_created_ms)]).await?;
-    rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
+    let position = |row: &Row| {
+        let (seq, stored_ns) = (row.try_get::<_, i64>(1)?.unsigned_abs(), row.try_get(2)?);
+        Ok((row.try_get(0)?, Position { stream_created_ms, seq, stored_ns }))
+    };
+    rows.iter().map(position).collect()
 }
 
 /// Partitions, and those of them that nobody reads: never taken, given back, or with a lease that has run out.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use shared::bus::consumer::{Ended, PartitionReader, Position};
+use shared::bus::consumer::{Ended, PartitionReader};
+use shared::bus::continuity::{Found, Position, find};
 use shared::bus::{Bus, PublishError, Publisher, topology};
 use shared::config::BusConfig;
 use shared::env::Env;
@@ -89,6 +90,9 @@ async fn a_reader_notices_that_the_stream_lost_what_it_has_read_and_says_where_i
     for seq in 1..=4 {
         last = Some(next().await.unwrap());
         assert_eq!(last.as_ref().map(|read| read.seq), Some(seq));
+        let read = Position { seq, stored_ns: last.as_ref().map_or(0, |read| read.stored_ns), ..start(&bus).await };
+        let stream = bus.jetstream.get_stream(bus.names.ingest_stream()).await.unwrap();
+        assert_eq!(find(&stream, read).await.unwrap(), Found::Same);
     }
 
     nats.stop().await;
@@ -100,5 +104,8 @@ async fn a_reader_notices_that_the_stream_lost_what_it_has_read_and_says_where_i
     assert_eq!(next().await.unwrap_err(), Ended::Rewound(2));
     let stored_ns = last.unwrap().stored_ns;
     let after = Position { seq: 4, stored_ns, ..start(&bus).await };
+    let stream = bus.jetstream.get_stream(bus.names.ingest_stream()).await.unwrap();
+    assert_eq!(find(&stream, after).await.unwrap(), Found::Another);
+    assert_eq!(find(&stream, Position { seq: 9, ..after }).await.unwrap(), Found::Nothing);
     assert_eq!(PartitionReader::new(bus, 3, 8, after).next().await.unwrap_err(), Ended::Rewound(2));
 }
