@@ -58,7 +58,7 @@ impl Bus {
             options = options.user_and_password(user.to_owned(), password.to_owned());
         }
         // Also of servers that others name, and where the server's first words, which are not encrypted, ask for none.
-        if config.ca_file.is_some() || servers.iter().any(|server| server.tls_required()) {
+        if config.ca_file.is_some() || servers.iter().any(async_nats::ServerAddr::tls_required) {
             options = options.require_tls(true);
         }
         if let Some(path) = &config.ca_file {

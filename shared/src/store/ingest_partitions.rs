@@ -168,7 +168,8 @@ pub async fn applied(db: &impl GenericClient) -> Result<Vec<i64>, StoreError> {
 
 /// How far the partitions of the stream that was made at this time (Unix milliseconds) have been applied.
 pub async fn positions(db: &impl GenericClient, stream_created_ms: i64) -> Result<Vec<(i16, Position)>, StoreError> {
-    let sql = "SELECT partition, applied_seq, applied_ns FROM ingest_partition WHERE stream_created = $1 ORDER BY partition";
+    let sql =
+        "SELECT partition, applied_seq, applied_ns FROM ingest_partition WHERE stream_created = $1 ORDER BY partition";
     let rows = db.query(sql, &[&from_ms(stream_created_ms)]).await?;
     let position = |row: &Row| {
         let (seq, stored_ns) = (row.try_get::<_, i64>(1)?.unsigned_abs(), row.try_get(2)?);
