@@ -9,7 +9,7 @@ vi.stubGlobal(
     }
   },
 );
-const { api, apiOf, ifMatch, read, readTagged, workOn } = await import('../src/api/client');
+const { api, apiOf, ifMatch, isFound, read, readTagged, workOn } = await import('../src/api/client');
 
 /** What the requests went under, and what each is answered; null where no answer comes. */
 let keys: Array<string | null>;
@@ -66,4 +66,21 @@ test('a record comes with its tag, and is changed under it or under none', async
   await read(api.PUT('/segments/{id}', { params: { path, header: ifMatch(null) }, body: {} }));
   await expect(read(api.PUT('/segments/{id}', { params: { path, header: ifMatch(tag) }, body: {} }))).rejects.toMatchObject({ status: 412, message: 'told' });
   expect(tags).toEqual([null, null, '"now"']);
+});
+
+test('what is not there is told from what cannot be looked up', async () => {
+  answers = [200, 404, 503];
+  const look = () => isFound(api.GET('/segments'));
+  expect(await look()).toBe(true);
+  expect(await look()).toBe(false);
+  await expect(look()).rejects.toMatchObject({ status: 503 });
+});
+
+test('an event that is sent again because nobody answered is the same one', async () => {
+  const sendOne = (event: string) => read(api.POST('/events', { body: { event, userId: 'ada' } })).catch(() => null);
+  answers = [null, 202, 202, null, 202];
+  for (const event of ['came', 'came', 'came', 'went', 'came']) await sendOne(event);
+  const [lost, again, another, other, edited] = keys;
+  expect(again).toBe(lost);
+  expect(new Set([lost, another, other, edited]).size).toBe(4);
 });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { localMailbox } from '../src/features/channels/mailbox';
-import { type Found, STEPS, candidate, doneOf, leading, startOf } from '../src/features/overview/progress';
+import { localServer } from '../src/features/channels/mailbox';
+import { type Found, STEPS, candidate, doneOf, leading, nextOf, startOf } from '../src/features/overview/progress';
 
 const automation = (id: string, active: boolean, triggerType: 'EVENT' | 'SEGMENT_ENTER' = 'EVENT') => ({ id, active, triggerType, triggerEvent: triggerType === 'EVENT' ? `${id}_came` : null });
 const unset = { configured: false };
@@ -29,6 +29,15 @@ describe('the first steps', () => {
     for (const status of ['queued', 'failed', 'suppressed'] as const) expect(doneOf({ ...nothing, message: { id: 'm', status } }).message).toBe(false);
   });
 
+  test('lead a MEMBER past the channel, which an ADMIN sets up', () => {
+    expect(nextOf(doneOf(nothing), true)).toBe('channel');
+    expect(nextOf(doneOf(nothing), false)).toBe('template');
+    expect(nextOf(doneOf({ ...nothing, templates: 1 }), false)).toBe('automation');
+    const all = { channel: true, template: true, automation: true, person: true, event: true, message: true };
+    expect(nextOf(all, true)).toBeUndefined();
+    expect(nextOf({ ...all, channel: false }, false)).toBeUndefined();
+  });
+
   test('go on with an automation that an event would start', () => {
     const [idle, bySegment, byEvent] = [automation('idle', false), automation('segment', true, 'SEGMENT_ENTER'), automation('event', true)];
     expect(leading([idle, bySegment, byEvent])).toBe(byEvent);
@@ -46,9 +55,10 @@ describe('the first steps', () => {
   });
 });
 
-test('a mailbox is on this machine, or it is none', () => {
-  const email = { configured: true, provider: 'SMTP', smtpHost: '127.0.0.1', smtpPort: 2525 };
-  expect(localMailbox(email)).toBe('127.0.0.1:2525');
-  expect(localMailbox({ ...email, smtpPort: null })).toBe('127.0.0.1');
-  for (const other of [{ smtpHost: 'smtp.example.com' }, { smtpHost: null }, { provider: 'MAILPROVIDER' }]) expect(localMailbox({ ...email, ...other })).toBeNull();
+test('a mail server on this machine is told from one elsewhere, and the mailbox by its sender', () => {
+  const email = { configured: true, provider: 'SMTP', fromEmail: 'hello@rekindle.localhost', smtpHost: '127.0.0.1', smtpPort: 2525 };
+  expect(localServer(email)).toEqual({ server: '127.0.0.1:2525', isMailbox: true });
+  expect(localServer({ ...email, smtpPort: null })).toEqual({ server: '127.0.0.1', isMailbox: true });
+  for (const fromEmail of ['hello@example.com', null]) expect(localServer({ ...email, fromEmail })).toEqual({ server: '127.0.0.1:2525', isMailbox: false });
+  for (const other of [{ smtpHost: 'smtp.example.com' }, { smtpHost: null }, { provider: 'MAILPROVIDER' }]) expect(localServer({ ...email, ...other })).toBeNull();
 });

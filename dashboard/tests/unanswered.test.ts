@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { Unanswered } from '../src/api/unanswered';
 
 describe('a request that was not answered', () => {
@@ -9,6 +9,15 @@ describe('a request that was not answered', () => {
     expect(unanswered.keyOf('a', 'body')).toBe(first);
     expect(unanswered.keyOf('b', 'body')).not.toBe(first);
     expect(unanswered.keyOf('a', 'other')).not.toBe(first);
+  });
+
+  test('has a key also where the page came over plain HTTP', () => {
+    vi.stubGlobal('crypto', { getRandomValues: crypto.getRandomValues.bind(crypto) });
+    try {
+      expect(new Unanswered().keyOf('a', 'body')).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+    } finally {
+      vi.unstubAllGlobals();
+    }
   });
 
   test('is another one, once it was answered', () => {

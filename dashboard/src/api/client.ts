@@ -105,3 +105,14 @@ export async function readTagged<T>(call: Call<T>): Promise<Tagged<T>> {
   // A proxy that compresses makes it weak; it stands for the same state.
   return { value: answer.data as T, tag: answer.response.headers.get('etag')?.replace(/^W\//, '') ?? null };
 }
+
+/** Whether what a call asks for is there: false where the API knows nothing of it, and thrown for any other failure. */
+export async function isFound(call: Call<unknown>): Promise<boolean> {
+  try {
+    await read(call);
+    return true;
+  } catch (failure) {
+    if (failure instanceof ApiFailure && failure.status === 404) return false;
+    throw failure;
+  }
+}

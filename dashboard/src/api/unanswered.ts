@@ -1,3 +1,5 @@
+import { randomUuid } from './uuid';
+
 interface Sent {
   body: string;
   key: string;
@@ -13,7 +15,7 @@ export class Unanswered {
   keyOf(address: string, body: string): string {
     const before = this.#sent.get(address);
     if (before?.body === body) return before.key;
-    const key = crypto.randomUUID();
+    const key = randomUuid();
     this.#sent.set(address, { body, key });
     return key;
   }

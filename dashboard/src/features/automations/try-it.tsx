@@ -20,7 +20,7 @@ export function TryIt({ automation: { id, active, triggerType, triggerEvent } }:
           <b>{t.automations.tryIt}</b> {t.automations.tryItText(triggerEvent)}
         </Text>
         <Group gap="xs">
-          <SendEvent size="xs" event={triggerEvent} user={person} onSent={(_, user) => setSent(user)} />
+          <SendEvent size="xs" event={triggerEvent} user={person} onSent={(event, user) => event === triggerEvent && setSent(user)} />
           <AddPerson size="xs" onAdded={setPerson} />
         </Group>
         {sent !== null && (

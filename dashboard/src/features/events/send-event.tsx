@@ -1,7 +1,7 @@
 import { Button, type ButtonProps, Group, Stack, Text, TextInput } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useId, useState } from 'react';
-import { apiOf, read } from '../../api/client';
+import { apiOf, isFound, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { APPLIED } from '../../app/applied';
 import { notify } from '../../app/notice';
@@ -10,6 +10,7 @@ import { isReadable } from '../../app/typed-json';
 import { useDraft } from '../../components/draft';
 import { EditorModal, Unsaved } from '../../components/editor-modal';
 import { Failure } from '../../components/failure';
+import { useIsHere } from '../../components/is-here';
 import { JsonInput } from '../../components/json';
 import { t } from '../../text';
 
@@ -27,6 +28,7 @@ interface Props {
   of?: Known;
   variant?: ButtonProps['variant'];
   size?: ButtonProps['size'];
+  /** Of whoever is still there to hear it. */
   onSent?: (event: string, user: string) => void;
 }
 
@@ -62,16 +64,20 @@ interface Fields {
 function Form({ begun, of, onSent }: { begun: Fields; of?: Known; onSent: (event: string, user: string) => void }) {
   const { projectId } = useProject();
   const client = useQueryClient();
+  const isHere = useIsHere();
   const draft = useDraft(begun);
   const { value, set } = draft;
   const sending = useMutation({
-    mutationFn: ({ event, user, properties }: Fields) =>
-      read(apiOf(projectId).POST('/events', { params: { header: APPLIED }, body: { event, ...(of ?? { userId: user }), properties: properties as Record<string, unknown> } })),
-    onSuccess(_, sent) {
+    async mutationFn({ event, user, properties }: Fields) {
+      const { id } = await read(apiOf(projectId).POST('/events', { params: { header: APPLIED }, body: { event, ...(of ?? { userId: user }), properties: properties as Record<string, unknown> } }));
+      // Taken in it is, whatever comes of this look: the wait may have run out before it took effect.
+      return { isRecorded: await isFound(apiOf(projectId).GET('/events/{id}', { params: { path: { id } } })).catch(() => false) };
+    },
+    onSuccess({ isRecorded }, sent) {
       draft.settle(sent, sent);
-      notify(t.sendEvent.sent(sent.event));
+      notify(isRecorded ? t.sendEvent.sent(sent.event) : t.sendEvent.accepted(sent.event));
       void client.invalidateQueries({ queryKey: [projectId] });
-      onSent(sent.event, sent.user);
+      if (isHere()) onSent(sent.event, sent.user);
     },
   });
   const { error } = sending;

@@ -13,7 +13,7 @@ import { Moment } from '../../components/moment';
 import { Page, Section } from '../../components/page';
 import { Status } from '../../components/status';
 import { t } from '../../text';
-import { localMailbox } from '../channels/mailbox';
+import { localServer } from '../channels/mailbox';
 
 const route = getRouteApi('/p/$projectId/messages/$messageId');
 const AGAIN_MS = 3_000;
@@ -72,16 +72,17 @@ function Told({ message }: { message: Schemas['Message'] }) {
   );
 }
 
-/** Of a mail that went to a mail server on this machine: nobody outside has it. */
+/** Of a mail that went to a mail server on this machine: where to look for it. */
 function WhereItIs({ message: { channel, provider, sentAt } }: { message: Schemas['Message'] }) {
   const { projectId } = useProject();
   const isMail = channel === 'EMAIL' && sentAt !== null && provider?.toLowerCase() === 'smtp';
   const channels = useQuery({ queryKey: [projectId, 'channels', 'told'], queryFn: ({ signal }) => read(api.GET('/channels', { signal })), enabled: isMail });
-  const mailbox = channels.data && localMailbox(channels.data.email);
-  if (!isMail || !mailbox) return null;
+  const local = channels.data && localServer(channels.data.email);
+  if (!isMail || !local) return null;
+  const { server, isMailbox } = local;
   return (
-    <Alert variant="outline" color="gray" title={t.messages.local} role="note">
-      {t.messages.localText(mailbox)}
+    <Alert variant="outline" color="gray" title={isMailbox ? t.messages.mailbox : t.messages.local} role="note">
+      {isMailbox ? t.messages.mailboxText(server) : t.messages.localText(server)}
     </Alert>
   );
 }

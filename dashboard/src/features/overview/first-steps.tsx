@@ -10,7 +10,7 @@ import { Failure, Loaded } from '../../components/failure';
 import { Snippet } from '../../components/snippet';
 import { t } from '../../text';
 import { keyOf } from '../access/key';
-import { type Found, STEPS, doneOf, leading, startOf } from './progress';
+import { type Found, STEPS, WENT, doneOf, hasGone, leading, startOf } from './progress';
 import { StepsToTake } from './steps-to-take';
 
 const AGAIN_MS = 3_000;
@@ -27,8 +27,18 @@ async function look(projectId: string, signal: AbortSignal): Promise<Found> {
     read(api.GET('/messages', { params: { query: { limit: 1 } }, signal })),
   ]);
   const automation = leading(automations);
-  const { events } = await read(api.GET('/events', { params: { query: { event: startOf(automation), limit: 1 } }, signal }));
-  return { channels, templates: templates.length, automation, people: users, events: events.length, message: messages[0] ?? null };
+  const newest = messages[0] ?? null;
+  const [{ events }, gone] = await Promise.all([
+    read(api.GET('/events', { params: { query: { event: startOf(automation), limit: 1 } }, signal })),
+    newest === null || hasGone(newest) ? newest : anyGone(projectId, signal),
+  ]);
+  return { channels, templates: templates.length, automation, people: users, events: events.length, message: gone ?? newest };
+}
+
+/** A message that went out, at whatever time: of a project that has long sent, the newest may have failed. */
+async function anyGone(projectId: string, signal: AbortSignal) {
+  const lists = await Promise.all(WENT.map((status) => read(apiOf(projectId).GET('/messages', { params: { query: { status, limit: 1 } }, signal }))));
+  return lists.flatMap(({ messages }) => messages)[0] ?? null;
 }
 
 /** Whoever has sent a message needs no more leading, whichever way they went. */
@@ -57,7 +67,7 @@ export function FirstSteps({ isEmpty, hasSent }: Props) {
   const making = useMutation({ mutationFn: async () => keyOf(await read(api.POST('/api-keys', { body: { name: t.overview.keyName, type: 'public' } }))), onSuccess: (key) => rememberKey(projectId, key) });
   const through = found.data !== undefined && isThrough(found.data);
   if (!begun && found.data && !through) setBegun(true);
-  if (!isEmpty && !begun && making.isIdle) return null;
+  if (!begun && making.isIdle && (!isEmpty || through || found.isPending)) return null;
   return (
     <Empty title={through ? t.overview.doneTitle : isEmpty ? t.overview.emptyTitle : t.overview.begunTitle}>
       <Stack gap="md" w="100%">

@@ -5,7 +5,7 @@ export const STEPS = ['channel', 'template', 'automation', 'person', 'event', 'm
 export type StepName = (typeof STEPS)[number];
 
 /** What became of a message that went out; of another it is not said yet, or bad. */
-const WENT = new Set<Schemas['MessageStatus']>(['sent', 'delivered', 'opened', 'clicked']);
+export const WENT = ['sent', 'delivered', 'opened', 'clicked'] as const satisfies ReadonlyArray<Schemas['MessageStatus']>;
 
 /** What there is of it. */
 export interface Found {
@@ -16,7 +16,7 @@ export interface Found {
   people: Array<Pick<Schemas['User'], 'externalId' | 'email'>>;
   /** Those that the automation starts by, or any where it starts by something else. */
   events: number;
-  /** The newest. */
+  /** One that went out, or else the newest. */
   message: Pick<Schemas['Message'], 'id' | 'status'> | null;
 }
 
@@ -37,6 +37,11 @@ export function candidate(people: Found['people']): string | undefined {
   return (known.find(({ email }) => email !== null) ?? known[0])?.externalId ?? undefined;
 }
 
+/** Whether a message went out. */
+export function hasGone({ status }: Pick<Schemas['Message'], 'status'>): boolean {
+  return WENT.some((each) => each === status);
+}
+
 /** Which steps are done, as the project is. */
 export function doneOf({ channels: { email, push, sms }, templates, automation, people, events, message }: Found): Record<StepName, boolean> {
   return {
@@ -45,6 +50,11 @@ export function doneOf({ channels: { email, push, sms }, templates, automation, 
     automation: automation?.active === true,
     person: people.length > 0,
     event: events > 0,
-    message: message !== null && WENT.has(message.status),
+    message: message !== null && hasGone(message),
   };
+}
+
+/** What stands out as the next act: channels are set up by ADMINs alone. */
+export function nextOf(done: Record<StepName, boolean>, isAdmin: boolean): StepName | undefined {
+  return STEPS.find((step) => !done[step] && (isAdmin || step !== 'channel'));
 }

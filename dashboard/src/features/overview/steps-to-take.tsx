@@ -3,24 +3,23 @@ import { type ReactNode, useState } from 'react';
 import { useProject } from '../../app/project';
 import { ButtonLink } from '../../components/links';
 import { t } from '../../text';
-import { localMailbox } from '../channels/mailbox';
+import { localServer } from '../channels/mailbox';
 import { SendEvent } from '../events/send-event';
 import { AddPerson } from '../users/add-person';
-import { type Found, STEPS, type StepName, candidate, doneOf, startOf } from './progress';
+import { type Found, STEPS, type StepName, candidate, doneOf, nextOf, startOf } from './progress';
 
 /** Each step, whether it is done, and the act that does it; what comes next stands out. */
 export function StepsToTake({ found }: { found: Found }) {
-  const { projectId } = useProject();
+  const { projectId, isAdmin } = useProject();
   const [added, setAdded] = useState<string>();
   const done = doneOf(found);
-  const next = STEPS.find((step) => !done[step]);
+  const next = nextOf(done, isAdmin);
   const { automation, message } = found;
   const variant = (step: StepName) => (step === next ? 'filled' : 'default');
-  const mailbox = localMailbox(found.channels.email);
   const event = startOf(automation);
   const look = (step: StepName) => ({ size: 'xs', variant: variant(step) }) as const;
   const acts: Record<StepName, ReactNode> = {
-    channel: (
+    channel: isAdmin && (
       <ButtonLink {...look('channel')} to="/p/$projectId/channels" params={{ projectId }}>
         {t.overview.acts.channel}
       </ButtonLink>
@@ -45,7 +44,7 @@ export function StepsToTake({ found }: { found: Found }) {
   };
   const texts: Record<StepName, string> = {
     ...t.overview.stepTexts,
-    channel: mailbox ? t.overview.local(mailbox) : t.overview.stepTexts.channel,
+    channel: channelText(found, isAdmin),
     automation: automation && !automation.active ? t.overview.inactive : t.overview.stepTexts.automation,
     event: event ? t.overview.eventOf(event) : t.overview.stepTexts.event,
     message: message && !done.message ? t.overview.messageNow(message.status) : t.overview.stepTexts.message,
@@ -68,4 +67,10 @@ export function StepsToTake({ found }: { found: Found }) {
       ))}
     </Stack>
   );
+}
+
+function channelText({ channels: { email } }: Found, isAdmin: boolean): string {
+  const local = localServer(email);
+  if (local) return local.isMailbox ? t.overview.mailbox(local.server) : t.overview.local(local.server);
+  return isAdmin ? t.overview.stepTexts.channel : t.overview.channelMember;
 }

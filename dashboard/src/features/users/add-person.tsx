@@ -1,8 +1,8 @@
 import { Button, type ButtonProps, Group, Stack, Text, TextInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
-import { apiOf, read } from '../../api/client';
-import { ApiFailure, problemOf } from '../../api/failure';
+import { apiOf, isFound, read } from '../../api/client';
+import { problemOf } from '../../api/failure';
 import { APPLIED } from '../../app/applied';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
@@ -18,8 +18,8 @@ import { type NewPerson, identityInput } from './profile';
 interface Props {
   variant?: ButtonProps['variant'];
   size?: ButtonProps['size'];
-  /** Of whoever is still there to hear it. */
-  onAdded: (userId: string) => void;
+  /** Of whoever is still there to hear it; `isThere` is false where it was taken in, and takes a moment yet. */
+  onAdded: (userId: string, isThere: boolean) => void;
 }
 
 /** Makes a person known by hand, as a sign-up would. */
@@ -33,9 +33,9 @@ export function AddPerson({ variant = 'default', size = 'sm', onAdded }: Props) 
       </Button>
       <EditorModal opened={open} onClose={close} title={t.addPerson.open}>
         <Form
-          onAdded={(userId) => {
+          onAdded={(...added) => {
             close();
-            onAdded(userId);
+            onAdded(...added);
           }}
         />
       </EditorModal>
@@ -45,7 +45,7 @@ export function AddPerson({ variant = 'default', size = 'sm', onAdded }: Props) 
 
 const EMPTY: NewPerson = { userId: '', email: '', name: '', properties: {} };
 
-function Form({ onAdded }: { onAdded: (userId: string) => void }) {
+function Form({ onAdded }: Pick<Props, 'onAdded'>) {
   const { projectId } = useProject();
   const client = useQueryClient();
   const isHere = useIsHere();
@@ -53,16 +53,17 @@ function Form({ onAdded }: { onAdded: (userId: string) => void }) {
   const { value, set } = draft;
   const adding = useMutation({
     async mutationFn(person: NewPerson) {
-      if (await isKnown(projectId, person.userId)) return { isTaken: true };
+      if (await isKnown(projectId, person.userId)) return { isTaken: true, isThere: true };
       await read(apiOf(projectId).POST('/users/identify', { params: { header: APPLIED }, body: identityInput(person) }));
-      return { isTaken: false };
+      // Taken in it is, whatever comes of this look: the wait may have run out before it took effect.
+      return { isTaken: false, isThere: await isKnown(projectId, person.userId).catch(() => false) };
     },
-    onSuccess({ isTaken }, person) {
+    onSuccess({ isTaken, isThere }, person) {
       if (isTaken) return;
       draft.settle(person, person);
-      notify(t.addPerson.added(person.userId));
+      notify(isThere ? t.addPerson.added(person.userId) : t.addPerson.accepted(person.userId));
       void client.invalidateQueries({ queryKey: [projectId] });
-      if (isHere()) onAdded(person.userId);
+      if (isHere()) onAdded(person.userId, isThere);
     },
   });
   const { error } = adding;
@@ -74,7 +75,7 @@ function Form({ onAdded }: { onAdded: (userId: string) => void }) {
   return (
     <form onSubmit={submit}>
       <Stack>
-        <Unsaved when={draft.isDirty && !(adding.isSuccess && !taken)} />
+        <Unsaved when={draft.isDirty && !(adding.isSuccess && !adding.data.isTaken)} />
         <Text size="sm" c="dimmed">
           {t.addPerson.text}
         </Text>
@@ -94,12 +95,4 @@ function Form({ onAdded }: { onAdded: (userId: string) => void }) {
 }
 
 /** Whether there is somebody: an `identify` would change them, and not say so. */
-async function isKnown(projectId: string, id: string): Promise<boolean> {
-  try {
-    await read(apiOf(projectId).GET('/users/{id}', { params: { path: { id } } }));
-    return true;
-  } catch (failure) {
-    if (failure instanceof ApiFailure && failure.status === 404) return false;
-    throw failure;
-  }
-}
+const isKnown = (projectId: string, id: string) => isFound(apiOf(projectId).GET('/users/{id}', { params: { path: { id } } }));

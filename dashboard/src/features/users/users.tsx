@@ -30,7 +30,7 @@ export function Users() {
   const change = (part: Partial<typeof filters>) => void navigate({ search: { ...filters, page: undefined, ...part }, replace: true });
   const names = { active: t.users.active, inactive: t.users.inactive };
   return (
-    <Page title={t.users.title} actions={<AddPerson onAdded={(userId) => void navigate({ to: '/p/$projectId/users/$userId', params: { projectId, userId }, search: {}, ignoreBlocker: true })} />}>
+    <Page title={t.users.title} actions={<AddPerson onAdded={(userId, isThere) => isThere && void navigate({ to: '/p/$projectId/users/$userId', params: { projectId, userId }, search: {}, ignoreBlocker: true })} />}>
       <Group align="flex-end">
         <SearchField label={t.users.search} value={search} onChange={(value) => change({ search: value })} />
         <Choice label={t.users.filter} value={filter} options={['active', 'inactive']} name={(each) => names[each]} onChange={(value) => change({ filter: value })} />

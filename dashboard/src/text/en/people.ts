@@ -10,11 +10,13 @@ export const people = {
     open: 'Send an event', send: 'Send', text: 'As an app or a server would: it is recorded, counted, and starts what waits for it.',
     event: 'Event', eventHint: 'Such as signed_up', user: 'User id', userHint: 'Whoever is not known yet becomes so by it, but nobody knows their address: to mail them, add them as a person first.',
     propertiesHint: 'What else is known of it, such as {"plan": "free"}', sent: (event: string) => `“${event}” is recorded.`,
+    accepted: (event: string) => `“${event}” is accepted. It takes a moment until it is recorded.`,
   },
   addPerson: {
     open: 'Add a person', add: 'Add', text: 'As a sign-up would, by hand: to try things out, or for somebody who came another way.',
     userId: 'User id', userIdHint: 'What your own system calls them, such as ada or 4711', taken: 'There is somebody with this id. They are changed on their own page.',
     properties: 'Other properties (JSON)', propertiesHint: 'Such as {"plan": "free", "timezone": "Europe/Paris"}', added: (userId: string) => `${userId} is there.`,
+    accepted: (userId: string) => `${userId} is accepted. It takes a moment until they are there.`,
   },
   users: {
     title: 'Users', search: 'Email, name or id', filter: 'Seen', active: 'Within 30 days', inactive: 'Not within 30 days', all: 'All',
