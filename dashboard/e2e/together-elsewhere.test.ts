@@ -1,30 +1,16 @@
-import type { BrowserContext, Page } from 'playwright-core';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, expectAccessible, expectCount, expectNoComplaints, expectValue, open, picture, press, unique, withBrowser } from './browser';
+import type { Page } from 'playwright-core';
+import { expect, test } from 'vitest';
+import { call, expectAccessible, expectCount, expectValue, picture, press, unique } from './browser';
+import { conflict, withTwoPeople } from './two-people';
 
-withBrowser();
-let people: [BrowserContext, BrowserContext];
+const people = withTwoPeople();
+const { both } = people;
 
-beforeAll(async () => {
-  people = [await adminContext(), await adminContext()];
-});
-
-afterAll(async () => {
-  for (const context of people ?? []) await context.close();
-});
-
-async function both(path: string): Promise<[Page, Page]> {
-  const pages: [Page, Page] = [await people[0].newPage(), await people[1].newPage()];
-  for (const page of pages) await open(page, path);
-  return pages;
-}
-
-const conflict = (page: Page) => page.getByRole('alert').filter({ hasText: 'Somebody else has changed this meanwhile' });
 const closed = (page: Page) => expectCount(page.getByRole('dialog'), 0);
 
 async function done(pages: Page[]): Promise<void> {
   for (const page of pages) await page.close();
-  for (const context of people) expectNoComplaints(context);
+  people.expectNoComplaints();
 }
 
 test.each([

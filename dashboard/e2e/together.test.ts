@@ -1,30 +1,15 @@
-import type { BrowserContext, Page, Request } from 'playwright-core';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectAccessible, expectCount, expectNoComplaints, expectValue, open, picture, press, product, settled, unique, withBrowser } from './browser';
+import type { Page, Request } from 'playwright-core';
+import { expect, test } from 'vitest';
+import { call, eventually, expectAccessible, expectCount, expectValue, open, picture, press, product, settled, unique } from './browser';
+import { conflict, withTwoPeople } from './two-people';
 
-withBrowser();
-let people: [BrowserContext, BrowserContext];
+const people = withTwoPeople();
+const { both } = people;
 
 interface Id {
   id: string;
 }
 
-beforeAll(async () => {
-  people = [await adminContext(), await adminContext()];
-});
-
-afterAll(async () => {
-  for (const context of people ?? []) await context.close();
-});
-
-/** The same screen before two people. */
-async function both(path: string): Promise<[Page, Page]> {
-  const pages: [Page, Page] = [await people[0].newPage(), await people[1].newPage()];
-  for (const page of pages) await open(page, path);
-  return pages;
-}
-
-const conflict = (page: Page) => page.getByRole('alert').filter({ hasText: 'Somebody else has changed this meanwhile' });
 const event = (page: Page) => page.getByLabel(/^Event( \*)?$/);
 
 test('two people edit the same automation: the second is told, and nothing is overwritten', async () => {
@@ -75,7 +60,7 @@ test('two people edit the same automation: the second is told, and nothing is ov
   expect(answer.status()).toBe(412);
   await question.getByText('this automation has been changed since it was read').waitFor();
   expect(await stored()).toMatchObject({ triggerEvent: 'and on', active: false });
-  for (const context of people) expectNoComplaints(context);
+  people.expectNoComplaints();
 });
 
 test.each([
@@ -138,16 +123,17 @@ test('a campaign that was changed is neither saved over nor sent as it was', asy
   expect(await call('GET', `/campaigns/${id}`)).toMatchObject({ status: 'DRAFT' });
 });
 
-const isMaking = (request: Request) => request.method() === 'POST';
+/** Whether a request makes something at a place of the API, and not a preview of it or something elsewhere. */
+const isMakingAt = (place: string) => (request: Request) => request.method() === 'POST' && new URL(request.url()).pathname === `/api/v1/${place}`;
 
-/** Holds the requests that make something at an address, until they are let go. */
-async function holding(page: Page, address: string): Promise<() => void> {
+/** Holds the requests that make something at a place, until they are let go. */
+async function holding(page: Page, place: string): Promise<() => void> {
   let letGo = () => {};
   const held = new Promise<void>((done) => {
     letGo = done;
   });
-  await page.route(address, async (route) => {
-    if (isMaking(route.request())) await held;
+  await page.route(`**/api/v1/${place}`, async (route) => {
+    if (isMakingAt(place)(route.request())) await held;
     await route.continue();
   });
   return letGo;
@@ -158,12 +144,12 @@ test.each([
   ['templates', 'Subject', 'subject', (page: Page) => page.getByRole('textbox', { name: 'Body' }).fill('b')],
   ['automations', /^Event( \*)?$/, 'triggerEvent', (page: Page) => event(page).fill('x')],
 ] as const)('what is typed while one of the %s is being made is still there when it is', async (place, label, field, fill) => {
-  const page = await people[0].newPage();
-  const letGo = await holding(page, `**/api/v1/${place}`);
+  const page = await people.first.newPage();
+  const letGo = await holding(page, place);
   await open(page, `${place}/new`);
   await page.getByLabel('Name').fill(unique('New'));
   await fill(page);
-  await Promise.all([page.waitForRequest(isMaking), page.getByRole('button', { name: 'Save', exact: true }).click()]);
+  await Promise.all([page.waitForRequest(isMakingAt(place)), page.getByRole('button', { name: 'Save', exact: true }).click()]);
   await page.getByLabel(label).fill('typed meanwhile');
   letGo();
   await page.waitForURL(new RegExp(`${place}/[0-9a-f-]{36}$`));
@@ -176,18 +162,18 @@ test.each([
 });
 
 test('what a project is given goes to it, also when another comes on the screen meanwhile', async () => {
-  const page = await people[0].newPage();
+  const page = await people.first.newPage();
   await page.goto(`${product.origin}/new-project`);
   await page.getByLabel('Name').fill(unique('Another shop'));
   await page.getByRole('button', { name: 'Create the project' }).click();
-  const letGo = await holding(page, '**/api/v1/api-keys');
+  const letGo = await holding(page, 'api-keys');
   const made = async (request: Request) => (await request.allHeaders())['x-project-id'];
-  const [first] = await Promise.all([page.waitForRequest(isMaking), page.getByRole('button', { name: 'Make its keys' }).click()]);
+  const [first] = await Promise.all([page.waitForRequest(isMakingAt('api-keys')), page.getByRole('button', { name: 'Make its keys' }).click()]);
   await page.getByRole('link', { name: 'To the project' }).click();
   await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
   await page.getByLabel('Project', { exact: true }).selectOption(product.projectId);
   await page.waitForURL(new RegExp(product.projectId));
-  const next = page.waitForRequest((request) => isMaking(request) && request !== first);
+  const next = page.waitForRequest((request) => isMakingAt('api-keys')(request) && request !== first);
   letGo();
   const project = await made(first);
   expect(project).not.toBe(product.projectId);
