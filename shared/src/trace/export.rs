@@ -3,6 +3,7 @@
 //! The queue is bounded and nothing ever waits for room in it: what finds none is dropped and counted. A group that the
 //! receiver does not take is dropped as well, for the next is worth more than a second try.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,8 +17,7 @@ use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_sc
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SpanData;
 use prost::Message;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::sync::{Notify, oneshot};
 
 use crate::env::{Env, EnvError};
 use crate::metric_name::Metric;
@@ -43,7 +43,7 @@ pub struct Settings {
     endpoint: Uri,
     headers: HeaderMap,
     resource: Resource,
-    /// How long the first of a group waits for others.
+    /// How long a span waits for others at the most.
     delay: Duration,
     http: HttpClient,
 }
@@ -102,64 +102,77 @@ fn pairs(env: &Env, name: &str) -> Result<Vec<(String, String)>, EnvError> {
     parts.map(|part| pair(part).ok_or_else(wrong)).collect()
 }
 
-enum Entry {
-    Span(Box<SpanData>),
-    /// All before it is to be sent.
-    Flush(oneshot::Sender<()>),
+/// What is to be sent. Ending a span adds to it and wakes nobody until there is a group: a thread that is woken for each span
+/// costs more than the span.
+#[derive(Default)]
+struct Waiting {
+    spans: Vec<SpanData>,
+    /// To be told once all before them is sent.
+    flushed: Vec<oneshot::Sender<()>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    /// A group is full, or somebody waits.
+    ready: Notify,
+}
+
+impl Queue {
+    fn change<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
+        change(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Takes spans.
 pub struct Exporter {
-    queue: mpsc::Sender<Entry>,
+    queue: Arc<Queue>,
     dropped: Counter,
 }
 
 impl Exporter {
     /// Starts the task that sends. After the metrics.
     pub fn start(settings: Settings) -> Self {
-        let (queue, receiver) = mpsc::channel(QUEUE);
+        let queue = Arc::new(Queue::default());
         tracing::info!(endpoint = %settings.endpoint, "traces are exported");
-        tokio::spawn(run(settings, receiver));
+        tokio::spawn(run(settings, Arc::clone(&queue)));
         Self { queue, dropped: counter!(Metric::TraceSpans, "outcome" => "dropped") }
     }
 
     /// Never waits.
     pub fn keep(&self, span: SpanData) {
-        if self.queue.try_send(Entry::Span(Box::new(span))).is_err() {
-            self.dropped.increment(1);
+        let count = self.queue.change(|waiting| {
+            (waiting.spans.len() < QUEUE).then(|| {
+                waiting.spans.push(span);
+                waiting.spans.len()
+            })
+        });
+        match count {
+            Some(count) if count.is_multiple_of(GROUP) => self.queue.ready.notify_one(),
+            Some(_) => {}
+            None => self.dropped.increment(1),
         }
     }
 
     pub async fn flush(&self) {
         let (done, sent) = oneshot::channel();
-        if self.queue.send(Entry::Flush(done)).await.is_ok() {
-            let _ = sent.await;
-        }
+        self.queue.change(|waiting| waiting.flushed.push(done));
+        self.queue.ready.notify_one();
+        let _ = sent.await;
     }
 }
 
-async fn run(settings: Settings, mut queue: mpsc::Receiver<Entry>) {
+async fn run(settings: Settings, queue: Arc<Queue>) {
     let mut receiver = Receiver::new(settings);
-    while let Some(first) = queue.recv().await {
-        let until = Instant::now() + receiver.settings.delay;
-        let (mut spans, mut flushed) = (Vec::new(), None);
-        let mut next = Some(first);
-        while let Some(entry) = next.take() {
-            match entry {
-                Entry::Span(span) => spans.push(*span),
-                Entry::Flush(done) => {
-                    flushed = Some(done);
-                    break;
-                }
-            }
-            if spans.len() < GROUP {
-                next = tokio::time::timeout_at(until, queue.recv()).await.ok().flatten();
-            }
+    loop {
+        // Whether it was time or a group makes no difference.
+        let _ = tokio::time::timeout(receiver.settings.delay, queue.ready.notified()).await;
+        let Waiting { mut spans, flushed } = queue.change(std::mem::take);
+        while !spans.is_empty() {
+            let rest = spans.split_off(spans.len().min(GROUP));
+            receiver.send(std::mem::replace(&mut spans, rest)).await;
         }
-        if !spans.is_empty() {
-            receiver.send(spans).await;
-        }
-        if let Some(done) = flushed {
+        for done in flushed {
             let _ = done.send(());
         }
     }
