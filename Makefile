@@ -69,5 +69,5 @@ test: ## all tests, on real servers; installs what it needs and ends with a summ
 compose-test: ## build the images and try docker-compose.yml out under load; needs root and Docker
 	@.ci/compose-test
 
-fuzz: ## look for input that breaks something: FUZZ_SECONDS (60) for each target, or for FUZZ_TARGET alone
+fuzz: ## look for input that breaks something: FUZZ_SECONDS (60) or FUZZ_RUNS for each target, or for FUZZ_TARGET alone
 	@fuzz/run

@@ -1,6 +1,7 @@
 //! What is fuzzed: each target takes any bytes, and panics where something that must hold does not.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -34,13 +35,23 @@ pub const TARGETS: [(&str, Target); 9] = [
 
 const PROJECT: ProjectId = ProjectId(Uuid::from_u128(7));
 
+/// What each execution of a target finds, made once.
+static KEYS: LazyLock<MasterKeys> = LazyLock::new(|| MasterKeys::parse(&"42".repeat(32)).expect("a key"));
+static USER: LazyLock<Value> = LazyLock::new(|| {
+    json!({
+        "name": "Ann <b>", "email": "ann@example.com",
+        "properties": { "plan": "pro", "n": 7, "f": -0.5, "list": [1, "two", null, [3]], "at": "2026-03-14T15:09:26Z", "none": null },
+    })
+});
+static EVENT: LazyLock<Value> =
+    LazyLock::new(|| json!({ "name": "e", "items": [{ "price": 9.99 }, { "price": "12" }] }));
+
 /// Cursors of lists, and what stands in links and headers. No link opens that was not made here.
 fn cursor(data: &[u8]) {
     gateway::fuzzed::cursor(data);
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let keys = MasterKeys::parse(&"42".repeat(32)).expect("a key");
-    assert!(link::read_unsubscribe(&keys, text).is_none() && link::read_preferences(&keys, text).is_none());
-    assert!(link::read_open(&keys, text).is_none() && link::read_click(&keys, text).is_none());
+    assert!(link::read_unsubscribe(&KEYS, text).is_none() && link::read_preferences(&KEYS, text).is_none());
+    assert!(link::read_open(&KEYS, text).is_none() && link::read_click(&KEYS, text).is_none());
     let _ = TraceParent::parse(text);
     let _ = TraceContext::from_bytes(data);
 }
@@ -49,13 +60,9 @@ fn cursor(data: &[u8]) {
 fn template(data: &[u8]) {
     let Ok(source) = std::str::from_utf8(data) else { return };
     let Ok(template) = Template::parse(source) else { return };
-    let user = json!({
-        "name": "Ann <b>", "email": "ann@example.com",
-        "properties": { "plan": "pro", "n": 7, "f": -0.5, "list": [1, "two", null, [3]], "at": "2026-03-14T15:09:26Z", "none": null },
-    });
-    let event = json!({ "name": "e", "items": [{ "price": 9.99 }, { "price": "12" }] });
-    let scope = Scope::new(Timestamp::UNIX_EPOCH).with("user", &user).with("event", &event).with_fallback(&user);
-    let limits = Limits { output: 16 * 1024, iterations: 2_000, work: 1_000_000 };
+    let scope = Scope::new(Timestamp::UNIX_EPOCH).with("user", &USER).with("event", &EVENT).with_fallback(&USER);
+    // So low that they are often met, and that no execution takes long.
+    let limits = Limits { output: 4 * 1024, iterations: 200, work: 50_000 };
     for escape in [Escape::Html, Escape::None] {
         if let Ok(text) = template.render(&scope, escape, &limits) {
             assert!(text.len() <= limits.output);
