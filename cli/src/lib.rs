@@ -53,7 +53,11 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Demo(options) => {
             return Ok(if demo::run(options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        Command::Migrate(args) => operator::migrate(&args).await?,
+        Command::Migrate(args) => {
+            // What it waits for is told there.
+            shared::telemetry::start_logging(&Env::from_process())?;
+            operator::migrate(&args).await?;
+        }
         Command::Setup(args) => setup::run(&args).await?,
         Command::Project { command } => operator::project(&command).await?,
         Command::Key { command } => operator::key(&command).await?,

@@ -3,7 +3,7 @@
 use shared::admin::{self, Admin};
 use shared::env::{EXIT_CONFIG, Env, EnvError};
 use shared::shutdown::{self, Shutdown};
-use shared::startup::StartError;
+use shared::startup::{self, StartError};
 
 use gateway::config::{ADMIN_PORT, ProcessConfig};
 use gateway::{health, serve, start};
@@ -55,5 +55,5 @@ async fn run(config: ProcessConfig) -> Result<(), StartError> {
         Err(_) => tracing::warn!("some requests were not answered within {} s", shutdown::DRAIN.as_secs()),
     }
     shared::trace::stop().await;
-    Ok(())
+    startup::outgrown()
 }

@@ -51,5 +51,5 @@ async fn start() -> Result<(), StartError> {
         tracing::warn!("stopped in the middle of a hand-over; it is made again");
     }
     trace::stop().await;
-    Ok(())
+    startup::outgrown()
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 use std::future::Future;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::bus::topology::{self, IngestStream, TopologyError};
@@ -13,7 +15,13 @@ use crate::shutdown::Shutdown;
 use crate::store::migrate::{self, EXIT_SCHEMA, SchemaError};
 use crate::store::{Store, StoreError};
 
-/// Why a process does not start.
+/// How often a process looks whether the database still is one that it can work with.
+const LOOK_AT_SCHEMA: Duration = Duration::from_secs(5);
+
+/// Set once by a schema that left this process behind, which ends it.
+static OUTGROWN: OnceLock<SchemaError> = OnceLock::new();
+
+/// Why a process does not start, or does not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
@@ -54,7 +62,8 @@ pub async fn connect(env: &Env, program: &str, shutdown: &Shutdown) -> Result<Co
     connect_to(&DatabaseConfig::from_env(env)?, &BusConfig::from_env(env)?, program, shutdown).await
 }
 
-/// Waits for both servers, checks the schema and makes the streams that are missing.
+/// Waits for both servers and for the schema, and makes the streams that are missing. Refuses a schema that is too new, and stops the
+/// process when it becomes so ([`outgrown`]).
 pub async fn connect_to(
     database: &DatabaseConfig,
     broker: &BusConfig,
@@ -67,7 +76,9 @@ pub async fn connect_to(
         Err(error) => StartError::Other(error),
     })?;
     let clock = Clock::system();
-    wait_for("the database", shutdown, || async { migrate::check(&store.connection().await?).await }).await??;
+    wait_for("the database", shutdown, || store.check()).await?;
+    wait_for("the schema", shutdown, || schema(&store)).await??;
+    tokio::spawn(watch_schema(store.clone(), shutdown.clone()));
     wait_for("the database's time", shutdown, || store.synchronize(&clock)).await?;
     let bus = wait_for("the broker", shutdown, || Bus::connect(broker, program)).await?;
     let what = format!("the stream {}", Names::new(&broker.stream_prefix).ingest_stream());
@@ -80,6 +91,35 @@ pub async fn connect_to(
     });
     let ingest_stream = ensured.await??;
     Ok(Connected { store, bus, ingest_stream, clock })
+}
+
+/// An error where there is something to wait for: the database, or a migration.
+async fn schema(store: &Store) -> Result<Result<(), SchemaError>, anyhow::Error> {
+    match migrate::check(&store.connection().await?).await? {
+        Err(behind) if behind.is_behind() => Err(behind.into()),
+        judged => Ok(judged),
+    }
+}
+
+/// A migrator lets nobody be left behind that it sees; but programs come and go.
+async fn watch_schema(store: Store, shutdown: Shutdown) {
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(LOOK_AT_SCHEMA) => {}
+        }
+        // One that cannot be reached says nothing about its schema.
+        if let Ok(Err(newer)) = schema(&store).await {
+            tracing::error!("stopping: {newer}");
+            let _ = OUTGROWN.set(newer);
+            shutdown.cancel();
+        }
+    }
+}
+
+/// What a process that was told to stop ends with: an error where the schema left it behind.
+pub fn outgrown() -> Result<(), StartError> {
+    OUTGROWN.get().map_or(Ok(()), |newer| Err(newer.clone().into()))
 }
 
 /// Tries until it succeeds, with a line in the log at the first failure and then now and again.

@@ -25,6 +25,7 @@ pub mod login_attempts;
 pub mod members;
 pub mod messages;
 pub mod migrate;
+pub mod migrations;
 pub mod news;
 pub mod outbox;
 pub mod project_removals;

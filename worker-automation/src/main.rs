@@ -44,14 +44,18 @@ async fn start() -> Result<(), StartError> {
     tracing::info!(admin = %config.admin.addr, "working");
     let mut work = tokio::spawn(run(App { config, connected }, shutdown.clone()));
     tokio::select! {
-        ended = &mut work => return Ok(ended.map_err(anyhow::Error::from)??),
+        // It ends by itself when something in it fails, and in the moment of the shutdown.
+        ended = &mut work => {
+            ended.map_err(anyhow::Error::from)??;
+            return startup::outgrown();
+        }
         () = shutdown.cancelled() => {}
     }
     let ended = tokio::time::timeout(DRAIN, work).await;
     trace::stop().await;
-    if let Ok(ended) = ended {
-        return Ok(ended.map_err(anyhow::Error::from)??);
+    match ended {
+        Ok(ended) => ended.map_err(anyhow::Error::from)??,
+        Err(_) => tracing::warn!("stopped before everything was settled; it is taken up again at the next start"),
     }
-    tracing::warn!("stopped before everything was settled; it is taken up again at the next start");
-    Ok(())
+    startup::outgrown()
 }

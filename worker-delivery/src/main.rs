@@ -56,5 +56,5 @@ async fn start() -> Result<(), StartError> {
         tracing::warn!("stopped with calls under way; their leases run out");
     }
     trace::stop().await;
-    Ok(())
+    startup::outgrown()
 }

@@ -21,4 +21,5 @@ mod segments;
 mod shop;
 mod telemetry;
 mod traces;
+mod upgrade;
 mod workers;

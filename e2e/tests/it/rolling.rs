@@ -15,7 +15,7 @@ use testkit::eventually;
 
 use crate::shop::{Shop, event_id, number};
 
-const CLIENTS: usize = 6;
+pub const CLIENTS: usize = 6;
 /// Between two requests of a client.
 const PAUSE: Duration = Duration::from_millis(25);
 /// Of a client's requests, every so manieth brings somebody who is mailed.
@@ -30,7 +30,7 @@ const TRIES: usize = 3;
 const DRAIN: Duration = Duration::from_mins(1);
 
 /// A program's way from SIGTERM over its end to its being ready again.
-struct Restart {
+pub struct Restart {
     program: &'static str,
     /// Which of the gateways it was.
     gateway: Option<usize>,
@@ -41,7 +41,7 @@ struct Restart {
 
 /// What the gateways said, each by its place and the time.
 #[derive(Default)]
-struct Seen {
+pub struct Seen {
     /// Singles of `page_viewed` that were answered 202.
     viewed: i64,
     /// People who signed up, each in one batch that was answered 202.
@@ -124,55 +124,89 @@ async fn restart(program: &mut Program, gateway: Option<usize>) -> Restart {
     Restart { program: program.name(), gateway, told, ended, ready: Instant::now() }
 }
 
+/// The second of each program.
+pub struct Second {
+    pub api: Api,
+    gateway: Program,
+    automation: Program,
+    delivery: Program,
+    scheduler: Program,
+}
+
+impl Second {
+    pub async fn start(system: &System) -> Self {
+        let (mut gateway, api) = system.another_gateway("second");
+        let mut automation = system.another("worker-automation", "second");
+        let mut delivery = system.another("worker-delivery", "second");
+        let mut scheduler = system.another("scheduler", "second");
+        tokio::join!(gateway.start(), automation.start(), delivery.start(), scheduler.start());
+        Self { api, gateway, automation, delivery, scheduler }
+    }
+}
+
+/// What the `n`th client sees until it is over, over connections of its own.
+pub async fn load(gateways: &[Api; 2], n: usize, over: &AtomicBool) -> Seen {
+    let own = |api: &Api| api.of_another_client();
+    let gateways = [own(&gateways[0]), own(&gateways[1])];
+    Client { gateways, at: n % 2, seen: Seen::default() }.load(n, over).await
+}
+
+/// Every process in its turn.
+pub async fn restart_each(first: &mut System, second: &mut Second) -> Vec<Restart> {
+    let mut restarts = vec![restart(&mut first.gateway, Some(0)).await, restart(&mut second.gateway, Some(1)).await];
+    for program in [
+        &mut first.automation,
+        &mut second.automation,
+        &mut first.delivery,
+        &mut second.delivery,
+        &mut first.scheduler,
+        &mut second.scheduler,
+    ] {
+        restarts.push(restart(program, None).await);
+    }
+    restarts
+}
+
+/// What was seen while programs were restarted.
+pub struct Rolled {
+    pub seen: Vec<Seen>,
+    pub restarts: Vec<Restart>,
+    pub took: Duration,
+}
+
+impl Rolled {
+    /// Nobody was cut off, and what was answered 202 is there once.
+    pub async fn check(&self, system: &System, db: &tokio_postgres::Client) {
+        let people: Vec<&String> = self.seen.iter().flat_map(|seen| &seen.people).collect();
+        let viewed: i64 = self.seen.iter().map(|seen| seen.viewed).sum();
+        report(&self.seen, &self.restarts, self.took);
+        only_while_it_stopped(&self.seen, &self.restarts);
+        everything_once(system, db, viewed, &people).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rolling_restart_under_load_cuts_nobody_off_and_loses_and_repeats_nothing() {
     let rounds = number("E2E_ROLLING_ROUNDS").unwrap_or(2);
     let mut system = System::start().await;
     Shop::open(&system, 2).await;
     let db = drained::database(&system).await;
-    let (mut gateway, second) = system.another_gateway("second");
-    let gateways = [system.api.clone(), second];
-    let mut automation = system.another("worker-automation", "second");
-    let mut delivery = system.another("worker-delivery", "second");
-    let mut scheduler = system.another("scheduler", "second");
-    tokio::join!(gateway.start(), automation.start(), delivery.start(), scheduler.start());
+    let mut second = Second::start(&system).await;
+    let gateways = [system.api.clone(), second.api.clone()];
 
     let over = AtomicBool::new(false);
-    // Each with connections of its own.
-    let client = |n: usize| {
-        let own = |api: &Api| api.of_another_client();
-        let gateways = [own(&gateways[0]), own(&gateways[1])];
-        Client { gateways, at: n % 2, seen: Seen::default() }.load(n, &over)
-    };
     let began = Instant::now();
     let rolling = async {
         let mut restarts = Vec::new();
-        let first = &mut system;
         for _ in 0..rounds {
-            restarts.push(restart(&mut first.gateway, Some(0)).await);
-            restarts.push(restart(&mut gateway, Some(1)).await);
-            for program in [
-                &mut first.automation,
-                &mut automation,
-                &mut first.delivery,
-                &mut delivery,
-                &mut first.scheduler,
-                &mut scheduler,
-            ] {
-                restarts.push(restart(program, None).await);
-            }
+            restarts.extend(restart_each(&mut system, &mut second).await);
         }
         over.store(true, Ordering::Relaxed);
         restarts
     };
-    let (seen, restarts) = tokio::join!(join_all((0..CLIENTS).map(client)), rolling);
-    let took = began.elapsed();
-
-    let people: Vec<&String> = seen.iter().flat_map(|seen| &seen.people).collect();
-    let viewed: i64 = seen.iter().map(|seen| seen.viewed).sum();
-    report(&seen, &restarts, took);
-    only_while_it_stopped(&seen, &restarts);
-    everything_once(&system, &db, viewed, &people).await;
+    let clients = join_all((0..CLIENTS).map(|n| load(&gateways, n, &over)));
+    let (seen, restarts) = tokio::join!(clients, rolling);
+    Rolled { seen, restarts, took: began.elapsed() }.check(&system, &db).await;
 }
 
 /// A gateway asks to come back while it stops, and lets nobody in only when it is at its end.

@@ -3,6 +3,8 @@
 use std::process::Stdio;
 
 use shared::bus::{Bus, topology};
+use shared::clock::Clock;
+use shared::store::migrate;
 use testkit::{PrivateNats, TestDatabase, TestNats};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
@@ -67,11 +69,32 @@ async fn a_wrong_configuration_is_named() {
 }
 
 #[tokio::test]
-async fn a_schema_that_it_does_not_know_is_refused() {
+async fn it_waits_for_a_schema_and_starts_once_it_is_there() {
     let (database, nats) = tokio::join!(TestDatabase::create_empty(), TestNats::create());
-    let mut process = Process::start(&[("DATABASE_URL", database.url()), ("NATS_URL", nats.url())]);
-    process.says("rekindle migrate").await;
-    assert_eq!(process.exit_status().await, 78);
+    let env = [("DATABASE_URL", database.url()), ("NATS_URL", nats.url()), ("STREAM_PREFIX", nats.prefix())];
+    let mut process = Process::start(&env);
+    let line = process.says("waiting for the schema").await;
+    assert!(line.contains("run `rekindle migrate`"), "{line}");
+    migrate::run(&database.config(), &Clock::system()).await.unwrap();
+    process.says("serving on").await;
+}
+
+#[tokio::test]
+async fn a_schema_that_is_too_new_is_refused_and_left_when_it_comes() {
+    let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
+    let env = [("DATABASE_URL", database.url()), ("NATS_URL", nats.url()), ("STREAM_PREFIX", nats.prefix())];
+    let mut running = Process::start(&env);
+    running.says("serving on").await;
+    // As a migrator that did not see this program.
+    let next = migrate::known_version() + 1;
+    let sql = "INSERT INTO schema_migration (version, name, checksum, min_reader) VALUES ($1, 'made_up', '', $1)";
+    database.client().await.execute(sql, &[&next]).await.unwrap();
+    let mut late = Process::start(&env);
+    for process in [&mut running, &mut late] {
+        let line = process.says("needs programs of schema version").await;
+        assert!(line.contains("upgrade the program"), "{line}");
+    }
+    assert_eq!((running.exit_status().await, late.exit_status().await), (78, 78));
 }
 
 #[tokio::test]

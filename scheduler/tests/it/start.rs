@@ -11,11 +11,13 @@ async fn exit_code(env: &[(&str, &str)]) -> (Option<i32>, String) {
 }
 
 #[tokio::test]
-async fn a_schema_that_it_does_not_know_is_refused_by_name() {
-    let (database, nats) = (TestDatabase::create_empty().await, TestNats::create().await);
+async fn a_schema_that_is_too_new_is_refused_by_name() {
+    let (database, nats) = (TestDatabase::create().await, TestNats::create().await);
+    let sql = "INSERT INTO schema_migration (version, name, checksum, min_reader) VALUES (1000, 'made_up', '', 1000)";
+    database.client().await.execute(sql, &[]).await.unwrap();
     let (code, said) = exit_code(&[("DATABASE_URL", database.url()), ("NATS_URL", nats.url())]).await;
     assert_eq!(code, Some(78), "{said}");
-    assert!(said.contains("rekindle migrate"), "{said}");
+    assert!(said.contains("upgrade the program"), "{said}");
 }
 
 #[tokio::test]

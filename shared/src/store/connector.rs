@@ -19,6 +19,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use self::parameters::Parameters;
 use self::security::Security;
+use super::migrations::known_version;
 use crate::cause;
 use crate::env::EnvError;
 use crate::tls::TlsFault;
@@ -52,7 +53,8 @@ impl Connector {
         if let Some(security) = &security {
             config.ssl_mode(security.mode());
         }
-        config.application_name(format!("rekindle-{program}"));
+        // The version is for a migrator, which asks who works with the database.
+        config.application_name(format!("rekindle-{program}/{}", known_version()));
         config.connect_timeout(CONNECT);
         config.keepalives_idle(Duration::from_secs(30));
         // A server that vanished without a word must be noticed (Linux).

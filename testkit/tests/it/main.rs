@@ -6,6 +6,7 @@ mod database;
 mod database_tls;
 mod distribution;
 mod mailbox;
+mod migrations;
 mod nats;
 mod partitions;
 mod postgres;

@@ -1,0 +1,188 @@
+//! Upgrading while people send: the next version's migrations, made up here, under this version's programs, which then are the older
+//! ones; and a migration that such programs must not meet.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use cli::provision::Provision;
+use e2e::{System, drained};
+use futures_util::future::join_all;
+use serde_json::json;
+use shared::clock::Clock;
+use shared::config::DatabaseConfig;
+use shared::store::migrate::{self, LOCK_TIMEOUT, MIGRATIONS, Migration, known_version};
+use testkit::eventually;
+use tokio_postgres::Client;
+
+use crate::rolling::{self, CLIENTS, Rolled};
+use crate::shop::Shop;
+
+const SOON: Duration = Duration::from_secs(30);
+/// Over the lock's own time, on a machine that does other things.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// What the next version brings, for tables that everything goes through.
+const EXPANDING: [&str; 6] = [
+    "ALTER TABLE events ADD COLUMN made_up text;",
+    "ALTER TABLE users ADD COLUMN made_up integer NOT NULL DEFAULT 7;",
+    "ALTER TABLE message ADD COLUMN made_up timestamptz NOT NULL DEFAULT now();",
+    "ALTER TABLE run ADD COLUMN made_up boolean;\nCREATE TABLE made_up (project_id uuid NOT NULL, id uuid NOT NULL, PRIMARY KEY (project_id, id));",
+    "-- index: concurrently\nCREATE INDEX events_made_up ON events (project_id, made_up) WHERE made_up IS NOT NULL;",
+    "-- index: concurrently\nCREATE INDEX users_made_up ON users (project_id, made_up);",
+];
+
+fn next(bodies: &[&str], min_reader: i32) -> Vec<Migration> {
+    let made_up = bodies.iter().enumerate().map(|(n, body)| Migration {
+        version: known_version() + 1 + n as i32,
+        name: "made_up",
+        // A migration's text is a constant of its program.
+        sql: format!("-- min-reader: {min_reader}\n{body}").leak(),
+    });
+    MIGRATIONS.iter().copied().chain(made_up).collect()
+}
+
+fn database(system: &System) -> DatabaseConfig {
+    DatabaseConfig { url: system.postgres.url(), pool_size: 2 }
+}
+
+/// Whether the migrator waits for a lock now.
+async fn migrator_waits(db: &Client) -> bool {
+    let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() \
+               AND application_name LIKE 'rekindle-migrate%' AND wait_event_type = 'Lock')";
+    db.query_one(sql, &[]).await.expect("the sessions").get(0)
+}
+
+/// The longest that any of the programs has waited for a table until it is over.
+async fn longest_wait(db: Client, over: &AtomicBool) -> Duration {
+    let sql = "SELECT coalesce(max(extract(epoch FROM clock_timestamp() - l.waitstart)), 0)::float8 \
+               FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
+               WHERE NOT l.granted AND l.locktype = 'relation' AND a.application_name NOT LIKE 'rekindle-migrate%'";
+    let mut longest = 0_f64;
+    while !over.load(Ordering::Relaxed) {
+        longest = longest.max(db.query_one(sql, &[]).await.expect("the locks").get(0));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Duration::from_secs_f64(longest)
+}
+
+/// The next version's migrations, while somebody's report reads for longer than the migrator waits.
+async fn migrate_behind_a_report(system: &System) -> Duration {
+    let mut reader = drained::database(system).await;
+    let db = drained::database(system).await;
+    let report = reader.transaction().await.expect("a transaction");
+    report.query_one("SELECT count(*) FROM events", &[]).await.expect("a report");
+    let began = Instant::now();
+    let config = database(system);
+    let migrating =
+        tokio::spawn(
+            async move { migrate::apply(&config, &Clock::system(), &next(&EXPANDING, known_version())).await },
+        );
+    // It waits, gives way, and tries again.
+    for _ in 0..2 {
+        eventually(SOON, async || if migrator_waits(&db).await { Ok(()) } else { Err("the migrator does not wait") })
+            .await;
+        eventually(SOON, async || if migrator_waits(&db).await { Err("the migrator waits on") } else { Ok(()) }).await;
+    }
+    report.rollback().await.expect("the report's end");
+    let applied = migrating.await.expect("the migrator's end").unwrap_or_else(|error| panic!("migrating: {error:#}"));
+    assert_eq!(applied.len(), EXPANDING.len());
+    began.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_under_load_cuts_nobody_off_and_loses_and_repeats_nothing() {
+    let mut system = System::start().await;
+    Shop::open(&system, 2).await;
+    let db = drained::database(&system).await;
+    let watch = drained::database(&system).await;
+    let mut second = rolling::Second::start(&system).await;
+    let gateways = [system.api.clone(), second.api.clone()];
+
+    let over = AtomicBool::new(false);
+    let began = Instant::now();
+    let upgrade = async {
+        let migrated = migrate_behind_a_report(&system).await;
+        // As each is replaced; and all work with the newer schema from their start, too.
+        let restarts = rolling::restart_each(&mut system, &mut second).await;
+        over.store(true, Ordering::Relaxed);
+        (migrated, restarts)
+    };
+    let clients = (0..CLIENTS).map(|n| rolling::load(&gateways, n, &over));
+    let (seen, waited, (migrated, restarts)) = tokio::join!(join_all(clients), longest_wait(watch, &over), upgrade);
+    println!("migrated within {migrated:.1?}; the longest wait for a table {waited:.2?}");
+    assert!(waited > Duration::ZERO, "nobody ever waited behind the migrator, so that nothing was tried");
+    assert!(waited < LOCK_TIMEOUT + MARGIN, "somebody waited for {waited:?}");
+
+    Rolled { seen, restarts, took: began.elapsed() }.check(&system, &db).await;
+    let sql = "SELECT count(*) FROM events WHERE made_up IS NULL";
+    let events: i64 = db.query_one(sql, &[]).await.expect("the new column").get(0);
+    assert!(events > 0);
+    let sql = "SELECT bool_and(indisvalid) FROM pg_index WHERE indexrelid IN ('events_made_up'::regclass, 'users_made_up'::regclass)";
+    assert!(db.query_one(sql, &[]).await.expect("the new indexes").get::<_, bool>(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn programs_that_a_migration_leaves_behind_hold_it_up_and_never_work_on_it() {
+    let mut system = System::start().await;
+    let db = drained::database(&system).await;
+    let contracting = next(&["ALTER TABLE project DROP COLUMN tracking;"], known_version() + 1);
+    let config = database(&system);
+    let migrate = async || migrate::apply(&config, &Clock::system(), &contracting).await;
+    let refused = migrate().await.expect_err("the programs run").to_string();
+    for program in ["gateway", "worker-automation", "worker-delivery", "scheduler"] {
+        assert!(refused.contains(&format!("{program} of schema version {}", known_version())), "{refused}");
+    }
+    taken(&system).await;
+
+    // As if they had come in the moment between its look and its end.
+    let sql = "INSERT INTO schema_migration (version, name, checksum, min_reader) VALUES ($1, 'made_up', '', $1)";
+    let version = known_version() + 1;
+    db.execute(sql, &[&version]).await.expect("a row");
+    for program in [&mut system.gateway, &mut system.automation, &mut system.delivery, &mut system.scheduler] {
+        let status = tokio::time::timeout(SOON, program.ended()).await;
+        let status = status.unwrap_or_else(|_| panic!("{} works on", program.name()));
+        assert_eq!(status.code(), Some(migrate::EXIT_SCHEMA), "{}", program.log_end());
+        assert!(program.log_end().contains("upgrade the program"), "{}", program.log_end());
+        // Started again, it does not even begin.
+        program.launch();
+        assert_eq!(program.ended().await.code(), Some(migrate::EXIT_SCHEMA), "{}", program.log_end());
+    }
+
+    db.execute("DELETE FROM schema_migration WHERE version = $1", &[&version]).await.expect("no row");
+    assert_eq!(migrate().await.expect("nobody is left"), [version]);
+    let error = Provision::new(&system.postgres.url()).expect("an address").migrate().await.expect_err("it is too new");
+    assert!(error.to_string().contains("upgrade the program"), "{error:#}");
+}
+
+async fn taken(system: &System) {
+    let event = json!({ "event": "page_viewed", "user_id": "u1", "properties": {} });
+    system.api.track("/events", &event).await.expect(202);
+}
+
+/// The newer program first, its migration after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn programs_that_come_before_their_migration_wait_and_begin_by_themselves() {
+    let mut system = System::start().await;
+    system.stop_programs().await;
+    let db = drained::database(&system).await;
+    // As before the first migration.
+    db.batch_execute("ALTER TABLE schema_migration RENAME TO kept").await.expect("another name");
+    for program in [&mut system.gateway, &mut system.automation, &mut system.delivery, &mut system.scheduler] {
+        program.launch();
+    }
+    for program in [&system.gateway, &system.automation, &system.delivery, &system.scheduler] {
+        let waiting = async || {
+            let log = std::fs::read_to_string(program.log()).map_err(|error| error.to_string())?;
+            let line = log.lines().find(|line| line.contains("waiting for the schema")).ok_or("it does not wait")?;
+            assert!(line.contains("run `rekindle migrate`"), "{line}");
+            Ok::<_, String>(())
+        };
+        eventually(SOON, waiting).await;
+        assert!(!program.is_ready().await, "{} is ready without a schema", program.name());
+    }
+    db.batch_execute("ALTER TABLE kept RENAME TO schema_migration").await.expect("its name");
+    for program in [&mut system.gateway, &mut system.automation, &mut system.delivery, &mut system.scheduler] {
+        program.ready().await;
+    }
+    taken(&system).await;
+}

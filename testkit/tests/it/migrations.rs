@@ -1,0 +1,149 @@
+//! Migrations as a later version will have them: this version's, and some that are made up.
+
+use std::time::{Duration, Instant};
+
+use shared::clock::Clock;
+use shared::store::migrate::{self, LOCK_TIMEOUT, MIGRATIONS, Migration, SchemaError, known_version};
+use shared::store::{Connection, Store};
+use testkit::{TestDatabase, eventually};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// This version's migrations, and made-up ones behind them.
+fn with(made_up: &[String]) -> Vec<Migration> {
+    let text = |(n, sql): (usize, &String)| -> Migration {
+        // A migration's text is a constant of its program.
+        Migration { version: known_version() + 1 + n as i32, name: "made_up", sql: sql.clone().leak() }
+    };
+    MIGRATIONS.iter().copied().chain(made_up.iter().enumerate().map(text)).collect()
+}
+
+/// One that lets this version's programs go on.
+fn expand(sql: &str) -> String {
+    format!("-- min-reader: {}\n{sql}", known_version())
+}
+
+async fn apply(database: &TestDatabase, migrations: &[Migration]) -> anyhow::Result<usize> {
+    Ok(migrate::apply(&database.config(), &Clock::system(), migrations).await?.len())
+}
+
+async fn number(database: &TestDatabase, sql: &str) -> i64 {
+    database.client().await.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+const APPLIED: &str = "SELECT count(*) FROM schema_migration";
+
+#[tokio::test]
+async fn a_text_that_was_changed_is_refused_before_anything_is_done() {
+    let database = TestDatabase::create().await;
+    let mut migrations = with(&[expand("CREATE TABLE made_up (n integer);")]);
+    migrations[0].sql = concat!(include_str!("../../../shared/migrations/0001_core.sql"), "-- one line more\n");
+    let refused = apply(&database, &migrations).await.unwrap_err().to_string();
+    assert!(refused.contains("migration 1 (core) was applied with another text"), "{refused}");
+    assert_eq!(number(&database, APPLIED).await, MIGRATIONS.len() as i64);
+}
+
+#[tokio::test]
+async fn a_newer_schema_serves_those_who_may_read_it_and_refuses_the_others() {
+    let database = TestDatabase::create().await;
+    let mut made_up = vec![expand("ALTER TABLE project ADD COLUMN made_up text;")];
+    assert_eq!(apply(&database, &with(&made_up)).await.unwrap(), 1);
+    let store = database.store();
+    let judged = async || migrate::check(&store.connection().await.unwrap()).await.unwrap();
+    assert_eq!(judged().await, Ok(()));
+    assert!(migrate::run(&database.config(), &Clock::system()).await.unwrap().is_empty());
+
+    let min_reader = known_version() + 1;
+    made_up.push(format!("-- min-reader: {min_reader}\nALTER TABLE project DROP COLUMN made_up;"));
+    // A gateway of this version, at work.
+    let gateway = Store::new(&database.config(), "gateway").unwrap();
+    gateway.check().await.unwrap();
+    let refused = apply(&database, &with(&made_up)).await.unwrap_err().to_string();
+    assert!(
+        refused.contains(&format!("older ones are running: gateway of schema version {}", known_version())),
+        "{refused}"
+    );
+    assert_eq!(judged().await, Ok(()));
+    drop(gateway);
+    eventually(SOON, async || apply(&database, &with(&made_up)).await.map_err(|error| error.to_string())).await;
+
+    let (known, found) = (known_version(), min_reader + 1);
+    assert_eq!(judged().await, Err(SchemaError::Newer { found, min_reader, known }));
+    let refused = migrate::run(&database.config(), &Clock::system()).await.unwrap_err().to_string();
+    assert!(refused.contains("upgrade the program"), "{refused}");
+}
+
+#[tokio::test]
+async fn of_two_migrators_one_waits_though_an_index_is_made_meanwhile() {
+    let database = TestDatabase::create().await;
+    let index = |name: &str, table: &str| {
+        expand(&format!("-- index: concurrently\nCREATE INDEX {name} ON {table} (project_id);"))
+    };
+    let migrations =
+        with(&[index("made_up_a", "users"), index("made_up_b", "message"), index("made_up_c", "template")]);
+    let (one, other) = tokio::join!(apply(&database, &migrations), apply(&database, &migrations));
+    assert_eq!(one.unwrap() + other.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn an_index_that_was_cut_short_is_made_whole_and_partitions_all_have_theirs() {
+    let database = TestDatabase::create().await;
+    let client = database.client().await;
+    let unique = expand("-- index: concurrently\nCREATE UNIQUE INDEX made_up_n ON made_up (n);");
+    let parts =
+        expand("-- index: concurrently\nCREATE INDEX made_up_at ON message (project_id, status) WHERE attempt > 1;");
+    let migrations =
+        with(&[expand("CREATE TABLE made_up (n integer);\nINSERT INTO made_up VALUES (1), (1);"), unique, parts]);
+    let refused = format!("{:#}", apply(&database, &migrations).await.unwrap_err());
+    let second = format!("migration {} (made_up)", known_version() + 2);
+    assert!(refused.contains(&second) && refused.contains("23505"), "{refused}");
+    let invalid = "SELECT count(*) FROM pg_index WHERE NOT indisvalid";
+    assert_eq!(number(&database, invalid).await, 1);
+
+    client.batch_execute("TRUNCATE made_up").await.unwrap();
+    // Cut short, too: declared, and nothing else.
+    client
+        .batch_execute("CREATE INDEX made_up_at ON ONLY message (project_id, status) WHERE attempt > 1")
+        .await
+        .unwrap();
+    assert_eq!(apply(&database, &migrations).await.unwrap(), 2);
+    assert_eq!(number(&database, invalid).await, 0);
+    let partitions = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'message'::regclass";
+    let attached = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'made_up_at'::regclass";
+    let partitions = number(&database, partitions).await;
+    assert!(partitions > 2);
+    assert_eq!(number(&database, attached).await, partitions);
+}
+
+/// Whether the migrator waits for a lock now.
+async fn waits(db: &Connection) -> bool {
+    let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() \
+               AND application_name LIKE 'rekindle-migrate%' AND wait_event_type = 'Lock')";
+    db.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+#[tokio::test]
+async fn a_transaction_that_takes_long_holds_up_the_migration_and_nobody_else_for_long() {
+    let database = TestDatabase::create().await;
+    let mut client = database.client().await;
+    let long = client.transaction().await.unwrap();
+    long.query("SELECT name FROM project", &[]).await.unwrap();
+    let migrations = with(&[expand("ALTER TABLE project ADD COLUMN made_up text;")]);
+    let store = database.store();
+    let others = async {
+        let db = store.connection().await.unwrap();
+        let asked = store.connection().await.unwrap();
+        // Twice, so that it has tried again.
+        for _ in 0..2 {
+            eventually(SOON, async || if waits(&db).await { Ok(()) } else { Err("the migrator does not wait") }).await;
+            let began = Instant::now();
+            asked.query("SELECT name FROM project", &[]).await.unwrap();
+            let took = began.elapsed();
+            assert!(took < LOCK_TIMEOUT + Duration::from_secs(1), "held up for {took:?}");
+            eventually(SOON, async || if waits(&db).await { Err("the migrator waits on") } else { Ok(()) }).await;
+        }
+        long.rollback().await.unwrap();
+    };
+    let (applied, ()) = tokio::join!(apply(&database, &migrations), others);
+    assert_eq!(applied.unwrap(), 1);
+}
