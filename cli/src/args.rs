@@ -61,7 +61,7 @@ pub enum Command {
     /// Replay a shop's day against the running system, and balance its books from outside.
     Demo(crate::demo::Options),
     /// Bring the database's schema up to date.
-    Migrate(DatabaseArgs),
+    Migrate(MigrateArgs),
     /// What a deployment needs before its processes start: a master key, the streams, a first project.
     Setup(SetupArgs),
     /// Projects: the tenants of an installation.
@@ -148,6 +148,19 @@ pub struct DatabaseArgs {
     pub database_url: Option<String>,
     #[command(flatten)]
     pub place: RunDirArg,
+}
+
+#[derive(Debug, Args)]
+pub struct MigrateArgs {
+    /// Also spread the tables over the workers of Citus, by project. The database is the coordinator's; start the
+    /// programs anew afterwards.
+    #[arg(long)]
+    pub citus: bool,
+    /// Into how many parts, the first time; Citus' own setting without it (32).
+    #[arg(long, requires = "citus", value_name = "N", value_parser = clap::value_parser!(i32).range(1..=1024))]
+    pub shards: Option<i32>,
+    #[command(flatten)]
+    pub database: DatabaseArgs,
 }
 
 #[derive(Debug, Subcommand)]

@@ -11,8 +11,8 @@ use shared::store::dead_letters::DeadFilter;
 use shared::store::members::Role;
 
 use crate::args::{
-    AccountCommand, ClockCommand, DatabaseArgs, DeadLettersCommand, KeyCommand, KeyKind, ProjectCommand, RoleName,
-    SecretsCommand, Which,
+    AccountCommand, ClockCommand, DatabaseArgs, DeadLettersCommand, KeyCommand, KeyKind, MigrateArgs, ProjectCommand,
+    RoleName, SecretsCommand, Which,
 };
 use crate::provision::Provision;
 use crate::run_dir::RunDir;
@@ -50,13 +50,20 @@ impl Target {
     }
 }
 
-pub async fn migrate(args: &DatabaseArgs) -> Result<()> {
-    let applied = Target::of(args)?.provision.migrate().await?;
+pub async fn migrate(args: &MigrateArgs) -> Result<()> {
+    let provision = Target::of(&args.database)?.provision;
+    let applied = provision.migrate().await?;
     if applied.is_empty() {
         println!("The schema is up to date.");
     }
     for migration in applied {
         println!("applied {migration}");
+    }
+    if args.citus {
+        match provision.distribute(args.shards, |table| println!("distributed {table}")).await? {
+            0 => println!("All tables are distributed."),
+            count => println!("Distributed {count} tables. Start the programs anew, so that they know."),
+        }
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use shared::store::api_keys::{self, KeyType, NewKey};
 use shared::store::channels::{self, ChannelSettings};
 use shared::store::members::{self, Role};
 use shared::store::projects::{self, ProjectSecrets};
-use shared::store::{Connection, Store, Transaction, migrate, project_removals};
+use shared::store::{Connection, Store, Transaction, citus, migrate, project_removals};
 use uuid::Uuid;
 
 use crate::state::FirstProject;
@@ -71,6 +71,14 @@ impl Provision {
     pub async fn migrate(&self) -> Result<Vec<String>> {
         let applied = migrate::run(&self.config, &self.clock).await?;
         Ok(applied.iter().map(|m| format!("{:04} {}", m.version, m.name)).collect())
+    }
+
+    /// Spreads the migrated database over the workers of Citus; tells of each table, and returns how many were distributed.
+    pub async fn distribute(&self, shards: Option<i32>, progress: impl FnMut(&str)) -> Result<usize> {
+        // Moving what tables hold takes its time.
+        let store = Store::with_timeout(&self.config, "migrate", std::time::Duration::from_hours(6))?;
+        let mut connection = store.connection().await.context("cannot reach Postgres (DATABASE_URL)")?;
+        citus::distribute(&mut connection, shards, progress).await
     }
 
     /// A connection to a database whose schema this program knows.

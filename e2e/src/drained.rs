@@ -36,7 +36,11 @@ pub struct LedgerRow {
 
 /// A plain connection to the system's database.
 pub async fn database(system: &System) -> Client {
-    let connected = tokio_postgres::connect(&system.postgres.url(), NoTls).await;
+    connect(&system.database_url).await
+}
+
+pub(crate) async fn connect(url: &str) -> Client {
+    let connected = tokio_postgres::connect(url, NoTls).await;
     let (client, connection) = connected.unwrap_or_else(|error| panic!("PostgreSQL: {error}"));
     tokio::spawn(connection);
     client

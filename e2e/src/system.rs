@@ -9,13 +9,14 @@ use serde_json::json;
 use shared::local::PostgresOptions;
 use shared::secrets::MasterKeys;
 use shared::store::api_keys::KeyType;
+use shared::store::by_project;
 use tempfile::TempDir;
-use testkit::{PrivateNats, PrivatePostgres, PrivateRedis, TestMailbox};
+use testkit::{CitusDatabase, PrivateNats, PrivatePostgres, PrivateRedis, TestMailbox};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
 use crate::program::{Env, Program, own_address};
-use crate::{Api, mails};
+use crate::{Api, drained, mails};
 
 /// Fixed, so that a channel's secrets can be read by whoever looks into a database that a failed test left.
 pub(crate) const MASTER_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -26,6 +27,17 @@ const PUSH: &str = "push";
 /// One system at a time in one test process, so that promises about seconds are measured on the product alone.
 pub(crate) static TURN: Semaphore = Semaphore::const_new(1);
 
+/// What the system's rows lie in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Database {
+    #[default]
+    Postgres,
+    /// One PostgreSQL that is spoken to as if it were spread by project.
+    ByProject,
+    /// The Citus that is given (docs/citus.md).
+    Citus,
+}
+
 /// What differs from test to test.
 #[derive(Debug, Default)]
 pub struct Options {
@@ -33,6 +45,7 @@ pub struct Options {
     pub env: Vec<(&'static str, String)>,
     /// The same of one program alone, by its name.
     pub env_of: Vec<(&'static str, &'static str, String)>,
+    pub database: Database,
     /// User and password that the mailbox asks for; the channel is set up with them.
     pub mail_login: Option<(&'static str, &'static str)>,
 }
@@ -59,7 +72,9 @@ pub struct System {
     pub automation: Program,
     pub delivery: Program,
     pub scheduler: Program,
+    /// Unused where the rows lie in Citus.
     pub postgres: PrivatePostgres,
+    pub database_url: String,
     pub nats: PrivateNats,
     pub redis: PrivateRedis,
     pub mailbox: TestMailbox,
@@ -69,6 +84,7 @@ pub struct System {
     pub origin: String,
     env: Env,
     dir: Option<TempDir>,
+    _citus: Option<CitusDatabase>,
     _turn: SemaphorePermit<'static>,
 }
 
@@ -89,14 +105,23 @@ impl System {
         };
         let (postgres, nats, redis, mailbox) =
             tokio::join!(PrivatePostgres::start_with(small), PrivateNats::start(), PrivateRedis::start(), mailbox);
+        let citus = match options.database {
+            Database::Citus => Some(CitusDatabase::create().await),
+            Database::Postgres | Database::ByProject => None,
+        };
+        let database_url = citus.as_ref().map_or_else(|| postgres.url(), CitusDatabase::url);
+        if options.database == Database::ByProject {
+            let set = format!("ALTER DATABASE test SET {} = 'on'", by_project::SETTING);
+            drained::connect(&database_url).await.batch_execute(&set).await.expect("a setting");
+        }
         let (project, public_key, secret_key) =
-            provision(&postgres.url(), "The Shop").await.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
+            provision(&database_url, "The Shop").await.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
 
         let dir = tempfile::Builder::new().prefix("rekindle-e2e-").tempdir().expect("a directory for logs");
         let address = own_address();
         let origin = format!("http://{address}");
         let mut env: Env = [
-            ("DATABASE_URL", postgres.url()),
+            ("DATABASE_URL", database_url.clone()),
             ("DATABASE_POOL_SIZE", "10".to_owned()),
             ("NATS_URL", nats.url()),
             ("REDIS_URL", redis.url()),
@@ -123,6 +148,7 @@ impl System {
             scheduler: program("scheduler"),
             api: Api::new(&origin, &public_key, &secret_key),
             postgres,
+            database_url,
             nats,
             redis,
             mailbox,
@@ -130,10 +156,11 @@ impl System {
             origin,
             env,
             dir: Some(dir),
+            _citus: citus,
             _turn: turn,
         };
         system.start_programs().await;
-        system.point_channel_at_mailbox(options.mail_login).await;
+        system.point_at_mailbox(&system.api, options.mail_login).await;
         system
     }
 
@@ -151,7 +178,7 @@ impl System {
 
     /// One more project, without any channel yet.
     pub async fn another_project(&self, name: &str) -> Api {
-        let made = provision(&self.postgres.url(), name).await;
+        let made = provision(&self.database_url, name).await;
         let (_, public_key, secret_key) = made.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
         Api::new(&self.origin, &public_key, &secret_key)
     }
@@ -171,7 +198,12 @@ impl System {
         (gateway, Api::new(&format!("http://{address}"), &self.api.public_key, &self.api.secret_key))
     }
 
-    async fn point_channel_at_mailbox(&self, login: Option<(&str, &str)>) {
+    /// Has another project's mail go to the mailbox, too.
+    pub async fn point_channel_at_mailbox_of(&self, api: &Api) {
+        self.point_at_mailbox(api, None).await;
+    }
+
+    async fn point_at_mailbox(&self, api: &Api, login: Option<(&str, &str)>) {
         let mut channel = json!({
             "emailProvider": "SMTP", "smtpHost": "127.0.0.1", "smtpPort": self.mailbox.port(), "smtpSecurity": "none",
             "mailproviderFromEmail": "shop@rekindle.localhost", "emailFromName": "The Shop",
@@ -180,7 +212,7 @@ impl System {
             channel["smtpUsername"] = json!(user);
             channel["smtpPassword"] = json!(password);
         }
-        self.api.put("/channels", &channel).await.expect(200);
+        api.put("/channels", &channel).await.expect(200);
     }
 
     /// Where the logs are, and what tests put beside them.

@@ -4,9 +4,11 @@ pub mod accounts;
 pub mod api_keys;
 pub mod audit;
 pub mod automations;
+pub mod by_project;
 pub mod campaigns;
 pub mod changes;
 pub mod channels;
+pub mod citus;
 pub mod client_ids;
 pub mod clock_jumps;
 pub mod connector;
@@ -54,6 +56,7 @@ use std::time::{Duration, Instant};
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
 use metrics::{Histogram, histogram};
+use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::SqlState;
 
 use crate::clock::{Clock, from_ms};
@@ -190,8 +193,10 @@ impl Store {
         // A process that hangs within a transaction holds up whoever takes its place no longer than that.
         let bounds = format!(
             // Compiling a plan takes longer than any of our statements.
-            "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = '5s'; SET timezone = 'UTC'; SET jit = off",
-            statement.as_millis()
+            "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = '5s'; SET timezone = 'UTC'; SET jit = off; \
+             SELECT current_setting('{}', true) = 'on'",
+            statement.as_millis(),
+            by_project::SETTING
         );
         let connector = Connector::parse(&config.url, program)?;
         let recycled = ManagerConfig { recycling_method: RecyclingMethod::Fast };
@@ -204,7 +209,14 @@ impl Store {
             .recycle_timeout(Some(WAIT))
             .post_create(Hook::async_fn(move |client, _| {
                 let bounds = bounds.clone();
-                Box::pin(async move { client.batch_execute(&bounds).await.map_err(HookError::Backend) })
+                Box::pin(async move {
+                    let said = client.simple_query(&bounds).await.map_err(HookError::Backend)?;
+                    by_project::note(said.iter().any(|message| match message {
+                        SimpleQueryMessage::Row(row) => row.get(0) == Some("t"),
+                        _ => false,
+                    }));
+                    Ok(())
+                })
             }))
             .build()?;
         Ok(Self { pool, waited: histogram!(Metric::DatabaseWaitSeconds) })

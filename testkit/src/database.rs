@@ -7,19 +7,35 @@ use shared::store::{Store, migrate};
 use tokio_postgres::Client;
 
 use crate::session::{connect, described};
-use crate::{background, must, place, random_name, servers};
+use crate::{CitusDatabase, background, must, place, random_name, servers};
 
-/// A fresh, migrated database; dropped with this value.
+/// A fresh, migrated database; dropped with this value. On Citus, where one is given (docs/citus.md).
 #[derive(Debug)]
 pub struct TestDatabase {
+    url: String,
+    /// What goes with it.
+    _made: Made,
+}
+
+#[derive(Debug)]
+enum Made {
+    Local(#[expect(dead_code, reason = "it is dropped")] LocalDatabase),
+    Citus(#[expect(dead_code, reason = "it is dropped")] CitusDatabase),
+}
+
+#[derive(Debug)]
+struct LocalDatabase {
     server: &'static PostgresServer,
     name: String,
-    url: String,
 }
 
 impl TestDatabase {
     /// Panics with the reason when PostgreSQL cannot be had.
     pub async fn create() -> Self {
+        if CitusDatabase::is_given() {
+            let made = CitusDatabase::create().await;
+            return Self { url: made.url(), _made: Made::Citus(made) };
+        }
         let server = servers::postgres().await;
         let template = must("migrating the template database", template(server).await);
         Self::create_as(server, &format!(" TEMPLATE {template}")).await
@@ -34,7 +50,7 @@ impl TestDatabase {
         let name = format!("test_{}", random_name());
         let created = run(server, &format!("CREATE DATABASE {name}{suffix}")).await;
         must("creating a test's database", created);
-        Self { server, url: server.url(&name), name }
+        Self { url: server.url(&name), _made: Made::Local(LocalDatabase { server, name }) }
     }
 
     pub fn url(&self) -> &str {
@@ -57,7 +73,7 @@ impl TestDatabase {
     }
 }
 
-impl Drop for TestDatabase {
+impl Drop for LocalDatabase {
     fn drop(&mut self) {
         let (server, name) = (self.server, std::mem::take(&mut self.name));
         background::finish(async move {

@@ -2,6 +2,7 @@
 
 mod broker_cluster;
 mod broker_users;
+mod by_project;
 mod campaign;
 mod chaos;
 mod clock;

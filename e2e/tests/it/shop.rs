@@ -15,7 +15,11 @@ pub struct Shop<'a> {
 
 impl<'a> Shop<'a> {
     pub async fn open(system: &'a System, wait_seconds: u32) -> Shop<'a> {
-        let api = &system.api;
+        Self::open_for(system, &system.api, wait_seconds).await
+    }
+
+    /// The same of one of the system's other projects.
+    pub async fn open_for(system: &'a System, api: &Api, wait_seconds: u32) -> Shop<'a> {
         let welcome = template(api, "Welcome {{ name }}", "<h1>Hello {{ name }}</h1>").await;
         let reminder = template(api, "Cart {{ properties.cartId }}", "<p>It waits for you, {{ name }}.</p>").await;
         let send = |template: &str| json!({ "type": "SEND_EMAIL", "templateId": template });

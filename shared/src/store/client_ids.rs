@@ -4,7 +4,7 @@ use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{StoreError, by_project};
 use crate::ids::ProjectId;
 
 /// The id by which an idempotency key is kept: each kind of resource has a name space of its own beside the events'.
@@ -39,7 +39,8 @@ const PAGES: i64 = 2_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
     table: String,
-    first_page: i64,
+    /// None: all of the table. Where it is distributed, its pages lie elsewhere.
+    first_page: Option<i64>,
 }
 
 /// All stretches that there are now.
@@ -47,7 +48,8 @@ pub async fn stretches(db: &impl GenericClient) -> Result<Vec<Stretch>, StoreErr
     let sql = "SELECT t.name, s.page FROM (SELECT inhrelid::regclass::text AS name, \
                pg_relation_size(inhrelid) / current_setting('block_size')::bigint AS pages FROM pg_inherits \
                WHERE inhparent = 'client_id'::regclass) t, generate_series(0, t.pages - 1, $1::bigint) AS s(page) ORDER BY 1, 2";
-    let rows = db.query(sql, &[&PAGES]).await?;
+    let whole = "SELECT inhrelid::regclass::text, NULL::bigint FROM pg_inherits WHERE inhparent = 'client_id'::regclass ORDER BY 1";
+    let rows = if by_project::is_spread() { db.query(whole, &[]).await? } else { db.query(sql, &[&PAGES]).await? };
     rows.iter().map(|row| Ok(Stretch { table: row.try_get(0)?, first_page: row.try_get(1)? })).collect()
 }
 
@@ -55,8 +57,8 @@ pub async fn stretches(db: &impl GenericClient) -> Result<Vec<Stretch>, StoreErr
 /// about in the order of their coming, so they are read as they lie: an index by age would cost every event that has one.
 pub async fn forget(db: &impl GenericClient, stretch: &Stretch, before: Timestamp) -> Result<u64, StoreError> {
     let Stretch { table, first_page } = stretch;
-    let end = first_page + PAGES;
-    let sql =
-        format!("DELETE FROM {table} WHERE ctid >= '({first_page},0)' AND ctid < '({end},0)' AND created_at < $1");
+    let pages = |first: i64| format!("ctid >= '({first},0)' AND ctid < '({},0)' AND ", first + PAGES);
+    let pages = first_page.map(pages).unwrap_or_default();
+    let sql = format!("DELETE FROM {table} WHERE {pages}created_at < $1");
     Ok(db.execute(&sql, &[&before]).await?)
 }

@@ -11,10 +11,11 @@ pub mod plan;
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::StoreError;
 use super::users::record::PersonKey;
+use super::{StoreError, by_project};
 use crate::ids::ProjectId;
 
 /// What is known of a date now.
@@ -36,29 +37,45 @@ pub struct Note {
 pub async fn note(tx: &Transaction<'_>, notes: &[Note], now: Timestamp) -> Result<(), StoreError> {
     let (coming, gone): (Vec<Note>, Vec<Note>) = notes.iter().copied().partition(|note| note.due_at.is_some());
     if !gone.is_empty() {
-        let sql = "WITH gone AS (SELECT d.project_id, d.automation_id, d.user_id \
-                   FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[]) AS v(p, a, u, came) \
-                   JOIN date_due d ON d.project_id = v.p AND d.automation_id = v.a AND d.user_id = v.u \
-                   WHERE d.due_at > $5 OR d.due_at <= v.came ORDER BY 1, 2, 3 FOR UPDATE OF d) \
-                   DELETE FROM date_due d USING gone g WHERE d.project_id = g.project_id \
-                   AND d.automation_id = g.automation_id AND d.user_id = g.user_id";
-        let statement = tx.prepare_cached(sql).await?;
-        let (projects, automations, people) = keys(&gone);
-        tx.execute(&statement, &[&projects, &automations, &people, &column(&gone, |note| note.came), &now]).await?;
+        let sql = format!(
+            "WITH gone AS (SELECT d.project_id, d.automation_id, d.user_id \
+             FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[]) AS v(p, a, u, came) \
+             JOIN date_due d ON d.project_id = {given} AND d.automation_id = v.a AND d.user_id = v.u \
+             WHERE d.due_at > $5 OR d.due_at <= v.came ORDER BY 1, 2, 3 FOR UPDATE OF d) \
+             DELETE FROM date_due d USING gone g WHERE d.project_id = {found} \
+             AND d.automation_id = g.automation_id AND d.user_id = g.user_id",
+            given = by_project::of("v.p"),
+            found = by_project::of("g.project_id")
+        );
+        let statement = tx.prepare_cached(&sql).await?;
+        let remove = async |part: &[Note]| {
+            let ((projects, automations, people), came) = (keys(part), column(part, |note| note.came));
+            Ok(tx.execute(&statement, &[&projects, &automations, &people, &came, &now]).await?)
+        };
+        by_project::each(&gone, |note| note.project, remove).await?;
     }
     if !coming.is_empty() {
-        let sql = "INSERT INTO date_due (project_id, automation_id, user_id, partition, due_at, look_at, last_at) \
+        // On a distributed store no parameter may stand behind ON CONFLICT, so the time is written there.
+        let present =
+            if by_project::is_spread() { format!("'{now}'::timestamptz") } else { "$7::timestamptz".to_owned() };
+        let sql = format!(
+            "INSERT INTO date_due (project_id, automation_id, user_id, partition, due_at, look_at, last_at) \
                    SELECT p, a, u, part, due, due, came FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::smallint[], \
                    $5::timestamptz[], $6::timestamptz[]) AS v(p, a, u, part, due, came) ORDER BY p, a, u \
                    ON CONFLICT (project_id, automation_id, user_id) DO UPDATE SET partition = excluded.partition, \
                    due_at = excluded.due_at, look_at = excluded.due_at, last_at = coalesce(excluded.last_at, date_due.last_at) \
-                   WHERE (date_due.due_at > $7 OR date_due.due_at <= excluded.last_at) AND date_due.due_at <> excluded.due_at \
-                   AND (date_due.last_at IS NULL OR excluded.due_at > date_due.last_at)";
-        let statement = tx.prepare_cached(sql).await?;
+                   WHERE (date_due.due_at > {present} OR date_due.due_at <= excluded.last_at) AND date_due.due_at <> excluded.due_at \
+                   AND (date_due.last_at IS NULL OR excluded.due_at > date_due.last_at)"
+        );
         let (projects, automations, people) = keys(&coming);
         let (partitions, due, came) =
             (column(&coming, |n| n.partition), column(&coming, |n| n.due_at), column(&coming, |n| n.came));
-        tx.execute(&statement, &[&projects, &automations, &people, &partitions, &due, &came, &now]).await?;
+        let columns: [&(dyn ToSql + Sync); 7] = [&projects, &automations, &people, &partitions, &due, &came, &now];
+        if by_project::is_spread() {
+            tx.execute(&sql, &columns[..6]).await?;
+        } else {
+            tx.execute(&tx.prepare_cached(&sql).await?, &columns).await?;
+        }
     }
     Ok(())
 }
@@ -76,8 +93,15 @@ pub async fn forget(tx: &Transaction<'_>, people: &[PersonKey]) -> Result<(), St
     if people.is_empty() {
         return Ok(());
     }
-    let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = people.iter().copied().unzip();
-    let sql = "DELETE FROM date_due d USING unnest($1::uuid[], $2::uuid[]) AS v(p, u) WHERE d.project_id = v.p AND d.user_id = v.u";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&projects, &ids]).await?;
+    let sql = format!(
+        "DELETE FROM date_due d USING unnest($1::uuid[], $2::uuid[]) AS v(p, u) WHERE d.project_id = {project} AND d.user_id = v.u",
+        project = by_project::of("v.p")
+    );
+    let statement = tx.prepare_cached(&sql).await?;
+    let forget = async |part: &[PersonKey]| {
+        let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
+        Ok(tx.execute(&statement, &[&projects, &ids]).await?)
+    };
+    by_project::each(people, |person| person.0, forget).await?;
     Ok(())
 }

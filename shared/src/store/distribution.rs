@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::migrate::MIGRATIONS;
 
-/// Files with statements that look at all projects, and what for. All but those of [`LOCKS`] read without locks, or change
-/// rows by conditions that every shard can judge by itself.
+/// Files with statements that look at all projects, and what for. They read without locks, or change rows by conditions that
+/// every shard can judge by itself.
 const ACROSS: [(&str, &str); 26] = [
     ("api_keys.rs", "what has changed, for caches"),
     ("automations/read.rs", "what has changed, and all that is active, for caches"),
@@ -39,16 +39,8 @@ const ACROSS: [(&str, &str); 26] = [
     ("webhook_endpoints.rs", "what endpoints ask for, and one that was deleted"),
 ];
 
-/// Statements that lock rows of several projects at once, by their file. Citus refuses these.
-const LOCKS: [(&str, usize); 7] = [
-    ("date_due.rs", 1),
-    ("erasures.rs", 1),
-    ("project_removals.rs", 1),
-    ("runs/record.rs", 1),
-    ("sealed.rs", 1),
-    ("timers/set.rs", 1),
-    ("users/record.rs", 2),
-];
+/// What [`by_project::of`](super::by_project) is put in by: the project of each row, or the one that a statement is about.
+const OF_EACH: [&str; 3] = ["project_id = {project}", "project_id = {given}", "project_id = {found}"];
 
 /// Names under which conditions are put in that begin with the project.
 const CONDITIONS: [&str; 6] =
@@ -128,16 +120,68 @@ fn statements_name_the_project_or_are_known_not_to() {
     assert_eq!(found.keys().copied().collect::<BTreeSet<_>>(), known, "{found:#?}");
 }
 
+/// Whether it is about one project where the database is spread.
+fn is_of_one(text: &str) -> bool {
+    text.contains("project_id = $") || is_conditional(text) || OF_EACH.iter().any(|of| text.contains(of))
+}
+
 #[test]
-fn locks_are_of_one_project_or_are_known_not_to_be() {
-    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+fn locks_are_of_one_project() {
+    let (mut locking, mut across) = (0, Vec::new());
     for (file, text) in statements() {
-        let locks = ["FOR UPDATE", "FOR SHARE"].iter().any(|lock| text.contains(lock));
-        if locks && !text.contains("project_id = $") && !is_conditional(&text) {
-            *found.entry(file).or_default() += 1;
+        if ["FOR UPDATE", "FOR SHARE", "FOR KEY SHARE"].iter().any(|lock| text.contains(lock)) {
+            locking += 1;
+            across.extend((!is_of_one(&text)).then_some((file, text)));
         }
     }
-    assert_eq!(found, BTreeMap::from(LOCKS.map(|(file, count)| (file.to_owned(), count))));
+    assert!(locking > 25, "{locking} statements that lock");
+    assert_eq!(across, []);
+}
+
+/// A row of an array is of any project, and a join on it asks every shard.
+#[test]
+fn arrays_of_several_projects_are_taken_apart() {
+    let joined = |text: &str| {
+        ["project_id = v.", "project_id = p.id", "project_id = gone.", "project_id = stale."]
+            .map(|by| text.contains(by))
+    };
+    let across: Vec<_> = statements().into_iter().filter(|(_, text)| joined(text).contains(&true)).collect();
+    assert_eq!(across, []);
+    let apart = statements().into_iter().filter(|(_, text)| OF_EACH.iter().any(|of| text.contains(of))).count();
+    assert!(apart > 18, "{apart} statements that are taken apart");
+}
+
+/// A row's place means something within one shard, and a recursion is carried out within one; what does so over all is
+/// written another way for a database that is spread.
+#[test]
+fn places_and_recursions_are_of_one_project_or_have_another_way() {
+    let over_all = |what: &str, file: &str| {
+        let texts = texts().into_iter().filter(|(_, text)| text.contains(what) && !text.contains("project_id = $1"));
+        for (found, text) in texts {
+            let source =
+                std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store").join(&found)).unwrap();
+            assert!(found == file && source.contains("by_project::is_spread()"), "{found}: {text}");
+        }
+    };
+    over_all("ctid", "client_ids.rs");
+    over_all("WITH RECURSIVE frozen", "runs/resume.rs");
+}
+
+/// Behind `ON CONFLICT` of what is inserted from a query, Citus knows no parameter and no function that is not immutable.
+#[test]
+fn what_meets_a_row_that_is_there_asks_for_no_parameter() {
+    let (mut inserts, mut refused) = (0, Vec::new());
+    for (file, text) in texts() {
+        let Some((before, behind)) = text.split_once("ON CONFLICT") else { continue };
+        if !before.contains("unnest(") {
+            continue;
+        }
+        inserts += 1;
+        let own = behind.split(" AS (").next().unwrap_or_default();
+        refused.extend((own.contains('$') || own.contains("interval '")).then_some((file, text)));
+    }
+    assert!(inserts > 10, "{inserts} inserts from arrays");
+    assert_eq!(refused, []);
 }
 
 #[test]

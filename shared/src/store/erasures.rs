@@ -5,13 +5,11 @@ use std::collections::HashMap;
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
-use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::StoreError;
 use super::users::record::PersonKey;
 use super::users::seen::Moves;
-use super::{push_tokens, webhook_deliveries};
+use super::{StoreError, by_project, push_tokens, webhook_deliveries};
 use crate::ids::ProjectId;
 
 /// Rows removed at once; what is more goes in slices.
@@ -66,11 +64,18 @@ pub async fn of(db: &impl GenericClient, people: &[PersonKey]) -> Result<HashMap
     if people.is_empty() {
         return Ok(HashMap::new());
     }
-    let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = people.iter().copied().unzip();
-    let sql = "SELECT e.project_id, e.user_id, e.erased_at FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
-               JOIN erasure e ON e.project_id = v.p AND e.user_id = v.i";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&projects, &ids]).await?;
-    rows.iter().map(|row| Ok(((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?))).collect()
+    let sql = format!(
+        "SELECT e.project_id, e.user_id, e.erased_at FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
+         JOIN erasure e ON e.project_id = {project} AND e.user_id = v.i",
+        project = by_project::of("v.p")
+    );
+    let statement = db.prepare_cached(&sql).await?;
+    let read = async |part: &[PersonKey]| {
+        let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
+        Ok(db.query(&statement, &[&projects, &ids]).await?)
+    };
+    let rows = by_project::each(people, |person| person.0, read).await?;
+    rows.iter().flatten().map(|row| Ok(((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?))).collect()
 }
 
 /// Of these people, whose rows are still being removed: what was accepted until then is not to be shown.
@@ -86,14 +91,18 @@ pub async fn under_way(
 
 /// Takes an id of which something is left; nobody else takes it until the end of the transaction.
 pub async fn take_left(tx: &Transaction<'_>) -> Result<Option<(PersonKey, Erased)>, StoreError> {
-    let sql =
-        "SELECT project_id, user_id, erased_at, applied_at FROM erasure WHERE has_left LIMIT 1 FOR UPDATE SKIP LOCKED";
-    let row = tx.query_opt(&tx.prepare_cached(sql).await?, &[]).await?;
-    let taken = |row: &Row| {
-        let erased = Erased { accepted: row.try_get(2)?, applied: row.try_get(3)? };
-        Ok(((row.try_get(0)?, row.try_get(1)?), erased))
-    };
-    row.as_ref().map(taken).transpose()
+    // A distributed store locks within one project, so each that has something is tried by itself.
+    let some = "SELECT DISTINCT project_id FROM erasure WHERE has_left";
+    let sql = "SELECT user_id, erased_at, applied_at FROM erasure WHERE project_id = $1 AND has_left LIMIT 1 FOR UPDATE SKIP LOCKED";
+    let take = tx.prepare_cached(sql).await?;
+    for row in tx.query(&tx.prepare_cached(some).await?, &[]).await? {
+        let project: ProjectId = row.try_get(0)?;
+        if let Some(row) = tx.query_opt(&take, &[&project]).await? {
+            let erased = Erased { accepted: row.try_get(1)?, applied: row.try_get(2)? };
+            return Ok(Some(((project, row.try_get(0)?), erased)));
+        }
+    }
+    Ok(None)
 }
 
 /// Notes that nothing is left.

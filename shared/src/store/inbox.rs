@@ -52,10 +52,12 @@ pub async fn put(
     arrival: Arrival<'_>,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
+    // By way of UTC, or the sum would depend on the session's timezone, which a distributed store refuses here.
     let sql = "WITH person AS (SELECT id FROM users WHERE project_id = $1 AND id = $2 FOR KEY SHARE), \
                owner AS (INSERT INTO inbox_owner AS o (project_id, user_id, last_at) SELECT $1, id, $3 FROM person \
                ON CONFLICT (project_id, user_id) DO UPDATE \
-               SET last_at = greatest(excluded.last_at, o.last_at + interval '1 microsecond') RETURNING user_id, last_at), \
+               SET last_at = greatest(excluded.last_at, (o.last_at AT TIME ZONE 'UTC' + interval '1 microsecond') AT TIME ZONE 'UTC') \
+               RETURNING user_id, last_at), \
                arrived AS (INSERT INTO inbox (project_id, id, user_id, title, body, created_at) \
                SELECT $1, $4, user_id, $5, $6, last_at FROM owner ON CONFLICT (project_id, id) DO NOTHING) \
                SELECT EXISTS (SELECT FROM person)";

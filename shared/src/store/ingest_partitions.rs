@@ -7,7 +7,7 @@ use deadpool_postgres::{GenericClient, Transaction};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{Connection, StoreError};
+use super::{Connection, StoreError, by_project};
 use crate::bus::continuity::Position;
 use crate::clock::from_ms;
 
@@ -72,7 +72,7 @@ pub async fn renew(
     let sql = "WITH mine AS (SELECT p.partition FROM unnest($2::smallint[], $3::bigint[]) AS v(partition, epoch) \
                JOIN ingest_partition p ON p.partition = v.partition AND p.epoch = v.epoch WHERE p.owner = $1 \
                ORDER BY p.partition FOR UPDATE OF p) \
-               UPDATE ingest_partition p SET lease_until = clock_timestamp() + $4 * interval '1 millisecond' \
+               UPDATE ingest_partition p SET lease_until = statement_timestamp() + $4 * interval '1 millisecond' \
                FROM mine WHERE p.partition = mine.partition RETURNING p.partition";
     let statement = db.prepare_cached(sql).await?;
     let rows = db.query(&statement, &[&worker, &partitions, &epochs, &(ttl_ms as f64)]).await?;
@@ -84,9 +84,9 @@ pub async fn renew(
 pub async fn acquire(db: &impl GenericClient, worker: Uuid, most: i64, ttl_ms: i64) -> Result<Vec<Lease>, StoreError> {
     let columns = Lease::COLUMNS;
     let sql = format!(
-        "WITH free AS (SELECT partition FROM ingest_partition WHERE owner IS NULL OR lease_until < clock_timestamp() \
+        "WITH free AS (SELECT partition FROM ingest_partition WHERE owner IS NULL OR lease_until < statement_timestamp() \
                ORDER BY partition LIMIT $2 FOR UPDATE SKIP LOCKED) \
-               UPDATE ingest_partition p SET owner = $1, epoch = greatest(p.epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint), lease_until = clock_timestamp() + $3 * interval '1 millisecond' \
+               UPDATE ingest_partition p SET owner = $1, epoch = greatest(p.epoch + 1, (extract(epoch FROM statement_timestamp()) * 1000)::bigint), lease_until = statement_timestamp() + $3 * interval '1 millisecond' \
                FROM free WHERE p.partition = free.partition RETURNING {columns}"
     );
     let statement = db.prepare_cached(&sql).await?;
@@ -118,10 +118,12 @@ pub async fn rewind(
 /// read a table instead: the planner would, for some thousand keys in a table that it takes for small.
 pub async fn begin(db: &mut Connection) -> Result<Transaction<'_>, StoreError> {
     let tx = db.transaction().await?;
-    tx.batch_execute(
+    // Citus plans by values: it makes no plan over several shards that would hold for any.
+    let mode = if by_project::is_spread() { "force_custom_plan" } else { "force_generic_plan" };
+    tx.batch_execute(&format!(
         "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; \
-         SET LOCAL plan_cache_mode = force_generic_plan",
-    )
+         SET LOCAL plan_cache_mode = {mode}"
+    ))
     .await?;
     Ok(tx)
 }
@@ -181,7 +183,7 @@ pub async fn positions(db: &impl GenericClient, stream_created_ms: i64) -> Resul
 /// Partitions, and those of them that nobody reads: never taken, given back, or with a lease that has run out.
 pub async fn orphaned(db: &impl GenericClient) -> Result<(i64, Vec<i16>), StoreError> {
     let sql = "SELECT count(*), coalesce(array_agg(partition ORDER BY partition) \
-               FILTER (WHERE owner IS NULL OR lease_until < clock_timestamp()), '{}') FROM ingest_partition";
+               FILTER (WHERE owner IS NULL OR lease_until < statement_timestamp()), '{}') FROM ingest_partition";
     let row = db.query_one(sql, &[]).await?;
     Ok((row.try_get(0)?, row.try_get(1)?))
 }

@@ -101,10 +101,17 @@ pub struct Removal {
 
 /// Takes one that is due; nobody else takes it until the end of the transaction.
 pub async fn take_due(tx: &Transaction<'_>, now: Timestamp) -> Result<Option<Removal>, StoreError> {
-    let sql = "SELECT project_id, removed_at FROM project_removal WHERE look_at <= $1 ORDER BY look_at LIMIT 1 \
-               FOR UPDATE SKIP LOCKED";
-    let row = tx.query_opt(&tx.prepare_cached(sql).await?, &[&now]).await?;
-    row.map(|row| Ok(Removal { project: row.try_get(0)?, removed_at: row.try_get(1)? })).transpose()
+    // A distributed store locks within one project, so each that is due is tried by itself.
+    let due = "SELECT project_id FROM project_removal WHERE look_at <= $1 ORDER BY look_at";
+    let sql = "SELECT removed_at FROM project_removal WHERE project_id = $1 AND look_at <= $2 FOR UPDATE SKIP LOCKED";
+    let take = tx.prepare_cached(sql).await?;
+    for row in tx.query(&tx.prepare_cached(due).await?, &[&now]).await? {
+        let project: ProjectId = row.try_get(0)?;
+        if let Some(row) = tx.query_opt(&take, &[&project, &now]).await? {
+            return Ok(Some(Removal { project, removed_at: row.try_get(0)? }));
+        }
+    }
+    Ok(None)
 }
 
 /// Removes up to [`SLICE`] rows of the first table that still has some; returns how many they were, none when all is gone.

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::StoreError;
 use super::filter::{Filter, Start, Total};
 use super::users::record::PersonKey;
+use super::{StoreError, by_project};
 use crate::ids::ProjectId;
 use crate::push_token::Platform;
 
@@ -118,13 +118,19 @@ pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Res
     if merges.is_empty() {
         return Ok(());
     }
-    let projects: Vec<ProjectId> = merges.iter().map(|m| m.0.0).collect();
-    let from: Vec<Uuid> = merges.iter().map(|m| m.0.1).collect();
-    let into: Vec<Uuid> = merges.iter().map(|m| m.1).collect();
-    let sql = "UPDATE push_token t SET user_id = v.i FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, i) \
-               WHERE t.project_id = v.p AND t.user_id = v.f";
-    let statement = tx.prepare_cached(sql).await?;
-    tx.execute(&statement, &[&projects, &from, &into]).await?;
+    let sql = format!(
+        "UPDATE push_token t SET user_id = v.i FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, i) \
+         WHERE t.project_id = {project} AND t.user_id = v.f",
+        project = by_project::of("v.p")
+    );
+    let statement = tx.prepare_cached(&sql).await?;
+    let write = async |part: &[(PersonKey, Uuid)]| {
+        let projects: Vec<ProjectId> = part.iter().map(|m| m.0.0).collect();
+        let from: Vec<Uuid> = part.iter().map(|m| m.0.1).collect();
+        let into: Vec<Uuid> = part.iter().map(|m| m.1).collect();
+        Ok(tx.execute(&statement, &[&projects, &from, &into]).await?)
+    };
+    by_project::each(merges, |merge| merge.0.0, write).await?;
     Ok(())
 }
 

@@ -75,22 +75,30 @@ pub async fn reseal(
     most: i64,
 ) -> Result<Step, StoreError> {
     let Sealed { table, column, key: expression, place } = of;
-    let sql = format!(
-        "SELECT project_id, {expression}, {column} FROM {table} WHERE substr({column}, 1, 8) <> $1 \
-         AND (project_id, {expression}) > ($2, $3::text) ORDER BY 1, 2 LIMIT $4 FOR UPDATE"
+    let next = format!(
+        "SELECT project_id, {expression} FROM {table} WHERE substr({column}, 1, 8) <> $1 \
+         AND (project_id, {expression}) > ($2, $3::text) ORDER BY 1, 2 LIMIT $4"
     );
-    let rows = tx.query(&sql, &[&&keys.sealing_id()[..], project, key, &most]).await?;
+    let sealing = keys.sealing_id();
+    let rows = tx.query(&next, &[&&sealing[..], project, key, &most]).await?;
+    // Locked one by one and in order: a distributed store locks within one project. What was sealed anew meanwhile needs nothing.
+    let lock = format!(
+        "SELECT {column} FROM {table} WHERE project_id = $1 AND {expression} = $2::text AND substr({column}, 1, 8) <> $3 FOR UPDATE"
+    );
+    let lock = tx.prepare_cached(&lock).await?;
     let write = format!("UPDATE {table} SET {column} = $3 WHERE project_id = $1 AND {expression} = $2::text");
     let write = tx.prepare_cached(&write).await?;
     let mut step = Step::default();
     for row in &rows {
         let at: Place = (row.try_get(0)?, row.try_get(1)?);
-        match keys.reseal(at.0, &place(&at.1), row.try_get(2)?) {
-            Ok(anew) => {
-                tx.execute(&write, &[&at.0, &at.1, &anew]).await?;
-                step.resealed += 1;
+        if let Some(held) = tx.query_opt(&lock, &[&at.0, &at.1, &&sealing[..]]).await? {
+            match keys.reseal(at.0, &place(&at.1), held.try_get(0)?) {
+                Ok(anew) => {
+                    tx.execute(&write, &[&at.0, &at.1, &anew]).await?;
+                    step.resealed += 1;
+                }
+                Err(_) => step.unreadable.push(at.clone()),
             }
-            Err(_) => step.unreadable.push(at.clone()),
         }
         step.next = Some(at);
     }

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::StoreError;
 use super::subscription_groups::{self, SubscriptionGroup};
 use super::users::record::PersonKey;
+use super::{StoreError, by_project};
 use crate::ids::ProjectId;
 use crate::subscription::Source;
 
@@ -66,19 +66,26 @@ pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Res
     if merges.is_empty() {
         return Ok(());
     }
-    let projects: Vec<ProjectId> = merges.iter().map(|((project, _), _)| *project).collect();
-    let from: Vec<Uuid> = merges.iter().map(|((_, person), _)| *person).collect();
-    let into: Vec<Uuid> = merges.iter().map(|(_, into)| *into).collect();
-    let sql = "WITH gone AS (DELETE FROM subscription s USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v (p, f, t) \
-               WHERE s.project_id = v.p AND s.user_id = v.f \
-               RETURNING s.project_id, v.t, s.group_id, s.subscribed, s.source, s.changed_at), \
-               latest AS (SELECT DISTINCT ON (project_id, t, group_id) * FROM gone \
-               ORDER BY project_id, t, group_id, changed_at DESC) \
-               INSERT INTO subscription AS old (project_id, user_id, group_id, subscribed, source, changed_at) \
-               SELECT project_id, t, group_id, subscribed, source, changed_at FROM latest \
-               ON CONFLICT (project_id, user_id, group_id) DO UPDATE SET subscribed = excluded.subscribed, \
-               source = excluded.source, changed_at = excluded.changed_at WHERE excluded.changed_at > old.changed_at";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&projects, &from, &into]).await?;
+    let sql = format!(
+        "WITH gone AS (DELETE FROM subscription s USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v (p, f, t) \
+         WHERE s.project_id = {project} AND s.user_id = v.f \
+         RETURNING s.project_id, v.t, s.group_id, s.subscribed, s.source, s.changed_at), \
+         latest AS (SELECT DISTINCT ON (project_id, t, group_id) * FROM gone \
+         ORDER BY project_id, t, group_id, changed_at DESC) \
+         INSERT INTO subscription AS old (project_id, user_id, group_id, subscribed, source, changed_at) \
+         SELECT project_id, t, group_id, subscribed, source, changed_at FROM latest \
+         ON CONFLICT (project_id, user_id, group_id) DO UPDATE SET subscribed = excluded.subscribed, \
+         source = excluded.source, changed_at = excluded.changed_at WHERE excluded.changed_at > old.changed_at",
+        project = by_project::of("v.p")
+    );
+    let statement = tx.prepare_cached(&sql).await?;
+    let write = async |part: &[(PersonKey, Uuid)]| {
+        let projects: Vec<ProjectId> = part.iter().map(|merge| merge.0.0).collect();
+        let from: Vec<Uuid> = part.iter().map(|merge| merge.0.1).collect();
+        let into: Vec<Uuid> = part.iter().map(|merge| merge.1).collect();
+        Ok(tx.execute(&statement, &[&projects, &from, &into]).await?)
+    };
+    by_project::each(merges, |merge| merge.0.0, write).await?;
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::filter::{Filter, Start, Total};
-use super::{StoreError, channel};
+use super::{StoreError, by_project, channel};
 use crate::ids::ProjectId;
 use crate::send::Channel;
 use crate::store::messages::by_id::{self, Lock};
@@ -122,16 +122,22 @@ pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Res
     if merges.is_empty() {
         return Ok(());
     }
-    let projects: Vec<ProjectId> = merges.iter().map(|((project, _), _)| *project).collect();
-    let from: Vec<String> = merges.iter().map(|((_, person), _)| person.to_string()).collect();
     let channels = Channel::ALL.map(Channel::as_str);
     let sql = format!(
         "DELETE FROM suppression s USING unnest($1::uuid[], $2::text[]) AS v (p, f) \
-         WHERE s.project_id = v.p AND s.channel = ANY($3) AND s.address = v.f RETURNING {COLUMNS}, project_id"
+         WHERE s.project_id = {project} AND s.channel = ANY($3) AND s.address = v.f RETURNING {COLUMNS}, project_id",
+        project = by_project::of("v.p")
     );
+    let statement = tx.prepare_cached(&sql).await?;
+    let remove = async |part: &[(PersonKey, Uuid)]| {
+        let projects: Vec<ProjectId> = part.iter().map(|merge| merge.0.0).collect();
+        let from: Vec<String> = part.iter().map(|merge| merge.0.1.to_string()).collect();
+        Ok(tx.query(&statement, &[&projects, &from, &channels.as_slice()]).await?)
+    };
+    let removed = by_project::each(merges, |merge| merge.0.0, remove).await?;
     let mut moved: BTreeMap<ProjectId, Vec<Suppression>> = BTreeMap::new();
-    for row in tx.query(&tx.prepare_cached(&sql).await?, &[&projects, &from, &channels.as_slice()]).await? {
-        let (old, project): (Suppression, ProjectId) = (from_row(&row)?, row.try_get(7)?);
+    for row in removed.iter().flatten() {
+        let (old, project): (Suppression, ProjectId) = (from_row(row)?, row.try_get(7)?);
         let is_old = |((of, person), _): &&(PersonKey, Uuid)| *of == project && person.to_string() == old.address.text;
         let Some((_, into)) = merges.iter().find(is_old) else { continue };
         let new = Suppression::new(project, Address::person(old.address.channel, *into), old.reason, old.created_at);

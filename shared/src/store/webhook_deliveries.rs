@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{StoreError, by_project};
 use crate::ids::ProjectId;
 
 /// Rows removed at once.
@@ -133,11 +133,27 @@ pub(super) async fn erase(
 
 /// Removes a slice of those with smaller ids, that is, of an earlier time; returns how many they were.
 pub async fn forget(db: &impl GenericClient, before: Uuid) -> Result<u64, StoreError> {
-    let sql = format!(
-        "DELETE FROM webhook_delivery WHERE ctid = ANY(ARRAY(\
-         SELECT ctid FROM webhook_delivery WHERE id < $1 ORDER BY id LIMIT {SLICE}))"
+    // By their keys: a row's place (`ctid`) means something within one shard only.
+    let oldest = format!(
+        "SELECT project_id, endpoint_id, id FROM (SELECT project_id, endpoint_id, id FROM webhook_delivery \
+         WHERE id < $1 ORDER BY id LIMIT {SLICE}) AS oldest ORDER BY project_id"
     );
-    Ok(db.execute(&sql, &[&before]).await?)
+    let key = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
+    let keys: Vec<(ProjectId, Uuid, Uuid)> =
+        db.query(&oldest, &[&before]).await?.iter().map(key).collect::<Result<_, StoreError>>()?;
+    let sql = format!(
+        "DELETE FROM webhook_delivery d USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, e, i) \
+         WHERE d.project_id = {project} AND d.endpoint_id = v.e AND d.id = v.i",
+        project = by_project::of("v.p")
+    );
+    let statement = db.prepare_cached(&sql).await?;
+    let remove = async |part: &[(ProjectId, Uuid, Uuid)]| {
+        let projects: Vec<ProjectId> = part.iter().map(|key| key.0).collect();
+        let endpoints: Vec<Uuid> = part.iter().map(|key| key.1).collect();
+        let ids: Vec<Uuid> = part.iter().map(|key| key.2).collect();
+        Ok(db.execute(&statement, &[&projects, &endpoints, &ids]).await?)
+    };
+    Ok(by_project::each(&keys, |key| key.0, remove).await?.into_iter().sum())
 }
 
 /// Removes a slice of an endpoint's; returns how many they were.

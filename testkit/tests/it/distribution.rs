@@ -1,5 +1,5 @@
 //! The schema, held against what Citus asks of tables that are distributed by project: see docs/citus.md. It is PostgreSQL's
-//! own catalog that is read here; Citus itself has not been run.
+//! own catalog that is read here, and no Citus is needed.
 
 use testkit::TestDatabase;
 use tokio_postgres::Client;

@@ -6,14 +6,15 @@
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{Campaign, outcomes, winner};
 use crate::campaign::{CampaignStatus, Verdict};
 use crate::ids::{self, ProjectId};
-use crate::store::StoreError;
 use crate::store::due::{self, Due};
 use crate::store::messages::by_id;
+use crate::store::{StoreError, by_project};
 
 /// How far a campaign has been sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,10 +86,20 @@ pub async fn due(
     if projects.is_empty() {
         return Ok(Vec::new());
     }
-    let sql = "SELECT p.id, c.id FROM unnest($1::uuid[]) AS p (id) CROSS JOIN LATERAL (SELECT id, look_at FROM campaign \
-               WHERE project_id = p.id AND look_at <= $2 ORDER BY look_at LIMIT $3) AS c ORDER BY c.look_at LIMIT $4";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&projects, &now, &share, &most]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    let sql = format!(
+        "SELECT p.id, c.id, c.look_at FROM unnest($1::uuid[]) AS p (id) CROSS JOIN LATERAL (SELECT id, look_at FROM campaign \
+         WHERE project_id = {project} AND look_at <= $2 ORDER BY look_at LIMIT $3) AS c ORDER BY c.look_at LIMIT $4",
+        project = by_project::of("p.id")
+    );
+    let statement = db.prepare_cached(&sql).await?;
+    let read = async |part: &[ProjectId]| Ok(db.query(&statement, &[&part, &now, &share, &most]).await?);
+    let rows = by_project::each(&projects, |project| *project, read).await?;
+    let due = |row: &Row| Ok((row.try_get(2)?, row.try_get(0)?, row.try_get(1)?));
+    let mut due: Vec<(Timestamp, ProjectId, Uuid)> =
+        rows.iter().flatten().map(due).collect::<Result<_, StoreError>>()?;
+    due.sort_by_key(|due| due.0);
+    due.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+    Ok(due.into_iter().map(|(_, project, campaign)| (project, campaign)).collect())
 }
 
 /// Makes a campaign this transaction's to look at; false where another scheduler is at it. Its row is not locked by that, so

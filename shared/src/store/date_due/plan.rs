@@ -131,7 +131,9 @@ pub async fn done(tx: &Transaction<'_>, plan: &Plan, to: Option<Uuid>) -> Result
 /// Asks that the dates of a project be noted anew, because its timezone was changed. Where that was asked before and is not
 /// done, nothing that has come since then is left out; it is another moment all the same, as [`begun`] needs it.
 pub async fn ask_anew(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
-    let sql = "UPDATE automation SET dates_since = coalesce(dates_since - interval '1 microsecond', $2), dates_to = NULL \
+    // By way of UTC, or the sum would depend on the session's timezone, which a distributed store refuses here.
+    let sql = "UPDATE automation SET dates_to = NULL, \
+               dates_since = coalesce((dates_since AT TIME ZONE 'UTC' - interval '1 microsecond') AT TIME ZONE 'UTC', $2) \
                WHERE project_id = $1 AND active AND trigger_type = 'DATE_PROPERTY'";
     tx.execute(sql, &[&project, &now]).await?;
     Ok(())

@@ -107,13 +107,23 @@ pub async fn claim(
     let sql = "UPDATE invite i SET mail_attempt = mail_attempt + 1, mail_due_at = $3 FROM project p \
                WHERE i.project_id = $1 AND i.id = $2 AND p.project_id = i.project_id AND i.mail_due_at <= $4 \
                AND i.accepted_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > $4 AND i.sealed_link IS NOT NULL \
-               RETURNING i.mail_attempt, i.email, i.role, p.name, i.sealed_link, i.created_at, i.expires_at, \
-               coalesce((SELECT coalesce(nullif(a.name, ''), a.email) FROM account a WHERE a.id = i.invited_by), '')";
-    let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id, &lease, &now]).await?;
-    row.map(|row| from_row(&row, keys, project, id)).transpose()
+               RETURNING i.mail_attempt, i.email, i.role, p.name, i.sealed_link, i.created_at, i.expires_at, i.invited_by";
+    let Some(row) = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id, &lease, &now]).await? else {
+        return Ok(None);
+    };
+    // By itself: a distributed store joins no account with an invitation that it changes.
+    let sql = "SELECT coalesce(nullif(name, ''), email) FROM account WHERE id = $1";
+    let named = db.query_opt(&db.prepare_cached(sql).await?, &[&row.try_get::<_, Uuid>(7)?]).await?;
+    let inviter = named.map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
+    from_row(&row, keys, (project, id), inviter).map(Some)
 }
 
-fn from_row(row: &Row, keys: &MasterKeys, project: ProjectId, id: Uuid) -> Result<InviteMail, StoreError> {
+fn from_row(
+    row: &Row,
+    keys: &MasterKeys,
+    (project, id): (ProjectId, Uuid),
+    inviter: String,
+) -> Result<InviteMail, StoreError> {
     let corrupt = |why: String| StoreError::Corrupt(format!("the link of invite {id}: {why}"));
     let link = keys.open(project, PLACE, row.try_get(4)?).map_err(|e| corrupt(e.to_string()))?;
     Ok(InviteMail {
@@ -123,7 +133,7 @@ fn from_row(row: &Row, keys: &MasterKeys, project: ProjectId, id: Uuid) -> Resul
         to: row.try_get(1)?,
         role: members::role(row.try_get(2)?)?,
         project_name: row.try_get(3)?,
-        inviter: row.try_get(7)?,
+        inviter,
         link: String::from_utf8(link).map_err(|e| corrupt(e.to_string()))?,
         created_at: row.try_get(5)?,
         expires_at: row.try_get(6)?,

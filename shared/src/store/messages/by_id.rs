@@ -5,6 +5,8 @@
 //! So each id is looked up for itself, and a change takes the way of an insert that meets the row which is there: by the
 //! primary key, with no join that could be planned otherwise. The bounds beside the ids only leave other partitions out.
 
+use crate::store::by_project;
+
 /// What a row that meets another cannot be without, of the rows to be changed.
 pub(in crate::store) const KEPT: &str = "project_id, id, user_id, channel, lane, status, created_at, updated_at";
 
@@ -42,6 +44,13 @@ pub(in crate::store) fn look_up(w: &str, columns: &str, conditions: &str, lock: 
 /// Changes rows `m` that this statement or its transaction has locked, as SQL. `rows` (after `FROM`) has the columns
 /// [`KEPT`] of them, and what `more` names beside those (`", due_at"`); all of it is `excluded` in `set`. No id may come twice.
 pub(in crate::store) fn change(rows: &str, more: &str, set: &str) -> String {
+    if by_project::is_spread() {
+        // The way of the insert takes neither parameters nor sums of times on a distributed store; there the rows' own ids make up for it.
+        return format!(
+            "UPDATE message AS m SET {set} FROM (SELECT {KEPT}{more} FROM {rows}) AS excluded \
+             WHERE m.project_id = $1 AND m.id = excluded.id"
+        );
+    }
     format!(
         "INSERT INTO message AS m ({KEPT}{more}) SELECT {KEPT}{more} FROM {rows} ON CONFLICT (project_id, id) DO UPDATE SET {set}"
     )

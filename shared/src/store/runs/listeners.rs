@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::ids::ProjectId;
-use crate::store::StoreError;
 use crate::store::users::record::PersonKey;
+use crate::store::{StoreError, by_project};
 
 /// A run that is to hear of an event of its person.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,13 +23,20 @@ pub async fn hearing(tx: &Transaction<'_>, heard: &[(PersonKey, &str)]) -> Resul
     if heard.is_empty() {
         return Ok(Vec::new());
     }
-    let projects: Vec<ProjectId> = heard.iter().map(|h| h.0.0).collect();
-    let users: Vec<Uuid> = heard.iter().map(|h| h.0.1).collect();
-    let events: Vec<&str> = heard.iter().map(|h| h.1).collect();
-    let sql = "SELECT DISTINCT l.project_id, l.run_id FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS v(p, u, e) \
-               JOIN run_listener l ON l.project_id = v.p AND l.user_id = v.u AND l.event = v.e";
-    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&projects, &users, &events]).await?;
-    rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
+    let sql = format!(
+        "SELECT DISTINCT l.project_id, l.run_id FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS v(p, u, e) \
+         JOIN run_listener l ON l.project_id = {project} AND l.user_id = v.u AND l.event = v.e",
+        project = by_project::of("v.p")
+    );
+    let statement = tx.prepare_cached(&sql).await?;
+    let read = async |part: &[(PersonKey, &str)]| {
+        let projects: Vec<ProjectId> = part.iter().map(|h| h.0.0).collect();
+        let users: Vec<Uuid> = part.iter().map(|h| h.0.1).collect();
+        let events: Vec<&str> = part.iter().map(|h| h.1).collect();
+        Ok(tx.query(&statement, &[&projects, &users, &events]).await?)
+    };
+    let rows = by_project::each(heard, |h| h.0.0, read).await?;
+    rows.iter().flatten().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
 }
 
 /// Begins to listen; what listens already is left as it is but for its time.
@@ -54,13 +61,20 @@ pub async fn remove(tx: &Transaction<'_>, listeners: &[Listener]) -> Result<(), 
     if listeners.is_empty() {
         return Ok(());
     }
-    let projects: Vec<ProjectId> = listeners.iter().map(|l| l.person.0).collect();
-    let users: Vec<Uuid> = listeners.iter().map(|l| l.person.1).collect();
-    let events: Vec<&str> = listeners.iter().map(|l| l.event.as_str()).collect();
-    let runs: Vec<Uuid> = listeners.iter().map(|l| l.run).collect();
-    let sql = "DELETE FROM run_listener l USING unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[]) AS v(p, u, e, r) \
-               WHERE l.project_id = v.p AND l.user_id = v.u AND l.event = v.e AND l.run_id = v.r";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&projects, &users, &events, &runs]).await?;
+    let sql = format!(
+        "DELETE FROM run_listener l USING unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[]) AS v(p, u, e, r) \
+         WHERE l.project_id = {project} AND l.user_id = v.u AND l.event = v.e AND l.run_id = v.r",
+        project = by_project::of("v.p")
+    );
+    let statement = tx.prepare_cached(&sql).await?;
+    let remove = async |part: &[Listener]| {
+        let projects: Vec<ProjectId> = part.iter().map(|l| l.person.0).collect();
+        let users: Vec<Uuid> = part.iter().map(|l| l.person.1).collect();
+        let events: Vec<&str> = part.iter().map(|l| l.event.as_str()).collect();
+        let runs: Vec<Uuid> = part.iter().map(|l| l.run).collect();
+        Ok(tx.execute(&statement, &[&projects, &users, &events, &runs]).await?)
+    };
+    by_project::each(listeners, |listener| listener.person.0, remove).await?;
     Ok(())
 }
 

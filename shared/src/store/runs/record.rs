@@ -4,12 +4,13 @@ use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::ids::ProjectId;
 use crate::journey::{Mark, Memory, RunStatus, State};
-use crate::store::StoreError;
 use crate::store::users::record::PersonKey;
+use crate::store::{StoreError, by_project};
 use crate::trace::TraceContext;
 
 /// One person's way through one version of an automation.
@@ -73,13 +74,17 @@ pub async fn lock(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<Ve
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = keys.iter().copied().unzip();
     let sql = format!(
-        "SELECT {COLUMNS} FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN run r ON r.project_id = v.p AND r.id = v.i \
-         ORDER BY r.project_id, r.id FOR UPDATE OF r"
+        "SELECT {COLUMNS} FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN run r ON r.project_id = {project} AND r.id = v.i \
+         ORDER BY r.project_id, r.id FOR UPDATE OF r",
+        project = by_project::of("v.p")
     );
     let statement = tx.prepare_cached(&sql).await?;
-    tx.query(&statement, &[&projects, &ids]).await?.iter().map(from_row).collect()
+    let lock = async |part: &[(ProjectId, Uuid)]| {
+        let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
+        tx.query(&statement, &[&projects, &ids]).await?.iter().map(from_row).collect::<Result<Vec<_>, _>>()
+    };
+    Ok(by_project::each(keys, |key| key.0, lock).await?.into_iter().flatten().collect())
 }
 
 /// An automation and a person of its project.
@@ -90,14 +95,22 @@ pub async fn enrolled(tx: &Transaction<'_>, wanted: &[Enrolment]) -> Result<Vec<
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    let projects: Vec<ProjectId> = wanted.iter().map(|w| w.0).collect();
-    let automations: Vec<Uuid> = wanted.iter().map(|w| w.1).collect();
-    let users: Vec<Uuid> = wanted.iter().map(|w| w.2).collect();
-    let sql = "SELECT r.project_id, r.automation_id, r.user_id, count(*) FILTER (WHERE r.ended_at IS NULL) FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, a, u) \
-               JOIN run r ON r.project_id = v.p AND r.automation_id = v.a AND r.user_id = v.u GROUP BY 1, 2, 3";
-    let statement = tx.prepare_cached(sql).await?;
-    let rows = tx.query(&statement, &[&projects, &automations, &users]).await?;
-    rows.iter().map(|r| Ok(((r.try_get(0)?, r.try_get(1)?, r.try_get(2)?), r.try_get(3)?))).collect()
+    let sql = format!(
+        "SELECT r.project_id, r.automation_id, r.user_id, count(*) FILTER (WHERE r.ended_at IS NULL) \
+         FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, a, u) \
+         JOIN run r ON r.project_id = {project} AND r.automation_id = v.a AND r.user_id = v.u GROUP BY 1, 2, 3",
+        project = by_project::of("v.p")
+    );
+    let statement = tx.prepare_cached(&sql).await?;
+    let read = async |part: &[Enrolment]| {
+        let projects: Vec<ProjectId> = part.iter().map(|w| w.0).collect();
+        let automations: Vec<Uuid> = part.iter().map(|w| w.1).collect();
+        let users: Vec<Uuid> = part.iter().map(|w| w.2).collect();
+        Ok(tx.query(&statement, &[&projects, &automations, &users]).await?)
+    };
+    let rows = by_project::each(wanted, |wanted| wanted.0, read).await?;
+    let enrolment = |r: &Row| Ok(((r.try_get(0)?, r.try_get(1)?, r.try_get(2)?), r.try_get(3)?));
+    rows.iter().flatten().map(enrolment).collect()
 }
 
 /// Whether what triggers had these properties that started a run of somebody's since a time.
@@ -122,11 +135,18 @@ pub async fn caused_since(
     if people.is_empty() {
         return Ok(Vec::new());
     }
-    let (projects, users): (Vec<ProjectId>, Vec<Uuid>) = people.iter().copied().unzip();
-    let sql = "SELECT r.project_id, r.user_id, count(*) FROM unnest($1::uuid[], $2::uuid[]) AS v(p, u) \
-               JOIN run r ON r.project_id = v.p AND r.user_id = v.u WHERE r.depth > 0 AND r.started_at >= $3 GROUP BY 1, 2";
-    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&projects, &users, &since]).await?;
-    rows.iter().map(|r| Ok(((r.try_get(0)?, r.try_get(1)?), r.try_get(2)?))).collect()
+    let sql = format!(
+        "SELECT r.project_id, r.user_id, count(*) FROM unnest($1::uuid[], $2::uuid[]) AS v(p, u) \
+         JOIN run r ON r.project_id = {project} AND r.user_id = v.u WHERE r.depth > 0 AND r.started_at >= $3 GROUP BY 1, 2",
+        project = by_project::of("v.p")
+    );
+    let statement = tx.prepare_cached(&sql).await?;
+    let read = async |part: &[PersonKey]| {
+        let (projects, users): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
+        Ok(tx.query(&statement, &[&projects, &users, &since]).await?)
+    };
+    let rows = by_project::each(people, |person| person.0, read).await?;
+    rows.iter().flatten().map(|r| Ok(((r.try_get(0)?, r.try_get(1)?), r.try_get(2)?))).collect()
 }
 
 /// A run's key, its automation and version, and whose it is.
@@ -137,14 +157,21 @@ pub async fn people(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = keys.iter().copied().unzip();
     // Who has ended is left out here: by a condition, the index of those under way would match as well as the key does,
     // and all of the project's would be read for each.
-    let sql = "SELECT r.project_id, r.id, r.automation_id, r.version, r.user_id, r.ended_at IS NULL FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
-               JOIN run r ON r.project_id = v.p AND r.id = v.i";
-    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&projects, &ids]).await?;
-    let mut under_way = Vec::with_capacity(rows.len());
-    for row in &rows {
+    let sql = format!(
+        "SELECT r.project_id, r.id, r.automation_id, r.version, r.user_id, r.ended_at IS NULL FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
+         JOIN run r ON r.project_id = {project} AND r.id = v.i",
+        project = by_project::of("v.p")
+    );
+    let statement = tx.prepare_cached(&sql).await?;
+    let read = async |part: &[(ProjectId, Uuid)]| {
+        let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
+        Ok(tx.query(&statement, &[&projects, &ids]).await?)
+    };
+    let rows = by_project::each(keys, |key| key.0, read).await?;
+    let mut under_way = Vec::with_capacity(keys.len());
+    for row in rows.iter().flatten() {
         let project = row.try_get(0)?;
         if row.try_get(5)? {
             let whose = (project, row.try_get(4)?);
@@ -211,30 +238,33 @@ async fn update(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Resul
     if runs.is_empty() {
         return Ok(());
     }
-    let sql = "UPDATE run r SET status = v.s, position = v.pos, wait_seq = v.w, memory = v.m, trail = r.trail || v.tr, reason = v.r, due_at = v.due, \
-               converted_at = v.conv, ended_at = v.e, trace = v.trace, updated_at = $13 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::int[], \
-               $6::jsonb[], $7::jsonb[], $8::text[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], \
-               $12::bytea[]) AS v(p, i, s, pos, w, m, tr, r, due, conv, e, trace) WHERE r.project_id = v.p AND r.id = v.i";
-    let statement = tx.prepare_cached(sql).await?;
-    tx.execute(
-        &statement,
-        &[
-            &column(runs, |r| r.project),
-            &column(runs, |r| r.id),
-            &column(runs, |r| r.state.status.as_str()),
-            &column(runs, |r| r.state.position.as_str()),
-            &column(runs, |r| r.state.wait_seq),
-            &column(runs, |r| json!(r.state.memory)),
-            &column(runs, |r| json!(r.marks)),
-            &column(runs, |r| r.state.reason.as_deref()),
-            &column(runs, |r| r.state.due_at),
-            &column(runs, |r| r.state.converted_at),
-            &column(runs, |r| r.ended_at),
-            &column(runs, |r| TraceContext::to_column(r.trace)),
+    let sql = format!(
+        "UPDATE run r SET status = v.s, position = v.pos, wait_seq = v.w, memory = v.m, trail = r.trail || v.tr, reason = v.r, due_at = v.due, \
+         converted_at = v.conv, ended_at = v.e, trace = v.trace, updated_at = $13 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::int[], \
+         $6::jsonb[], $7::jsonb[], $8::text[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], \
+         $12::bytea[]) AS v(p, i, s, pos, w, m, tr, r, due, conv, e, trace) WHERE r.project_id = {project} AND r.id = v.i",
+        project = by_project::of("v.p")
+    );
+    let statement = tx.prepare_cached(&sql).await?;
+    let write = async |part: &[&RunRow]| {
+        let columns: [&(dyn ToSql + Sync); 13] = [
+            &column(part, |r| r.project),
+            &column(part, |r| r.id),
+            &column(part, |r| r.state.status.as_str()),
+            &column(part, |r| r.state.position.as_str()),
+            &column(part, |r| r.state.wait_seq),
+            &column(part, |r| json!(r.state.memory)),
+            &column(part, |r| json!(r.marks)),
+            &column(part, |r| r.state.reason.as_deref()),
+            &column(part, |r| r.state.due_at),
+            &column(part, |r| r.state.converted_at),
+            &column(part, |r| r.ended_at),
+            &column(part, |r| TraceContext::to_column(r.trace)),
             &now,
-        ],
-    )
-    .await?;
+        ];
+        Ok(tx.execute(&statement, &columns).await?)
+    };
+    by_project::each(runs, |run| run.project, write).await?;
     Ok(())
 }
 
@@ -243,18 +273,20 @@ pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Res
     if merges.is_empty() {
         return Ok(());
     }
-    let projects: Vec<ProjectId> = merges.iter().map(|m| m.0.0).collect();
-    let from: Vec<Uuid> = merges.iter().map(|m| m.0.1).collect();
-    let into: Vec<Uuid> = merges.iter().map(|m| m.1).collect();
-    let sql = "UPDATE run r SET user_id = v.t FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, t) WHERE r.project_id = v.p AND r.user_id = v.f";
-    let statement = tx.prepare_cached(sql).await?;
-    tx.execute(&statement, &[&projects, &from, &into]).await?;
-    for table in ["run_listener", "webhook_call"] {
+    for table in ["run", "run_listener", "webhook_call"] {
         let sql = format!(
-            "UPDATE {table} l SET user_id = v.t FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, t) \
-             WHERE l.project_id = v.p AND l.user_id = v.f"
+            "UPDATE {table} r SET user_id = v.t FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, t) \
+             WHERE r.project_id = {project} AND r.user_id = v.f",
+            project = by_project::of("v.p")
         );
-        tx.execute(&tx.prepare_cached(&sql).await?, &[&projects, &from, &into]).await?;
+        let statement = tx.prepare_cached(&sql).await?;
+        let write = async |part: &[(PersonKey, Uuid)]| {
+            let projects: Vec<ProjectId> = part.iter().map(|m| m.0.0).collect();
+            let from: Vec<Uuid> = part.iter().map(|m| m.0.1).collect();
+            let into: Vec<Uuid> = part.iter().map(|m| m.1).collect();
+            Ok(tx.execute(&statement, &[&projects, &from, &into]).await?)
+        };
+        by_project::each(merges, |merge| merge.0.0, write).await?;
     }
     Ok(())
 }

@@ -7,9 +7,9 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::ids::ProjectId;
-use crate::store::StoreError;
 use crate::store::timers::set::{self, NewTimer};
 use crate::store::webhook_deliveries::tell::{self, RunNews};
+use crate::store::{StoreError, by_project};
 use crate::webhook::EXITED;
 
 /// What becomes of an automation's frozen runs.
@@ -24,7 +24,7 @@ pub enum Fate {
 /// Automations with frozen runs that need not stay so. Goes from one automation with frozen runs to the next, so that
 /// neither the number of automations nor that of such runs counts.
 pub async fn thawing(db: &impl GenericClient) -> Result<Vec<(ProjectId, Uuid, Fate)>, StoreError> {
-    let sql = "WITH RECURSIVE frozen AS (\
+    let each = "WITH RECURSIVE frozen AS (\
                (SELECT project_id, automation_id FROM run WHERE status = 'frozen' ORDER BY project_id, automation_id LIMIT 1) \
                UNION ALL SELECT next.project_id, next.automation_id FROM frozen f CROSS JOIN LATERAL (\
                SELECT r.project_id, r.automation_id FROM run r WHERE r.status = 'frozen' \
@@ -32,6 +32,11 @@ pub async fn thawing(db: &impl GenericClient) -> Result<Vec<(ProjectId, Uuid, Fa
                ORDER BY r.project_id, r.automation_id LIMIT 1) AS next) \
                SELECT a.project_id, a.id, a.deleted_at IS NOT NULL FROM frozen f JOIN automation a \
                ON a.project_id = f.project_id AND a.id = f.automation_id WHERE a.active OR a.deleted_at IS NOT NULL";
+    // A distributed store refuses that, and looks in each shard through the automations there.
+    let joined = "SELECT a.project_id, a.id, a.deleted_at IS NOT NULL FROM automation a \
+                  WHERE (a.active OR a.deleted_at IS NOT NULL) AND EXISTS (SELECT FROM run r \
+                  WHERE r.project_id = a.project_id AND r.automation_id = a.id AND r.status = 'frozen')";
+    let sql = if by_project::is_spread() { joined } else { each };
     let statement = db.prepare_cached(sql).await?;
     let rows = db.query(&statement, &[]).await?;
     rows.iter()

@@ -5,7 +5,7 @@ use tokio_postgres::Row;
 
 use super::Range;
 use crate::ids;
-use crate::store::StoreError;
+use crate::store::{StoreError, by_project};
 
 /// What is said of a table that was a partition, so that one that somebody else took out, to keep it elsewhere, is left alone.
 const MARK: &str = "rekindle: past every retention";
@@ -55,7 +55,9 @@ pub async fn take_out(db: &impl GenericClient, expired: &Expired) -> Result<(), 
         return Ok(db.batch_execute(&format!("ALTER TABLE {table} DETACH PARTITION {name} FINALIZE")).await?);
     }
     db.batch_execute(&format!("COMMENT ON TABLE {name} IS '{MARK}'")).await?;
-    Ok(db.batch_execute(&format!("ALTER TABLE {table} DETACH PARTITION {name} CONCURRENTLY")).await?)
+    // Citus takes none out concurrently; there everybody who uses the table waits for a moment.
+    let beside = if by_project::is_spread() { "" } else { " CONCURRENTLY" };
+    Ok(db.batch_execute(&format!("ALTER TABLE {table} DETACH PARTITION {name}{beside}")).await?)
 }
 
 /// The tables that were taken out of a table and are still there.

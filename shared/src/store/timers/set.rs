@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::ids::ProjectId;
-use crate::store::StoreError;
+use crate::store::{StoreError, by_project};
 
 /// When a run's wait ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +41,18 @@ pub async fn cancel(tx: &Transaction<'_>, runs: &[(ProjectId, Uuid)]) -> Result<
     if runs.is_empty() {
         return Ok(());
     }
-    let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = runs.iter().copied().unzip();
-    let sql = "WITH gone AS (SELECT t.project_id, t.run_id FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
-               JOIN timer t ON t.project_id = v.p AND t.run_id = v.i ORDER BY 1, 2 FOR UPDATE OF t) \
-               DELETE FROM timer t USING gone WHERE t.project_id = gone.project_id AND t.run_id = gone.run_id";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&projects, &ids]).await?;
+    let sql = format!(
+        "WITH gone AS (SELECT t.project_id, t.run_id FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
+         JOIN timer t ON t.project_id = {given} AND t.run_id = v.i ORDER BY 1, 2 FOR UPDATE OF t) \
+         DELETE FROM timer t USING gone WHERE t.project_id = {found} AND t.run_id = gone.run_id",
+        given = by_project::of("v.p"),
+        found = by_project::of("gone.project_id")
+    );
+    let statement = tx.prepare_cached(&sql).await?;
+    let remove = async |part: &[(ProjectId, Uuid)]| {
+        let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
+        Ok(tx.execute(&statement, &[&projects, &ids]).await?)
+    };
+    by_project::each(runs, |run| run.0, remove).await?;
     Ok(())
 }

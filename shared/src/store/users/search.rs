@@ -8,8 +8,8 @@ use uuid::Uuid;
 use super::place::{Found, Place, behind, counted, counted_page};
 use super::record::PersonKey;
 use crate::ids::ProjectId;
-use crate::store::StoreError;
 use crate::store::filter::{MOST_COUNTED, Pin, Start, Total, like_pattern};
+use crate::store::{StoreError, by_project};
 
 /// Begins each of the texts, so that a search for how one begins is a search within the whole.
 const BEGIN: char = '\u{1}';
@@ -51,13 +51,20 @@ pub async fn put(tx: &Transaction<'_>, people: &[(PersonKey, String)]) -> Result
     if people.is_empty() {
         return Ok(());
     }
-    let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = people.iter().map(|(key, _)| *key).unzip();
-    let texts: Vec<&str> = people.iter().map(|(_, text)| text.as_str()).collect();
-    let sql = "INSERT INTO user_search (project_id, id, created_at, text) SELECT u.project_id, u.id, u.created_at, v.t \
-               FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS v(p, i, t) JOIN users u ON u.project_id = v.p AND u.id = v.i \
-               ORDER BY u.project_id, u.id \
-               ON CONFLICT (project_id, id) DO UPDATE SET text = excluded.text WHERE user_search.text <> excluded.text";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&projects, &ids, &texts]).await?;
+    let sql = format!(
+        "INSERT INTO user_search (project_id, id, created_at, text) SELECT u.project_id, u.id, u.created_at, v.t \
+         FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS v(p, i, t) JOIN users u ON u.project_id = {project} AND u.id = v.i \
+         ORDER BY u.project_id, u.id \
+         ON CONFLICT (project_id, id) DO UPDATE SET text = excluded.text WHERE user_search.text <> excluded.text",
+        project = by_project::of("v.p")
+    );
+    let statement = tx.prepare_cached(&sql).await?;
+    let write = async |part: &[(PersonKey, String)]| {
+        let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().map(|(key, _)| *key).unzip();
+        let texts: Vec<&str> = part.iter().map(|(_, text)| text.as_str()).collect();
+        Ok(tx.execute(&statement, &[&projects, &ids, &texts]).await?)
+    };
+    by_project::each(people, |(key, _)| key.0, write).await?;
     Ok(())
 }
 
@@ -78,9 +85,16 @@ pub async fn remove(tx: &Transaction<'_>, people: &[PersonKey]) -> Result<(), St
     if people.is_empty() {
         return Ok(());
     }
-    let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = people.iter().copied().unzip();
-    let sql = "DELETE FROM user_search s USING unnest($1::uuid[], $2::uuid[]) AS v(p, i) WHERE s.project_id = v.p AND s.id = v.i";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&projects, &ids]).await?;
+    let sql = format!(
+        "DELETE FROM user_search s USING unnest($1::uuid[], $2::uuid[]) AS v(p, i) WHERE s.project_id = {project} AND s.id = v.i",
+        project = by_project::of("v.p")
+    );
+    let statement = tx.prepare_cached(&sql).await?;
+    let remove = async |part: &[PersonKey]| {
+        let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
+        Ok(tx.execute(&statement, &[&projects, &ids]).await?)
+    };
+    by_project::each(people, |person| person.0, remove).await?;
     Ok(())
 }
 

@@ -2,11 +2,12 @@
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::ids::{self, ProjectId};
-use crate::store::StoreError;
 use crate::store::messages::by_id::{self, Lock};
+use crate::store::{StoreError, by_project};
 use crate::webhook::TEST;
 
 /// The columns that are written, as SQL.
@@ -111,29 +112,27 @@ pub async fn of_runs(db: &impl GenericClient, news: &[&RunNews], now: Timestamp)
          'reason', v.reason), v.at, $10, $10 \
          FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::int[], $7::uuid[], $8::timestamptz[], \
          $9::text[]) AS v (project, id, kind, run, automation, version, user_id, at, reason) {asking} {person}",
-        asking = asking("v.project", "v.kind"),
-        person = person("v.project", "v.user_id"),
+        asking = asking(by_project::of("v.project"), "v.kind"),
+        person = person(by_project::of("v.project"), "v.user_id"),
     );
-    let ids: Vec<Uuid> = news.iter().map(|_| ids::fresh(now.as_millisecond())).collect();
     let statement = db.prepare_cached(&sql).await?;
-    let told = db
-        .execute(
-            &statement,
-            &[
-                &column(news, |n| n.project),
-                &ids,
-                &column(news, |n| n.kind),
-                &column(news, |n| n.run),
-                &column(news, |n| n.automation),
-                &column(news, |n| n.version),
-                &column(news, |n| n.user_id),
-                &column(news, |n| n.at),
-                &column(news, |n| n.reason.as_deref()),
-                &now,
-            ],
-        )
-        .await?;
-    Ok(told)
+    let tell = async |part: &[&RunNews]| {
+        let ids: Vec<Uuid> = part.iter().map(|_| ids::fresh(now.as_millisecond())).collect();
+        let columns: [&(dyn ToSql + Sync); 10] = [
+            &column(part, |n| n.project),
+            &ids,
+            &column(part, |n| n.kind),
+            &column(part, |n| n.run),
+            &column(part, |n| n.automation),
+            &column(part, |n| n.version),
+            &column(part, |n| n.user_id),
+            &column(part, |n| n.at),
+            &column(part, |n| n.reason.as_deref()),
+            &now,
+        ];
+        Ok(db.execute(&statement, &columns).await?)
+    };
+    Ok(by_project::each(news, |news| news.project, tell).await?.into_iter().sum())
 }
 
 /// Sends an endpoint a test.

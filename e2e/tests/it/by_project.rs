@@ -1,0 +1,103 @@
+//! The books of several projects, on a database that takes statements of one project each: spoken to so on one
+//! PostgreSQL, and on a Citus where one is given (docs/citus.md).
+
+use std::time::Duration;
+
+use e2e::system::Database;
+use e2e::{Api, Options, System, drained, mails};
+use serde_json::{Value, json};
+
+use crate::shop::{Shop, event_id, number};
+
+const SOON: Duration = Duration::from_secs(60);
+/// People of each project.
+const PEOPLE: usize = 12;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn books_balance_where_statements_are_of_one_project_each() {
+    balance(Database::ByProject).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a Citus, named by CITUS_URLS: docs/citus.md"]
+async fn books_balance_on_citus() {
+    balance(Database::Citus).await;
+}
+
+/// Several projects do the same at once, so that batches hold items of all: everything is recorded, mailed and counted
+/// once, and nothing is put aside.
+async fn balance(database: Database) {
+    let system = System::start_with(Options { database, ..Options::default() }).await;
+    let db = drained::database(&system).await;
+    let mut apis = vec![system.api.of_another_client()];
+    for n in 1..number("BY_PROJECT_PROJECTS").unwrap_or(5) {
+        let api = system.another_project(&format!("Shop {n}")).await;
+        system.point_channel_at_mailbox_of(&api).await;
+        apis.push(api);
+    }
+    for api in &apis {
+        Shop::open_for(&system, api, 2).await;
+    }
+    let rounds = number("BY_PROJECT_ROUNDS").unwrap_or(4);
+    let mut sent = 0;
+    for round in 0..rounds {
+        let tracked = apis.iter().enumerate().map(|(shop, api)| track(api, shop, round));
+        for events in futures_util::future::join_all(tracked).await {
+            sent += events;
+        }
+    }
+    for (shop, api) in apis.iter().enumerate() {
+        // Each has a welcome, and a reminder after a wait.
+        for person in 0..PEOPLE {
+            let address = format!("p{person}@shop{shop}.example.com");
+            testkit::eventually(SOON, async || {
+                let got = mails::to(&system.mailbox, &address).len();
+                if got == 2 { Ok(()) } else { Err(format!("{got} mails to {address}")) }
+            })
+            .await;
+        }
+        let person = api.get("/users/p0").await.expect(200);
+        assert_eq!((&person["anonymousId"], &person["properties"]["round"]), (&json!("a0"), &json!(rounds - 1)));
+        let known = api.get("/users").await.expect(200)["total"].clone();
+        assert_eq!(known, json!(PEOPLE), "people of shop {shop}");
+    }
+    drained::until_drained(&system, &db, SOON).await;
+    let (rows, ids) = drained::events(&db, "%").await;
+    assert_eq!((rows, ids), (sent, sent), "events");
+    assert!(mails::copies(&system.mailbox).values().all(|copies| *copies == 1), "a mail came twice");
+    assert_eq!(drained::dead_letters(&system).await, 0);
+    erase_one(&apis[0]).await;
+}
+
+/// One batch of a project: who visits comes to be known, signs up and fills a cart once. Returns how many events it holds.
+async fn track(api: &Api, shop: usize, round: u64) -> i64 {
+    let mut batch: Vec<Value> = Vec::new();
+    let mut events = 0;
+    for person in 0..PEOPLE {
+        let (user, anonymous) = (format!("p{person}"), format!("a{person}"));
+        let mut track = |name: &str, who: Value| {
+            let mut item =
+                json!({ "type": "track", "event": name, "id": event_id(), "properties": { "cartId": user } });
+            item.as_object_mut().expect("an object").extend(who.as_object().expect("an object").clone());
+            events += 1;
+            item
+        };
+        batch.push(track("viewed", json!({ "anonymous_id": anonymous })));
+        batch.push(json!({ "type": "identify", "user_id": user, "anonymous_id": anonymous,
+                           "properties": { "email": format!("{user}@shop{shop}.example.com"), "round": round } }));
+        if round == 0 {
+            batch.push(track("signed_up", json!({ "user_id": user })));
+            batch.push(track("checkout_started", json!({ "user_id": user })));
+        }
+    }
+    let answer = api.track("/events/batch", &json!({ "batch": batch })).await.expect(202);
+    assert_eq!(answer["errors"], json!(0), "{answer}");
+    events
+}
+
+async fn erase_one(api: &Api) {
+    let erased = api.call(reqwest::Method::DELETE, "/users/p0", &api.secret_key, None).await.unwrap();
+    assert_eq!(erased.expect(200), json!({ "deleted": true }));
+    assert_eq!(api.get("/users/p0").await.status, 404);
+    api.until("/users", SOON, |users| users["total"] == json!(PEOPLE - 1)).await;
+}
