@@ -6,6 +6,7 @@ mod dates;
 mod endpoints;
 mod erasure;
 mod fixture;
+mod hand_over;
 mod journeys;
 mod knowledge;
 mod marks;

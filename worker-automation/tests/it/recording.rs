@@ -21,6 +21,8 @@ async fn an_event_is_recorded_once_however_often_it_is_sent() {
     f.publish(vec![own.clone(), own.clone(), derived.clone(), again.clone()]).await;
     f.publish(vec![own, derived]).await;
     f.applied().await;
+    f.publish(vec![again]).await;
+    f.applied().await;
     assert_eq!(f.number("SELECT count(*) FROM events").await, 2);
     assert_eq!(f.number("SELECT sum(count)::bigint FROM event_count WHERE name = 'bought'").await, 2);
     assert_eq!(f.number("SELECT sum(count)::bigint FROM user_count").await, 1);

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
+use shared::send::Lane;
+use shared::store::messages::insert::NewMessage;
 use worker_delivery::provider::stub::Stub;
 use worker_delivery::provider::{Email, Outcome};
 
@@ -62,6 +64,18 @@ async fn a_provider_that_took_the_mail_and_never_answered_is_asked_once_more() {
     let mails = mailbox.mails();
     assert_eq!(mails.len(), 2);
     assert_eq!(mails[0].header("Message-ID"), mails[1].header("Message-ID"));
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_campaigns_mail_is_not_repeated_when_no_answer_came() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let ann = place.user("ann", Some("ann+unanswered@example.com"), None).await;
+    let message = NewMessage { lane: Lane::Campaign, ..place.message(ann) };
+    place.queue(std::slice::from_ref(&message)).await;
+    let row = place.settled(message.id, 1).await;
+    assert_eq!((row.status.as_str(), row.ambiguous, row.due_at), ("failed", 1, None));
+    assert_eq!(mailbox.mails().len(), 1);
     place.stop().await;
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
-use shared::send::DeliveryState::{Delivered, Queued, Sent};
+use shared::send::DeliveryState::{Delivered, Failed, Queued, Sent};
 use shared::store::messages::claim::claim;
 use shared::store::messages::receipts::{self, Receipt};
 use shared::store::messages::settle::{Settled, settle};
@@ -219,4 +219,28 @@ async fn a_receipt_that_overtakes_the_settling_stays_and_loses_nothing() {
     assert_eq!(counted, [("delivered".to_owned(), 2), ("sent".to_owned(), 1)]);
     // Nothing is settled twice.
     assert!(settle(&db, place.project, &ends.iter().collect::<Vec<_>>(), now).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_claim_that_was_overtaken_settles_nothing() {
+    let place = Place::new().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let message = place.message(ann);
+    place.insert(std::slice::from_ref(&message)).await;
+    let db = place.store.connection().await.unwrap();
+    let now = place.clock.now();
+    // The second claim is made after the lease of the first one ran out.
+    for attempt in [0, 1] {
+        let wanted = [(message.id, attempt)];
+        let claimed = claim(&db, place.project, &wanted, now + jiff::SignedDuration::from_secs(60), now).await.unwrap();
+        assert_eq!(claimed.len(), 1);
+    }
+    let end = |attempt, status| Settled::new(place.project, message.id, attempt, status);
+    let settled = async |end: Settled| settle(&db, place.project, &[&end], now).await.unwrap().len();
+    assert_eq!(settled(end(1, Failed)).await, 0);
+    let row = place.row(message.id).await.unwrap();
+    assert_eq!((row.status.as_str(), row.claimed, row.attempt), ("queued", true, 2));
+    assert_eq!(settled(end(2, Sent)).await, 1);
+    assert_eq!(settled(end(1, Failed)).await, 0);
+    assert_eq!(place.row(message.id).await.unwrap().status, "sent");
 }
