@@ -21,7 +21,7 @@ ifdef PORT
 up: export PORT := $(PORT)
 endif
 
-.PHONY: help build dashboard up down logs status demo check test compose-test bench chaos fuzz
+.PHONY: help build dashboard up down logs status demo check test compose-test bench chaos mutations fuzz
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ bench: build ## what the product does here, beside what the machine allows (SCEN
 chaos: ## ten minutes of everything that goes wrong, by a seed (CHAOS_SEED, CHAOS_MINUTES, RELEASE=1)
 	$(CARGO) build --workspace --bins --locked $(if $(RELEASE),--release)
 	@$(TARGET_DIR)/$(if $(RELEASE),release,debug)/chaos
+
+mutations: ## take each remedy out of a copy and see a test notice it (MUTATION=name for one)
+	@e2e/mutations/run $(MUTATION)
 
 test: ## all tests, on real servers; installs what it needs and ends with a summary
 	@.ci/test
