@@ -24,8 +24,8 @@ async fn welcome(f: &Fixture) {
 async fn is_handed_over(f: &Fixture) {
     let chunks = f.sent(1).await;
     let told: Vec<_> = chunks.iter().flat_map(|c| &c.refs).map(|r| Uuid::from_slice(&r.message_id).unwrap()).collect();
-    let message = f.text("SELECT id::text FROM message").await.unwrap();
-    assert_eq!(told, [message.parse().unwrap()]);
+    let message: Uuid = f.text("SELECT id::text FROM message").await.unwrap().parse().unwrap();
+    assert_eq!(told, [message]);
     f.eventually("the outbox is empty", "SELECT count(*) FROM outbox", 0).await;
 }
 

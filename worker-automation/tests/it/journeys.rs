@@ -29,7 +29,7 @@ async fn an_event_starts_a_run_whose_mail_is_handed_to_delivery() {
 async fn a_wait_sets_a_timer_and_its_end_moves_the_run_on_once() {
     let f = Fixture::start().await;
     let steps = [json!({"type": "WAIT", "delay": 5}), json!({"type": "SEND_EMAIL", "templateId": Uuid::from_u128(5)})];
-    f.automation("checkout_started", "always", &steps.repeat(2)).await;
+    f.automation("checkout_started", "always", &[steps.clone(), steps].concat()).await;
     f.publish(vec![track(&f, "u1", "checkout_started", json!({}))]).await;
     f.applied().await;
     let due = "SELECT count(*) FROM timer t JOIN run r ON r.id = t.run_id AND r.due_at = t.due_at AND t.due_at = r.started_at + interval '5 seconds'";
