@@ -35,6 +35,8 @@ pub struct Options {
     pub env_of: Vec<(&'static str, &'static str, String)>,
     /// User and password that the mailbox asks for; the channel is set up with them.
     pub mail_login: Option<(&'static str, &'static str)>,
+    /// With a synchronous standby of PostgreSQL, which the programs know of.
+    pub standby: bool,
 }
 
 impl Options {
@@ -60,6 +62,7 @@ pub struct System {
     pub delivery: Program,
     pub scheduler: Program,
     pub postgres: PrivatePostgres,
+    pub standby: Option<PrivatePostgres>,
     pub nats: PrivateNats,
     pub redis: PrivateRedis,
     pub mailbox: TestMailbox,
@@ -91,12 +94,19 @@ impl System {
             tokio::join!(PrivatePostgres::start_with(small), PrivateNats::start(), PrivateRedis::start(), mailbox);
         let (project, public_key, secret_key) =
             provision(&postgres.url(), "The Shop").await.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
+        let mut database_url = postgres.url();
+        let standby = if options.standby { Some(postgres.standby().await) } else { None };
+        if let Some(standby) = &standby {
+            let host = |port: u16| format!("127.0.0.1:{port}");
+            let both = format!("{},{}", host(postgres.port()), host(standby.port()));
+            database_url = database_url.replace(&host(postgres.port()), &both);
+        }
 
         let dir = tempfile::Builder::new().prefix("rekindle-e2e-").tempdir().expect("a directory for logs");
         let address = own_address();
         let origin = format!("http://{address}");
         let mut env: Env = [
-            ("DATABASE_URL", postgres.url()),
+            ("DATABASE_URL", database_url),
             ("DATABASE_POOL_SIZE", "10".to_owned()),
             ("NATS_URL", nats.url()),
             ("REDIS_URL", redis.url()),
@@ -123,6 +133,7 @@ impl System {
             scheduler: program("scheduler"),
             api: Api::new(&origin, &public_key, &secret_key),
             postgres,
+            standby,
             nats,
             redis,
             mailbox,
