@@ -48,6 +48,8 @@ pub struct Options {
     pub database: Database,
     /// User and password that the mailbox asks for; the channel is set up with them.
     pub mail_login: Option<(&'static str, &'static str)>,
+    /// With a synchronous standby of PostgreSQL, which the programs know of.
+    pub standby: bool,
 }
 
 impl Options {
@@ -75,6 +77,7 @@ pub struct System {
     /// Unused where the rows lie in Citus.
     pub postgres: PrivatePostgres,
     pub database_url: String,
+    pub standby: Option<PrivatePostgres>,
     pub nats: PrivateNats,
     pub redis: PrivateRedis,
     pub mailbox: TestMailbox,
@@ -109,13 +112,19 @@ impl System {
             Database::Citus => Some(CitusDatabase::create().await),
             Database::Postgres | Database::ByProject => None,
         };
-        let database_url = citus.as_ref().map_or_else(|| postgres.url(), CitusDatabase::url);
+        let mut database_url = citus.as_ref().map_or_else(|| postgres.url(), CitusDatabase::url);
         if options.database == Database::ByProject {
             let set = format!("ALTER DATABASE test SET {} = 'on'", by_project::SETTING);
             drained::connect(&database_url).await.batch_execute(&set).await.expect("a setting");
         }
         let (project, public_key, secret_key) =
             provision(&database_url, "The Shop").await.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
+        let standby = if options.standby { Some(postgres.standby().await) } else { None };
+        if let Some(standby) = &standby {
+            let host = |port: u16| format!("127.0.0.1:{port}");
+            let both = format!("{},{}", host(postgres.port()), host(standby.port()));
+            database_url = database_url.replace(&host(postgres.port()), &both);
+        }
 
         let dir = tempfile::Builder::new().prefix("rekindle-e2e-").tempdir().expect("a directory for logs");
         let address = own_address();
@@ -149,6 +158,7 @@ impl System {
             api: Api::new(&origin, &public_key, &secret_key),
             postgres,
             database_url,
+            standby,
             nats,
             redis,
             mailbox,

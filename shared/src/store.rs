@@ -97,6 +97,9 @@ fn described(error: &tokio_postgres::Error) -> String {
     if let Some(fault) = connector::tls_fault(error) {
         return connector::tls_words(error, fault);
     }
+    if connector::takes_no_writes(error) {
+        return "no host of DATABASE_URL takes writes: what answers is a standby, or read only".to_owned();
+    }
     match error.as_db_error() {
         Some(db) => format!(
             "{} ({}){}",

@@ -1,22 +1,23 @@
 //! Reading one lane of one channel from the send stream, without ever giving up.
 
+mod pull;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::consumer::pull::Config;
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
 use async_nats::jetstream::{AckKind, Message};
-use futures_util::{FutureExt, StreamExt};
 use metrics::{Gauge, gauge};
 use shared::backoff::Backoff;
 use shared::metric_name::Metric;
 use shared::send::{Channel, Lane};
 use tokio::sync::Semaphore;
 
+use self::pull::Pull;
 use crate::App;
 use crate::handle::{Crowd, Queue, Received, Turn, handle};
 
-const HEARTBEAT: Duration = Duration::from_secs(5);
-const EXPIRES: Duration = Duration::from_secs(30);
 /// Until a lane that brings nothing counts as empty.
 const IDLE: Duration = Duration::from_secs(1);
 const ACK_WAIT: Duration = Duration::from_secs(30);
@@ -66,21 +67,28 @@ pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
             let slot = loop {
                 tokio::select! {
                     biased;
-                    slot = slots.clone().acquire_owned() => break slot,
-                    () = crowd.during(tokio::time::sleep(AHEAD)) => give_back(&mut messages, 2 * group).await,
+                    slot = slots.clone().acquire_owned() => break slot.ok(),
+                    () = app.shutdown.cancelled() => break None,
+                    () = crowd.during(tokio::time::sleep(AHEAD)) => {
+                        let ahead: Vec<Message> = std::iter::from_fn(|| messages.here()).take(2 * group).collect();
+                        give_back(ahead).await;
+                    }
                 }
             };
-            let Ok(slot) = slot else { return };
+            let Some(slot) = slot else {
+                batch.give_back().await;
+                break;
+            };
             let turn = Turn { crowd: crowd.clone(), slot, beside: beside.clone() };
             app.tasks.clone().spawn(handle(app.clone(), Queue { channel, lane }, batch, turn));
         }
-        give_back(&mut messages, usize::MAX).await;
+        give_back(messages.end().await).await;
     }
 }
 
-async fn open(app: &App, channel: Channel, lane: Lane, group: usize) -> Result<pull::Stream, String> {
+async fn open(app: &App, channel: Channel, lane: Lane, group: usize) -> Result<Pull, String> {
     let names = &app.bus.names;
-    let config = pull::Config {
+    let config = Config {
         durable_name: Some(names.send_consumer(channel, lane)),
         filter_subject: names.send(channel, lane),
         ack_policy: AckPolicy::Explicit,
@@ -88,21 +96,20 @@ async fn open(app: &App, channel: Channel, lane: Lane, group: usize) -> Result<p
         // An outage is no fault of a message's.
         max_deliver: -1,
         max_ack_pending: MAX_ACK_PENDING,
-        ..pull::Config::default()
+        ..Config::default()
     };
     let made = app.bus.jetstream.create_consumer_on_stream(config, names.send_stream()).await;
     let consumer: PullConsumer = made.map_err(|e| e.to_string())?;
-    let stream = consumer.stream().max_messages_per_batch(group).heartbeat(HEARTBEAT).expires(EXPIRES);
-    stream.messages().await.map_err(|e| e.to_string())
+    Pull::begin(&app.bus, consumer, group).await
 }
 
 /// The next message and what came with it; `None` when the pull broke or the shutdown began.
-async fn next_group(app: &App, messages: &mut pull::Stream, most: usize, lag: &Gauge) -> Option<Received> {
+async fn next_group(app: &App, messages: &mut Pull, most: usize, lag: &Gauge) -> Option<Received> {
     let first = loop {
         tokio::select! {
             biased;
             () = app.shutdown.cancelled() => return None,
-            first = messages.next() => break first?,
+            first = messages.next() => break first,
             // Whoever is given nothing has nothing waiting.
             () = tokio::time::sleep(IDLE) => lag.set(0.0),
         }
@@ -110,7 +117,7 @@ async fn next_group(app: &App, messages: &mut pull::Stream, most: usize, lag: &G
     let first = first.inspect_err(|error| tracing::debug!(%error, "the pull broke; opening it anew")).ok()?;
     let mut group = vec![first];
     while group.len() < most
-        && let Some(Some(Ok(message))) = messages.next().now_or_never()
+        && let Some(message) = messages.here()
     {
         group.push(message);
     }
@@ -120,10 +127,9 @@ async fn next_group(app: &App, messages: &mut pull::Stream, most: usize, lag: &G
     Some(Received::new(group))
 }
 
-/// Gives back what was sent ahead, at most so many: it comes again, here or elsewhere.
-async fn give_back(messages: &mut pull::Stream, most: usize) {
-    for _ in 0..most {
-        let Some(Some(Ok(message))) = messages.next().now_or_never() else { return };
+/// Gives back what was sent ahead: it comes again, here or elsewhere.
+async fn give_back(messages: Vec<Message>) {
+    for message in messages {
         let _ = message.ack_with(AckKind::Nak(None)).await;
     }
 }

@@ -48,6 +48,8 @@ use templates::Templates;
 /// The port of `/healthz`, `/readyz` and `/metrics`.
 pub const ADMIN_PORT: u16 = 9103;
 const SYNCHRONIZE: Duration = Duration::from_secs(10);
+/// For the last acknowledgements to be written to the broker.
+const FLUSH: Duration = Duration::from_secs(1);
 
 /// What all of it shares.
 pub struct App {
@@ -103,7 +105,10 @@ pub async fn run(app: Arc<App>) -> bool {
     app.tasks.spawn(webhooks::send_due(app.clone()));
     app.tasks.spawn(follow_clock(app.clone()));
     app.shutdown.cancelled().await;
-    drained(&app.tasks, DRAIN).await
+    let drained = drained(&app.tasks, DRAIN).await;
+    // What the broker was told last still lies here.
+    let _ = tokio::time::timeout(FLUSH, app.bus.client.flush()).await;
+    drained
 }
 
 async fn follow_clock(app: Arc<App>) {

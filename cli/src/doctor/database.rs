@@ -23,6 +23,8 @@ pub struct Refusal {
     pub code: Option<String>,
     /// Where no TLS was agreed upon.
     pub tls: Option<TlsFault>,
+    /// What answers is a standby, or set to be read only.
+    pub takes_no_writes: bool,
     pub words: String,
 }
 
@@ -62,6 +64,7 @@ pub fn judge(seen: &Result<Seen, Refusal>) -> Vec<Finding> {
     }
     findings.push(connections(*sessions, *max_connections, seen.pool_size));
     findings.push(durability(&seen.server.unsafe_settings));
+    findings.extend(standby(seen.server.is_synchronous, seen.server.standbys));
     findings.push(clock(seen.ahead_ms));
     findings.push(extensions(&seen.missing_extensions));
     findings.push(schema(&seen.schema, &seen.altered));
@@ -71,9 +74,16 @@ pub fn judge(seen: &Result<Seen, Refusal>) -> Vec<Finding> {
 
 fn refused(refusal: &Refusal) -> Finding {
     const CHECK: &str = "database.connection";
-    let Refusal { code, tls, words } = refusal;
+    let Refusal { code, tls, takes_no_writes, words } = refusal;
     if let Some(fault) = *tls {
         return Finding::wrong(CHECK, format!("no TLS with PostgreSQL: {words}"), connector::remedy(fault));
+    }
+    if *takes_no_writes {
+        let what =
+            "PostgreSQL is reached, but no host of DATABASE_URL takes writes: what answers is a standby, or read only";
+        let remedy =
+            "promote the standby if the primary is gone (pg_ctl promote), or name the primary's host in DATABASE_URL";
+        return Finding::wrong(CHECK, what, remedy);
     }
     let (what, remedy) = match code.as_deref() {
         Some("28000") if words.ends_with("no encryption") || words.ends_with("SSL off") => (
@@ -121,6 +131,25 @@ fn durability(off: &[String]) -> Finding {
     }
     let what = format!("{} off: a crash loses what was recorded and sent, and may ruin the database", off.join(", "));
     Finding::wrong(CHECK, what, "set them to on")
+}
+
+/// Whether what was recorded outlives the server, where that is asked for.
+fn standby(is_synchronous: bool, standbys: i64) -> Option<Finding> {
+    const CHECK: &str = "database.standby";
+    match (is_synchronous, standbys) {
+        (true, 0) => Some(Finding::wrong(
+            CHECK,
+            "synchronous_standby_names asks for a standby, and none is connected: every commit waits",
+            "start the standby; or, to go on without one, empty synchronous_standby_names and reload",
+        )),
+        (true, count) => Some(Finding::well(CHECK, format!("{count} connected, and commits wait for it"))),
+        (false, 0) => None,
+        (false, count) => Some(Finding::notable(
+            CHECK,
+            format!("{count} connected, and commits do not wait for it: a failover loses what it has not yet received"),
+            "name it in synchronous_standby_names, if nothing that was recorded may be lost",
+        )),
+    }
 }
 
 fn clock(ahead_ms: i64) -> Finding {
@@ -191,7 +220,8 @@ mod tests {
     use super::*;
 
     fn of(code: Option<&str>, words: &str) -> String {
-        let finding = refused(&Refusal { code: code.map(str::to_owned), tls: None, words: words.to_owned() });
+        let finding =
+            refused(&Refusal { code: code.map(str::to_owned), words: words.to_owned(), ..Refusal::default() });
         assert_eq!(finding.verdict, Verdict::Wrong);
         finding.what
     }
@@ -202,6 +232,20 @@ mod tests {
         assert!(of(Some("53300"), "x").contains("to spare") && of(Some("XX000"), "boom").ends_with("refuses: boom"));
         assert!(of(Some("28000"), "no pg_hba.conf entry for host \"::1\", no encryption").contains("without TLS"));
         assert!(of(None, "Connection refused").contains("cannot be reached"));
+    }
+
+    #[test]
+    fn only_a_standby_is_told_from_none_at_all() {
+        let finding = refused(&Refusal { takes_no_writes: true, ..Refusal::default() });
+        assert!(finding.verdict == Verdict::Wrong && finding.what.contains("takes writes"), "{finding:?}");
+        assert!(finding.remedy.unwrap().contains("promote"));
+    }
+
+    #[test]
+    fn a_standby_that_commits_wait_for_is_there() {
+        let verdict = |is_synchronous, standbys| standby(is_synchronous, standbys).map(|finding| finding.verdict);
+        assert_eq!((verdict(false, 0), verdict(false, 1)), (None, Some(Verdict::Notable)));
+        assert_eq!((verdict(true, 0), verdict(true, 1)), (Some(Verdict::Wrong), Some(Verdict::Well)));
     }
 
     #[test]

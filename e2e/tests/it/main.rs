@@ -9,6 +9,7 @@ mod clock;
 mod crash;
 mod due_together;
 mod erasure;
+mod failover;
 mod faults;
 mod import;
 mod journey;

@@ -2,27 +2,36 @@
 //!
 //! `sslmode` and `sslrootcert` mean what they mean to libpq. The client library itself knows neither the modes that verify
 //! nor the file, so that both are read here.
+//!
+//! Only a server that takes writes is of any use. A session with one that does not is not begun, and one whose server ceases to ends,
+//! so that whoever needs it looks for the primary anew among the hosts of the address.
 
+mod hosts;
 mod parameters;
 mod security;
 mod verifier;
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use deadpool_postgres::Connect;
 use tokio::task::JoinHandle;
-use tokio_postgres::config::SslMode;
-use tokio_postgres::{Client, Config, Error};
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::tls::TlsStream;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use self::hosts::Hosts;
 use self::parameters::Parameters;
 use self::security::Security;
 use super::migrations::known_version;
 use crate::cause;
 use crate::env::EnvError;
 use crate::tls::TlsFault;
+
+pub use self::hosts::takes_no_writes;
 
 /// How long one address may take to accept.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -34,6 +43,7 @@ const TRUST: &str = "sslrootcert in DATABASE_URL";
 #[derive(Clone)]
 pub struct Connector {
     config: Config,
+    hosts: Hosts,
     tls: MakeRustlsConnect,
 }
 
@@ -53,6 +63,11 @@ impl Connector {
         if let Some(security) = &security {
             config.ssl_mode(security.mode());
         }
+        if config.get_target_session_attrs() == TargetSessionAttrs::ReadOnly {
+            let problem = "target_session_attrs=read-only names servers that take no writes".to_owned();
+            return Err(refusal(problem, "target_session_attrs=read-write, which is meant in any case"));
+        }
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         // The version is for a migrator, which asks who works with the database.
         config.application_name(format!("rekindle-{program}/{}", known_version()));
         config.connect_timeout(CONNECT);
@@ -60,7 +75,7 @@ impl Connector {
         // A server that vanished without a word must be noticed (Linux).
         config.tcp_user_timeout(Duration::from_secs(15));
         let tls = security.unwrap_or_default().client(config.get_ssl_negotiation())?;
-        Ok(Self { config, tls: MakeRustlsConnect::new(tls) })
+        Ok(Self { hosts: Hosts::of(&config), config, tls: MakeRustlsConnect::new(tls) })
     }
 
     /// What the client library was told.
@@ -68,12 +83,16 @@ impl Connector {
         &self.config
     }
 
-    /// A session; it ends with its client, and the task with it.
+    /// A session with the host that takes writes; it ends with its client, and the task with it. Of several errors the most telling.
     pub async fn connect(&self) -> Result<(Client, JoinHandle<()>), Error> {
-        match Box::pin(attempt(&self.config, self.tls.clone())).await {
+        self.hosts.first(|config| self.connect_to(config)).await
+    }
+
+    async fn connect_to(&self, config: Config) -> Result<(Client, JoinHandle<()>), Error> {
+        match Box::pin(attempt(&config, self.tls.clone())).await {
             // As with libpq: whoever only prefers TLS goes on without it, whatever keeps it from being agreed upon.
-            Err(error) if self.config.get_ssl_mode() == SslMode::Prefer && tls_fault(&error).is_some() => {
-                let mut plain = self.config.clone();
+            Err(error) if config.get_ssl_mode() == SslMode::Prefer && tls_fault(&error).is_some() => {
+                let mut plain = config;
                 plain.ssl_mode(SslMode::Disable);
                 Box::pin(attempt(&plain, self.tls.clone())).await
             }
@@ -85,11 +104,31 @@ impl Connector {
 async fn attempt(config: &Config, tls: MakeRustlsConnect) -> Result<(Client, JoinHandle<()>), Error> {
     let (client, connection) = config.connect(tls).await?;
     let running = tokio::spawn(async move {
-        if let Err(error) = connection.await {
+        if let Err(error) = serve(connection).await {
             tracing::warn!("a connection to PostgreSQL ended: {}", cause::words(&error));
         }
     });
     Ok((client, running))
+}
+
+/// Runs a session until its client is gone, or its server takes no writes any more: to its client it is closed then.
+async fn serve<S: TlsStream + Unpin>(mut connection: Connection<Socket, S>) -> Result<(), Error> {
+    loop {
+        let next = poll_fn(|context| {
+            let next = connection.poll_message(context);
+            // The server tells of this one by itself, with its next answer. Nobody becomes a standby without a new start.
+            if connection.parameter("default_transaction_read_only") == Some("on") {
+                tracing::warn!("PostgreSQL takes no writes any more; the connection to it is closed");
+                return Poll::Ready(None);
+            }
+            next
+        });
+        match next.await.transpose()? {
+            Some(AsyncMessage::Notice(notice)) => tracing::debug!("PostgreSQL: {}", notice.message()),
+            Some(_) => {}
+            None => return Ok(()),
+        }
+    }
 }
 
 type Connecting<'a> = Pin<Box<dyn Future<Output = Result<(Client, JoinHandle<()>), Error>> + Send + 'a>>;
@@ -165,6 +204,7 @@ mod tests {
             ("postgres://u:hunter2@h/d?sslmode=verify-full&sslrootcert=%2Fnowhere%2Fca.pem", "/nowhere/ca.pem"),
             ("postgres://u:hunter2@h/d?sslcert=a.pem", "sslcert"),
             ("postgres://u:hunter2@h:port/d", "no Postgres address"),
+            ("postgres://u:hunter2@h,i/d?target_session_attrs=read-only", "read-write"),
             ("host=h password=hunter2 sslmode=verify-full", "postgres://"),
         ] {
             let error = mode(url).unwrap_err();

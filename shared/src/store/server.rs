@@ -17,6 +17,10 @@ pub struct Server {
     pub now: Timestamp,
     /// As `TLSv1.3`: what this session goes over; none without TLS.
     pub tls: Option<String>,
+    /// Whether commits wait for a standby.
+    pub is_synchronous: bool,
+    /// Servers that receive its log; copies that are being made count as well.
+    pub standbys: i64,
 }
 
 pub async fn describe(db: &impl GenericClient) -> Result<Server, StoreError> {
@@ -25,7 +29,8 @@ pub async fn describe(db: &impl GenericClient) -> Result<Server, StoreError> {
                 WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'), \
                current_setting('max_connections')::bigint, \
                (SELECT coalesce(sum(numbackends), 0)::bigint FROM pg_stat_database), clock_timestamp(), \
-               (SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl)";
+               (SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl), \
+               current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication)";
     let row = db.query_one(sql, &[]).await?;
     Ok(Server {
         version: row.try_get(0)?,
@@ -34,5 +39,7 @@ pub async fn describe(db: &impl GenericClient) -> Result<Server, StoreError> {
         sessions: row.try_get(3)?,
         now: row.try_get(4)?,
         tls: row.try_get(5)?,
+        is_synchronous: row.try_get(6)?,
+        standbys: row.try_get(7)?,
     })
 }

@@ -1,5 +1,7 @@
-//! A private PostgreSQL.
+//! A private PostgreSQL, and a standby of one.
 
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::Path;
 use std::time::Duration;
 
 use shared::local::{PostgresOptions, PostgresServer};
@@ -35,9 +37,44 @@ impl PrivatePostgres {
         Self { server, options, dir }
     }
 
+    /// A standby that receives this one's log and answers reads. From when this returns, commits of this one wait until the standby
+    /// has theirs on its disk.
+    pub async fn standby(&self) -> Self {
+        // pg_basebackup makes what a server's own user has to read.
+        let dir = PrivateDir::elsewhere("postgres");
+        must("copying a private PostgreSQL", copy(&self.server, self.dir.path(), dir.path()).await);
+        let mut options = PostgresOptions { port: None, ..self.options.clone() };
+        let bin = &servers::tools().await.postgres;
+        let server = must("a standby", PostgresServer::start(bin, dir.path(), &options).await);
+        options.port = Some(server.port());
+        let client = must("PostgreSQL", connect(&self.url()).await);
+        for sql in ["ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"] {
+            must("a synchronous standby", client.batch_execute(sql).await.map_err(described));
+        }
+        let sql = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = 'sync'";
+        eventually(SOON, async || {
+            let row = client.query_one(sql, &[]).await.map_err(|e| e.to_string())?;
+            if row.get::<_, i64>(0) == 1 { Ok(()) } else { Err("commits do not wait for the standby".to_owned()) }
+        })
+        .await;
+        Self { server, options, dir }
+    }
+
+    /// Of a standby: it takes writes when this returns.
+    pub async fn promote(&self) {
+        let client = must("a standby", connect(&self.url()).await);
+        let row = client.query_one("SELECT pg_promote(true, 60)", &[]).await.map_err(described);
+        assert!(must("promoting a standby", row).get::<_, bool>(0), "the standby was not promoted in time");
+    }
+
     /// Of the database `test`.
     pub fn url(&self) -> String {
         self.server.url("test")
+    }
+
+    /// A plain connection.
+    pub async fn client(&self) -> tokio_postgres::Client {
+        must("connecting to a private PostgreSQL", connect(&self.url()).await)
     }
 
     /// Makes the database `test` anew, empty, whoever is connected to it.
@@ -85,10 +122,41 @@ impl PrivatePostgres {
         self.server.kill().await;
     }
 
+    /// SIGKILL to the server's first process, after which the others end by themselves; waits until that one is gone.
+    pub async fn kill_hard(&self) {
+        self.server.process().kill().await;
+    }
+
     /// Starts it again after [`PrivatePostgres::stop`] or [`PrivatePostgres::kill`], at the same address and with its data.
     pub async fn start_again(&mut self) {
         self.server = launch(&self.dir, &self.options).await;
     }
+}
+
+/// Copies a running server's data to where a standby will run, with its password.
+async fn copy(server: &PostgresServer, from: &Path, to: &Path) -> anyhow::Result<()> {
+    let data = to.join("data");
+    let program = servers::tools().await.postgres.dir.join("pg_basebackup");
+    let mut command = tokio::process::Command::new(program);
+    command.args(["--checkpoint=fast", "--wal-method=stream", "--no-sync", "--write-recovery-conf"]);
+    command.arg("--pgdata").arg(&data).arg("--dbname").arg(server.url("postgres"));
+    let output = command.kill_on_drop(true).output().await?;
+    anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::copy(from.join("password"), to.join("password"))?;
+    // The server does not run as root, and its data is its own user's.
+    let owner = std::fs::metadata(from.join("data"))?;
+    give(&data, owner.uid(), owner.gid())?;
+    Ok(())
+}
+
+fn give(path: &Path, uid: u32, gid: u32) -> std::io::Result<()> {
+    chown(path, Some(uid), Some(gid))?;
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            give(&entry?.path(), uid, gid)?;
+        }
+    }
+    Ok(())
 }
 
 async fn launch(dir: &PrivateDir, options: &PostgresOptions) -> PostgresServer {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with what it did not expect")]
 
 mod database;
+mod database_hosts;
 mod database_tls;
 mod distribution;
 mod mailbox;

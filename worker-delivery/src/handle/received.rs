@@ -37,6 +37,11 @@ impl Received {
         let keepalive = AbortOnDrop(tokio::spawn(keep_alive(open.clone())));
         Self { payloads, unanswered: Unanswered { open, _keepalive: keepalive } }
     }
+
+    /// They come again at once, here or elsewhere.
+    pub async fn give_back(self) {
+        self.unanswered.answer(|_| AckKind::Nak(None)).await;
+    }
 }
 
 impl Unanswered {

@@ -22,6 +22,7 @@ mod rules;
 mod settings;
 mod settling;
 mod sms;
+mod stopping;
 mod suppressions;
 mod tracking;
 mod webhooks;

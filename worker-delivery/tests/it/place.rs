@@ -169,6 +169,11 @@ impl Place {
         self.running.push((shutdown, tokio::spawn(run(app))));
     }
 
+    /// Tells the worker that was started first to stop.
+    pub fn tell_first_to_stop(&self) {
+        self.running.first().unwrap().0.cancel();
+    }
+
     /// Stops every worker; all must drain.
     pub async fn stop(&mut self) {
         for (shutdown, task) in self.running.drain(..) {

@@ -61,7 +61,7 @@ fn refusal(error: StoreError) -> Refusal {
     };
     let code = error.code().map(|code| code.code().to_owned());
     let words = error.as_db_error().map_or_else(|| cause::words(&error), |db| db.message().to_owned());
-    Refusal { code, tls: connector::tls_fault(&error), words }
+    Refusal { code, tls: connector::tls_fault(&error), takes_no_writes: connector::takes_no_writes(&error), words }
 }
 
 async fn altered(db: &Connection) -> Result<Vec<i32>, StoreError> {

@@ -1,0 +1,123 @@
+//! PostgreSQL's primary dies under load and its standby takes its place: the programs find it by themselves, and all that was
+//! accepted is there, once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use e2e::{Api, Options, System, drained, mails};
+use serde_json::json;
+use testkit::{eventually, eventually_true};
+
+use crate::shop::{Shop, event_id};
+
+/// Clients that each send one request after the other.
+const CLIENTS: usize = 6;
+/// Of a client's requests, every so manieth brings somebody who is mailed.
+const SIGN_UPS: usize = 8;
+/// Accepted requests by which the product is seen to go on.
+const SOME: usize = 150;
+const SOON: Duration = Duration::from_secs(20);
+/// From the promotion until the product works as before.
+const BACK: Duration = Duration::from_secs(10);
+
+#[derive(Default)]
+struct Load {
+    viewed: AtomicUsize,
+    signed_up: AtomicUsize,
+    over: AtomicBool,
+}
+
+impl Load {
+    fn accepted(&self) -> usize {
+        self.viewed.load(Ordering::Relaxed) + self.signed_up.load(Ordering::Relaxed)
+    }
+
+    async fn goes_on(&self, what: &str) {
+        let before = self.accepted();
+        eventually_true(what, SOON, async || self.accepted() >= before + SOME).await;
+    }
+}
+
+/// Sends until it is over. Without the database all of it is taken by the broker, so nothing may be refused.
+async fn client(api: Api, load: Arc<Load>, name: usize) {
+    for n in 0.. {
+        if load.over.load(Ordering::Relaxed) {
+            return;
+        }
+        if n % SIGN_UPS == 0 {
+            let user = format!("p{name}-{n}");
+            let properties = json!({ "email": format!("{user}@example.com"), "name": user });
+            let known = json!({ "type": "identify", "user_id": user, "properties": properties });
+            let event =
+                json!({ "type": "track", "event": "signed_up", "user_id": user, "id": event_id(), "properties": {} });
+            api.track("/events/batch", &json!({ "batch": [known, event] })).await.expect(202);
+            load.signed_up.fetch_add(1, Ordering::Relaxed);
+        } else {
+            let event = json!({ "event": "page_viewed", "user_id": format!("u{name}-{}", n % 5), "id": event_id(),
+                                "properties": { "n": n } });
+            api.track("/events", &event).await.expect(202);
+            load.viewed.fetch_add(1, Ordering::Relaxed);
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_books_balance_when_a_standby_takes_the_primarys_place() {
+    let mut system = System::start_with(Options { standby: true, ..Options::default() }).await;
+    Shop::open(&system, 2).await;
+    let load = Arc::new(Load::default());
+    let clients: Vec<_> =
+        (0..CLIENTS).map(|name| tokio::spawn(client(system.api.of_another_client(), load.clone(), name))).collect();
+    load.goes_on("with the primary").await;
+
+    // The dead primary stays dead, and what the tests ask from now on they ask the new one.
+    let standby = system.standby.take().expect("it was asked for");
+    let dead = std::mem::replace(&mut system.postgres, standby);
+    dead.kill_hard().await;
+    load.goes_on("without a primary").await;
+    let read = system.api.get("/events?limit=1").await;
+    assert_eq!(read.status, 503, "a standby is no primary: {read:?}");
+    system.postgres.promote().await;
+
+    let promoted = Instant::now();
+    let template = json!({ "name": "New", "channel": "EMAIL", "subject": "s", "body": "b" });
+    eventually(BACK, async || match system.api.post("/templates", &template).await {
+        answer if answer.status == 201 => Ok(()),
+        answer => Err(format!("{answer:?}")),
+    })
+    .await;
+    println!("written to by the gateway {:?} after the promotion", promoted.elapsed());
+    let db = drained::database(&system).await;
+    let accepted = load.viewed.load(Ordering::Relaxed) as i64;
+    eventually(BACK, async || match drained::events(&db, "page_viewed").await {
+        (stored, _) if stored >= accepted => Ok(()),
+        (stored, _) => Err(format!("{stored} of {accepted}")),
+    })
+    .await;
+    println!("all that was accepted by then is recorded {:?} after the promotion", promoted.elapsed());
+    load.goes_on("with the new primary").await;
+    load.over.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.await.expect("a client's end");
+    }
+
+    let signed_up = load.signed_up.load(Ordering::Relaxed);
+    for (event, accepted) in [("page_viewed", load.viewed.load(Ordering::Relaxed)), ("signed\\_up", signed_up)] {
+        let all = accepted as i64;
+        eventually(SOON, async || match drained::events(&db, event).await {
+            stored if stored == (all, all) => Ok(()),
+            stored => Err(format!("{event}: {stored:?} of {all}")),
+        })
+        .await;
+    }
+    drained::until_drained(&system, &db, SOON).await;
+    let ledger = drained::ledger(&db).await;
+    assert_eq!(ledger.len(), signed_up, "each message is one row");
+    assert!(ledger.iter().all(|row| row.status == "sent" && row.ambiguous == 0), "{ledger:?}");
+    let copies = mails::copies(&system.mailbox);
+    assert!(copies.len() == signed_up && copies.values().all(|copies| *copies == 1), "{copies:?}");
+    assert_eq!(drained::dead_letters(&system).await, 0, "nothing was put aside");
+    println!("{} accepted and {signed_up} mails, all once", load.accepted());
+}

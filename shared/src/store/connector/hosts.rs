@@ -1,0 +1,156 @@
+//! The hosts that an address names, of which at most one takes writes.
+
+use std::error::Error as _;
+use std::future::Future;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio_postgres::config::Host;
+use tokio_postgres::{Config, Error};
+
+/// How long a host may keep silent until the next one is tried beside it: one that vanished says nothing at all.
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// Each host with what the address says beside.
+#[derive(Clone, Debug)]
+pub(super) struct Hosts {
+    each: Arc<[Config]>,
+    /// Which one was the primary when it was last connected to.
+    served: Arc<AtomicUsize>,
+}
+
+impl Hosts {
+    pub(super) fn of(config: &Config) -> Self {
+        let (names, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
+        let count = names.len().max(addresses.len());
+        let fits = |length: usize| length == 0 || length == count;
+        // What does not fit together is left to the client library, which says so.
+        let can_be_split =
+            count > 1 && fits(names.len()) && fits(addresses.len()) && (ports.len() <= 1 || fits(ports.len()));
+        let each = if can_be_split {
+            let one = |nth: usize| {
+                let mut one = without_hosts(config);
+                match names.get(nth) {
+                    Some(Host::Tcp(name)) => _ = one.host(name),
+                    #[cfg(unix)]
+                    Some(Host::Unix(path)) => _ = one.host_path(path),
+                    None => {}
+                }
+                addresses.get(nth).inspect(|address| _ = one.hostaddr(**address));
+                ports.get(nth).or(ports.first()).inspect(|port| _ = one.port(**port));
+                one
+            };
+            (0..count).map(one).collect()
+        } else {
+            [config.clone()].into()
+        };
+        Self { each, served: Arc::default() }
+    }
+
+    /// Connects to the host that takes writes: the one that did last time is asked first, and each of the others as soon as the one
+    /// before it failed or keeps silent.
+    pub(super) async fn first<T, F>(&self, connect: impl Fn(Config) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let (count, began) = (self.each.len(), self.served.load(Ordering::Relaxed));
+        let mut attempts = FuturesUnordered::new();
+        let mut others = (0..count).map(|nth| (began + nth) % count);
+        let attempt = |nth: usize| {
+            let tried = connect(self.each[nth].clone());
+            async move { (nth, tried.await) }
+        };
+        attempts.extend(others.next().map(&attempt));
+        let mut failed: Option<Error> = None;
+        loop {
+            tokio::select! {
+                tried = attempts.next() => match tried {
+                    Some((nth, Ok(connected))) => {
+                        self.served.store(nth, Ordering::Relaxed);
+                        return Ok(connected);
+                    }
+                    Some((_, Err(error))) => {
+                        failed = Some(match failed {
+                            Some(known) if telling(&known) >= telling(&error) => known,
+                            _ => error,
+                        });
+                        attempts.extend(others.next().map(&attempt));
+                    }
+                    None => match failed {
+                        Some(error) => return Err(error),
+                        None => std::future::pending().await,
+                    },
+                },
+                () = tokio::time::sleep(HEAD_START), if others.len() > 0 => {
+                    attempts.extend(others.next().map(&attempt));
+                }
+            }
+        }
+    }
+}
+
+/// How much an error says about why there is no connection: of one that was refused, more than of one that cannot be reached; and
+/// the most where all that is missing is a promotion.
+fn telling(error: &Error) -> u8 {
+    match error {
+        error if takes_no_writes(error) => 2,
+        error if error.as_db_error().is_some() => 1,
+        _ => 0,
+    }
+}
+
+/// Whether the server answered well, and is a standby or set to be read only.
+pub fn takes_no_writes(error: &Error) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+    source.is_some_and(|e| e.kind() == ErrorKind::PermissionDenied && e.to_string().contains("does not allow writes"))
+}
+
+/// The library lets nobody take hosts away.
+fn without_hosts(from: &Config) -> Config {
+    let mut config = Config::new();
+    from.get_user().inspect(|user| _ = config.user(*user));
+    from.get_password().inspect(|password| _ = config.password(*password));
+    from.get_dbname().inspect(|name| _ = config.dbname(*name));
+    from.get_options().inspect(|options| _ = config.options(*options));
+    from.get_application_name().inspect(|name| _ = config.application_name(*name));
+    from.get_connect_timeout().inspect(|time| _ = config.connect_timeout(**time));
+    from.get_tcp_user_timeout().inspect(|time| _ = config.tcp_user_timeout(**time));
+    from.get_keepalives_interval().inspect(|time| _ = config.keepalives_interval(*time));
+    from.get_keepalives_retries().inspect(|count| _ = config.keepalives_retries(*count));
+    config
+        .ssl_mode(from.get_ssl_mode())
+        .ssl_negotiation(from.get_ssl_negotiation())
+        .keepalives(from.get_keepalives())
+        .keepalives_idle(from.get_keepalives_idle())
+        .target_session_attrs(from.get_target_session_attrs())
+        .channel_binding(from.get_channel_binding())
+        .load_balance_hosts(from.get_load_balance_hosts());
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(url: &str) -> Vec<Config> {
+        Hosts::of(&url.parse().unwrap()).each.to_vec()
+    }
+
+    #[test]
+    fn each_host_keeps_its_port_and_what_is_said_beside() {
+        let each = hosts("postgres://u:p%40w@one:5433,two,[::1]:5434/d?options=-c%20a%3Db&keepalives_idle=7");
+        let same = |host: &str| format!("postgres://u:p%40w@{host}/d?options=-c%20a%3Db&keepalives_idle=7").parse();
+        assert_eq!(each, [same("one:5433").unwrap(), same("two:5432").unwrap(), same("[::1]:5434").unwrap()]);
+    }
+
+    #[test]
+    fn one_host_and_what_does_not_fit_stay_as_they_are() {
+        for address in ["postgres://u@one/d", "host=one,two port=1,2,3 user=u"] {
+            assert_eq!(hosts(address), [address.parse().unwrap()]);
+        }
+    }
+}
