@@ -3,20 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::Value;
 use shared::bus::Names;
 use tokio::time::Instant;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
 use super::books::{Event, Found, Lane, Mark, Merge, Message, Run};
 use super::checks;
-use super::load::AUDIENCE;
+use super::load::Scale;
 use super::oracle::Told;
 use super::product::Product;
 use super::provider;
 use crate::{Api, drained};
 
+const ASKED_AT_ONCE: usize = 8;
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -96,24 +99,26 @@ async fn one(db: &Client, sql: &str) -> i64 {
 /// All there is, but for what was left over and who died.
 ///
 /// Panics when the database or the API does not answer.
-pub async fn read(product: &Product, told: &Told) -> Found {
+pub async fn read(product: &Product, told: &Told, scale: Scale) -> Found {
     let db = product.database().await.expect("the database");
     let mut found = Found::default();
     found.events = events(&db, &product.projects).await;
     found.counts = counts(product, &found.events).await;
-    for (shop, user) in told.profiles.keys() {
+    let profiles = told.profiles.keys().map(|(shop, user)| async move {
         let answer = product.shops[*shop][0].get(&format!("/users/{user}")).await;
-        found.profiles.insert((*shop, user.clone()), answer.json["properties"].clone());
-    }
-    for (anonymous, (user, _)) in &told.merges {
-        found.merges.insert(anonymous.clone(), merge(&product.shops[0][0], anonymous, user).await);
-    }
+        ((*shop, user.clone()), answer.json["properties"].clone())
+    });
+    found.profiles = stream::iter(profiles).buffer_unordered(ASKED_AT_ONCE).collect().await;
+    let merges = told.merges.iter().map(|(anonymous, (user, _))| async move {
+        (anonymous.clone(), merge(&product.shops[0][0], anonymous, user).await)
+    });
+    found.merges = stream::iter(merges).buffer_unordered(ASKED_AT_ONCE).collect().await;
     found.messages = messages(&db).await;
     found.copies = provider::copies(&product.mail.vendor().vendor, &product.sms.vendor().vendor);
     found.runs = runs(&db).await;
     let campaigns = db.query("SELECT id, status FROM campaign", &[]).await.expect("the campaigns");
     found.campaigns = campaigns.iter().map(|row| (row.get(0), row.get(1))).collect();
-    found.audience = audience(&db).await;
+    found.audience = audience(&db, scale).await;
     found
 }
 
@@ -125,7 +130,14 @@ async fn events(db: &Client, projects: &[Uuid]) -> Vec<Event> {
         name: row.get(1),
         reference: row.get(2),
     };
-    db.query(sql, &[]).await.expect("the events").iter().map(of).collect()
+    all(db, sql, of).await
+}
+
+/// The rows of a statement, however many: each is read as it comes.
+async fn all<T>(db: &Client, sql: &str, of: impl Fn(&Row) -> T) -> Vec<T> {
+    let none: [&(dyn ToSql + Sync); 0] = [];
+    let rows = db.query_raw(sql, none).await.expect(sql);
+    rows.map_ok(|row| of(&row)).try_collect().await.expect(sql)
 }
 
 /// By the API, of the names that are stored.
@@ -172,7 +184,7 @@ async fn messages(db: &Client) -> Vec<Message> {
             campaign: row.get(8),
         }
     };
-    db.query(sql, &[]).await.expect("the ledger").iter().map(of).collect()
+    all(db, sql, of).await
 }
 
 async fn runs(db: &Client) -> Vec<Run> {
@@ -183,13 +195,13 @@ async fn runs(db: &Client) -> Vec<Run> {
         let trail = marks.unwrap_or_else(|error| panic!("a trail: {error}"));
         Run { id: row.get(0), trigger: row.get(1), status: row.get(2), trail }
     };
-    db.query(sql, &[]).await.expect("the runs").iter().map(of).collect()
+    all(db, sql, of).await
 }
 
 /// Those who were imported for campaigns.
-async fn audience(db: &Client) -> BTreeSet<Uuid> {
+async fn audience(db: &Client, scale: Scale) -> BTreeSet<Uuid> {
     let sql = "SELECT id FROM users WHERE properties->>'plan' = 'pro' AND merged_into IS NULL";
     let people: BTreeSet<Uuid> = db.query(sql, &[]).await.expect("people").iter().map(|row| row.get(0)).collect();
-    assert_eq!(people.len() as u64, AUDIENCE, "the audience");
+    assert_eq!(people.len() as u64, scale.audience, "the audience");
     people
 }

@@ -15,6 +15,8 @@ const STOP: Duration = Duration::from_secs(32);
 /// How often the processes are looked after.
 const WATCH: Duration = Duration::from_millis(100);
 const RECONNECT: Duration = Duration::from_secs(5);
+/// The file in the run's directory with the deaths at failpoints.
+pub const FAILPOINT_LOG: &str = "failpoints.log";
 
 /// A fault as it was; its times count from the beginning of the run.
 #[derive(Clone, Debug)]
@@ -151,7 +153,7 @@ async fn dies(product: &Product, process: Process, failpoint: &str, hit: u32) {
     let mut program = product.processes[&process].lock().await;
     program.kill().await;
     product.arm(process, true);
-    let log = product.dir().join("failpoints.log");
+    let log = product.dir().join(FAILPOINT_LOG);
     program.launch_with(&[("FAILPOINTS", &format!("{failpoint}={hit}")), ("FAILPOINT_LOG", &log.to_string_lossy())]);
 }
 

@@ -8,7 +8,7 @@ use shared::clock::Clock;
 use shared::ids;
 use tokio::time::timeout;
 
-use super::{AGAIN, ANSWER, Load, REACHED, With, gateways, id_of};
+use super::{AGAIN, ANSWER, Load, With, gateways, id_of};
 use crate::chaos::checks::TRIGGER;
 use crate::chaos::oracle::Line;
 use crate::chaos::provider::MARK;
@@ -119,7 +119,7 @@ pub async fn send(load: &Load<'_>, client: usize) {
     while !load.is_over() {
         n += 1;
         let key = format!("send-{client}-{n}");
-        let mut message = json!({ "userId": format!("s{}", n % REACHED), "channel": "SMS", "body": MARK });
+        let mut message = json!({ "userId": load.person(n * load.scale.sending as u64 + client as u64), "channel": "SMS", "body": MARK });
         if n.is_multiple_of(2) {
             (message["channel"], message["subject"]) = (json!("EMAIL"), json!("Hello"));
         }
@@ -136,12 +136,12 @@ pub async fn send(load: &Load<'_>, client: usize) {
 }
 
 /// Events that start the automation.
-pub async fn enter(load: &Load<'_>) {
+pub async fn enter(load: &Load<'_>, client: usize) {
     let mut n = 0_u64;
     while !load.is_over() {
         n += 1;
-        let user = format!("s{}", n % REACHED);
-        let event = event(TRIGGER, ("user_id", &user), n.is_multiple_of(2), &format!("t-{n}"));
+        let user = load.person(n * load.scale.entering as u64 + client as u64);
+        let event = event(TRIGGER, ("user_id", &user), n.is_multiple_of(2), &format!("t-{client}-{n}"));
         if !one(load, 0, TRIGGER, event).await {
             return;
         }
