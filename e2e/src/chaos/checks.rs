@@ -5,11 +5,13 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use jiff::SignedDuration;
 use serde_json::json;
 use uuid::Uuid;
 
 use super::books::{Event, Found, Lane, Message};
 use super::oracle::Told;
+use super::plan::FURTHEST_MINUTES;
 
 /// Of this name are events that start a run of the automation, and of this those that the run tracks.
 pub const TRIGGER: &str = "entered";
@@ -145,8 +147,14 @@ fn may_be_given_up(message: &Message) -> bool {
     message.status == "failed" && message.reason.starts_with("outcome_unknown") && message.ambiguous > most
 }
 
+/// Given up because its provider refused it for good.
+fn was_refused(message: &Message, found: &Found) -> bool {
+    message.status == "failed" && message.reason.starts_with("rejected") && found.refused.contains(&message.id)
+}
+
 fn one_outcome(_: &Told, found: &Found) -> Vec<String> {
-    let open = found.messages.iter().filter(|message| message.status != "sent" && !may_be_given_up(message));
+    let has_outcome = |m: &Message| m.status == "sent" || may_be_given_up(m) || was_refused(m, found);
+    let open = found.messages.iter().filter(|message| !has_outcome(message));
     open.map(|message| format!("{message:?}")).collect()
 }
 
@@ -222,11 +230,13 @@ fn effects_happen_once(_: &Told, found: &Found) -> Vec<String> {
 }
 
 fn no_wait_ends_early(_: &Told, found: &Found) -> Vec<String> {
+    // Not all processes learn at the same moment that the clock was moved, from one end to the other at most.
+    let apart = SignedDuration::from_mins(if found.clock_moved { 2 * i64::from(FURTHEST_MINUTES) } else { 0 });
     let mut wrong = Vec::new();
     for run in &found.runs {
         let waits = run.trail.iter().enumerate().filter_map(|(place, mark)| Some((place, mark.until?)));
         for (place, until) in waits {
-            if let Some(next) = run.trail.get(place + 1).filter(|next| next.at < until) {
+            if let Some(next) = run.trail.get(place + 1).filter(|next| next.at + apart < until) {
                 wrong.push(format!("{} waited until {until} and went on at {}", run.trigger, next.at));
             }
         }

@@ -15,8 +15,9 @@ use super::books::{Event, Found, Lane, Mark, Merge, Message, Run};
 use super::checks;
 use super::load::Scale;
 use super::oracle::Told;
+use super::plan::FURTHEST_MINUTES;
 use super::product::Product;
-use super::provider;
+use super::{provider, strike};
 use crate::{Api, drained};
 
 const ASKED_AT_ONCE: usize = 8;
@@ -36,7 +37,7 @@ const LEFTOVERS: [(&str, &str); 12] = [
     ("campaigns under way", "SELECT count(*) FROM campaign WHERE under_way OR status <> 'COMPLETED'"),
     (
         "partitions that nobody holds",
-        "SELECT count(*) FROM ingest_partition WHERE lease_until <= now() OR owner IS NULL",
+        "SELECT count(*) FROM ingest_partition WHERE lease_until <= clock_timestamp() OR owner IS NULL",
     ),
     ("dead items", "SELECT count(*) FROM dead_item"),
     ("jumps of the clock", "SELECT count(*) FROM clock_jump"),
@@ -53,8 +54,12 @@ pub struct Drained {
 /// may be hours.
 ///
 /// Panics when the database does not answer.
-pub async fn drained(product: &Product, told: &Told, within: Duration) -> Drained {
+pub async fn drained(product: &Product, told: &Told, clock: bool, within: Duration) -> Drained {
     let db = product.database().await.expect("the database");
+    // What was due by a clock that was ahead is due by now.
+    if clock {
+        strike::move_clock(product, FURTHEST_MINUTES + 1).await;
+    }
     let began = Instant::now();
     let mut missing = told.accepted.len();
     loop {
@@ -73,7 +78,7 @@ pub async fn drained(product: &Product, told: &Told, within: Duration) -> Draine
             let left = left.collect::<Vec<_>>().join(", ");
             return Drained { leftovers, took: Err(format!("after {within:?}: {left}; {missing} events missing")) };
         }
-        let sql = "UPDATE message SET due_at = now() WHERE status = 'queued' AND NOT claimed AND due_at > now() \
+        let sql = "UPDATE message SET due_at = clock_timestamp() WHERE status = 'queued' AND NOT claimed AND due_at > clock_timestamp() \
                    AND (status_reason LIKE 'retrying:%' OR status_reason LIKE 'outcome_unknown:%')";
         db.execute(sql, &[]).await.expect("the ledger");
         tokio::time::sleep(LOOK).await;
@@ -113,8 +118,9 @@ pub async fn read(product: &Product, told: &Told, scale: Scale) -> Found {
         (anonymous.clone(), merge(&product.shops[0][0], anonymous, user).await)
     });
     found.merges = stream::iter(merges).buffer_unordered(ASKED_AT_ONCE).collect().await;
-    found.messages = messages(&db).await;
-    found.copies = provider::copies(&product.mail.vendor().vendor, &product.sms.vendor().vendor);
+    found.messages = messages(&db, product.projects[0]).await;
+    found.copies = provider::copies(&product.mail.vendor().vendor, &product.sms.vendor().vendor, &product.smtp);
+    found.refused = product.temper.refused();
     found.runs = runs(&db).await;
     let campaigns = db.query("SELECT id, status FROM campaign", &[]).await.expect("the campaigns");
     found.campaigns = campaigns.iter().map(|row| (row.get(0), row.get(1))).collect();
@@ -163,8 +169,9 @@ async fn merge(api: &Api, anonymous: &str, user: &str) -> Merge {
     Merge { leads_to: person["externalId"].as_str().map(str::to_owned), events: total(&events) }
 }
 
-async fn messages(db: &Client) -> Vec<Message> {
-    let sql = "SELECT id, user_id, lane, channel, status, coalesce(status_reason, ''), ambiguous, run_id, campaign_id FROM message";
+/// `keyed`: the project whose mail service knows repeats.
+async fn messages(db: &Client, keyed: Uuid) -> Vec<Message> {
+    let sql = "SELECT id, user_id, lane, channel, status, coalesce(status_reason, ''), ambiguous, run_id, campaign_id, project_id FROM message";
     let of = |row: &Row| {
         let (lane, channel): (&str, String) = (row.get(2), row.get(3));
         Message {
@@ -175,7 +182,7 @@ async fn messages(db: &Client) -> Vec<Message> {
                 "automation" => Lane::Automation,
                 _ => Lane::Campaign,
             },
-            keyed: channel == "EMAIL",
+            keyed: channel == "EMAIL" && row.get::<_, Uuid>(9) == keyed,
             status: row.get(4),
             reason: row.get(5),
             ambiguous: row.get::<_, i32>(6).unsigned_abs(),

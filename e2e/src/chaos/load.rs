@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::checks::{TRACKED, TRIGGER};
 use super::oracle::{Line, Oracle};
 use super::product::{Product, SHOPS};
-use super::provider::{MARK, channels};
+use super::provider::{MARK, channels, channels_by_smtp};
 use crate::{Answer, Api};
 
 /// No answer by then is none.
@@ -31,7 +31,8 @@ const SOON: Duration = Duration::from_mins(1);
 pub struct Scale {
     /// Clients that count, by shop.
     pub counting: [usize; SHOPS],
-    pub sending: usize,
+    /// Clients that send messages, by shop.
+    pub sending: [usize; SHOPS],
     pub entering: usize,
     /// People who are written to and who start the automation.
     pub reached: u64,
@@ -46,7 +47,7 @@ impl Scale {
         let times = factor as usize;
         Self {
             counting: [3 * times, times],
-            sending: 2 * times,
+            sending: [2 * times, times],
             entering: times,
             reached: 40 * u64::from(factor),
             audience: 30 * u64::from(factor).pow(2),
@@ -191,6 +192,12 @@ pub async fn open(product: &Product, scale: Scale) -> Shop {
     let Scale { reached, audience, .. } = scale;
     let api = &product.shops[0][0];
     api.put("/channels", &channels()).await.expect(200);
+    let by_smtp = &product.shops[1][0];
+    by_smtp.put("/channels", &channels_by_smtp(&product.smtp)).await.expect(200);
+    let person = |n| json!({ "user_id": format!("s{n}"), "properties": { "email": format!("s{n}@example.com") } });
+    let lines: Vec<String> = (0..reached).map(|n| format!("{}\n", person(n))).collect();
+    assert_eq!(by_smtp.import("people", lines.concat()).await.expect("an answer").expect(200)["imported"], reached);
+    by_smtp.until("/users", SOON, |users| users["total"] == reached).await;
     let people = (0..reached).map(|n| (format!("s{n}"), "free")).chain((0..audience).map(|n| (format!("c{n}"), "pro")));
     let lines = people.enumerate().map(|(n, (user, plan))| {
         let known = json!({ "email": format!("{user}@example.com"), "phone": format!("+491511{n:05}7"), "plan": plan });

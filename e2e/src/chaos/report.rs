@@ -80,10 +80,11 @@ impl Seen<'_> {
     fn write(&self, out: &mut String, figures: &Figures) -> fmt::Result {
         let Figures { seed, kills, accepted, put_off, unanswered, .. } = figures;
         let (load, built) = (figures.load, if figures.release { "for release" } else { "for development" });
+        let clock = if figures.clock { ", a clock that jumps" } else { "" };
         let cluster = if figures.cluster { ", three NATS servers" } else { "" };
         writeln!(
             out,
-            "\nCHAOS_SEED={seed}, {:.1} minutes, CHAOS_LOAD={load}, built {built}{cluster}",
+            "\nCHAOS_SEED={seed}, {:.1} minutes, CHAOS_LOAD={load}, built {built}{cluster}{clock}",
             figures.minutes
         )?;
         write_faults(out, figures)?;

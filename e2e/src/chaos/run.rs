@@ -12,7 +12,7 @@ use super::books::Found;
 use super::load::{self, Load, Scale, clients};
 use super::oracle::{Oracle, Told};
 use super::plan::{EACH, Fault, Ground, plan};
-use super::product::Product;
+use super::product::{Product, SHOPS};
 use super::pulse::Pulse;
 use super::report::{Report, Seen};
 use super::strike::{self, FAILPOINT_LOG, Strange, Struck};
@@ -34,6 +34,8 @@ pub struct Settings {
     pub span: Duration,
     /// With NATS as three servers.
     pub cluster: bool,
+    /// The database's clock jumps, too, by a few minutes.
+    pub clock: bool,
     /// How much is done meanwhile: a factor, from 1.
     pub load: u32,
 }
@@ -42,7 +44,7 @@ pub struct Settings {
 ///
 /// Panics when a server does not start, or does not answer once all is healed.
 pub async fn run(settings: Settings) -> Report {
-    let Settings { seed, span, cluster, load } = settings;
+    let Settings { seed, span, cluster, clock, load } = settings;
     let scale = Scale::of(load);
     println!("CHAOS_SEED={seed}, {:.1} minutes of faults, CHAOS_LOAD={load}", span.as_secs_f64() / 60.0);
     let (began, began_at) = (Instant::now(), Clock::system().now());
@@ -55,7 +57,7 @@ pub async fn run(settings: Settings) -> Report {
     let oracle = Oracle::create(&path).expect("a file for the oracle");
     let (pulse, strange) = (Pulse::default(), Strange::default());
     let load = Load::new(&product, &oracle, shop, scale);
-    let faults = plan(seed, span, &ground(cluster));
+    let faults = plan(seed, span, &ground(cluster, clock));
     let rage = async {
         let struck = carry_out(&product, faults, &strange).await;
         tokio::time::sleep_until(product.began + span).await;
@@ -78,14 +80,14 @@ pub async fn run(settings: Settings) -> Report {
     let told = Told::read(&path).expect("what the oracle wrote");
     let minutes = u32::try_from(span.as_secs() / 60).unwrap_or(u32::MAX);
     let watched = async {
-        let drained = found::drained(&product, &told, DRAIN + DRAIN_A_MINUTE * minutes).await;
+        let drained = found::drained(&product, &told, clock, DRAIN + DRAIN_A_MINUTE * minutes).await;
         (drained, found::read(&product, &told, scale).await)
     };
     let (drained, found) = tokio::select! {
         both = watched => both,
         () = strike::watch(&product, &strange) => unreachable!("it watches without an end"),
     };
-    let found = Found { leftovers: drained.leftovers, deaths: strange.all(), ..found };
+    let found = Found { leftovers: drained.leftovers, deaths: strange.all(), clock_moved: clock, ..found };
     let against = checks::judge(&told, &found);
     let beats = pulse.beats();
     let died = storm::hits(&product.dir().join(FAILPOINT_LOG)).values().sum();
@@ -111,12 +113,12 @@ pub async fn run(settings: Settings) -> Report {
     report
 }
 
-fn ground(cluster: bool) -> Ground {
+fn ground(cluster: bool, clock: bool) -> Ground {
     // No date starts anything here, so nobody would come by.
     let met = |name: &String| !name.contains(".after_dates_");
     let failpoints = storm::failpoints().into_iter();
     let failpoints = failpoints.map(|(program, names)| (program, names.into_iter().filter(met).collect()));
-    Ground { failpoints: failpoints.collect(), cluster }
+    Ground { failpoints: failpoints.collect(), cluster, clock }
 }
 
 /// Each fault at its time, however long the ones before it take.
@@ -130,11 +132,12 @@ async fn carry_out(product: &Product, faults: Vec<Fault>, strange: &Strange) -> 
 
 async fn all_clients(load: &Load<'_>) {
     let Scale { counting, sending, entering, .. } = load.scale;
-    let counting = counting.into_iter().enumerate();
-    let counting = counting.flat_map(|(shop, many)| (0..many).map(move |client| clients::count(load, shop, client)));
+    let each = |by_shop: [usize; SHOPS]| {
+        by_shop.into_iter().enumerate().flat_map(|(shop, many)| (0..many).map(move |client| (shop, client)))
+    };
     tokio::join!(
-        join_all(counting),
-        join_all((0..sending).map(|client| clients::send(load, client))),
+        join_all(each(counting).map(|(shop, client)| clients::count(load, shop, client))),
+        join_all(each(sending).map(|(shop, client)| clients::send(load, shop, client))),
         clients::merge(load),
         join_all((0..entering).map(|client| clients::enter(load, client))),
         clients::campaign(load),

@@ -113,19 +113,19 @@ pub async fn merge(load: &Load<'_>) {
     }
 }
 
-/// Messages to one person each, under keys.
-pub async fn send(load: &Load<'_>, client: usize) {
+/// Messages to one person each, under keys. The second shop's are mails by SMTP.
+pub async fn send(load: &Load<'_>, shop: usize, client: usize) {
     let mut n = 0_u64;
     while !load.is_over() {
         n += 1;
-        let key = format!("send-{client}-{n}");
-        let mut message = json!({ "userId": load.person(n * load.scale.sending as u64 + client as u64), "channel": "SMS", "body": MARK });
-        if n.is_multiple_of(2) {
+        let key = format!("send-{shop}-{client}-{n}");
+        let mut message = json!({ "userId": load.person(n * load.scale.sending[shop] as u64 + client as u64), "channel": "SMS", "body": MARK });
+        if shop > 0 || n.is_multiple_of(2) {
             (message["channel"], message["subject"]) = (json!("EMAIL"), json!("Hello"));
         }
         load.oracle.note(vec![Line::TriedSend { key: key.clone() }]).await;
         for _ in 0..=u32::from(n.is_multiple_of(REPEATED)) {
-            let Some(answer) = load.insist(0, "/messages", With::Secret(&key), &message).await else { return };
+            let Some(answer) = load.insist(shop, "/messages", With::Secret(&key), &message).await else { return };
             let Some(id) = id_of(&answer) else {
                 return load.wrong(format!("a message without an id: {}", answer.json)).await;
             };

@@ -19,6 +19,7 @@ pub struct Figures {
     pub minutes: f64,
     pub load: u32,
     pub cluster: bool,
+    pub clock: bool,
     /// The programs are built for release.
     pub release: bool,
     pub sound: bool,
@@ -123,6 +124,7 @@ impl Seen<'_> {
             minutes: settings.span.as_secs_f64() / 60.0,
             load: settings.load,
             cluster: settings.cluster,
+            clock: settings.clock,
             release: !cfg!(debug_assertions),
             sound: broken.is_empty(),
             broken,
