@@ -59,9 +59,9 @@ bench: build ## what the product does here, beside what the machine allows (SCEN
 	$(CARGO) build --release --locked --bin bench
 	@$(TARGET_DIR)/release/bench $(if $(QUICK),--quick) $(ARGS)
 
-chaos: ## ten minutes of everything that goes wrong, by a seed (CHAOS_SEED, CHAOS_MINUTES, RELEASE=1)
+chaos: ## ten minutes of everything that goes wrong, by a seed (CHAOS_SEED, CHAOS_MINUTES, CHAOS_LOAD, RELEASE=1)
 	$(CARGO) build --workspace --bins --locked $(if $(RELEASE),--release)
-	@$(TARGET_DIR)/$(if $(RELEASE),release,debug)/chaos
+	@CHAOS_REPORTS=$${CHAOS_REPORTS:-$(TARGET_DIR)/chaos} $(TARGET_DIR)/$(if $(RELEASE),release,debug)/chaos
 
 mutations: ## take each remedy out of a copy and see a test notice it (MUTATION=name for one)
 	@e2e/mutations/run $(MUTATION)

@@ -8,6 +8,7 @@
 
 pub mod books;
 pub mod checks;
+pub mod clock;
 pub mod found;
 mod kills;
 pub mod load;

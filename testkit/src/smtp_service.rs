@@ -11,6 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::must;
 use crate::provider_server::Fault;
 
+/// Asked once a mail has begun: whether the connection ends before its final dot.
+type HangsUp = dyn Fn() -> bool + Send + Sync;
 type Script = dyn Fn(&str) -> Option<Fault> + Send + Sync;
 
 /// Listens on loopback until it is dropped.
@@ -22,15 +24,25 @@ pub struct SmtpService {
 
 struct Served {
     script: Box<Script>,
+    hangs_up: Box<HangsUp>,
     taken: Mutex<Vec<String>>,
 }
 
 impl SmtpService {
     /// `script` says what goes wrong with a mail; `Flood` means nothing here, and `GoAway` is 421.
     pub async fn start(script: impl Fn(&str) -> Option<Fault> + Send + Sync + 'static) -> Self {
+        Self::start_with(script, || false).await
+    }
+
+    /// As [`SmtpService::start`]; `hangs_up` is asked once a mail has begun whether the connection ends before its final dot.
+    pub async fn start_with(
+        script: impl Fn(&str) -> Option<Fault> + Send + Sync + 'static,
+        hangs_up: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
         let listener = must("a port for a mail server", TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await);
         let address = must("a port for a mail server", listener.local_addr());
-        let served = Arc::new(Served { script: Box::new(script), taken: Mutex::default() });
+        let served =
+            Arc::new(Served { script: Box::new(script), hangs_up: Box::new(hangs_up), taken: Mutex::default() });
         let shutdown = Shutdown::new();
         tokio::spawn(accept(listener, served.clone(), shutdown.clone()));
         Self { served, address, shutdown }
@@ -86,6 +98,12 @@ async fn converse(mut stream: BufStream<TcpStream>, served: &Served) -> std::io:
             "QUIT" => return say(&mut stream, "221 Bye").await,
             "DATA" => {
                 say(&mut stream, "354 Go on").await?;
+                if (served.hangs_up)() {
+                    // Its first line has come.
+                    line.clear();
+                    stream.read_line(&mut line).await?;
+                    return Ok(());
+                }
                 let mail = read_mail(&mut stream).await?;
                 let Some(answer) = end_of_mail(&mut stream, served, mail).await? else { return Ok(()) };
                 say(&mut stream, &answer).await?;

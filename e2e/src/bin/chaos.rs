@@ -1,8 +1,10 @@
 //! `make chaos`: the whole product under everything that goes wrong, by a seed.
 //!
-//! `CHAOS_SEED` repeats a plan of faults, `CHAOS_MINUTES` (10) is how long they come, and `CHAOS_CLUSTER=1` makes NATS three
-//! servers. The exit code is 1 where a promise was broken; what was written down is kept then.
+//! `CHAOS_SEED` repeats a plan of faults, `CHAOS_MINUTES` (10) is how long they come, `CHAOS_LOAD` (1) is how much clients do
+//! meanwhile, `CHAOS_CLUSTER=1` makes NATS three servers, and with `CHAOS_CLOCK=1` the database's clock jumps, too. Each run leaves a report in a directory of its own in
+//! `CHAOS_REPORTS` (`target/chaos`). The exit code is 1 where a promise was broken; all that was written down is kept then.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,20 +13,29 @@ use anyhow::{Context, ensure};
 use e2e::chaos::{Settings, run};
 
 const MINUTES: f64 = 10.0;
+const MOST_LOAD: u32 = 16;
+const REPORTS: &str = "target/chaos";
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
     let minutes = variable("CHAOS_MINUTES")?.unwrap_or(MINUTES);
     ensure!((0.1..=10_000.0).contains(&minutes), "CHAOS_MINUTES={minutes}: from 0.1 to 10000");
+    let load = variable("CHAOS_LOAD")?.unwrap_or(1);
+    ensure!((1..=MOST_LOAD).contains(&load), "CHAOS_LOAD={load}: from 1 to {MOST_LOAD}");
+    let reports = variable("CHAOS_REPORTS")?.unwrap_or_else(|| PathBuf::from(REPORTS));
     let settings = Settings {
+        load,
         seed: variable("CHAOS_SEED")?.unwrap_or_else(|| rand::random::<u32>().into()),
         span: Duration::from_secs_f64(minutes * 60.0),
         cluster: variable::<u8>("CHAOS_CLUSTER")?.is_some_and(|on| on != 0),
+        clock: variable::<u8>("CHAOS_CLOCK")?.is_some_and(|on| on != 0),
     };
     tokio::select! {
         report = Box::pin(run(settings)) => {
             println!("{report}");
-            Ok(if report.is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            let kept = report.write(&reports).with_context(|| format!("a report in {}", reports.display()))?;
+            println!("  the report: {}", kept.display());
+            Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         interrupted = tokio::signal::ctrl_c() => {
             interrupted.context("listening for the interrupt")?;
@@ -37,6 +48,6 @@ async fn main() -> anyhow::Result<ExitCode> {
 /// A variable of the environment; an empty one is none.
 fn variable<T: FromStr>(name: &str) -> anyhow::Result<Option<T>> {
     let Some(text) = std::env::var(name).ok().filter(|text| !text.trim().is_empty()) else { return Ok(None) };
-    let value = text.trim().parse().ok().with_context(|| format!("{name}={text}: not a number"))?;
+    let value = text.trim().parse().ok().with_context(|| format!("{name}={text}: not understood"))?;
     Ok(Some(value))
 }

@@ -26,6 +26,10 @@ pub struct Found {
     pub audience: BTreeSet<Uuid>,
     /// How much is still left where nothing should be.
     pub leftovers: BTreeMap<&'static str, i64>,
+    /// What a provider refused for good.
+    pub refused: BTreeSet<Uuid>,
+    /// The database's clock jumped, by no more than a few minutes at a time.
+    pub clock_moved: bool,
     /// Processes that ended by themselves, or would not end.
     pub deaths: Vec<String>,
 }

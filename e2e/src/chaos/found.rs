@@ -3,20 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::Value;
 use shared::bus::Names;
 use tokio::time::Instant;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
 use super::books::{Event, Found, Lane, Mark, Merge, Message, Run};
 use super::checks;
-use super::load::AUDIENCE;
+use super::load::Scale;
 use super::oracle::Told;
+use super::plan::FURTHEST_MINUTES;
 use super::product::Product;
-use super::provider;
+use super::{provider, strike};
 use crate::{Api, drained};
 
+const ASKED_AT_ONCE: usize = 8;
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -33,7 +37,7 @@ const LEFTOVERS: [(&str, &str); 12] = [
     ("campaigns under way", "SELECT count(*) FROM campaign WHERE under_way OR status <> 'COMPLETED'"),
     (
         "partitions that nobody holds",
-        "SELECT count(*) FROM ingest_partition WHERE lease_until <= now() OR owner IS NULL",
+        "SELECT count(*) FROM ingest_partition WHERE lease_until <= clock_timestamp() OR owner IS NULL",
     ),
     ("dead items", "SELECT count(*) FROM dead_item"),
     ("jumps of the clock", "SELECT count(*) FROM clock_jump"),
@@ -50,8 +54,12 @@ pub struct Drained {
 /// may be hours.
 ///
 /// Panics when the database does not answer.
-pub async fn drained(product: &Product, told: &Told, within: Duration) -> Drained {
+pub async fn drained(product: &Product, told: &Told, clock: bool, within: Duration) -> Drained {
     let db = product.database().await.expect("the database");
+    // What was due by a clock that was ahead is due by now.
+    if clock {
+        strike::move_clock(product, FURTHEST_MINUTES + 1).await;
+    }
     let began = Instant::now();
     let mut missing = told.accepted.len();
     loop {
@@ -70,7 +78,7 @@ pub async fn drained(product: &Product, told: &Told, within: Duration) -> Draine
             let left = left.collect::<Vec<_>>().join(", ");
             return Drained { leftovers, took: Err(format!("after {within:?}: {left}; {missing} events missing")) };
         }
-        let sql = "UPDATE message SET due_at = now() WHERE status = 'queued' AND NOT claimed AND due_at > now() \
+        let sql = "UPDATE message SET due_at = clock_timestamp() WHERE status = 'queued' AND NOT claimed AND due_at > clock_timestamp() \
                    AND (status_reason LIKE 'retrying:%' OR status_reason LIKE 'outcome_unknown:%')";
         db.execute(sql, &[]).await.expect("the ledger");
         tokio::time::sleep(LOOK).await;
@@ -96,24 +104,27 @@ async fn one(db: &Client, sql: &str) -> i64 {
 /// All there is, but for what was left over and who died.
 ///
 /// Panics when the database or the API does not answer.
-pub async fn read(product: &Product, told: &Told) -> Found {
+pub async fn read(product: &Product, told: &Told, scale: Scale) -> Found {
     let db = product.database().await.expect("the database");
     let mut found = Found::default();
     found.events = events(&db, &product.projects).await;
     found.counts = counts(product, &found.events).await;
-    for (shop, user) in told.profiles.keys() {
+    let profiles = told.profiles.keys().map(|(shop, user)| async move {
         let answer = product.shops[*shop][0].get(&format!("/users/{user}")).await;
-        found.profiles.insert((*shop, user.clone()), answer.json["properties"].clone());
-    }
-    for (anonymous, (user, _)) in &told.merges {
-        found.merges.insert(anonymous.clone(), merge(&product.shops[0][0], anonymous, user).await);
-    }
-    found.messages = messages(&db).await;
-    found.copies = provider::copies(&product.mail.vendor().vendor, &product.sms.vendor().vendor);
+        ((*shop, user.clone()), answer.json["properties"].clone())
+    });
+    found.profiles = stream::iter(profiles).buffer_unordered(ASKED_AT_ONCE).collect().await;
+    let merges = told.merges.iter().map(|(anonymous, (user, _))| async move {
+        (anonymous.clone(), merge(&product.shops[0][0], anonymous, user).await)
+    });
+    found.merges = stream::iter(merges).buffer_unordered(ASKED_AT_ONCE).collect().await;
+    found.messages = messages(&db, product.projects[0]).await;
+    found.copies = provider::copies(&product.mail.vendor().vendor, &product.sms.vendor().vendor, &product.smtp);
+    found.refused = product.temper.refused();
     found.runs = runs(&db).await;
     let campaigns = db.query("SELECT id, status FROM campaign", &[]).await.expect("the campaigns");
     found.campaigns = campaigns.iter().map(|row| (row.get(0), row.get(1))).collect();
-    found.audience = audience(&db).await;
+    found.audience = audience(&db, scale).await;
     found
 }
 
@@ -125,7 +136,14 @@ async fn events(db: &Client, projects: &[Uuid]) -> Vec<Event> {
         name: row.get(1),
         reference: row.get(2),
     };
-    db.query(sql, &[]).await.expect("the events").iter().map(of).collect()
+    all(db, sql, of).await
+}
+
+/// The rows of a statement, however many: each is read as it comes.
+async fn all<T>(db: &Client, sql: &str, of: impl Fn(&Row) -> T) -> Vec<T> {
+    let none: [&(dyn ToSql + Sync); 0] = [];
+    let rows = db.query_raw(sql, none).await.expect(sql);
+    rows.map_ok(|row| of(&row)).try_collect().await.expect(sql)
 }
 
 /// By the API, of the names that are stored.
@@ -151,8 +169,9 @@ async fn merge(api: &Api, anonymous: &str, user: &str) -> Merge {
     Merge { leads_to: person["externalId"].as_str().map(str::to_owned), events: total(&events) }
 }
 
-async fn messages(db: &Client) -> Vec<Message> {
-    let sql = "SELECT id, user_id, lane, channel, status, coalesce(status_reason, ''), ambiguous, run_id, campaign_id FROM message";
+/// `keyed`: the project whose mail service knows repeats.
+async fn messages(db: &Client, keyed: Uuid) -> Vec<Message> {
+    let sql = "SELECT id, user_id, lane, channel, status, coalesce(status_reason, ''), ambiguous, run_id, campaign_id, project_id FROM message";
     let of = |row: &Row| {
         let (lane, channel): (&str, String) = (row.get(2), row.get(3));
         Message {
@@ -163,7 +182,7 @@ async fn messages(db: &Client) -> Vec<Message> {
                 "automation" => Lane::Automation,
                 _ => Lane::Campaign,
             },
-            keyed: channel == "EMAIL",
+            keyed: channel == "EMAIL" && row.get::<_, Uuid>(9) == keyed,
             status: row.get(4),
             reason: row.get(5),
             ambiguous: row.get::<_, i32>(6).unsigned_abs(),
@@ -172,7 +191,7 @@ async fn messages(db: &Client) -> Vec<Message> {
             campaign: row.get(8),
         }
     };
-    db.query(sql, &[]).await.expect("the ledger").iter().map(of).collect()
+    all(db, sql, of).await
 }
 
 async fn runs(db: &Client) -> Vec<Run> {
@@ -183,13 +202,13 @@ async fn runs(db: &Client) -> Vec<Run> {
         let trail = marks.unwrap_or_else(|error| panic!("a trail: {error}"));
         Run { id: row.get(0), trigger: row.get(1), status: row.get(2), trail }
     };
-    db.query(sql, &[]).await.expect("the runs").iter().map(of).collect()
+    all(db, sql, of).await
 }
 
 /// Those who were imported for campaigns.
-async fn audience(db: &Client) -> BTreeSet<Uuid> {
+async fn audience(db: &Client, scale: Scale) -> BTreeSet<Uuid> {
     let sql = "SELECT id FROM users WHERE properties->>'plan' = 'pro' AND merged_into IS NULL";
     let people: BTreeSet<Uuid> = db.query(sql, &[]).await.expect("people").iter().map(|row| row.get(0)).collect();
-    assert_eq!(people.len() as u64, AUDIENCE, "the audience");
+    assert_eq!(people.len() as u64, scale.audience, "the audience");
     people
 }

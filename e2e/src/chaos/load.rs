@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 use super::checks::{TRACKED, TRIGGER};
 use super::oracle::{Line, Oracle};
-use super::product::Product;
-use super::provider::{MARK, channels};
+use super::product::{Product, SHOPS};
+use super::provider::{MARK, channels, channels_by_smtp};
 use crate::{Answer, Api};
 
 /// No answer by then is none.
@@ -26,9 +26,34 @@ const AGAIN: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(90);
 const SOON: Duration = Duration::from_mins(1);
 
-/// People who are written to, who start the automation, and whom campaigns reach.
-pub const REACHED: u64 = 40;
-pub const AUDIENCE: u64 = 30;
+/// How much is done: the clients of each kind, and the people whom they do it with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// Clients that count, by shop.
+    pub counting: [usize; SHOPS],
+    /// Clients that send messages, by shop.
+    pub sending: [usize; SHOPS],
+    pub entering: usize,
+    /// People who are written to and who start the automation.
+    pub reached: u64,
+    /// People whom campaigns reach.
+    pub audience: u64,
+}
+
+impl Scale {
+    /// 1 is a little, for a machine that does other things. Campaigns are as seldom as ever, and so their audience grows
+    /// by the square.
+    pub fn of(factor: u32) -> Self {
+        let times = factor as usize;
+        Self {
+            counting: [3 * times, times],
+            sending: [2 * times, times],
+            entering: times,
+            reached: 40 * u64::from(factor),
+            audience: 30 * u64::from(factor).pow(2),
+        }
+    }
+}
 
 /// How requests were answered so far.
 #[derive(Debug, Default)]
@@ -53,6 +78,7 @@ pub struct Load<'a> {
     pub product: &'a Product,
     pub oracle: &'a Oracle,
     pub shop: Shop,
+    pub scale: Scale,
     pub answers: Answers,
     over: AtomicBool,
     healed: Mutex<Option<Instant>>,
@@ -68,9 +94,14 @@ pub enum With<'a> {
 }
 
 impl<'a> Load<'a> {
-    pub fn new(product: &'a Product, oracle: &'a Oracle, shop: Shop) -> Self {
+    pub fn new(product: &'a Product, oracle: &'a Oracle, shop: Shop, scale: Scale) -> Self {
         let (answers, over, healed) = (Answers::default(), AtomicBool::default(), Mutex::default());
-        Self { product, oracle, shop, answers, over, healed }
+        Self { product, oracle, shop, scale, answers, over, healed }
+    }
+
+    /// One of those who are written to and who start the automation.
+    fn person(&self, n: u64) -> String {
+        format!("s{}", n % self.scale.reached)
     }
 
     pub fn is_over(&self) -> bool {
@@ -157,16 +188,23 @@ fn verdict(answer: Option<&Answer>) -> Verdict {
 }
 
 /// Sets everything up that the clients need, while nothing goes wrong yet.
-pub async fn open(product: &Product) -> Shop {
+pub async fn open(product: &Product, scale: Scale) -> Shop {
+    let Scale { reached, audience, .. } = scale;
     let api = &product.shops[0][0];
     api.put("/channels", &channels()).await.expect(200);
-    let people = (0..REACHED).map(|n| (format!("s{n}"), "free")).chain((0..AUDIENCE).map(|n| (format!("c{n}"), "pro")));
+    let by_smtp = &product.shops[1][0];
+    by_smtp.put("/channels", &channels_by_smtp(&product.smtp)).await.expect(200);
+    let person = |n| json!({ "user_id": format!("s{n}"), "properties": { "email": format!("s{n}@example.com") } });
+    let lines: Vec<String> = (0..reached).map(|n| format!("{}\n", person(n))).collect();
+    assert_eq!(by_smtp.import("people", lines.concat()).await.expect("an answer").expect(200)["imported"], reached);
+    by_smtp.until("/users", SOON, |users| users["total"] == reached).await;
+    let people = (0..reached).map(|n| (format!("s{n}"), "free")).chain((0..audience).map(|n| (format!("c{n}"), "pro")));
     let lines = people.enumerate().map(|(n, (user, plan))| {
         let known = json!({ "email": format!("{user}@example.com"), "phone": format!("+491511{n:05}7"), "plan": plan });
         format!("{}\n", json!({ "user_id": user, "properties": known }))
     });
     let lines = lines.collect::<Vec<_>>().concat();
-    let all = REACHED + AUDIENCE;
+    let all = reached + audience;
     assert_eq!(api.import("people", lines).await.expect("an answer").expect(200)["imported"], all);
     api.until("/users", SOON, |users| users["total"] == all).await;
     let rules = json!([{ "field": "plan", "operator": "eq", "value": "pro" }]);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::sync::mpsc;
 
@@ -81,8 +81,8 @@ impl Told {
     /// As it was written down.
     pub fn read(path: &Path) -> io::Result<Self> {
         let mut told = Self::default();
-        for line in std::fs::read_to_string(path)?.lines() {
-            told.note(serde_json::from_str(line)?);
+        for line in BufReader::new(File::open(path)?).lines() {
+            told.note(serde_json::from_str(&line?)?);
         }
         Ok(told)
     }

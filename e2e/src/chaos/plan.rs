@@ -20,6 +20,8 @@ pub const PROGRAMS: [&str; 4] = ["gateway", "worker-automation", "worker-deliver
 pub const EACH: usize = 2;
 /// Servers of a cluster.
 pub const NODES: usize = 3;
+/// How far the clock is moved. From one such time to the other it is less than what the scheduler holds, which is another matter.
+pub const FURTHEST_MINUTES: i16 = 4;
 
 /// Milliseconds from one fault to the next.
 const GAP: Range<u64> = 300..2_500;
@@ -111,11 +113,15 @@ pub enum What {
     NatsGone(usize),
     /// SIGSTOP until it ends.
     NatsHung,
+    /// The ingest stream takes nothing more until it ends, as on a full disk.
+    NatsFull,
     RedisGone,
     RedisHung,
     RedisFlushed,
     Network(Link, Trouble),
     Provider(Mood),
+    /// The database's clock shows so many minutes more, or less, until it ends.
+    ClockMoved(i16),
 }
 
 impl What {
@@ -130,6 +136,7 @@ impl What {
             Self::BackendsKilled => "PostgreSQL's connections killed".to_owned(),
             Self::NatsGone(_) => "NATS killed".to_owned(),
             Self::NatsHung => "NATS hung".to_owned(),
+            Self::NatsFull => "NATS full".to_owned(),
             Self::RedisGone => "Redis gone".to_owned(),
             Self::RedisHung => "Redis hung".to_owned(),
             Self::RedisFlushed => "Redis flushed".to_owned(),
@@ -145,6 +152,7 @@ impl What {
                 format!("link to {:?} {trouble}", link.to)
             }
             Self::Provider(mood) => format!("providers {}", mood.words()),
+            Self::ClockMoved(minutes) => format!("clock {}", if *minutes > 0 { "ahead" } else { "behind" }),
         }
     }
 
@@ -155,10 +163,11 @@ impl What {
                 process.to_string()
             }
             Self::PostgresGone | Self::BackendsKilled => "PostgreSQL".to_owned(),
-            Self::NatsGone(_) | Self::NatsHung => "NATS".to_owned(),
+            Self::NatsGone(_) | Self::NatsHung | Self::NatsFull => "NATS".to_owned(),
             Self::RedisGone | Self::RedisHung | Self::RedisFlushed => "Redis".to_owned(),
             Self::Network(link, _) => link.to_string(),
             Self::Provider(_) => "providers".to_owned(),
+            Self::ClockMoved(_) => "clock".to_owned(),
         }
     }
 
@@ -171,10 +180,12 @@ impl What {
             Self::Dies(..) => 3_000..6_000,
             Self::PostgresGone => 500..5_000,
             Self::NatsGone(_) | Self::NatsHung => 200..4_000,
-            Self::RedisGone | Self::RedisHung => 1_000..5_000,
+            Self::RedisGone | Self::RedisHung | Self::NatsFull => 1_000..5_000,
             Self::BackendsKilled | Self::RedisFlushed => 0..1,
             Self::Network(..) => 1_000..8_000,
             Self::Provider(_) => 2_000..6_000,
+            // Long enough for every process to take it over.
+            Self::ClockMoved(_) => 3_000..20_000,
         }
     }
 }
@@ -188,6 +199,7 @@ impl fmt::Display for What {
             Self::Dies(process, at, hit) => write!(f, "{process} dies at {at}={hit}"),
             Self::Network(link, trouble) => write!(f, "{link}: {trouble:?}"),
             Self::NatsGone(number) => write!(f, "NATS killed ({number})"),
+            Self::ClockMoved(minutes) => write!(f, "clock moved by {minutes} minutes"),
             other => f.write_str(&other.kind()),
         }
     }
@@ -208,6 +220,8 @@ pub struct Ground {
     pub failpoints: BTreeMap<String, Vec<String>>,
     /// NATS is several servers, to which there are no links of ours.
     pub cluster: bool,
+    /// The database's clock jumps, too.
+    pub clock: bool,
 }
 
 /// Of each kind of fault one after the other in a random order, then of each again, until the time is up; all have ended
@@ -253,7 +267,7 @@ mod tests {
     fn ground(cluster: bool) -> Ground {
         let failpoints = ["gateway", "automation", "delivery", "scheduler"];
         let failpoints = failpoints.map(|program| (program.to_owned(), vec![format!("{program}.after_commit")])).into();
-        Ground { failpoints, cluster }
+        Ground { failpoints, cluster, clock: false }
     }
 
     #[test]
@@ -267,7 +281,9 @@ mod tests {
     fn everything_goes_wrong_and_is_over_in_time() {
         let plan = plan(7, SPAN, &ground(false));
         let kinds: BTreeSet<String> = plan.iter().map(|fault| fault.what.kind()).collect();
-        for kind in ["PostgreSQL gone", "NATS killed", "NATS hung", "Redis gone", "Redis hung", "Redis flushed"] {
+        for kind in
+            ["PostgreSQL gone", "NATS killed", "NATS hung", "NATS full", "Redis gone", "Redis hung", "Redis flushed"]
+        {
             assert!(kinds.contains(kind), "{kind}: {kinds:?}");
         }
         for program in PROGRAMS {
@@ -306,10 +322,25 @@ mod tests {
     }
 
     #[test]
+    fn the_clock_jumps_where_it_may() {
+        let moved = |clock| {
+            let plan = plan(7, SPAN, &Ground { clock, ..ground(false) });
+            plan.iter()
+                .filter_map(|f| if let What::ClockMoved(by) = f.what { Some(by) } else { None })
+                .collect::<Vec<_>>()
+        };
+        assert!(moved(false).is_empty());
+        let moved = moved(true);
+        assert!(moved.iter().any(|by| *by > 0) && moved.iter().any(|by| *by < 0), "{moved:?}");
+        // Two of them in a row must not be a jump that the scheduler holds.
+        assert!(moved.iter().all(|by| (1..=FURTHEST_MINUTES).contains(&by.abs())), "{moved:?}");
+    }
+
+    #[test]
     fn of_a_cluster_there_are_no_links_and_no_pauses() {
         let plan = plan(7, SPAN, &ground(true));
         let strange = |what: &What| match what {
-            What::NatsHung => true,
+            What::NatsHung | What::NatsFull => true,
             What::Network(link, _) => link.to == End::Nats,
             _ => false,
         };

@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use shared::local::PostgresOptions;
 use tempfile::TempDir;
-use testkit::{ConfiguredNats, MailService, PrivateNats, PrivatePostgres, PrivateRedis, ProviderServer, SmsService};
+use testkit::{
+    ConfiguredNats, MailService, PrivateNats, PrivatePostgres, PrivateRedis, ProviderServer, SmsService, SmtpService,
+};
 use tokio::sync::{Mutex, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
 use super::checks::UNKNOWN_RETRIES;
+use super::clock;
 use super::plan::{End, Link, NODES, Process};
 use super::provider::{self, Moody, Temper};
 use super::proxy::Proxy;
@@ -94,6 +97,8 @@ pub struct Product {
     pub redis: Mutex<PrivateRedis>,
     pub mail: ProviderServer<Moody<MailService>>,
     pub sms: ProviderServer<Moody<SmsService>>,
+    /// Of the second project, by SMTP.
+    pub smtp: SmtpService,
     pub temper: Arc<Temper>,
     /// Of each project, through each gateway.
     pub shops: Vec<Vec<Api>>,
@@ -114,9 +119,10 @@ impl Product {
         let (postgres, nats, redis) =
             tokio::join!(PrivatePostgres::start_with(options), Broker::start(cluster), PrivateRedis::start());
         let temper = Arc::new(Temper::default());
-        let (mail, sms) = tokio::join!(
+        let (mail, sms, smtp) = tokio::join!(
             ProviderServer::start(provider::mail_service(&temper)),
             ProviderServer::start(provider::sms_service(&temper)),
+            provider::smtp_service(&temper),
         );
         let dir = tempfile::Builder::new().prefix("rekindle-chaos-").tempdir().expect("a directory for logs");
         let ports = [
@@ -144,6 +150,9 @@ impl Product {
             shops.push(gateways.values().map(api).collect());
             projects.push(project);
         }
+        let (db, connection) = tokio_postgres::connect(&postgres.url(), NoTls).await.expect("the database");
+        tokio::spawn(connection);
+        clock::install(&db).await;
         let mut processes = BTreeMap::new();
         for process in Process::all() {
             let mut env = Env::from([
@@ -183,6 +192,7 @@ impl Product {
             redis: Mutex::new(redis),
             mail,
             sms,
+            smtp,
             temper,
             shops,
             projects,

@@ -1,12 +1,12 @@
 //! The providers' servers: as well-behaved as testkit's, but for the moods that the plan gives them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{Fault, MailService, Received, Reply, SmsService, Vendor};
+use testkit::{Fault, MailService, Received, Reply, SmsService, SmtpService, Vendor};
 use uuid::Uuid;
 
 /// Longer than any call waits.
@@ -27,8 +27,10 @@ pub enum Mood {
     Silent,
     /// Acted upon, and the connection closed without an answer.
     ClosedAfter,
-    /// The same, and not acted upon.
+    /// The same, and not acted upon. A mail server hangs up in the middle of a mail, or behind its end.
     ClosedBefore,
+    /// A mail server refuses the mail for good, which no repeat changes. The others say 503.
+    Refusing,
 }
 
 impl Mood {
@@ -40,6 +42,7 @@ impl Mood {
             Self::Silent => "take and do not answer",
             Self::ClosedAfter => "take and close",
             Self::ClosedBefore => "close",
+            Self::Refusing => "refuse",
         }
     }
 
@@ -51,6 +54,18 @@ impl Mood {
             Self::Silent => Fault::Hang,
             Self::ClosedAfter => Fault::Reset,
             Self::ClosedBefore => Fault::Lost,
+            Self::Refusing => Fault::Answer(Reply::json(503, &json!({ "message": "not now" }))),
+        }
+    }
+
+    /// Behind the end of a mail.
+    fn fault_of_mail(self) -> Fault {
+        let says = |status, words: &str| Fault::Answer(Reply { body: words.to_owned(), ..Reply::empty(status) });
+        match self {
+            Self::Throttled => says(451, "4.7.1 Too many"),
+            Self::Broken => Fault::GoAway,
+            Self::Refusing => says(554, "5.7.1 Not this one"),
+            other => other.fault(),
         }
     }
 }
@@ -61,6 +76,8 @@ pub struct Temper {
     mood: Mutex<Option<Mood>>,
     asked: AtomicU64,
     felt: AtomicU64,
+    /// Mails that were refused for good.
+    refused: Mutex<BTreeSet<Uuid>>,
 }
 
 impl Temper {
@@ -73,11 +90,36 @@ impl Temper {
         self.felt.load(Ordering::Relaxed)
     }
 
-    fn fault(&self) -> Option<Fault> {
+    /// The messages that the mail server has refused for good.
+    pub fn refused(&self) -> BTreeSet<Uuid> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The mood where this request feels it.
+    fn strikes(&self) -> Option<Mood> {
         let mood = (*self.mood.lock().unwrap_or_else(PoisonError::into_inner))?;
         let strikes = self.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY);
         self.felt.fetch_add(u64::from(strikes), Ordering::Relaxed);
-        strikes.then(|| mood.fault())
+        strikes.then_some(mood)
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.strikes().map(Mood::fault)
+    }
+
+    fn fault_of_mail(&self, mail: &str) -> Option<Fault> {
+        let mood = self.strikes()?;
+        if mood == Mood::Refusing {
+            let id = message_in(mail).unwrap_or_else(|| panic!("no message's id in {mail:?}"));
+            self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        }
+        Some(mood.fault_of_mail())
+    }
+
+    /// In the middle of a mail.
+    fn hangs_up(&self) -> bool {
+        let closes = *self.mood.lock().unwrap_or_else(PoisonError::into_inner) == Some(Mood::ClosedBefore);
+        closes && self.strikes().is_some()
     }
 }
 
@@ -111,14 +153,14 @@ pub fn message_in(text: &str) -> Option<Uuid> {
 }
 
 /// How often each message was acted upon, by the log of the mail service, which knows repeats by their keys, and of the
-/// SMS service, which does not.
+/// SMS service and the mail server, which do not.
 ///
 /// Panics on a text without an id.
-pub fn copies(mail: &MailService, sms: &SmsService) -> BTreeMap<Uuid, u32> {
+pub fn copies(mail: &MailService, sms: &SmsService, smtp: &SmtpService) -> BTreeMap<Uuid, u32> {
     let mails = mail.mails().into_iter().map(|mail| mail["text"].as_str().unwrap_or_default().to_owned());
     let texts = sms.taken().into_iter().map(|mut form| form.remove("Body").unwrap_or_default());
     let mut copies = BTreeMap::new();
-    for text in mails.chain(texts) {
+    for text in mails.chain(texts).chain(smtp.mails()) {
         let id = message_in(&text).unwrap_or_else(|| panic!("no message's id in {text:?}"));
         *copies.entry(id).or_default() += 1;
     }
@@ -130,6 +172,14 @@ pub fn channels() -> Value {
     json!({
         "emailProvider": "MAILPROVIDER", "mailproviderApiKey": API_KEY, "mailproviderFromEmail": "hello@shop.example.com",
         "smsAccountId": ACCOUNT, "smsAuthToken": TOKEN, "smsFromNumber": FROM,
+    })
+}
+
+/// Of the second project: its mail goes by SMTP.
+pub fn channels_by_smtp(smtp: &SmtpService) -> Value {
+    json!({
+        "emailProvider": "SMTP", "smtpHost": "127.0.0.1", "smtpPort": smtp.port(), "smtpSecurity": "none",
+        "mailproviderFromEmail": "hello@shop.example.com",
     })
 }
 
@@ -146,9 +196,30 @@ pub fn sms_service(temper: &Arc<Temper>) -> Moody<SmsService> {
     Moody { vendor: SmsService::new(ACCOUNT, TOKEN, FROM), temper: temper.clone() }
 }
 
+pub async fn smtp_service(temper: &Arc<Temper>) -> SmtpService {
+    let (at_end, within) = (temper.clone(), temper.clone());
+    SmtpService::start_with(move |mail| at_end.fault_of_mail(mail), move || within.hangs_up()).await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mail_that_was_refused_is_remembered() {
+        let temper = Temper::default();
+        temper.set(Some(Mood::Refusing));
+        let mail = |n| format!("Subject: Hello\r\n\r\nRef:{}.\r\n", Uuid::from_u128(n));
+        assert!(matches!(temper.fault_of_mail(&mail(1)), Some(Fault::Answer(reply)) if reply.status == 554));
+        assert!(temper.fault_of_mail(&mail(2)).is_none());
+        assert_eq!(temper.refused(), [Uuid::from_u128(1)].into());
+        temper.set(Some(Mood::Throttled));
+        assert!(!temper.hangs_up());
+        assert!(matches!(temper.fault_of_mail(&mail(3)), Some(Fault::Answer(reply)) if reply.status == 451));
+        assert_eq!(temper.refused().len(), 1);
+        temper.set(Some(Mood::ClosedBefore));
+        assert!((0..2).any(|_| temper.hangs_up()));
+    }
 
     #[test]
     fn every_second_request_feels_the_mood_as_long_as_it_lasts() {

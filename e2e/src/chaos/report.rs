@@ -1,12 +1,17 @@
-//! What came of a run, to be read by people.
+//! What came of a run, to be read by people, and in figures for a table.
 
-use std::collections::BTreeMap;
+mod figures;
+
 use std::fmt::{self, Write};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use self::figures::{Figures, Kills, Kind};
 use super::books::Found;
 use super::oracle::Told;
-use super::pulse::{Beat, recovery};
+use super::pulse::Beat;
+use super::run::Settings;
 use super::strike::Struck;
 
 /// Findings that are shown of each promise.
@@ -17,9 +22,25 @@ const GOAL: Duration = Duration::from_secs(10);
 /// How it ended.
 #[derive(Debug)]
 pub struct Report {
-    pub seed: u64,
     pub text: String,
-    pub is_sound: bool,
+    pub figures: Figures,
+}
+
+impl Report {
+    pub fn is_sound(&self) -> bool {
+        self.figures.sound
+    }
+
+    /// Writes `report.txt` and `report.json`, one line, into a directory of the run's own in this one, and says which.
+    pub fn write(&self, dir: &Path) -> io::Result<PathBuf> {
+        let Figures { began, seed, .. } = &self.figures;
+        // No colons, which not every file system takes.
+        let own = dir.join(format!("{}-{seed}", began.replace(':', "")));
+        std::fs::create_dir_all(&own)?;
+        std::fs::write(own.join("report.txt"), &self.text)?;
+        std::fs::write(own.join("report.json"), format!("{}\n", serde_json::to_string(&self.figures)?))?;
+        Ok(own)
+    }
 }
 
 impl fmt::Display for Report {
@@ -30,8 +51,12 @@ impl fmt::Display for Report {
 
 /// All that a run saw.
 pub struct Seen<'a> {
-    pub seed: u64,
+    pub settings: Settings,
+    /// RFC 3339.
+    pub began: String,
     pub struck: &'a [Struck],
+    /// How often a program died at a failpoint.
+    pub died: u32,
     pub beats: &'a [Beat],
     pub told: &'a Told,
     pub found: &'a Found,
@@ -46,34 +71,54 @@ pub struct Seen<'a> {
 
 impl Seen<'_> {
     pub fn report(&self) -> Report {
-        let is_sound = self.drained.is_ok() && self.against.iter().all(|(_, findings)| findings.is_empty());
-        let mut text = String::new();
+        let (figures, mut text) = (self.figures(), String::new());
         // Writing to a string does not fail.
-        let _ = self.write(&mut text, is_sound);
-        Report { seed: self.seed, text, is_sound }
+        let _ = self.write(&mut text, &figures);
+        Report { text, figures }
     }
 
-    fn write(&self, out: &mut String, is_sound: bool) -> fmt::Result {
-        let Self { told, found, .. } = self;
-        writeln!(out, "\nCHAOS_SEED={}", self.seed)?;
-        self.write_faults(out)?;
-        let [accepted, put_off, missing] = self.answers;
-        writeln!(out, "\n  {accepted} requests accepted, {put_off} put off, {missing} unanswered")?;
-        writeln!(out, "  {} events accepted of {} tried", told.accepted.len(), told.tried.len())?;
-        let ambiguous: u64 = found.messages.iter().map(|message| u64::from(message.ambiguous)).sum();
-        let second: u64 = found.copies.values().map(|copies| u64::from(copies.saturating_sub(1))).sum();
+    fn write(&self, out: &mut String, figures: &Figures) -> fmt::Result {
+        let Figures { seed, kills, accepted, put_off, unanswered, .. } = figures;
+        let (load, built) = (figures.load, if figures.release { "for release" } else { "for development" });
+        let clock = if figures.clock { ", a clock that jumps" } else { "" };
+        let cluster = if figures.cluster { ", three NATS servers" } else { "" };
         writeln!(
             out,
-            "  {} sends, {} runs, {} campaigns: {} messages, {ambiguous} calls of unknown outcome, {second} second copies, \
+            "\nCHAOS_SEED={seed}, {:.1} minutes, CHAOS_LOAD={load}, built {built}{cluster}{clock}",
+            figures.minutes
+        )?;
+        write_faults(out, figures)?;
+        writeln!(
+            out,
+            "  programs killed {} times ({} by SIGKILL, {} at a failpoint), PostgreSQL {}, NATS {}, Redis {}",
+            kills.of_programs(),
+            kills.programs,
+            kills.failpoints,
+            kills.postgres,
+            kills.nats,
+            kills.redis
+        )?;
+        writeln!(out, "\n  {accepted} requests accepted, {put_off} put off, {unanswered} unanswered")?;
+        writeln!(
+            out,
+            "  {} events accepted of {} tried, {} stored",
+            figures.events_accepted, figures.events_tried, figures.events_stored
+        )?;
+        writeln!(
+            out,
+            "  {} sends, {} runs, {} campaigns: {} messages, {} of them sent, {} calls of unknown outcome, {} second copies, \
              {} calls failed by the providers",
-            told.sends.len(),
-            found.runs.len(),
-            told.campaigns.len(),
-            found.messages.len(),
-            self.felt
+            figures.sends,
+            figures.runs,
+            figures.campaigns,
+            figures.messages,
+            figures.sent,
+            figures.ambiguous,
+            figures.second_copies,
+            figures.failed_calls
         )?;
         let drained = match self.drained {
-            Ok(took) => format!("nothing was under way any more {} after all was healed", seconds(*took)),
+            Ok(took) => format!("nothing was under way any more {:.1} s after all was healed", took.as_secs_f64()),
             Err(left) => format!("something was still under way {left}"),
         };
         writeln!(out, "  {drained}")?;
@@ -88,30 +133,23 @@ impl Seen<'_> {
                 writeln!(out, "            and {} more", findings.len() - SHOWN)?;
             }
         }
-        writeln!(out, "\n  {}", if is_sound { "every promise was kept" } else { "NOT every promise was kept" })
-    }
-
-    /// Each kind of fault: how often it came, and how soon all was well again where that could be seen.
-    fn write_faults(&self, out: &mut String) -> fmt::Result {
-        let mut kinds: BTreeMap<String, (u32, Vec<Duration>)> = BTreeMap::new();
-        for fault in self.struck {
-            let (count, recovered) = kinds.entry(fault.what.kind()).or_default();
-            *count += 1;
-            recovered.extend(recovery(fault, self.struck, self.beats));
-        }
-        writeln!(out, "\n  fault                                     times   seen to recover   longest")?;
-        for (kind, (count, recovered)) in &kinds {
-            let longest = recovered.iter().max().map_or_else(String::new, |longest| seconds(*longest));
-            writeln!(out, "  {kind:40} {count:>6}   {:>15}   {longest:>7}", recovered.len())?;
-        }
-        let all: Vec<Duration> = kinds.into_values().flat_map(|(_, recovered)| recovered).collect();
-        let late = all.iter().filter(|took| **took > GOAL).count();
-        writeln!(out, "  {} faults; {late} of {} recoveries took longer than {GOAL:?}", self.struck.len(), all.len())
+        writeln!(out, "\n  {}", if figures.sound { "every promise was kept" } else { "NOT every promise was kept" })
     }
 }
 
-fn seconds(time: Duration) -> String {
-    format!("{:.1} s", time.as_secs_f64())
+/// Each kind of fault: how often it came, and how soon all was well again where that could be seen.
+fn write_faults(out: &mut String, figures: &Figures) -> fmt::Result {
+    let in_seconds = |longest: Option<f64>| longest.map_or_else(String::new, |longest| format!("{longest:.1} s"));
+    writeln!(out, "\n  fault                                     times   seen to recover   longest")?;
+    for (kind, Kind { times, seen, longest }) in &figures.kinds {
+        writeln!(out, "  {kind:40} {times:>6}   {seen:>15}   {:>7}", in_seconds(*longest))?;
+    }
+    let Figures { faults, late_recoveries, recoveries, .. } = figures;
+    let longest = figures.longest_recovery.map_or("none".to_owned(), |longest| in_seconds(Some(longest)));
+    writeln!(
+        out,
+        "  {faults} faults; {late_recoveries} of {recoveries} recoveries took longer than {GOAL:?}, the longest {longest}"
+    )
 }
 
 #[cfg(test)]
@@ -125,8 +163,10 @@ mod tests {
         let beats = [Beat { gateway: 0, sent: Duration::from_secs(2), recorded: Some(Duration::from_millis(3_500)) }];
         let (told, found) = (Told::default(), Found::default());
         let seen = Seen {
-            seed: 7,
+            settings: Settings { seed: 7, span: Duration::from_mins(2), cluster: false, load: 3 },
+            began: "2026-01-02T03:04:05.678Z".to_owned(),
             struck: &struck,
+            died: 2,
             beats: &beats,
             told: &told,
             found: &found,
@@ -142,11 +182,13 @@ mod tests {
     fn a_broken_promise_is_seen_and_so_is_what_never_ended() {
         let (kept, broken) = (("this holds", Vec::new()), ("this does not", vec!["lost".to_owned(); SHOWN + 2]));
         let sound = report(std::slice::from_ref(&kept), Ok(Duration::from_secs(1)));
-        assert!(sound.is_sound && sound.text.contains("every promise was kept"), "{sound}");
+        assert!(sound.is_sound() && sound.text.contains("every promise was kept"), "{sound}");
         let unsound = report(&[kept.clone(), broken], Ok(Duration::from_secs(1)));
-        assert!(!unsound.is_sound && unsound.text.contains("BROKEN  this does not"), "{unsound}");
+        assert!(!unsound.is_sound() && unsound.text.contains("BROKEN  this does not"), "{unsound}");
         assert!(unsound.text.contains("and 2 more") && unsound.text.contains("CHAOS_SEED=7"), "{unsound}");
-        assert!(!report(&[kept], Err("1 row".to_owned())).is_sound);
+        assert_eq!(unsound.figures.broken, ["this does not"]);
+        let late = report(&[kept], Err("1 row".to_owned()));
+        assert!(!late.is_sound() && late.figures.broken == ["drained"], "{late}");
     }
 
     #[test]
@@ -154,5 +196,22 @@ mod tests {
         let text = report(&[], Ok(Duration::ZERO)).text;
         let line = text.lines().find(|line| line.contains("PostgreSQL gone")).unwrap();
         assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["PostgreSQL", "gone", "1", "1", "1.5", "s"]);
+        assert!(text.contains("the longest 1.5 s"), "{text}");
+    }
+
+    #[test]
+    fn the_figures_are_one_line_beside_the_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let report = report(&[("this does not", vec!["lost".to_owned()])], Ok(Duration::from_secs(1)));
+        let own = report.write(dir.path()).unwrap();
+        assert_eq!(own, dir.path().join("2026-01-02T030405.678Z-7"));
+        assert_eq!(std::fs::read_to_string(own.join("report.txt")).unwrap(), report.text);
+        let json = std::fs::read_to_string(own.join("report.json")).unwrap();
+        assert_eq!(json.lines().count(), 1, "{json}");
+        let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((&read["seed"], &read["load"], &read["minutes"]), (&7.into(), &3.into(), &2.0.into()));
+        assert_eq!((&read["sound"], &read["broken"][0]), (&false.into(), &"this does not".into()));
+        assert_eq!((&read["kills"]["failpoints"], &read["kills"]["postgres"]), (&2.into(), &1.into()));
+        assert_eq!((&read["longest_recovery"], &read["drained_after"]), (&1.5.into(), &1.0.into()));
     }
 }

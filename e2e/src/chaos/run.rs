@@ -5,16 +5,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
+use shared::clock::{Clock, rfc3339};
 use tokio::time::Instant;
 
 use super::books::Found;
-use super::load::{self, Load, clients};
+use super::load::{self, Load, Scale, clients};
 use super::oracle::{Oracle, Told};
 use super::plan::{EACH, Fault, Ground, plan};
-use super::product::Product;
+use super::product::{Product, SHOPS};
 use super::pulse::Pulse;
 use super::report::{Report, Seen};
-use super::strike::{self, Strange, Struck};
+use super::strike::{self, FAILPOINT_LOG, Strange, Struck};
 use super::{checks, found};
 use crate::storm;
 
@@ -23,9 +24,6 @@ const PROGRESS: Duration = Duration::from_secs(10);
 /// For what is under way when all is healed, and a little more for each minute of the run.
 const DRAIN: Duration = Duration::from_mins(2);
 const DRAIN_A_MINUTE: Duration = Duration::from_secs(20);
-/// Clients that count, by shop.
-const COUNTING: [usize; 2] = [3, 1];
-const SENDING: usize = 2;
 
 /// What a run is to be like.
 #[derive(Clone, Copy, Debug)]
@@ -36,25 +34,30 @@ pub struct Settings {
     pub span: Duration,
     /// With NATS as three servers.
     pub cluster: bool,
+    /// The database's clock jumps, too, by a few minutes.
+    pub clock: bool,
+    /// How much is done meanwhile: a factor, from 1.
+    pub load: u32,
 }
 
 /// Starts the product, lets everything go wrong for a while, heals it, and looks whether every promise was kept.
 ///
 /// Panics when a server does not start, or does not answer once all is healed.
 pub async fn run(settings: Settings) -> Report {
-    let Settings { seed, span, cluster } = settings;
-    println!("CHAOS_SEED={seed}, {:.1} minutes of faults", span.as_secs_f64() / 60.0);
-    let began = Instant::now();
+    let Settings { seed, span, cluster, clock, load } = settings;
+    let scale = Scale::of(load);
+    println!("CHAOS_SEED={seed}, {:.1} minutes of faults, CHAOS_LOAD={load}", span.as_secs_f64() / 60.0);
+    let (began, began_at) = (Instant::now(), Clock::system().now());
     let mut product = Box::pin(Product::start(cluster)).await;
-    let shop = load::open(&product).await;
+    let shop = load::open(&product, scale).await;
     product.began = Instant::now();
     println!("prepared after {:.1} s, in {}", began.elapsed().as_secs_f64(), product.dir().display());
 
     let path = product.dir().join("oracle.ndjson");
     let oracle = Oracle::create(&path).expect("a file for the oracle");
     let (pulse, strange) = (Pulse::default(), Strange::default());
-    let load = Load::new(&product, &oracle, shop);
-    let faults = plan(seed, span, &ground(cluster));
+    let load = Load::new(&product, &oracle, shop, scale);
+    let faults = plan(seed, span, &ground(cluster, clock));
     let rage = async {
         let struck = carry_out(&product, faults, &strange).await;
         tokio::time::sleep_until(product.began + span).await;
@@ -77,19 +80,22 @@ pub async fn run(settings: Settings) -> Report {
     let told = Told::read(&path).expect("what the oracle wrote");
     let minutes = u32::try_from(span.as_secs() / 60).unwrap_or(u32::MAX);
     let watched = async {
-        let drained = found::drained(&product, &told, DRAIN + DRAIN_A_MINUTE * minutes).await;
-        (drained, found::read(&product, &told).await)
+        let drained = found::drained(&product, &told, clock, DRAIN + DRAIN_A_MINUTE * minutes).await;
+        (drained, found::read(&product, &told, scale).await)
     };
     let (drained, found) = tokio::select! {
         both = watched => both,
         () = strike::watch(&product, &strange) => unreachable!("it watches without an end"),
     };
-    let found = Found { leftovers: drained.leftovers, deaths: strange.all(), ..found };
+    let found = Found { leftovers: drained.leftovers, deaths: strange.all(), clock_moved: clock, ..found };
     let against = checks::judge(&told, &found);
     let beats = pulse.beats();
+    let died = storm::hits(&product.dir().join(FAILPOINT_LOG)).values().sum();
     let seen = Seen {
-        seed,
+        settings,
+        began: rfc3339(began_at),
         struck: &struck,
+        died,
         beats: &beats,
         told: &told,
         found: &found,
@@ -99,7 +105,7 @@ pub async fn run(settings: Settings) -> Report {
         answers,
     };
     let mut report = seen.report();
-    if !report.is_sound {
+    if !report.is_sound() {
         std::fs::write(product.dir().join("report.txt"), &report.text).expect("a report");
         // Writing to a string does not fail.
         let _ = writeln!(report.text, "  kept: {}", product.keep());
@@ -107,12 +113,12 @@ pub async fn run(settings: Settings) -> Report {
     report
 }
 
-fn ground(cluster: bool) -> Ground {
+fn ground(cluster: bool, clock: bool) -> Ground {
     // No date starts anything here, so nobody would come by.
     let met = |name: &String| !name.contains(".after_dates_");
     let failpoints = storm::failpoints().into_iter();
     let failpoints = failpoints.map(|(program, names)| (program, names.into_iter().filter(met).collect()));
-    Ground { failpoints: failpoints.collect(), cluster }
+    Ground { failpoints: failpoints.collect(), cluster, clock }
 }
 
 /// Each fault at its time, however long the ones before it take.
@@ -125,13 +131,15 @@ async fn carry_out(product: &Product, faults: Vec<Fault>, strange: &Strange) -> 
 }
 
 async fn all_clients(load: &Load<'_>) {
-    let counting = COUNTING.into_iter().enumerate();
-    let counting = counting.flat_map(|(shop, many)| (0..many).map(move |client| clients::count(load, shop, client)));
+    let Scale { counting, sending, entering, .. } = load.scale;
+    let each = |by_shop: [usize; SHOPS]| {
+        by_shop.into_iter().enumerate().flat_map(|(shop, many)| (0..many).map(move |client| (shop, client)))
+    };
     tokio::join!(
-        join_all(counting),
-        join_all((0..SENDING).map(|client| clients::send(load, client))),
+        join_all(each(counting).map(|(shop, client)| clients::count(load, shop, client))),
+        join_all(each(sending).map(|(shop, client)| clients::send(load, shop, client))),
         clients::merge(load),
-        clients::enter(load),
+        join_all((0..entering).map(|client| clients::enter(load, client))),
         clients::campaign(load),
     );
 }

@@ -3,10 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use shared::bus::Names;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use super::clock;
 use super::plan::{Fault, Process, What};
 use super::product::{Broker, Product};
 
@@ -15,6 +17,8 @@ const STOP: Duration = Duration::from_secs(32);
 /// How often the processes are looked after.
 const WATCH: Duration = Duration::from_millis(100);
 const RECONNECT: Duration = Duration::from_secs(5);
+/// The file in the run's directory with the deaths at failpoints.
+pub const FAILPOINT_LOG: &str = "failpoints.log";
 
 /// A fault as it was; its times count from the beginning of the run.
 #[derive(Clone, Debug)]
@@ -111,6 +115,20 @@ async fn strike_server(product: &Product, fault: &Fault) {
                 server.resume();
             }
         }
+        What::NatsFull => {
+            let nats = product.nats.lock().await;
+            if let Broker::Single(server) = &*nats {
+                let stream = Names::new("").ingest_stream();
+                let before = server.limit_stream(&stream, None).await.expect("a limit of the stream");
+                tokio::time::sleep(fault.lasts).await;
+                server.limit_stream(&stream, Some(before)).await.expect("the stream's limit again");
+            }
+        }
+        What::ClockMoved(minutes) => {
+            move_clock(product, minutes).await;
+            tokio::time::sleep(fault.lasts).await;
+            move_clock(product, 0).await;
+        }
         What::RedisGone => {
             let mut redis = product.redis.lock().await;
             redis.kill().await;
@@ -128,6 +146,18 @@ async fn strike_server(product: &Product, fault: &Fault) {
             assert!(flush(&product.redis_url).await.is_some(), "Redis was not flushed");
         }
         _ => {}
+    }
+}
+
+/// Also where the database is away just now, or closes the connection: once it is back.
+pub async fn move_clock(product: &Product, minutes: i16) {
+    loop {
+        if let Ok(db) = product.database().await
+            && clock::set(&db, minutes).await.is_ok()
+        {
+            return;
+        }
+        tokio::time::sleep(WATCH).await;
     }
 }
 
@@ -151,7 +181,7 @@ async fn dies(product: &Product, process: Process, failpoint: &str, hit: u32) {
     let mut program = product.processes[&process].lock().await;
     program.kill().await;
     product.arm(process, true);
-    let log = product.dir().join("failpoints.log");
+    let log = product.dir().join(FAILPOINT_LOG);
     program.launch_with(&[("FAILPOINTS", &format!("{failpoint}={hit}")), ("FAILPOINT_LOG", &log.to_string_lossy())]);
 }
 

@@ -14,6 +14,7 @@ mod faults;
 mod import;
 mod journey;
 mod journey_under_fire;
+mod limits_and_keys;
 mod line;
 mod mail;
 mod outages;

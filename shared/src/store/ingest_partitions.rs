@@ -1,7 +1,8 @@
 //! Who reads which partition of the ingest stream, under which epoch, and how far it has been applied.
 //!
-//! Leases count in the database's own time (`clock_timestamp()`), not in product time: what matters is that all workers
-//! agree, whatever their clocks say.
+//! Leases count in the database's own time (`statement_timestamp()`), not in product time: what matters is that all workers
+//! agree, whatever their clocks say. One that reaches further ahead than any may was given by a clock that has been set back
+//! since, and counts for nothing: whoever holds it may be long dead, and who is not takes it anew by another epoch.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use tokio_postgres::Row;
@@ -10,6 +11,9 @@ use uuid::Uuid;
 use super::{Connection, StoreError, by_project};
 use crate::bus::continuity::Position;
 use crate::clock::from_ms;
+
+/// Further ahead than any lease reaches (`PARTITION_LEASE_MS` is at most 120,000).
+const FURTHEST: &str = "statement_timestamp() + interval '3 minutes'";
 
 /// Under which epoch a partition is owned, and how far it has been applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,10 +51,13 @@ pub async fn ensure(db: &impl GenericClient, partitions: u16, stream_created_ms:
 
 /// Says that a worker is alive for so long, and returns how many of its kind are.
 pub async fn announce(db: &impl GenericClient, worker: Uuid, kind: &str, ttl_ms: i64) -> Result<i64, StoreError> {
-    let sql = "WITH me AS (INSERT INTO worker (id, kind, seen_until) VALUES ($1, $2, clock_timestamp() + $3 * interval '1 millisecond') \
+    let sql = format!(
+        "WITH me AS (INSERT INTO worker (id, kind, seen_until) VALUES ($1, $2, statement_timestamp() + $3 * interval '1 millisecond') \
                ON CONFLICT (id) DO UPDATE SET seen_until = excluded.seen_until) \
-               SELECT count(*) + 1 FROM worker WHERE kind = $2 AND id <> $1 AND seen_until > clock_timestamp()";
-    let statement = db.prepare_cached(sql).await?;
+               SELECT count(*) + 1 FROM worker WHERE kind = $2 AND id <> $1 \
+               AND seen_until BETWEEN statement_timestamp() AND {FURTHEST}"
+    );
+    let statement = db.prepare_cached(&sql).await?;
     Ok(db.query_one(&statement, &[&worker, &kind, &(ttl_ms as f64)]).await?.try_get(0)?)
 }
 
@@ -84,7 +91,8 @@ pub async fn renew(
 pub async fn acquire(db: &impl GenericClient, worker: Uuid, most: i64, ttl_ms: i64) -> Result<Vec<Lease>, StoreError> {
     let columns = Lease::COLUMNS;
     let sql = format!(
-        "WITH free AS (SELECT partition FROM ingest_partition WHERE owner IS NULL OR lease_until < statement_timestamp() \
+        "WITH free AS (SELECT partition FROM ingest_partition \
+               WHERE owner IS NULL OR lease_until NOT BETWEEN statement_timestamp() AND {FURTHEST} \
                ORDER BY partition LIMIT $2 FOR UPDATE SKIP LOCKED) \
                UPDATE ingest_partition p SET owner = $1, epoch = greatest(p.epoch + 1, (extract(epoch FROM statement_timestamp()) * 1000)::bigint), lease_until = statement_timestamp() + $3 * interval '1 millisecond' \
                FROM free WHERE p.partition = free.partition RETURNING {columns}"
@@ -182,8 +190,10 @@ pub async fn positions(db: &impl GenericClient, stream_created_ms: i64) -> Resul
 
 /// Partitions, and those of them that nobody reads: never taken, given back, or with a lease that has run out.
 pub async fn orphaned(db: &impl GenericClient) -> Result<(i64, Vec<i16>), StoreError> {
-    let sql = "SELECT count(*), coalesce(array_agg(partition ORDER BY partition) \
-               FILTER (WHERE owner IS NULL OR lease_until < statement_timestamp()), '{}') FROM ingest_partition";
-    let row = db.query_one(sql, &[]).await?;
+    let sql = format!(
+        "SELECT count(*), coalesce(array_agg(partition ORDER BY partition) FILTER \
+               (WHERE owner IS NULL OR lease_until NOT BETWEEN statement_timestamp() AND {FURTHEST}), '{{}}') FROM ingest_partition"
+    );
+    let row = db.query_one(&sql, &[]).await?;
     Ok((row.try_get(0)?, row.try_get(1)?))
 }

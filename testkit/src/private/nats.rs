@@ -1,11 +1,15 @@
 //! A private NATS.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use shared::local::{NatsOptions, NatsServer};
 
 use super::PrivateDir;
 use crate::{must, servers};
+
+/// From a server that does other things.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// A NATS server with JetStream, for one test.
 #[derive(Debug)]
@@ -79,6 +83,22 @@ impl PrivateNats {
         must("removing a private NATS's data", std::fs::remove_dir_all(&data));
         must("copying a private NATS's data", copy_all(copy, &data));
         self.start_again().await;
+    }
+
+    /// Gives a stream a limit in bytes, or one that it has filled by now, and returns the one before. `None` where the server
+    /// does not answer.
+    pub async fn limit_stream(&self, name: &str, limit: Option<i64>) -> Option<i64> {
+        let limited = async {
+            let jetstream = async_nats::jetstream::new(crate::nats::connect(&self.url()).await.ok()?);
+            let mut stream = jetstream.get_stream(name).await.ok()?;
+            let info = stream.info().await.ok()?.clone();
+            let before = info.config.max_bytes;
+            let max_bytes = limit.unwrap_or_else(|| i64::try_from(info.state.bytes).unwrap_or(before).max(1));
+            let config = async_nats::jetstream::stream::Config { max_bytes, ..info.config };
+            jetstream.update_stream(config).await.ok()?;
+            Some(before)
+        };
+        tokio::time::timeout(ANSWER, limited).await.ok().flatten()
     }
 
     /// SIGSTOP, and waits until it has stopped: connections stay open and nothing is answered.

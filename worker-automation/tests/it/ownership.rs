@@ -49,6 +49,27 @@ async fn two_workers_share_and_one_takes_over_from_a_dead_one_in_order() {
     f.stop().await;
 }
 
+/// An hour's lease is what one of a minute looks like once the clock was set back by nearly as much.
+#[tokio::test]
+async fn what_was_held_by_a_clock_that_was_set_back_since_is_nobodys() {
+    let f = Fixture::without_worker().await;
+    let db = f.store.connection().await.unwrap();
+    let (dead, live) = (Uuid::from_u128(1), Uuid::from_u128(2));
+    ingest_partitions::announce(&db, dead, "automation", 3_600_000).await.unwrap();
+    let before = ingest_partitions::acquire(&db, dead, 8, 3_600_000).await.unwrap();
+    assert_eq!(before.len(), 8);
+    assert_eq!(ingest_partitions::orphaned(&db).await.unwrap().1.len(), 8);
+    assert_eq!(ingest_partitions::announce(&db, live, "automation", 60_000).await.unwrap(), 1);
+    let after = ingest_partitions::acquire(&db, live, 8, 60_000).await.unwrap();
+    assert_eq!(after.len(), 8);
+    assert!(before.iter().zip(&after).all(|(before, after)| after.epoch > before.epoch), "{before:?} {after:?}");
+    assert!(ingest_partitions::orphaned(&db).await.unwrap().1.is_empty());
+    // As long as any may be: that one is held.
+    let third = Uuid::from_u128(3);
+    ingest_partitions::renew(&db, live, &[(after[0].partition, after[0].epoch)], 120_000).await.unwrap();
+    assert!(ingest_partitions::acquire(&db, third, 8, 60_000).await.unwrap().is_empty());
+}
+
 #[tokio::test]
 async fn a_deposed_owners_commit_fails_and_leaves_nothing() {
     let f = Fixture::without_worker().await;

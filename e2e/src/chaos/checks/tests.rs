@@ -85,6 +85,8 @@ fn sound() -> (Told, Found) {
         campaigns: [(id(30), text("COMPLETED"))].into(),
         audience: [id(100)].into(),
         leftovers: [("rows of the outbox", 0)].into(),
+        refused: BTreeSet::new(),
+        clock_moved: false,
         deaths: Vec::new(),
     };
     (told, found)
@@ -185,6 +187,30 @@ fn a_doubtful_message_of_a_campaign_is_given_up() {
 }
 
 #[test]
+fn a_message_that_its_provider_refused_is_given_up_and_no_other() {
+    let refuse = |found: &mut Found| {
+        let message = &mut found.messages[0];
+        (message.status, message.reason) = ("failed".to_owned(), "rejected: 554 no".to_owned());
+        found.copies.remove(&id(1));
+    };
+    breaks("every message has one outcome", |_, found| refuse(found));
+    breaks("every message has one outcome", |_, found| {
+        refuse(found);
+        found.refused.insert(id(2));
+    });
+    // One that was taken, too, is a copy that nobody shows.
+    breaks("second copies only where the ledger shows a doubt", |_, found| {
+        refuse(found);
+        found.refused.insert(id(1));
+        found.copies.insert(id(1), 1);
+    });
+    let (told, mut found) = sound();
+    refuse(&mut found);
+    found.refused.insert(id(1));
+    assert!(judge(&told, &found).iter().all(|(_, against)| against.is_empty()));
+}
+
+#[test]
 fn a_message_that_its_provider_never_saw_is_found() {
     breaks("what is sent, its provider has", |_, found| found.copies.remove(&id(1)));
 }
@@ -244,6 +270,11 @@ fn an_effect_that_is_missing_or_happened_twice_is_found() {
 #[test]
 fn a_wait_that_ended_early_is_found() {
     breaks("no wait ends early", |_, found| found.runs[0].trail[2].at = at(2));
+    // Where the clock jumped, no earlier than by that.
+    breaks("no wait ends early", |_, found| {
+        found.clock_moved = true;
+        found.runs[0].trail[2].at = at(2 - i64::from(FURTHEST_MINUTES) * 120);
+    });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use shared::clock::Clock;
 use shared::ids;
 use tokio::time::timeout;
 
-use super::{AGAIN, ANSWER, Load, REACHED, With, gateways, id_of};
+use super::{AGAIN, ANSWER, Load, With, gateways, id_of};
 use crate::chaos::checks::TRIGGER;
 use crate::chaos::oracle::Line;
 use crate::chaos::provider::MARK;
@@ -113,19 +113,19 @@ pub async fn merge(load: &Load<'_>) {
     }
 }
 
-/// Messages to one person each, under keys.
-pub async fn send(load: &Load<'_>, client: usize) {
+/// Messages to one person each, under keys. The second shop's are mails by SMTP.
+pub async fn send(load: &Load<'_>, shop: usize, client: usize) {
     let mut n = 0_u64;
     while !load.is_over() {
         n += 1;
-        let key = format!("send-{client}-{n}");
-        let mut message = json!({ "userId": format!("s{}", n % REACHED), "channel": "SMS", "body": MARK });
-        if n.is_multiple_of(2) {
+        let key = format!("send-{shop}-{client}-{n}");
+        let mut message = json!({ "userId": load.person(n * load.scale.sending[shop] as u64 + client as u64), "channel": "SMS", "body": MARK });
+        if shop > 0 || n.is_multiple_of(2) {
             (message["channel"], message["subject"]) = (json!("EMAIL"), json!("Hello"));
         }
         load.oracle.note(vec![Line::TriedSend { key: key.clone() }]).await;
         for _ in 0..=u32::from(n.is_multiple_of(REPEATED)) {
-            let Some(answer) = load.insist(0, "/messages", With::Secret(&key), &message).await else { return };
+            let Some(answer) = load.insist(shop, "/messages", With::Secret(&key), &message).await else { return };
             let Some(id) = id_of(&answer) else {
                 return load.wrong(format!("a message without an id: {}", answer.json)).await;
             };
@@ -136,12 +136,12 @@ pub async fn send(load: &Load<'_>, client: usize) {
 }
 
 /// Events that start the automation.
-pub async fn enter(load: &Load<'_>) {
+pub async fn enter(load: &Load<'_>, client: usize) {
     let mut n = 0_u64;
     while !load.is_over() {
         n += 1;
-        let user = format!("s{}", n % REACHED);
-        let event = event(TRIGGER, ("user_id", &user), n.is_multiple_of(2), &format!("t-{n}"));
+        let user = load.person(n * load.scale.entering as u64 + client as u64);
+        let event = event(TRIGGER, ("user_id", &user), n.is_multiple_of(2), &format!("t-{client}-{n}"));
         if !one(load, 0, TRIGGER, event).await {
             return;
         }

@@ -6,7 +6,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
-use super::{End, Ground, Link, NODES, Process, What};
+use super::{End, FURTHEST_MINUTES, Ground, Link, NODES, Process, What};
 use crate::chaos::provider::Mood;
 use crate::chaos::proxy::{Trouble, Way};
 
@@ -23,6 +23,7 @@ pub(super) enum Card {
     BackendsKilled,
     NatsGone,
     NatsHung,
+    NatsFull,
     RedisGone,
     RedisHung,
     RedisFlushed,
@@ -32,10 +33,12 @@ pub(super) enum Card {
     Deaf,
     Reset,
     Provider(Mood),
+    ClockAhead,
+    ClockBehind,
 }
 
 /// How often each comes in one turn.
-pub(super) const DECK: [Card; 33] = [
+pub(super) const DECK: [Card; 37] = [
     Card::Killed,
     Card::Killed,
     Card::Killed,
@@ -55,6 +58,7 @@ pub(super) const DECK: [Card; 33] = [
     Card::NatsGone,
     Card::NatsGone,
     Card::NatsHung,
+    Card::NatsFull,
     Card::RedisGone,
     Card::RedisHung,
     Card::RedisFlushed,
@@ -69,6 +73,9 @@ pub(super) const DECK: [Card; 33] = [
     Card::Provider(Mood::Silent),
     Card::Provider(Mood::ClosedAfter),
     Card::Provider(Mood::ClosedBefore),
+    Card::Provider(Mood::Refusing),
+    Card::ClockAhead,
+    Card::ClockBehind,
 ];
 
 /// None where there is no such thing here.
@@ -92,8 +99,10 @@ pub(super) fn draw(card: Card, random: &mut StdRng, ground: &Ground) -> Option<W
         Card::PostgresGone => What::PostgresGone,
         Card::BackendsKilled => What::BackendsKilled,
         Card::NatsGone => What::NatsGone(random.random_range(0..=NODES)),
-        Card::NatsHung if ground.cluster => return None,
+        Card::NatsHung | Card::NatsFull if ground.cluster => return None,
+        Card::ClockAhead | Card::ClockBehind if !ground.clock => return None,
         Card::NatsHung => What::NatsHung,
+        Card::NatsFull => What::NatsFull,
         Card::RedisGone => What::RedisGone,
         Card::RedisHung => What::RedisHung,
         Card::RedisFlushed => What::RedisFlushed,
@@ -106,5 +115,7 @@ pub(super) fn draw(card: Card, random: &mut StdRng, ground: &Ground) -> Option<W
         }
         Card::Reset => What::Network(link, Trouble::Reset),
         Card::Provider(mood) => What::Provider(mood),
+        Card::ClockAhead => What::ClockMoved(random.random_range(1..=FURTHEST_MINUTES)),
+        Card::ClockBehind => What::ClockMoved(-random.random_range(1..=FURTHEST_MINUTES)),
     })
 }

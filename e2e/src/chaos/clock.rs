@@ -1,0 +1,57 @@
+//! The database's clock, which a run can move: its programs go by `clock_timestamp()` and `statement_timestamp()`, and find ours
+//! in their place.
+
+use tokio_postgres::{Client, Error};
+
+/// Functions before the system's own, in a schema that every connection looks into first. To be made before the programs
+/// connect.
+///
+/// Panics where that is refused.
+pub async fn install(db: &Client) {
+    let sql = "CREATE SCHEMA chaos; CREATE TABLE chaos.clock (ahead interval NOT NULL); \
+               INSERT INTO chaos.clock VALUES (interval '0'); \
+               CREATE FUNCTION chaos.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS \
+               'SELECT pg_catalog.clock_timestamp() + (SELECT ahead FROM chaos.clock)'; \
+               CREATE FUNCTION chaos.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS \
+               'SELECT pg_catalog.statement_timestamp() + (SELECT ahead FROM chaos.clock)'; \
+               ALTER DATABASE test SET search_path = public, chaos, pg_catalog";
+    db.batch_execute(sql).await.expect("a clock that can be moved");
+}
+
+/// From now on it shows so many minutes more than the time.
+pub async fn set(db: &Client, minutes: i16) -> Result<(), Error> {
+    db.execute("UPDATE chaos.clock SET ahead = $1::int * interval '1 minute'", &[&i32::from(minutes)]).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use shared::clock::Clock;
+    use shared::config::DatabaseConfig;
+    use shared::store::Store;
+    use testkit::PrivatePostgres;
+    use tokio_postgres::NoTls;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_program_goes_by_it() {
+        let postgres = PrivatePostgres::start().await;
+        let (db, connection) = tokio_postgres::connect(&postgres.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        install(&db).await;
+        let store = Store::new(&DatabaseConfig { url: postgres.url(), pool_size: 1 }, "test").unwrap();
+        for minutes in [0_i16, 4, -4] {
+            set(&db, minutes).await.unwrap();
+            let clock = Clock::system();
+            store.synchronize(&clock).await.unwrap();
+            let ahead = clock.now_ms() - Clock::system().now_ms() - i64::from(minutes) * 60_000;
+            assert!(
+                ahead.unsigned_abs() < Duration::from_secs(10).as_millis() as u64,
+                "{ahead} ms off {minutes} minutes"
+            );
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A run in figures, as one line of JSON: of many runs that makes a table.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{GOAL, Seen};
+use crate::chaos::plan::{NODES, What};
+use crate::chaos::pulse::recovery;
+use crate::chaos::strike::Struck;
+
+/// Times are in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    pub seed: u64,
+    /// RFC 3339.
+    pub began: String,
+    pub minutes: f64,
+    pub load: u32,
+    pub cluster: bool,
+    pub clock: bool,
+    /// The programs are built for release.
+    pub release: bool,
+    pub sound: bool,
+    /// The promises that were not kept, and `drained` where something was still under way.
+    pub broken: Vec<&'static str>,
+    pub kills: Kills,
+    pub faults: usize,
+    pub kinds: BTreeMap<String, Kind>,
+    /// Requests by how they were answered.
+    pub accepted: u64,
+    pub put_off: u64,
+    pub unanswered: u64,
+    pub events_tried: usize,
+    pub events_accepted: usize,
+    pub events_stored: usize,
+    /// Messages that clients sent under keys, and all of the ledger.
+    pub sends: usize,
+    pub messages: usize,
+    pub sent: usize,
+    pub runs: usize,
+    pub campaigns: usize,
+    /// Calls of which the outcome was never learned, and copies that came of that.
+    pub ambiguous: u64,
+    pub second_copies: u64,
+    /// Calls that the providers failed.
+    pub failed_calls: u64,
+    pub drained_after: Option<f64>,
+    pub recoveries: usize,
+    pub late_recoveries: usize,
+    pub longest_recovery: Option<f64>,
+}
+
+/// What ended without a word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Kills {
+    /// SIGKILL, of the product's programs.
+    pub programs: u32,
+    /// They died at a failpoint, as if by SIGKILL.
+    pub failpoints: u32,
+    pub postgres: u32,
+    /// Servers, of which a cluster has several.
+    pub nats: u32,
+    pub redis: u32,
+}
+
+impl Kills {
+    /// `failpoints`: how often a program died at one.
+    pub fn of(struck: &[Struck], failpoints: u32, cluster: bool) -> Self {
+        let mut kills = Self { failpoints, ..Self::default() };
+        for fault in struck {
+            match &fault.what {
+                // Whoever is to die at a failpoint is killed first, to start anew.
+                What::Killed(_) | What::Dies(..) => kills.programs += 1,
+                What::PostgresGone => kills.postgres += 1,
+                What::NatsGone(number) => kills.nats += if cluster && *number >= NODES { NODES as u32 } else { 1 },
+                What::RedisGone => kills.redis += 1,
+                _ => {}
+            }
+        }
+        kills
+    }
+
+    /// Of the product's own programs.
+    pub fn of_programs(self) -> u32 {
+        self.programs + self.failpoints
+    }
+}
+
+/// One kind of fault: how often it came, and where that could be seen how soon all was well again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Kind {
+    pub times: u32,
+    pub seen: usize,
+    pub longest: Option<f64>,
+}
+
+fn seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1_000.0).round() / 1_000.0
+}
+
+impl Seen<'_> {
+    pub(super) fn figures(&self) -> Figures {
+        let Self { settings, told, found, .. } = self;
+        let mut kinds: BTreeMap<String, Kind> = BTreeMap::new();
+        let mut recoveries = Vec::new();
+        for fault in self.struck {
+            let kind = kinds.entry(fault.what.kind()).or_default();
+            kind.times += 1;
+            if let Some(took) = recovery(fault, self.struck, self.beats) {
+                kind.seen += 1;
+                kind.longest = Some(kind.longest.map_or(seconds(took), |longest| longest.max(seconds(took))));
+                recoveries.push(took);
+            }
+        }
+        let mut broken: Vec<&'static str> =
+            self.against.iter().filter(|(_, findings)| !findings.is_empty()).map(|(promise, _)| *promise).collect();
+        broken.extend(self.drained.is_err().then_some("drained"));
+        let [accepted, put_off, unanswered] = self.answers;
+        Figures {
+            seed: settings.seed,
+            began: self.began.clone(),
+            minutes: settings.span.as_secs_f64() / 60.0,
+            load: settings.load,
+            cluster: settings.cluster,
+            clock: settings.clock,
+            release: !cfg!(debug_assertions),
+            sound: broken.is_empty(),
+            broken,
+            kills: Kills::of(self.struck, self.died, settings.cluster),
+            faults: self.struck.len(),
+            kinds,
+            accepted,
+            put_off,
+            unanswered,
+            events_tried: told.tried.len(),
+            events_accepted: told.accepted.len(),
+            events_stored: found.events.len(),
+            sends: told.sends.len(),
+            messages: found.messages.len(),
+            sent: found.messages.iter().filter(|message| message.status == "sent").count(),
+            runs: found.runs.len(),
+            campaigns: told.campaigns.len(),
+            ambiguous: found.messages.iter().map(|message| u64::from(message.ambiguous)).sum(),
+            second_copies: found.copies.values().map(|copies| u64::from(copies.saturating_sub(1))).sum(),
+            failed_calls: self.felt,
+            drained_after: self.drained.as_ref().ok().copied().map(seconds),
+            recoveries: recoveries.len(),
+            late_recoveries: recoveries.iter().filter(|took| **took > GOAL).count(),
+            longest_recovery: recoveries.into_iter().max().map(seconds),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chaos::plan::Process;
+
+    #[test]
+    fn kills_are_counted_by_who_died() {
+        let process = Process { program: "gateway", number: 0 };
+        let whats = [
+            What::Killed(process),
+            What::Stopped(process),
+            What::Suspended(process),
+            What::Dies(process, "gateway.before_publish".to_owned(), 1),
+            What::PostgresGone,
+            What::BackendsKilled,
+            What::NatsGone(0),
+            What::NatsGone(NODES),
+            What::RedisGone,
+            What::RedisHung,
+        ];
+        let struck = whats.map(|what| Struck { what, from: Duration::ZERO, healed: Duration::ZERO });
+        let single = Kills { programs: 2, failpoints: 1, postgres: 1, nats: 2, redis: 1 };
+        assert_eq!(Kills::of(&struck, 1, false), single);
+        assert_eq!(Kills::of(&struck, 1, true), Kills { nats: 4, ..single });
+        assert_eq!(single.of_programs(), 3);
+    }
+}

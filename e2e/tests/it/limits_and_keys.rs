@@ -1,0 +1,148 @@
+//! Two gateways while Redis or the broker is away: a project's limit holds, and a revoked key is soon refused.
+
+use std::time::{Duration, Instant};
+
+use cli::provision::Provision;
+use e2e::{Api, System};
+use futures_util::future::join_all;
+use reqwest::Method;
+use serde_json::json;
+use shared::store::api_keys::KeyType;
+use uuid::Uuid;
+
+/// Requests a second, and how many of them may be used at once.
+const LIMIT: u32 = 20;
+const BURST: u32 = 2 * LIMIT;
+const GATEWAYS: u32 = 2;
+/// Clients of each gateway, which together want far more than the limit.
+const CLIENTS: usize = 4;
+const PHASE: Duration = Duration::from_secs(3);
+/// By then a gateway has taken over what was written in the database.
+const TAKEN_OVER: Duration = Duration::from_secs(10);
+/// By then a revoked key is refused: where the broker tells, and where it is away.
+const REFUSED: Duration = Duration::from_secs(5);
+const REFUSED_WITHOUT_BROKER: Duration = Duration::from_mins(1);
+
+async fn status(api: &Api, key: &str) -> Option<u16> {
+    let event = json!({ "event": "seen", "user_id": "u", "properties": {} });
+    api.call(Method::POST, "/events", key, Some(&event)).await.ok().map(|answer| answer.status)
+}
+
+/// How many requests are accepted by all gateways in this time, of as many as can be sent.
+///
+/// Panics where one is answered neither 202 nor 429.
+async fn accepted(apis: &[&Api], time: Duration) -> u32 {
+    let began = Instant::now();
+    let clients = apis.iter().flat_map(|api| (0..CLIENTS).map(move |_| *api)).map(|api| async move {
+        let mut accepted = 0;
+        while began.elapsed() < time {
+            match status(api, &api.public_key).await {
+                Some(202) => accepted += 1,
+                Some(429) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        accepted
+    });
+    join_all(clients).await.into_iter().sum()
+}
+
+/// Whether so many are no more than the limit lets in: what comes in so many seconds, a burst for each time that the tokens in
+/// Redis began anew, and one of each gateway for each time that it was alone.
+fn holds(accepted: u32, took: Duration, fresh: u32, alone: u32) -> bool {
+    let bursts = BURST * (fresh + GATEWAYS * alone);
+    f64::from(accepted) <= f64::from(bursts) + f64::from(LIMIT) * took.as_secs_f64() + f64::from(GATEWAYS)
+}
+
+#[test]
+fn one_too_many_is_found() {
+    let three = Duration::from_secs(3);
+    assert!(holds(BURST + 3 * LIMIT, three, 1, 0));
+    assert!(!holds(BURST + 3 * LIMIT + GATEWAYS + 1, three, 1, 0));
+    assert!(holds(3 * BURST + 3 * LIMIT, three, 1, 1));
+    assert!(!holds(3 * BURST + 3 * LIMIT + GATEWAYS + 1, three, 1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_holds_over_two_gateways_while_redis_comes_and_goes() {
+    let mut system = System::start_with(e2e::Options::default().env("GATEWAY_REPLICAS", GATEWAYS)).await;
+    let (mut second, there) = system.another_gateway("second");
+    second.start().await;
+    let db = e2e::drained::database(&system).await;
+    let sql = "WITH next AS (UPDATE change SET seq = seq + 1 WHERE topic = 'project' RETURNING seq) \
+               UPDATE project SET rate_limit = $2, changed_seq = next.seq FROM next WHERE project_id = $1";
+    db.execute(sql, &[&system.project, &i32::try_from(LIMIT).expect("a small number")]).await.expect("a limit");
+    let here = system.api.clone();
+    let all = [&here, &there];
+    // With the old limit none of so many would be refused.
+    testkit::eventually_true("both know the limit", TAKEN_OVER, async || {
+        let at_once = all.iter().map(|api| async move {
+            let asked = (0..2 * BURST).map(|_| status(api, &api.public_key));
+            join_all(asked).await.contains(&Some(429))
+        });
+        join_all(at_once).await.into_iter().all(|refused| refused)
+    })
+    .await;
+
+    let (mut sum, mut took) = (0, Duration::ZERO);
+    for (what, fresh, alone) in [("shared", 1, 0), ("Redis killed", 0, 1), ("Redis again", 1, 0), ("Redis hung", 0, 1)]
+    {
+        match what {
+            "Redis killed" => system.redis.kill().await,
+            "Redis again" => system.redis.start_again().await,
+            "Redis hung" => system.redis.suspend().await,
+            _ => {}
+        }
+        let began = Instant::now();
+        let accepted = accepted(&all, PHASE).await;
+        let elapsed = began.elapsed();
+        println!("{what}: {accepted} accepted in {elapsed:?}");
+        // What one gateway let in alone until it noticed the change counts, too.
+        assert!(holds(accepted, elapsed, fresh, alone + u32::from(what == "Redis again")), "{what}: {accepted}");
+        assert!(f64::from(accepted) >= f64::from(LIMIT) * PHASE.as_secs_f64() / 4.0, "{what}: only {accepted}");
+        (sum, took) = (sum + accepted, took + elapsed);
+    }
+    system.redis.resume();
+    assert!(holds(sum, took, 2, 2), "{sum} in {took:?}");
+}
+
+/// A key of the system's project, and its id.
+async fn key(system: &System, provision: &Provision) -> (Uuid, String) {
+    let made = provision.create_key(system.project, KeyType::Public, "to be revoked").await.expect("a key");
+    (made.id, made.key)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revoked_key_is_soon_refused_also_while_the_broker_is_away() {
+    let mut system = System::start().await;
+    let (mut second, there) = system.another_gateway("second");
+    second.start().await;
+    let provision = Provision::new(&system.postgres.url()).expect("an address");
+    for (broker, within) in [(true, REFUSED), (false, REFUSED_WITHOUT_BROKER)] {
+        let (id, key) = key(&system, &provision).await;
+        let apis = [&system.api, &there];
+        for api in apis {
+            testkit::eventually_true("the key opens", REFUSED, async || status(api, &key).await == Some(202)).await;
+        }
+        if !broker {
+            system.nats.kill().await;
+            for api in apis {
+                // Known as ever; there is only nobody to take the event.
+                let known = async || status(api, &key).await == Some(503);
+                testkit::eventually_true("the broker is missed", REFUSED, known).await;
+            }
+        }
+        // As somebody does who sits at the database's machine: no gateway is told.
+        provision.revoke_key(system.project, id).await.expect("it worked until now");
+        let revoked = Instant::now();
+        for api in apis {
+            let refused = async || status(api, &key).await == Some(401);
+            testkit::eventually_true("the revoked key is refused", within, refused).await;
+        }
+        println!("refused by both {:?} after it was revoked, broker: {broker}", revoked.elapsed());
+        if !broker {
+            system.nats.start_again().await;
+        }
+    }
+    second.stop().await;
+}
