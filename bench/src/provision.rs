@@ -174,6 +174,14 @@ pub async fn searchable(database_url: &str) -> Result<()> {
     Ok(())
 }
 
+/// Requests a second that one project may send; none: as many as all others of a load.
+pub async fn rate_limit(client: &Client, project: u32, limit: Option<i32>) -> Result<()> {
+    let seq = next(client, "project").await?;
+    let sql = "UPDATE project SET rate_limit = $2, changed_seq = $3 WHERE project_id = $1";
+    client.execute(sql, &[&tenants::project(project), &limit.unwrap_or(RATE_LIMIT), &seq]).await?;
+    Ok(())
+}
+
 /// Moves a topic of the change sequence on, so that caches look.
 async fn next(client: &Client, topic: &str) -> Result<i64> {
     let sql = "UPDATE change SET seq = seq + 1 WHERE topic = $1 RETURNING seq";

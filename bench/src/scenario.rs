@@ -7,6 +7,7 @@ mod deliver;
 mod drain;
 mod durable;
 mod end_to_end;
+mod fairness;
 mod growth;
 mod idle;
 mod reads;
@@ -50,6 +51,8 @@ pub enum Scenario {
     Tracing,
     /// Accepting with NATS syncing every message.
     Durable,
+    /// What one project feels of another that sends ten times what it may.
+    Fairness,
     /// Pushes by a JSON API over HTTP/2.
     DeliverApi,
     /// Pushes to browsers, encrypted.
@@ -203,6 +206,7 @@ impl Lab {
             Scenario::Growth => growth::run(self, &mut section).await,
             Scenario::Tracing => tracing::run(self, &mut section).await,
             Scenario::Durable => durable::run(self, &mut section).await,
+            Scenario::Fairness => fairness::run(self, &mut section).await,
             Scenario::DeliverApi => deliver::api(self, &mut section).await,
             Scenario::DeliverWebPush => deliver::web_push(self, &mut section).await,
             Scenario::DeliverSmtp => deliver::smtp(self, &mut section).await,

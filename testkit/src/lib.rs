@@ -15,6 +15,7 @@ mod eventually;
 mod jwt;
 mod mail_service;
 mod mailbox;
+pub mod markup;
 mod nats;
 mod otlp_receiver;
 mod place;

@@ -1,5 +1,7 @@
 //! Reading answers: just enough of HTTP/1.1 to know where one ends and whether it was a success.
 
+use std::ops::Range;
+
 use anyhow::{Context, Result, bail};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -14,6 +16,29 @@ impl Answers {
     /// Reads one answer, which must have a Content-Length, and gives its body; an error where its status is not the
     /// expected one.
     pub async fn next(&mut self, stream: &mut TcpStream, expected: &[u8; 3]) -> Result<&[u8]> {
+        let body = self.whole(stream).await?;
+        if !self.has_status(expected) {
+            bail!("{}", String::from_utf8_lossy(&self.buffer));
+        }
+        Ok(&self.buffer[body])
+    }
+
+    /// As [`Answers::next`], where one other status is no error either: whether it was the expected one.
+    pub async fn next_or(&mut self, stream: &mut TcpStream, expected: &[u8; 3], other: &[u8; 3]) -> Result<bool> {
+        self.whole(stream).await?;
+        let is_expected = self.has_status(expected);
+        if !is_expected && !self.has_status(other) {
+            bail!("{}", String::from_utf8_lossy(&self.buffer));
+        }
+        Ok(is_expected)
+    }
+
+    fn has_status(&self, status: &[u8; 3]) -> bool {
+        self.buffer.get(9..12) == Some(status)
+    }
+
+    /// Reads one answer, and says where its body lies.
+    async fn whole(&mut self, stream: &mut TcpStream) -> Result<Range<usize>> {
         self.buffer.clear();
         let (head, length) = loop {
             if let Some(head) = head_end(&self.buffer) {
@@ -24,10 +49,7 @@ impl Answers {
         while self.buffer.len() < head + length {
             self.read(stream).await?;
         }
-        if self.buffer.get(9..12) != Some(expected) {
-            bail!("{}", String::from_utf8_lossy(&self.buffer));
-        }
-        Ok(&self.buffer[head..head + length])
+        Ok(head..head + length)
     }
 
     async fn read(&mut self, stream: &mut TcpStream) -> Result<()> {

@@ -17,11 +17,16 @@ use super::shape::Shape;
 
 /// What an accepted request is answered with.
 const ACCEPTED: &[u8; 3] = b"202";
+/// And one that is over the project's limit.
+const REFUSED: &[u8; 3] = b"429";
 
 /// What a load came to.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
+    /// Those that were accepted.
     pub requests: u64,
+    /// Those that were over the limit of their project; only of loads that may be.
+    pub refused: u64,
     /// Accepted items.
     pub items: u64,
     /// Of those, events that were not sent before.
@@ -69,6 +74,7 @@ struct Connection {
     stream: TcpStream,
     answers: Answers,
     requests: Requests,
+    may_be_refused: bool,
 }
 
 impl Sender {
@@ -83,9 +89,16 @@ impl Sender {
             let stream = TcpStream::connect(to).await.with_context(|| format!("connecting to {to}"))?;
             stream.set_nodelay(true)?;
             let requests = Requests::new(shape, &host, number as u64, run ^ (number as u64).rotate_left(32), &sent_at);
-            all.push(Connection { number, stream, answers: Answers::default(), requests });
+            all.push(Connection { number, stream, answers: Answers::default(), requests, may_be_refused: false });
         }
         Ok(Self { connections: all, accepted: Arc::default() })
+    }
+
+    /// Lets the load be over the limit of its projects: 429 is no error then, and counted.
+    #[must_use]
+    pub fn over_its_limit(mut self) -> Self {
+        self.connections.iter_mut().for_each(|connection| connection.may_be_refused = true);
+        self
     }
 
     /// Sends for so long and waits for the last answers. Any answer but 202 is an error.
@@ -98,7 +111,8 @@ impl Sender {
         }
         let mut all = Outcome::default();
         while let Some(ended) = tasks.join_next().await {
-            let (connection, counts, latencies) = ended??;
+            let (connection, counts, refused, latencies) = ended??;
+            all.refused += refused;
             all.items += counts.items;
             all.events += counts.events;
             all.latencies.extend(latencies);
@@ -119,9 +133,9 @@ impl Connection {
         started: Instant,
         time: Duration,
         accepted: Arc<AtomicU64>,
-    ) -> Result<(Self, Counts, Vec<u32>)> {
+    ) -> Result<(Self, Counts, u64, Vec<u32>)> {
         let clock = Clock::system();
-        let (mut counts, mut latencies) = (Counts::default(), Vec::new());
+        let (mut counts, mut refused, mut latencies) = (Counts::default(), 0, Vec::new());
         for nth in 0_u64.. {
             let mut since = Instant::now();
             if let Some(due) = pace.due(self.number, connections, nth) {
@@ -143,13 +157,18 @@ impl Connection {
             let request = self.requests.next(clock.now_ms());
             write(&self.stream, &request.bytes).await?;
             let sent = request.counts;
-            self.answers.next(&mut self.stream, ACCEPTED).await?;
+            if !self.may_be_refused {
+                self.answers.next(&mut self.stream, ACCEPTED).await?;
+            } else if !self.answers.next_or(&mut self.stream, ACCEPTED, REFUSED).await? {
+                refused += 1;
+                continue;
+            }
             latencies.push(u32::try_from(since.elapsed().as_micros()).unwrap_or(u32::MAX));
             counts.items += sent.items;
             counts.events += sent.events;
             accepted.fetch_add(sent.items, Ordering::Relaxed);
         }
-        Ok((self, counts, latencies))
+        Ok((self, counts, refused, latencies))
     }
 }
 

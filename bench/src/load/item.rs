@@ -39,6 +39,13 @@ pub fn identify(dice: &mut Dice, person: u32, kind: &str) -> String {
     )
 }
 
+/// A mail of its own to one person.
+pub fn message(person: u32) -> String {
+    let text = "Three things that you ordered left our house this morning, and will be with you tomorrow.";
+    let who = tenants::external_id(person);
+    format!(r#"{{"userId":"{who}","channel":"EMAIL","subject":"Your order is on its way","body":"<p>{text}</p>"}}"#)
+}
+
 /// An event's properties, of the size that they have in a load.
 pub fn properties(dice: &mut Dice) -> String {
     properties_of(dice, 167)

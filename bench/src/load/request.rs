@@ -63,6 +63,7 @@ impl Requests {
         let all = match shape.kind {
             Kind::Single => singles(shape, host, &mut dice, sent_at),
             Kind::BatchOfOne | Kind::BatchOfMany => batches(shape, host, &mut dice, sent_at),
+            Kind::Message => messages(shape, host, &mut dice),
         };
         Self { all, next: 0, ids: Ids { dice: Dice::new(ids) } }
     }
@@ -196,6 +197,16 @@ fn batches(shape: Shape, host: &str, dice: &mut Dice, sent_at: &str) -> Vec<Requ
         last = items;
     }
     all
+}
+
+fn messages(shape: Shape, host: &str, dice: &mut Dice) -> Vec<Request> {
+    let one = |_| {
+        let (project, person) = (shape.first + dice.below(shape.projects), dice.below(shape.people));
+        let body = item::message(person);
+        let bytes = post(host, shape.kind.path(), &tenants::secret_key(project), &body);
+        Request { bytes, counts: Counts { items: 1, events: 0 }, changes: Vec::new() }
+    };
+    (0..SINGLES).map(one).collect()
 }
 
 impl Request {

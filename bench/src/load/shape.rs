@@ -11,6 +11,8 @@ pub enum Kind {
     BatchOfOne,
     /// 100 items of up to 100 people, as a server forwards them.
     BatchOfMany,
+    /// A message to one person, sent by the project's server.
+    Message,
 }
 
 impl Kind {
@@ -18,7 +20,7 @@ impl Kind {
 
     pub fn items(self) -> u32 {
         match self {
-            Self::Single => 1,
+            Self::Single | Self::Message => 1,
             Self::BatchOfOne | Self::BatchOfMany => Self::BATCH,
         }
     }
@@ -27,6 +29,7 @@ impl Kind {
         match self {
             Self::Single => "/api/v1/events",
             Self::BatchOfOne | Self::BatchOfMany => "/api/v1/events/batch",
+            Self::Message => "/api/v1/messages",
         }
     }
 }

@@ -39,7 +39,7 @@ async fn rounds(lab: &mut Lab, kind: Kind, mode: Mode) -> Result<Rounds> {
     let system = lab.system().await?;
     system.run_accepting().await?;
     let (connections, bytes, window) = match kind {
-        Kind::Single => (SINGLE_CONNECTIONS, SINGLE_BYTES, SINGLE_WINDOW),
+        Kind::Single | Kind::Message => (SINGLE_CONNECTIONS, SINGLE_BYTES, SINGLE_WINDOW),
         Kind::BatchOfOne | Kind::BatchOfMany => (BATCH_CONNECTIONS, BATCH_BYTES, BATCH_WINDOW),
     };
     let bare = http::start(mode).await?;

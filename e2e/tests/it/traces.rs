@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
-use e2e::{Options, System};
+use e2e::{Options, System, drained};
 use serde_json::{Value, json};
 use testkit::{OtlpReceiver, ProviderServer, ReceivedSpan, eventually};
+use tokio_postgres::Client;
 
 use crate::shop::{Shop, event_id};
 
@@ -135,7 +136,7 @@ const PERSONAL: [&str; 9] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_about_anybody_is_in_logs_metrics_or_traces() {
+async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the_database() {
     let receiver = ProviderServer::start(OtlpReceiver::default()).await;
     let own = "info,gateway=debug,worker_automation=debug,worker_delivery=debug,scheduler=debug,shared=debug";
     let options = traced(&receiver, "always_on").env("LOG_FORMAT", "json").env("RUST_LOG", own);
@@ -203,4 +204,25 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces() {
             assert!(found.is_empty(), "{value} in {place}: {found:#?}");
         }
     }
+    // What people are is in the database, and what opens something is not.
+    let dump = dump(&drained::database(&system).await).await;
+    assert!(dump.contains("canary-mail@example.com") && dump.contains("canary-property"), "it is where it belongs");
+    for secret in ["canary-password", "canary-key"] {
+        let digits: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let found: Vec<&str> = dump.lines().filter(|row| row.contains(secret) || row.contains(&digits)).collect();
+        assert!(found.is_empty(), "{secret} in the database: {found:#?}");
+    }
+}
+
+/// Every row of every table, as text; bytes as hexadecimal digits.
+async fn dump(db: &Client) -> String {
+    let sql = "SELECT quote_ident(relname) FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace";
+    let mut all = String::new();
+    for table in db.query(sql, &[]).await.unwrap() {
+        for row in db.query(&format!("SELECT t::text FROM {} t", table.get::<_, String>(0)), &[]).await.unwrap() {
+            all.push_str(row.get(0));
+            all.push('\n');
+        }
+    }
+    all
 }

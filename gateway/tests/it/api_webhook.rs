@@ -87,6 +87,23 @@ async fn nothing_else_is() {
     ] {
         assert_eq!(send(&gateway, &id, headers, body).await.status, 401, "{headers:?}");
     }
+    // Any one digit of it wrong, or missing; that of another project; and another one beside it.
+    for at in 0..good.len() {
+        let digit = if good.as_bytes()[at] == b'0' { "1" } else { "0" };
+        for forged in [format!("{}{digit}{}", &good[..at], &good[at + 1..]), good[..at].to_owned()] {
+            let sent = send(&gateway, &id, &[("x-signature", &forged)], body).await;
+            assert_eq!(sent.status, 401, "{forged}");
+        }
+    }
+    let anothers = signed(&self::secret(&gateway, &other).await, body);
+    let wrong = "0".repeat(64);
+    for headers in [
+        &[("x-signature", anothers.as_str())][..],
+        &[("x-signature", wrong.as_str()), ("x-signature", wrong.as_str())],
+        &[("x-signature", &format!("sha1={good}"))],
+    ] {
+        assert_eq!(send(&gateway, &id, headers, body).await.status, 401, "{headers:?}");
+    }
     let headers = [("x-signature", good.as_str())];
     assert_eq!(send(&gateway, &id, &headers, &format!("{body} ")).await.status, 401);
     assert_eq!(send(&gateway, &other.id.to_string(), &headers, body).await.status, 401);

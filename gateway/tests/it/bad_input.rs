@@ -78,6 +78,35 @@ fn zipped(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+/// The most memory that this process has had, in KiB.
+fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[tokio::test]
+async fn many_bombs_at_once_take_little_memory() {
+    let f = fixture().await;
+    // A thousand to one, in one layer and in two.
+    let bomb = zipped(&vec![b' '; 100 << 20]);
+    assert!(bomb.len() < 1 << 20, "{}", bomb.len());
+    let bombs = [bomb.clone(), zipped(&bomb)];
+    // What the test itself has needed stays within what it is compared with.
+    let before = peak_kib();
+    let sent = (0..64).map(|n| {
+        let call = f.gateway.call("POST", "/events/batch", &f.tenant.secret).header("content-encoding", "gzip");
+        let call = if n % 4 == 3 { call.header("content-encoding", "gzip") } else { call };
+        call.send(bombs[usize::from(n % 4 >= 2)].clone())
+    });
+    let answers = futures_util::future::join_all(sent).await;
+    assert!(answers.iter().all(|answer| [400, 413, 415].contains(&answer.status)), "{answers:?}");
+    assert!(answers.iter().filter(|answer| answer.status == 413).count() >= 32);
+    let more = peak_kib().saturating_sub(before);
+    assert!(more < 256 << 10, "{more} KiB more for 64 bombs of 100 MiB");
+    assert_eq!(f.gateway.post("/events", &f.tenant.secret, event("{}")).await.status, 202);
+}
+
 #[tokio::test]
 async fn bodies_too_large_and_of_other_kinds() {
     let f = fixture().await;

@@ -3,6 +3,7 @@
 //! Nothing has to be added for a new address, unless the database holds no row that it finds: then the test says so.
 
 mod keys;
+mod parameters;
 mod references;
 
 use std::collections::BTreeMap;

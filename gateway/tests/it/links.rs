@@ -119,6 +119,31 @@ async fn a_link_that_was_not_made_here_leads_nowhere() {
 }
 
 #[tokio::test]
+async fn an_address_of_two_lines_adds_no_header() {
+    let gateway = Gateway::start().await;
+    let sent = Sent { project: gateway.project().await.id, message: Uuid::from_u128(7) };
+    for (end, leads_on) in [
+        ("\r\n", false),
+        ("\n", false),
+        ("\r", false),
+        ("\r\n\r\n", false),
+        ("\r\n ", false),
+        ("\0", false),
+        // In HTTP these are no ends of lines.
+        ("\u{85}", true),
+        ("\u{2028}", true),
+        ("%0d%0a", true),
+    ] {
+        let page = format!("https://shop.example/{end}set-cookie: session=eve");
+        let onward = call(&gateway, "GET", &link::click(&master_keys(), "", sent, &page), &[AGENT]).await;
+        let location: Vec<&[u8]> = onward.headers.get_all("location").iter().map(|to| to.as_bytes()).collect();
+        let expected = if leads_on { vec![page.as_bytes()] } else { vec![] };
+        assert_eq!((onward.status == 302, location), (leads_on, expected), "{page:?}");
+        assert_eq!(onward.header("set-cookie"), None, "{page:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_click_leads_on_while_the_broker_is_away() {
     let gateway = Gateway::start().await;
     let sent = Sent { project: gateway.project().await.id, message: Uuid::from_u128(7) };

@@ -33,6 +33,7 @@ mod auth;
 mod bad_input;
 mod document;
 mod fixture;
+mod hostile_pages;
 mod http;
 mod identity;
 mod ingest;

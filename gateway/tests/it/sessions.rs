@@ -179,6 +179,26 @@ async fn a_new_password_ends_the_other_sessions() {
 }
 
 #[tokio::test]
+async fn whoever_has_stolen_a_session_may_not_try_passwords_without_end() {
+    let gateway = Gateway::start().await;
+    let project = ada(&gateway).await;
+    let ada = gateway.sql.query_one("SELECT id FROM account", &[]).await.unwrap().get(0);
+    let stolen = gateway.session_of(ada, "ada@example.com", project.id).await;
+    let change = async |current: &str| {
+        let body = json!({"currentPassword": current, "newPassword": "a new password"});
+        gateway.post_as(&stolen, "/auth/password", &body).await.status
+    };
+    for _ in 0..10 {
+        assert_eq!(change("wrong").await, 422);
+    }
+    assert_eq!(change(PASSWORD).await, 429);
+    gateway.post_login("ada@example.com", PASSWORD).await.error(429);
+    let of_others = account(&gateway.app.store, "bob@example.com", Some("his password")).await;
+    join(&gateway.app.store, project.id, of_others, Role::Member).await;
+    assert_eq!(gateway.post_login("bob@example.com", "his password").await.status, 200);
+}
+
+#[tokio::test]
 async fn bad_input_is_named() {
     let gateway = Gateway::start().await;
     for (body, fields) in [

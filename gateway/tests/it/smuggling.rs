@@ -1,7 +1,7 @@
 //! Requests that a proxy and this server might read differently, and such as want to keep it busy: what is hidden behind them
 //! is never taken for a request.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -62,6 +62,9 @@ async fn what_is_hidden_behind_a_body_of_unclear_length_is_not_taken() {
         "transfer-encoding: xchunked",
         "transfer-encoding: chunked;x=y",
         "transfer-encoding: \"chunked\"",
+        "transfer-encoding: gzip, chunked",
+        "transfer-encoding: chunked, gzip",
+        "transfer-encoding: chunked\t\r\nconnection: transfer-encoding",
         "transfer-encoding:",
     ] {
         heads.extend(both(te).map(|head| (head, chunks.clone())));
@@ -103,7 +106,7 @@ async fn what_is_hidden_behind_a_body_of_unclear_length_is_not_taken() {
             "{head:?}: {answer}"
         );
     }
-    assert!(heads.len() >= 60 && hidden_were_taken(&f).await == 0);
+    assert!(heads.len() >= 72 && hidden_were_taken(&f).await == 0);
     // What is there to be seen is seen.
     let plain = answered(&f, &hiding(&f, &format!("content-length: {length}"), EVENT)).await;
     assert_eq!((plain.matches("HTTP/1.1 202 ").count(), hidden_were_taken(&f).await), (2, 1), "{plain}");
@@ -177,21 +180,24 @@ async fn many_who_never_come_to_an_end_keep_nobody_waiting() {
     let head = format!("POST /api/v1/events HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\n", f.tenant.public);
     let parts = [head.clone(), format!("{head}content-length: 100\r\n\r\n{{")];
     let (parts, address) = (&parts, f.gateway.addr);
-    let slow = join_all((0..300).map(|n| async move {
+    let slow = join_all((0..2_000).map(|n| async move {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(parts[n % 2].as_bytes()).await.unwrap();
         let mut rest = Vec::new();
         tokio::time::timeout(secs(20), stream.read_to_end(&mut rest)).await.expect("is cut off")
     }));
     let others = async {
-        let mut slowest = Duration::ZERO;
+        let mut waits = Vec::new();
         while since.elapsed() < secs(5) {
             let asked = Instant::now();
             assert_eq!(f.gateway.post("/events", &f.tenant.public, EVENT).await.status, 202);
-            slowest = slowest.max(asked.elapsed());
+            waits.push(asked.elapsed());
         }
-        slowest
+        waits.sort_unstable();
+        waits
     };
-    let (_, slowest) = tokio::join!(slow, others);
-    assert!(slowest < secs(2), "{slowest:?}");
+    let (_, waits) = tokio::join!(slow, others);
+    // That it is no multiple of what it is without them is measured by `make bench SCENARIO=fairness`.
+    let p99 = waits[waits.len() * 99 / 100];
+    assert!(waits.len() >= 20 && p99 < secs(1), "{p99:?} of {}", waits.len());
 }

@@ -98,7 +98,7 @@ impl HttpClient {
         Self::under(OutboundPolicy::anywhere(), env)
     }
 
-    fn under(policy: OutboundPolicy, env: &Env) -> Result<Self, EnvError> {
+    pub(super) fn under(policy: OutboundPolicy, env: &Env) -> Result<Self, EnvError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let versions = versions.map_err(|e| EnvError {

@@ -1,12 +1,10 @@
 //! Texts of people and events that want to be more than text: header fields of mails, and markup.
 
-use html5ever::tendril::StrTendril;
-use html5ever::tokenizer::{BufferQueue, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
 use jiff::Timestamp;
 use mail_parser::MessageParser;
 use serde_json::json;
 use shared::template::{Escape, Limits, Scope, Template};
-use std::cell::RefCell;
+use testkit::markup;
 
 use crate::place::{Place, SOON};
 
@@ -103,79 +101,6 @@ async fn no_text_of_anybody_becomes_a_header_of_a_mail() {
     place.stop().await;
 }
 
-/// Texts that would be markup, of the kinds that lists of such texts hold.
-const MARKUP: [&str; 36] = [
-    "<script>alert(1)</script>",
-    "</script><script>alert(1)</script>",
-    "<ScRiPt\n>alert(1)</sCrIpT\n>",
-    "<script/src=//evil.example>",
-    "<<script>alert(1)//<</script>",
-    "<img src=x onerror=alert(1)>",
-    "<img src=`x` onerror=alert(1)>",
-    "<IMG \"\"\"><SCRIPT>alert(1)</SCRIPT>\"\\>",
-    "<svg/onload=alert(1)>",
-    "<svg><animate onbegin=alert(1) attributeName=x></svg>",
-    "<math><mi//xlink:href=\"data:x,<script>alert(1)</script>\">",
-    "<iframe srcdoc=\"<script>alert(1)</script>\">",
-    "<body onload=alert(1)>",
-    "<details open ontoggle=alert(1)>",
-    "<input autofocus onfocus=alert(1)>",
-    "<form action=javascript:alert(1)><button>",
-    "<a href=\"javascript:alert(1)\">x</a>",
-    "<base href=//evil.example/>",
-    "<meta http-equiv=refresh content=\"0;url=//evil.example\">",
-    "<link rel=stylesheet href=//evil.example>",
-    "<style>@import'//evil.example'</style>",
-    "<style>*{background:url(//evil.example)}</style>",
-    "<!--<img src=--><img src=x onerror=alert(1)//>",
-    "--><script>alert(1)</script>",
-    "]]><script>alert(1)</script>",
-    "</title><script>alert(1)</script>",
-    "</textarea><script>alert(1)</script>",
-    "</style><script>alert(1)</script>",
-    "\"><script>alert(1)</script>",
-    "'><script>alert(1)</script>",
-    "\" onmouseover=\"alert(1)",
-    "' onmouseover='alert(1)",
-    "\" style=\"background:url(//evil.example)\" x=\"",
-    "&lt;script&gt;alert(1)&lt;/script&gt;",
-    "&#x3c;script&#x3e;alert(1)",
-    "\u{fe64}script\u{fe65}alert(1) ＜script＞ \u{2028}<b>",
-];
-
-/// What a browser's tokenizer makes of a page: tags with their attributes, and the text between them.
-#[derive(Default)]
-struct Seen {
-    tags: RefCell<Vec<(String, Vec<String>)>>,
-    text: RefCell<String>,
-}
-
-impl TokenSink for Seen {
-    type Handle = ();
-
-    fn process_token(&self, token: Token, _: u64) -> TokenSinkResult<()> {
-        match token {
-            Token::TagToken(tag) => {
-                let values = tag.attrs.iter().map(|attribute| attribute.value.to_string()).collect();
-                self.tags.borrow_mut().push((tag.name.to_string(), values));
-            }
-            Token::CharacterTokens(text) => self.text.borrow_mut().push_str(&text),
-            Token::CommentToken(text) => panic!("a comment: {text}"),
-            _ => {}
-        }
-        TokenSinkResult::Continue
-    }
-}
-
-fn seen(html: &str) -> Seen {
-    let input = BufferQueue::default();
-    input.push_back(StrTendril::from(html));
-    let tokenizer = Tokenizer::new(Seen::default(), TokenizerOpts::default());
-    let _ = tokenizer.feed(&input);
-    tokenizer.end();
-    tokenizer.sink
-}
-
 #[test]
 fn no_text_of_anybody_becomes_markup() {
     let sources = [
@@ -186,17 +111,17 @@ fn no_text_of_anybody_becomes_markup() {
         "<p title=\"{{ x | append: '' }}\" lang='{{ list | first }}'>{{ list | join: '' }}</p>",
         "<p title=\"{{ deep.x }}\" lang='{{ deep['x'] }}'>{% if x %}{{ x }}{% endif %}</p>",
     ];
-    for text in MARKUP {
+    for text in markup::TEXTS {
         let (x, list, deep) = (json!(text), json!([text]), json!({ "x": text }));
         let scope = Scope::new(Timestamp::UNIX_EPOCH).with("x", &x).with("list", &list).with("deep", &deep);
         for source in sources {
             let template = Template::parse(source).unwrap();
             let html = template.render(&scope, Escape::Html, &Limits::default()).unwrap();
-            let seen = seen(&html);
-            let tags = seen.tags.borrow();
-            let [start, end] = &tags[..] else { panic!("{source}: {html}") };
-            assert_eq!((start.0.as_str(), &start.1[..]), ("p", &[text.to_owned(), text.to_owned()][..]), "{html}");
-            assert_eq!((end.0.as_str(), seen.text.borrow().as_str()), ("p", text), "{html}");
+            let seen = markup::seen(&html);
+            let [start, end] = &seen.tags[..] else { panic!("{source}: {html}") };
+            let values: Vec<&str> = start.attributes.iter().map(|(_, value)| value.as_str()).collect();
+            assert_eq!((start.name.as_str(), &values[..]), ("p", &[text, text][..]), "{html}");
+            assert_eq!((end.name.as_str(), seen.text.as_str()), ("p", text), "{html}");
         }
     }
 }

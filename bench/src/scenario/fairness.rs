@@ -1,0 +1,225 @@
+//! Fairness: what a project that keeps to its limit feels of another that sends ten times its own, and of slow clients.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
+use shared::send::Channel;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::load::{Kind, Outcome, Pace, Sender, Shape};
+use crate::provision::{self, delivery};
+use crate::report::{Figure, Goal, Section};
+use crate::scenario::Lab;
+use crate::sink;
+use crate::system::System;
+use crate::tenants;
+
+const NEIGHBOUR: u32 = 0;
+const NOISY: u32 = 1;
+/// Requests a second that each of them may send, which is what a new project may.
+const LIMIT: i32 = 1_000;
+/// What the noisy one sends, in limits.
+const TIMES: f64 = 10.0;
+/// Requests a second of the neighbour.
+const EVENTS: f64 = 200.0;
+const MESSAGES: f64 = 50.0;
+const NEIGHBOURS_CONNECTIONS: usize = 16;
+const NOISY_CONNECTIONS: usize = 64;
+const SLOW_CLIENTS: usize = 5_000;
+
+/// What others do meanwhile.
+#[derive(Clone, Copy)]
+enum Noise {
+    /// The noisy project sends this.
+    OverItsLimit(Kind),
+    SlowClients,
+}
+
+/// In turns.
+const NOISES: [(Noise, &str); 3] = [
+    (Noise::OverItsLimit(Kind::Single), "events"),
+    (Noise::OverItsLimit(Kind::Message), "messages"),
+    (Noise::SlowClients, "slow clients"),
+];
+/// How much longer the neighbour may wait beside the noisy one.
+const AT_MOST: f64 = 2.0;
+/// Over the limit, for what the bucket gives back between two looks.
+const SLACK: f64 = 1.05;
+/// How long messages may take to be sent.
+const PATIENCE: Duration = Duration::from_mins(1);
+const OUTBOUND_ALLOW: &str = "OUTBOUND_ALLOW";
+
+/// What the neighbour waited for, in milliseconds.
+struct Waited {
+    /// p99 of an event's acknowledgement.
+    event: f64,
+    /// p99 of the time from a message's acceptance until its provider has it, as the ledger tells.
+    message: f64,
+}
+
+/// The neighbour alone and beside each noise, in turns.
+pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
+    section.about = format!(
+        "a project that sends {EVENTS} single events/s and {MESSAGES} mails/s, alone and beside one that sends {TIMES} × its limit of {LIMIT} requests/s, in turns; likewise beside {SLOW_CLIENTS} clients that never end their requests; both loads come from this machine"
+    );
+    let sink = sink::start(sink::Kind::Smtp, None).await?;
+    let system = lab.system().await?;
+    system.run(&[]).await?;
+    system.set_env(OUTBOUND_ALLOW, "127.0.0.0/8".to_owned());
+    for project in [NEIGHBOUR, NOISY] {
+        delivery::channel(system, project, Channel::Email, &delivery::smtp(sink.addr.port())).await?;
+        delivery::addresses(system, project).await?;
+        provision::rate_limit(&system.database, project, Some(LIMIT)).await?;
+    }
+    system.run_all().await?;
+    for (noise, name) in NOISES {
+        beside(lab, section, noise, name).await?;
+    }
+    let system = lab.system().await?;
+    system.run(&[]).await?;
+    system.remove_env(OUTBOUND_ALLOW);
+    for project in [NEIGHBOUR, NOISY] {
+        provision::rate_limit(&system.database, project, None).await?;
+    }
+    system.forget_messages().await
+}
+
+async fn beside(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &str) -> Result<()> {
+    let (settings, progress) = (lab.settings, lab.progress.clone());
+    let (warm_up, time) = (settings.round, settings.round * 3);
+    let system = lab.system().await?;
+    let (mut alone, mut beside, mut taken, mut refused) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for round in 1..=settings.rounds {
+        progress.step(&format!("alone, round {round} of {}", settings.rounds));
+        neighbour(system, warm_up).await?;
+        alone.push(neighbour(system, time).await?);
+        progress.step(&format!("beside {name}, round {round} of {}", settings.rounds));
+        // What it has saved up is spent before anybody looks.
+        noise(system.gateway, meanwhile, warm_up).await??;
+        let noise = noise(system.gateway, meanwhile, time + warm_up);
+        neighbour(system, warm_up / 2).await?;
+        beside.push(neighbour(system, time).await?);
+        let noise = noise.await??;
+        taken.push(noise.requests_per_second());
+        refused.push(100.0 * noise.refused as f64 / (noise.refused + noise.requests) as f64);
+        sent(system, NOISY).await?;
+    }
+    let of = |waited: &[Waited], what: fn(&Waited) -> f64| waited.iter().map(what).collect::<Vec<f64>>();
+    let figure = |figure: String, what: fn(&Waited) -> f64| {
+        Figure::new(figure, "ms", of(&beside, what))
+            .against("alone", &of(&alone, what))
+            .goal(Goal::RatioAtMost(AT_MOST))
+    };
+    section.figures.extend([
+        figure(format!("p99 of an event, beside {name}"), |w| w.event),
+        figure(format!("p99 until a mail is sent, beside {name}"), |w| w.message),
+    ]);
+    if let Noise::SlowClients = meanwhile {
+        return Ok(());
+    }
+    section.figures.extend([
+        Figure::new(format!("{name} taken from the noisy project"), "requests/s", taken)
+            .goal(Goal::AtMost(f64::from(LIMIT) * SLACK)),
+        Figure::new(format!("{name} refused"), "% of what it sent", refused),
+    ]);
+    Ok(())
+}
+
+/// The neighbour's load for so long, until its last mail is sent.
+async fn neighbour(system: &System, time: Duration) -> Result<Waited> {
+    let sender = async |kind, rate| {
+        let shape = Shape { first: NEIGHBOUR, projects: 1, ..Shape::new(kind) };
+        let mut sender = Sender::connect(system.gateway, shape, NEIGHBOURS_CONNECTIONS).await?;
+        sender.send(Pace::Offered(rate), time).await
+    };
+    let now: Timestamp = system.database.query_one("SELECT clock_timestamp()", &[]).await?.try_get(0)?;
+    let (events, messages) = tokio::join!(sender(Kind::Single, EVENTS), sender(Kind::Message, MESSAGES));
+    let (events, messages) = (events?, messages?);
+    sent(system, NEIGHBOUR).await?;
+    let sql = "SELECT count(*), percentile_disc(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM sent_at - created_at)::float8) \
+               FROM message WHERE project_id = $1 AND created_at >= $2 AND status = 'sent'";
+    // The gateway follows the database's clock, to within some milliseconds.
+    let since = now.checked_sub(Duration::from_millis(100))?;
+    let row = system.database.query_one(sql, &[&tenants::project(NEIGHBOUR), &since]).await?;
+    let count = u64::try_from(row.try_get::<_, i64>(0)?)?;
+    if count < messages.items {
+        bail!("{} messages were accepted, {count} sent", messages.items);
+    }
+    let seconds: Option<f64> = row.try_get(1)?;
+    Ok(Waited { event: events.quantile(0.99), message: seconds.context("no message was sent")? * 1e3 })
+}
+
+/// Waits until none of a project's messages is on its way.
+async fn sent(system: &System, project: u32) -> Result<()> {
+    let sql = "SELECT count(*) FROM message WHERE project_id = $1 AND status <> 'sent'";
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let waiting: i64 = system.database.query_one(sql, &[&tenants::project(project)]).await?.try_get(0)?;
+        if waiting == 0 {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            bail!("{waiting} messages were not sent within {} s", PATIENCE.as_secs());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What others do meanwhile, on a thread of its own, so that it does not stand before the neighbour's load in this process.
+fn noise(to: SocketAddr, noise: Noise, time: Duration) -> oneshot::Receiver<Result<Outcome>> {
+    let (done, outcome) = oneshot::channel();
+    std::thread::spawn(move || {
+        let load = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                match noise {
+                    Noise::OverItsLimit(kind) => over_its_limit(to, kind, time).await,
+                    Noise::SlowClients => slow_clients(to, time).await,
+                }
+            })
+        };
+        // Whoever waited for it has gone where this fails.
+        done.send(load()).ok();
+    });
+    outcome
+}
+
+async fn over_its_limit(to: SocketAddr, kind: Kind, time: Duration) -> Result<Outcome> {
+    let shape = Shape { first: NOISY, projects: 1, ..Shape::new(kind) };
+    let mut sender = Sender::connect(to, shape, NOISY_CONNECTIONS).await?.over_its_limit();
+    sender.send(Pace::Offered(f64::from(LIMIT) * TIMES), time).await
+}
+
+/// Connections that begin a request and never go on, each opened again when it is cut off.
+async fn slow_clients(to: SocketAddr, time: Duration) -> Result<Outcome> {
+    let end = tokio::time::Instant::now() + time;
+    let head = format!("POST /api/v1/events HTTP/1.1\r\nhost: {to}\r\nx-api-key: {}\r\n", tenants::public_key(NOISY));
+    let begun: [Arc<str>; 2] = [head.as_str().into(), format!("{head}content-length: 100\r\n\r\n{{").into()];
+    let mut all = JoinSet::new();
+    for number in 0..SLOW_CLIENTS {
+        let begun = begun[number % 2].clone();
+        all.spawn(async move {
+            while tokio::time::Instant::now() < end {
+                let mut stream = TcpStream::connect(to).await.context("as many files must be allowed (ulimit -n)")?;
+                let mut rest = Vec::new();
+                let cut_off = async {
+                    stream.write_all(begun.as_bytes()).await?;
+                    stream.read_to_end(&mut rest).await
+                };
+                // Cut off by whatever means, or at the end.
+                let _ = tokio::time::timeout_at(end, cut_off).await;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(ended) = all.join_next().await {
+        ended??;
+    }
+    Ok(Outcome::default())
+}

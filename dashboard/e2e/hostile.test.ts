@@ -1,0 +1,85 @@
+import type { BrowserContext } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { adminContext, call, eventually, expectNoComplaints, open, withBrowser } from './browser';
+
+withBrowser();
+let context: BrowserContext;
+const screens: string[] = [];
+const dialogs: string[] = [];
+
+interface Id {
+  id: string;
+}
+
+/** Markup of many kinds at once, which would set a mark; each field has its own, so that what is drawn can be told apart. */
+const hostile = (field: string): string => `${field}"'><img src=x onerror=window.broken="${field}"><svg onload=window.broken=1></title></textarea></script><script>window.broken=1</script>{{7*7}}`;
+/** As short as names of events and people have to be. */
+const short = (field: string): string => `${field}"'><img src=x onerror=window.broken=1>`;
+
+beforeAll(async () => {
+  // Every text that a key may write, as an address where one is asked for.
+  const user = short('person');
+  await call('POST', '/users/identify', { user_id: user, properties: { email: `${'"<img src=x onerror=window.broken=1>"'}@example.com`, name: hostile('name'), phone: hostile('phone'), timezone: hostile('timezone'), [short('key')]: hostile('value'), list: [hostile('item')] } });
+  for (const event of ['order_completed', short('event')]) await call('POST', '/events', { event, user_id: user, properties: { [short('property')]: hostile('property-value'), total: 20 } });
+  await call('POST', '/push-tokens', { user_id: user, platform: 'ANDROID', token: short('token') });
+  const template = await call<Id>('POST', '/templates', { name: hostile('template'), channel: 'EMAIL', subject: hostile('subject').replace('{{7*7}}', '{{ name }}'), body: '<p>{{ name }}</p>' });
+  const rules = [{ field: `properties.${short('key')}`, operator: 'eq', value: hostile('value') }];
+  const segment = await call<Id>('POST', '/segments', { name: hostile('segment'), description: hostile('segment-description'), rules });
+  const steps = [
+    { type: 'WAIT', delay: 1, name: short('step') },
+    { type: 'BRANCH', branches: [{ name: short('arm'), rules, steps: [{ type: 'SEND_EMAIL', templateId: template.id }] }], else: [{ type: 'TRACK_EVENT', event: short('tracked'), properties: { a: hostile('tracked-value') } }] },
+  ];
+  const automation = await call<Id>('POST', '/automations', { name: hostile('automation'), triggerType: 'EVENT', triggerEvent: 'order_completed', active: true, steps });
+  const campaign = await call<Id>('POST', '/campaigns', { name: hostile('campaign'), channel: 'EMAIL', segmentId: segment.id, templateId: template.id });
+  await call('POST', '/news', { title: hostile('news'), body: hostile('news-body'), published: true });
+  await call('POST', '/subscription-groups', { name: hostile('group'), description: hostile('group-description') });
+  await call('POST', '/suppressions', { channel: 'EMAIL', address: 'hostile@example.com', note: hostile('note') });
+  await call('POST', '/messages', { userId: user, channel: 'EMAIL', subject: hostile('own-subject').replace('{{7*7}}', ''), body: hostile('own-body').replace('{{7*7}}', '') });
+  await call('POST', '/events', { event: 'order_completed', user_id: user, properties: { total: 21 } });
+  const person = encodeURIComponent(user);
+  const run = await eventually(async () => {
+    const { runs } = await call<{ runs: Id[] }>('GET', `/automations/${automation.id}/runs`);
+    expect(runs.length).toBeGreaterThan(0);
+    return runs[0]?.id ?? '';
+  });
+  const message = await eventually(async () => {
+    const { messages } = await call<{ messages: Id[] }>('GET', `/messages?userId=${person}`);
+    expect(messages.length).toBeGreaterThan(0);
+    return messages[0]?.id ?? '';
+  });
+  screens.push('overview', 'events', `events?search=${encodeURIComponent(short('event'))}`, 'users', `users/${person}`);
+  for (const tab of ['segments', 'automations', 'subscriptions', 'messages', 'devices']) screens.push(`users/${person}?tab=${tab}`);
+  screens.push('segments', `segments/${segment.id}`, 'templates', `templates/${template.id}`, 'automations', `automations/${automation.id}`);
+  for (const view of ['canvas', 'list']) screens.push(`automations/${automation.id}?view=${view}`);
+  screens.push(`automations/${automation.id}/runs`, `automations/${automation.id}/runs/${run}`, 'campaigns', `campaigns/${campaign.id}`);
+  screens.push('messages', `messages/${message}`, 'dead-letters', 'news', 'channels?tab=devices', 'suppressions', 'subscription-groups', 'audit-log');
+  context = await adminContext();
+});
+
+afterAll(async () => {
+  await context?.close();
+});
+
+test('a text that is markup is a text on every screen', async () => {
+  const page = await context.newPage();
+  page.on('dialog', (dialog) => {
+    dialogs.push(dialog.message());
+    void dialog.dismiss();
+  });
+  const asText = new Set<string>();
+  for (const screen of screens) {
+    await open(page, screen);
+    const found = await page.evaluate(() => ({
+      broken: (window as unknown as { broken?: unknown }).broken ?? null,
+      made: [...document.querySelectorAll('img[src="x"], svg[onload], [onerror]')].map((element) => element.outerHTML),
+      shown: `${document.body.innerText}\n${[...document.querySelectorAll<HTMLInputElement | HTMLTextAreaElement>('input, textarea')].map(({ value }) => value).join('\n')}`,
+    }));
+    expect({ screen, broken: found.broken, made: found.made }).toEqual({ screen, broken: null, made: [] });
+    for (const [, field] of found.shown.matchAll(/([a-z-]+)"'><img src=x/g)) if (field) asText.add(field);
+  }
+  expect(dialogs).toEqual([]);
+  // They were there to be seen, and nothing of them was forbidden by the page's policy: it was never tried.
+  for (const field of ['person', 'name', 'event', 'template', 'subject', 'segment', 'automation', 'campaign', 'news', 'group', 'note']) expect([...asText]).toContain(field);
+  expectNoComplaints(context);
+  await page.close();
+});

@@ -1,0 +1,61 @@
+//! Names that want to be more than names, on the pages to which people are led by links in their mails.
+
+use serde_json::json;
+use shared::ids;
+use shared::link::{self, About};
+use testkit::markup::{self, Seen};
+
+use crate::api_subscriptions::group;
+use crate::fixture::Gateway;
+use crate::http::Call;
+use crate::people::Rows;
+use crate::setup::master_keys;
+
+const PLAIN: &str = "Canary";
+
+#[tokio::test]
+async fn no_name_of_a_project_or_group_becomes_markup_of_a_page() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let user = Rows { gateway: &gateway, project: project.id }.user("ann", Some("ann@example.com"), None, 9).await;
+    let news = group(&gateway, &project, "News", json!({"description": "All of them"})).await;
+    gateway.applied_up_to(1_000).await;
+    let pages = async |text: &str| -> Vec<Seen> {
+        // As nobody could save some of them.
+        for sql in [
+            "UPDATE subscription_group SET name = $2, description = $2 WHERE project_id = $1",
+            "UPDATE project SET name = $2 WHERE project_id = $1",
+        ] {
+            assert_eq!(gateway.sql.execute(sql, &[&project.id, &text]).await.unwrap(), 1);
+        }
+        // Of another message each time: what one link may change in a minute is bounded.
+        let message = ids::fresh(gateway.app.clock.now_ms());
+        let about = About { project: project.id, message, user, group: None };
+        let choose = link::preferences(&master_keys(), "", about);
+        let leave = link::unsubscribe(&master_keys(), "", About { group: Some(news), ..about });
+        let mut seen = Vec::new();
+        for (method, path, form) in [
+            ("GET", &choose, String::new()),
+            ("POST", &choose, format!("shown={news}&group={news}&do=save")),
+            ("GET", &leave, String::new()),
+            ("POST", &leave, "List-Unsubscribe=One-Click".to_owned()),
+        ] {
+            let call = Call::new(gateway.address(), method, path);
+            let page = call.header("content-type", "application/x-www-form-urlencoded").send(form).await;
+            assert_eq!(page.status, 200, "{method} {path}: {}", page.text);
+            seen.push(markup::seen(&page.text));
+        }
+        seen
+    };
+    let plain = pages(PLAIN).await;
+    let shown =
+        |pages: &[Seen], text: &str| pages.iter().map(|page| page.text.matches(text).count()).collect::<Vec<_>>();
+    assert_eq!(shown(&plain, PLAIN), [3, 3, 1, 0]);
+    for text in markup::TEXTS {
+        let pages = pages(text).await;
+        for (page, plain) in pages.iter().zip(&plain) {
+            assert_eq!(page.shape(), plain.shape(), "{text}");
+        }
+        assert_eq!(shown(&pages, text), [3, 3, 1, 0], "{text}");
+    }
+}

@@ -1,0 +1,102 @@
+//! Texts that want to be markup, and what a browser's tokenizer makes of a page that holds one.
+
+use std::cell::RefCell;
+
+use html5ever::tendril::StrTendril;
+use html5ever::tokenizer::{BufferQueue, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
+
+/// Texts that would be markup, of the kinds that lists of such texts hold.
+pub const TEXTS: [&str; 36] = [
+    "<script>alert(1)</script>",
+    "</script><script>alert(1)</script>",
+    "<ScRiPt\n>alert(1)</sCrIpT\n>",
+    "<script/src=//evil.example>",
+    "<<script>alert(1)//<</script>",
+    "<img src=x onerror=alert(1)>",
+    "<img src=`x` onerror=alert(1)>",
+    "<IMG \"\"\"><SCRIPT>alert(1)</SCRIPT>\"\\>",
+    "<svg/onload=alert(1)>",
+    "<svg><animate onbegin=alert(1) attributeName=x></svg>",
+    "<math><mi//xlink:href=\"data:x,<script>alert(1)</script>\">",
+    "<iframe srcdoc=\"<script>alert(1)</script>\">",
+    "<body onload=alert(1)>",
+    "<details open ontoggle=alert(1)>",
+    "<input autofocus onfocus=alert(1)>",
+    "<form action=javascript:alert(1)><button>",
+    "<a href=\"javascript:alert(1)\">x</a>",
+    "<base href=//evil.example/>",
+    "<meta http-equiv=refresh content=\"0;url=//evil.example\">",
+    "<link rel=stylesheet href=//evil.example>",
+    "<style>@import'//evil.example'</style>",
+    "<style>*{background:url(//evil.example)}</style>",
+    "<!--<img src=--><img src=x onerror=alert(1)//>",
+    "--><script>alert(1)</script>",
+    "]]><script>alert(1)</script>",
+    "</title><script>alert(1)</script>",
+    "</textarea><script>alert(1)</script>",
+    "</style><script>alert(1)</script>",
+    "\"><script>alert(1)</script>",
+    "'><script>alert(1)</script>",
+    "\" onmouseover=\"alert(1)",
+    "' onmouseover='alert(1)",
+    "\" style=\"background:url(//evil.example)\" x=\"",
+    "&lt;script&gt;alert(1)&lt;/script&gt;",
+    "&#x3c;script&#x3e;alert(1)",
+    "\u{fe64}script\u{fe65}alert(1) ＜script＞ \u{2028}<b>",
+];
+
+/// A tag, opening or closing, with its attributes' names and values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tag {
+    pub name: String,
+    pub attributes: Vec<(String, String)>,
+}
+
+/// A page: its tags in order, and all text between them.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    pub tags: Vec<Tag>,
+    pub text: String,
+}
+
+impl Seen {
+    /// The tags with the names of their attributes: what a page is made of, whatever it says.
+    pub fn shape(&self) -> Vec<(&str, Vec<&str>)> {
+        let mut all = Vec::new();
+        for tag in &self.tags {
+            all.push((tag.name.as_str(), tag.attributes.iter().map(|(name, _)| name.as_str()).collect()));
+        }
+        all
+    }
+}
+
+#[derive(Default)]
+struct Sink(RefCell<Seen>);
+
+impl TokenSink for Sink {
+    type Handle = ();
+
+    fn process_token(&self, token: Token, _: u64) -> TokenSinkResult<()> {
+        let mut seen = self.0.borrow_mut();
+        match token {
+            Token::TagToken(tag) => {
+                let attributes = tag.attrs.iter().map(|a| (a.name.local.to_string(), a.value.to_string())).collect();
+                seen.tags.push(Tag { name: tag.name.to_string(), attributes });
+            }
+            Token::CharacterTokens(text) => seen.text.push_str(&text),
+            Token::CommentToken(text) => panic!("a comment: {text}"),
+            _ => {}
+        }
+        TokenSinkResult::Continue
+    }
+}
+
+/// What a browser's tokenizer makes of a page. Panics at a comment, of which our pages hold none.
+pub fn seen(html: &str) -> Seen {
+    let input = BufferQueue::default();
+    input.push_back(StrTendril::from(html));
+    let tokenizer = Tokenizer::new(Sink::default(), TokenizerOpts::default());
+    let _ = tokenizer.feed(&input);
+    tokenizer.end();
+    tokenizer.sink.0.into_inner()
+}
