@@ -1,5 +1,7 @@
 //! A database on a Citus that somebody has started: see docs/citus.md.
 
+use std::fmt::Write;
+
 use shared::clock::Clock;
 use shared::config::DatabaseConfig;
 use shared::store::{Store, citus, migrate};
@@ -58,7 +60,7 @@ impl CitusDatabase {
         };
         let mut sql = format!("SELECT citus_set_coordinator_host({});", place(&servers[0])?);
         for server in &servers[1..] {
-            sql += &format!("SELECT citus_add_node({});", place(server)?);
+            let _ = write!(sql, "SELECT citus_add_node({});", place(server)?);
         }
         run(&self.url(), &sql).await?;
         let config = DatabaseConfig { url: self.url(), pool_size: 2 };

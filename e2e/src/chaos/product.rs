@@ -113,7 +113,7 @@ pub struct Product {
 
 impl Product {
     /// Panics with the reason when anything does not come up.
-    pub async fn start(cluster: bool) -> Self {
+    pub async fn start(cluster: bool, moves_clock: bool) -> Self {
         let turn = TURN.acquire().await.expect("it is never closed");
         let options = PostgresOptions { max_connections: 200, shared_buffers_mb: 64, ..PostgresOptions::for_tests() };
         let (postgres, nats, redis) =
@@ -152,7 +152,9 @@ impl Product {
         }
         let (db, connection) = tokio_postgres::connect(&postgres.url(), NoTls).await.expect("the database");
         tokio::spawn(connection);
-        clock::install(&db).await;
+        if moves_clock {
+            clock::install(&db).await;
+        }
         let mut processes = BTreeMap::new();
         for process in Process::all() {
             let mut env = Env::from([

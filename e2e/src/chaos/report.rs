@@ -163,7 +163,7 @@ mod tests {
         let beats = [Beat { gateway: 0, sent: Duration::from_secs(2), recorded: Some(Duration::from_millis(3_500)) }];
         let (told, found) = (Told::default(), Found::default());
         let seen = Seen {
-            settings: Settings { seed: 7, span: Duration::from_mins(2), cluster: false, load: 3 },
+            settings: Settings { seed: 7, span: Duration::from_mins(2), cluster: false, clock: false, load: 3 },
             began: "2026-01-02T03:04:05.678Z".to_owned(),
             struck: &struck,
             died: 2,

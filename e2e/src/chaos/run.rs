@@ -48,7 +48,7 @@ pub async fn run(settings: Settings) -> Report {
     let scale = Scale::of(load);
     println!("CHAOS_SEED={seed}, {:.1} minutes of faults, CHAOS_LOAD={load}", span.as_secs_f64() / 60.0);
     let (began, began_at) = (Instant::now(), Clock::system().now());
-    let mut product = Box::pin(Product::start(cluster)).await;
+    let mut product = Box::pin(Product::start(cluster, clock)).await;
     let shop = load::open(&product, scale).await;
     product.began = Instant::now();
     println!("prepared after {:.1} s, in {}", began.elapsed().as_secs_f64(), product.dir().display());

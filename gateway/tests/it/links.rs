@@ -136,7 +136,7 @@ async fn an_address_of_two_lines_adds_no_header() {
     ] {
         let page = format!("https://shop.example/{end}set-cookie: session=eve");
         let onward = call(&gateway, "GET", &link::click(&master_keys(), "", sent, &page), &[AGENT]).await;
-        let location: Vec<&[u8]> = onward.headers.get_all("location").iter().map(|to| to.as_bytes()).collect();
+        let location: Vec<&[u8]> = onward.headers.get_all("location").iter().map(http::HeaderValue::as_bytes).collect();
         let expected = if leads_on { vec![page.as_bytes()] } else { vec![] };
         assert_eq!((onward.status == 302, location), (leads_on, expected), "{page:?}");
         assert_eq!(onward.header("set-cookie"), None, "{page:?}");

@@ -1,6 +1,6 @@
 //! A name that points outside when it is vetted, and inside when it is looked up again (DNS rebinding).
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
