@@ -189,6 +189,8 @@ pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 

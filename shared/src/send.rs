@@ -298,6 +298,27 @@ mod tests {
         }
     }
 
+    /// Whatever word comes, in whatever order: no state is ever come back to.
+    #[test]
+    fn no_word_leads_back() {
+        fn reached(from: DeliveryState, found: &mut Vec<DeliveryState>) {
+            for next in DeliveryState::ALL.map(|word| from.after(word)) {
+                if next != from && !found.contains(&next) {
+                    found.push(next);
+                    reached(next, found);
+                }
+            }
+        }
+        for state in DeliveryState::ALL {
+            let mut found = Vec::new();
+            reached(state, &mut found);
+            assert!(!found.contains(&state), "{state:?} again, by {found:?}");
+        }
+        let mut from_queue = Vec::new();
+        reached(DeliveryState::Queued, &mut from_queue);
+        assert_eq!(from_queue.len(), DeliveryState::ALL.len() - 1, "{from_queue:?}");
+    }
+
     #[test]
     fn only_what_happens_after_the_sending_is_told_by_webhooks() {
         assert_eq!(DeliveryState::told_by("message.bounced"), Some(DeliveryState::Bounced));

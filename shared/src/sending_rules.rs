@@ -1,9 +1,9 @@
 //! When nothing is sent that nobody asked for, and how much at most: quiet hours and the frequency cap, as `PUT /channels`
 //! takes them. Pure.
 
-use jiff::Timestamp;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::rule::time::{Span, time_of_day};
@@ -16,6 +16,8 @@ pub enum Zone {
     User,
     Named(TimeZone),
 }
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 /// Hours in which nothing is sent; they may lie across midnight.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,19 +47,27 @@ impl QuietHours {
             Zone::Named(zone) => zone.clone(),
             Zone::User => own.and_then(timezone::named).unwrap_or_else(|| fallback.clone()),
         };
-        let local = now.to_zoned(zone.clone());
-        let time = local.time();
-        let quiet = if self.start <= self.end {
+        let mut at = now;
+        loop {
+            let time = zone.to_datetime(at).time();
+            if !self.are_at(time) {
+                return (at > now).then_some(at);
+            }
+            let left = self.end.duration_since(time);
+            let left = if left.is_negative() { left + DAY } else { left };
+            let end = at.checked_add(left).ok()?;
+            // Clocks that are changed before then show the end sooner, later or not at all.
+            at = zone.following(at).next().map_or(end, |change| end.min(change.timestamp()));
+        }
+    }
+
+    /// Whether they hold when a clock shows this.
+    fn are_at(&self, time: Time) -> bool {
+        if self.start <= self.end {
             (self.start..self.end).contains(&time)
         } else {
             time >= self.start || time < self.end
-        };
-        if !quiet {
-            return None;
         }
-        let day = if time < self.end { local.date() } else { local.date().tomorrow().ok()? };
-        // Where the clocks skip that time, the first moment after it.
-        day.to_datetime(self.end).to_zoned(zone).ok().map(|end| end.timestamp())
     }
 }
 
@@ -76,6 +86,8 @@ impl FrequencyCap {
     }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -112,9 +124,11 @@ mod tests {
         let noon = json!({ "start": "12:00", "end": "13:00", "timezone": "UTC" });
         assert_eq!(until(noon.clone(), "2026-01-10T12:30:00Z", berlin).as_deref(), Some("2026-01-10T13:00:00Z"));
         assert_eq!(until(noon, "2026-01-10T11:30:00Z", berlin), None);
-        // An end that the clocks skip.
+        // An end that the clocks skip, and one that they show twice: it is past three, and half past two for the second time.
         let skipped = json!({ "start": "01:00", "end": "02:30", "timezone": "Europe/Berlin" });
-        assert_eq!(until(skipped, "2026-03-29T00:30:00Z", None).as_deref(), Some("2026-03-29T01:30:00Z"));
+        assert_eq!(until(skipped, "2026-03-29T00:30:00Z", None).as_deref(), Some("2026-03-29T01:00:00Z"));
+        let twice = json!({ "start": "01:00", "end": "02:30", "timezone": "Europe/Berlin" });
+        assert_eq!(until(twice, "2026-10-25T01:15:00Z", None).as_deref(), Some("2026-10-25T01:30:00Z"));
     }
 
     #[test]

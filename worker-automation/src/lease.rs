@@ -264,4 +264,18 @@ mod tests {
             assert_eq!(fair_share(8, workers), share, "{workers} workers");
         }
     }
+
+    /// Whoever comes one after the other takes what is free, up to the share: all is taken, and nobody could have less with all
+    /// taken all the same.
+    #[test]
+    fn no_share_is_larger_than_it_has_to_be() {
+        for partitions in 1..=256_u16 {
+            for workers in 1..=300_i64 {
+                let share = fair_share(partitions, workers);
+                let free = (0..workers).fold(usize::from(partitions), |free, _| free - share.min(free));
+                let short = (0..workers).fold(usize::from(partitions), |free, _| free - (share - 1).min(free));
+                assert!(free == 0 && short > 0, "{partitions} partitions, {workers} workers, {share} each");
+            }
+        }
+    }
 }

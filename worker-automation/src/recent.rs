@@ -105,6 +105,8 @@ impl Recent {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use shared::ids;
 

@@ -141,6 +141,8 @@ impl InHand {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use uuid::Uuid;
 

@@ -154,6 +154,8 @@ impl Drop for Permit {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use uuid::Uuid;
 

@@ -69,6 +69,8 @@ impl Lines {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 

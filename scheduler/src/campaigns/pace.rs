@@ -31,6 +31,8 @@ impl Pace {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use shared::clock::from_ms;
 

@@ -64,6 +64,8 @@ fn at(wall: DateTime, zone: &TimeZone) -> Option<Timestamp> {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 

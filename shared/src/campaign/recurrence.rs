@@ -49,6 +49,8 @@ fn next(cron: &Cron, timezone: &TimeZone, time: Timestamp) -> Option<Timestamp> 
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 

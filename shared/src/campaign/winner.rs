@@ -82,6 +82,8 @@ fn sure_of(score: &Score) -> f64 {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use uuid::Uuid;
 

@@ -67,6 +67,8 @@ fn ends(at: Timestamp, span: time::Span, now: Timestamp) -> Option<Timestamp> {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 

@@ -104,6 +104,8 @@ fn instant(date: Date, time: Time, offset: i32) -> Option<Timestamp> {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -38,7 +38,7 @@ impl Level {
         let free = (self.tokens - terms.reserve + ROUNDING).max(0.0) as u32;
         let taken = if rest.is_zero() { free.min(wanted) } else { 0 };
         self.tokens -= f64::from(taken);
-        let missing = if taken == 0 { 1.0 + terms.reserve - self.tokens } else { 0.0 };
+        let missing = if taken == 0 { (1.0 + terms.reserve - self.tokens).max(0.0) } else { 0.0 };
         Lease { taken, left: self.tokens.max(0.0) as u32, wait: rest + Duration::from_secs_f64(missing / terms.rate) }
     }
 
@@ -62,6 +62,8 @@ impl Level {
     }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests {
     use super::*;

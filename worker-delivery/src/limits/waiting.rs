@@ -104,6 +104,8 @@ impl Queue {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 

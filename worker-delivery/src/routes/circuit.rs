@@ -21,6 +21,8 @@ const TRIAL: Duration = Duration::from_secs(20);
 pub struct Circuit {
     failures: u32,
     open: Option<Open>,
+    /// Until when the provider wishes not to be called. What ends meanwhile badly does not cut it short.
+    pause: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -58,7 +60,8 @@ impl Circuit {
         match outcome {
             Outcome::Misconfigured(why) => self.open(now + MISCONFIGURED, Cause::Misconfigured(why.clone())),
             Outcome::Throttled { after: Some(after), why } if !after.is_zero() => {
-                self.open(now + (*after).min(PAUSE_MOST), Cause::Failed(why.clone()));
+                self.pause = self.pause.max(Some(now + (*after).min(PAUSE_MOST)));
+                self.open(now, Cause::Failed(why.clone()));
             }
             Outcome::Unavailable { why, .. } | Outcome::Ambiguous(why) => {
                 self.failures += 1;
@@ -74,11 +77,15 @@ impl Circuit {
         }
     }
 
+    /// Until then, or the end of a pause that is later.
     fn open(&mut self, until: Instant, cause: Cause) {
+        let until = self.pause.map_or(until, |pause| until.max(pause));
         self.open = Some(Open { until, cause });
     }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,5 +137,9 @@ mod tests {
         assert!(circuit.is_open(now + Duration::from_secs(6)) && !circuit.is_open(now + Duration::from_secs(7)));
         circuit.note(&Outcome::Throttled { after: Some(Duration::from_hours(9)), why: String::new() }, now);
         assert!(!circuit.is_open(now + PAUSE_MOST));
+        // Calls that were under way end badly, and it is a pause all the same.
+        circuit.note(&Outcome::unavailable("down"), now);
+        circuit.note(&Outcome::Misconfigured("535".to_owned()), now);
+        assert!(circuit.is_open(now + PAUSE_MOST / 2 + PAUSE_MOST / 4));
     }
 }

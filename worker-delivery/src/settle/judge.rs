@@ -169,6 +169,8 @@ pub fn clean(text: &str) -> String {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use serde_json::json;
     use shared::clock::from_ms;

@@ -82,6 +82,8 @@ pub fn judge(outcome: &Result<Answer, CallError>, tries: i32, failures: i32, now
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use bytes::Bytes;
     use http::{HeaderMap, StatusCode};

@@ -83,6 +83,8 @@ pub async fn announce(bus: &Bus, project: ProjectId, users: &[Uuid]) {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,0 +1,113 @@
+//! Schedulers that look at one clock and one row, while the clock jumps, they are started anew, and somebody may say that the clock
+//! is right.
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+use super::*;
+
+const MINUTE_MS: i64 = 60_000;
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// The clock is set by so many minutes, seen by whoever runs.
+    Jump(i64),
+    /// The clock is set back to what it would show.
+    Mend,
+    /// Somebody says that it is right.
+    Accept,
+    /// A scheduler begins anew.
+    Restart(usize),
+    /// It looks at the row.
+    Look(usize),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        2 => prop_oneof![11..3_000_i64, -3_000..-11_i64, -9..9_i64].prop_map(Act::Jump),
+        1 => Just(Act::Mend),
+        1 => Just(Act::Accept),
+        1 => (0..2_usize).prop_map(Act::Restart),
+        5 => (0..2_usize).prop_map(Act::Look),
+    ]
+}
+
+/// All that there is.
+struct World {
+    passed_ms: i64,
+    /// How far the clock is from where it would be.
+    off_ms: i64,
+    stored: Option<ClockJump>,
+    schedulers: [Seen; 2],
+}
+
+impl World {
+    fn shown_ms(&self) -> i64 {
+        1_790_000_000_000 + self.passed_ms + self.off_ms
+    }
+
+    /// As the program's own tick does.
+    fn look(&mut self, which: usize) {
+        let (shown_ms, passed_ms) = (self.shown_ms(), self.passed_ms);
+        let seen = &mut self.schedulers[which];
+        seen.read(shown_ms, passed_ms);
+        match seen.compare(self.stored.as_ref(), shown_ms) {
+            Next::Note => {
+                self.stored = Some(ClockJump { ahead_ms: seen.ahead_ms, jumped_at: from_ms(shown_ms) });
+                seen.noted = true;
+            }
+            Next::Forget => self.stored = None,
+            Next::Nothing | Next::Accepted => {}
+        }
+    }
+
+    fn everybody_looks(&mut self) {
+        for which in [0, 1, 0, 1] {
+            self.passed_ms += 500;
+            self.look(which);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
+
+    /// Where all look after each thing that happens, what is due is due by the time that passed, and all schedulers say the same.
+    #[test]
+    fn all_hold_a_jump_until_it_is_mended_or_said_to_be_right(acts in prop::collection::vec(act(), 1..40)) {
+        let schedulers = [Seen::default(), Seen::default()];
+        let mut world = World { passed_ms: 0, off_ms: 0, stored: None, schedulers };
+        world.everybody_looks();
+        // What is held, as somebody would say who knows all: how far the clock is ahead of where it was last right.
+        let mut right_ms = 0;
+        for act in acts {
+            world.passed_ms += 7_000;
+            match act {
+                Act::Jump(minutes) => world.off_ms += minutes * MINUTE_MS,
+                Act::Mend => world.off_ms = right_ms,
+                Act::Accept => {
+                    if world.stored.take().is_some() {
+                        right_ms = world.off_ms;
+                    }
+                }
+                // Whoever begins while the clock is behind takes it for right: a jump back is only told.
+                Act::Restart(which) if world.off_ms >= right_ms => world.schedulers[which] = Seen::default(),
+                Act::Restart(_) => {}
+                Act::Look(which) => world.look(which),
+            }
+            if let Act::Jump(minutes) = act && minutes.abs() <= 10 {
+                // Nobody can tell it from a clock that is set right: it counts as the time that passes.
+                right_ms += minutes * MINUTE_MS;
+            }
+            world.everybody_looks();
+            let ahead_ms = world.off_ms - right_ms;
+            let held = world.schedulers.map(|seen| seen.held_ms());
+            let expected = if ahead_ms.abs() > BOUND_MS { ahead_ms.max(0) } else { 0 };
+            prop_assert_eq!(held, [expected; 2], "after {:?}", act);
+            prop_assert_eq!(world.stored.is_some(), expected > 0, "after {:?}", act);
+            if ahead_ms.abs() <= BOUND_MS {
+                right_ms = world.off_ms;
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Local times against what the clocks on the walls of each place show.
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+use super::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
+
+    /// Everybody's clock shows what the project's does, or that time is left out there, and comes after its gap.
+    #[test]
+    fn everybodys_clock_shows_the_same(
+        home in prop::sample::select(vec!["UTC", "Europe/Oslo", "America/New_York", "Pacific/Auckland", "Asia/Kathmandu"]),
+        minute in 0..2 * 525_600_i64,
+        begun_behind in -1_500..1_500_i64,
+    ) {
+        let home = TimeZone::get(home).unwrap();
+        let meant_for = Timestamp::from_second(1_767_225_600 + minute * 60).unwrap();
+        let wall = home.to_datetime(meant_for);
+        let begun = meant_for + SignedDuration::from_mins(begun_behind);
+        let (times, from) = (LocalTimes::of(meant_for, &home), LocalTimes::from(begun, meant_for, &home));
+        prop_assert_eq!(times.by_zone.len(), from.by_zone.len());
+        let day = SignedDuration::from_hours(24);
+        for ((name, at), (_, later)) in times.by_zone.iter().zip(&from.by_zone) {
+            let zone = TimeZone::get(name).unwrap();
+            let shown = zone.to_datetime(*at);
+            let earlier = zone.to_datetime(*at - SignedDuration::from_hours(2));
+            let is_gap = shown.duration_since(earlier) > SignedDuration::from_hours(2);
+            prop_assert!(shown == wall || (is_gap && shown > wall), "{} in {} for {}", shown, name, wall);
+            prop_assert!(at.duration_since(times.first()) <= SPREAD, "{} in {}", at, name);
+            // Nobody is sent to more than so late, and the next day's is about a day later.
+            let moved = later.duration_since(*at);
+            let is_late = begun.duration_since(*at) > LATE;
+            let is_next_day = (moved - day).abs() <= SignedDuration::from_hours(2);
+            prop_assert!(if is_late { is_next_day } else { moved.is_zero() }, "{} later in {}", moved, name);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The winner of a test, by what Wilson's interval is defined as and by what nobody would dispute.
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use uuid::Uuid;
+
+use super::*;
+
+fn score(variant: usize, sent: i64, results: i64) -> Score {
+    Score { variant: variant.to_string(), sent, results }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
+
+    /// The rate that is sure is the one from which what was found lies just 1.96 deviations away.
+    #[test]
+    fn the_sure_rate_is_the_lowest_that_is_not_ruled_out(sent in 1..2_000_000_i64, part in 0.0..=1.0) {
+        let results = ((sent as f64 * part) as i64).clamp(1, sent);
+        let (sure, found) = (sure_of(&score(0, sent, results)), results as f64 / sent as f64);
+        prop_assert!(sure > 0.0 && sure < found);
+        let deviation = (sure * (1.0 - sure) / sent as f64).sqrt();
+        prop_assert!(((found - sure) / deviation - 1.96).abs() < 1e-6, "{}", (found - sure) / deviation);
+    }
+
+    /// Nobody wins who did worse in every respect, more results never lose, and the order of what was counted does not matter.
+    #[test]
+    fn who_wins_did_not_do_worse(
+        counted in prop::collection::vec((0..5_000_i64, 0.0..=1.0), 1..6),
+        more in 0..500_i64,
+        rotated in 0..6_usize,
+    ) {
+        let variants: Vec<Variant> = (0..counted.len())
+            .map(|n| Variant { name: n.to_string(), template_id: Uuid::nil(), weight: 1.0 })
+            .collect();
+        let mut scores: Vec<Score> =
+            counted.iter().enumerate().map(|(n, (sent, part))| score(n, *sent, (*sent as f64 * part) as i64)).collect();
+        let on = |scores: &[Score]| Verdict::on(&variants, Metric::Opened, scores, Timestamp::UNIX_EPOCH).unwrap();
+        let verdict = on(&scores);
+        prop_assert_eq!(&verdict.scores, &scores);
+        let winner: usize = verdict.variant.parse().unwrap();
+        for other in &scores {
+            let won = &scores[winner];
+            let rate = |score: &Score| score.results as f64 / score.sent.max(1) as f64;
+            let is_better = other.results > won.results && rate(other) > rate(won);
+            prop_assert!(!is_better, "{:?} won over {:?}", won, other);
+        }
+        prop_assert_eq!(verdict.decided_by == DecidedBy::NoResults, scores.iter().all(|score| score.results == 0));
+        let mut shuffled = scores.clone();
+        shuffled.rotate_left(rotated % counted.len());
+        prop_assert_eq!(&on(&shuffled), &verdict);
+        // As many more, all of them with a result.
+        scores[winner].sent += more;
+        scores[winner].results += more;
+        prop_assert_eq!(on(&scores).variant, verdict.variant);
+    }
+}

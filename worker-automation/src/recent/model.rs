@@ -1,0 +1,56 @@
+//! The memory of recent events against a list of all of them.
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use shared::ids;
+
+use super::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
+
+    /// Whatever was recorded, the last eight are remembered; of what was not recorded, hardly anything is.
+    #[test]
+    fn the_last_are_remembered_and_others_are_not(
+        batches in prop::collection::vec((0..3_u128, prop::collection::vec(any::<u128>(), 1..300)), 1..12),
+        strangers in prop::collection::vec(any::<u128>(), 300),
+    ) {
+        let recent = Recent::default();
+        let mut all: Vec<(ProjectId, Uuid)> = Vec::new();
+        let id = |random: u128| ids::timed(1_790_000_000_000, random.to_be_bytes()[..10].try_into().unwrap());
+        for (project, batch) in batches {
+            let project = ProjectId(Uuid::from_u128(project));
+            let batch: Vec<_> = batch.into_iter().map(|random| (project, id(random))).collect();
+            recent.remember(&batch);
+            all.extend(batch);
+            let last = all.iter().rev().take(8).copied();
+            prop_assert!(recent.are_suspect(last).into_iter().all(|is_suspect| is_suspect));
+        }
+        // In so large a memory a few thousand drive hardly anything out.
+        let known = recent.are_suspect(all.iter().copied());
+        prop_assert_eq!(known.iter().filter(|is_suspect| !**is_suspect).count(), 0);
+        let fresh = strangers.into_iter().map(|random| (ProjectId(Uuid::from_u128(9)), id(random)));
+        prop_assert!(recent.are_suspect(fresh).into_iter().filter(|is_suspect| *is_suspect).count() <= 1);
+    }
+
+    /// By the log of asks and mistakes: after a mistake nothing is trusted for a while, twice as long for each that follows soon, and
+    /// never for longer than 1,024 transactions.
+    #[test]
+    fn trust_comes_back_after_as_long_as_was_said(goes in prop::collection::vec((0..3_000_u32, 1..4_u32), 1..12)) {
+        let mut trust = Trust::default();
+        let mut last = 0_u32;
+        for (well, mistakes) in goes {
+            prop_assert!((0..well).all(|_| trust.ask()), "it was trusted already");
+            // With the one by which it was seen that it is trusted again.
+            if well >= 1_024 {
+                last = 0;
+            }
+            for _ in 0..mistakes {
+                trust.mistaken();
+                last = if last == 0 { 4 } else { (last * 2).min(1_024) };
+            }
+            let without = (0..5_000).take_while(|_| !trust.ask()).count();
+            prop_assert_eq!(without, last as usize);
+        }
+    }
+}
