@@ -15,7 +15,7 @@ use crate::program::rekindle;
 
 pub const MASTER_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 /// Longer than any test.
-const LEASE_MS: i64 = 3_600_000;
+const LEASE_MS: i64 = 120_000;
 
 pub struct Deployment {
     pub database_url: String,

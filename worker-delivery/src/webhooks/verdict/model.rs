@@ -63,6 +63,7 @@ proptest! {
                 done = Some(status);
                 break;
             };
+            prop_assert!(status != Some(410), "it is called again, and it is gone");
             if let Some(wish) = wish {
                 prop_assert!(wait >= Duration::from_secs(wish.min(86_400)));
                 wished_s += wish.min(86_400);
