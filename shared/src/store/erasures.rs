@@ -176,7 +176,7 @@ pub async fn remove_slice(
     let events = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)));
     let events: Vec<(Timestamp, String, i64)> = events.collect::<Result<_, StoreError>>()?;
 
-    let theirs = "CASE lane WHEN 'direct' THEN created_at <= $3 ELSE $4::timestamptz IS NULL OR created_at < $4 END";
+    let theirs = "CASE WHEN lane = 'direct' THEN created_at <= $3 ELSE $4::timestamptz IS NULL OR created_at < $4 END";
     let until_message = bound(tx, "message", theirs, (project, ids, at, applied)).await?;
     let sql = format!(
         "DELETE FROM message WHERE project_id = $1 AND user_id = ANY($2) AND {theirs} AND id < $5 RETURNING id, campaign_id"

@@ -55,6 +55,9 @@ async fn what_a_dead_worker_committed_is_handed_over_by_the_next() {
 #[tokio::test]
 async fn what_the_broker_did_not_take_is_published_until_it_does() {
     let f = Fixture::start().await;
+    // Whoever records has made sure of the streams before.
+    f.publish(vec![track(&f, "u0", "opened", json!({}))]).await;
+    f.eventually("it records", "SELECT count(*) FROM events", 1).await;
     welcome(&f).await;
     f.bus.jetstream.delete_stream(f.bus.names.send_stream()).await.unwrap();
     let tries = f.bus.client.subscribe(f.bus.names.send_all()).await.unwrap();

@@ -10,8 +10,8 @@ use testkit::{Fault, ProviderServer, Received, Reply, Vendor, eventually};
 
 use crate::place::{Place, SOON};
 
-/// Calls that are under way at a time, by default.
-const CONCURRENCY: usize = 32;
+/// Calls that automations of a project may have under way at a time: by default 32, less the quarter that is kept for direct messages.
+const CONCURRENCY: usize = 24;
 /// More than a worker takes off the stream at a time.
 const MANY: usize = 400;
 /// How long the first worker's calls take.
