@@ -65,7 +65,9 @@ async fn client(api: Api, load: Arc<Load>, name: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_books_balance_when_a_standby_takes_the_primarys_place() {
-    let mut system = System::start_with(Options { standby: true, ..Options::default() }).await;
+    // A claim whose answer the dead primary kept is made again when its lease has run out.
+    let options = Options { standby: true, ..Options::default() }.env("DELIVERY_LEASE_MS", 5_000);
+    let mut system = System::start_with(options).await;
     Shop::open(&system, 2).await;
     let load = Arc::new(Load::default());
     let clients: Vec<_> =
@@ -115,9 +117,13 @@ async fn the_books_balance_when_a_standby_takes_the_primarys_place() {
     drained::until_drained(&system, &db, SOON).await;
     let ledger = drained::ledger(&db).await;
     assert_eq!(ledger.len(), signed_up, "each message is one row");
-    assert!(ledger.iter().all(|row| row.status == "sent" && row.ambiguous == 0), "{ledger:?}");
     let copies = mails::copies(&system.mailbox);
-    assert!(copies.len() == signed_up && copies.values().all(|copies| *copies == 1), "{copies:?}");
+    for row in &ledger {
+        let came = copies.get(&row.id).copied().unwrap_or(0);
+        assert!(row.status == "sent" && (1..=row.ambiguous + 1).contains(&came), "{came} copies of {row:?}");
+    }
+    assert_eq!(copies.len(), signed_up, "no mail without its row");
     assert_eq!(drained::dead_letters(&system).await, 0, "nothing was put aside");
-    println!("{} accepted and {signed_up} mails, all once", load.accepted());
+    let unknown: u32 = ledger.iter().map(|row| row.ambiguous).sum();
+    println!("{} accepted and {signed_up} mails, {unknown} calls of unknown outcome", load.accepted());
 }
