@@ -122,6 +122,11 @@ pub fn outgrown() -> Result<(), StartError> {
     OUTGROWN.get().map_or(Ok(()), |newer| Err(newer.clone().into()))
 }
 
+/// Why a process that was told to stop does not start.
+fn stopped() -> StartError {
+    outgrown().err().unwrap_or(StartError::Stopped)
+}
+
 /// Tries until it succeeds, with a line in the log at the first failure and then now and again.
 pub async fn wait_for<T, E: Display, F: Future<Output = Result<T, E>>>(
     what: &str,
@@ -131,7 +136,7 @@ pub async fn wait_for<T, E: Display, F: Future<Output = Result<T, E>>>(
     let mut failures = 0;
     loop {
         let tried = tokio::select! {
-            () = shutdown.cancelled() => return Err(StartError::Stopped),
+            () = shutdown.cancelled() => return Err(stopped()),
             tried = attempt() => tried,
         };
         let error = match tried {
@@ -143,7 +148,7 @@ pub async fn wait_for<T, E: Display, F: Future<Output = Result<T, E>>>(
             tracing::warn!("waiting for {what}: {error:#}");
         }
         tokio::select! {
-            () = shutdown.cancelled() => return Err(StartError::Stopped),
+            () = shutdown.cancelled() => return Err(stopped()),
             () = tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random())) => {}
         }
     }

@@ -46,8 +46,10 @@ async fn start() -> Result<(), StartError> {
     tokio::select! {
         // It ends by itself when something in it fails, and in the moment of the shutdown.
         ended = &mut work => {
-            ended.map_err(anyhow::Error::from)??;
-            return startup::outgrown();
+            trace::stop().await;
+            // What fails because the schema left it behind is no failure of its own.
+            startup::outgrown()?;
+            return Ok(ended.map_err(anyhow::Error::from)??);
         }
         () = shutdown.cancelled() => {}
     }

@@ -61,9 +61,10 @@ pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
                 }
             }
         };
-        failures = 0;
+        let mut has_read = false;
         // Ends when the pull breaks; then it is made anew.
         while let Some(batch) = next_group(&app, &mut messages, group, &lag).await {
+            (has_read, failures) = (true, 0);
             let slot = loop {
                 tokio::select! {
                     biased;
@@ -83,6 +84,13 @@ pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
             app.tasks.clone().spawn(handle(app.clone(), Queue { channel, lane }, batch, turn));
         }
         give_back(messages.end().await).await;
+        if !has_read {
+            failures += 1;
+            tokio::select! {
+                () = app.shutdown.cancelled() => return,
+                () = tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random())) => {}
+            }
+        }
     }
 }
 

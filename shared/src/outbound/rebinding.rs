@@ -28,9 +28,14 @@ fn turning(host: &str, _: u16) -> Found {
 
 #[tokio::test]
 async fn a_name_that_turns_inside_is_called_where_it_was_vetted_or_not_at_all() {
-    let outside = TcpListener::bind((OUTSIDE, 0)).await.unwrap();
-    let port = outside.local_addr().unwrap().port();
-    let canary = TcpListener::bind((INSIDE, port)).await.unwrap();
+    // A port that is free at both.
+    let (outside, canary, port) = loop {
+        let outside = TcpListener::bind((OUTSIDE, 0)).await.unwrap();
+        let port = outside.local_addr().unwrap().port();
+        if let Ok(canary) = TcpListener::bind((INSIDE, port)).await {
+            break (outside, canary, port);
+        }
+    };
     let serving = tokio::spawn(async move {
         loop {
             let (mut stream, _) = outside.accept().await.unwrap();

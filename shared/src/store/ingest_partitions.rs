@@ -75,13 +75,17 @@ pub async fn renew(
     ttl_ms: i64,
 ) -> Result<Vec<i16>, StoreError> {
     let (partitions, epochs): (Vec<i16>, Vec<i64>) = held.iter().copied().unzip();
+    // From when the rows are had: a commit that waits for its standby holds them. Citus takes no such function here.
+    let now = if by_project::is_spread() { "statement_timestamp()" } else { "clock_timestamp()" };
     // Locked in order first: an update with a join takes rows in any order, and two of them would deadlock.
-    let sql = "WITH mine AS (SELECT p.partition FROM unnest($2::smallint[], $3::bigint[]) AS v(partition, epoch) \
+    let sql = format!(
+        "WITH mine AS (SELECT p.partition FROM unnest($2::smallint[], $3::bigint[]) AS v(partition, epoch) \
                JOIN ingest_partition p ON p.partition = v.partition AND p.epoch = v.epoch WHERE p.owner = $1 \
                ORDER BY p.partition FOR UPDATE OF p) \
-               UPDATE ingest_partition p SET lease_until = statement_timestamp() + $4 * interval '1 millisecond' \
-               FROM mine WHERE p.partition = mine.partition RETURNING p.partition";
-    let statement = db.prepare_cached(sql).await?;
+               UPDATE ingest_partition p SET lease_until = {now} + $4 * interval '1 millisecond' \
+               FROM mine WHERE p.partition = mine.partition RETURNING p.partition"
+    );
+    let statement = db.prepare_cached(&sql).await?;
     let rows = db.query(&statement, &[&worker, &partitions, &epochs, &(ttl_ms as f64)]).await?;
     rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
 }

@@ -134,6 +134,10 @@ impl Pull {
         };
         let asked = self.consumer.request_batch(request, self.inbox.clone()).await;
         asked.map_err(|error| Broken::Refused(error.to_string()))?;
+        if self.asked == 0 {
+            // With nothing asked for the broker says nothing, however long that was.
+            self.heard = Instant::now();
+        }
         self.asked += self.batch;
         Ok(())
     }

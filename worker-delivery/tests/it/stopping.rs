@@ -17,7 +17,7 @@ const MANY: usize = 400;
 /// How long the first worker's calls take.
 const CALL: Duration = Duration::from_secs(12);
 /// What a worker had not begun, another one has sent by then. The broker gives up on a worker after 30 s.
-const PROMPT: Duration = Duration::from_secs(4);
+const PROMPT: Duration = Duration::from_secs(10);
 
 /// Takes its time over as many mails as the first worker sends at a time, and none over the others.
 #[derive(Default)]
