@@ -27,7 +27,7 @@ beforeAll(async () => {
   const segment = await call<Id>('POST', '/segments', { name: hostile('segment'), description: hostile('segment-description'), rules });
   const steps = [
     { type: 'WAIT', delay: 1, name: short('step') },
-    { type: 'BRANCH', branches: [{ name: short('arm'), rules, steps: [{ type: 'SEND_EMAIL', templateId: template.id }] }], else: [{ type: 'TRACK_EVENT', event: short('tracked'), properties: { a: hostile('tracked-value') } }] },
+    { type: 'BRANCH', branches: [{ rules, steps: [{ type: 'SEND_EMAIL', templateId: template.id }] }], else: [{ type: 'TRACK_EVENT', event: short('tracked'), properties: { a: hostile('tracked-value').replace('{{7*7}}', '') } }] },
   ];
   const automation = await call<Id>('POST', '/automations', { name: hostile('automation'), triggerType: 'EVENT', triggerEvent: 'order_completed', active: true, steps });
   const campaign = await call<Id>('POST', '/campaigns', { name: hostile('campaign'), channel: 'EMAIL', segmentId: segment.id, templateId: template.id });
