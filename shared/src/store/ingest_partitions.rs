@@ -1,6 +1,6 @@
 //! Who reads which partition of the ingest stream, under which epoch, and how far it has been applied.
 //!
-//! Leases count in the database's own time (`statement_timestamp()`), not in product time: what matters is that all workers
+//! Leases count in the database's own time (`statement_timestamp()`, which Citus takes), not in product time: what matters is that all workers
 //! agree, whatever their clocks say. One that reaches further ahead than any may was given by a clock that has been set back
 //! since, and counts for nothing: whoever holds it may be long dead, and who is not takes it anew by another epoch.
 
