@@ -139,7 +139,8 @@ async fn what_fails_is_tried_again_by_its_schedule_and_given_up_in_the_end() {
         assert_eq!(failed.status, DeliveryStatus::Pending);
         let wait = failed.due_at.unwrap().as_millisecond() - place.clock.now_ms();
         assert!((least..=most).contains(&wait), "{wait}");
-        assert!(shown(&place, to).await.failing_since.is_some());
+        // Noted after the call itself.
+        eventually(SOON, async || shown(&place, to).await.failing_since.ok_or("not failing")).await;
         bring_forward(&place, id).await;
     }
     let done = tried(&place, to, id, 3).await;
