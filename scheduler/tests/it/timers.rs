@@ -98,3 +98,22 @@ async fn with_the_broker_away_timers_wait_and_fire_when_it_is_back() {
     assert_eq!(fired(&place).await.len(), 20);
     place.stop().await;
 }
+
+#[tokio::test]
+async fn timers_that_a_dying_broker_never_acknowledged_fire_when_it_is_back() {
+    let mut nats = PrivateNats::start().await;
+    let mut place = Place::at(&nats.url(), "", None, &[("SCHEDULER_TICK_MS", "20")]).await;
+    place.run().await;
+    nats.suspend().await;
+    place.timers(place.project, 0..10, -1).await;
+    // Taken, and handed to a server that keeps nothing of it.
+    place.eventually_none("SELECT count(*) FROM timer WHERE due_at <= now()").await;
+    nats.kill().await;
+    nats.start_again().await;
+    let db = place.store.connection().await.unwrap();
+    // As if the time had passed after which they are taken again.
+    db.execute("UPDATE timer SET due_at = due_at - interval '1 minute'", &[]).await.unwrap();
+    place.eventually_none("SELECT count(*) FROM timer").await;
+    assert_eq!(fired(&place).await.into_keys().collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+    place.stop().await;
+}

@@ -97,9 +97,10 @@ async fn a_start_that_is_published_twice_starts_one_run() {
     let body = Body::Start(Start { automation_id: id_bytes(automation), date_ms: 0, trigger });
     let start =
         IngestItem { id: id.clone(), dedupe_id: id, body: Some(body), depth: 1, ..track(&f, &ann, "", json!({})) };
-    f.publish_to(2, vec![start.clone()]).await;
-    f.publish_to(2, vec![start.clone()]).await;
-    f.applied().await;
+    for _ in 0..2 {
+        f.publish_to(2, vec![start.clone()]).await;
+        f.applied().await;
+    }
     assert_eq!(f.number("SELECT count(*) FROM run").await, 1);
     assert_eq!(f.number("SELECT sum(count)::bigint FROM automation_count WHERE did = 'entered'").await, 1);
     // Nor does it where its id was forgotten meanwhile: then it is the run that it is found by.

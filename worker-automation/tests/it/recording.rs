@@ -19,9 +19,9 @@ async fn an_event_is_recorded_once_however_often_it_is_sent() {
     // Within one message, in the next one, and both at once.
     let own = shared::event::IngestItem { anonymous_id: Some("a1".into()), ..own };
     f.publish(vec![own.clone(), own.clone(), derived.clone(), again.clone()]).await;
-    f.publish(vec![own, derived]).await;
+    f.publish(vec![own.clone(), derived]).await;
     f.applied().await;
-    f.publish(vec![again]).await;
+    f.publish(vec![again, own]).await;
     f.applied().await;
     assert_eq!(f.number("SELECT count(*) FROM events").await, 2);
     assert_eq!(f.number("SELECT sum(count)::bigint FROM event_count WHERE name = 'bought'").await, 2);
@@ -39,6 +39,7 @@ async fn a_repeated_profile_update_does_not_bring_back_an_older_value() {
     let mut second = identify(&f, Some("u1"), None, json!({"plan": "b"}));
     second.dedupe_id = second.id.clone();
     f.publish(vec![first.clone(), second, first.clone()]).await;
+    f.applied().await;
     f.publish(vec![first]).await;
     f.applied().await;
     assert_eq!(f.text("SELECT properties->>'plan' FROM users").await.as_deref(), Some("b"));
