@@ -167,10 +167,17 @@ impl Program {
 
     /// What `/metrics` answers.
     pub async fn metrics(&self) -> String {
+        self.probed("/metrics").await.1
+    }
+
+    /// What a path of its port for probes answers: status and text. Panics when nobody answers there.
+    pub async fn probed(&self, path: &str) -> (u16, String) {
         let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
-        let answer = http.get(format!("http://{}/metrics", self.admin)).send().await;
-        let answer = answer.unwrap_or_else(|error| panic!("no metrics of {}: {error:?}", self.name));
-        answer.text().await.unwrap_or_else(|error| panic!("no metrics of {}: {error:?}", self.name))
+        let answer = http.get(format!("http://{}{path}", self.admin)).send().await;
+        let answer = answer.unwrap_or_else(|error| panic!("no {path} of {}: {error:?}", self.name));
+        let status = answer.status().as_u16();
+        let text = answer.text().await.unwrap_or_else(|error| panic!("no {path} of {}: {error:?}", self.name));
+        (status, text)
     }
 
     pub fn log_end(&self) -> String {

@@ -1,12 +1,14 @@
 //! The gateway's process: configuration, connections, serving, and a drain with a deadline.
 
+use std::sync::{Arc, OnceLock};
+
 use shared::admin::{self, Admin};
 use shared::env::{EXIT_CONFIG, Env, EnvError};
 use shared::shutdown::{self, Shutdown};
-use shared::startup::{self, StartError};
+use shared::startup::{self, StartError, WAITING};
 
 use gateway::config::{ADMIN_PORT, ProcessConfig};
-use gateway::{health, serve, start};
+use gateway::{App, health, serve, start};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -36,18 +38,26 @@ async fn run(config: ProcessConfig) -> Result<(), StartError> {
     let metrics = shared::telemetry::start_metrics();
     shared::trace::start(&Env::from_process(), "gateway")?;
     let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
-    let app = start::app(&config, &shutdown).await?;
 
-    let for_probes = app.clone();
+    // Probes are answered from before it connects until the process is gone: one that waits or drains is alive and not ready.
+    let listening: Arc<OnceLock<Arc<App>>> = Arc::default();
+    let for_probes = listening.clone();
     let admin = Admin::new(metrics, move || {
-        let app = for_probes.clone();
-        async move { health::ready(&app).await.map_err(str::to_owned) }
+        let app = for_probes.get().cloned();
+        async move {
+            let app = app.ok_or(WAITING)?;
+            health::ready(&app).await.map_err(str::to_owned)
+        }
     });
-    let admin_listener = start::listen(config.admin.addr, "ADMIN_ADDR").await?;
-    let listener = start::listen(config.gateway.addr, "GATEWAY_ADDR").await?;
-    let (addr, admin_addr) = (start::address(&listener)?, start::address(&admin_listener)?);
-    tracing::info!("serving on {addr}, metrics on {admin_addr}");
+    let admin_listener = startup::listen(config.admin.addr, "ADMIN_ADDR").await?;
+    let admin_addr = start::address(&admin_listener)?;
     tokio::spawn(admin::serve(admin_listener, admin, Shutdown::new()));
+
+    let app = start::app(&config, &shutdown).await?;
+    let listener = startup::listen(config.gateway.addr, "GATEWAY_ADDR").await?;
+    let addr = start::address(&listener)?;
+    let app = listening.get_or_init(|| app).clone();
+    tracing::info!("serving on {addr}, metrics on {admin_addr}");
     let serving = tokio::spawn(serve(listener, app, shutdown.clone()));
     shutdown.cancelled().await;
     match tokio::time::timeout(shutdown::DRAIN, serving).await {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::Context;
 use quick_cache::sync::Cache;
 use shared::bus::Publisher;
 use shared::bus::group_commit::GroupCommit;
@@ -106,11 +105,6 @@ async fn synchronize(store: Store, clock: Clock) {
             tracing::debug!(%error, "the database's time could not be read");
         }
     }
-}
-
-/// A listener, or an error that names the address and its variable.
-pub async fn listen(addr: SocketAddr, variable: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(addr).await.with_context(|| format!("cannot listen on {addr} ({variable})"))
 }
 
 /// Where a listener is bound.

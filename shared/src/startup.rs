@@ -2,9 +2,15 @@
 
 use std::fmt::Display;
 use std::future::Future;
-use std::sync::OnceLock;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use anyhow::Context;
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+
+use crate::admin::{self, Admin};
 use crate::backoff::Backoff;
 use crate::bus::topology::{self, IngestStream, TopologyError};
 use crate::bus::{Bus, Names};
@@ -17,6 +23,9 @@ use crate::store::{Store, StoreError};
 
 /// How often a process looks whether the database still is one that it can work with.
 const LOOK_AT_SCHEMA: Duration = Duration::from_secs(5);
+
+/// What `/readyz` says of a process that has begun and is not connected yet.
+pub const WAITING: &str = "waiting for the servers and the schema; the log says for which";
 
 /// Set once by a schema that left this process behind, which ends it.
 static OUTGROWN: OnceLock<SchemaError> = OnceLock::new();
@@ -60,6 +69,34 @@ pub struct Connected {
 /// Reads `DATABASE_*` and `NATS_*`, and then as [`connect_to`].
 pub async fn connect(env: &Env, program: &str, shutdown: &Shutdown) -> Result<Connected, StartError> {
     connect_to(&DatabaseConfig::from_env(env)?, &BusConfig::from_env(env)?, program, shutdown).await
+}
+
+/// As [`connect`], and from before it connects until the shutdown it serves probes and metrics at an address: who waits is alive and
+/// not ready, and where nobody answered it would look like a program that has died.
+pub async fn connect_probed(
+    env: &Env,
+    program: &str,
+    (addr, metrics): (SocketAddr, Option<PrometheusHandle>),
+    shutdown: &Shutdown,
+) -> Result<Connected, StartError> {
+    let connected: Arc<OnceLock<Connected>> = Arc::default();
+    let seen = connected.clone();
+    let is_ready = move || {
+        let connected = seen.get().cloned();
+        async move {
+            let Connected { store, bus, .. } = connected.ok_or(WAITING)?;
+            ready(&store, &bus).await
+        }
+    };
+    let listener = listen(addr, "ADMIN_ADDR").await?;
+    tokio::spawn(admin::serve(listener, Admin::new(metrics, is_ready), shutdown.clone()));
+    let servers = connect(env, program, shutdown).await?;
+    Ok(connected.get_or_init(|| servers).clone())
+}
+
+/// A listener, or an error that names the address and its variable.
+pub async fn listen(addr: SocketAddr, variable: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(addr).await.with_context(|| format!("cannot listen on {addr} ({variable})"))
 }
 
 /// Waits for both servers and for the schema, and makes the streams that are missing. Refuses a schema that is too new, and stops the

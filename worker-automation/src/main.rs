@@ -1,12 +1,10 @@
 //! `worker-automation`: configuration, telemetry, wiring, work, timed drain.
 
-use shared::admin::{self, Admin};
 use shared::env::Env;
 use shared::metric_name::Metric;
 use shared::shutdown::{self, DRAIN};
 use shared::startup::{self, StartError};
 use shared::{probe, telemetry, trace};
-use tokio::net::TcpListener;
 use worker_automation::config::{ADMIN_PORT, Config};
 use worker_automation::{App, run};
 
@@ -31,15 +29,8 @@ async fn start() -> Result<(), StartError> {
     metrics::counter!(Metric::DeadLetters, "from" => "ingest").increment(0);
     trace::start(&env, "worker-automation")?;
     let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
-    let connected = startup::connect(&env, "worker-automation", &shutdown).await?;
-
-    let listener = TcpListener::bind(config.admin.addr).await.map_err(anyhow::Error::from)?;
-    let (store, bus) = (connected.store.clone(), connected.bus.clone());
-    let ready = move || {
-        let (store, bus) = (store.clone(), bus.clone());
-        async move { startup::ready(&store, &bus).await }
-    };
-    tokio::spawn(admin::serve(listener, Admin::new(metrics, ready), shutdown.clone()));
+    let probed = (config.admin.addr, metrics);
+    let connected = startup::connect_probed(&env, "worker-automation", probed, &shutdown).await?;
 
     tracing::info!(admin = %config.admin.addr, "working");
     let mut work = tokio::spawn(run(App { config, connected }, shutdown.clone()));

@@ -1,14 +1,10 @@
 //! `worker-delivery`: configuration, telemetry, wiring, work, timed drain.
 
-use std::sync::{Arc, OnceLock};
-
-use shared::admin::{self, Admin};
 use shared::config::AdminConfig;
 use shared::env::Env;
 use shared::metric_name::Metric;
-use shared::startup::{self, Connected, StartError};
+use shared::startup::{self, StartError};
 use shared::{probe, shutdown, telemetry, trace};
-use tokio::net::TcpListener;
 use worker_delivery::channels::Channels;
 use worker_delivery::config::DeliveryConfig;
 use worker_delivery::{ADMIN_PORT, App, run};
@@ -37,19 +33,7 @@ async fn start() -> Result<(), StartError> {
     trace::start(&env, "worker-delivery")?;
     let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
 
-    let connected: Arc<OnceLock<Connected>> = Arc::default();
-    let seen = connected.clone();
-    let ready = move || {
-        let connected = seen.get().cloned();
-        async move {
-            let Connected { store, bus, .. } = connected.ok_or("waiting for the servers")?;
-            startup::ready(&store, &bus).await
-        }
-    };
-    let listener = TcpListener::bind(admin.addr).await.map_err(anyhow::Error::from)?;
-    tokio::spawn(admin::serve(listener, Admin::new(metrics, ready), shutdown.clone()));
-    let servers = startup::connect(&env, "worker-delivery", &shutdown).await?;
-    let servers = connected.get_or_init(|| servers).clone();
+    let servers = startup::connect_probed(&env, "worker-delivery", (admin.addr, metrics), &shutdown).await?;
 
     tracing::info!(admin = %admin.addr, concurrency = config.concurrency, "delivering");
     if !run(App::new(config, servers, Channels::default(), shutdown)).await {

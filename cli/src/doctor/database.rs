@@ -4,7 +4,7 @@ pub mod look;
 
 use shared::store::connector;
 use shared::store::migrate::SchemaError;
-use shared::store::server::Server;
+use shared::store::server::{Server, Standbys};
 use shared::tls::TlsFault;
 
 use super::finding::Finding;
@@ -64,7 +64,7 @@ pub fn judge(seen: &Result<Seen, Refusal>) -> Vec<Finding> {
     }
     findings.push(connections(*sessions, *max_connections, seen.pool_size));
     findings.push(durability(&seen.server.unsafe_settings));
-    findings.extend(standby(seen.server.is_synchronous, seen.server.standbys));
+    findings.extend(standby(seen.server.standbys));
     findings.push(clock(seen.ahead_ms));
     findings.push(extensions(&seen.missing_extensions));
     findings.push(schema(&seen.schema, &seen.altered));
@@ -133,23 +133,41 @@ fn durability(off: &[String]) -> Finding {
     Finding::wrong(CHECK, what, "set them to on")
 }
 
-/// Whether what was recorded outlives the server, where that is asked for.
-fn standby(is_synchronous: bool, standbys: i64) -> Option<Finding> {
+/// Whether what was recorded outlives the server, where that is asked for. A standby that is merely connected may be one that no commit
+/// waits for, such as a copy that is being made, so that all commits hang.
+fn standby(standbys: Standbys) -> Option<Finding> {
     const CHECK: &str = "database.standby";
-    match (is_synchronous, standbys) {
-        (true, 0) => Some(Finding::wrong(
-            CHECK,
-            "synchronous_standby_names asks for a standby, and none is connected: every commit waits",
-            "start the standby; or, to go on without one, empty synchronous_standby_names and reload",
-        )),
-        (true, count) => Some(Finding::well(CHECK, format!("{count} connected, and commits wait for it"))),
-        (false, 0) => None,
-        (false, count) => Some(Finding::notable(
-            CHECK,
-            format!("{count} connected, and commits do not wait for it: a failover loses what it has not yet received"),
-            "name it in synchronous_standby_names, if nothing that was recorded may be lost",
-        )),
+    let Standbys { awaited, in_sync, connected, unseen } = standbys;
+    if awaited == 0 {
+        return (connected > 0).then(|| {
+            Finding::notable(
+                CHECK,
+                format!(
+                    "{connected} connected, and commits do not wait for it: a failover loses what it has not yet received"
+                ),
+                "name it in synchronous_standby_names, if nothing that was recorded may be lost",
+            )
+        });
     }
+    if in_sync >= awaited {
+        return Some(Finding::well(CHECK, format!("{in_sync} in sync, and commits wait for {awaited}")));
+    }
+    if in_sync + unseen >= awaited {
+        return Some(Finding::notable(
+            CHECK,
+            format!("{connected} connected, and this user may not see whether they are those that commits wait for"),
+            "GRANT pg_read_all_stats to the user of DATABASE_URL, as an administrator",
+        ));
+    }
+    let what = format!(
+        "synchronous_standby_names asks for {awaited}; {connected} connected and {in_sync} in sync: every commit waits"
+    );
+    let remedy = if connected < awaited {
+        "start the standby; or, to go on without one, empty synchronous_standby_names and reload"
+    } else {
+        "let synchronous_standby_names name what streams (application_name and state in pg_stat_replication) and reload"
+    };
+    Some(Finding::wrong(CHECK, what, remedy))
 }
 
 fn clock(ahead_ms: i64) -> Finding {
@@ -242,10 +260,25 @@ mod tests {
     }
 
     #[test]
-    fn a_standby_that_commits_wait_for_is_there() {
-        let verdict = |is_synchronous, standbys| standby(is_synchronous, standbys).map(|finding| finding.verdict);
-        assert_eq!((verdict(false, 0), verdict(false, 1)), (None, Some(Verdict::Notable)));
-        assert_eq!((verdict(true, 0), verdict(true, 1)), (Some(Verdict::Wrong), Some(Verdict::Well)));
+    fn as_many_standbys_as_commits_wait_for_are_in_sync() {
+        let of = |awaited, in_sync, connected| standby(Standbys { awaited, in_sync, connected, unseen: 0 });
+        let verdict = |awaited, in_sync, connected| of(awaited, in_sync, connected).map(|finding| finding.verdict);
+        assert_eq!((verdict(0, 0, 0), verdict(0, 0, 1)), (None, Some(Verdict::Notable)));
+        assert_eq!((verdict(1, 1, 1), verdict(1, 2, 2)), (Some(Verdict::Well), Some(Verdict::Well)));
+        assert_eq!((verdict(1, 0, 0), verdict(2, 1, 2)), (Some(Verdict::Wrong), Some(Verdict::Wrong)));
+        assert!(of(1, 0, 0).unwrap().remedy.unwrap().starts_with("start the standby"));
+        // One that streams, and that no commit waits for.
+        let other = of(1, 0, 1).unwrap();
+        assert!(other.verdict == Verdict::Wrong && other.what.ends_with("every commit waits"), "{other:?}");
+        assert!(other.remedy.unwrap().contains("pg_stat_replication"));
+    }
+
+    #[test]
+    fn standbys_whose_state_may_not_be_seen_are_not_called_well() {
+        let unseen = |awaited| standby(Standbys { awaited, in_sync: 0, connected: 1, unseen: 1 }).unwrap();
+        assert_eq!((unseen(0).verdict, unseen(2).verdict), (Verdict::Notable, Verdict::Wrong));
+        let one = unseen(1);
+        assert!(one.verdict == Verdict::Notable && one.remedy.unwrap().contains("pg_read_all_stats"));
     }
 
     #[test]

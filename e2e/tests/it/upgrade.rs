@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 use shared::clock::Clock;
 use shared::config::DatabaseConfig;
+use shared::startup::WAITING;
 use shared::store::migrate::{self, LOCK_TIMEOUT, MIGRATIONS, Migration, known_version};
 use testkit::eventually;
 use tokio_postgres::Client;
@@ -178,8 +179,13 @@ async fn programs_that_come_before_their_migration_wait_and_begin_by_themselves(
             Ok::<_, String>(())
         };
         eventually(SOON, waiting).await;
-        assert!(!program.is_ready().await, "{} is ready without a schema", program.name());
+        assert_eq!(program.probed("/healthz").await.0, 200, "{} is not alive", program.name());
+        let (status, why) = program.probed("/readyz").await;
+        assert!(status == 503 && why.starts_with(WAITING), "{}: {status} {why}", program.name());
     }
+    // Who sends is not let in before there is somebody to answer.
+    let address = system.origin.trim_start_matches("http://");
+    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "the gateway listens without a schema");
     db.batch_execute("ALTER TABLE kept RENAME TO schema_migration").await.expect("its name");
     for program in [&mut system.gateway, &mut system.automation, &mut system.delivery, &mut system.scheduler] {
         program.ready().await;

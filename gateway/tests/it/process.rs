@@ -12,14 +12,16 @@ use tokio::process::{Child, ChildStderr, Command};
 use crate::http::Call;
 use crate::setup::{MB, bus_config, secs, tenant};
 
-struct Process {
+/// A gateway as a process of its own, which ends with this value.
+pub struct Process {
     child: Child,
     log: Lines<BufReader<ChildStderr>>,
     seen: String,
 }
 
 impl Process {
-    fn start(env: &[(&str, &str)]) -> Self {
+    /// With these variables only, a key and free ports.
+    pub fn start(env: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_gateway"))
             .env_clear()
             .env("MASTER_KEY", "42".repeat(32))
@@ -35,7 +37,7 @@ impl Process {
     }
 
     /// Reads the log up to a line that holds a text, and returns the line.
-    async fn says(&mut self, text: &str) -> String {
+    pub async fn says(&mut self, text: &str) -> String {
         let found = async {
             while let Some(line) = self.log.next_line().await.unwrap() {
                 self.seen.push_str(&line);
@@ -49,6 +51,13 @@ impl Process {
         tokio::time::timeout(secs(20), found).await.unwrap_or_else(|_| panic!("does not say {text:?}"))
     }
 
+    /// The most memory that it has had, in KiB.
+    pub fn peak_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id().unwrap())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     async fn exit_status(mut self) -> i32 {
         let status = tokio::time::timeout(secs(20), self.child.wait()).await.expect("does not end").unwrap();
         status.code().unwrap_or_else(|| panic!("{status}"))
@@ -56,7 +65,7 @@ impl Process {
 }
 
 /// The addresses of a line such as `serving on A, metrics on B`.
-fn addresses(line: &str) -> Vec<std::net::SocketAddr> {
+pub fn addresses(line: &str) -> Vec<std::net::SocketAddr> {
     line.split([' ', ',']).filter_map(|word| word.parse().ok()).collect()
 }
 

@@ -6,9 +6,13 @@
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use deadpool_postgres::GenericClient;
 use futures_util::future::try_join_all;
+use tokio_postgres::Statement;
+use uuid::Uuid;
 
 use super::StoreError;
+use super::users::record::PersonKey;
 use crate::ids::ProjectId;
 
 /// The database's own setting that tells its sessions that it is spread: `rekindle migrate --citus` makes it.
@@ -28,31 +32,53 @@ pub(super) fn is_spread() -> bool {
     IS_SPREAD.load(Ordering::Relaxed)
 }
 
-/// What a statement compares a table's project with, whose first parameter holds the project of each row (`uuid[]`): that
-/// of each row, which `column` names, or the one that they all have.
-pub(super) fn of(column: &'static str) -> &'static str {
-    if is_spread() { "($1::uuid[])[1]" } else { column }
+/// Gives what a statement compares a table's project with, whose first parameter holds the project of each row (`uuid[]`): that
+/// of each row, which the column names, or the one that they all have.
+pub(super) type Of = fn(&'static str) -> &'static str;
+
+fn of_each(column: &'static str) -> &'static str {
+    column
 }
 
-/// The rows as statements are to take them: all at once, or each project's by themselves. Rows of one project should stand
-/// together.
-pub(super) fn parts<T>(rows: &[T], project: impl Fn(&T) -> ProjectId) -> Vec<&[T]> {
-    split(rows, project, is_spread())
+fn of_one(_: &'static str) -> &'static str {
+    "($1::uuid[])[1]"
 }
 
-/// Runs `one` for each of the parts, without waiting for one before the next is sent, and in their order. Its statement has to be
-/// prepared already, or the order is not kept.
+/// Runs a statement for rows: for all at once, or for each project's by themselves. Nothing is asked where there are none.
+///
+/// `project` tells whose a row is; rows of one project should stand together. `text` makes the statement. `one` carries it out for a part of
+/// the rows, whose projects are its first parameter; no part waits for another before it is sent, and they are sent in their order.
+/// Returns what each part came to, in the same order.
 pub(super) async fn each<'a, T, R, F>(
+    db: &impl GenericClient,
     rows: &'a [T],
     project: impl Fn(&T) -> ProjectId,
-    one: impl Fn(&'a [T]) -> F,
+    text: impl FnOnce(Of) -> String,
+    one: impl Fn(Statement, &'a [T]) -> F,
 ) -> Result<Vec<R>, StoreError>
 where
     F: Future<Output = Result<R, StoreError>>,
 {
-    try_join_all(parts(rows, project).into_iter().map(one)).await
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Looked at once, so that the text and the parts agree.
+    let is_spread = is_spread();
+    let sql = text(if is_spread { of_one } else { of_each });
+    // Before the first part is sent: preparing it again for each would not keep their order.
+    let statement = db.prepare_cached(&sql).await?;
+    try_join_all(split(rows, project, is_spread).into_iter().map(|part| one(statement.clone(), part))).await
 }
 
+/// Merges as columns: the projects, who was merged, and whom they became.
+pub(super) fn merged(merges: &[(PersonKey, Uuid)]) -> (Vec<ProjectId>, Vec<Uuid>, Vec<Uuid>) {
+    let projects = merges.iter().map(|((project, _), _)| *project).collect();
+    let from = merges.iter().map(|((_, from), _)| *from).collect();
+    let into = merges.iter().map(|(_, into)| *into).collect();
+    (projects, from, into)
+}
+
+/// The rows as statements are to take them.
 fn split<T>(rows: &[T], project: impl Fn(&T) -> ProjectId, is_spread: bool) -> Vec<&[T]> {
     match rows {
         [] => Vec::new(),
@@ -63,8 +89,6 @@ fn split<T>(rows: &[T], project: impl Fn(&T) -> ProjectId, is_spread: bool) -> V
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
 
     #[test]

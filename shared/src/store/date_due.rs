@@ -11,11 +11,13 @@ pub mod plan;
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
+use tokio_postgres::Statement;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::StoreError;
+use super::by_project::{self, Of};
 use super::users::record::PersonKey;
-use super::{StoreError, by_project};
 use crate::ids::ProjectId;
 
 /// What is known of a date now.
@@ -36,24 +38,23 @@ pub struct Note {
 /// A date that is not after the one that came last is no news.
 pub async fn note(tx: &Transaction<'_>, notes: &[Note], now: Timestamp) -> Result<(), StoreError> {
     let (coming, gone): (Vec<Note>, Vec<Note>) = notes.iter().copied().partition(|note| note.due_at.is_some());
-    if !gone.is_empty() {
-        let sql = format!(
+    let sql = |of: Of| {
+        format!(
             "WITH gone AS (SELECT d.project_id, d.automation_id, d.user_id \
              FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[]) AS v(p, a, u, came) \
              JOIN date_due d ON d.project_id = {given} AND d.automation_id = v.a AND d.user_id = v.u \
              WHERE d.due_at > $5 OR d.due_at <= v.came ORDER BY 1, 2, 3 FOR UPDATE OF d) \
              DELETE FROM date_due d USING gone g WHERE d.project_id = {found} \
              AND d.automation_id = g.automation_id AND d.user_id = g.user_id",
-            given = by_project::of("v.p"),
-            found = by_project::of("g.project_id")
-        );
-        let statement = tx.prepare_cached(&sql).await?;
-        let remove = async |part: &[Note]| {
-            let ((projects, automations, people), came) = (keys(part), column(part, |note| note.came));
-            Ok(tx.execute(&statement, &[&projects, &automations, &people, &came, &now]).await?)
-        };
-        by_project::each(&gone, |note| note.project, remove).await?;
-    }
+            given = of("v.p"),
+            found = of("g.project_id")
+        )
+    };
+    let remove = async |statement: Statement, part: &[Note]| {
+        let ((projects, automations, people), came) = (keys(part), column(part, |note| note.came));
+        Ok(tx.execute(&statement, &[&projects, &automations, &people, &came, &now]).await?)
+    };
+    by_project::each(tx, &gone, |note| note.project, sql, remove).await?;
     if !coming.is_empty() {
         // On a distributed store no parameter may stand behind ON CONFLICT, so the time is written there.
         let present =
@@ -90,18 +91,16 @@ fn keys(notes: &[Note]) -> (Vec<ProjectId>, Vec<Uuid>, Vec<Uuid>) {
 
 /// Forgets what was noted of people who were merged: it is noted anew of whom they became.
 pub async fn forget(tx: &Transaction<'_>, people: &[PersonKey]) -> Result<(), StoreError> {
-    if people.is_empty() {
-        return Ok(());
-    }
-    let sql = format!(
-        "DELETE FROM date_due d USING unnest($1::uuid[], $2::uuid[]) AS v(p, u) WHERE d.project_id = {project} AND d.user_id = v.u",
-        project = by_project::of("v.p")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let forget = async |part: &[PersonKey]| {
+    let sql = |of: Of| {
+        format!(
+            "DELETE FROM date_due d USING unnest($1::uuid[], $2::uuid[]) AS v(p, u) WHERE d.project_id = {project} AND d.user_id = v.u",
+            project = of("v.p")
+        )
+    };
+    let forget = async |statement: Statement, part: &[PersonKey]| {
         let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         Ok(tx.execute(&statement, &[&projects, &ids]).await?)
     };
-    by_project::each(people, |person| person.0, forget).await?;
+    by_project::each(tx, people, |person| person.0, sql, forget).await?;
     Ok(())
 }

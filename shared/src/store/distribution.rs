@@ -39,7 +39,7 @@ const ACROSS: [(&str, &str); 26] = [
     ("webhook_endpoints.rs", "what endpoints ask for, and one that was deleted"),
 ];
 
-/// What [`by_project::of`](super::by_project) is put in by: the project of each row, or the one that a statement is about.
+/// What [`by_project::each`](super::by_project) puts in: the project of each row, or the one that a statement is about.
 const OF_EACH: [&str; 3] = ["project_id = {project}", "project_id = {given}", "project_id = {found}"];
 
 /// Names under which conditions are put in that begin with the project.

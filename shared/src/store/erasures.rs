@@ -5,11 +5,13 @@ use std::collections::HashMap;
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
+use tokio_postgres::Statement;
 use uuid::Uuid;
 
+use super::by_project::{self, Of};
 use super::users::record::PersonKey;
 use super::users::seen::Moves;
-use super::{StoreError, by_project, push_tokens, webhook_deliveries};
+use super::{StoreError, push_tokens, webhook_deliveries};
 use crate::ids::ProjectId;
 
 /// Rows removed at once; what is more goes in slices.
@@ -61,20 +63,18 @@ pub async fn latest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreE
 
 /// When these people were erased, as far as they were.
 pub async fn of(db: &impl GenericClient, people: &[PersonKey]) -> Result<HashMap<PersonKey, Timestamp>, StoreError> {
-    if people.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let sql = format!(
-        "SELECT e.project_id, e.user_id, e.erased_at FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
-         JOIN erasure e ON e.project_id = {project} AND e.user_id = v.i",
-        project = by_project::of("v.p")
-    );
-    let statement = db.prepare_cached(&sql).await?;
-    let read = async |part: &[PersonKey]| {
+    let sql = |of: Of| {
+        format!(
+            "SELECT e.project_id, e.user_id, e.erased_at FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
+             JOIN erasure e ON e.project_id = {project} AND e.user_id = v.i",
+            project = of("v.p")
+        )
+    };
+    let read = async |statement: Statement, part: &[PersonKey]| {
         let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         Ok(db.query(&statement, &[&projects, &ids]).await?)
     };
-    let rows = by_project::each(people, |person| person.0, read).await?;
+    let rows = by_project::each(db, people, |person| person.0, sql, read).await?;
     rows.iter().flatten().map(|row| Ok(((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?))).collect()
 }
 

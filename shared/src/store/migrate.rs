@@ -3,6 +3,7 @@
 //! One migrator at a time, under an advisory lock. Nobody waits behind a migration for longer than [`LOCK_TIMEOUT`]: what does not
 //! get its locks by then gives up and tries again, for [`PATIENCE`] at most.
 
+pub mod blockers;
 mod index;
 mod readers;
 
@@ -133,12 +134,13 @@ async fn apply_missing(client: &mut Connection, migrations: &[Migration]) -> any
             if !gives_way(&error) || Instant::now() >= until {
                 return Err(error).with_context(|| format!("migration {} ({})", migration.version, migration.name));
             }
-            let holding = readers::longest_transactions(client).await?;
+            let blockers = blockers::present(client).await?;
             tracing::warn!(
-                "migration {} ({}) did not get its locks within {} s and is tried again; the oldest transactions: {holding}",
+                "migration {} ({}) did not get its locks within {} s and is tried again; tables are held by: {}",
                 migration.version,
                 migration.name,
-                LOCK_TIMEOUT.as_secs()
+                LOCK_TIMEOUT.as_secs(),
+                blockers::in_words(&blockers)
             );
             tokio::time::sleep(RETRY.delay(tries, rand::random())).await;
         }

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
-use tokio_postgres::Row;
+use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
+use super::StoreError;
+use super::by_project::{self, Of};
 use super::filter::{Filter, Start, Total};
 use super::users::record::PersonKey;
-use super::{StoreError, by_project};
 use crate::ids::ProjectId;
 use crate::push_token::Platform;
 
@@ -115,22 +116,18 @@ pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<(), St
 
 /// The tokens of people who were merged are those of whom they became.
 pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
-    if merges.is_empty() {
-        return Ok(());
-    }
-    let sql = format!(
-        "UPDATE push_token t SET user_id = v.i FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, i) \
-         WHERE t.project_id = {project} AND t.user_id = v.f",
-        project = by_project::of("v.p")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let write = async |part: &[(PersonKey, Uuid)]| {
-        let projects: Vec<ProjectId> = part.iter().map(|m| m.0.0).collect();
-        let from: Vec<Uuid> = part.iter().map(|m| m.0.1).collect();
-        let into: Vec<Uuid> = part.iter().map(|m| m.1).collect();
+    let sql = |of: Of| {
+        format!(
+            "UPDATE push_token t SET user_id = v.i FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, i) \
+             WHERE t.project_id = {project} AND t.user_id = v.f",
+            project = of("v.p")
+        )
+    };
+    let write = async |statement: Statement, part: &[(PersonKey, Uuid)]| {
+        let (projects, from, into) = by_project::merged(part);
         Ok(tx.execute(&statement, &[&projects, &from, &into]).await?)
     };
-    by_project::each(merges, |merge| merge.0.0, write).await?;
+    by_project::each(tx, merges, |merge| merge.0.0, sql, write).await?;
     Ok(())
 }
 

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
-use tokio_postgres::Row;
+use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
+use super::StoreError;
+use super::by_project::{self, Of};
 use super::subscription_groups::{self, SubscriptionGroup};
 use super::users::record::PersonKey;
-use super::{StoreError, by_project};
 use crate::ids::ProjectId;
 use crate::subscription::Source;
 
@@ -63,29 +64,25 @@ pub async fn put(tx: &Transaction<'_>, project: ProjectId, choices: &[Choice]) -
 /// The choices of people who were merged are those of whom they became. Both are the same human's: of two about one group
 /// the latest counts, so that nobody who has just unsubscribed gets messages again by logging in.
 pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
-    if merges.is_empty() {
-        return Ok(());
-    }
-    let sql = format!(
-        "WITH gone AS (DELETE FROM subscription s USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v (p, f, t) \
-         WHERE s.project_id = {project} AND s.user_id = v.f \
-         RETURNING s.project_id, v.t, s.group_id, s.subscribed, s.source, s.changed_at), \
-         latest AS (SELECT DISTINCT ON (project_id, t, group_id) * FROM gone \
-         ORDER BY project_id, t, group_id, changed_at DESC) \
-         INSERT INTO subscription AS old (project_id, user_id, group_id, subscribed, source, changed_at) \
-         SELECT project_id, t, group_id, subscribed, source, changed_at FROM latest \
-         ON CONFLICT (project_id, user_id, group_id) DO UPDATE SET subscribed = excluded.subscribed, \
-         source = excluded.source, changed_at = excluded.changed_at WHERE excluded.changed_at > old.changed_at",
-        project = by_project::of("v.p")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let write = async |part: &[(PersonKey, Uuid)]| {
-        let projects: Vec<ProjectId> = part.iter().map(|merge| merge.0.0).collect();
-        let from: Vec<Uuid> = part.iter().map(|merge| merge.0.1).collect();
-        let into: Vec<Uuid> = part.iter().map(|merge| merge.1).collect();
+    let sql = |of: Of| {
+        format!(
+            "WITH gone AS (DELETE FROM subscription s USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v (p, f, t) \
+             WHERE s.project_id = {project} AND s.user_id = v.f \
+             RETURNING s.project_id, v.t, s.group_id, s.subscribed, s.source, s.changed_at), \
+             latest AS (SELECT DISTINCT ON (project_id, t, group_id) * FROM gone \
+             ORDER BY project_id, t, group_id, changed_at DESC) \
+             INSERT INTO subscription AS old (project_id, user_id, group_id, subscribed, source, changed_at) \
+             SELECT project_id, t, group_id, subscribed, source, changed_at FROM latest \
+             ON CONFLICT (project_id, user_id, group_id) DO UPDATE SET subscribed = excluded.subscribed, \
+             source = excluded.source, changed_at = excluded.changed_at WHERE excluded.changed_at > old.changed_at",
+            project = of("v.p")
+        )
+    };
+    let write = async |statement: Statement, part: &[(PersonKey, Uuid)]| {
+        let (projects, from, into) = by_project::merged(part);
         Ok(tx.execute(&statement, &[&projects, &from, &into]).await?)
     };
-    by_project::each(merges, |merge| merge.0.0, write).await?;
+    by_project::each(tx, merges, |merge| merge.0.0, sql, write).await?;
     Ok(())
 }
 

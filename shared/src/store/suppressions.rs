@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
-use tokio_postgres::Row;
+use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
+use super::by_project::{self, Of};
 use super::filter::{Filter, Start, Total};
-use super::{StoreError, by_project, channel};
+use super::{StoreError, channel};
 use crate::ids::ProjectId;
 use crate::send::Channel;
 use crate::store::messages::by_id::{self, Lock};
@@ -119,22 +120,20 @@ pub async fn said_again(tx: &Transaction<'_>, project: ProjectId, told: &[Suppre
 
 /// The places of people who were merged are those of whom they became.
 pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
-    if merges.is_empty() {
-        return Ok(());
-    }
     let channels = Channel::ALL.map(Channel::as_str);
-    let sql = format!(
-        "DELETE FROM suppression s USING unnest($1::uuid[], $2::text[]) AS v (p, f) \
-         WHERE s.project_id = {project} AND s.channel = ANY($3) AND s.address = v.f RETURNING {COLUMNS}, project_id",
-        project = by_project::of("v.p")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let remove = async |part: &[(PersonKey, Uuid)]| {
-        let projects: Vec<ProjectId> = part.iter().map(|merge| merge.0.0).collect();
-        let from: Vec<String> = part.iter().map(|merge| merge.0.1.to_string()).collect();
+    let sql = |of: Of| {
+        format!(
+            "DELETE FROM suppression s USING unnest($1::uuid[], $2::text[]) AS v (p, f) \
+             WHERE s.project_id = {project} AND s.channel = ANY($3) AND s.address = v.f RETURNING {COLUMNS}, project_id",
+            project = of("v.p")
+        )
+    };
+    let remove = async |statement: Statement, part: &[(PersonKey, Uuid)]| {
+        let (projects, from, _) = by_project::merged(part);
+        let from: Vec<String> = from.iter().map(Uuid::to_string).collect();
         Ok(tx.query(&statement, &[&projects, &from, &channels.as_slice()]).await?)
     };
-    let removed = by_project::each(merges, |merge| merge.0.0, remove).await?;
+    let removed = by_project::each(tx, merges, |merge| merge.0.0, sql, remove).await?;
     let mut moved: BTreeMap<ProjectId, Vec<Suppression>> = BTreeMap::new();
     for row in removed.iter().flatten() {
         let (old, project): (Suppression, ProjectId) = (from_row(row)?, row.try_get(7)?);

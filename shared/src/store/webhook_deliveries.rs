@@ -6,10 +6,11 @@ pub mod tell;
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio_postgres::Row;
+use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
-use super::{StoreError, by_project};
+use super::StoreError;
+use super::by_project::{self, Of};
 use crate::ids::ProjectId;
 
 /// Rows removed at once.
@@ -141,19 +142,20 @@ pub async fn forget(db: &impl GenericClient, before: Uuid) -> Result<u64, StoreE
     let key = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
     let keys: Vec<(ProjectId, Uuid, Uuid)> =
         db.query(&oldest, &[&before]).await?.iter().map(key).collect::<Result<_, StoreError>>()?;
-    let sql = format!(
-        "DELETE FROM webhook_delivery d USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, e, i) \
-         WHERE d.project_id = {project} AND d.endpoint_id = v.e AND d.id = v.i",
-        project = by_project::of("v.p")
-    );
-    let statement = db.prepare_cached(&sql).await?;
-    let remove = async |part: &[(ProjectId, Uuid, Uuid)]| {
+    let sql = |of: Of| {
+        format!(
+            "DELETE FROM webhook_delivery d USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, e, i) \
+             WHERE d.project_id = {project} AND d.endpoint_id = v.e AND d.id = v.i",
+            project = of("v.p")
+        )
+    };
+    let remove = async |statement: Statement, part: &[(ProjectId, Uuid, Uuid)]| {
         let projects: Vec<ProjectId> = part.iter().map(|key| key.0).collect();
         let endpoints: Vec<Uuid> = part.iter().map(|key| key.1).collect();
         let ids: Vec<Uuid> = part.iter().map(|key| key.2).collect();
         Ok(db.execute(&statement, &[&projects, &endpoints, &ids]).await?)
     };
-    Ok(by_project::each(&keys, |key| key.0, remove).await?.into_iter().sum())
+    Ok(by_project::each(db, &keys, |key| key.0, sql, remove).await?.into_iter().sum())
 }
 
 /// Removes a slice of an endpoint's; returns how many they were.

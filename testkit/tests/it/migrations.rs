@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use shared::clock::Clock;
+use shared::store::migrate::blockers::{self, Lock};
 use shared::store::migrate::{self, LOCK_TIMEOUT, MIGRATIONS, Migration, SchemaError, known_version};
 use shared::store::{Connection, Store};
 use testkit::{TestDatabase, eventually};
@@ -146,4 +147,32 @@ async fn a_transaction_that_takes_long_holds_up_the_migration_and_nobody_else_fo
     };
     let (applied, ()) = tokio::join!(apply(&database, &migrations), others);
     assert_eq!(applied.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn who_holds_a_table_is_named_to_a_role_that_sees_no_statistics() {
+    let database = TestDatabase::create().await;
+    let mut client = database.client().await;
+    client.batch_execute("SET application_name = 'report'").await.unwrap();
+    let long = client.transaction().await.unwrap();
+    let pid: i32 = long.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+    long.query("SELECT name FROM project", &[]).await.unwrap();
+    let store = database.store();
+    let db = store.connection().await.unwrap();
+    // Every cluster has this role, which may read every table and knows of nobody's work.
+    db.batch_execute("SET ROLE pg_read_all_data").await.unwrap();
+    let found = blockers::present(&db).await.unwrap();
+    let report = found.iter().find(|blocker| blocker.pid == Some(pid)).unwrap_or_else(|| panic!("{found:?}"));
+    let lock = Lock { table: "project".to_owned(), mode: "AccessShareLock".to_owned(), granted: true };
+    assert_eq!((report.application.as_deref(), &report.locks[..]), (Some("report"), &[lock][..]));
+    assert_eq!((&report.state, report.seconds), (&None, None));
+    assert!(blockers::in_words(&found).contains("report (pid "), "{found:?}");
+    long.rollback().await.unwrap();
+    // A partitioned table is named, whichever of its partitions is held.
+    let partitioned = client.transaction().await.unwrap();
+    partitioned.query("SELECT id FROM message LIMIT 1", &[]).await.unwrap();
+    let found = blockers::present(&db).await.unwrap();
+    let report = found.iter().find(|blocker| blocker.pid == Some(pid)).unwrap_or_else(|| panic!("{found:?}"));
+    let tables: Vec<&str> = report.locks.iter().map(|lock| lock.table.as_str()).collect();
+    assert_eq!(tables, ["message"]);
 }

@@ -58,6 +58,9 @@ async fn an_invitation_is_mailed_once_and_its_link_forgotten() {
     let mailbox = TestMailbox::start().await;
     let mut place = Place::new().await;
     place.configure(mailbox.port(), json!({}), None).await;
+    let sql = "INSERT INTO account (id, email, name, password_hash, created_at, updated_at) \
+               VALUES ($1, 'ada@example.com', 'Ada', '', now(), now())";
+    place.store.connection().await.unwrap().execute(sql, &[&Uuid::nil()]).await.unwrap();
     let id = invite(&place, "grace@example.com").await;
     // Two that work at once take turns.
     place.run().await;
@@ -66,6 +69,7 @@ async fn an_invitation_is_mailed_once_and_its_link_forgotten() {
     let mails = mailbox.wait_for(1, SOON).await;
     let text = String::from_utf8(mails[0].raw.clone()).unwrap().replace("=\r\n", "");
     assert!(text.contains("grace@example.com") && text.contains("Invitation to Shop") && text.contains(LINK), "{text}");
+    assert!(text.contains("Ada invites you"), "{text}");
     // It is no message of anybody's.
     let db = place.store.connection().await.unwrap();
     assert_eq!(db.query("SELECT FROM message", &[]).await.unwrap().len(), 0);

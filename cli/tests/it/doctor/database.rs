@@ -1,8 +1,10 @@
 //! Faults of the database, and of the master key for it.
 
+use std::time::Duration;
+
 use cli::provision::Provision;
 use shared::secrets::MasterKeys;
-use testkit::{Certificate, PrivatePostgres, TestDatabase};
+use testkit::{Certificate, PrivatePostgres, TestDatabase, eventually};
 
 use super::deployment::{Deployment, MASTER_KEY};
 use super::{examine, finds, of};
@@ -65,6 +67,41 @@ async fn a_schema_that_is_missing_or_newer_is_told() {
     let newer = "INSERT INTO schema_migration (version, name, checksum, min_reader) VALUES (999, 'later', '', 999)";
     db.batch_execute(newer).await.unwrap();
     assert!(finds(&mut deployment.doctor(), "database.schema").contains("upgrade the program"));
+}
+
+#[tokio::test]
+async fn a_standby_that_commits_wait_for_in_vain_is_told() {
+    let primary = PrivatePostgres::start().await;
+    let deployment = Deployment::on(primary.url()).await;
+    let db = primary.client().await;
+    // Somebody who sees no other user's statistics.
+    db.batch_execute("CREATE ROLE plain LOGIN PASSWORD 'plain' IN ROLE pg_read_all_data").await.unwrap();
+    let verdict = |url: &str| {
+        let (_, told) = examine(deployment.doctor().env("DATABASE_URL", url));
+        let mut findings = told["findings"].as_array().unwrap().iter();
+        let found = findings.find(|finding| finding["check"] == "database.standby");
+        found.map(|finding| finding["verdict"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(verdict(&primary.url()), None);
+
+    let standby = primary.standby().await;
+    assert_eq!(verdict(&primary.url()).as_deref(), Some("well"));
+    let plain = format!("postgres://plain:plain@127.0.0.1:{}/test", primary.port());
+    assert_eq!(verdict(&plain).as_deref(), Some("notable"));
+
+    // It streams as before, and no commit may wait for it.
+    for sql in ["ALTER SYSTEM SET synchronous_standby_names = 'elsewhere'", "SELECT pg_reload_conf()"] {
+        db.batch_execute(sql).await.unwrap();
+    }
+    let state = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = 'async'";
+    eventually(Duration::from_secs(20), async || {
+        let seen: i64 = db.query_one(state, &[]).await.map_err(|error| error.to_string())?.get(0);
+        if seen == 1 { Ok(()) } else { Err("the setting was not read".to_owned()) }
+    })
+    .await;
+    let said = finds(&mut deployment.doctor(), "database.standby");
+    assert!(said.contains("1 connected and 0 in sync: every commit waits"), "{said}");
+    drop(standby);
 }
 
 #[tokio::test]

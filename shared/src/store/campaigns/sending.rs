@@ -6,15 +6,16 @@
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
-use tokio_postgres::Row;
+use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 use super::{Campaign, outcomes, winner};
 use crate::campaign::{CampaignStatus, Verdict};
 use crate::ids::{self, ProjectId};
+use crate::store::StoreError;
+use crate::store::by_project::{self, Of};
 use crate::store::due::{self, Due};
 use crate::store::messages::by_id;
-use crate::store::{StoreError, by_project};
 
 /// How far a campaign has been sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,17 +84,17 @@ pub async fn due(
     most: i64,
 ) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
     let projects = due::projects(db, Due { table: "campaign", at: "look_at" }, now, PROJECTS).await?;
-    if projects.is_empty() {
-        return Ok(Vec::new());
-    }
-    let sql = format!(
-        "SELECT p.id, c.id, c.look_at FROM unnest($1::uuid[]) AS p (id) CROSS JOIN LATERAL (SELECT id, look_at FROM campaign \
-         WHERE project_id = {project} AND look_at <= $2 ORDER BY look_at LIMIT $3) AS c ORDER BY c.look_at LIMIT $4",
-        project = by_project::of("p.id")
-    );
-    let statement = db.prepare_cached(&sql).await?;
-    let read = async |part: &[ProjectId]| Ok(db.query(&statement, &[&part, &now, &share, &most]).await?);
-    let rows = by_project::each(&projects, |project| *project, read).await?;
+    let sql = |of: Of| {
+        format!(
+            "SELECT p.id, c.id, c.look_at FROM unnest($1::uuid[]) AS p (id) CROSS JOIN LATERAL (SELECT id, look_at FROM campaign \
+             WHERE project_id = {project} AND look_at <= $2 ORDER BY look_at LIMIT $3) AS c ORDER BY c.look_at LIMIT $4",
+            project = of("p.id")
+        )
+    };
+    let read = async |statement: Statement, part: &[ProjectId]| {
+        Ok(db.query(&statement, &[&part, &now, &share, &most]).await?)
+    };
+    let rows = by_project::each(db, &projects, |project| *project, sql, read).await?;
     let due = |row: &Row| Ok((row.try_get(2)?, row.try_get(0)?, row.try_get(1)?));
     let mut due: Vec<(Timestamp, ProjectId, Uuid)> =
         rows.iter().flatten().map(due).collect::<Result<_, StoreError>>()?;

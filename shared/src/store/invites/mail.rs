@@ -104,26 +104,18 @@ pub async fn claim(
     lease: Timestamp,
     now: Timestamp,
 ) -> Result<Option<InviteMail>, StoreError> {
-    let sql = "UPDATE invite i SET mail_attempt = mail_attempt + 1, mail_due_at = $3 FROM project p \
+    // Whoever invited is looked up beside the change: a distributed store joins no account with an invitation that it changes.
+    let sql = "WITH claimed AS (UPDATE invite i SET mail_attempt = mail_attempt + 1, mail_due_at = $3 FROM project p \
                WHERE i.project_id = $1 AND i.id = $2 AND p.project_id = i.project_id AND i.mail_due_at <= $4 \
                AND i.accepted_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > $4 AND i.sealed_link IS NOT NULL \
-               RETURNING i.mail_attempt, i.email, i.role, p.name, i.sealed_link, i.created_at, i.expires_at, i.invited_by";
-    let Some(row) = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id, &lease, &now]).await? else {
-        return Ok(None);
-    };
-    // By itself: a distributed store joins no account with an invitation that it changes.
-    let sql = "SELECT coalesce(nullif(name, ''), email) FROM account WHERE id = $1";
-    let named = db.query_opt(&db.prepare_cached(sql).await?, &[&row.try_get::<_, Uuid>(7)?]).await?;
-    let inviter = named.map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
-    from_row(&row, keys, (project, id), inviter).map(Some)
+               RETURNING i.mail_attempt, i.email, i.role, p.name, i.sealed_link, i.created_at, i.expires_at, i.invited_by) \
+               SELECT c.mail_attempt, c.email, c.role, c.name, c.sealed_link, c.created_at, c.expires_at, \
+               coalesce(nullif(a.name, ''), a.email, '') FROM claimed c LEFT JOIN account a ON a.id = c.invited_by";
+    let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id, &lease, &now]).await?;
+    row.map(|row| from_row(&row, keys, (project, id))).transpose()
 }
 
-fn from_row(
-    row: &Row,
-    keys: &MasterKeys,
-    (project, id): (ProjectId, Uuid),
-    inviter: String,
-) -> Result<InviteMail, StoreError> {
+fn from_row(row: &Row, keys: &MasterKeys, (project, id): (ProjectId, Uuid)) -> Result<InviteMail, StoreError> {
     let corrupt = |why: String| StoreError::Corrupt(format!("the link of invite {id}: {why}"));
     let link = keys.open(project, PLACE, row.try_get(4)?).map_err(|e| corrupt(e.to_string()))?;
     Ok(InviteMail {
@@ -133,7 +125,7 @@ fn from_row(
         to: row.try_get(1)?,
         role: members::role(row.try_get(2)?)?,
         project_name: row.try_get(3)?,
-        inviter,
+        inviter: row.try_get(7)?,
         link: String::from_utf8(link).map_err(|e| corrupt(e.to_string()))?,
         created_at: row.try_get(5)?,
         expires_at: row.try_get(6)?,

@@ -1,9 +1,8 @@
-//! Who is connected: programs that a migration would leave behind, and transactions that it waits for.
+//! Who is connected: programs that a migration would leave behind.
 
 use anyhow::bail;
 use deadpool_postgres::GenericClient;
 
-use crate::store::StoreError;
 use crate::store::migrations::Migration;
 
 /// Programs that go on working while a migration is applied.
@@ -37,16 +36,6 @@ fn program(application_name: &str) -> Option<(&str, i32)> {
     let (program, version) =
         name.split_once('/').map_or(Some((name, 1)), |(program, version)| Some((program, version.parse().ok()?)))?;
     PROGRAMS.contains(&program).then_some((program, version))
-}
-
-/// The oldest transactions of this database but our own, in words.
-pub async fn longest_transactions(db: &impl GenericClient) -> Result<String, StoreError> {
-    let sql = "SELECT format('%s (pid %s) for %s s', nullif(application_name, ''), pid, round(extract(epoch FROM now() - xact_start))) \
-               FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid() \
-               ORDER BY xact_start LIMIT 3";
-    let rows = db.query(sql, &[]).await?;
-    let words = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
-    Ok(if words.is_empty() { "none is left".to_owned() } else { words.join(", ") })
 }
 
 #[cfg(test)]

@@ -2,11 +2,13 @@
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
+use tokio_postgres::Statement;
 use uuid::Uuid;
 
 use crate::ids::ProjectId;
+use crate::store::StoreError;
+use crate::store::by_project::{self, Of};
 use crate::store::users::record::PersonKey;
-use crate::store::{StoreError, by_project};
 
 /// A run that is to hear of an event of its person.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,22 +22,20 @@ pub struct Listener {
 
 /// The runs that are to hear of these (project, person, event).
 pub async fn hearing(tx: &Transaction<'_>, heard: &[(PersonKey, &str)]) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
-    if heard.is_empty() {
-        return Ok(Vec::new());
-    }
-    let sql = format!(
-        "SELECT DISTINCT l.project_id, l.run_id FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS v(p, u, e) \
-         JOIN run_listener l ON l.project_id = {project} AND l.user_id = v.u AND l.event = v.e",
-        project = by_project::of("v.p")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let read = async |part: &[(PersonKey, &str)]| {
+    let sql = |of: Of| {
+        format!(
+            "SELECT DISTINCT l.project_id, l.run_id FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS v(p, u, e) \
+             JOIN run_listener l ON l.project_id = {project} AND l.user_id = v.u AND l.event = v.e",
+            project = of("v.p")
+        )
+    };
+    let read = async |statement: Statement, part: &[(PersonKey, &str)]| {
         let projects: Vec<ProjectId> = part.iter().map(|h| h.0.0).collect();
         let users: Vec<Uuid> = part.iter().map(|h| h.0.1).collect();
         let events: Vec<&str> = part.iter().map(|h| h.1).collect();
         Ok(tx.query(&statement, &[&projects, &users, &events]).await?)
     };
-    let rows = by_project::each(heard, |h| h.0.0, read).await?;
+    let rows = by_project::each(tx, heard, |h| h.0.0, sql, read).await?;
     rows.iter().flatten().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
 }
 
@@ -58,23 +58,21 @@ pub async fn add(tx: &Transaction<'_>, listeners: &[Listener]) -> Result<(), Sto
 
 /// Listens no more.
 pub async fn remove(tx: &Transaction<'_>, listeners: &[Listener]) -> Result<(), StoreError> {
-    if listeners.is_empty() {
-        return Ok(());
-    }
-    let sql = format!(
-        "DELETE FROM run_listener l USING unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[]) AS v(p, u, e, r) \
-         WHERE l.project_id = {project} AND l.user_id = v.u AND l.event = v.e AND l.run_id = v.r",
-        project = by_project::of("v.p")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let remove = async |part: &[Listener]| {
+    let sql = |of: Of| {
+        format!(
+            "DELETE FROM run_listener l USING unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[]) AS v(p, u, e, r) \
+             WHERE l.project_id = {project} AND l.user_id = v.u AND l.event = v.e AND l.run_id = v.r",
+            project = of("v.p")
+        )
+    };
+    let remove = async |statement: Statement, part: &[Listener]| {
         let projects: Vec<ProjectId> = part.iter().map(|l| l.person.0).collect();
         let users: Vec<Uuid> = part.iter().map(|l| l.person.1).collect();
         let events: Vec<&str> = part.iter().map(|l| l.event.as_str()).collect();
         let runs: Vec<Uuid> = part.iter().map(|l| l.run).collect();
         Ok(tx.execute(&statement, &[&projects, &users, &events, &runs]).await?)
     };
-    by_project::each(listeners, |listener| listener.person.0, remove).await?;
+    by_project::each(tx, listeners, |listener| listener.person.0, sql, remove).await?;
     Ok(())
 }
 

@@ -3,14 +3,15 @@
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 use crate::ids::ProjectId;
 use crate::journey::{Mark, Memory, RunStatus, State};
+use crate::store::StoreError;
+use crate::store::by_project::{self, Of};
 use crate::store::users::record::PersonKey;
-use crate::store::{StoreError, by_project};
 use crate::trace::TraceContext;
 
 /// One person's way through one version of an automation.
@@ -71,20 +72,18 @@ fn from_row(row: &Row) -> Result<RunRow, StoreError> {
 
 /// Locks runs until the end of the transaction and reads them. Sorted keys.
 pub async fn lock(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<Vec<RunRow>, StoreError> {
-    if keys.is_empty() {
-        return Ok(Vec::new());
-    }
-    let sql = format!(
-        "SELECT {COLUMNS} FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN run r ON r.project_id = {project} AND r.id = v.i \
-         ORDER BY r.project_id, r.id FOR UPDATE OF r",
-        project = by_project::of("v.p")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let lock = async |part: &[(ProjectId, Uuid)]| {
+    let sql = |of: Of| {
+        format!(
+            "SELECT {COLUMNS} FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN run r ON r.project_id = {project} AND r.id = v.i \
+             ORDER BY r.project_id, r.id FOR UPDATE OF r",
+            project = of("v.p")
+        )
+    };
+    let lock = async |statement: Statement, part: &[(ProjectId, Uuid)]| {
         let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         tx.query(&statement, &[&projects, &ids]).await?.iter().map(from_row).collect::<Result<Vec<_>, _>>()
     };
-    Ok(by_project::each(keys, |key| key.0, lock).await?.into_iter().flatten().collect())
+    Ok(by_project::each(tx, keys, |key| key.0, sql, lock).await?.into_iter().flatten().collect())
 }
 
 /// An automation and a person of its project.
@@ -92,23 +91,21 @@ pub type Enrolment = (ProjectId, Uuid, Uuid);
 
 /// Of these (project, automation, person), those with a run: and how many of theirs have not ended.
 pub async fn enrolled(tx: &Transaction<'_>, wanted: &[Enrolment]) -> Result<Vec<(Enrolment, i64)>, StoreError> {
-    if wanted.is_empty() {
-        return Ok(Vec::new());
-    }
-    let sql = format!(
-        "SELECT r.project_id, r.automation_id, r.user_id, count(*) FILTER (WHERE r.ended_at IS NULL) \
-         FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, a, u) \
-         JOIN run r ON r.project_id = {project} AND r.automation_id = v.a AND r.user_id = v.u GROUP BY 1, 2, 3",
-        project = by_project::of("v.p")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let read = async |part: &[Enrolment]| {
+    let sql = |of: Of| {
+        format!(
+            "SELECT r.project_id, r.automation_id, r.user_id, count(*) FILTER (WHERE r.ended_at IS NULL) \
+             FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, a, u) \
+             JOIN run r ON r.project_id = {project} AND r.automation_id = v.a AND r.user_id = v.u GROUP BY 1, 2, 3",
+            project = of("v.p")
+        )
+    };
+    let read = async |statement: Statement, part: &[Enrolment]| {
         let projects: Vec<ProjectId> = part.iter().map(|w| w.0).collect();
         let automations: Vec<Uuid> = part.iter().map(|w| w.1).collect();
         let users: Vec<Uuid> = part.iter().map(|w| w.2).collect();
         Ok(tx.query(&statement, &[&projects, &automations, &users]).await?)
     };
-    let rows = by_project::each(wanted, |wanted| wanted.0, read).await?;
+    let rows = by_project::each(tx, wanted, |wanted| wanted.0, sql, read).await?;
     let enrolment = |r: &Row| Ok(((r.try_get(0)?, r.try_get(1)?, r.try_get(2)?), r.try_get(3)?));
     rows.iter().flatten().map(enrolment).collect()
 }
@@ -132,20 +129,18 @@ pub async fn caused_since(
     people: &[PersonKey],
     since: Timestamp,
 ) -> Result<Vec<(PersonKey, i64)>, StoreError> {
-    if people.is_empty() {
-        return Ok(Vec::new());
-    }
-    let sql = format!(
-        "SELECT r.project_id, r.user_id, count(*) FROM unnest($1::uuid[], $2::uuid[]) AS v(p, u) \
-         JOIN run r ON r.project_id = {project} AND r.user_id = v.u WHERE r.depth > 0 AND r.started_at >= $3 GROUP BY 1, 2",
-        project = by_project::of("v.p")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let read = async |part: &[PersonKey]| {
+    let sql = |of: Of| {
+        format!(
+            "SELECT r.project_id, r.user_id, count(*) FROM unnest($1::uuid[], $2::uuid[]) AS v(p, u) \
+             JOIN run r ON r.project_id = {project} AND r.user_id = v.u WHERE r.depth > 0 AND r.started_at >= $3 GROUP BY 1, 2",
+            project = of("v.p")
+        )
+    };
+    let read = async |statement: Statement, part: &[PersonKey]| {
         let (projects, users): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         Ok(tx.query(&statement, &[&projects, &users, &since]).await?)
     };
-    let rows = by_project::each(people, |person| person.0, read).await?;
+    let rows = by_project::each(tx, people, |person| person.0, sql, read).await?;
     rows.iter().flatten().map(|r| Ok(((r.try_get(0)?, r.try_get(1)?), r.try_get(2)?))).collect()
 }
 
@@ -154,22 +149,20 @@ pub type Whose = ((ProjectId, Uuid), Uuid, i32, PersonKey);
 
 /// Whose these runs are, as far as they are under way.
 pub async fn people(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<Vec<Whose>, StoreError> {
-    if keys.is_empty() {
-        return Ok(Vec::new());
-    }
     // Who has ended is left out here: by a condition, the index of those under way would match as well as the key does,
     // and all of the project's would be read for each.
-    let sql = format!(
-        "SELECT r.project_id, r.id, r.automation_id, r.version, r.user_id, r.ended_at IS NULL FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
-         JOIN run r ON r.project_id = {project} AND r.id = v.i",
-        project = by_project::of("v.p")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let read = async |part: &[(ProjectId, Uuid)]| {
+    let sql = |of: Of| {
+        format!(
+            "SELECT r.project_id, r.id, r.automation_id, r.version, r.user_id, r.ended_at IS NULL FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
+             JOIN run r ON r.project_id = {project} AND r.id = v.i",
+            project = of("v.p")
+        )
+    };
+    let read = async |statement: Statement, part: &[(ProjectId, Uuid)]| {
         let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         Ok(tx.query(&statement, &[&projects, &ids]).await?)
     };
-    let rows = by_project::each(keys, |key| key.0, read).await?;
+    let rows = by_project::each(tx, keys, |key| key.0, sql, read).await?;
     let mut under_way = Vec::with_capacity(keys.len());
     for row in rows.iter().flatten() {
         let project = row.try_get(0)?;
@@ -235,18 +228,16 @@ async fn insert(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Resul
 
 /// Of those that were locked, what moving on changes.
 async fn update(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Result<(), StoreError> {
-    if runs.is_empty() {
-        return Ok(());
-    }
-    let sql = format!(
-        "UPDATE run r SET status = v.s, position = v.pos, wait_seq = v.w, memory = v.m, trail = r.trail || v.tr, reason = v.r, due_at = v.due, \
-         converted_at = v.conv, ended_at = v.e, trace = v.trace, updated_at = $13 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::int[], \
-         $6::jsonb[], $7::jsonb[], $8::text[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], \
-         $12::bytea[]) AS v(p, i, s, pos, w, m, tr, r, due, conv, e, trace) WHERE r.project_id = {project} AND r.id = v.i",
-        project = by_project::of("v.p")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let write = async |part: &[&RunRow]| {
+    let sql = |of: Of| {
+        format!(
+            "UPDATE run r SET status = v.s, position = v.pos, wait_seq = v.w, memory = v.m, trail = r.trail || v.tr, reason = v.r, due_at = v.due, \
+             converted_at = v.conv, ended_at = v.e, trace = v.trace, updated_at = $13 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::int[], \
+             $6::jsonb[], $7::jsonb[], $8::text[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], \
+             $12::bytea[]) AS v(p, i, s, pos, w, m, tr, r, due, conv, e, trace) WHERE r.project_id = {project} AND r.id = v.i",
+            project = of("v.p")
+        )
+    };
+    let write = async |statement: Statement, part: &[&RunRow]| {
         let columns: [&(dyn ToSql + Sync); 13] = [
             &column(part, |r| r.project),
             &column(part, |r| r.id),
@@ -264,29 +255,25 @@ async fn update(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Resul
         ];
         Ok(tx.execute(&statement, &columns).await?)
     };
-    by_project::each(runs, |run| run.project, write).await?;
+    by_project::each(tx, runs, |run| run.project, sql, write).await?;
     Ok(())
 }
 
 /// The runs of people who were merged go on as those of whom they became.
 pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
-    if merges.is_empty() {
-        return Ok(());
-    }
     for table in ["run", "run_listener", "webhook_call"] {
-        let sql = format!(
-            "UPDATE {table} r SET user_id = v.t FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, t) \
-             WHERE r.project_id = {project} AND r.user_id = v.f",
-            project = by_project::of("v.p")
-        );
-        let statement = tx.prepare_cached(&sql).await?;
-        let write = async |part: &[(PersonKey, Uuid)]| {
-            let projects: Vec<ProjectId> = part.iter().map(|m| m.0.0).collect();
-            let from: Vec<Uuid> = part.iter().map(|m| m.0.1).collect();
-            let into: Vec<Uuid> = part.iter().map(|m| m.1).collect();
+        let sql = |of: Of| {
+            format!(
+                "UPDATE {table} r SET user_id = v.t FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, t) \
+                 WHERE r.project_id = {project} AND r.user_id = v.f",
+                project = of("v.p")
+            )
+        };
+        let write = async |statement: Statement, part: &[(PersonKey, Uuid)]| {
+            let (projects, from, into) = by_project::merged(part);
             Ok(tx.execute(&statement, &[&projects, &from, &into]).await?)
         };
-        by_project::each(merges, |merge| merge.0.0, write).await?;
+        by_project::each(tx, merges, |merge| merge.0.0, sql, write).await?;
     }
     Ok(())
 }

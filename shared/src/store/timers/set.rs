@@ -2,10 +2,12 @@
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
+use tokio_postgres::Statement;
 use uuid::Uuid;
 
 use crate::ids::ProjectId;
-use crate::store::{StoreError, by_project};
+use crate::store::StoreError;
+use crate::store::by_project::{self, Of};
 
 /// When a run's wait ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,21 +40,19 @@ pub async fn set(tx: &Transaction<'_>, timers: &[NewTimer]) -> Result<(), StoreE
 
 /// Removes the timers of runs that wait no more.
 pub async fn cancel(tx: &Transaction<'_>, runs: &[(ProjectId, Uuid)]) -> Result<(), StoreError> {
-    if runs.is_empty() {
-        return Ok(());
-    }
-    let sql = format!(
-        "WITH gone AS (SELECT t.project_id, t.run_id FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
-         JOIN timer t ON t.project_id = {given} AND t.run_id = v.i ORDER BY 1, 2 FOR UPDATE OF t) \
-         DELETE FROM timer t USING gone WHERE t.project_id = {found} AND t.run_id = gone.run_id",
-        given = by_project::of("v.p"),
-        found = by_project::of("gone.project_id")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let remove = async |part: &[(ProjectId, Uuid)]| {
+    let sql = |of: Of| {
+        format!(
+            "WITH gone AS (SELECT t.project_id, t.run_id FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
+             JOIN timer t ON t.project_id = {given} AND t.run_id = v.i ORDER BY 1, 2 FOR UPDATE OF t) \
+             DELETE FROM timer t USING gone WHERE t.project_id = {found} AND t.run_id = gone.run_id",
+            given = of("v.p"),
+            found = of("gone.project_id")
+        )
+    };
+    let remove = async |statement: Statement, part: &[(ProjectId, Uuid)]| {
         let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         Ok(tx.execute(&statement, &[&projects, &ids]).await?)
     };
-    by_project::each(runs, |run| run.0, remove).await?;
+    by_project::each(tx, runs, |run| run.0, sql, remove).await?;
     Ok(())
 }

@@ -5,13 +5,14 @@ use std::collections::HashSet;
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 use super::seen::Moves;
 use crate::ids::ProjectId;
-use crate::store::{StoreError, by_project};
+use crate::store::StoreError;
+use crate::store::by_project::{self, Of};
 
 /// A key of Postgres's advisory locks: "rkpeople" in ASCII.
 const REMOVAL: i64 = 0x72_6b70_656f_706c;
@@ -115,43 +116,39 @@ pub struct Found {
 
 /// Those of these people who are there.
 pub async fn find(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Found>, StoreError> {
-    if keys.is_empty() {
-        return Ok(Vec::new());
-    }
-    let sql = format!(
-        "SELECT u.project_id, u.id, u.merged_into, u.last_seen_at \
-         FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u ON u.project_id = {project} AND u.id = v.i",
-        project = by_project::of("v.p")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
+    let sql = |of: Of| {
+        format!(
+            "SELECT u.project_id, u.id, u.merged_into, u.last_seen_at \
+             FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u ON u.project_id = {project} AND u.id = v.i",
+            project = of("v.p")
+        )
+    };
     let found = |r: &Row| {
         let key = (r.try_get(0)?, r.try_get(1)?);
         Ok(Found { key, merged_into: r.try_get(2)?, last_seen_at: r.try_get(3)? })
     };
-    let read = async |part: &[PersonKey]| {
+    let read = async |statement: Statement, part: &[PersonKey]| {
         let (projects, ids) = split(part);
         tx.query(&statement, &[&projects, &ids]).await?.iter().map(found).collect::<Result<Vec<_>, _>>()
     };
-    Ok(by_project::each(keys, |key| key.0, read).await?.concat())
+    Ok(by_project::each(tx, keys, |key| key.0, sql, read).await?.concat())
 }
 
 /// Locks people until the end of the transaction and reads them. The keys must be sorted.
 pub async fn lock(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Profile>, StoreError> {
-    if keys.is_empty() {
-        return Ok(Vec::new());
-    }
-    let sql = format!(
-        "SELECT u.project_id, u.id, u.external_id, u.anonymous_id, u.email, u.name, u.properties, u.merged_into, u.merged_at, u.last_seen_at \
-         FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u ON u.project_id = {project} AND u.id = v.i \
-         ORDER BY u.project_id, u.id FOR UPDATE OF u",
-        project = by_project::of("v.p")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let lock = async |part: &[PersonKey]| {
+    let sql = |of: Of| {
+        format!(
+            "SELECT u.project_id, u.id, u.external_id, u.anonymous_id, u.email, u.name, u.properties, u.merged_into, u.merged_at, u.last_seen_at \
+             FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u ON u.project_id = {project} AND u.id = v.i \
+             ORDER BY u.project_id, u.id FOR UPDATE OF u",
+            project = of("v.p")
+        )
+    };
+    let lock = async |statement: Statement, part: &[PersonKey]| {
         let (projects, ids) = split(part);
         tx.query(&statement, &[&projects, &ids]).await?.iter().map(from_row).collect::<Result<Vec<_>, _>>()
     };
-    Ok(by_project::each(keys, |key| key.0, lock).await?.into_iter().flatten().collect())
+    Ok(by_project::each(tx, keys, |key| key.0, sql, lock).await?.into_iter().flatten().collect())
 }
 
 fn from_row(row: &Row) -> Result<Profile, StoreError> {
@@ -171,18 +168,16 @@ fn from_row(row: &Row) -> Result<Profile, StoreError> {
 
 /// Writes locked people back.
 pub async fn update(tx: &Transaction<'_>, profiles: &[&Profile], now: Timestamp) -> Result<(), StoreError> {
-    if profiles.is_empty() {
-        return Ok(());
-    }
-    let sql = format!(
-        "UPDATE users u SET anonymous_id = v.a, email = v.e, name = v.n, properties = v.j, merged_into = v.m, merged_at = v.t, \
-         last_seen_at = greatest(u.last_seen_at, v.s), updated_at = $10 \
-         FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::jsonb[], $7::uuid[], $8::timestamptz[], $9::timestamptz[]) \
-         AS v(p, i, a, e, n, j, m, t, s) WHERE u.project_id = {project} AND u.id = v.i",
-        project = by_project::of("v.p")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let write = async |part: &[&Profile]| {
+    let sql = |of: Of| {
+        format!(
+            "UPDATE users u SET anonymous_id = v.a, email = v.e, name = v.n, properties = v.j, merged_into = v.m, merged_at = v.t, \
+             last_seen_at = greatest(u.last_seen_at, v.s), updated_at = $10 \
+             FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::jsonb[], $7::uuid[], $8::timestamptz[], $9::timestamptz[]) \
+             AS v(p, i, a, e, n, j, m, t, s) WHERE u.project_id = {project} AND u.id = v.i",
+            project = of("v.p")
+        )
+    };
+    let write = async |statement: Statement, part: &[&Profile]| {
         let keys: Vec<PersonKey> = part.iter().map(|p| p.key).collect();
         let (projects, ids) = split(&keys);
         let anonymous: Vec<Option<&str>> = part.iter().map(|p| p.anonymous_id.as_deref()).collect();
@@ -196,7 +191,7 @@ pub async fn update(tx: &Transaction<'_>, profiles: &[&Profile], now: Timestamp)
             [&projects, &ids, &anonymous, &emails, &names, &properties, &into, &merged_at, &seen, &now];
         Ok(tx.execute(&statement, &columns).await?)
     };
-    by_project::each(profiles, |profile| profile.key.0, write).await?;
+    by_project::each(tx, profiles, |profile| profile.key.0, sql, write).await?;
     Ok(())
 }
 
@@ -205,28 +200,26 @@ pub async fn update(tx: &Transaction<'_>, profiles: &[&Profile], now: Timestamp)
 /// a time.
 pub async fn touch(tx: &Transaction<'_>, seen: &[(PersonKey, Timestamp)]) -> Result<Moves, StoreError> {
     let mut moves = Moves::default();
-    if seen.is_empty() {
-        return Ok(moves);
-    }
-    let sql = format!(
-        "WITH stale AS (SELECT u.project_id, u.id, v.s, u.seen_day FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS v(p, i, s) \
-         JOIN users u ON u.project_id = {given} AND u.id = v.i WHERE u.last_seen_at < v.s - interval '1 minute' \
-         FOR UPDATE OF u SKIP LOCKED), \
-         noted AS (UPDATE users u SET last_seen_at = greatest(u.last_seen_at, stale.s) FROM stale \
-         WHERE u.project_id = {found} AND u.id = stale.id \
-         RETURNING u.project_id, stale.seen_day AS before, u.seen_day AS after, u.merged_into) \
-         SELECT project_id, before, after, count(*) FROM noted WHERE merged_into IS NULL AND before <> after GROUP BY 1, 2, 3",
-        given = by_project::of("v.p"),
-        found = by_project::of("stale.project_id")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let note = async |part: &[(PersonKey, Timestamp)]| {
+    let sql = |of: Of| {
+        format!(
+            "WITH stale AS (SELECT u.project_id, u.id, v.s, u.seen_day FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS v(p, i, s) \
+             JOIN users u ON u.project_id = {given} AND u.id = v.i WHERE u.last_seen_at < v.s - interval '1 minute' \
+             FOR UPDATE OF u SKIP LOCKED), \
+             noted AS (UPDATE users u SET last_seen_at = greatest(u.last_seen_at, stale.s) FROM stale \
+             WHERE u.project_id = {found} AND u.id = stale.id \
+             RETURNING u.project_id, stale.seen_day AS before, u.seen_day AS after, u.merged_into) \
+             SELECT project_id, before, after, count(*) FROM noted WHERE merged_into IS NULL AND before <> after GROUP BY 1, 2, 3",
+            given = of("v.p"),
+            found = of("stale.project_id")
+        )
+    };
+    let note = async |statement: Statement, part: &[(PersonKey, Timestamp)]| {
         let keys: Vec<PersonKey> = part.iter().map(|s| s.0).collect();
         let (projects, ids) = split(&keys);
         let times: Vec<Timestamp> = part.iter().map(|s| s.1).collect();
         Ok(tx.query(&statement, &[&projects, &ids, &times]).await?)
     };
-    for row in by_project::each(seen, |s| s.0.0, note).await?.into_iter().flatten() {
+    for row in by_project::each(tx, seen, |s| s.0.0, sql, note).await?.into_iter().flatten() {
         let (project, people): (ProjectId, i64) = (row.try_get(0)?, row.try_get(3)?);
         moves.add(project, row.try_get(1)?, -people);
         moves.add(project, row.try_get(2)?, people);

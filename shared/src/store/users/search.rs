@@ -2,14 +2,15 @@
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
-use tokio_postgres::Row;
+use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 use super::place::{Found, Place, behind, counted, counted_page};
 use super::record::PersonKey;
 use crate::ids::ProjectId;
+use crate::store::StoreError;
+use crate::store::by_project::{self, Of};
 use crate::store::filter::{MOST_COUNTED, Pin, Start, Total, like_pattern};
-use crate::store::{StoreError, by_project};
 
 /// Begins each of the texts, so that a search for how one begins is a search within the whole.
 const BEGIN: char = '\u{1}';
@@ -48,23 +49,21 @@ pub fn text_of(external_id: Option<&str>, email: Option<&str>, name: Option<&str
 /// Writes people's texts where they are not there yet or have changed. The people must be there, the keys sorted and
 /// different.
 pub async fn put(tx: &Transaction<'_>, people: &[(PersonKey, String)]) -> Result<(), StoreError> {
-    if people.is_empty() {
-        return Ok(());
-    }
-    let sql = format!(
-        "INSERT INTO user_search (project_id, id, created_at, text) SELECT u.project_id, u.id, u.created_at, v.t \
-         FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS v(p, i, t) JOIN users u ON u.project_id = {project} AND u.id = v.i \
-         ORDER BY u.project_id, u.id \
-         ON CONFLICT (project_id, id) DO UPDATE SET text = excluded.text WHERE user_search.text <> excluded.text",
-        project = by_project::of("v.p")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let write = async |part: &[(PersonKey, String)]| {
+    let sql = |of: Of| {
+        format!(
+            "INSERT INTO user_search (project_id, id, created_at, text) SELECT u.project_id, u.id, u.created_at, v.t \
+             FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS v(p, i, t) JOIN users u ON u.project_id = {project} AND u.id = v.i \
+             ORDER BY u.project_id, u.id \
+             ON CONFLICT (project_id, id) DO UPDATE SET text = excluded.text WHERE user_search.text <> excluded.text",
+            project = of("v.p")
+        )
+    };
+    let write = async |statement: Statement, part: &[(PersonKey, String)]| {
         let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().map(|(key, _)| *key).unzip();
         let texts: Vec<&str> = part.iter().map(|(_, text)| text.as_str()).collect();
         Ok(tx.execute(&statement, &[&projects, &ids, &texts]).await?)
     };
-    by_project::each(people, |(key, _)| key.0, write).await?;
+    by_project::each(tx, people, |(key, _)| key.0, sql, write).await?;
     Ok(())
 }
 
@@ -82,19 +81,17 @@ pub async fn write_missing(db: &impl GenericClient) -> Result<u64, StoreError> {
 
 /// Takes out people who are no longer people of their own.
 pub async fn remove(tx: &Transaction<'_>, people: &[PersonKey]) -> Result<(), StoreError> {
-    if people.is_empty() {
-        return Ok(());
-    }
-    let sql = format!(
-        "DELETE FROM user_search s USING unnest($1::uuid[], $2::uuid[]) AS v(p, i) WHERE s.project_id = {project} AND s.id = v.i",
-        project = by_project::of("v.p")
-    );
-    let statement = tx.prepare_cached(&sql).await?;
-    let remove = async |part: &[PersonKey]| {
+    let sql = |of: Of| {
+        format!(
+            "DELETE FROM user_search s USING unnest($1::uuid[], $2::uuid[]) AS v(p, i) WHERE s.project_id = {project} AND s.id = v.i",
+            project = of("v.p")
+        )
+    };
+    let remove = async |statement: Statement, part: &[PersonKey]| {
         let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         Ok(tx.execute(&statement, &[&projects, &ids]).await?)
     };
-    by_project::each(people, |person| person.0, remove).await?;
+    by_project::each(tx, people, |person| person.0, sql, remove).await?;
     Ok(())
 }
 

@@ -2,12 +2,14 @@
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
+use tokio_postgres::Statement;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::ids::{self, ProjectId};
+use crate::store::StoreError;
+use crate::store::by_project::{self, Of};
 use crate::store::messages::by_id::{self, Lock};
-use crate::store::{StoreError, by_project};
 use crate::webhook::TEST;
 
 /// The columns that are written, as SQL.
@@ -100,23 +102,21 @@ pub struct RunNews {
 
 /// Tells of runs.
 pub async fn of_runs(db: &impl GenericClient, news: &[&RunNews], now: Timestamp) -> Result<u64, StoreError> {
-    if news.is_empty() {
-        return Ok(0);
-    }
     fn column<'a, T>(news: &[&'a RunNews], of: impl Fn(&'a RunNews) -> T) -> Vec<T> {
         news.iter().map(|n| of(n)).collect()
     }
-    let sql = format!(
-        "INSERT INTO webhook_delivery ({COLUMNS}) SELECT v.project, w.id, v.id, v.kind, v.user_id, \
-         jsonb_build_object('runId', v.run, 'automationId', v.automation, 'automationVersion', v.version, {WHO}, \
-         'reason', v.reason), v.at, $10, $10 \
-         FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::int[], $7::uuid[], $8::timestamptz[], \
-         $9::text[]) AS v (project, id, kind, run, automation, version, user_id, at, reason) {asking} {person}",
-        asking = asking(by_project::of("v.project"), "v.kind"),
-        person = person(by_project::of("v.project"), "v.user_id"),
-    );
-    let statement = db.prepare_cached(&sql).await?;
-    let tell = async |part: &[&RunNews]| {
+    let sql = |of: Of| {
+        format!(
+            "INSERT INTO webhook_delivery ({COLUMNS}) SELECT v.project, w.id, v.id, v.kind, v.user_id, \
+             jsonb_build_object('runId', v.run, 'automationId', v.automation, 'automationVersion', v.version, {WHO}, \
+             'reason', v.reason), v.at, $10, $10 \
+             FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::int[], $7::uuid[], $8::timestamptz[], \
+             $9::text[]) AS v (project, id, kind, run, automation, version, user_id, at, reason) {asking} {person}",
+            asking = asking(of("v.project"), "v.kind"),
+            person = person(of("v.project"), "v.user_id"),
+        )
+    };
+    let tell = async |statement: Statement, part: &[&RunNews]| {
         let ids: Vec<Uuid> = part.iter().map(|_| ids::fresh(now.as_millisecond())).collect();
         let columns: [&(dyn ToSql + Sync); 10] = [
             &column(part, |n| n.project),
@@ -132,7 +132,7 @@ pub async fn of_runs(db: &impl GenericClient, news: &[&RunNews], now: Timestamp)
         ];
         Ok(db.execute(&statement, &columns).await?)
     };
-    Ok(by_project::each(news, |news| news.project, tell).await?.into_iter().sum())
+    Ok(by_project::each(db, news, |news| news.project, sql, tell).await?.into_iter().sum())
 }
 
 /// Sends an endpoint a test.
