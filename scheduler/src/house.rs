@@ -12,7 +12,7 @@ use shared::store::runs::listeners;
 use shared::store::users::{search, seen};
 use shared::store::{login_attempts, sessions, time_partitions, user_imports, workers};
 
-use crate::purge::purge;
+use crate::purge::{purge, purge_acknowledged};
 use crate::tick::TickError;
 use crate::{App, backlog, dead_letters, erasures, removals, retention, subscriptions, thaw, webhooks};
 
@@ -25,7 +25,7 @@ pub struct Chore {
     work: Work,
 }
 
-pub const CHORES: [Chore; 21] = [
+pub const CHORES: [Chore; 22] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
     Chore {
         what: "what new time partitions hold",
@@ -34,6 +34,7 @@ pub const CHORES: [Chore; 21] = [
     },
     Chore { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
     Chore { what: "the ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
+    Chore { what: "the send stream", every: Duration::from_secs(30), work: |app| Box::pin(purge_acknowledged(app)) },
     Chore {
         what: "runs of deleted automations",
         every: Duration::from_mins(1),

@@ -1,12 +1,14 @@
-//! Making room in the ingest stream: only what has been applied goes.
+//! Making room in the streams: only what has been applied, or acknowledged, goes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::context::ConsumerInfoErrorKind;
 use async_nats::jetstream::stream::{Info, Stream};
 use shared::bus::continuity::{Found, Position, find, last_before};
 use shared::bus::topology;
+use shared::send::{Channel, Lane};
 use shared::store::ingest_partitions;
 
 use crate::App;
@@ -63,6 +65,38 @@ async fn last_to_go(app: &App, stream: &Stream, info: &Info) -> Result<Option<u6
     let Some(too_old) = age.checked_sub(app.config.keep_ingest).filter(|d| !d.is_zero()) else { return Ok(None) };
     let start_time = info.state.first_timestamp + too_old;
     Ok(Some(last_before(stream, DeliverPolicy::ByStartTime { start_time }).await.map_err(broker)?))
+}
+
+/// Removes from the send stream what its readers have acknowledged. The server does that by itself with each acknowledgement; but a
+/// single one forgets what it could not write, as on a full disk, and would keep those messages for ever, with nobody to read them.
+pub async fn purge_acknowledged(app: Arc<App>) -> Result<(), TickError> {
+    let names = &app.bus.names;
+    let stream = app.bus.jetstream.get_stream(names.send_stream()).await.map_err(broker)?;
+    let state = stream.cached_info().state.clone();
+    if state.messages == 0 {
+        return Ok(());
+    }
+    let mut removed = 0;
+    for (channel, lane) in Channel::ALL.into_iter().flat_map(|channel| Lane::ALL.map(|lane| (channel, lane))) {
+        let reader = match stream.consumer_info(names.send_consumer(channel, lane)).await {
+            Ok(reader) => reader,
+            // Nobody has read of this lane yet.
+            Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => continue,
+            Err(error) => return Err(broker(error)),
+        };
+        let acknowledged = reader.ack_floor.stream_sequence;
+        // One that is ahead is of a stream that lost its end: what comes next is new.
+        if !(state.first_sequence..=state.last_sequence).contains(&acknowledged) {
+            continue;
+        }
+        // Up to the sequence, and without it.
+        let purge = stream.purge().sequence(acknowledged + 1).filter(reader.config.filter_subject);
+        removed += purge.await.map_err(broker)?.purged;
+    }
+    if removed > 0 {
+        tracing::info!(removed, "removed acknowledged messages from the send stream");
+    }
+    Ok(())
 }
 
 fn broker(error: impl std::fmt::Display) -> TickError {

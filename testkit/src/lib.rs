@@ -40,7 +40,7 @@ pub use mail_service::MailService;
 pub use mailbox::{Mail, TestMailbox};
 pub use nats::TestNats;
 pub use otlp_receiver::{OtlpReceiver, ReceivedSpan};
-pub use private::{ConfiguredNats, PrivateNats, PrivatePostfix, PrivatePostgres, PrivateRedis};
+pub use private::{ConfiguredNats, PrivateNats, PrivatePostfix, PrivatePostgres, PrivateRedis, disks_can_be_mounted};
 pub use provider_server::{Fault, ProviderServer, Received, Reply, Vendor};
 pub use push_gateway::PushGateway;
 pub use push_provider_service::PushProviderService;

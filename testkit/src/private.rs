@@ -1,6 +1,7 @@
 //! Servers for one test alone, to be stopped, killed, suspended and started again at the same address.
 
 mod configured_nats;
+mod disk;
 mod nats;
 mod postfix;
 mod postgres;
@@ -10,6 +11,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 pub use configured_nats::ConfiguredNats;
+pub use disk::disks_can_be_mounted;
+pub(crate) use disk::unmount;
 pub use nats::PrivateNats;
 pub use postfix::PrivatePostfix;
 pub use postgres::PrivatePostgres;

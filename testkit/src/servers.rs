@@ -109,11 +109,14 @@ pub async fn stop() -> Result<(), LocalError> {
     Ok(())
 }
 
-/// Kills whatever server runs in a private directory and removes the directory.
+/// Kills whatever server runs in a private directory and removes the directory, and the disk that its data lies on.
 pub(crate) async fn stop_private(dir: &Path) -> Result<(), LocalError> {
     if let Some(process) = shared::local::Process::attach(&dir.join("pid"))? {
         // To PostgreSQL this is an immediate shutdown of all its processes; the others end as well.
         process.stop_by(shared::local::process::Signal::QUIT, std::time::Duration::from_secs(5)).await;
+    }
+    if let Err(error) = crate::private::unmount(&dir.join("data")) {
+        eprintln!("could not unmount the disk of {}: {error}", dir.display());
     }
     PostgresServer::remove(dir)
 }

@@ -266,11 +266,15 @@ fn canary(outcome: &Result<(), PublishError>) -> Finding {
     const CHECK: &str = "nats.accepts";
     match outcome {
         Ok(()) => Finding::well(CHECK, "the ingest stream acknowledges what is published"),
-        Err(error) => Finding::wrong(
-            CHECK,
-            format!("the ingest stream takes nothing: {error}"),
-            "mend what is wrong above; then the server's log",
-        ),
+        Err(error) => {
+            let remedy = match error {
+                PublishError::Timeout => {
+                    "ask NATS's /healthz: where it tells of a write error, make room on its disk and then restart it; then the server's log"
+                }
+                _ => "mend what is wrong above; then the server's log",
+            };
+            Finding::wrong(CHECK, format!("the ingest stream takes nothing: {error}"), remedy)
+        }
     }
 }
 

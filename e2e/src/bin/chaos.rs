@@ -1,7 +1,8 @@
 //! `make chaos`: the whole product under everything that goes wrong, by a seed.
 //!
 //! `CHAOS_SEED` repeats a plan of faults, `CHAOS_MINUTES` (10) is how long they come, `CHAOS_LOAD` (1) is how much clients do
-//! meanwhile, `CHAOS_CLUSTER=1` makes NATS three servers, and with `CHAOS_CLOCK=1` the database's clock jumps, too. Each run leaves a report in a directory of its own in
+//! meanwhile, `CHAOS_CLUSTER=1` makes NATS three servers, with `CHAOS_CLOCK=1` the database's clock jumps, too, and with `CHAOS_DISK=1` the disks of
+//! PostgreSQL and NATS become full, which takes Linux and root. Each run leaves a report in a directory of its own in
 //! `CHAOS_REPORTS` (`target/chaos`). The exit code is 1 where a promise was broken; all that was written down is kept then.
 
 use std::path::PathBuf;
@@ -29,7 +30,12 @@ async fn main() -> anyhow::Result<ExitCode> {
         span: Duration::from_secs_f64(minutes * 60.0),
         cluster: variable::<u8>("CHAOS_CLUSTER")?.is_some_and(|on| on != 0),
         clock: variable::<u8>("CHAOS_CLOCK")?.is_some_and(|on| on != 0),
+        disk: variable::<u8>("CHAOS_DISK")?.is_some_and(|on| on != 0),
     };
+    if settings.disk {
+        ensure!(!settings.cluster, "CHAOS_DISK=1 and CHAOS_CLUSTER=1: one of them at a time");
+        testkit::disks_can_be_mounted().map_err(|why| anyhow::anyhow!("CHAOS_DISK=1: {why}"))?;
+    }
     tokio::select! {
         report = Box::pin(run(settings)) => {
             println!("{report}");

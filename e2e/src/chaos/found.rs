@@ -18,11 +18,13 @@ use super::oracle::Told;
 use super::plan::FURTHEST_MINUTES;
 use super::product::Product;
 use super::{provider, strike};
-use crate::{Api, drained};
+use crate::{Answer, Api, drained};
 
 const ASKED_AT_ONCE: usize = 8;
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(500);
+/// For an answer of the API, however often it puts off.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What should have come to nothing, each with the statement that counts it.
 const LEFTOVERS: [(&str, &str); 12] = [
@@ -110,8 +112,10 @@ pub async fn read(product: &Product, told: &Told, scale: Scale) -> Found {
     found.events = events(&db, &product.projects).await;
     found.counts = counts(product, &found.events).await;
     let profiles = told.profiles.keys().map(|(shop, user)| async move {
-        let answer = product.shops[*shop][0].get(&format!("/users/{user}")).await;
-        ((*shop, user.clone()), answer.json["properties"].clone())
+        let answer = get(&product.shops[*shop][0], &format!("/users/{user}")).await;
+        // What else it says is shown where the properties are missing.
+        let found = answer.json.get("properties").unwrap_or(&answer.json).clone();
+        ((*shop, user.clone()), found)
     });
     found.profiles = stream::iter(profiles).buffer_unordered(ASKED_AT_ONCE).collect().await;
     let merges = told.merges.iter().map(|(anonymous, (user, _))| async move {
@@ -152,11 +156,23 @@ async fn counts(product: &Product, events: &[Event]) -> BTreeMap<(usize, String)
     let mut counts = BTreeMap::new();
     for (shop, name) in names {
         if let Some(gateways) = product.shops.get(shop) {
-            let page = gateways[0].get(&format!("/events?event={name}&limit=1")).await.expect(200);
+            let page = get(&gateways[0], &format!("/events?event={name}&limit=1")).await.expect(200);
             counts.insert((shop, name.to_owned()), total(&page));
         }
     }
     counts
+}
+
+/// The first answer that is not put off: on a machine that does other things some are even now.
+async fn get(api: &Api, path: &str) -> Answer {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answer = api.get(path).await;
+        if answer.retry_after.is_none() || Instant::now() >= deadline {
+            return answer;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 fn total(page: &Value) -> u64 {
@@ -164,8 +180,8 @@ fn total(page: &Value) -> u64 {
 }
 
 async fn merge(api: &Api, anonymous: &str, user: &str) -> Merge {
-    let person = api.get(&format!("/users/{anonymous}")).await.json;
-    let events = api.get(&format!("/events?user={user}&limit=1")).await.expect(200);
+    let person = get(api, &format!("/users/{anonymous}")).await.json;
+    let events = get(api, &format!("/events?user={user}&limit=1")).await.expect(200);
     Merge { leads_to: person["externalId"].as_str().map(str::to_owned), events: total(&events) }
 }
 

@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-use self::deck::{DECK, draw};
+use self::deck::{DECK, DISKS, draw};
 use super::provider::Mood;
 use super::proxy::{Trouble, Way};
 
@@ -113,8 +113,12 @@ pub enum What {
     NatsGone(usize),
     /// SIGSTOP until it ends.
     NatsHung,
-    /// The ingest stream takes nothing more until it ends, as on a full disk.
+    /// The ingest stream has reached its size, and takes nothing more until it ends.
     NatsFull,
+    /// No room is left where its data lies, its log among it, until this ends.
+    PostgresDiskFull,
+    /// No room is left where its streams lie until this ends.
+    NatsDiskFull,
     RedisGone,
     RedisHung,
     RedisFlushed,
@@ -137,6 +141,8 @@ impl What {
             Self::NatsGone(_) => "NATS killed".to_owned(),
             Self::NatsHung => "NATS hung".to_owned(),
             Self::NatsFull => "NATS full".to_owned(),
+            Self::PostgresDiskFull => "disk of PostgreSQL full".to_owned(),
+            Self::NatsDiskFull => "disk of NATS full".to_owned(),
             Self::RedisGone => "Redis gone".to_owned(),
             Self::RedisHung => "Redis hung".to_owned(),
             Self::RedisFlushed => "Redis flushed".to_owned(),
@@ -162,8 +168,8 @@ impl What {
             Self::Killed(process) | Self::Stopped(process) | Self::Suspended(process) | Self::Dies(process, ..) => {
                 process.to_string()
             }
-            Self::PostgresGone | Self::BackendsKilled => "PostgreSQL".to_owned(),
-            Self::NatsGone(_) | Self::NatsHung | Self::NatsFull => "NATS".to_owned(),
+            Self::PostgresGone | Self::BackendsKilled | Self::PostgresDiskFull => "PostgreSQL".to_owned(),
+            Self::NatsGone(_) | Self::NatsHung | Self::NatsFull | Self::NatsDiskFull => "NATS".to_owned(),
             Self::RedisGone | Self::RedisHung | Self::RedisFlushed => "Redis".to_owned(),
             Self::Network(link, _) => link.to_string(),
             Self::Provider(_) => "providers".to_owned(),
@@ -181,6 +187,7 @@ impl What {
             Self::PostgresGone => 500..5_000,
             Self::NatsGone(_) | Self::NatsHung => 200..4_000,
             Self::RedisGone | Self::RedisHung | Self::NatsFull => 1_000..5_000,
+            Self::PostgresDiskFull | Self::NatsDiskFull => 2_000..10_000,
             Self::BackendsKilled | Self::RedisFlushed => 0..1,
             Self::Network(..) => 1_000..8_000,
             Self::Provider(_) => 2_000..6_000,
@@ -222,6 +229,8 @@ pub struct Ground {
     pub cluster: bool,
     /// The database's clock jumps, too.
     pub clock: bool,
+    /// The data of PostgreSQL and NATS lies on disks that can be filled.
+    pub disk: bool,
 }
 
 /// Of each kind of fault one after the other in a random order, then of each again, until the time is up; all have ended
@@ -241,6 +250,8 @@ pub fn plan(seed: u64, span: Duration, ground: &Ground) -> Vec<Fault> {
         }
         if deck.is_empty() {
             deck = DECK.to_vec();
+            // Without these, a seed's plan stays what it was.
+            deck.extend(DISKS.iter().filter(|_| ground.disk));
             deck.shuffle(&mut random);
         }
         let Some(card) = deck.pop() else { continue };
@@ -267,7 +278,7 @@ mod tests {
     fn ground(cluster: bool) -> Ground {
         let failpoints = ["gateway", "automation", "delivery", "scheduler"];
         let failpoints = failpoints.map(|program| (program.to_owned(), vec![format!("{program}.after_commit")])).into();
-        Ground { failpoints, cluster, clock: false }
+        Ground { failpoints, cluster, clock: false, disk: false }
     }
 
     #[test]
@@ -334,6 +345,17 @@ mod tests {
         assert!(moved.iter().any(|by| *by > 0) && moved.iter().any(|by| *by < 0), "{moved:?}");
         // Two of them in a row must not be a jump that the scheduler holds.
         assert!(moved.iter().all(|by| (1..=FURTHEST_MINUTES).contains(&by.abs())), "{moved:?}");
+    }
+
+    #[test]
+    fn disks_become_full_where_they_may() {
+        let full = |disk| {
+            let plan = plan(7, SPAN, &Ground { disk, ..ground(false) });
+            let of = |what| plan.iter().filter(|fault| fault.what == what).count();
+            [of(What::PostgresDiskFull), of(What::NatsDiskFull)]
+        };
+        assert_eq!(full(false), [0, 0]);
+        assert!(full(true).into_iter().all(|times| times > 10), "{:?}", full(true));
     }
 
     #[test]

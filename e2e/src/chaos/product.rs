@@ -21,6 +21,7 @@ use super::clock;
 use super::plan::{End, Link, NODES, Process};
 use super::provider::{self, Moody, Temper};
 use super::proxy::Proxy;
+use super::run::Settings;
 use crate::program::{Env, Program, own_address};
 use crate::system::{MASTER_KEY, TURN, provision};
 use crate::{Api, broker};
@@ -39,9 +40,14 @@ pub enum Broker {
 }
 
 impl Broker {
-    async fn start(cluster: bool) -> Self {
+    /// `disk`: bytes of one of its own, where there is one.
+    async fn start(cluster: bool, disk: Option<u64>) -> Self {
         if !cluster {
-            return Self::Single(PrivateNats::start().await);
+            let single = match disk {
+                Some(bytes) => PrivateNats::start_on_disk(bytes).await,
+                None => PrivateNats::start().await,
+            };
+            return Self::Single(single);
         }
         let nodes = broker::cluster().await;
         testkit::eventually(READY, async || broker::make_streams(&nodes).await.map_err(|e| format!("{e:#}"))).await;
@@ -113,11 +119,11 @@ pub struct Product {
 
 impl Product {
     /// Panics with the reason when anything does not come up.
-    pub async fn start(cluster: bool, moves_clock: bool) -> Self {
+    pub async fn start(settings: Settings) -> Self {
+        let disk = settings.disk_bytes();
         let turn = TURN.acquire().await.expect("it is never closed");
-        let options = PostgresOptions { max_connections: 200, shared_buffers_mb: 64, ..PostgresOptions::for_tests() };
         let (postgres, nats, redis) =
-            tokio::join!(PrivatePostgres::start_with(options), Broker::start(cluster), PrivateRedis::start());
+            tokio::join!(database(disk), Broker::start(settings.cluster, disk), PrivateRedis::start());
         let temper = Arc::new(Temper::default());
         let (mail, sms, smtp) = tokio::join!(
             ProviderServer::start(provider::mail_service(&temper)),
@@ -152,7 +158,7 @@ impl Product {
         }
         let (db, connection) = tokio_postgres::connect(&postgres.url(), NoTls).await.expect("the database");
         tokio::spawn(connection);
-        if moves_clock {
+        if settings.clock {
             clock::install(&db).await;
         }
         let mut processes = BTreeMap::new();
@@ -175,7 +181,7 @@ impl Product {
                     env.insert("STREAM_REPLICAS".to_owned(), NODES.to_string());
                 }
             }
-            env.extend(settings().map(|(name, value)| (name.to_owned(), value)));
+            env.extend(variables().map(|(name, value)| (name.to_owned(), value)));
             if let Some(address) = gateways.get(&process) {
                 env.insert("GATEWAY_ADDR".to_owned(), address.to_string());
             }
@@ -263,6 +269,16 @@ impl Drop for Product {
     }
 }
 
+/// `disk`: bytes of one of its own, where there is one.
+async fn database(disk: Option<u64>) -> PrivatePostgres {
+    let mut options = PostgresOptions { max_connections: 200, shared_buffers_mb: 64, ..PostgresOptions::for_tests() };
+    let Some(bytes) = disk else { return PrivatePostgres::start_with(options).await };
+    // No segments of the log are kept ahead, so that it, too, finds no room on a full disk.
+    let log = [("wal_recycle", "off"), ("min_wal_size", "32MB"), ("max_wal_size", "128MB")];
+    options.settings.extend(log.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    PrivatePostgres::start_on_disk(options, bytes).await
+}
+
 /// The address of a server, by the process's own link where there is one.
 fn through(links: &BTreeMap<Link, Proxy>, process: Process, to: End, url: &str, port: u16) -> String {
     let Some(link) = links.get(&Link { process, to }) else { return url.to_owned() };
@@ -271,7 +287,7 @@ fn through(links: &BTreeMap<Link, Proxy>, process: Process, to: End, url: &str, 
 
 /// Of every process. Short leases, so that what the dead held is soon taken over; and more repeats than usual of calls
 /// whose outcome was never learned: here one message may well be under way in several faults.
-fn settings() -> [(&'static str, String); 13] {
+fn variables() -> [(&'static str, String); 13] {
     [
         ("DATABASE_POOL_SIZE", "8".to_owned()),
         ("STREAM_PREFIX", String::new()),

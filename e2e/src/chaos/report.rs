@@ -81,10 +81,11 @@ impl Seen<'_> {
         let Figures { seed, kills, accepted, put_off, unanswered, .. } = figures;
         let (load, built) = (figures.load, if figures.release { "for release" } else { "for development" });
         let clock = if figures.clock { ", a clock that jumps" } else { "" };
+        let disk = if figures.disk { ", disks that become full" } else { "" };
         let cluster = if figures.cluster { ", three NATS servers" } else { "" };
         writeln!(
             out,
-            "\nCHAOS_SEED={seed}, {:.1} minutes, CHAOS_LOAD={load}, built {built}{cluster}{clock}",
+            "\nCHAOS_SEED={seed}, {:.1} minutes, CHAOS_LOAD={load}, built {built}{cluster}{clock}{disk}",
             figures.minutes
         )?;
         write_faults(out, figures)?;
@@ -163,7 +164,14 @@ mod tests {
         let beats = [Beat { gateway: 0, sent: Duration::from_secs(2), recorded: Some(Duration::from_millis(3_500)) }];
         let (told, found) = (Told::default(), Found::default());
         let seen = Seen {
-            settings: Settings { seed: 7, span: Duration::from_mins(2), cluster: false, clock: false, load: 3 },
+            settings: Settings {
+                seed: 7,
+                span: Duration::from_mins(2),
+                cluster: false,
+                clock: false,
+                disk: false,
+                load: 3,
+            },
             began: "2026-01-02T03:04:05.678Z".to_owned(),
             struck: &struck,
             died: 2,

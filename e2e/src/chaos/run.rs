@@ -24,6 +24,9 @@ const PROGRESS: Duration = Duration::from_secs(10);
 /// For what is under way when all is healed, and a little more for each minute of the run.
 const DRAIN: Duration = Duration::from_mins(2);
 const DRAIN_A_MINUTE: Duration = Duration::from_secs(20);
+/// Bytes, and for each minute of the run by as many clients as usual.
+const DISK: u64 = 384 << 20;
+const DISK_A_MINUTE: u64 = 64 << 20;
 
 /// What a run is to be like.
 #[derive(Clone, Copy, Debug)]
@@ -36,19 +39,29 @@ pub struct Settings {
     pub cluster: bool,
     /// The database's clock jumps, too, by a few minutes.
     pub clock: bool,
+    /// The data of PostgreSQL and NATS lies on disks of their own, which become full. Takes Linux and root, and no cluster.
+    pub disk: bool,
     /// How much is done meanwhile: a factor, from 1.
     pub load: u32,
+}
+
+impl Settings {
+    /// Of each disk: several times what the run will fill it with.
+    pub(super) fn disk_bytes(self) -> Option<u64> {
+        let minutes = self.span.as_secs().div_ceil(60);
+        self.disk.then(|| DISK + DISK_A_MINUTE * minutes * u64::from(self.load))
+    }
 }
 
 /// Starts the product, lets everything go wrong for a while, heals it, and looks whether every promise was kept.
 ///
 /// Panics when a server does not start, or does not answer once all is healed.
 pub async fn run(settings: Settings) -> Report {
-    let Settings { seed, span, cluster, clock, load } = settings;
+    let Settings { seed, span, clock, load, .. } = settings;
     let scale = Scale::of(load);
     println!("CHAOS_SEED={seed}, {:.1} minutes of faults, CHAOS_LOAD={load}", span.as_secs_f64() / 60.0);
     let (began, began_at) = (Instant::now(), Clock::system().now());
-    let mut product = Box::pin(Product::start(cluster, clock)).await;
+    let mut product = Box::pin(Product::start(settings)).await;
     let shop = load::open(&product, scale).await;
     product.began = Instant::now();
     println!("prepared after {:.1} s, in {}", began.elapsed().as_secs_f64(), product.dir().display());
@@ -57,7 +70,7 @@ pub async fn run(settings: Settings) -> Report {
     let oracle = Oracle::create(&path).expect("a file for the oracle");
     let (pulse, strange) = (Pulse::default(), Strange::default());
     let load = Load::new(&product, &oracle, shop, scale);
-    let faults = plan(seed, span, &ground(cluster, clock));
+    let faults = plan(seed, span, &ground(settings));
     let rage = async {
         let struck = carry_out(&product, faults, &strange).await;
         tokio::time::sleep_until(product.began + span).await;
@@ -113,12 +126,12 @@ pub async fn run(settings: Settings) -> Report {
     report
 }
 
-fn ground(cluster: bool, clock: bool) -> Ground {
+fn ground(Settings { cluster, clock, disk, .. }: Settings) -> Ground {
     // No date starts anything here, so nobody would come by.
     let met = |name: &String| !name.contains(".after_dates_");
     let failpoints = storm::failpoints().into_iter();
     let failpoints = failpoints.map(|(program, names)| (program, names.into_iter().filter(met).collect()));
-    Ground { failpoints: failpoints.collect(), cluster, clock }
+    Ground { failpoints: failpoints.collect(), cluster, clock, disk }
 }
 
 /// Each fault at its time, however long the ones before it take.

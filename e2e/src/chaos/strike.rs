@@ -124,6 +124,34 @@ async fn strike_server(product: &Product, fault: &Fault) {
                 server.limit_stream(&stream, Some(before)).await.expect("the stream's limit again");
             }
         }
+        What::PostgresDiskFull => {
+            let mut postgres = product.postgres.lock().await;
+            postgres.fill_disk().await;
+            tokio::time::sleep(fault.lasts / 2).await;
+            // Its log asks for room, too, sooner than it would by itself.
+            if let Ok(db) = product.database().await {
+                let _ = db.batch_execute("SELECT pg_switch_wal()").await;
+            }
+            tokio::time::sleep(fault.lasts / 2).await;
+            postgres.free_disk();
+            if postgres.recover().await {
+                println!("          PostgreSQL had ended and was started again");
+            }
+        }
+        What::NatsDiskFull => {
+            let mut nats = product.nats.lock().await;
+            if let Broker::Single(server) = &mut *nats {
+                server.fill_disk().await;
+                tokio::time::sleep(fault.lasts).await;
+                server.free_disk();
+                // A stream that could not be written to takes nothing until the server starts again.
+                if !server.is_healthy().await {
+                    println!("          NATS is started again");
+                    server.stop().await;
+                    server.start_again().await;
+                }
+            }
+        }
         What::ClockMoved(minutes) => {
             move_clock(product, minutes).await;
             tokio::time::sleep(fault.lasts).await;

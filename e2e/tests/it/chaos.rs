@@ -12,7 +12,7 @@ use crate::shop::number;
 async fn every_promise_is_kept_whatever_goes_wrong() {
     let seed = number("CHAOS_SEED").unwrap_or_else(|| rand::random::<u32>().into());
     let span = Duration::from_secs(number("CHAOS_SECONDS").unwrap_or(30));
-    let report = Box::pin(run(Settings { seed, span, cluster: false, clock: false, load: 1 })).await;
+    let report = Box::pin(run(Settings { seed, span, cluster: false, clock: false, disk: false, load: 1 })).await;
     println!("{report}");
     assert!(report.is_sound(), "CHAOS_SEED={seed}");
 }

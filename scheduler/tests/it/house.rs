@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use bytes::Bytes;
-use scheduler::purge::purge;
+use futures_util::StreamExt;
+use scheduler::purge::{purge, purge_acknowledged};
 use shared::bus::{Publisher, topology};
 use shared::clock::{Clock, from_ms};
+use shared::send::{Channel, Lane};
 use shared::store::ingest_partitions;
 use testkit::eventually_true;
 
@@ -127,4 +130,37 @@ async fn what_is_old_goes_and_what_is_young_stays_for_a_restored_database() {
     purge(place.app().await).await.unwrap();
     assert_eq!(left(&place).await, (0, 4));
     assert_eq!(stream.info().await.unwrap().state.consumer_count, 0);
+}
+
+/// A reader that acknowledged what the stream still has, as after a disk that was full: it read another lane up to there.
+#[tokio::test]
+async fn what_was_acknowledged_and_is_still_there_is_removed_from_the_send_stream() {
+    let place = Place::new().await;
+    let (names, jetstream) = (place.bus.names.clone(), &place.bus.jetstream);
+    let [acknowledged, other] = [Channel::Email, Channel::Sms].map(|channel| names.send(channel, Lane::Direct));
+    let publisher = Publisher::new(place.bus.clone());
+    let publish = async |subject: &str| publisher.publish(subject.to_owned(), Bytes::new()).await.unwrap();
+    for subject in [&acknowledged, &other, &acknowledged, &other] {
+        publish(subject).await;
+    }
+    let reading = |filter: &str| pull::Config {
+        durable_name: Some(names.send_consumer(Channel::Email, Lane::Direct)),
+        filter_subject: filter.to_owned(),
+        ack_policy: AckPolicy::Explicit,
+        ..pull::Config::default()
+    };
+    let reader: PullConsumer = jetstream.create_consumer_on_stream(reading(&other), names.send_stream()).await.unwrap();
+    let mut read = reader.fetch().max_messages(2).messages().await.unwrap();
+    while let Some(message) = read.next().await {
+        message.unwrap().double_ack().await.unwrap();
+    }
+    let _: PullConsumer =
+        jetstream.create_consumer_on_stream(reading(&acknowledged), names.send_stream()).await.unwrap();
+    let behind = publish(&acknowledged).await;
+    publish(&other).await;
+
+    purge_acknowledged(place.app().await).await.unwrap();
+    let mut stream = jetstream.get_stream(names.send_stream()).await.unwrap();
+    let state = &stream.info().await.unwrap().state;
+    assert_eq!((state.messages, state.first_sequence), (2, behind), "{state:?}");
 }

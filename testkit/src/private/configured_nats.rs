@@ -83,7 +83,7 @@ impl ConfiguredNats {
     /// Waits until the server and its streams are up to date.
     pub async fn healthy(&self) {
         eventually(START, async || {
-            if is_healthy(self.monitor_port).await {
+            if is_healthy(&self.monitor_url()).await {
                 return Ok(());
             }
             Err(self.log().lines().rev().take(5).collect::<Vec<_>>().join("\n"))
@@ -113,10 +113,11 @@ async fn spawn(
     must("a configured NATS", Process::spawn(command, &dir.path().join("pid"), &dir.path().join("server.log")))
 }
 
-async fn is_healthy(port: u16) -> bool {
+/// Whether the server and its streams are well and up to date, by its monitoring address.
+pub(super) async fn is_healthy(monitor_url: &str) -> bool {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let asked = async {
-        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok()?;
+        let mut stream = tokio::net::TcpStream::connect(monitor_url.trim_start_matches("http://")).await.ok()?;
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.ok()?;
         let mut head = [0; 12];
         stream.read_exact(&mut head).await.ok()?;

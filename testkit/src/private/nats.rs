@@ -6,6 +6,8 @@ use std::time::Duration;
 use shared::local::{NatsOptions, NatsServer};
 
 use super::PrivateDir;
+use super::configured_nats::is_healthy;
+use super::disk::Disk;
 use crate::{must, servers};
 
 /// From a server that does other things.
@@ -16,6 +18,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 pub struct PrivateNats {
     server: NatsServer,
     options: NatsOptions,
+    disk: Option<Disk>,
     dir: PrivateDir,
 }
 
@@ -30,7 +33,31 @@ impl PrivateNats {
         let server = launch(&dir, &options).await;
         // The address stays the same from now on.
         options.port = Some(server.port());
-        Self { server, options, dir }
+        Self { server, options, disk: None, dir }
+    }
+
+    /// With its data on a disk of its own of so many bytes, which takes Linux and root.
+    pub async fn start_on_disk(bytes: u64) -> Self {
+        let mut started = Self::start().await;
+        started.stop().await;
+        started.disk = Some(Disk::under(&started.dir.path().join("data"), bytes));
+        started.start_again().await;
+        started
+    }
+
+    /// Takes what room there is on its disk. Panics where it has none of its own.
+    pub async fn fill_disk(&self) {
+        self.disk.as_ref().expect("started on a disk").fill().await;
+    }
+
+    /// Gives the room back that [`PrivateNats::fill_disk`] took.
+    pub fn free_disk(&self) {
+        self.disk.as_ref().expect("started on a disk").free();
+    }
+
+    /// Whether it and its streams are well: one that a write of its has failed is not, until the server starts again.
+    pub async fn is_healthy(&self) -> bool {
+        is_healthy(&self.monitor_url()).await
     }
 
     pub fn url(&self) -> String {

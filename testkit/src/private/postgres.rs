@@ -7,6 +7,7 @@ use std::time::Duration;
 use shared::local::{PostgresOptions, PostgresServer};
 
 use super::PrivateDir;
+use super::disk::Disk;
 use crate::certificate::Certificate;
 use crate::session::{connect, described};
 use crate::{eventually, must, random_name, servers};
@@ -19,6 +20,7 @@ const SOON: Duration = Duration::from_secs(20);
 pub struct PrivatePostgres {
     server: PostgresServer,
     options: PostgresOptions,
+    disk: Option<Disk>,
     dir: PrivateDir,
 }
 
@@ -34,7 +36,39 @@ impl PrivatePostgres {
         let server = launch(&dir, &options).await;
         // The address stays the same from now on.
         options.port = Some(server.port());
-        Self { server, options, dir }
+        Self { server, options, disk: None, dir }
+    }
+
+    /// With its data on a disk of its own of so many bytes, which takes Linux and root.
+    pub async fn start_on_disk(options: PostgresOptions, bytes: u64) -> Self {
+        let mut started = Self::start_with(options).await;
+        started.stop().await;
+        started.disk = Some(Disk::under(&started.dir.path().join("data"), bytes));
+        started.start_again().await;
+        started
+    }
+
+    /// Takes what room there is on its disk. Panics where it has none of its own.
+    pub async fn fill_disk(&self) {
+        self.disk.as_ref().expect("started on a disk").fill().await;
+    }
+
+    /// Gives the room back that [`PrivatePostgres::fill_disk`] took.
+    pub fn free_disk(&self) {
+        self.disk.as_ref().expect("started on a disk").free();
+    }
+
+    /// Waits until it answers again, and starts it where it has ended by itself; true where it had.
+    pub async fn recover(&mut self) -> bool {
+        let bin = &servers::tools().await.postgres;
+        // It may be about to end.
+        let mut ended = !self.server.is_running();
+        while let Err(error) = PostgresServer::start(bin, self.dir.path(), &self.options).await.map(|s| self.server = s)
+        {
+            assert!(!ended, "a private PostgreSQL: {error}");
+            ended = true;
+        }
+        ended
     }
 
     /// A standby that receives this one's log and answers reads. From when this returns, commits of this one wait until the standby
@@ -57,7 +91,7 @@ impl PrivatePostgres {
             if row.get::<_, i64>(0) == 1 { Ok(()) } else { Err("commits do not wait for the standby".to_owned()) }
         })
         .await;
-        Self { server, options, dir }
+        Self { server, options, disk: None, dir }
     }
 
     /// Of a standby: it takes writes when this returns.

@@ -35,6 +35,8 @@ pub(super) enum Card {
     Provider(Mood),
     ClockAhead,
     ClockBehind,
+    PostgresDiskFull,
+    NatsDiskFull,
 }
 
 /// How often each comes in one turn.
@@ -78,6 +80,10 @@ pub(super) const DECK: [Card; 37] = [
     Card::ClockBehind,
 ];
 
+/// The same of those that come where disks can be filled.
+pub(super) const DISKS: [Card; 4] =
+    [Card::PostgresDiskFull, Card::PostgresDiskFull, Card::NatsDiskFull, Card::NatsDiskFull];
+
 /// None where there is no such thing here.
 pub(super) fn draw(card: Card, random: &mut StdRng, ground: &Ground) -> Option<What> {
     let processes: Vec<Process> = Process::all().collect();
@@ -103,6 +109,8 @@ pub(super) fn draw(card: Card, random: &mut StdRng, ground: &Ground) -> Option<W
         Card::ClockAhead | Card::ClockBehind if !ground.clock => return None,
         Card::NatsHung => What::NatsHung,
         Card::NatsFull => What::NatsFull,
+        Card::PostgresDiskFull => What::PostgresDiskFull,
+        Card::NatsDiskFull => What::NatsDiskFull,
         Card::RedisGone => What::RedisGone,
         Card::RedisHung => What::RedisHung,
         Card::RedisFlushed => What::RedisFlushed,

@@ -20,6 +20,7 @@ pub struct Figures {
     pub load: u32,
     pub cluster: bool,
     pub clock: bool,
+    pub disk: bool,
     /// The programs are built for release.
     pub release: bool,
     pub sound: bool,
@@ -125,6 +126,7 @@ impl Seen<'_> {
             load: settings.load,
             cluster: settings.cluster,
             clock: settings.clock,
+            disk: settings.disk,
             release: !cfg!(debug_assertions),
             sound: broken.is_empty(),
             broken,
