@@ -85,6 +85,23 @@ pub async fn stream_messages(monitor_url: &str, stream: &str) -> u64 {
     found.and_then(|one| one["state"]["messages"].as_u64()).unwrap_or_else(|| panic!("no stream {stream} in {told}"))
 }
 
+/// What a stream's readers have not acknowledged, a line for each that has such, by the broker's monitor.
+pub async fn readers(monitor_url: &str, stream: &str) -> Vec<String> {
+    let url = format!("{monitor_url}/jsz?consumers=true");
+    let told: Value = reqwest::get(url).await.expect("NATS's monitor").json().await.expect("JSON");
+    let streams = told["account_details"][0]["stream_detail"].as_array().cloned().unwrap_or_default();
+    let readers = streams.iter().filter(|one| one["name"] == *stream);
+    let readers = readers.flat_map(|one| one["consumer_detail"].as_array().cloned().unwrap_or_default());
+    let late = readers.filter(|one| one["num_pending"] != 0 || one["num_ack_pending"] != 0);
+    let line = |one: Value| {
+        let said = |name: &str| format!("{name} {}", one[name]);
+        let parts =
+            ["name", "num_pending", "num_ack_pending", "num_redelivered", "num_waiting", "delivered", "ack_floor"];
+        parts.map(said).join(" ")
+    };
+    late.map(line).collect()
+}
+
 pub async fn ledger(db: &Client) -> Vec<LedgerRow> {
     let rows = db.query("SELECT id, status, status_reason, ambiguous FROM message", &[]).await.expect("the ledger");
     rows.iter()

@@ -46,10 +46,14 @@ async fn hand_over(app: &App, project: ProjectId) -> Result<Found, TickError> {
         }
         failpoint::hit("scheduler.after_publish");
     }
+    let waiting: Vec<Uuid> = due.messages.iter().filter(|m| m.has_waited).map(|m| m.id).collect();
+    if !waiting.is_empty() {
+        due::handed_over(&app.store.connection().await?, project, &waiting, now).await?;
+    }
     Ok(Found::of(due.count, MESSAGES))
 }
 
-/// Without this, what was not published would wait for as long as what was.
+/// Without this, what was not published would wait for a minute, like what was.
 pub async fn give_back(app: &App, project: ProjectId, left: &BTreeSet<(Uuid, i32)>) {
     let soon = app.now();
     let soon = soon.checked_add(AGAIN).unwrap_or(soon);
@@ -91,7 +95,13 @@ mod tests {
 
     #[test]
     fn chunks_are_bounded_and_direct_messages_go_first() {
-        let of = |n: u128, lane| DueMessage { id: Uuid::from_u128(n), channel: Channel::Email, lane, attempt: 2 };
+        let of = |n: u128, lane| DueMessage {
+            id: Uuid::from_u128(n),
+            channel: Channel::Email,
+            lane,
+            attempt: 2,
+            has_waited: false,
+        };
         let mut due: Vec<DueMessage> = (0..1_100).map(|n| of(n, Lane::Campaign)).collect();
         due.push(of(5_000, Lane::Direct));
         let chunks = chunks(&due);

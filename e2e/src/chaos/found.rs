@@ -78,7 +78,9 @@ pub async fn drained(product: &Product, told: &Told, clock: bool, within: Durati
         if is_late {
             let left = leftovers.iter().filter(|(_, n)| **n != 0).map(|(what, n)| format!("{n} {what}"));
             let left = left.collect::<Vec<_>>().join(", ");
-            return Drained { leftovers, took: Err(format!("after {within:?}: {left}; {missing} events missing")) };
+            let held_up = held_up(product, &db).await.join("\n            ");
+            let said = format!("after {within:?}: {left}; {missing} events missing\n            {held_up}");
+            return Drained { leftovers, took: Err(said) };
         }
         let sql = "UPDATE message SET due_at = clock_timestamp() WHERE status = 'queued' AND NOT claimed AND due_at > clock_timestamp() \
                    AND (status_reason LIKE 'retrying:%' OR status_reason LIKE 'outcome_unknown:%')";
@@ -97,6 +99,16 @@ async fn leftovers(product: &Product, db: &Client) -> BTreeMap<&'static str, i64
         left.insert(what, drained::stream_messages(&monitor, &stream).await as i64);
     }
     left
+}
+
+/// Where it is held up: readers of the send stream that have not acknowledged all, and the oldest messages without an outcome.
+async fn held_up(product: &Product, db: &Client) -> Vec<String> {
+    let monitor = product.nats.lock().await.monitor_url();
+    let readers = drained::readers(&monitor, &Names::new("").send_stream()).await;
+    let sql = "SELECT concat_ws(' ', id, channel, lane, 'created', created_at, 'due', due_at, 'attempt', attempt, \
+               'claimed', claimed, status_reason) FROM message WHERE status = 'queued' ORDER BY created_at LIMIT 5";
+    let rows = db.query(sql, &[]).await.expect("the ledger");
+    readers.into_iter().chain(rows.iter().map(|row| row.get(0))).collect()
 }
 
 async fn one(db: &Client, sql: &str) -> i64 {

@@ -35,7 +35,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// NATS, in one of two shapes.
 #[derive(Debug)]
 pub enum Broker {
-    Single(PrivateNats),
+    Single(Box<PrivateNats>),
     Cluster(Box<[ConfiguredNats; NODES]>),
 }
 
@@ -47,7 +47,7 @@ impl Broker {
                 Some(bytes) => PrivateNats::start_on_disk(bytes).await,
                 None => PrivateNats::start().await,
             };
-            return Self::Single(single);
+            return Self::Single(Box::new(single));
         }
         let nodes = broker::cluster().await;
         testkit::eventually(READY, async || broker::make_streams(&nodes).await.map_err(|e| format!("{e:#}"))).await;

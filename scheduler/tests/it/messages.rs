@@ -89,16 +89,40 @@ async fn what_is_due_is_handed_over_once_a_minute_and_the_rest_is_left_alone() {
 async fn what_nobody_has_worked_on_for_long_is_handed_over_less_often() {
     let place = Place::new().await;
     let db = place.store.connection().await.unwrap();
+    let in_seconds = async |id: Uuid| -> i64 {
+        let sql = "SELECT extract(epoch FROM due_at - now())::bigint FROM message WHERE id = $1";
+        db.query_one(sql, &[&id]).await.unwrap().get(0)
+    };
     for (age, least, most) in [(0, 50, 70), (5, 290, 310), (300, 590, 610)] {
         let mut old = message(&place, Lane::Campaign, -1);
         old.created_at = old.created_at.checked_sub(Duration::from_mins(age)).unwrap();
         queued(&db, 0, std::slice::from_ref(&old)).await.unwrap();
-        let due = due::take(&db, place.project, place.clock.now(), 10).await.unwrap().messages;
-        assert_eq!(due.iter().map(|m| m.id).collect::<Vec<_>>(), [old.id]);
-        let in_seconds = "SELECT extract(epoch FROM due_at - now())::bigint FROM message WHERE id = $1";
-        let in_seconds: i64 = db.query_one(in_seconds, &[&old.id]).await.unwrap().get(0);
-        assert!((least..=most).contains(&in_seconds), "{age} minutes old: again in {in_seconds} s");
+        let now = place.clock.now();
+        let due = due::take(&db, place.project, now, 10).await.unwrap().messages;
+        assert_eq!(due.iter().map(|m| (m.id, m.has_waited)).collect::<Vec<_>>(), [(old.id, age > 0)]);
+        // Whoever took it may die before the broker has it.
+        let again = in_seconds(old.id).await;
+        assert!((50..=70).contains(&again), "{age} minutes old, taken: again in {again} s");
+        assert_eq!(due::handed_over(&db, place.project, &[old.id], now).await.unwrap(), 1);
+        let again = in_seconds(old.id).await;
+        assert!((least..=most).contains(&again), "{age} minutes old, handed over: again in {again} s");
+        // What was put off since then is left alone.
+        assert_eq!(due::handed_over(&db, place.project, &[old.id], now).await.unwrap(), u64::from(age == 0));
     }
+}
+
+#[tokio::test]
+async fn what_the_broker_has_and_nobody_has_worked_on_waits_as_long_as_it_has_waited() {
+    let mut place = Place::new().await;
+    let mut old = message(&place, Lane::Direct, -1);
+    old.created_at = old.created_at.checked_sub(Duration::from_mins(5)).unwrap();
+    let db = place.store.connection().await.unwrap();
+    queued(&db, 0, &[old, message(&place, Lane::Direct, -1)]).await.unwrap();
+    place.run().await;
+    place.eventually_none("SELECT 1 - count(*) FROM message WHERE due_at > now() + interval '4 minutes'").await;
+    place.eventually_none("SELECT count(*) FROM message WHERE due_at < now() + interval '30 seconds'").await;
+    assert_eq!(place.count("SELECT count(*) FROM message WHERE due_at < now() + interval '70 seconds'").await, 1);
+    place.stop().await;
 }
 
 #[tokio::test]

@@ -22,6 +22,8 @@ pub struct DueMessage {
     pub lane: Lane,
     /// To be named in the hand-over.
     pub attempt: i32,
+    /// Whether nobody has worked on it for more than a minute, so that [`handed_over`] is to be told of it.
+    pub has_waited: bool,
 }
 
 /// What was due.
@@ -51,9 +53,7 @@ pub async fn overdue(db: &impl GenericClient, before: Timestamp, most: i64) -> R
 /// Takes a project's due messages for one hand-over, oldest first, by making them due again in a minute.
 ///
 /// That is all the state there is: a hand-over that is lost is simply made again. `claimed` stays as it is, so that
-/// delivery still sees that a lease ran out. A message that nobody has worked on yet is probably still waiting in the
-/// queue, perhaps with a million others; its next hand-over comes only after as long as it has waited already, or ten
-/// minutes, so that a long queue does not grow by its own repeats.
+/// delivery still sees that a lease ran out.
 ///
 /// What belongs to a campaign that is paused or cancelled is not handed over. Where it is claimed, it is left as it is to whoever
 /// takes that back: it would seem to be held for another minute, and the two would race for it each time. What is not (a dead
@@ -64,12 +64,10 @@ pub async fn take(db: &impl GenericClient, project: ProjectId, now: Timestamp, m
                AND c.status IN ('PAUSED', 'CANCELLED')) AS held) AS back \
                WHERE m.project_id = $1 AND m.due_at <= $2 AND m.status = 'queued' AND NOT (m.claimed AND back.held) \
                ORDER BY m.due_at LIMIT $3 FOR UPDATE OF m SKIP LOCKED";
-    let later = "due_at = $2::timestamptz + CASE WHEN m.attempt = 0 \
-                 THEN least(greatest(interval '1 minute', $2::timestamptz - m.created_at), interval '10 minutes') \
-                 ELSE interval '1 minute' END";
     let sql = format!(
-        "WITH due AS ({due}), put_off AS ({change}) SELECT id, channel, lane, attempt, held FROM due ORDER BY due_at",
-        change = by_id::change("due", "", later)
+        "WITH due AS ({due}), put_off AS ({change}) SELECT id, channel, lane, attempt, held, \
+         attempt = 0 AND created_at < $2::timestamptz - interval '1 minute' FROM due ORDER BY due_at",
+        change = by_id::change("due", "", "due_at = $2::timestamptz + interval '1 minute'")
     );
     let statement = db.prepare_cached(&sql).await?;
     let rows = db.query(&statement, &[&project, &now, &most]).await?;
@@ -78,10 +76,33 @@ pub async fn take(db: &impl GenericClient, project: ProjectId, now: Timestamp, m
         if !row.try_get::<_, bool>(4)? {
             let (channel, lane): (&str, &str) = (row.try_get(1)?, row.try_get(2)?);
             let (channel, lane) = (super::channel(channel)?, super::lane(lane)?);
-            taken.messages.push(DueMessage { id: row.try_get(0)?, channel, lane, attempt: row.try_get(3)? });
+            let (id, attempt, has_waited) = (row.try_get(0)?, row.try_get(3)?, row.try_get(5)?);
+            taken.messages.push(DueMessage { id, channel, lane, attempt, has_waited });
         }
     }
     Ok(taken)
+}
+
+/// Notes of messages that were taken at `now`, and that nobody has ever worked on, that the broker has their hand-over; returns how
+/// many. They are probably still waiting in the queue, perhaps with a million others: their next hand-over comes only after as long
+/// as they have waited already, or ten minutes, so that a long queue does not grow by its own repeats. Not before the broker has
+/// them: what whoever took them did not live to hand over would wait as long.
+///
+/// One that was claimed, put off or taken anew meanwhile, or is held just now, is left alone.
+pub async fn handed_over(
+    db: &impl GenericClient,
+    project: ProjectId,
+    ids: &[Uuid],
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(0) };
+    let free = "m.id BETWEEN $3 AND $4 AND m.attempt = 0 AND m.status = 'queued' AND NOT m.claimed";
+    let found = by_id::look_up(&by_id::wanted("$2"), &format!("{}, due_at", by_id::KEPT), free, Lock::Skip);
+    let rows = format!("(SELECT m.* FROM {found} WHERE m.due_at = $5::timestamptz + interval '1 minute') AS free");
+    let later = "due_at = $5::timestamptz \
+                 + least(greatest(interval '1 minute', $5::timestamptz - m.created_at), interval '10 minutes')";
+    let statement = db.prepare_cached(&by_id::change(&rows, "", later)).await?;
+    Ok(db.execute(&statement, &[&project, &ids, first, last, &now]).await?)
 }
 
 /// Makes messages that nobody has claimed since they were handed over due at the times beside them, and notes why; returns
