@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use shared::backoff::Backoff;
 use shared::bus::Publisher;
 use shared::clock::Clock;
 use shared::shutdown::Shutdown;
@@ -56,7 +57,17 @@ pub struct App {
 pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     let App { config, connected: Connected { store, bus, ingest_stream, clock } } = app;
     let (partitions, created_ms) = (ingest_stream.partitions, ingest_stream.created_ms);
-    ingest_partitions::ensure(&store.connection().await?, partitions, created_ms).await?;
+    let made = async || ingest_partitions::ensure(&store.connection().await?, partitions, created_ms).await;
+    let mut failures = 0;
+    // The database that was there a moment ago may have left.
+    while let Err(error) = made().await {
+        tracing::warn!(%error, "cannot make the rows of the partitions; trying again");
+        failures += 1;
+        let pause = tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random()));
+        if shutdown.run_until_cancelled(pause).await.is_none() {
+            return Ok(());
+        }
+    }
     let owned = Owned::default();
     let (handed_over, to_publish) = mpsc::channel(1_024);
     let outbox = Outbox {

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use prost::Message;
 use serde_json::json;
 use shared::bus::topology;
+use shared::shutdown::Shutdown;
 use shared::store::ingest_partitions::{self, Advance};
 use uuid::Uuid;
 use worker_automation::item::Item;
 use worker_automation::record::{Batch, Mode, RecordError, Recorder};
 
-use crate::fixture::{Fixture, identify};
+use crate::fixture::{Fixture, identify, track};
 
 #[tokio::test]
 async fn two_workers_share_and_one_takes_over_from_a_dead_one_in_order() {
@@ -163,4 +164,20 @@ async fn a_restored_database_goes_on_reading_where_it_stands() {
     f.eventually("both are there", "SELECT count(*) FROM users", 2).await;
     second.stop_now().await;
     f.stop().await;
+}
+
+#[tokio::test]
+async fn a_worker_whose_database_leaves_as_it_starts_waits_for_it() {
+    let f = Fixture::without_worker().await;
+    let (app, shutdown) = (f.app().await, Shutdown::new());
+    let name = f.text("SELECT current_database()::text").await.unwrap();
+    f.execute(&format!("ALTER DATABASE \"{name}\" WITH ALLOW_CONNECTIONS false")).await;
+    let mut work = tokio::spawn(worker_automation::run(app, shutdown.clone()));
+    let ended = tokio::time::timeout(Duration::from_secs(1), &mut work).await;
+    assert!(ended.is_err(), "it left: {ended:?}");
+    f.execute(&format!("ALTER DATABASE \"{name}\" WITH ALLOW_CONNECTIONS true")).await;
+    f.publish(vec![track(&f, "u1", "after", json!({}))]).await;
+    f.applied().await;
+    shutdown.cancel();
+    work.await.unwrap().unwrap();
 }
