@@ -34,7 +34,7 @@ use anyhow::Context;
 use shared::bus::Publisher;
 use shared::clock::Clock;
 use shared::shutdown::Shutdown;
-use shared::startup::Connected;
+use shared::startup::{self, Connected};
 use shared::store::{Store, ingest_partitions};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -56,7 +56,13 @@ pub struct App {
 pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     let App { config, connected: Connected { store, bus, ingest_stream, clock } } = app;
     let (partitions, created_ms) = (ingest_stream.partitions, ingest_stream.created_ms);
-    ingest_partitions::ensure(&store.connection().await?, partitions, created_ms).await?;
+    let ensured = startup::wait_for("the partitions' positions", &shutdown, || async {
+        ingest_partitions::ensure(&store.connection().await?, partitions, created_ms).await
+    });
+    // Only the shutdown ends that before it succeeds.
+    if ensured.await.is_err() {
+        return Ok(());
+    }
     let owned = Owned::default();
     let (handed_over, to_publish) = mpsc::channel(1_024);
     let outbox = Outbox {

@@ -164,3 +164,19 @@ async fn a_restored_database_goes_on_reading_where_it_stands() {
     second.stop_now().await;
     f.stop().await;
 }
+
+#[tokio::test]
+async fn a_worker_that_starts_waits_for_the_partitions() {
+    let f = Fixture::without_worker().await;
+    f.execute("ALTER TABLE ingest_partition RENAME TO away").await;
+    let since = f.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint").await;
+    let worker = f.start_worker();
+    let asked = format!(
+        "SELECT least(1, count(*)) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle' \
+         AND query LIKE 'INSERT INTO ingest_partition %' AND query_start > to_timestamp({since} / 1000.0)"
+    );
+    f.eventually("it has asked for them", &asked, 1).await;
+    f.execute("ALTER TABLE away RENAME TO ingest_partition").await;
+    f.eventually("it holds all", "SELECT count(*) FROM ingest_partition WHERE owner IS NOT NULL", 8).await;
+    worker.stop_now().await;
+}
