@@ -31,11 +31,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use shared::backoff::Backoff;
 use shared::bus::Publisher;
 use shared::clock::Clock;
 use shared::shutdown::Shutdown;
-use shared::startup::Connected;
+use shared::startup::{self, Connected};
 use shared::store::{Store, ingest_partitions};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -57,16 +56,12 @@ pub struct App {
 pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     let App { config, connected: Connected { store, bus, ingest_stream, clock } } = app;
     let (partitions, created_ms) = (ingest_stream.partitions, ingest_stream.created_ms);
-    let made = async || ingest_partitions::ensure(&store.connection().await?, partitions, created_ms).await;
-    let mut failures = 0;
-    // The database that was there a moment ago may have left.
-    while let Err(error) = made().await {
-        tracing::warn!(%error, "cannot make the rows of the partitions; trying again");
-        failures += 1;
-        let pause = tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random()));
-        if shutdown.run_until_cancelled(pause).await.is_none() {
-            return Ok(());
-        }
+    let ensured = startup::wait_for("the partitions' positions", &shutdown, || async {
+        ingest_partitions::ensure(&store.connection().await?, partitions, created_ms).await
+    });
+    // Only the shutdown ends that before it succeeds.
+    if ensured.await.is_err() {
+        return Ok(());
     }
     let owned = Owned::default();
     let (handed_over, to_publish) = mpsc::channel(1_024);

@@ -50,13 +50,6 @@ impl Worker {
     }
 }
 
-async fn app(env: &Env, store: Store) -> App {
-    let bus = Bus::connect(&BusConfig::from_env(env).unwrap(), "worker").await.unwrap();
-    let ingest_stream = topology::ensure(&bus).await.unwrap();
-    let connected = Connected { store, bus, ingest_stream, clock: Clock::system() };
-    App { config: Config::from_env(env).unwrap(), connected }
-}
-
 pub struct Fixture {
     pub project: ProjectId,
     pub store: Store,
@@ -117,13 +110,13 @@ impl Fixture {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (env, shutdown, store) = (self.env.clone(), Shutdown::new(), self.database.store());
         let stop = shutdown.clone();
-        runtime.spawn(async move { run(app(&env, store).await, stop).await.unwrap() });
+        runtime.spawn(async move {
+            let bus = Bus::connect(&BusConfig::from_env(&env).unwrap(), "worker").await.unwrap();
+            let ingest_stream = topology::ensure(&bus).await.unwrap();
+            let connected = Connected { store, bus, ingest_stream, clock: Clock::system() };
+            run(App { config: Config::from_env(&env).unwrap(), connected }, stop).await.unwrap();
+        });
         Worker { runtime: Some(runtime), shutdown }
-    }
-
-    /// What a worker would stand on.
-    pub async fn app(&self) -> App {
-        app(&self.env, self.database.store()).await
     }
 
     pub async fn stop(mut self) {

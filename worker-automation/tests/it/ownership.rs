@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 use prost::Message;
 use serde_json::json;
 use shared::bus::topology;
-use shared::shutdown::Shutdown;
 use shared::store::ingest_partitions::{self, Advance};
 use uuid::Uuid;
 use worker_automation::item::Item;
 use worker_automation::record::{Batch, Mode, RecordError, Recorder};
 
-use crate::fixture::{Fixture, identify, track};
+use crate::fixture::{Fixture, identify};
 
 #[tokio::test]
 async fn two_workers_share_and_one_takes_over_from_a_dead_one_in_order() {
@@ -167,17 +166,17 @@ async fn a_restored_database_goes_on_reading_where_it_stands() {
 }
 
 #[tokio::test]
-async fn a_worker_whose_database_leaves_as_it_starts_waits_for_it() {
+async fn a_worker_that_starts_waits_for_the_partitions() {
     let f = Fixture::without_worker().await;
-    let (app, shutdown) = (f.app().await, Shutdown::new());
-    let name = f.text("SELECT current_database()::text").await.unwrap();
-    f.execute(&format!("ALTER DATABASE \"{name}\" WITH ALLOW_CONNECTIONS false")).await;
-    let mut work = tokio::spawn(worker_automation::run(app, shutdown.clone()));
-    let ended = tokio::time::timeout(Duration::from_secs(1), &mut work).await;
-    assert!(ended.is_err(), "it left: {ended:?}");
-    f.execute(&format!("ALTER DATABASE \"{name}\" WITH ALLOW_CONNECTIONS true")).await;
-    f.publish(vec![track(&f, "u1", "after", json!({}))]).await;
-    f.applied().await;
-    shutdown.cancel();
-    work.await.unwrap().unwrap();
+    f.execute("ALTER TABLE ingest_partition RENAME TO away").await;
+    let since = f.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint").await;
+    let worker = f.start_worker();
+    let asked = format!(
+        "SELECT least(1, count(*)) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle' \
+         AND query LIKE 'INSERT INTO ingest_partition %' AND query_start > to_timestamp({since} / 1000.0)"
+    );
+    f.eventually("it has asked for them", &asked, 1).await;
+    f.execute("ALTER TABLE away RENAME TO ingest_partition").await;
+    f.eventually("it holds all", "SELECT count(*) FROM ingest_partition WHERE owner IS NOT NULL", 8).await;
+    worker.stop_now().await;
 }
