@@ -11,7 +11,7 @@ use shared::ids::ProjectId;
 use shared::link::{self, About};
 use shared::send::{Channel, Lane};
 use shared::store::StoreError;
-use shared::store::messages::claim::{Claimed, claim};
+use shared::store::messages::claim::{Claimed, claim, claim_locked};
 use shared::store::projects;
 use shared::store::push_tokens::{self, PushToken};
 use shared::store::suppressions;
@@ -48,12 +48,29 @@ pub struct Loaded {
     pub tracked: bool,
 }
 
+/// What becomes of rows that somebody holds just now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    LeftOut,
+    /// Whoever waits holds no others.
+    WaitedFor,
+}
+
 /// Claims what is still to be sent of a project's messages; committed on return.
-pub async fn claim_slice(app: &App, project: ProjectId, wanted: &[(Uuid, i32)]) -> Result<Vec<Loaded>, StoreError> {
+pub async fn claim_slice(
+    app: &App,
+    project: ProjectId,
+    wanted: &[(Uuid, i32)],
+    held: Held,
+) -> Result<Vec<Loaded>, StoreError> {
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await?;
     let now = app.clock.now();
-    let claimed = claim(&tx, project, wanted, now.checked_add(app.config.lease).unwrap_or(now), now).await?;
+    let lease = now.checked_add(app.config.lease).unwrap_or(now);
+    let claimed = match held {
+        Held::LeftOut => claim(&tx, project, wanted, lease, now).await?,
+        Held::WaitedFor => claim_locked(&tx, project, wanted, lease, now).await?,
+    };
     if claimed.is_empty() {
         return Ok(Vec::new());
     }

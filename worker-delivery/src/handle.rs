@@ -27,7 +27,7 @@ use uuid::Uuid;
 
 use crate::App;
 use crate::attempt::attempt;
-use crate::claim::claim_slice;
+use crate::claim::{Held, claim_slice};
 use crate::intake::{Intake, Refused};
 use crate::limits::{Admitted, Limit, Place, Room};
 use crate::settle::judge;
@@ -298,22 +298,35 @@ async fn send_project(
         }
         let (slice, rest) = rows.split_at(permits.len().min(rows.len()));
         let since = machine_now();
-        let claimed = claim_slice(app, project, slice).await?;
-        failpoint::hit("delivery.after_claim");
-        for mut loaded in claimed {
-            let mut hop = traced::begin(&mut loaded.message, since);
-            let (mut permit, token) = (permits.pop(), tokens.pop());
-            let app = app.clone();
-            under_way.push(app.tasks.clone().spawn(async move {
-                let settled = attempt(app.clone(), loaded, token).await;
-                if let Some(permit) = &mut permit {
-                    permit.called();
-                }
-                traced::judged(&mut hop, &settled);
-                app.settler.settle(queue.channel, settled).await;
-                hop.end();
-                drop(permit);
-            }));
+        // What was locked is waited for when all others are begun: it may be that somebody only noted when it is due, and a hand-over
+        // that found nothing is not made again for as long as its message has waited before.
+        let mut left = slice.to_vec();
+        for held in [Held::LeftOut, Held::WaitedFor] {
+            if left.is_empty() {
+                break;
+            }
+            let claimed = claim_slice(app, project, &left, held).await?;
+            if claimed.len() == left.len() {
+                left.clear();
+            } else {
+                left.retain(|(id, _)| claimed.iter().all(|loaded| loaded.message.id != *id));
+            }
+            failpoint::hit("delivery.after_claim");
+            for mut loaded in claimed {
+                let mut hop = traced::begin(&mut loaded.message, since);
+                let (mut permit, token) = (permits.pop(), tokens.pop());
+                let app = app.clone();
+                under_way.push(app.tasks.clone().spawn(async move {
+                    let settled = attempt(app.clone(), loaded, token).await;
+                    if let Some(permit) = &mut permit {
+                        permit.called();
+                    }
+                    traced::judged(&mut hop, &settled);
+                    app.settler.settle(queue.channel, settled).await;
+                    hop.end();
+                    drop(permit);
+                }));
+            }
         }
         rows = rest;
     }

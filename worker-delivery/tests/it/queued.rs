@@ -76,6 +76,36 @@ async fn two_workers_send_each_of_many_once() {
 }
 
 #[tokio::test]
+async fn a_hand_over_waits_for_whoever_only_notes_something_about_its_message() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let (noted, free) = (place.message(ann), place.message(ann));
+    place.insert(&[noted.clone(), free.clone()]).await;
+    let mut db = place.store.connection().await.unwrap();
+    let note = db.transaction().await.unwrap();
+    let later = "UPDATE message SET due_at = now() + interval '10 minutes' WHERE id = $1";
+    assert_eq!(note.execute(later, &[&noted.id]).await.unwrap(), 1);
+    place.hand_over(&[(noted.id, 0), (free.id, 0)]).await;
+    // Nobody else waits for it.
+    testkit::eventually_true("somebody waits for the row", SOON, async || {
+        let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')";
+        let other = place.store.connection().await.unwrap();
+        other.query_one(sql, &[]).await.unwrap().get(0)
+    })
+    .await;
+    assert_eq!(place.row(noted.id).await.unwrap().attempt, 0);
+    note.commit().await.unwrap();
+    mailbox.wait_for(2, SOON).await;
+    for id in [noted.id, free.id] {
+        let row = place.settled(id, 1).await;
+        assert_eq!((row.status.as_str(), row.attempt), ("sent", 1));
+    }
+    place.drained().await;
+    assert_eq!(mailbox.mails().len(), 2);
+    place.stop().await;
+}
+
+#[tokio::test]
 async fn a_name_with_line_breaks_breaks_neither_mail_nor_worker() {
     let (mut place, mailbox) = Place::with_mailbox().await;
     let eve = place.user("eve", Some("eve@example.com"), Some("Eve\r\nBcc: all@example.com\r\n\r\n<b>")).await;

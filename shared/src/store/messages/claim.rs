@@ -46,7 +46,7 @@ pub struct Claimed {
 /// The attempt is the whole condition: a row under somebody's lease has moved past the attempt of every hand-over but
 /// one that the scheduler made after it saw that lease run out. Such a row's last call was never settled, which is
 /// counted as ambiguous. A campaign's rows are left alone unless it is sending, or has done so: then they are dead letters
-/// that are to be sent again. A row that is locked just now is another's and is left to them. Of a project that was
+/// that are to be sent again. A row that is locked just now is left out: see [`claim_locked`]. Of a project that was
 /// deleted nothing is sent.
 pub async fn claim(
     db: &impl GenericClient,
@@ -54,6 +54,30 @@ pub async fn claim(
     wanted: &[(Uuid, i32)],
     lease: Timestamp,
     now: Timestamp,
+) -> Result<Vec<Claimed>, StoreError> {
+    claim_by(db, project, wanted, lease, now, Lock::Skip).await
+}
+
+/// As [`claim`], but waits for whoever holds a row just now: most often it is another's by then, and is left to them, but whoever
+/// only noted when it is due (`due::handed_over`) has claimed nothing. To be called in a transaction of its own, and for what
+/// [`claim`] left out: rows are locked in the order of their ids, and only who holds no other may wait for one.
+pub async fn claim_locked(
+    db: &impl GenericClient,
+    project: ProjectId,
+    wanted: &[(Uuid, i32)],
+    lease: Timestamp,
+    now: Timestamp,
+) -> Result<Vec<Claimed>, StoreError> {
+    claim_by(db, project, wanted, lease, now, Lock::Wait).await
+}
+
+async fn claim_by(
+    db: &impl GenericClient,
+    project: ProjectId,
+    wanted: &[(Uuid, i32)],
+    lease: Timestamp,
+    now: Timestamp,
+    lock: Lock,
 ) -> Result<Vec<Claimed>, StoreError> {
     let (ids, attempts): (Vec<Uuid>, Vec<i32>) = wanted.iter().copied().unzip();
     let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
@@ -68,7 +92,7 @@ pub async fn claim(
          SELECT m.project_id, m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt, m.failures, \
          m.ambiguous - m.forgiven, free.claimed, m.created_at, coalesce(m.released_at, m.created_at), m.subscription_group_id, m.trace \
          FROM held m JOIN free ON free.id = m.id",
-        free = by_id::look_up(wanted, &format!("{}, claimed", by_id::KEPT), ready, Lock::Skip),
+        free = by_id::look_up(wanted, &format!("{}, claimed", by_id::KEPT), ready, lock),
         change = by_id::change(
             "free",
             "",
