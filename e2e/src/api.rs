@@ -50,6 +50,12 @@ impl Api {
         Self::new(self.base.trim_end_matches("/api/v1"), &self.public_key, &self.secret_key)
     }
 
+    /// The same for a client that has another public key.
+    #[must_use]
+    pub fn with_public_key(&self, key: &str) -> Self {
+        Self { public_key: key.to_owned(), ..self.clone() }
+    }
+
     /// With a key of choice. `Err` when there was no answer at all.
     pub async fn call(&self, method: Method, path: &str, key: &str, body: Option<&Value>) -> Result<Answer, String> {
         let began = Instant::now();

@@ -1,6 +1,7 @@
 //! What is there in the end, as it is seen from outside: by the API, by SQL, and in the providers' own logs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -24,6 +25,18 @@ pub struct Found {
     pub campaigns: BTreeMap<Uuid, String>,
     /// The people whom every campaign is to reach.
     pub audience: BTreeSet<Uuid>,
+    /// Which messages the second shop's mail server has seen, and which the first one's providers.
+    pub by_smtp: BTreeSet<Uuid>,
+    pub by_http: BTreeSet<Uuid>,
+    /// The items that were put aside, by shop.
+    pub aside: BTreeSet<(usize, Uuid)>,
+    /// Rows that belong to two projects, by kind.
+    pub astray: BTreeMap<&'static str, i64>,
+    /// Messages that were shown to another shop.
+    pub shown_to_others: Vec<Uuid>,
+    /// Revoked keys that a gateway still takes.
+    pub open_keys: Vec<String>,
+    pub limited: Limited,
     /// How much is still left where nothing should be.
     pub leftovers: BTreeMap<&'static str, i64>,
     /// What a provider refused for good.
@@ -32,6 +45,15 @@ pub struct Found {
     pub clock_moved: bool,
     /// Processes that ended by themselves, or would not end.
     pub deaths: Vec<String>,
+}
+
+/// What bears upon how much one project's limit lets in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limited {
+    /// From the first request to the last.
+    pub took: Duration,
+    /// How often there was reason to begin with a full bucket: those of each gateway together count as one.
+    pub bursts: u32,
 }
 
 /// An event as stored.
@@ -63,6 +85,7 @@ pub enum Lane {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub id: Uuid,
+    pub shop: usize,
     pub user: Uuid,
     pub lane: Lane,
     /// Its provider knows repeats by their keys.

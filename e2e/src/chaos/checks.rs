@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::books::{Event, Found, Lane, Message};
 use super::oracle::Told;
 use super::plan::FURTHEST_MINUTES;
+use super::product::{BURST, LIMIT, LIMITED};
 
 /// Of this name are events that start a run of the automation, and of this those that the run tracks.
 pub const TRIGGER: &str = "entered";
@@ -25,7 +26,7 @@ pub const UNKNOWN_RETRIES: u32 = 10;
 type Check = fn(&Told, &Found) -> Vec<String>;
 
 /// Every promise in words.
-pub const CHECKS: [(&str, Check); 17] = [
+pub const CHECKS: [(&str, Check); 21] = [
     ("what was accepted is stored", accepted_is_stored),
     ("nothing is stored twice", stored_once),
     ("nothing is stored that its shop was never sent", only_what_was_sent),
@@ -41,6 +42,10 @@ pub const CHECKS: [(&str, Check); 17] = [
     ("a step's effect happens once", effects_happen_once),
     ("no wait ends early", no_wait_ends_early),
     ("a campaign reaches everybody once", everybody_once),
+    ("what cannot be applied is put aside, and nothing else", put_aside),
+    ("nothing is another project's", nobody_elses),
+    ("a project's limit holds", limit_holds),
+    ("a revoked key is refused", revoked_is_refused),
     ("nothing is left over", nothing_is_left),
     ("answers and processes are as promised", nothing_strange),
 ];
@@ -65,6 +70,11 @@ fn stored(events: &[Event]) -> HashMap<(usize, &str), u32> {
 pub fn not_stored(told: &Told, events: &[Event]) -> usize {
     let stored = stored(events);
     told.accepted.keys().filter(|(shop, reference)| !stored.contains_key(&(*shop, reference.as_str()))).count()
+}
+
+/// How much of what can never be applied was not put aside (yet).
+pub fn not_aside(told: &Told, aside: &BTreeSet<(usize, Uuid)>) -> usize {
+    told.poison.iter().filter(|id| !aside.contains(&(0, **id))).count()
 }
 
 fn accepted_is_stored(told: &Told, found: &Found) -> Vec<String> {
@@ -264,6 +274,49 @@ fn everybody_once(told: &Told, found: &Found) -> Vec<String> {
     let untold = reached.keys().filter(|id| !told.campaigns.contains(id));
     wrong.extend(untold.map(|id| format!("{id} was never begun")));
     wrong
+}
+
+fn put_aside(told: &Told, found: &Found) -> Vec<String> {
+    let missing = told.poison.iter().filter(|id| !found.aside.contains(&(0, **id)));
+    let others = found.aside.iter().filter(|(shop, id)| *shop != 0 || !told.tried_poison.contains(id));
+    let others = others.map(|(shop, id)| format!("{id} of shop {shop} could have been applied"));
+    missing.map(|id| format!("{id} was not put aside")).chain(others).collect()
+}
+
+fn nobody_elses(told: &Told, found: &Found) -> Vec<String> {
+    let astray = found.astray.iter().filter(|(_, rows)| **rows != 0).map(|(what, rows)| format!("{rows} {what}"));
+    let mut wrong: Vec<String> = astray.collect();
+    for message in &found.messages {
+        let sent_for = told.sent_for.get(&message.id).is_none_or(|shop| *shop == message.shop);
+        let others = if message.shop == 0 { &found.by_smtp } else { &found.by_http };
+        if !sent_for || others.contains(&message.id) {
+            wrong.push(format!("{message:?} was another shop's, or went by its providers"));
+        }
+    }
+    wrong.extend(found.shown_to_others.iter().map(|id| format!("{id} was shown to another shop")));
+    wrong
+}
+
+/// How many requests the limit may have let in.
+pub fn let_in_at_most(found: &Found) -> f64 {
+    f64::from(BURST) * f64::from(found.limited.bursts) + f64::from(LIMIT) * found.limited.took.as_secs_f64()
+}
+
+/// How many requests of the project with the limit were accepted.
+pub fn let_in(told: &Told) -> usize {
+    told.accepted.keys().filter(|(shop, _)| *shop == LIMITED).count()
+}
+
+fn limit_holds(told: &Told, found: &Found) -> Vec<String> {
+    let (accepted, most) = (let_in(told), let_in_at_most(found));
+    let over =
+        (accepted as f64 > most).then(|| format!("{accepted} requests of {most:.0} at most: {:?}", found.limited));
+    over.into_iter().collect()
+}
+
+fn revoked_is_refused(told: &Told, found: &Found) -> Vec<String> {
+    let open = found.open_keys.iter().map(|key| format!("{key} is still taken"));
+    told.used_late.iter().cloned().chain(open).collect()
 }
 
 fn nothing_is_left(_: &Told, found: &Found) -> Vec<String> {

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use prost::Message as _;
 use serde_json::Value;
 use shared::bus::Names;
+use shared::event::{EncodedBatch, IngestItem};
 use tokio::time::Instant;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
@@ -13,7 +15,7 @@ use uuid::Uuid;
 
 use super::books::{Event, Found, Lane, Mark, Merge, Message, Run};
 use super::checks;
-use super::load::Scale;
+use super::load::{Scale, doors};
 use super::oracle::Told;
 use super::plan::FURTHEST_MINUTES;
 use super::product::Product;
@@ -21,13 +23,15 @@ use super::{provider, strike};
 use crate::{Answer, Api, drained};
 
 const ASKED_AT_ONCE: usize = 8;
+/// Of each shop's messages, by the other one.
+const ASKED_FOR: usize = 50;
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(500);
 /// For an answer of the API, however often it puts off.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What should have come to nothing, each with the statement that counts it.
-const LEFTOVERS: [(&str, &str); 12] = [
+const LEFTOVERS: [(&str, &str); 11] = [
     ("rows of the outbox", "SELECT count(*) FROM outbox"),
     ("messages without an outcome", "SELECT count(*) FROM message WHERE status = 'queued'"),
     ("claims", "SELECT count(*) FROM message WHERE claimed AND due_at IS NOT NULL"),
@@ -41,8 +45,36 @@ const LEFTOVERS: [(&str, &str); 12] = [
         "partitions that nobody holds",
         "SELECT count(*) FROM ingest_partition WHERE lease_until <= clock_timestamp() OR owner IS NULL",
     ),
-    ("dead items", "SELECT count(*) FROM dead_item"),
     ("jumps of the clock", "SELECT count(*) FROM clock_jump"),
+];
+
+/// What would belong to two projects, each with the statement that counts it. Ids of people and runs are made of their project's.
+const ASTRAY: [(&str, &str); 5] = [
+    (
+        "events of people of another project",
+        "SELECT count(*) FROM events AS e JOIN users AS u ON u.id = e.user_id WHERE u.project_id <> e.project_id",
+    ),
+    (
+        "messages to people of another project, or of none",
+        "SELECT count(*) FROM message AS m \
+         LEFT JOIN users AS u ON (u.project_id, u.id) = (m.project_id, m.user_id) WHERE u.id IS NULL",
+    ),
+    (
+        "messages of runs of another project, or of none",
+        "SELECT count(*) FROM message AS m LEFT JOIN run AS r ON (r.project_id, r.id) = (m.project_id, m.run_id) \
+         WHERE m.run_id IS NOT NULL AND r.id IS NULL",
+    ),
+    (
+        "messages of campaigns of another project, or of none",
+        "SELECT count(*) FROM message AS m \
+         LEFT JOIN campaign AS c ON (c.project_id, c.id) = (m.project_id, m.campaign_id) \
+         WHERE m.campaign_id IS NOT NULL AND c.id IS NULL",
+    ),
+    (
+        "runs of automations of another project, or of none",
+        "SELECT count(*) FROM run AS r \
+         LEFT JOIN automation AS a ON (a.project_id, a.id) = (r.project_id, r.automation_id) WHERE a.id IS NULL",
+    ),
 ];
 
 /// What is left of what should come to nothing, and how long that took; or, in words, what was still under way when the time
@@ -63,7 +95,7 @@ pub async fn drained(product: &Product, told: &Told, clock: bool, within: Durati
         strike::move_clock(product, FURTHEST_MINUTES + 1).await;
     }
     let began = Instant::now();
-    let mut missing = told.accepted.len();
+    let mut missing = told.accepted.len() + told.poison.len();
     loop {
         let leftovers = leftovers(product, &db).await;
         let is_empty = leftovers.values().all(|left| *left == 0);
@@ -74,12 +106,13 @@ pub async fn drained(product: &Product, told: &Told, clock: bool, within: Durati
         let is_late = began.elapsed() > within;
         if is_empty || is_late {
             missing = checks::not_stored(told, &events(&db, &product.projects).await);
+            missing += checks::not_aside(told, &aside(&db, &product.projects).await);
         }
         if is_late {
             let left = leftovers.iter().filter(|(_, n)| **n != 0).map(|(what, n)| format!("{n} {what}"));
             let left = left.collect::<Vec<_>>().join(", ");
             let held_up = held_up(product, &db).await.join("\n            ");
-            let said = format!("after {within:?}: {left}; {missing} events missing\n            {held_up}");
+            let said = format!("after {within:?}: {left}; {missing} items missing\n            {held_up}");
             return Drained { leftovers, took: Err(said) };
         }
         let sql = "UPDATE message SET due_at = clock_timestamp() WHERE status = 'queued' AND NOT claimed AND due_at > clock_timestamp() \
@@ -95,9 +128,8 @@ async fn leftovers(product: &Product, db: &Client) -> BTreeMap<&'static str, i64
         left.insert(what, one(db, sql).await);
     }
     let (names, monitor) = (Names::new(""), product.nats.lock().await.monitor_url());
-    for (what, stream) in [("entries of the send stream", names.send_stream()), ("dead letters", names.dead_stream())] {
-        left.insert(what, drained::stream_messages(&monitor, &stream).await as i64);
-    }
+    let entries = drained::stream_messages(&monitor, &names.send_stream()).await;
+    left.insert("entries of the send stream", entries as i64);
     left
 }
 
@@ -134,8 +166,25 @@ pub async fn read(product: &Product, told: &Told, scale: Scale) -> Found {
         (anonymous.clone(), merge(&product.shops[0][0], anonymous, user).await)
     });
     found.merges = stream::iter(merges).buffer_unordered(ASKED_AT_ONCE).collect().await;
-    found.messages = messages(&db, product.projects[0]).await;
-    found.copies = provider::copies(&product.mail.vendor().vendor, &product.sms.vendor().vendor, &product.smtp);
+    found.messages = messages(&db, &product.projects).await;
+    let (by_http, by_smtp) =
+        provider::copies(&product.mail.vendor().vendor, &product.sms.vendor().vendor, &product.smtp);
+    found.by_http = by_http.keys().copied().collect();
+    found.by_smtp = by_smtp.keys().copied().collect();
+    found.copies = by_http;
+    for (id, copies) in by_smtp {
+        *found.copies.entry(id).or_default() += copies;
+    }
+    found.aside = aside(&db, &product.projects).await;
+    for (what, sql) in ASTRAY {
+        found.astray.insert(what, one(&db, sql).await);
+    }
+    found.shown_to_others = shown_to_others(product, told).await;
+    for (gateway, key) in product.shops[0].iter().flat_map(|api| told.revoked.iter().map(move |key| (api, key))) {
+        if doors::opens(gateway, key).await {
+            found.open_keys.push(key.clone());
+        }
+    }
     found.refused = product.temper.refused();
     found.runs = runs(&db).await;
     let campaigns = db.query("SELECT id, status FROM campaign", &[]).await.expect("the campaigns");
@@ -144,14 +193,41 @@ pub async fn read(product: &Product, told: &Told, scale: Scale) -> Found {
     found
 }
 
+/// The items that were put aside; of one that cannot be read the id is nil.
+async fn aside(db: &Client, projects: &[Uuid]) -> BTreeSet<(usize, Uuid)> {
+    let of = |row: &Row| {
+        let item = EncodedBatch::decode_checked(row.get::<_, Vec<u8>>(1).into()).ok();
+        let item = item.and_then(|batch| IngestItem::decode(batch.items.first()?.clone()).ok());
+        (shop(projects, row.get(0)), item.and_then(|item| item.row_id().ok()).unwrap_or_default())
+    };
+    all(db, "SELECT project_id, payload FROM dead_item", of).await.into_iter().collect()
+}
+
+/// Messages of one shop that the keys of the other are shown: of the first ones of each.
+async fn shown_to_others(product: &Product, told: &Told) -> Vec<Uuid> {
+    let mut shown = Vec::new();
+    for (own, other) in [(0, 1), (1, 0)] {
+        let its = told.sent_for.iter().filter(|(_, shop)| **shop == own).take(ASKED_FOR);
+        for (id, _) in its {
+            let path = format!("/messages/{id}");
+            let (theirs, own) = (get(&product.shops[other][0], &path).await, get(&product.shops[own][0], &path).await);
+            // Its own shop sees it, or the other one's answer would say nothing.
+            if (own.status, theirs.status) != (200, 404) {
+                shown.push(*id);
+            }
+        }
+    }
+    shown
+}
+
+/// By its number. A project that nobody knows is no shop.
+fn shop(projects: &[Uuid], project: Uuid) -> usize {
+    projects.iter().position(|one| *one == project).unwrap_or(usize::MAX)
+}
+
 async fn events(db: &Client, projects: &[Uuid]) -> Vec<Event> {
     let sql = "SELECT project_id, name, properties->>'ref' FROM events";
-    let of = |row: &Row| Event {
-        // A project that nobody knows is no shop.
-        shop: projects.iter().position(|project| *project == row.get::<_, Uuid>(0)).unwrap_or(usize::MAX),
-        name: row.get(1),
-        reference: row.get(2),
-    };
+    let of = |row: &Row| Event { shop: shop(projects, row.get(0)), name: row.get(1), reference: row.get(2) };
     all(db, sql, of).await
 }
 
@@ -197,20 +273,22 @@ async fn merge(api: &Api, anonymous: &str, user: &str) -> Merge {
     Merge { leads_to: person["externalId"].as_str().map(str::to_owned), events: total(&events) }
 }
 
-/// `keyed`: the project whose mail service knows repeats.
-async fn messages(db: &Client, keyed: Uuid) -> Vec<Message> {
+async fn messages(db: &Client, projects: &[Uuid]) -> Vec<Message> {
     let sql = "SELECT id, user_id, lane, channel, status, coalesce(status_reason, ''), ambiguous, run_id, campaign_id, project_id FROM message";
     let of = |row: &Row| {
         let (lane, channel): (&str, String) = (row.get(2), row.get(3));
+        let shop = shop(projects, row.get(9));
         Message {
             id: row.get(0),
+            shop,
             user: row.get(1),
             lane: match lane {
                 "direct" => Lane::Direct,
                 "automation" => Lane::Automation,
                 _ => Lane::Campaign,
             },
-            keyed: channel == "EMAIL" && row.get::<_, Uuid>(9) == keyed,
+            // The first one's mail service knows repeats.
+            keyed: channel == "EMAIL" && shop == 0,
             status: row.get(4),
             reason: row.get(5),
             ambiguous: row.get::<_, i32>(6).unsigned_abs(),

@@ -2,6 +2,8 @@
 //! accepted, as SDKs and servers do.
 
 pub mod clients;
+pub mod doors;
+pub mod poison;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -193,7 +195,7 @@ pub async fn open(product: &Product, scale: Scale) -> Shop {
     let api = &product.shops[0][0];
     api.put("/channels", &channels()).await.expect(200);
     let by_smtp = &product.shops[1][0];
-    by_smtp.put("/channels", &channels_by_smtp(&product.smtp)).await.expect(200);
+    by_smtp.put("/channels", &channels_by_smtp(product.smtp_port())).await.expect(200);
     let person = |n| json!({ "user_id": format!("s{n}"), "properties": { "email": format!("s{n}@example.com") } });
     let lines: Vec<String> = (0..reached).map(|n| format!("{}\n", person(n))).collect();
     assert_eq!(by_smtp.import("people", lines.concat()).await.expect("an answer").expect(200)["imported"], reached);

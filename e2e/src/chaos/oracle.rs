@@ -25,7 +25,15 @@ pub enum Line {
     /// A message is about to be sent under an idempotency key, perhaps again.
     TriedSend { key: String },
     /// It was answered 2xx with this id.
-    Sent { key: String, id: Uuid },
+    Sent { shop: usize, key: String, id: Uuid },
+    /// What can never be applied is about to be put into the stream, perhaps again.
+    TriedPoison { id: Uuid },
+    /// The stream has it.
+    Poison { id: Uuid },
+    /// A key was revoked.
+    Revoked { key: String },
+    /// It was accepted so many seconds later.
+    UsedLate { key: String, seconds: u64 },
     /// A campaign was told to begin.
     Campaign { id: Uuid },
     /// An answer that should not be.
@@ -46,7 +54,14 @@ pub struct Told {
     pub tried_sends: BTreeSet<String>,
     /// The ids that were answered under each key.
     pub sends: BTreeMap<String, BTreeSet<Uuid>>,
+    /// For which shop each message was sent.
+    pub sent_for: BTreeMap<Uuid, usize>,
     pub campaigns: BTreeSet<Uuid>,
+    pub tried_poison: BTreeSet<Uuid>,
+    pub poison: BTreeSet<Uuid>,
+    pub revoked: BTreeSet<String>,
+    /// Revoked keys that were accepted when nobody should have, in words.
+    pub used_late: Vec<String>,
     pub wrong: Vec<String>,
 }
 
@@ -68,9 +83,20 @@ impl Told {
             Line::TriedSend { key } => {
                 self.tried_sends.insert(key);
             }
-            Line::Sent { key, id } => {
+            Line::Sent { shop, key, id } => {
                 self.sends.entry(key).or_default().insert(id);
+                self.sent_for.insert(id, shop);
             }
+            Line::TriedPoison { id } => {
+                self.tried_poison.insert(id);
+            }
+            Line::Poison { id } => {
+                self.poison.insert(id);
+            }
+            Line::Revoked { key } => {
+                self.revoked.insert(key);
+            }
+            Line::UsedLate { key, seconds } => self.used_late.push(format!("{key} {seconds} s after it was revoked")),
             Line::Campaign { id } => {
                 self.campaigns.insert(id);
             }
@@ -154,7 +180,11 @@ mod tests {
             Line::Profile { shop: 0, user: "u1".to_owned(), n: 2 },
             Line::Merged { anonymous: "a1".to_owned(), user: "m1".to_owned(), events: 3 },
             Line::TriedSend { key: key.clone() },
-            Line::Sent { key: key.clone(), id },
+            Line::Sent { shop: 1, key: key.clone(), id },
+            Line::TriedPoison { id },
+            Line::Poison { id },
+            Line::Revoked { key: key.clone() },
+            Line::UsedLate { key: key.clone(), seconds: 61 },
             Line::Campaign { id },
             Line::Wrong { answer: "500".to_owned() },
         ];
@@ -168,6 +198,9 @@ mod tests {
         assert_eq!(told.merges, [("a1".to_owned(), ("m1".to_owned(), 3))].into());
         assert_eq!(told.sends, [(key.clone(), [id].into())].into());
         assert!(told.tried_sends.contains(&key) && told.campaigns.contains(&id));
+        assert_eq!((told.sent_for, told.tried_poison), ([(id, 1)].into(), [id].into()));
+        assert_eq!((told.poison, told.revoked), ([id].into(), [key.clone()].into()));
+        assert_eq!(told.used_late, [format!("{key} 61 s after it was revoked")]);
         assert_eq!(told.wrong, ["500"]);
     }
 

@@ -61,15 +61,22 @@ pub enum End {
     Redis,
     Mail,
     Sms,
+    Smtp,
+    /// Of a gateway, who talk to it.
+    Clients,
 }
 
 impl End {
+    pub const ALL: [Self; 7] =
+        [Self::Postgres, Self::Nats, Self::Redis, Self::Mail, Self::Sms, Self::Smtp, Self::Clients];
+
     /// Who talks to it.
     pub fn callers(self) -> &'static [&'static str] {
         match self {
             Self::Postgres | Self::Nats => &PROGRAMS,
             Self::Redis => &["gateway", "worker-delivery"],
-            Self::Mail | Self::Sms => &["worker-delivery"],
+            Self::Mail | Self::Sms | Self::Smtp => &["worker-delivery"],
+            Self::Clients => &["gateway"],
         }
     }
 }
@@ -81,15 +88,24 @@ pub struct Link {
 }
 
 impl Link {
+    /// The way to a project's mail server is one of its settings, and so the first process's link is all processes'.
+    pub fn is_one(&self) -> bool {
+        self.to != End::Smtp || self.process.number == 0
+    }
+
     pub fn all() -> impl Iterator<Item = Self> {
-        let ends = [End::Postgres, End::Nats, End::Redis, End::Mail, End::Sms];
-        let linked = move |process: Process| ends.into_iter().filter(move |to| to.callers().contains(&process.program));
-        Process::all().flat_map(move |process| linked(process).map(move |to| Self { process, to }))
+        let linked =
+            move |process: Process| End::ALL.into_iter().filter(move |to| to.callers().contains(&process.program));
+        let all = Process::all().flat_map(move |process| linked(process).map(move |to| Self { process, to }));
+        all.filter(Self::is_one)
     }
 }
 
 impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.to == End::Smtp {
+            return write!(f, "{} → {:?}", self.process.program, self.to);
+        }
         write!(f, "{} → {:?}", self.process, self.to)
     }
 }
@@ -302,7 +318,7 @@ mod tests {
                 assert!(kinds.contains(&format!("{program} {how}")), "{program} {how}");
             }
         }
-        for end in ["Postgres", "Nats", "Redis", "Mail", "Sms"] {
+        for end in ["Postgres", "Nats", "Redis", "Mail", "Sms", "Smtp", "Clients"] {
             assert!(kinds.iter().any(|kind| kind.starts_with(&format!("link to {end} "))), "{end}: {kinds:?}");
         }
         assert!(plan.iter().all(|fault| fault.at + fault.lasts <= SPAN));

@@ -28,6 +28,10 @@ use crate::{Api, broker};
 
 /// Projects, which do the same things.
 pub const SHOPS: usize = 2;
+/// One more project, behind them: of it no more is let in than this many requests a second, and so many at once.
+pub const LIMITED: usize = SHOPS;
+pub const LIMIT: u32 = 20;
+pub const BURST: u32 = 2 * LIMIT;
 /// Until a process is ready once all is well.
 const READY: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(50);
@@ -136,28 +140,36 @@ impl Product {
             (End::Redis, redis.port()),
             (End::Mail, mail.port()),
             (End::Sms, sms.port()),
+            (End::Smtp, smtp.port()),
         ];
         let nats_port = if let Broker::Single(server) = &nats { Some((End::Nats, server.port())) } else { None };
         let ports: BTreeMap<End, u16> = ports.into_iter().chain(nats_port).collect();
-        let mut links = BTreeMap::new();
-        for link in Link::all() {
-            if let Some(port) = ports.get(&link.to) {
-                let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, *port))).await;
-                links.insert(link, proxy.expect("a port for a link"));
-            }
-        }
         let gateways: BTreeMap<Process, SocketAddr> =
             Process::all().filter(|p| p.program == "gateway").map(|process| (process, own_address())).collect();
+        let mut links = BTreeMap::new();
+        for link in Link::all() {
+            let port = ports.get(&link.to).map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, *port)));
+            let own = gateways.get(&link.process).filter(|_| link.to == End::Clients);
+            if let Some(to) = own.copied().or(port) {
+                links.insert(link, Proxy::start(to).await.expect("a port for a link"));
+            }
+        }
         let (mut shops, mut projects) = (Vec::new(), Vec::new());
-        for shop in 0..SHOPS {
+        for shop in 0..=LIMITED {
             let made = provision(&postgres.url(), &format!("Shop {shop}")).await;
             let (project, public_key, secret_key) = made.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
-            let api = |address: &SocketAddr| Api::new(&format!("http://{address}"), &public_key, &secret_key);
-            shops.push(gateways.values().map(api).collect());
+            let api = |process: &Process| {
+                let address = links[&Link { process: *process, to: End::Clients }].address();
+                Api::new(&format!("http://{address}"), &public_key, &secret_key)
+            };
+            shops.push(gateways.keys().map(api).collect());
             projects.push(project);
         }
         let (db, connection) = tokio_postgres::connect(&postgres.url(), NoTls).await.expect("the database");
         tokio::spawn(connection);
+        let limit = i32::try_from(LIMIT).expect("a small number");
+        let limited = "UPDATE project SET rate_limit = $2 WHERE project_id = $1";
+        db.execute(limited, &[&projects[LIMITED], &limit]).await.expect("a limit");
         if settings.clock {
             clock::install(&db).await;
         }
@@ -236,6 +248,12 @@ impl Product {
         let (client, connection) = tokio_postgres::connect(&self.database_url, NoTls).await?;
         tokio::spawn(connection);
         Ok(client)
+    }
+
+    /// Where the mail server is for the programs.
+    pub fn smtp_port(&self) -> u16 {
+        let link = Link::all().find(|link| link.to == End::Smtp).expect("a way to it");
+        self.links[&link].address().port()
     }
 
     /// Whether it was armed before.

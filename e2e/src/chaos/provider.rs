@@ -152,15 +152,19 @@ pub fn message_in(text: &str) -> Option<Uuid> {
     Uuid::try_parse(text.get(at..at + 36)?).ok()
 }
 
-/// How often each message was acted upon, by the log of the mail service, which knows repeats by their keys, and of the
-/// SMS service and the mail server, which do not.
+/// How often each message was acted upon: by the log of the mail service, which knows repeats by their keys, and of the
+/// SMS service, which does not; and by that of the mail server, which does not either.
 ///
 /// Panics on a text without an id.
-pub fn copies(mail: &MailService, sms: &SmsService, smtp: &SmtpService) -> BTreeMap<Uuid, u32> {
+pub fn copies(mail: &MailService, sms: &SmsService, smtp: &SmtpService) -> (BTreeMap<Uuid, u32>, BTreeMap<Uuid, u32>) {
     let mails = mail.mails().into_iter().map(|mail| mail["text"].as_str().unwrap_or_default().to_owned());
     let texts = sms.taken().into_iter().map(|mut form| form.remove("Body").unwrap_or_default());
+    (counted(mails.chain(texts)), counted(smtp.mails()))
+}
+
+fn counted(texts: impl IntoIterator<Item = String>) -> BTreeMap<Uuid, u32> {
     let mut copies = BTreeMap::new();
-    for text in mails.chain(texts).chain(smtp.mails()) {
+    for text in texts {
         let id = message_in(&text).unwrap_or_else(|| panic!("no message's id in {text:?}"));
         *copies.entry(id).or_default() += 1;
     }
@@ -176,9 +180,9 @@ pub fn channels() -> Value {
 }
 
 /// Of the second project: its mail goes by SMTP.
-pub fn channels_by_smtp(smtp: &SmtpService) -> Value {
+pub fn channels_by_smtp(port: u16) -> Value {
     json!({
-        "emailProvider": "SMTP", "smtpHost": "127.0.0.1", "smtpPort": smtp.port(), "smtpSecurity": "none",
+        "emailProvider": "SMTP", "smtpHost": "127.0.0.1", "smtpPort": port, "smtpSecurity": "none",
         "mailproviderFromEmail": "hello@shop.example.com",
     })
 }

@@ -8,10 +8,10 @@ use futures_util::future::{join_all, select_all};
 use shared::clock::{Clock, rfc3339};
 use tokio::time::Instant;
 
-use super::books::Found;
-use super::load::{self, Load, Scale, clients};
+use super::books::{Found, Limited};
+use super::load::{self, Load, Scale, clients, doors, poison};
 use super::oracle::{Oracle, Told};
-use super::plan::{EACH, Fault, Ground, plan};
+use super::plan::{EACH, End, Fault, Ground, What, plan};
 use super::product::{Product, SHOPS};
 use super::pulse::Pulse;
 use super::report::{Report, Seen};
@@ -85,6 +85,7 @@ pub async fn run(settings: Settings) -> Report {
         () = beating(&product, &oracle, &pulse) => unreachable!("it beats without an end"),
         () = progress(&product, &load) => unreachable!("it tells without an end"),
     };
+    let limited = Limited { took: product.began.elapsed(), bursts: bursts(&struck) };
     let answers = &load.answers;
     let answers = [&answers.accepted, &answers.put_off, &answers.missing].map(|count| count.load(Ordering::Relaxed));
 
@@ -100,7 +101,7 @@ pub async fn run(settings: Settings) -> Report {
         both = watched => both,
         () = strike::watch(&product, &strange) => unreachable!("it watches without an end"),
     };
-    let found = Found { leftovers: drained.leftovers, deaths: strange.all(), clock_moved: clock, ..found };
+    let found = Found { leftovers: drained.leftovers, deaths: strange.all(), clock_moved: clock, limited, ..found };
     let against = checks::judge(&told, &found);
     let beats = pulse.beats();
     let died = storm::hits(&product.dir().join(FAILPOINT_LOG)).values().sum();
@@ -143,6 +144,20 @@ async fn carry_out(product: &Product, faults: Vec<Fault>, strange: &Strange) -> 
     join_all(strikes).await
 }
 
+/// How many bursts a limit may have let in: one at the beginning, in Redis and in the gateways; one where a gateway's own tokens
+/// began anew, or it was alone; and in Redis, where all tokens are gone, both.
+fn bursts(struck: &[Struck]) -> u32 {
+    let of = |what: &What| match what {
+        What::RedisGone | What::RedisHung | What::RedisFlushed => 2,
+        What::Network(link, _) => u32::from(link.to == End::Redis && link.process.program == "gateway"),
+        What::Killed(process) | What::Stopped(process) | What::Suspended(process) | What::Dies(process, ..) => {
+            u32::from(process.program == "gateway")
+        }
+        _ => 0,
+    };
+    2 + struck.iter().map(|struck| of(&struck.what)).sum::<u32>()
+}
+
 async fn all_clients(load: &Load<'_>) {
     let Scale { counting, sending, entering, .. } = load.scale;
     let each = |by_shop: [usize; SHOPS]| {
@@ -154,6 +169,9 @@ async fn all_clients(load: &Load<'_>) {
         clients::merge(load),
         join_all((0..entering).map(|client| clients::enter(load, client))),
         clients::campaign(load),
+        join_all((0..doors::FLOODING).map(|client| doors::flood(load, client))),
+        doors::keys(load),
+        poison::poison(load),
     );
 }
 

@@ -1,9 +1,11 @@
 //! A sound book breaks no promise, and one that was doctored breaks the one that it was doctored for.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::*;
-use crate::chaos::books::{Mark, Merge, Run};
+use crate::chaos::books::{Limited, Mark, Merge, Run};
 use crate::chaos::oracle::Line;
 
 fn id(n: u128) -> Uuid {
@@ -21,6 +23,7 @@ fn mark(seconds: i64, step: &str, did: &str, until: Option<i64>) -> Mark {
 fn message(n: u128, channel: &str, lane: Lane) -> Message {
     Message {
         id: id(n),
+        shop: 0,
         user: id(100),
         lane,
         keyed: channel == "EMAIL",
@@ -48,8 +51,12 @@ fn sound() -> (Told, Found) {
     told.note(Line::Profile { shop: 0, user: "u1".to_owned(), n: 3 });
     told.note(Line::Merged { anonymous: "a1".to_owned(), user: "m1".to_owned(), events: 2 });
     told.note(Line::TriedSend { key: "k1".to_owned() });
-    told.note(Line::Sent { key: "k1".to_owned(), id: id(1) });
+    told.note(Line::Sent { shop: 0, key: "k1".to_owned(), id: id(1) });
     told.note(Line::Campaign { id: id(30) });
+    told.note(Line::TriedPoison { id: id(40) });
+    told.note(Line::Poison { id: id(40) });
+    told.note(Line::TriedPoison { id: id(41) });
+    told.note(Line::Revoked { key: "pk_1".to_owned() });
     let text = |text: &str| text.to_owned();
     let messages = vec![
         message(1, "SMS", Lane::Direct),
@@ -80,10 +87,17 @@ fn sound() -> (Told, Found) {
         profiles: [((0, text("u1")), json!({ "n": 3, "t3": true }))].into(),
         merges: [(text("a1"), Merge { leads_to: Some(text("m1")), events: 2 })].into(),
         copies: messages.iter().map(|message| (message.id, 1)).collect(),
-        messages,
         runs: vec![Run { id: id(20), trigger: text("t1"), status: text("completed"), trail }],
         campaigns: [(id(30), text("COMPLETED"))].into(),
         audience: [id(100)].into(),
+        by_smtp: BTreeSet::new(),
+        by_http: messages.iter().map(|message| message.id).collect(),
+        messages,
+        aside: [(0, id(40))].into(),
+        astray: [("messages to people of another project", 0)].into(),
+        shown_to_others: Vec::new(),
+        open_keys: Vec::new(),
+        limited: Limited { took: Duration::from_secs(1), bursts: 1 },
         leftovers: [("rows of the outbox", 0)].into(),
         refused: BTreeSet::new(),
         clock_moved: false,
@@ -160,7 +174,7 @@ fn a_merge_that_did_not_happen_is_found() {
 fn a_send_that_is_lost_or_made_two_is_found() {
     const PROMISE: &str = "a key of a send stands for one message";
     breaks(PROMISE, |_, found| found.messages.remove(0));
-    breaks(PROMISE, |told, _| told.note(Line::Sent { key: "k1".to_owned(), id: id(9) }));
+    breaks(PROMISE, |told, _| told.note(Line::Sent { shop: 0, key: "k1".to_owned(), id: id(9) }));
     breaks(PROMISE, |_, found| found.messages.push(message(9, "SMS", Lane::Direct)));
 }
 
@@ -285,6 +299,54 @@ fn a_campaign_that_missed_somebody_or_reached_them_twice_is_found() {
     breaks(PROMISE, |_, found| found.campaigns.insert(id(30), "SENDING".to_owned()));
     breaks(PROMISE, |told, _| told.campaigns.clear());
     breaks(PROMISE, |told, _| told.campaigns.insert(id(31)));
+}
+
+#[test]
+fn what_was_not_put_aside_and_what_should_not_have_been_is_found() {
+    const PROMISE: &str = "what cannot be applied is put aside, and nothing else";
+    breaks(PROMISE, |_, found| found.aside.clear());
+    breaks(PROMISE, |_, found| found.aside = [(1, id(40))].into());
+    breaks(PROMISE, |_, found| found.aside.insert((0, id(42))));
+    // Of which the answer was lost may be there or not.
+    let (told, mut found) = sound();
+    found.aside.insert((0, id(41)));
+    assert!(judge(&told, &found).iter().all(|(_, against)| against.is_empty()));
+}
+
+#[test]
+fn what_strayed_into_another_project_is_found() {
+    const PROMISE: &str = "nothing is another project's";
+    breaks(PROMISE, |_, found| found.astray.insert("messages to people of another project", 1));
+    breaks(PROMISE, |_, found| found.messages[0].shop = 1);
+    breaks(PROMISE, |_, found| found.by_smtp.insert(id(1)));
+    breaks(PROMISE, |_, found| found.shown_to_others.push(id(1)));
+}
+
+#[test]
+fn one_request_too_many_is_found() {
+    const PROMISE: &str = "a project's limit holds";
+    let flood = |told: &mut Told, found: &mut Found, times: u32| {
+        for n in 0..times {
+            let (name, reference) = ("flooded".to_owned(), format!("f{n}"));
+            told.note(Line::Tried { shop: LIMITED, name: name.clone(), reference: reference.clone() });
+            told.note(Line::Accepted { shop: LIMITED, name: name.clone(), reference: reference.clone() });
+            found.events.push(event(LIMITED, &name, Some(&reference)));
+            *found.counts.entry((LIMITED, name)).or_default() += 1;
+        }
+    };
+    let (mut told, mut found) = sound();
+    flood(&mut told, &mut found, BURST + LIMIT);
+    for (promise, against) in judge(&told, &found) {
+        assert!(against.is_empty(), "{promise}: {against:?}");
+    }
+    breaks(PROMISE, |told, found| flood(told, found, BURST + LIMIT + 1));
+}
+
+#[test]
+fn a_revoked_key_that_opens_is_found() {
+    const PROMISE: &str = "a revoked key is refused";
+    breaks(PROMISE, |_, found| found.open_keys.push("pk_1".to_owned()));
+    breaks(PROMISE, |told, _| told.note(Line::UsedLate { key: "pk_1".to_owned(), seconds: 61 }));
 }
 
 #[test]

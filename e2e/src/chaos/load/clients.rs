@@ -8,7 +8,7 @@ use shared::clock::Clock;
 use shared::ids;
 use tokio::time::timeout;
 
-use super::{AGAIN, ANSWER, Load, With, gateways, id_of};
+use super::{AGAIN, ANSWER, Load, Verdict, With, gateways, id_of, verdict};
 use crate::chaos::checks::TRIGGER;
 use crate::chaos::oracle::Line;
 use crate::chaos::provider::MARK;
@@ -21,27 +21,29 @@ const MERGE: Duration = Duration::from_millis(500);
 const SEND: Duration = Duration::from_millis(120);
 const ENTER: Duration = Duration::from_millis(150);
 const CAMPAIGN: Duration = Duration::from_secs(12);
+/// In one batch of so many there is an item that is none.
+const BAD: u64 = 4;
 /// One send in so many is repeated though it was accepted.
 const REPEATED: u64 = 5;
 
 /// An event under an id of either form: the event's own, or one that its id is derived from.
-fn event(name: &str, user: (&str, &str), own: bool, called: &str) -> (String, Value) {
+pub(super) fn event(name: &str, user: (&str, &str), own: bool, called: &str) -> (String, Value) {
     let reference = if own { ids::fresh(Clock::system().now_ms()).to_string() } else { called.to_owned() };
     let event =
         json!({ "type": "track", "event": name, user.0: user.1, "id": reference, "properties": { "ref": reference } });
     (reference, event)
 }
 
-fn tried(shop: usize, name: &str, reference: &str) -> Line {
+pub(super) fn tried(shop: usize, name: &str, reference: &str) -> Line {
     Line::Tried { shop, name: name.to_owned(), reference: reference.to_owned() }
 }
 
-fn accepted(shop: usize, name: &str, reference: &str) -> Line {
+pub(super) fn accepted(shop: usize, name: &str, reference: &str) -> Line {
     Line::Accepted { shop, name: name.to_owned(), reference: reference.to_owned() }
 }
 
 /// One event by itself, until it is accepted.
-async fn one(load: &Load<'_>, shop: usize, name: &str, (reference, mut event): (String, Value)) -> bool {
+pub(super) async fn one(load: &Load<'_>, shop: usize, name: &str, (reference, mut event): (String, Value)) -> bool {
     load.oracle.note(vec![tried(shop, name, &reference)]).await;
     if let Some(fields) = event.as_object_mut() {
         fields.remove("type");
@@ -72,11 +74,23 @@ pub async fn count(load: &Load<'_>, shop: usize, client: usize) {
             after.extend([accepted(shop, NAME, &reference), Line::Profile { shop, user, n }]);
         }
         load.oracle.note(before).await;
-        let count = batch.len();
+        // It names no event, is refused, and costs no other.
+        let bad = n.is_multiple_of(BAD).then_some(batch.len() / 2);
+        if let Some(place) = bad {
+            batch.insert(
+                place,
+                json!({ "type": "track", "user_id": "u", "properties": { "ref": format!("b-{client}-{n}") } }),
+            );
+        }
+        let expected = (batch.len() - usize::from(bad.is_some()), usize::from(bad.is_some()));
         let body = json!({ "batch": batch });
         let Some(answer) = load.insist(shop, "/events/batch", With::Public, &body).await else { return };
-        if (&answer.json["processed"], &answer.json["errors"]) != (&json!(count), &json!(0)) {
-            return load.wrong(format!("a batch of {count} was answered {}", answer.json)).await;
+        let at =
+            answer.json["details"].as_array().map(|details| details.iter().map(|one| one["index"].clone()).collect());
+        let at: Vec<Value> = at.unwrap_or_default();
+        let right = at == bad.map(|place| json!(place)).into_iter().collect::<Vec<_>>();
+        if (&answer.json["processed"], &answer.json["errors"]) != (&json!(expected.0), &json!(expected.1)) || !right {
+            return load.wrong(format!("a batch of {expected:?} was answered {}", answer.json)).await;
         }
         load.oracle.note(after).await;
         let user = format!("u{client}-0");
@@ -129,7 +143,7 @@ pub async fn send(load: &Load<'_>, shop: usize, client: usize) {
             let Some(id) = id_of(&answer) else {
                 return load.wrong(format!("a message without an id: {}", answer.json)).await;
             };
-            load.oracle.note(vec![Line::Sent { key: key.clone(), id }]).await;
+            load.oracle.note(vec![Line::Sent { shop, key: key.clone(), id }]).await;
         }
         tokio::time::sleep(SEND).await;
     }
@@ -182,8 +196,17 @@ async fn begun(load: &Load<'_>, id: &str) -> bool {
             match timeout(ANSWER, looked).await {
                 Ok(Ok(answer)) if answer.status == 200 && answer.json["status"] != "DRAFT" => return true,
                 Ok(Ok(answer)) if answer.status == 200 => {
-                    // The next look tells.
-                    let _ = timeout(ANSWER, api.call(Method::POST, &send, &api.secret_key, Some(&nothing))).await;
+                    // The next look tells. It may have begun since the last one, of which the answer was lost (409).
+                    let sent = timeout(ANSWER, api.call(Method::POST, &send, &api.secret_key, Some(&nothing))).await;
+                    let sent = sent.ok().and_then(Result::ok).filter(|answer| answer.status != 409);
+                    if verdict(sent.as_ref()) == Verdict::Wrong {
+                        load.wrong(format!("{send} was answered {sent:?}")).await;
+                        return false;
+                    }
+                }
+                Ok(Ok(answer)) if verdict(Some(&answer)) == Verdict::Wrong => {
+                    load.wrong(format!("{look} was answered {answer:?}")).await;
+                    return false;
                 }
                 _ => {}
             }

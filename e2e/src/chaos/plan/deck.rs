@@ -88,11 +88,10 @@ pub(super) const DISKS: [Card; 4] =
 pub(super) fn draw(card: Card, random: &mut StdRng, ground: &Ground) -> Option<What> {
     let processes: Vec<Process> = Process::all().collect();
     let process = *processes.choose(random)?;
-    let ends = [End::Postgres, End::Nats, End::Redis, End::Mail, End::Sms];
-    let linked: Vec<End> = ends.into_iter().filter(|end| !(ground.cluster && *end == End::Nats)).collect();
+    let linked: Vec<End> = End::ALL.into_iter().filter(|end| !(ground.cluster && *end == End::Nats)).collect();
     let to = *linked.choose(random)?;
-    let callers: Vec<Process> = processes.into_iter().filter(|p| to.callers().contains(&p.program)).collect();
-    let link = Link { process: *callers.choose(random)?, to };
+    let links = Link::all().filter(|link| link.to == to).collect::<Vec<Link>>();
+    let link = *links.choose(random)?;
     Some(match card {
         Card::Killed => What::Killed(process),
         Card::Stopped => What::Stopped(process),

@@ -1,0 +1,66 @@
+//! Items that no gateway would let through, put into the stream behind its back: they can never be applied.
+
+use std::time::Duration;
+
+use prost::Message;
+use shared::bus::{Bus, Publisher};
+use shared::clock::Clock;
+use shared::config::BusConfig;
+use shared::env::Env;
+use shared::event::{Body, IngestBatch, IngestItem, Track, VERSION, id_bytes};
+use shared::ids::{self, ProjectId};
+
+use super::{AGAIN, Load};
+use crate::broker;
+use crate::chaos::oracle::Line;
+use crate::chaos::product::Broker;
+
+const EVERY: Duration = Duration::from_secs(4);
+/// Of both kinds the database says that it is no value.
+const VALUES: [&str; 2] = [r#"{"a": "\u0000"}"#, "{no json"];
+
+pub async fn poison(load: &Load<'_>) {
+    let bus = match connect(load).await {
+        Ok(bus) => bus,
+        Err(error) => return load.wrong(format!("nobody could put poison into the stream: {error:#}")).await,
+    };
+    let publisher = Publisher::new(bus.clone());
+    let project = ProjectId(load.product.projects[0]);
+    for values in VALUES.iter().cycle() {
+        if load.is_over() {
+            return;
+        }
+        let now = Clock::system().now_ms();
+        let id = ids::fresh(now);
+        let item = IngestItem {
+            project_id: id_bytes(project.0),
+            id: id_bytes(id),
+            received_ms: now,
+            timestamp_ms: now,
+            user_id: Some(format!("poison-{id}")),
+            body: Some(Body::Track(Track { name: "poison".to_owned(), properties: (*values).into() })),
+            ..IngestItem::default()
+        };
+        let partition = item.user_key().expect("a user").partition(project, bus.config.partitions);
+        let payload = IngestBatch { version: VERSION, items: vec![item] }.encode_to_vec();
+        load.oracle.note(vec![Line::TriedPoison { id }]).await;
+        while let Err(error) = publisher.publish(bus.names.ingest(partition), payload.clone().into()).await {
+            if load.is_given_up() {
+                return load.wrong(format!("the stream took nothing: {error}")).await;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        load.oracle.note(vec![Line::Poison { id }]).await;
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+async fn connect(load: &Load<'_>) -> anyhow::Result<Bus> {
+    match &*load.product.nats.lock().await {
+        Broker::Single(server) => {
+            let env = Env::from_pairs([("NATS_URL", server.url()), ("STREAM_PREFIX", String::new())]);
+            Ok(Bus::connect(&BusConfig::from_env(&env)?, "chaos").await?)
+        }
+        Broker::Cluster(nodes) => broker::connect(&nodes[..], "gateway").await,
+    }
+}
