@@ -81,7 +81,7 @@ async fn killed_after_claiming() {
 
 #[tokio::test]
 async fn killed_after_sending() {
-    survive("delivery.after_send").await;
+    survive("delivery.after_email_sent").await;
 }
 
 #[tokio::test]
