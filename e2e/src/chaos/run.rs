@@ -27,13 +27,15 @@ const DRAIN_A_MINUTE: Duration = Duration::from_secs(20);
 /// Bytes, and for each minute of the run by as many clients as usual.
 const DISK: u64 = 384 << 20;
 const DISK_A_MINUTE: u64 = 64 << 20;
-/// Nobody comes by these here: no date and no segment starts anything, nothing is pushed or shown in an app, no endpoint is
-/// told, and people are imported before the faults begin.
-const NOT_MET: [&str; 10] = [
+/// Nobody comes by these here: no date and no segment starts anything, no step calls anybody, nothing is pushed or shown in an
+/// app, no endpoint is told, and people are imported before the faults begin.
+const NOT_MET: [&str; 12] = [
     "scheduler.after_dates_taken",
     "scheduler.after_dates_published",
     "scheduler.before_starts_published",
     "scheduler.after_starts_published",
+    "automation.after_call_made",
+    "automation.after_call_answered",
     "delivery.after_push_sent",
     "delivery.after_in_app_put",
     "delivery.after_webhooks_taken",

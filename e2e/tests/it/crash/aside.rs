@@ -1,7 +1,7 @@
 //! The failpoints that a shop's day does not come by, or not surely. At each of them the program dies once, and what it
 //! left is done once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
 use shared::clock::{Clock, rfc3339};
-use testkit::{eventually, eventually_true};
+use testkit::{ProviderServer, Received, Reply, eventually, eventually_true};
 use tokio_postgres::Client;
 
 const DATES: [&str; 2] = ["scheduler.after_dates_taken", "scheduler.after_dates_published"];
@@ -20,6 +20,7 @@ const CAMPAIGN: [&str; 3] =
     ["scheduler.after_campaign_held", "scheduler.before_campaign_published", "scheduler.after_campaign_published"];
 const MESSAGES: [&str; 3] =
     ["scheduler.after_messages_taken", "scheduler.before_messages_published", "scheduler.after_messages_published"];
+const CALL: [&str; 2] = ["automation.after_call_made", "automation.after_call_answered"];
 const IMPORT: [&str; 2] = ["gateway.after_import_published", "gateway.after_import_noted"];
 /// By `worker-delivery/tests/it/crash.rs`, for it takes providers and endpoints, and no other program.
 const OF_DELIVERY: [&str; 3] =
@@ -35,7 +36,7 @@ const SLICE: i64 = 1_000;
 
 /// All that are not for the day to strike.
 pub fn all() -> impl Iterator<Item = &'static str> {
-    DATES.into_iter().chain(STARTS).chain(CAMPAIGN).chain(MESSAGES).chain(IMPORT).chain(OF_DELIVERY)
+    DATES.into_iter().chain(STARTS).chain(CAMPAIGN).chain(MESSAGES).chain(CALL).chain(IMPORT).chain(OF_DELIVERY)
 }
 
 #[test]
@@ -116,6 +117,9 @@ async fn a_date_that_came_starts_its_run_once() {
     let mut system = System::start().await;
     let (db, log) = (drained::database(&system).await, log(&system));
     automation(&system, json!({ "triggerType": "DATE_PROPERTY", "triggerDate": { "property": "moment" } })).await;
+    // Those of who was there before would be noted for long after.
+    let planned = async || count(&db, "SELECT count(*) FROM automation WHERE dates_since IS NOT NULL").await == 0;
+    eventually_true("all people were gone through", SOON, planned).await;
     system.scheduler.kill().await;
     let moment = rfc3339(Clock::system().now() + SHORTLY);
     identify(&system, |_| json!({ "moment": moment })).await;
@@ -151,6 +155,37 @@ async fn who_enters_a_segment_is_started_once() {
     system.scheduler.start().await;
     let left = "SELECT (SELECT count(*) FROM segment_start) + (SELECT count(*) FROM segment_dirty)";
     each_ran_once(&system, &db, left).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_that_calls_goes_on_once() {
+    let server = ProviderServer::start(|_: &Received| Reply::json(200, &json!({}))).await;
+    // What the dead held is soon taken over.
+    let mut system = System::start_with(Options::default().env("PARTITION_LEASE_MS", 1_500)).await;
+    let (db, log) = (drained::database(&system).await, log(&system));
+    let call =
+        json!({ "type": "WEBHOOK", "name": "crm", "url": server.url(), "body": { "of": "{{ user.externalId }}" } });
+    let track = json!({ "type": "TRACK_EVENT", "event": "came", "properties": {} });
+    let trigger = json!({ "triggerType": "EVENT", "triggerEvent": "go", "steps": [call, track] });
+    automation(&system, trigger).await;
+    system.automation.kill().await;
+    tell(&system, |user| json!({ "type": "track", "event": "go", "user_id": user, "properties": {} })).await;
+    for point in CALL {
+        struck(&mut system.automation, &at_hit(point, 1), &log).await;
+        let left = count(&db, "SELECT count(*) FROM webhook_call").await;
+        assert!(left > 0, "at {point} there is nothing that would be forgotten");
+        // A minute later.
+        db.batch_execute("UPDATE webhook_call SET due_at = now()").await.expect("calls");
+    }
+    system.automation.start().await;
+    each_ran_once(&system, &db, "SELECT count(*) FROM webhook_call").await;
+    let mut called: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for call in server.received() {
+        let id = call.header("webhook-id").to_owned();
+        called.entry(call.json()["of"].to_string()).or_default().insert(id);
+    }
+    assert_eq!(called.len(), PEOPLE);
+    assert!(called.values().all(|ids| ids.len() == 1), "whoever is called for twice is by one id: {called:?}");
 }
 
 /// Makes a campaign to everybody and has it sent.
