@@ -98,8 +98,8 @@ async fn each_ran_once(system: &System, db: &Client, left: &str) {
         let runs = count(db, "SELECT count(*) FROM run WHERE status = 'completed'").await;
         let (came, _) = drained::events(db, "came").await;
         let left = count(db, left).await;
-        let all = runs.min(came) >= PEOPLE as i64 && left == 0;
-        if all { Ok(()) } else { Err(format!("{runs} runs, {came} events of theirs, {left} left")) }
+        let is_through = runs.min(came) >= PEOPLE as i64 && left == 0;
+        if is_through { Ok(()) } else { Err(format!("{runs} runs, {came} events of theirs, {left} left")) }
     };
     eventually(SOON, through).await;
     // In the partitions that the starts came by.
