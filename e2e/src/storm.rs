@@ -17,10 +17,20 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The failpoints in the programs' sources, by the program's part of their names (`gateway.before_publish`).
 ///
-/// Panics when the sources cannot be read.
+/// Panics when the sources cannot be read, or hit one whose name does not stand there.
 pub fn failpoints() -> BTreeMap<String, BTreeSet<String>> {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for name in places() {
+        let program = name.split('.').next().unwrap_or_default();
+        found.entry(program.to_owned()).or_default().insert(name);
+    }
+    found
+}
+
+/// The name of each place where a program can die.
+fn places() -> Vec<String> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = Vec::new();
     for part in ["shared", "gateway", "worker-automation", "worker-delivery", "scheduler"] {
         let mut dirs = vec![workspace.join(part).join("src")];
         while let Some(dir) = dirs.pop() {
@@ -30,9 +40,10 @@ pub fn failpoints() -> BTreeMap<String, BTreeSet<String>> {
                     dirs.push(path);
                 } else if path.extension().is_some_and(|e| e == "rs") {
                     let text = std::fs::read_to_string(&path).expect("a source");
-                    for name in text.split("failpoint::hit(\"").skip(1).filter_map(|rest| rest.split('"').next()) {
-                        let program = name.split('.').next().unwrap_or_default();
-                        found.entry(program.to_owned()).or_default().insert(name.to_owned());
+                    for rest in text.split("failpoint::hit").skip(1) {
+                        let name = rest.strip_prefix("(\"").and_then(|rest| rest.split('"').next());
+                        let name = name.unwrap_or_else(|| panic!("{}: a hit without a name", path.display()));
+                        found.push(name.to_owned());
                     }
                 }
             }
@@ -70,20 +81,27 @@ pub fn plan<'a>(failpoints: impl IntoIterator<Item = &'a String>, times: u32, la
 pub async fn under_fire(program: &mut Program, plan: &[Strike], log: &Path) {
     program.kill().await;
     for strike in plan {
-        let Strike { failpoint, hit } = strike;
-        let before = hits(log).get(failpoint).copied().unwrap_or(0);
-        let armed = format!("{failpoint}={hit}");
-        let began = Instant::now();
-        program.launch_with(&[("FAILPOINTS", &armed), ("FAILPOINT_LOG", &log.to_string_lossy())]);
-        let Ok(status) = tokio::time::timeout(PATIENCE, program.ended()).await else {
-            panic!("{} did not reach {armed} within {PATIENCE:?}:\n{}", program.name(), program.log_end());
-        };
-        assert_eq!(status.signal(), Some(9), "{} at {armed}: {status}\n{}", program.name(), program.log_end());
-        let after = hits(log).get(failpoint).copied().unwrap_or(0);
-        assert_eq!(after, before + 1, "{} died, but not at {armed}:\n{}", program.name(), program.log_end());
-        eprintln!("{:>20} killed at {armed} after {:.1} s", program.name(), began.elapsed().as_secs_f64());
+        struck(program, strike, log).await;
     }
     program.start().await;
+}
+
+/// Starts a program that does not run, and waits for its death.
+///
+/// Panics when that does not come, or is not in the failpoints' log.
+pub async fn struck(program: &mut Program, strike: &Strike, log: &Path) {
+    let Strike { failpoint, hit } = strike;
+    let before = hits(log).get(failpoint).copied().unwrap_or(0);
+    let armed = format!("{failpoint}={hit}");
+    let began = Instant::now();
+    program.launch_with(&[("FAILPOINTS", &armed), ("FAILPOINT_LOG", &log.to_string_lossy())]);
+    let Ok(status) = tokio::time::timeout(PATIENCE, program.ended()).await else {
+        panic!("{} did not reach {armed} within {PATIENCE:?}:\n{}", program.name(), program.log_end());
+    };
+    assert_eq!(status.signal(), Some(9), "{} at {armed}: {status}\n{}", program.name(), program.log_end());
+    let after = hits(log).get(failpoint).copied().unwrap_or(0);
+    assert_eq!(after, before + 1, "{} died, but not at {armed}:\n{}", program.name(), program.log_end());
+    eprintln!("{:>20} killed at {armed} after {:.1} s", program.name(), began.elapsed().as_secs_f64());
 }
 
 /// How often each failpoint was hit, by its log.
@@ -99,9 +117,9 @@ pub fn hits(log: &Path) -> BTreeMap<String, u32> {
 
 /// The kills as a table.
 pub fn table(log: &Path) -> String {
-    let mut table = String::from("\n   failpoint                     kills\n");
+    let mut table = format!("\n   {:36}  kills\n", "failpoint");
     for (name, count) in hits(log) {
-        let _ = writeln!(table, "   {name:28}  {count:>5}");
+        let _ = writeln!(table, "   {name:36}  {count:>5}");
     }
     table
 }
@@ -127,5 +145,12 @@ mod tests {
             assert!(found.get(program).is_some_and(|names| names.len() >= 2), "{program}: {found:?}");
         }
         assert_eq!(found.len(), 4, "{found:?}");
+    }
+
+    #[test]
+    fn no_two_places_share_a_name() {
+        let mut seen = BTreeSet::new();
+        let twice: Vec<String> = places().into_iter().filter(|name| !seen.insert(name.clone())).collect();
+        assert!(twice.is_empty(), "a death at {twice:?} says nothing of the other places");
     }
 }

@@ -129,14 +129,14 @@ fn fault(error: &StoreError) -> Fault {
 /// What does not reach the broker is soon handed over again.
 async fn hand_over(app: &App, project: ProjectId, channel: Channel, rows: &[(Uuid, i32)]) -> Result<(), TickError> {
     for (nth, chunk) in rows.chunks(CHUNK).enumerate() {
-        failpoint::hit("scheduler.before_publish");
+        failpoint::hit("scheduler.before_campaign_published");
         let refs = chunk.iter().map(|(id, attempt)| MessageRef::at(project, *id, attempt.unsigned_abs()));
         let payload = SendChunk::of(refs.collect()).encode_to_vec().into();
         if let Err(error) = app.publisher.publish(app.bus.names.send(channel, Lane::Campaign), payload).await {
             give_back(app, project, &rows[nth * CHUNK..].iter().copied().collect()).await;
             return Err(error.into());
         }
-        failpoint::hit("scheduler.after_publish");
+        failpoint::hit("scheduler.after_campaign_published");
     }
     Ok(())
 }
@@ -178,7 +178,7 @@ async fn look(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Released
     // Only from here on its row is locked: it may have been paused meanwhile, and minutes may have passed.
     let (jumped, now) = (app.jumped(), app.now());
     let Some((campaign, progress)) = sending::hold(&tx, project, id, app.clock.now()).await? else { return Ok(None) };
-    failpoint::hit("scheduler.after_claim");
+    failpoint::hit("scheduler.after_campaign_held");
     let rows = match campaign.status {
         CampaignStatus::Scheduled | CampaignStatus::Sending if jumped.is_some() => {
             let reason = after_jump(jumped.unwrap_or_default());

@@ -33,18 +33,18 @@ async fn hand_over(app: &App, project: ProjectId) -> Result<Found, TickError> {
     let now = app.now();
     let due = due::take(&app.store.connection().await?, project, now, MESSAGES as i64).await?;
     if !due.messages.is_empty() {
-        failpoint::hit("scheduler.after_claim");
+        failpoint::hit("scheduler.after_messages_taken");
     }
     let mut chunks = chunks(&due.messages).into_iter();
     while let Some(chunk) = chunks.next() {
-        failpoint::hit("scheduler.before_publish");
+        failpoint::hit("scheduler.before_messages_published");
         let payload = SendChunk::of(chunk.refs(project)).encode_to_vec().into();
         if let Err(error) = app.publisher.publish(app.bus.names.send(chunk.channel, chunk.lane), payload).await {
             let left = std::iter::once(chunk).chain(chunks).flat_map(|c| c.rows).collect();
             give_back(app, project, &left).await;
             return Err(error.into());
         }
-        failpoint::hit("scheduler.after_publish");
+        failpoint::hit("scheduler.after_messages_published");
     }
     let waiting: Vec<Uuid> = due.messages.iter().filter(|m| m.has_waited).map(|m| m.id).collect();
     if !waiting.is_empty() {

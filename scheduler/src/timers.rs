@@ -34,13 +34,13 @@ async fn fire(app: &App, project: ProjectId) -> Result<Found, TickError> {
     if timers.is_empty() {
         return Ok(Found::Nothing);
     }
-    failpoint::hit("scheduler.after_claim");
+    failpoint::hit("scheduler.after_timers_taken");
     for (partition, timers) in by_partition(&timers, app.ingest_stream.partitions, |timer| timer.partition) {
         let now_ms = app.now_ms();
         for (message, published) in messages(&timers, |timer| item(project, timer, now_ms)) {
-            failpoint::hit("scheduler.before_publish");
+            failpoint::hit("scheduler.before_timers_published");
             app.publisher.publish(app.bus.names.ingest(partition), message).await?;
-            failpoint::hit("scheduler.after_publish");
+            failpoint::hit("scheduler.after_timers_published");
             due::delete(&app.store.connection().await?, project, published, again).await?;
             metrics::counter!(Metric::TimersFired).increment(published.len() as u64);
         }

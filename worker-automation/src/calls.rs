@@ -15,6 +15,7 @@ use shared::backoff::Backoff;
 use shared::bus::Publisher;
 use shared::clock::Clock;
 use shared::event::{Answer as AnswerItem, Body, IngestBatch, IngestItem, VERSION, id_bytes};
+use shared::failpoint;
 use shared::ids;
 use shared::journey::Answer;
 use shared::outbound::HttpClient;
@@ -111,6 +112,7 @@ impl Caller {
 
     async fn handle(&self, call: Claimed) {
         let judged = self.call(&call).await;
+        failpoint::hit("automation.after_call_made");
         let outcome = match judged {
             Judged::Again(why) if call.attempt < ATTEMPTS => {
                 tracing::debug!(project = %call.project, run = %call.run, why, "a webhook step's call is tried again");
@@ -124,6 +126,7 @@ impl Caller {
         };
         // Only then may the row go; else the lease runs out, and the call is made again under the same id.
         if self.tell(&call, &outcome).await {
+            failpoint::hit("automation.after_call_answered");
             self.settle(async |db| webhook_calls::delete(db, call.project, call.id).await).await;
         }
     }

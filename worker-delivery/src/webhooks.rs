@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{Method, Request, Uri};
 use jiff::Timestamp;
 use shared::clock::rfc3339;
+use shared::failpoint;
 use shared::ids::ProjectId;
 use shared::metric_name::Metric;
 use shared::outbound::{Answer, CallError};
@@ -131,7 +132,11 @@ impl Sender {
         let now = self.app.clock.now();
         let lease = now.checked_add(self.app.config.lease).unwrap_or(now);
         let db = self.app.store.connection().await?;
-        claim::claim(&db, (endpoint.project, endpoint.id), now, lease, most as i64).await
+        let claimed = claim::claim(&db, (endpoint.project, endpoint.id), now, lease, most as i64).await?;
+        if !claimed.is_empty() {
+            failpoint::hit("delivery.after_webhooks_taken");
+        }
+        Ok(claimed)
     }
 }
 
@@ -159,6 +164,7 @@ impl Lane {
         let (app, endpoint) = (&self.sender.app, &self.endpoint);
         let began = app.clock.now();
         let outcome = self.call(delivery, began).await;
+        failpoint::hit("delivery.after_webhook_called");
         let ended = app.clock.now();
         let verdict = judge(&outcome, delivery.tries, endpoint.failures, ended, rand::random());
         metrics::counter!(Metric::WebhooksSent, "outcome" => if verdict.error.is_none() { "delivered" } else { "failed" })

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::body::Incoming;
+use shared::failpoint;
 use shared::store::user_imports::UserImport;
 use tokio::time::{Instant, timeout};
 
@@ -133,7 +134,9 @@ async fn settle(cx: &Context<'_>, hold: &Hold, slice: Slice) -> Result<(), ApiEr
         return Err(ApiError::Unauthorized("the key was revoked, or the account left the team, while this import ran"));
     }
     let positions = slice.publish(cx).await?;
+    failpoint::hit("gateway.after_import_published");
     hold.advance(&slice.advance).await?;
+    failpoint::hit("gateway.after_import_noted");
     if cx.app.applied.wait(&cx.app.store, &positions, Instant::now() + RECORDED).await {
         return Ok(());
     }

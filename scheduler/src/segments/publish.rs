@@ -6,6 +6,7 @@
 use serde_json::json;
 use shared::clock::rfc3339;
 use shared::event::{Body, IngestItem, Start as StartBody, id_bytes};
+use shared::failpoint;
 use shared::ids::{self, ProjectId};
 use shared::store::segments::starts::{self, Start};
 use uuid::Uuid;
@@ -22,7 +23,9 @@ pub async fn publish(app: &App, project: ProjectId) -> Result<Found, TickError> 
     let pending = starts::pending(&app.store.connection().await?, project, STARTS as i64).await?;
     for (partition, starts) in by_partition(&pending, app.ingest_stream.partitions, |start| start.new.partition) {
         for (message, published) in messages(&starts, |start| item(project, start)) {
+            failpoint::hit("scheduler.before_starts_published");
             app.publisher.publish(app.bus.names.ingest(partition), message).await?;
+            failpoint::hit("scheduler.after_starts_published");
             starts::delete(&app.store.connection().await?, project, published).await?;
         }
     }

@@ -40,7 +40,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
     let put = async { inbox::put(&app.store.connection().await?, message.project, arrival, app.clock.now()).await };
     let settled = match put.await {
         Ok(true) => {
-            failpoint::hit("delivery.after_send");
+            failpoint::hit("delivery.after_in_app_put");
             tell(app, loaded, person).await;
             judge::judge(message, &Outcome::Accepted(message.id.to_string()), at)
         }

@@ -74,7 +74,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, admitted: O
         DeviceResult { token, provider: route.name(), outcome }
     });
     let results: Vec<DeviceResult<'_>> = join_all(calls).await;
-    failpoint::hit("delivery.after_send");
+    failpoint::hit("delivery.after_push_sent");
     let Some(decisive) = devices::decisive(&results) else { return failed(message, "channel_not_configured") };
     for result in &results {
         sender.note(app, &result.outcome).await;

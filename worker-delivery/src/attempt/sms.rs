@@ -59,7 +59,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Opti
             return failed(message, "channel_not_configured");
         }
     };
-    failpoint::hit("delivery.after_send");
+    failpoint::hit("delivery.after_sms_sent");
     sender.note(app, &outcome).await;
     if !judge::is_test(message) {
         suppressed::keep(app, message, &sms.to, &outcome).await;

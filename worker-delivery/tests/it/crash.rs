@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 
 use serde_json::json;
-use testkit::{TestMailbox, eventually};
+use shared::store::webhook_deliveries::DeliveryStatus;
+use shared::webhook::EndpointSecrets;
+use testkit::{ProviderServer, SmsService, TestMailbox, eventually};
 use tokio::process::{Child, Command};
 
 use crate::place::{Place, SOON};
+use crate::{sms, webhooks};
 
 const MESSAGES: usize = 60;
 
@@ -81,10 +84,64 @@ async fn killed_after_claiming() {
 
 #[tokio::test]
 async fn killed_after_sending() {
-    survive("delivery.after_send").await;
+    survive("delivery.after_email_sent").await;
 }
 
 #[tokio::test]
 async fn killed_after_settling() {
     survive("delivery.after_settle").await;
+}
+
+/// Runs a worker until it dies at the first hit of a failpoint.
+async fn dies_at(place: &Place, failpoint: &str) {
+    let armed = format!("{failpoint}=1");
+    let mut doomed = start(place, &[("FAILPOINTS", armed.as_str())]);
+    let ended = tokio::time::timeout(SOON, doomed.wait()).await;
+    let ended = ended.unwrap_or_else(|_| panic!("{failpoint} was not reached")).unwrap();
+    assert_eq!(ended.signal(), Some(9), "{failpoint}: {ended}");
+}
+
+#[tokio::test]
+async fn killed_after_sending_an_sms() {
+    let mut place = Place::new().await;
+    let server = ProviderServer::start(SmsService::new("AC1", "token", sms::FROM)).await;
+    place.env.push(("SMS_BASE_URL", server.url()));
+    sms::configure(&place, "token").await;
+    let ann = sms::person(&place, "ann", &json!("+4915112345678")).await;
+    let message = sms::sms(&place, ann, "Hello");
+    place.queue(std::slice::from_ref(&message)).await;
+    dies_at(&place, "delivery.after_sms_sent").await;
+    let left = place.row(message.id).await.unwrap();
+    assert!(left.claimed && left.status == "queued", "{left:?}");
+
+    let _successor = start(&place, &[]);
+    // The time until its lease runs out is over.
+    place.bring_forward(message.id).await;
+    let row = place.settled(message.id, 2).await;
+    let copies = server.vendor().taken().len();
+    assert_eq!((row.status.as_str(), row.ambiguous, copies), ("sent", 1, 2), "{row:?}");
+}
+
+/// Whoever is told twice is told under one id.
+#[tokio::test]
+async fn killed_between_the_steps_of_a_webhook() {
+    let place = Place::new().await;
+    let server = webhooks::server().await;
+    let to = webhooks::endpoint(&place, &server.url(), &["*"], &EndpointSecrets::random()).await;
+    let id = webhooks::test(&place, to).await;
+    for (failpoint, calls) in [("delivery.after_webhooks_taken", 0), ("delivery.after_webhook_called", 1)] {
+        dies_at(&place, failpoint).await;
+        assert_eq!(server.received().len(), calls, "{failpoint}");
+        let left = webhooks::delivery(&place, to, id).await;
+        assert!(left.status == DeliveryStatus::Pending && left.attempts == json!([]), "{failpoint}: {left:?}");
+        // The time until its lease runs out is over.
+        webhooks::bring_forward(&place, id).await;
+    }
+    let _successor = start(&place, &[]);
+    let told = webhooks::tried(&place, to, id, 1).await;
+    assert_eq!((told.status, told.due_at), (DeliveryStatus::Delivered, None));
+    assert_eq!(told.attempts.as_array().unwrap().len(), 1, "what nobody wrote down is not in the log");
+    let calls = server.received();
+    assert_eq!(calls.len(), 2);
+    assert!(calls.iter().all(|call| call.header("webhook-id") == id.to_string() && call.body == calls[0].body));
 }

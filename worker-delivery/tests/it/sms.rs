@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::place::Place;
 
-const FROM: &str = "+15005550006";
+pub const FROM: &str = "+15005550006";
 
 async fn place() -> (Place, ProviderServer<SmsService>) {
     let mut place = Place::new().await;
@@ -19,19 +19,19 @@ async fn place() -> (Place, ProviderServer<SmsService>) {
     (place, server)
 }
 
-async fn configure(place: &Place, token: &str) {
+pub async fn configure(place: &Place, token: &str) {
     let settings = json!({ "smsAccountId": "AC1", "smsFromNumber": FROM });
     place.configure_channel(Channel::Sms, settings, &[("smsAuthToken", token)]).await;
 }
 
-async fn person(place: &Place, name: &str, phone: &Value) -> Uuid {
+pub async fn person(place: &Place, name: &str, phone: &Value) -> Uuid {
     let id = place.user(name, None, Some("Ann")).await;
     let sql = "UPDATE users SET properties = jsonb_build_object('phone', $2::jsonb) WHERE id = $1";
     place.store.connection().await.unwrap().execute(sql, &[&id, phone]).await.unwrap();
     id
 }
 
-fn sms(place: &Place, user_id: Uuid, body: &str) -> NewMessage {
+pub fn sms(place: &Place, user_id: Uuid, body: &str) -> NewMessage {
     NewMessage { channel: Channel::Sms, content: json!({ "subject": "", "body": body }), ..place.message(user_id) }
 }
 

@@ -15,11 +15,11 @@ use uuid::Uuid;
 
 use crate::place::{Place, SOON};
 
-async fn server() -> ProviderServer<impl Vendor> {
+pub async fn server() -> ProviderServer<impl Vendor> {
     ProviderServer::start(|_: &Received| Reply { body: "thanks\0".to_owned(), ..Reply::empty(200) }).await
 }
 
-async fn endpoint(place: &Place, url: &str, types: &[&str], secrets: &EndpointSecrets) -> Uuid {
+pub async fn endpoint(place: &Place, url: &str, types: &[&str], secrets: &EndpointSecrets) -> Uuid {
     let now = place.clock.now();
     let new = Endpoint {
         id: ids::fresh(now.as_millisecond()),
@@ -41,7 +41,7 @@ async fn endpoint(place: &Place, url: &str, types: &[&str], secrets: &EndpointSe
 }
 
 /// Something to be told.
-async fn test(place: &Place, endpoint: Uuid) -> Uuid {
+pub async fn test(place: &Place, endpoint: Uuid) -> Uuid {
     let now = place.clock.now();
     let id = ids::fresh(now.as_millisecond());
     let mut db = place.store.connection().await.unwrap();
@@ -51,13 +51,13 @@ async fn test(place: &Place, endpoint: Uuid) -> Uuid {
     id
 }
 
-async fn delivery(place: &Place, endpoint: Uuid, id: Uuid) -> Delivery {
+pub async fn delivery(place: &Place, endpoint: Uuid, id: Uuid) -> Delivery {
     let db = place.store.connection().await.unwrap();
     webhook_deliveries::get(&db, place.project, endpoint, id).await.unwrap().unwrap()
 }
 
 /// Waits until so many calls are in the log.
-async fn tried(place: &Place, endpoint: Uuid, id: Uuid, calls: usize) -> Delivery {
+pub async fn tried(place: &Place, endpoint: Uuid, id: Uuid, calls: usize) -> Delivery {
     eventually(SOON, async || {
         let found = delivery(place, endpoint, id).await;
         if found.attempts.as_array().unwrap().len() >= calls { Ok(found) } else { Err(found) }
@@ -66,7 +66,7 @@ async fn tried(place: &Place, endpoint: Uuid, id: Uuid, calls: usize) -> Deliver
 }
 
 /// Makes what waits due: a retry, or what somebody took and never settled.
-async fn bring_forward(place: &Place, id: Uuid) {
+pub async fn bring_forward(place: &Place, id: Uuid) {
     let sql = "UPDATE webhook_delivery SET due_at = $2 WHERE id = $1 AND due_at IS NOT NULL";
     let db = place.store.connection().await.unwrap();
     assert_eq!(db.execute(sql, &[&id, &from_ms(place.clock.now_ms() - 1)]).await.unwrap(), 1);

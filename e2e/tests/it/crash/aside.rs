@@ -1,0 +1,281 @@
+//! The failpoints that a shop's day does not come by, or not surely. At each of them the program dies once, and what it
+//! left is done once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use e2e::storm::{self, Strike, struck};
+use e2e::{Options, System, drained, mails};
+use jiff::SignedDuration;
+use reqwest::Method;
+use serde_json::{Value, json};
+use shared::clock::{Clock, rfc3339};
+use testkit::{ProviderServer, Received, Reply, eventually, eventually_true};
+use tokio_postgres::Client;
+
+const DATES: [&str; 2] = ["scheduler.after_dates_taken", "scheduler.after_dates_published"];
+const STARTS: [&str; 2] = ["scheduler.before_starts_published", "scheduler.after_starts_published"];
+const CAMPAIGN: [&str; 3] =
+    ["scheduler.after_campaign_held", "scheduler.before_campaign_published", "scheduler.after_campaign_published"];
+const MESSAGES: [&str; 3] =
+    ["scheduler.after_messages_taken", "scheduler.before_messages_published", "scheduler.after_messages_published"];
+const CALL: [&str; 2] = ["automation.after_call_made", "automation.after_call_answered"];
+const IMPORT: [&str; 2] = ["gateway.after_import_published", "gateway.after_import_noted"];
+/// By `worker-delivery/tests/it/crash.rs`, for it takes providers and endpoints, and no other program.
+const OF_DELIVERY: [&str; 3] =
+    ["delivery.after_sms_sent", "delivery.after_webhooks_taken", "delivery.after_webhook_called"];
+
+const PEOPLE: usize = 20;
+/// Until a date comes: by then everybody's is noted.
+const SHORTLY: SignedDuration = SignedDuration::from_secs(3);
+const SOON: Duration = Duration::from_secs(30);
+/// Three slices of an import, the last of them not a full one.
+const LINES: usize = 2_500;
+const SLICE: i64 = 1_000;
+
+/// All that are not for the day to strike.
+pub fn all() -> impl Iterator<Item = &'static str> {
+    DATES.into_iter().chain(STARTS).chain(CAMPAIGN).chain(MESSAGES).chain(CALL).chain(IMPORT).chain(OF_DELIVERY)
+}
+
+#[test]
+fn what_the_day_leaves_out_is_there_and_struck() {
+    let there: BTreeSet<String> = storm::failpoints().into_values().flatten().collect();
+    let mut left_out = BTreeSet::new();
+    for name in all() {
+        assert!(there.contains(name), "there is no failpoint {name}");
+        assert!(left_out.insert(name), "{name} stands here twice");
+    }
+    let own = include_str!("../../../../worker-delivery/tests/it/crash.rs");
+    for name in OF_DELIVERY {
+        assert!(own.contains(&format!("\"{name}\"")), "nothing strikes {name}");
+    }
+}
+
+fn at_hit(failpoint: &str, hit: u32) -> Strike {
+    Strike { failpoint: failpoint.to_owned(), hit }
+}
+
+fn log(system: &System) -> PathBuf {
+    system.dir().join("failpoints.log")
+}
+
+fn everybody() -> impl Iterator<Item = String> {
+    (0..PEOPLE).map(|n| format!("u{n}"))
+}
+
+/// Tells of all people at once.
+async fn tell(system: &System, of_one: impl Fn(&str) -> Value) {
+    let batch: Vec<Value> = everybody().map(|user| of_one(&user)).collect();
+    let answer = system.api.track("/events/batch", &json!({ "batch": batch })).await.expect(202);
+    assert_eq!(answer["processed"], PEOPLE, "{answer}");
+}
+
+async fn identify(system: &System, properties: impl Fn(&str) -> Value) {
+    tell(system, |user| json!({ "type": "identify", "user_id": user, "properties": properties(user) })).await;
+}
+
+async fn count(db: &Client, sql: &str) -> i64 {
+    db.query_one(sql, &[]).await.expect("a count").get(0)
+}
+
+/// An automation that lets everybody in again, so that a start that counted twice would be seen.
+async fn automation(system: &System, trigger: Value) {
+    let mut automation = json!({
+        "name": "Crashed", "active": true, "reentry": "always",
+        "steps": [{ "type": "TRACK_EVENT", "event": "came", "properties": {} }],
+    });
+    let fields = automation.as_object_mut().expect("an object");
+    fields.extend(trigger.as_object().cloned().expect("an object"));
+    system.api.create("/automations", &automation).await;
+}
+
+/// Waits until everybody's run is through and nothing is left to be published, and until all that was is applied: nobody
+/// has a second one.
+async fn each_ran_once(system: &System, db: &Client, left: &str) {
+    let through = async || {
+        let runs = count(db, "SELECT count(*) FROM run WHERE status = 'completed'").await;
+        let (came, _) = drained::events(db, "came").await;
+        let left = count(db, left).await;
+        let is_through = runs.min(came) >= PEOPLE as i64 && left == 0;
+        if is_through { Ok(()) } else { Err(format!("{runs} runs, {came} events of theirs, {left} left")) }
+    };
+    eventually(SOON, through).await;
+    // In the partitions that the starts came by.
+    tell(system, |user| json!({ "type": "track", "event": "last", "user_id": user, "properties": {} })).await;
+    let recorded = async || drained::events(db, "last").await.0 == PEOPLE as i64;
+    eventually_true("all is applied", SOON, recorded).await;
+    let counts = db.query_one("SELECT count(*), count(DISTINCT user_id) FROM run", &[]).await.expect("the runs");
+    assert_eq!([counts.get::<_, i64>(0), counts.get(1)], [PEOPLE as i64; 2], "runs, people");
+    assert_eq!(drained::events(db, "came").await, (PEOPLE as i64, PEOPLE as i64));
+    assert_eq!(drained::dead_letters(system).await, 0, "nothing was put aside");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_date_that_came_starts_its_run_once() {
+    let mut system = System::start().await;
+    let (db, log) = (drained::database(&system).await, log(&system));
+    automation(&system, json!({ "triggerType": "DATE_PROPERTY", "triggerDate": { "property": "moment" } })).await;
+    // Those of who was there before would be noted for long after.
+    let planned = async || count(&db, "SELECT count(*) FROM automation WHERE dates_since IS NOT NULL").await == 0;
+    eventually_true("all people were gone through", SOON, planned).await;
+    system.scheduler.kill().await;
+    let moment = rfc3339(Clock::system().now() + SHORTLY);
+    identify(&system, |_| json!({ "moment": moment })).await;
+    let noted = async || count(&db, "SELECT count(*) FROM date_due").await == PEOPLE as i64;
+    eventually_true("the dates are noted", SOON, noted).await;
+    for point in DATES {
+        struck(&mut system.scheduler, &at_hit(point, 1), &log).await;
+        let left = count(&db, "SELECT count(*) FROM date_due WHERE due_at <= now() AND look_at > now()").await;
+        assert!(left > 0, "at {point} there is nothing that would be forgotten");
+        // Half a minute later.
+        db.batch_execute("UPDATE date_due SET look_at = now()").await.expect("dates");
+    }
+    system.scheduler.start().await;
+    each_ran_once(&system, &db, "SELECT count(*) FROM date_due").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_enters_a_segment_is_started_once() {
+    let mut system = System::start().await;
+    let (db, log) = (drained::database(&system).await, log(&system));
+    let rules = json!([{ "field": "plan", "operator": "eq", "value": "pro" }]);
+    let segment = system.api.create("/segments", &json!({ "name": "Pro", "rules": rules })).await;
+    automation(&system, json!({ "triggerType": "SEGMENT_ENTER", "triggerSegmentId": segment })).await;
+    let path = format!("/segments/{segment}");
+    system.api.until(&path, SOON, |segment| segment["membership"]["status"] == "kept").await;
+    system.scheduler.kill().await;
+    identify(&system, |_| json!({ "plan": "pro" })).await;
+    for point in STARTS {
+        struck(&mut system.scheduler, &at_hit(point, 1), &log).await;
+        let left = count(&db, "SELECT count(*) FROM segment_start").await;
+        assert!(left > 0, "at {point} there is nothing that would be forgotten");
+    }
+    system.scheduler.start().await;
+    let left = "SELECT (SELECT count(*) FROM segment_start) + (SELECT count(*) FROM segment_dirty)";
+    each_ran_once(&system, &db, left).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_that_calls_goes_on_once() {
+    let server = ProviderServer::start(|_: &Received| Reply::json(200, &json!({}))).await;
+    // What the dead held is soon taken over.
+    let mut system = System::start_with(Options::default().env("PARTITION_LEASE_MS", 1_500)).await;
+    let (db, log) = (drained::database(&system).await, log(&system));
+    let call =
+        json!({ "type": "WEBHOOK", "name": "crm", "url": server.url(), "body": { "of": "{{ user.externalId }}" } });
+    let track = json!({ "type": "TRACK_EVENT", "event": "came", "properties": {} });
+    let trigger = json!({ "triggerType": "EVENT", "triggerEvent": "go", "steps": [call, track] });
+    automation(&system, trigger).await;
+    system.automation.kill().await;
+    tell(&system, |user| json!({ "type": "track", "event": "go", "user_id": user, "properties": {} })).await;
+    for point in CALL {
+        struck(&mut system.automation, &at_hit(point, 1), &log).await;
+        let left = count(&db, "SELECT count(*) FROM webhook_call").await;
+        assert!(left > 0, "at {point} there is nothing that would be forgotten");
+        // A minute later.
+        db.batch_execute("UPDATE webhook_call SET due_at = now()").await.expect("calls");
+    }
+    system.automation.start().await;
+    each_ran_once(&system, &db, "SELECT count(*) FROM webhook_call").await;
+    let mut called: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for call in server.received() {
+        let id = call.header("webhook-id").to_owned();
+        called.entry(call.json()["of"].to_string()).or_default().insert(id);
+    }
+    assert_eq!(called.len(), PEOPLE);
+    assert!(called.values().all(|ids| ids.len() == 1), "whoever is called for twice is by one id: {called:?}");
+}
+
+/// Makes a campaign to everybody and has it sent.
+async fn send_campaign(system: &System, name: &str) -> String {
+    let template = json!({ "name": name, "channel": "EMAIL", "subject": name, "body": "<p>Today</p>" });
+    let template = system.api.create("/templates", &template).await;
+    let rules = json!([{ "field": "plan", "operator": "eq", "value": "pro" }]);
+    let segment = system.api.create("/segments", &json!({ "name": name, "rules": rules })).await;
+    let campaign = json!({ "name": name, "channel": "EMAIL", "segmentId": segment, "templateId": template });
+    let campaign = system.api.create("/campaigns", &campaign).await;
+    system.api.post(&format!("/campaigns/{campaign}/send"), &json!({})).await.expect(200);
+    campaign
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_campaign_released_is_sent_once() {
+    let mut system = System::start_with(Options::default().env("CAMPAIGN_HAND_OVER_MS", 1_000)).await;
+    let (db, log) = (drained::database(&system).await, log(&system));
+    identify(&system, |user| json!({ "plan": "pro", "email": format!("{user}@example.com") })).await;
+    system.api.until("/users", SOON, |users| users["total"] == PEOPLE).await;
+    system.scheduler.kill().await;
+    let first = send_campaign(&system, "Sale").await;
+    let [held, unpublished, published] = CAMPAIGN;
+    for point in [held, unpublished] {
+        struck(&mut system.scheduler, &at_hit(point, 1), &log).await;
+    }
+    // What was released and never published is found by the look for messages.
+    for point in MESSAGES {
+        struck(&mut system.scheduler, &at_hit(point, 1), &log).await;
+        // A minute later.
+        let sql = "UPDATE message SET due_at = now() WHERE status = 'queued' AND due_at IS NOT NULL AND NOT claimed";
+        db.batch_execute(sql).await.expect("messages");
+    }
+    let second = send_campaign(&system, "Last of the sale").await;
+    struck(&mut system.scheduler, &at_hit(published, 1), &log).await;
+    system.scheduler.start().await;
+
+    for campaign in [first, second] {
+        let path = format!("/campaigns/{campaign}");
+        system.api.until(&path, SOON, |campaign| campaign["status"] == "COMPLETED").await;
+    }
+    drained::until_drained(&system, &db, SOON).await;
+    let (copies, ledger) = (mails::copies(&system.mailbox), drained::ledger(&db).await);
+    assert_eq!((copies.len(), ledger.len()), (2 * PEOPLE, 2 * PEOPLE), "{ledger:?}");
+    for row in &ledger {
+        assert_eq!((row.status.as_str(), row.ambiguous, copies.get(&row.id)), ("sent", 0, Some(&1)), "{row:?}");
+    }
+    let sql = "SELECT count(DISTINCT (campaign_id, user_id)) FROM message";
+    assert_eq!(count(&db, sql).await, 2 * PEOPLE as i64, "everybody's of each");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_import_goes_on_behind_what_was_noted() {
+    let mut system = System::start().await;
+    let (db, log, api) = (drained::database(&system).await, log(&system), system.api.clone());
+    let person = |n| json!({ "user_id": format!("u{n}"), "properties": { "n": n } });
+    let file = (0..LINES).map(|n| format!("{}\n", person(n))).collect::<Vec<_>>().concat();
+    system.gateway.kill().await;
+    let [published, noted] = IMPORT;
+    let mut next_line = 1;
+    // The second slice is published twice, and noted once.
+    for (point, hit) in [(published, 2), (noted, 1)] {
+        let importing = async {
+            let answers = async || {
+                let answer = api.call(Method::GET, "/users", &api.secret_key, None).await;
+                answer.is_ok_and(|answer| answer.status == 200)
+            };
+            eventually_true("the gateway answers", SOON, answers).await;
+            api.import("file", file.clone()).await
+        };
+        let strike = at_hit(point, hit);
+        let ((), broken) = tokio::join!(struck(&mut system.gateway, &strike, &log), importing);
+        assert!(broken.is_err(), "{broken:?}");
+        let before = std::mem::replace(&mut next_line, count(&db, "SELECT next_line FROM user_import").await);
+        assert!((before + 1..=before + SLICE).contains(&next_line), "at {point} noted from {before} to {next_line}");
+        // Half a minute later.
+        let sql = "UPDATE user_import SET lease_until = now() - interval '1 second'";
+        db.batch_execute(sql).await.expect("the import");
+    }
+    system.gateway.start().await;
+    let import = api.import("file", file).await.expect("an answer").expect(200);
+    assert_eq!((&import["status"], &import["imported"]), (&json!("completed"), &json!(LINES)), "{import}");
+    api.until("/users", SOON, |users| users["total"] == LINES).await;
+    let exported = api.export("/users/export").await;
+    let people: BTreeSet<(&str, Option<u64>)> = exported
+        .iter()
+        .filter_map(|user| Some((user["externalId"].as_str()?, user["properties"]["n"].as_u64())))
+        .collect();
+    let expected: Vec<(String, Option<u64>)> = (0..LINES).map(|n| (format!("u{n}"), Some(n as u64))).collect();
+    assert_eq!(exported.len(), LINES);
+    assert!(expected.iter().all(|(user, n)| people.contains(&(user.as_str(), *n))), "somebody is missing or altered");
+    assert_eq!(drained::dead_letters(&system).await, 0, "nothing was put aside");
+}
