@@ -21,7 +21,7 @@ ifdef PORT
 up: export PORT := $(PORT)
 endif
 
-.PHONY: help build dashboard up down logs status demo check test compose-test bench chaos mutations fuzz
+.PHONY: help build dashboard up down logs status demo check nightly test compose-test bench chaos mutations fuzz
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ chaos: ## ten minutes of everything that goes wrong, by a seed (CHAOS_SEED, CHAO
 
 mutations: ## take each remedy out of a copy and see a test notice it (MUTATION=name for one)
 	@e2e/mutations/run $(MUTATION)
+
+nightly: ## what takes longer than tests may: the chaos run in each of its shapes, fuzzing, mutations
+	@.ci/nightly
 
 test: ## all tests, on real servers; installs what it needs and ends with a summary
 	@.ci/test

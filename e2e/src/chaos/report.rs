@@ -9,6 +9,7 @@ use std::time::Duration;
 
 pub use self::figures::{Figures, Kills, Kind};
 use super::books::Found;
+use super::checks;
 use super::oracle::Told;
 use super::pulse::Beat;
 use super::run::Settings;
@@ -117,6 +118,14 @@ impl Seen<'_> {
             figures.ambiguous,
             figures.second_copies,
             figures.failed_calls
+        )?;
+        writeln!(
+            out,
+            "  {} requests of the limited project let in, of {:.0} at most; {} keys revoked, {} items put aside",
+            checks::let_in(self.told),
+            checks::let_in_at_most(self.found),
+            self.told.revoked.len(),
+            self.found.aside.len()
         )?;
         let drained = match self.drained {
             Ok(took) => format!("nothing was under way any more {:.1} s after all was healed", took.as_secs_f64()),

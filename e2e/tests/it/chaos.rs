@@ -1,6 +1,6 @@
 //! Everything goes wrong for a while, and every promise is kept. The long form is `make chaos`.
 //!
-//! `CHAOS_SEED` repeats a plan of faults, `CHAOS_SECONDS` (30) is how long they come.
+//! `CHAOS_SEED` repeats a plan of faults, `CHAOS_SECONDS` (120) is how long they come.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::shop::number;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_promise_is_kept_whatever_goes_wrong() {
     let seed = number("CHAOS_SEED").unwrap_or_else(|| rand::random::<u32>().into());
-    let span = Duration::from_secs(number("CHAOS_SECONDS").unwrap_or(30));
+    let span = Duration::from_secs(number("CHAOS_SECONDS").unwrap_or(120));
     let report = Box::pin(run(Settings { seed, span, cluster: false, clock: false, disk: false, load: 1 })).await;
     println!("{report}");
     assert!(report.is_sound(), "CHAOS_SEED={seed}");
