@@ -128,7 +128,8 @@ proptest! {
                         Standing::Unknown => {
                             let row = rows.entry(person).or_insert(Row { seen: at, merged: None });
                             row.seen = row.seen.max(at);
-                            checked.insert(person, tx.now);
+                            let last = checked.entry(person).or_insert(tx.now);
+                            *last = tx.now.max(*last);
                             match row.merged {
                                 Some(into) => tx.learnt.merged.push((key(person), Uuid::from_u128(into))),
                                 None => tx.learnt.present.push((key(person), from_ms(row.seen))),

@@ -55,6 +55,11 @@ impl World {
         Self { free, partitions, orphaned: Vec::new(), workers: BTreeMap::new(), came: 0 }
     }
 
+    fn come(&mut self) {
+        self.came += 1;
+        self.workers.insert(self.came, Worker::default());
+    }
+
     /// As `Leases::round`. Returns how many partitions it gave up and took.
     fn round(&mut self, which: u32) -> usize {
         let share = fair_share(self.partitions, (self.workers.len() + self.orphaned.len()) as i64);
@@ -99,10 +104,7 @@ proptest! {
             let all = world.all();
             let one = |which: Index| all[which.index(all.len())];
             match act {
-                Act::Come => {
-                    world.came += 1;
-                    world.workers.insert(world.came, Worker::default());
-                }
+                Act::Come => world.come(),
                 Act::RunOut => world.run_out(),
                 _ if all.is_empty() => {}
                 Act::Go { which, dies } => {
@@ -122,8 +124,10 @@ proptest! {
             prop_assert_eq!(world.free.len() + leased.sum::<usize>(), usize::from(partitions), "no two read one");
         }
         world.run_out();
+        if world.workers.is_empty() {
+            world.come();
+        }
         let mut all = world.all();
-        prop_assume!(!all.is_empty());
         all.rotate_left(order.index(world.workers.len()));
         // In the first those who have too much give it up, which whoever came before them takes in the second.
         for _ in 0..2 {
