@@ -67,6 +67,8 @@ impl Drop for Place {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use uuid::Uuid;
 

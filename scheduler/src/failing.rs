@@ -15,15 +15,23 @@ pub struct Failing(Mutex<HashMap<ProjectId, (u32, Instant)>>);
 
 impl Failing {
     pub fn rests(&self, project: ProjectId) -> bool {
-        self.lock().get(&project).is_some_and(|(_, until)| Instant::now() < *until)
+        self.rests_at(project, Instant::now())
+    }
+
+    fn rests_at(&self, project: ProjectId, now: Instant) -> bool {
+        self.lock().get(&project).is_some_and(|(_, until)| now < *until)
     }
 
     /// Returns how long it rests; `random` is from 0 to 1.
     pub fn failed(&self, project: ProjectId, random: f64) -> Duration {
+        self.failed_at(project, random, Instant::now())
+    }
+
+    fn failed_at(&self, project: ProjectId, random: f64, now: Instant) -> Duration {
         let mut failing = self.lock();
         let failures = failing.get(&project).map_or(1, |(failures, _)| failures.saturating_add(1));
         let rest = REST.delay(failures, random);
-        failing.insert(project, (failures, Instant::now() + rest));
+        failing.insert(project, (failures, now + rest));
         rest
     }
 
@@ -37,6 +45,8 @@ impl Failing {
     }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests {
     use uuid::Uuid;

@@ -26,6 +26,8 @@ impl Backoff {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -147,3 +147,6 @@ fn seconds(time: Timestamp) -> u32 {
 fn ms(seconds: u32) -> i64 {
     i64::from(seconds) * 1_000
 }
+
+#[cfg(test)]
+mod model;

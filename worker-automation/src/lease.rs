@@ -50,6 +50,18 @@ fn fair_share(partitions: u16, workers: i64) -> usize {
     usize::from(partitions).div_ceil(workers.max(1) as usize)
 }
 
+/// The partitions, of those held, that are more than a share.
+fn surplus(held: impl Iterator<Item = i16>, share: usize) -> Vec<i16> {
+    let mut held: Vec<i16> = held.collect();
+    held.sort_unstable();
+    held.into_iter().skip(share).collect()
+}
+
+/// How many more a worker may take. What it gives up is its own until it is settled.
+fn room(share: usize, held: usize, releasing: usize) -> usize {
+    share.saturating_sub(held + releasing)
+}
+
 /// How long a lane may take to settle what it has of a partition that is given up.
 const SETTLE: Duration = Duration::from_secs(10);
 
@@ -111,12 +123,10 @@ impl Leases {
             return Ok(());
         }
         let share = fair_share(self.stream.partitions, workers);
-        let mut surplus: Vec<i16> = self.held.keys().copied().collect();
-        surplus.sort_unstable();
-        for partition in surplus.into_iter().skip(share) {
+        for partition in surplus(self.held.keys().copied(), share) {
             self.release(partition).await;
         }
-        let most = share.saturating_sub(self.held.len() + self.releasing.len());
+        let most = room(share, self.held.len(), self.releasing.len());
         if most > 0 {
             for lease in leases::acquire(&connection, self.worker, most as i64, ttl_ms).await? {
                 self.start(lease);
@@ -254,6 +264,8 @@ async fn read(mut reader: PartitionReader, lease: Lease, lane: Inputs, stop: Shu
     stop.run_until_cancelled(forward).await.flatten()
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests {
     use super::fair_share;

@@ -177,6 +177,8 @@ impl OfProject {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use serde_json::json;
     use shared::automation::{Definition, Reentry};

@@ -117,7 +117,16 @@ fn panic_text(error: tokio::task::JoinError) -> String {
 
 /// The items that fail by themselves, and why, found by halving with transactions that are rolled back.
 async fn find(recorder: &Arc<Recorder>, batch: &Arc<Batch>, skip: &HashSet<usize>) -> Vec<(usize, String)> {
-    let candidates: Vec<usize> = (0..batch.items.len()).filter(|i| !skip.contains(i)).collect();
+    find_by(batch.items.len(), skip, |others| attempt(recorder, batch, others, Mode::Trial)).await
+}
+
+/// `attempt` tries all items but those that it is given.
+async fn find_by<T, Tried: Future<Output = Result<T, Failure>>>(
+    items: usize,
+    skip: &HashSet<usize>,
+    mut attempt: impl FnMut(HashSet<usize>) -> Tried,
+) -> Vec<(usize, String)> {
+    let candidates: Vec<usize> = (0..items).filter(|i| !skip.contains(i)).collect();
     let mut culprits = Vec::new();
     let mut parts = vec![candidates];
     while let Some(part) = parts.pop() {
@@ -125,8 +134,8 @@ async fn find(recorder: &Arc<Recorder>, batch: &Arc<Batch>, skip: &HashSet<usize
             continue;
         }
         let wanted: HashSet<usize> = part.iter().copied().collect();
-        let others: HashSet<usize> = (0..batch.items.len()).filter(|i| !wanted.contains(i)).collect();
-        match attempt(recorder, batch, others, Mode::Trial).await {
+        let others: HashSet<usize> = (0..items).filter(|i| !wanted.contains(i)).collect();
+        match attempt(others).await {
             Ok(_) | Err(Failure::Deposed(_)) => {}
             Err(Failure::Data(why)) if part.len() == 1 => culprits.extend(part.into_iter().map(|i| (i, why.clone()))),
             Err(Failure::Passing(_)) => {
@@ -165,3 +174,6 @@ async fn bury(bus: &Bus, source: &str, payload: Bytes, reason: &str) {
         tokio::time::sleep(RETRY * 4).await;
     }
 }
+
+#[cfg(test)]
+mod model;

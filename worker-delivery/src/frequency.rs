@@ -80,6 +80,8 @@ impl Frequency {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use shared::rule::time::Span;
 

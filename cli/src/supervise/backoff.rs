@@ -27,6 +27,8 @@ impl Deaths {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 

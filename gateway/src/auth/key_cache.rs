@@ -209,6 +209,8 @@ impl KeyCache {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 

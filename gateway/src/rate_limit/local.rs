@@ -9,21 +9,29 @@ use governor::{Quota, RateLimiter};
 
 use super::{Allowance, BURST};
 
-type Governor = RateLimiter<NotKeyed, InMemoryState, DefaultClock, StateInformationMiddleware>;
+type Governor<C> = RateLimiter<NotKeyed, InMemoryState, C, StateInformationMiddleware>;
 
-pub struct Local {
+pub struct Local<C: Clock = DefaultClock> {
     pub limit: u32,
-    governor: Governor,
-    clock: DefaultClock,
+    governor: Governor<C>,
+    clock: C,
 }
 
 impl Local {
     /// The share of one of `replicas` gateways in `limit` requests a second.
     pub fn new(limit: u32, replicas: u32) -> Self {
+        Self::by(DefaultClock::default(), limit, replicas)
+    }
+}
+
+impl<C: Clock + Clone> Local<C> {
+    /// The same by a clock of the caller's.
+    pub fn by(clock: C, limit: u32, replicas: u32) -> Self {
         let share = NonZeroU32::new(limit / replicas.max(1)).unwrap_or(NonZeroU32::MIN);
         let quota = Quota::per_second(share).allow_burst(share.saturating_mul(BURST));
-        let governor = RateLimiter::direct(quota).with_middleware::<StateInformationMiddleware>();
-        Self { limit, governor, clock: DefaultClock::default() }
+        let governor =
+            RateLimiter::direct_with_clock(quota, clock.clone()).with_middleware::<StateInformationMiddleware>();
+        Self { limit, governor, clock }
     }
 
     pub fn take(&self) -> Allowance {

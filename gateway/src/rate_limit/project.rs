@@ -47,20 +47,22 @@ impl Project {
         (self.limit / 20).max(1)
     }
 
+    fn terms(&self) -> Terms {
+        Terms { rate: self.limit.into(), most: self.limit.saturating_mul(BURST.get()).into(), reserve: 0.0 }
+    }
+
     async fn lease(&self, redis: &Buckets) -> Option<Lease> {
-        let terms =
-            Terms { rate: self.limit.into(), most: self.limit.saturating_mul(BURST.get()).into(), reserve: 0.0 };
-        redis.lease(&self.bucket, terms, self.lease_size()).await
+        redis.lease(&self.bucket, self.terms(), self.lease_size()).await
     }
 
     pub async fn take(self: &Arc<Self>, redis: Option<&Arc<Buckets>>) -> Allowance {
         let Some(redis) = redis.filter(|r| r.is_up()) else { return self.local.take() };
-        if let Some(allowance) = self.spend(redis) {
+        if let Some(allowance) = self.spend(Instant::now, || self.refill(redis)) {
             return allowance;
         }
         // Nothing left to spend: ask now, one for all who wait.
         let _turn = self.asking.lock().await;
-        if let Some(allowance) = self.spend(redis) {
+        if let Some(allowance) = self.spend(Instant::now, || self.refill(redis)) {
             return allowance;
         }
         if !redis.is_up() {
@@ -68,43 +70,52 @@ impl Project {
         }
         match self.lease(redis).await {
             None => self.local.take(),
-            Some(lease) if lease.taken == 0 => {
-                self.nothing_until.store(Some(Arc::new(Instant::now() + lease.wait)));
-                Allowance::denied(self.limit, lease.wait)
-            }
-            Some(lease) => {
-                self.add(Lease { taken: lease.taken - 1, ..lease });
-                self.allowance()
-            }
+            Some(lease) => self.answered(lease, Instant::now),
         }
     }
 
-    /// Spends a token, or says without asking that there is none; `None` when Redis must be asked.
-    fn spend(self: &Arc<Self>, redis: &Arc<Buckets>) -> Option<Allowance> {
+    /// What becomes of a request for which Redis was asked.
+    fn answered(&self, lease: Lease, now: impl FnOnce() -> Instant) -> Allowance {
+        if lease.taken == 0 {
+            self.nothing_until.store(Some(Arc::new(now() + lease.wait)));
+            return Allowance::denied(self.limit, lease.wait);
+        }
+        self.add(Lease { taken: lease.taken - 1, ..lease });
+        self.allowance()
+    }
+
+    /// Spends a token, or says without asking that there is none; `None` when Redis must be asked. The time is read only
+    /// where it matters.
+    fn spend(&self, now: impl FnOnce() -> Instant, refill: impl FnOnce()) -> Option<Allowance> {
         let spent = self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |t| (t > 0).then_some(t - 1));
         if let Ok(before) = spent {
             if (before - 1) * 2 <= i64::from(self.lease_size()) {
-                self.refill(redis);
+                self.refill_once(refill);
             }
             return Some(self.allowance());
         }
         let until = self.nothing_until.load_full()?;
-        let wait = until.saturating_duration_since(Instant::now());
+        let wait = until.saturating_duration_since(now());
         (wait > Duration::ZERO).then(|| Allowance::denied(self.limit, wait))
+    }
+
+    fn refill_once(&self, refill: impl FnOnce()) {
+        if !self.refilling.swap(true, Ordering::Relaxed) {
+            refill();
+        }
     }
 
     /// Gets the next tokens before the last ones are spent.
     fn refill(self: &Arc<Self>, redis: &Arc<Buckets>) {
-        if self.refilling.swap(true, Ordering::Relaxed) {
-            return;
-        }
         let (project, redis) = (self.clone(), redis.clone());
-        tokio::spawn(async move {
-            if let Some(lease) = project.lease(&redis).await {
-                project.add(lease);
-            }
-            project.refilling.store(false, Ordering::Relaxed);
-        });
+        tokio::spawn(async move { project.refilled(project.lease(&redis).await) });
+    }
+
+    fn refilled(&self, lease: Option<Lease>) {
+        if let Some(lease) = lease {
+            self.add(lease);
+        }
+        self.refilling.store(false, Ordering::Relaxed);
     }
 
     fn add(&self, lease: Lease) {
@@ -117,3 +128,6 @@ impl Project {
         Allowance::granted(self.limit, self.left.load(Ordering::Relaxed).saturating_add(tokens))
     }
 }
+
+#[cfg(test)]
+mod model;

@@ -42,6 +42,8 @@ pub fn judge(outcomes: &Outcomes, limits: Limits) -> Judgement {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 

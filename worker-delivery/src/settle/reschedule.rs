@@ -68,6 +68,8 @@ pub fn while_user_unknown(age: Duration, attempt: i32, random: f64) -> Option<Du
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -108,6 +108,8 @@ async fn fulfil(cx: &Context<'_>, segment: &str, wish: Wish) -> Result<Reply, Ap
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -22,8 +22,8 @@ const REMOVAL: i64 = 0x72_6b70_656f_706c;
 /// committed last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edition {
-    seq: i64,
-    server_started: Timestamp,
+    pub seq: i64,
+    pub server_started: Timestamp,
 }
 
 /// The edition, which stays as it is until the end of the transaction.

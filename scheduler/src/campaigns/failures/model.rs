@@ -1,0 +1,61 @@
+//! Messages of a campaign that go or fail, and judges that look now and then, by the list of all that was tried.
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+use super::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_campaign_is_paused_just_when_a_run_or_over_half_of_many_failed(
+        in_row in 1..12_i64,
+        of in 1..40_i64,
+        // How likely a message of each stretch fails.
+        stretches in prop::collection::vec((0..=10_u32, prop::collection::vec(0..10_u32, 1..30)), 1..12),
+        reason in prop::option::of(prop_oneof![".{0,20}", ".{150,250}"]),
+    ) {
+        let limits = Limits { in_row, of };
+        let mut outcomes = Outcomes::default();
+        // Whether each failed: all that were tried, and from which on the share is counted.
+        let (mut tried, mut from): (Vec<bool>, usize) = (Vec::new(), 0);
+        for (likely, messages) in stretches {
+            for fails in messages.into_iter().map(|chance| chance < likely) {
+                tried.push(fails);
+                // As delivery counts.
+                if fails {
+                    outcomes.failed += 1;
+                    outcomes.failed_in_row += 1;
+                    outcomes.reason.clone_from(&reason);
+                } else {
+                    outcomes.sent += 1;
+                    outcomes.failed_in_row = 0;
+                }
+            }
+            let run = tried.iter().rev().take_while(|failed| **failed).count() as i64;
+            let counted = &tried[from..];
+            let failed = counted.iter().filter(|failed| **failed).count();
+            let are_many = counted.len() as i64 >= of;
+            let is_too_much = run >= in_row || are_many && failed > counted.len() - failed;
+            match judge(&outcomes, limits) {
+                Judgement::TooMany(why) => {
+                    prop_assert!(is_too_much, "{}", why);
+                    // What a provider says is cut, within no character.
+                    let said = reason.as_deref().unwrap_or("unknown");
+                    let shown: String = said.chars().take(200).collect();
+                    let at_end = format!("`{shown}`; resume it once that is mended");
+                    prop_assert!(why.ends_with(&at_end), "{}", why);
+                    // Resumed, it starts over.
+                    (outcomes, from) = (Outcomes::default(), 0);
+                    tried.clear();
+                }
+                Judgement::Fine => prop_assert!(!is_too_much && !are_many),
+                Judgement::FineSoFar => {
+                    prop_assert!(!is_too_much && are_many);
+                    (outcomes.sent, outcomes.failed, from) = (0, 0, tried.len());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What a worker remembers, against a database that other workers, erasures and failovers change meanwhile.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use shared::clock::from_ms;
+use shared::ids::ProjectId;
+
+use super::*;
+
+const PEOPLE: u128 = 4;
+const LANES: usize = 2;
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Begin,
+    /// An event of somebody's, so many milliseconds before now; looked up where it has to be.
+    Event {
+        person: u128,
+        ago_ms: i64,
+    },
+    Merge {
+        person: u128,
+        into: u128,
+    },
+    Commit,
+    /// The worker goes on behind its commit.
+    Learn,
+    /// Others' doings.
+    MergedElsewhere {
+        person: u128,
+        into: u128,
+    },
+    SeenElsewhere {
+        person: u128,
+    },
+    Removed {
+        person: u128,
+    },
+    /// The last that was committed is gone.
+    FailedOver {
+        person: u128,
+    },
+    Forget,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let person = || 0..PEOPLE;
+    prop_oneof![
+        6 => Just(Act::Begin),
+        12 => (person(), prop_oneof![0..2_000_i64, 0..200_000_i64]).prop_map(|(person, ago_ms)| Act::Event { person, ago_ms }),
+        1 => (person(), person()).prop_map(|(person, into)| Act::Merge { person, into }),
+        6 => Just(Act::Commit),
+        6 => Just(Act::Learn),
+        1 => (person(), person()).prop_map(|(person, into)| Act::MergedElsewhere { person, into }),
+        1 => person().prop_map(|person| Act::SeenElsewhere { person }),
+        2 => person().prop_map(|person| Act::Removed { person }),
+        1 => person().prop_map(|person| Act::FailedOver { person }),
+        1 => Just(Act::Forget),
+    ]
+}
+
+struct Row {
+    seen: i64,
+    merged: Option<u128>,
+}
+
+/// The transaction of a lane, and whether it is committed.
+struct Tx {
+    edition: Edition,
+    now: i64,
+    learnt: Learnt,
+    is_committed: bool,
+}
+
+fn key(person: u128) -> PersonKey {
+    (ProjectId(Uuid::from_u128(1)), Uuid::from_u128(person))
+}
+
+fn merge(rows: &mut HashMap<u128, Row>, person: u128, into: u128) -> bool {
+    let is_possible = person != into && rows.get(&person).is_some_and(|row| row.merged.is_none());
+    if is_possible {
+        rows.get_mut(&person).unwrap().merged = Some(into);
+    }
+    is_possible
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_remembered_in_a_transaction_is_there_and_not_older_than_was_promised(
+        acts in prop::collection::vec((prop_oneof![3 => 0..500_i64, 1 => 0..90_000_i64], 0..LANES, act()), 1..120),
+    ) {
+        let known = Known::new(10_000);
+        let mut now = 1_790_000_000_000_i64;
+        let mut edition = Edition { seq: 1, server_started: from_ms(now) };
+        let mut rows: HashMap<u128, Row> = HashMap::new();
+        // When somebody was last looked up.
+        let mut checked: HashMap<u128, i64> = HashMap::new();
+        let mut lanes: [Option<Tx>; LANES] = [None, None];
+        for (pause_ms, lane, act) in acts {
+            now += pause_ms;
+            // Removing waits for the transactions that are under way.
+            let is_locked = lanes.iter().flatten().any(|tx| !tx.is_committed);
+            match act {
+                Act::Begin if lanes[lane].is_none() => {
+                    known.check(edition);
+                    lanes[lane] = Some(Tx { edition, now, learnt: Learnt::default(), is_committed: false });
+                }
+                Act::Event { person, ago_ms } => {
+                    let Some(tx) = lanes[lane].as_mut().filter(|tx| !tx.is_committed) else { continue };
+                    let at = tx.now - ago_ms;
+                    let standing = known.standing(&key(person), from_ms(at), from_ms(tx.now));
+                    let row = rows.get(&person);
+                    prop_assert!(!known.has(&key(person)) || row.is_some(), "{} has no row", person);
+                    match standing {
+                        Standing::Fresh => {
+                            let noted = row.map(|row| row.seen);
+                            prop_assert!(noted.is_some_and(|noted| at - noted <= SEEN_EVERY), "{:?} for {}", noted, at);
+                            let age = checked.get(&person).map(|checked| tx.now - checked);
+                            prop_assert!(age.is_some_and(|age| age < TRUST), "looked up {:?} ms ago", age);
+                        }
+                        Standing::Merged(into) => {
+                            prop_assert_eq!(row.and_then(|row| row.merged), Some(into.as_u128()));
+                        }
+                        Standing::Unknown => {
+                            let row = rows.entry(person).or_insert(Row { seen: at, merged: None });
+                            row.seen = row.seen.max(at);
+                            let last = checked.entry(person).or_insert(tx.now);
+                            *last = tx.now.max(*last);
+                            match row.merged {
+                                Some(into) => tx.learnt.merged.push((key(person), Uuid::from_u128(into))),
+                                None => tx.learnt.present.push((key(person), from_ms(row.seen))),
+                            }
+                        }
+                    }
+                }
+                Act::Merge { person, into } => {
+                    let Some(tx) = lanes[lane].as_mut().filter(|tx| !tx.is_committed) else { continue };
+                    if merge(&mut rows, person, into) {
+                        tx.learnt.merged.push((key(person), Uuid::from_u128(into)));
+                    }
+                }
+                Act::Commit => if let Some(tx) = &mut lanes[lane] {
+                    tx.is_committed = true;
+                },
+                Act::Learn if lanes[lane].as_ref().is_some_and(|tx| tx.is_committed) => {
+                    let Tx { edition: of, learnt, now: at, .. } = lanes[lane].take().unwrap();
+                    // Not where it was forgotten meanwhile.
+                    let is_of_use = of == edition && *known.edition.read().unwrap() == Some(of) && now - at < TRUST - 1_000;
+                    let present = learnt.present.clone();
+                    known.learn(of, learnt, from_ms(at));
+                    for (key, seen) in present.into_iter().filter(|_| is_of_use) {
+                        let is_merged = rows[&key.1.as_u128()].merged.is_some();
+                        let standing = known.standing(&key, seen, from_ms(now));
+                        prop_assert!(is_merged || standing == Standing::Fresh, "{:?} though just learnt", standing);
+                    }
+                }
+                Act::MergedElsewhere { person, into } => {
+                    merge(&mut rows, person, into);
+                }
+                Act::SeenElsewhere { person } => if let Some(row) = rows.get_mut(&person) {
+                    row.seen = row.seen.max(now);
+                },
+                Act::Removed { person } if !is_locked => {
+                    rows.remove(&person);
+                    edition.seq += 1;
+                }
+                Act::FailedOver { person } if !is_locked => {
+                    rows.remove(&person);
+                    edition.server_started = from_ms(now);
+                }
+                Act::Forget => known.forget(),
+                _ => {}
+            }
+        }
+    }
+}

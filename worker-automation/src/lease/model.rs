@@ -1,0 +1,145 @@
+//! Workers that come, leave, die and settle at random, round by round, with the table of leases in memory: who reads what in the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::test_runner::RngSeed;
+
+use super::{fair_share, room, surplus};
+
+#[derive(Clone, Debug)]
+enum Act {
+    Come,
+    /// A worker goes, and gives back what it has or dies with it.
+    Go {
+        which: Index,
+        dies: bool,
+    },
+    Round(Index),
+    /// What it gave up is settled.
+    Settle(Index),
+    /// The leases of the dead run out.
+    RunOut,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        2 => Just(Act::Come),
+        2 => (any::<Index>(), any::<bool>()).prop_map(|(which, dies)| Act::Go { which, dies }),
+        8 => any::<Index>().prop_map(Act::Round),
+        4 => any::<Index>().prop_map(Act::Settle),
+        1 => Just(Act::RunOut),
+    ]
+}
+
+#[derive(Default)]
+struct Worker {
+    held: BTreeSet<i16>,
+    releasing: BTreeSet<i16>,
+}
+
+struct World {
+    /// Those that no lease is on.
+    free: BTreeSet<i16>,
+    partitions: u16,
+    /// Of workers that died: each is counted until its leases run out.
+    orphaned: Vec<Worker>,
+    workers: BTreeMap<u32, Worker>,
+    came: u32,
+}
+
+impl World {
+    fn new(partitions: u16) -> Self {
+        let free = (0..partitions.cast_signed()).collect();
+        Self { free, partitions, orphaned: Vec::new(), workers: BTreeMap::new(), came: 0 }
+    }
+
+    fn come(&mut self) {
+        self.came += 1;
+        self.workers.insert(self.came, Worker::default());
+    }
+
+    /// As `Leases::round`. Returns how many partitions it gave up and took.
+    fn round(&mut self, which: u32) -> usize {
+        let share = fair_share(self.partitions, (self.workers.len() + self.orphaned.len()) as i64);
+        let worker = self.workers.get_mut(&which).unwrap();
+        let given_up = surplus(worker.held.iter().copied(), share);
+        worker.held.retain(|partition| !given_up.contains(partition));
+        worker.releasing.extend(&given_up);
+        let taken: Vec<i16> =
+            self.free.iter().copied().take(room(share, worker.held.len(), worker.releasing.len())).collect();
+        self.free.retain(|partition| !taken.contains(partition));
+        worker.held.extend(&taken);
+        assert!(taken.is_empty() || worker.held.len() + worker.releasing.len() <= share, "more than its share");
+        given_up.len() + taken.len()
+    }
+
+    fn settle(&mut self, which: u32) {
+        self.free.append(&mut self.workers.get_mut(&which).unwrap().releasing);
+    }
+
+    fn run_out(&mut self) {
+        for worker in self.orphaned.drain(..) {
+            self.free.extend(worker.held.into_iter().chain(worker.releasing));
+        }
+    }
+
+    fn all(&self) -> Vec<u32> {
+        self.workers.keys().copied().collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_came_before_two_rounds_of_all_bring_every_partition_to_a_worker_with_room(
+        partitions in prop_oneof![4 => 1..20_u16, 1 => 20..257_u16],
+        acts in prop::collection::vec(act(), 0..120),
+        order in any::<Index>(),
+    ) {
+        let mut world = World::new(partitions);
+        for act in acts {
+            let all = world.all();
+            let one = |which: Index| all[which.index(all.len())];
+            match act {
+                Act::Come => world.come(),
+                Act::RunOut => world.run_out(),
+                _ if all.is_empty() => {}
+                Act::Go { which, dies } => {
+                    let worker = world.workers.remove(&one(which)).unwrap();
+                    if dies {
+                        world.orphaned.push(worker);
+                    } else {
+                        world.free.extend(worker.held.into_iter().chain(worker.releasing));
+                    }
+                }
+                Act::Round(which) => {
+                    world.round(one(which));
+                }
+                Act::Settle(which) => world.settle(one(which)),
+            }
+            let leased = world.workers.values().chain(&world.orphaned).map(|w| w.held.len() + w.releasing.len());
+            prop_assert_eq!(world.free.len() + leased.sum::<usize>(), usize::from(partitions), "no two read one");
+        }
+        world.run_out();
+        if world.workers.is_empty() {
+            world.come();
+        }
+        let mut all = world.all();
+        all.rotate_left(order.index(world.workers.len()));
+        // In the first those who have too much give it up, which whoever came before them takes in the second.
+        for _ in 0..2 {
+            for which in &all {
+                world.round(*which);
+                world.settle(*which);
+            }
+        }
+        prop_assert!(world.free.is_empty(), "{:?} are read by nobody", world.free);
+        let most = world.workers.values().map(|worker| worker.held.len()).max().unwrap();
+        prop_assert!(most * all.len() < usize::from(partitions) + all.len(), "{} with {} workers", most, all.len());
+        let moved: usize = all.iter().map(|which| world.round(*which)).sum();
+        prop_assert_eq!(moved, 0, "they settle");
+    }
+}
