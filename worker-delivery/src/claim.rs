@@ -1,8 +1,8 @@
 //! Claiming a slice of messages together with all that is needed to send them, in one transaction, so that nothing is
 //! claimed that could not be tried.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use deadpool_postgres::Transaction;
@@ -11,6 +11,7 @@ use shared::ids::ProjectId;
 use shared::link::{self, About};
 use shared::send::{Channel, Lane};
 use shared::store::StoreError;
+use shared::store::messages;
 use shared::store::messages::claim::{Claimed, claim, claim_locked};
 use shared::store::projects;
 use shared::store::push_tokens::{self, PushToken};
@@ -141,6 +142,16 @@ pub async fn claim_slice(
         Some(Loaded { message, recipient, template, sender, tokens, suppressed, capped, tracked })
     };
     Ok(claimed.into_iter().filter_map(load).collect())
+}
+
+/// Those of a project's messages that are still to be sent, or are just being claimed by others.
+pub async fn standing(
+    app: &App,
+    project: ProjectId,
+    wanted: &[(Uuid, i32)],
+) -> Result<HashSet<(Uuid, i32)>, StoreError> {
+    let db = app.store.connection().await?;
+    Ok(messages::claim::standing(&db, project, wanted).await?.into_iter().collect())
 }
 
 /// The devices of those who get a push, by person.

@@ -27,7 +27,7 @@ use uuid::Uuid;
 
 use crate::App;
 use crate::attempt::attempt;
-use crate::claim::{Held, claim_slice};
+use crate::claim::{Held, claim_slice, standing};
 use crate::intake::{Intake, Refused};
 use crate::limits::{Admitted, Limit, Place, Room};
 use crate::settle::judge;
@@ -271,10 +271,10 @@ async fn send_project(
     app: &Arc<App>,
     (queue, crowd): (Queue, Option<&Crowd>),
     project: ProjectId,
-    mut rows: &[(Uuid, i32)],
+    rows: &[(Uuid, i32)],
     under_way: &mut Vec<JoinHandle<()>>,
 ) -> Result<(), Unfinished> {
-    let (mut has_waited, began) = (false, Instant::now());
+    let (mut rows, mut has_waited, began) = (rows.to_vec(), false, Instant::now());
     while !rows.is_empty() {
         let limit = app.channels.limit(app, (project, queue.channel)).await?;
         let admitted = async {
@@ -289,29 +289,23 @@ async fn send_project(
             admitted = admitted => admitted,
             () = in_the_way(app, (queue.lane, project), crowd, began) => {
                 let delay = put_off(queue.lane).mul_f64(1.0 + rand::random::<f64>());
-                return Ok(give_back(app, project, rows, delay).await?);
+                return Ok(give_back(app, project, &rows, delay).await?);
             }
         };
         if waited && !has_waited {
             has_waited = true;
             metrics::counter!(Metric::MessagesLimited, "how" => "waited").increment(rows.len() as u64);
         }
-        let (slice, rest) = rows.split_at(permits.len().min(rows.len()));
+        let rest = rows.split_off(permits.len().min(rows.len()));
+        let mut slice = std::mem::replace(&mut rows, rest);
         let since = machine_now();
-        // What was locked is waited for when all others are begun: it may be that somebody only noted when it is due, and a hand-over
-        // that found nothing is not made again for as long as its message has waited before.
-        let mut left = slice.to_vec();
         for held in [Held::LeftOut, Held::WaitedFor] {
-            if left.is_empty() {
-                break;
-            }
-            let claimed = claim_slice(app, project, &left, held).await?;
-            if claimed.len() == left.len() {
-                left.clear();
-            } else {
-                left.retain(|(id, _)| claimed.iter().all(|loaded| loaded.message.id != *id));
-            }
+            let claimed = claim_slice(app, project, &slice, held).await?;
             failpoint::hit("delivery.after_claim");
+            let are_all = claimed.len() == slice.len();
+            if !are_all {
+                slice.retain(|(id, _)| claimed.iter().all(|loaded| loaded.message.id != *id));
+            }
             for mut loaded in claimed {
                 let mut hop = traced::begin(&mut loaded.message, since);
                 let (mut permit, token) = (permits.pop(), tokens.pop());
@@ -327,8 +321,20 @@ async fn send_project(
                     drop(permit);
                 }));
             }
+            if are_all || held == Held::WaitedFor {
+                break;
+            }
+            // Behind a long queue most of what comes was handed over before, and is sent by now. Each such row would take a
+            // permit, and as many looks as there are slices: this one is for all.
+            let stand = standing(app, project, &[&slice[..], &rows].concat()).await?;
+            slice.retain(|row| stand.contains(row));
+            rows.retain(|row| stand.contains(row));
+            if slice.is_empty() {
+                break;
+            }
+            // What still stands was locked. It may be that somebody only noted when it is due, and a hand-over that found nothing
+            // is not made again for as long as its message has waited before: so it is waited for.
         }
-        rows = rest;
     }
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 use mail_parser::MessageParser;
 use serde_json::json;
+use shared::send::Lane;
+use shared::store::messages::claim::{claim, claim_locked, standing};
 use uuid::Uuid;
 
 use crate::place::{Place, SOON};
@@ -103,6 +105,47 @@ async fn a_hand_over_waits_for_whoever_only_notes_something_about_its_message() 
     place.drained().await;
     assert_eq!(mailbox.mails().len(), 2);
     place.stop().await;
+}
+
+#[tokio::test]
+async fn what_stands_is_what_a_claim_would_take_and_what_somebody_holds() {
+    let (mut place, _mailbox) = Place::with_mailbox().await;
+    place.stop().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let [fresh, held, taken, settled] = [(); 4].map(|()| place.message(ann));
+    let mut of_campaign = place.message(ann);
+    (of_campaign.lane, of_campaign.campaign_id) = (Lane::Campaign, Some(Uuid::from_u128(7)));
+    place.insert(&[fresh.clone(), held.clone(), taken.clone(), settled.clone(), of_campaign.clone()]).await;
+    let (now, mut db) = (place.clock.now(), place.store.connection().await.unwrap());
+    assert_eq!(claim(&db, place.project, &[(taken.id, 0)], now, now).await.unwrap().len(), 1);
+    let sql = "UPDATE message SET status = 'failed', due_at = NULL WHERE id = $1";
+    assert_eq!(db.execute(sql, &[&settled.id]).await.unwrap(), 1);
+    let holding = db.transaction().await.unwrap();
+    holding.execute("SELECT FROM message WHERE id = $1 FOR UPDATE", &[&held.id]).await.unwrap();
+    let nobody = Uuid::from_u128(1);
+    // Somebody else's attempt is none of this one's; and no campaign of that id is being sent.
+    let all = [
+        (fresh.id, 0),
+        (fresh.id, 0),
+        (fresh.id, 1),
+        (held.id, 0),
+        (taken.id, 0),
+        (settled.id, 0),
+        (of_campaign.id, 0),
+        (nobody, 0),
+    ];
+    let other = place.store.connection().await.unwrap();
+    let mut stand = standing(&other, place.project, &all).await.unwrap();
+    stand.sort_unstable();
+    let mut expected = [(fresh.id, 0), (held.id, 0)];
+    expected.sort_unstable();
+    assert_eq!(stand, expected);
+    let claimed = claim(&other, place.project, &all, now, now).await.unwrap();
+    assert_eq!(claimed.iter().map(|claimed| claimed.id).collect::<Vec<_>>(), [fresh.id]);
+    holding.rollback().await.unwrap();
+    let claimed = claim_locked(&other, place.project, &all, now, now).await.unwrap();
+    assert_eq!(claimed.iter().map(|claimed| claimed.id).collect::<Vec<_>>(), [held.id]);
+    assert_eq!(standing(&other, place.project, &all[..1]).await.unwrap(), []);
 }
 
 #[tokio::test]

@@ -41,6 +41,16 @@ pub struct Claimed {
     pub trace: Option<TraceContext>,
 }
 
+/// What was handed over, as a `w` of [`by_id::look_up`]: the same message may have been twice.
+const WANTED: &str =
+    "(SELECT DISTINCT id, attempt FROM unnest($2::uuid[], $3::int[]) AS v (id, attempt) ORDER BY id) AS w";
+
+/// What of it is still to be sent, with the first and the last of its ids.
+const READY: &str = "m.id BETWEEN $4 AND $5 AND m.attempt = w.attempt AND m.status = 'queued' \
+     AND (m.campaign_id IS NULL OR EXISTS (SELECT FROM campaign c WHERE c.project_id = $1 AND c.id = m.campaign_id \
+     AND c.status IN ('SENDING', 'SCHEDULED', 'COMPLETED'))) \
+     AND NOT EXISTS (SELECT FROM project_removal WHERE project_id = $1)";
+
 /// Claims those of a project's messages that still stand at the attempt they were handed over with, until `lease`.
 ///
 /// The attempt is the whole condition: a row under somebody's lease has moved past the attempt of every hand-over but
@@ -71,6 +81,21 @@ pub async fn claim_locked(
     claim_by(db, project, wanted, lease, now, Lock::Wait).await
 }
 
+/// Those of the messages that [`claim`] would take now, or [`claim_locked`], without taking them: the others have moved on since they
+/// were handed over. In the order of their ids.
+pub async fn standing(
+    db: &impl GenericClient,
+    project: ProjectId,
+    wanted: &[(Uuid, i32)],
+) -> Result<Vec<(Uuid, i32)>, StoreError> {
+    let (ids, attempts): (Vec<Uuid>, Vec<i32>) = wanted.iter().copied().unzip();
+    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
+    let found = by_id::look_up(WANTED, "id, attempt", READY, Lock::None);
+    let statement = db.prepare_cached(&format!("SELECT m.id, m.attempt FROM {found}")).await?;
+    let rows = db.query(&statement, &[&project, &ids, &attempts, first, last]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
 async fn claim_by(
     db: &impl GenericClient,
     project: ProjectId,
@@ -81,18 +106,12 @@ async fn claim_by(
 ) -> Result<Vec<Claimed>, StoreError> {
     let (ids, attempts): (Vec<Uuid>, Vec<i32>) = wanted.iter().copied().unzip();
     let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
-    // The same message may have been handed over twice.
-    let wanted = "(SELECT DISTINCT id, attempt FROM unnest($2::uuid[], $3::int[]) AS v (id, attempt) ORDER BY id) AS w";
-    let ready = "m.id BETWEEN $4 AND $5 AND m.attempt = w.attempt AND m.status = 'queued' \
-                 AND (m.campaign_id IS NULL OR EXISTS (SELECT FROM campaign c WHERE c.project_id = $1 AND c.id = m.campaign_id \
-                 AND c.status IN ('SENDING', 'SCHEDULED', 'COMPLETED'))) \
-                 AND NOT EXISTS (SELECT FROM project_removal WHERE project_id = $1)";
     let sql = format!(
         "WITH free AS (SELECT m.* FROM {free}), held AS ({change} RETURNING m.*) \
          SELECT m.project_id, m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt, m.failures, \
          m.ambiguous - m.forgiven, free.claimed, m.created_at, coalesce(m.released_at, m.created_at), m.subscription_group_id, m.trace \
          FROM held m JOIN free ON free.id = m.id",
-        free = by_id::look_up(wanted, &format!("{}, claimed", by_id::KEPT), ready, lock),
+        free = by_id::look_up(WANTED, &format!("{}, claimed", by_id::KEPT), READY, lock),
         change = by_id::change(
             "free",
             "",
