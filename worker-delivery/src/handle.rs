@@ -358,7 +358,7 @@ async fn give_back(app: &App, project: ProjectId, rows: &[(Uuid, i32)], delay: D
     let due_at = now.checked_add(delay).unwrap_or(now);
     let db = app.store.connection().await?;
     for rows in rows.chunks(PORTION) {
-        due::give_back(&db, project, &rows.iter().copied().collect(), due_at).await?;
+        due::give_back_locked(&db, project, &rows.iter().copied().collect(), due_at).await?;
     }
     Ok(())
 }

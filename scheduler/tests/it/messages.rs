@@ -9,7 +9,7 @@ use shared::ids;
 use shared::send::{Channel, Lane, SendChunk};
 use shared::store::messages::due;
 use shared::store::messages::insert::{NewMessage, queued};
-use testkit::eventually;
+use testkit::{eventually, eventually_true};
 use uuid::Uuid;
 
 use crate::place::{Place, SOON};
@@ -158,4 +158,38 @@ async fn of_what_could_not_be_published_only_what_nobody_holds_is_given_back() {
     assert_eq!(due::give_back(&db, place.project, &taken, now).await.unwrap(), 1);
     let due = "SELECT id FROM message WHERE due_at <= now()";
     assert_eq!(db.query_one(due, &[]).await.unwrap().get::<_, Uuid>(0), ids[3]);
+}
+
+#[tokio::test]
+async fn what_is_just_being_put_off_is_given_back_when_that_is_done() {
+    let place = Place::new().await;
+    let messages: Vec<NewMessage> = (0..2).map(|_| message(&place, Lane::Direct, -1)).collect();
+    let db = place.store.connection().await.unwrap();
+    queued(&db, 0, &messages).await.unwrap();
+    let (now, ids) = (place.clock.now(), messages.iter().map(|m| m.id).collect::<Vec<_>>());
+    assert_eq!(due::take(&db, place.project, now, 10).await.unwrap().count, 2);
+    for is_limited in [false, true] {
+        let mut other = place.store.connection().await.unwrap();
+        let noting = other.transaction().await.unwrap();
+        let later = "UPDATE message SET due_at = now() + interval '10 minutes' WHERE id = $1";
+        noting.execute(later, &[&ids[0]]).await.unwrap();
+        let rows: Vec<(Uuid, i32)> = ids.iter().map(|id| (*id, 0)).collect();
+        let (store, project) = (place.store.clone(), place.project);
+        let given_back = tokio::spawn(async move {
+            let db = store.connection().await.unwrap();
+            if is_limited {
+                due::put_off(&db, project, &rows, &[now, now], "limited: 1/s", now).await.unwrap()
+            } else {
+                due::give_back_locked(&db, project, &rows.into_iter().collect(), now).await.unwrap()
+            }
+        });
+        let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')";
+        eventually_true("somebody waits for the row", SOON, async || db.query_one(waits, &[]).await.unwrap().get(0))
+            .await;
+        noting.commit().await.unwrap();
+        assert_eq!(given_back.await.unwrap(), 2);
+        let due = "SELECT count(*) FROM message WHERE due_at <= now()";
+        assert_eq!(place.count(due).await, 2);
+        db.execute("UPDATE message SET due_at = now() + interval '1 minute'", &[]).await.unwrap();
+    }
 }

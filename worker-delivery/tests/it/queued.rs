@@ -2,7 +2,6 @@
 
 use mail_parser::MessageParser;
 use serde_json::json;
-use shared::send::Lane;
 use shared::store::messages::claim::{claim, claim_locked, standing};
 use uuid::Uuid;
 
@@ -113,13 +112,14 @@ async fn what_stands_is_what_a_claim_would_take_and_what_somebody_holds() {
     place.stop().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     let [fresh, held, taken, settled] = [(); 4].map(|()| place.message(ann));
-    let mut of_campaign = place.message(ann);
-    (of_campaign.lane, of_campaign.campaign_id) = (Lane::Campaign, Some(Uuid::from_u128(7)));
+    let of_campaign = place.message(ann);
     place.insert(&[fresh.clone(), held.clone(), taken.clone(), settled.clone(), of_campaign.clone()]).await;
     let (now, mut db) = (place.clock.now(), place.store.connection().await.unwrap());
     assert_eq!(claim(&db, place.project, &[(taken.id, 0)], now, now).await.unwrap().len(), 1);
     let sql = "UPDATE message SET status = 'failed', due_at = NULL WHERE id = $1";
     assert_eq!(db.execute(sql, &[&settled.id]).await.unwrap(), 1);
+    let sql = "UPDATE message SET campaign_id = gen_random_uuid() WHERE id = $1";
+    assert_eq!(db.execute(sql, &[&of_campaign.id]).await.unwrap(), 1);
     let holding = db.transaction().await.unwrap();
     holding.execute("SELECT FROM message WHERE id = $1 FOR UPDATE", &[&held.id]).await.unwrap();
     let nobody = Uuid::from_u128(1);

@@ -33,11 +33,15 @@ impl Bucket {
     }
 }
 
+/// What Redis said: nothing where that was lost.
+#[derive(Clone, Copy, Debug)]
+struct Answer(Option<Lease>);
+
 struct Gateway {
     project: Project,
     local: Local<FakeRelativeClock>,
     /// What Redis said to the one who gets the next tokens, and who has not heard it yet.
-    underway: Option<Option<Lease>>,
+    underway: Option<Answer>,
     /// Let in by tokens of Redis.
     spent: u64,
 }
@@ -101,7 +105,7 @@ impl World {
             Some(lease).filter(|_| !is_lost)
         };
         let mut underway = None;
-        let spent = project.spend(|| now, || underway = Some(lease()));
+        let spent = project.spend(|| now, || underway = Some(Answer(lease())));
         if underway.is_some() {
             assert!(gateway.underway.is_none(), "two get the next tokens at a time");
             gateway.underway = underway;
@@ -119,7 +123,7 @@ impl World {
 
     fn hear(&mut self, which: usize) {
         let gateway = &mut self.gateways[which];
-        if let Some(lease) = gateway.underway.take() {
+        if let Some(Answer(lease)) = gateway.underway.take() {
             gateway.project.refilled(lease);
         }
     }
@@ -127,7 +131,7 @@ impl World {
     /// Leased, heard of or not, and not spent.
     fn held(&self) -> u64 {
         let held = |gateway: &Gateway| {
-            let underway = gateway.underway.flatten().map_or(0, |lease| lease.taken);
+            let underway = gateway.underway.and_then(|answer| answer.0).map_or(0, |lease| lease.taken);
             gateway.project.tokens.load(Ordering::Relaxed) as u64 + u64::from(underway)
         };
         self.gateways.iter().map(held).sum()

@@ -106,7 +106,7 @@ pub async fn handed_over(
 }
 
 /// Makes messages that nobody has claimed since they were handed over due at the times beside them, and notes why; returns
-/// how many. One that is locked just now, or was taken back by a pause, is left alone.
+/// how many. One that was taken back by a pause is left alone. Waits for whoever holds one: that may be [`handed_over`].
 pub async fn put_off(
     db: &impl GenericClient,
     project: ProjectId,
@@ -122,7 +122,7 @@ pub async fn put_off(
     let free = "m.id BETWEEN $5 AND $6 AND m.attempt = w.attempt AND m.status = 'queued' AND NOT m.claimed";
     let rows = format!(
         "(SELECT m.*, w.due AS due_at FROM {found} WHERE m.was_due IS NOT NULL) AS free",
-        found = by_id::look_up(later, &format!("{}, due_at AS was_due", by_id::KEPT), free, Lock::Skip),
+        found = by_id::look_up(later, &format!("{}, due_at AS was_due", by_id::KEPT), free, Lock::Wait),
     );
     let set = "due_at = excluded.due_at, status_reason = $7, updated_at = $8";
     let statement = db.prepare_cached(&by_id::change(&rows, ", due_at", set)).await?;
@@ -137,11 +137,32 @@ pub async fn give_back(
     taken: &BTreeSet<(Uuid, i32)>,
     due_at: Timestamp,
 ) -> Result<u64, StoreError> {
+    give_back_by(db, project, taken, due_at, Lock::Skip).await
+}
+
+/// As [`give_back`], but waits for whoever holds one just now. Most often it is being claimed; but it may be that [`handed_over`] is
+/// putting it off, for longer than whoever gives it back means it to wait.
+pub async fn give_back_locked(
+    db: &impl GenericClient,
+    project: ProjectId,
+    taken: &BTreeSet<(Uuid, i32)>,
+    due_at: Timestamp,
+) -> Result<u64, StoreError> {
+    give_back_by(db, project, taken, due_at, Lock::Wait).await
+}
+
+async fn give_back_by(
+    db: &impl GenericClient,
+    project: ProjectId,
+    taken: &BTreeSet<(Uuid, i32)>,
+    due_at: Timestamp,
+    lock: Lock,
+) -> Result<u64, StoreError> {
     let (ids, attempts): (Vec<Uuid>, Vec<i32>) = taken.iter().copied().unzip();
     let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(0) };
     let wanted = "(SELECT * FROM unnest($2::uuid[], $3::int[]) AS v (id, attempt) ORDER BY id) AS w";
     let free = "m.id BETWEEN $4 AND $5 AND m.attempt = w.attempt AND m.status = 'queued'";
-    let found = by_id::look_up(wanted, &format!("{}, due_at", by_id::KEPT), free, Lock::Skip);
+    let found = by_id::look_up(wanted, &format!("{}, due_at", by_id::KEPT), free, lock);
     let rows = format!("(SELECT m.* FROM {found} WHERE m.due_at > $6) AS free");
     let statement = db.prepare_cached(&by_id::change(&rows, "", "due_at = $6")).await?;
     Ok(db.execute(&statement, &[&project, &ids, &attempts, first, last, &due_at]).await?)
