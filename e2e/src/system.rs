@@ -19,7 +19,7 @@ use crate::program::{Env, Program, own_address};
 use crate::{Api, drained, mails};
 
 /// Fixed, so that a channel's secrets can be read by whoever looks into a database that a failed test left.
-pub(crate) const MASTER_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+pub const MASTER_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 /// Of pushes to made-up devices, in the directory of the logs.
 const PUSH: &str = "push";

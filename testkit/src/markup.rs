@@ -52,11 +52,12 @@ pub struct Tag {
     pub attributes: Vec<(String, String)>,
 }
 
-/// A page: its tags in order, and all text between them.
+/// A page: its tags in order, all text between them, and its comments.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub tags: Vec<Tag>,
     pub text: String,
+    pub comments: Vec<String>,
 }
 
 impl Seen {
@@ -84,7 +85,7 @@ impl TokenSink for Sink {
                 seen.tags.push(Tag { name: tag.name.to_string(), attributes });
             }
             Token::CharacterTokens(text) => seen.text.push_str(&text),
-            Token::CommentToken(text) => panic!("a comment: {text}"),
+            Token::CommentToken(text) => seen.comments.push(text.to_string()),
             _ => {}
         }
         TokenSinkResult::Continue
@@ -93,6 +94,13 @@ impl TokenSink for Sink {
 
 /// What a browser's tokenizer makes of a page. Panics at a comment, of which our pages hold none.
 pub fn seen(html: &str) -> Seen {
+    let seen = seen_with_comments(html);
+    assert!(seen.comments.is_empty(), "comments: {:?}", seen.comments);
+    seen
+}
+
+/// The same of what may hold comments, as mails for one program alone do.
+pub fn seen_with_comments(html: &str) -> Seen {
     let input = BufferQueue::default();
     input.push_back(StrTendril::from(html));
     let tokenizer = Tokenizer::new(Sink::default(), TokenizerOpts::default());

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
@@ -29,7 +30,10 @@ pub struct ReceivedSpan {
 
 /// Keeps what it receives. What it cannot read it refuses.
 #[derive(Debug, Default)]
-pub struct OtlpReceiver(Mutex<Vec<ReceivedSpan>>);
+pub struct OtlpReceiver {
+    spans: Mutex<Vec<ReceivedSpan>>,
+    bodies: Mutex<Vec<Bytes>>,
+}
 
 impl OtlpReceiver {
     /// All of a trace, by their beginning.
@@ -40,7 +44,13 @@ impl OtlpReceiver {
     }
 
     pub fn all(&self) -> Vec<ReceivedSpan> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.spans.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What came over the line, also what no field of [`ReceivedSpan`] shows; bytes that are no UTF-8 are replaced.
+    pub fn text(&self) -> String {
+        let bodies = self.bodies.lock().unwrap_or_else(PoisonError::into_inner);
+        bodies.iter().map(|body| String::from_utf8_lossy(body)).collect()
     }
 }
 
@@ -50,7 +60,8 @@ impl Vendor for OtlpReceiver {
             return Reply::empty(404);
         }
         let Ok(export) = ExportTraceServiceRequest::decode(request.body.clone()) else { return Reply::empty(400) };
-        let mut received = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.bodies.lock().unwrap_or_else(PoisonError::into_inner).push(request.body.clone());
+        let mut received = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
         for of_resource in export.resource_spans {
             let resource = attributes(of_resource.resource.map(|r| r.attributes).unwrap_or_default());
             let service = resource.get("service.name").cloned().unwrap_or_default();

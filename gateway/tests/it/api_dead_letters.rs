@@ -20,7 +20,7 @@ async fn failed(gateway: &Gateway, project: &Tenant, user: Uuid, channel: &str, 
 }
 
 /// An item of the stream DEAD, as the scheduler takes it over.
-async fn item(gateway: &Gateway, project: &Tenant) -> Uuid {
+pub async fn item(gateway: &Gateway, project: &Tenant) -> Uuid {
     let id = ids::fresh(gateway.app.clock.now_ms());
     let sql = "INSERT INTO dead_item (project_id, id, name, reason, partition, subject, payload, created_at, died_at) \
                VALUES ($1, $2, 'event bought', 'not_recorded: 22P05', 3, 'ingest.3', '\\x01', now(), now())";

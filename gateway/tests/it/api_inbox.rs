@@ -14,7 +14,7 @@ use crate::people::Rows;
 use crate::setup::{Tenant, master_keys};
 
 /// Delivers an in-app message as delivery does: its row in the ledger, and the one in the inbox.
-async fn deliver(gateway: &Gateway, project: &Tenant, user: Uuid, title: &str) -> Uuid {
+pub async fn deliver(gateway: &Gateway, project: &Tenant, user: Uuid, title: &str) -> Uuid {
     let id = ids::fresh(gateway.app.clock.now_ms());
     let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, sent_at, updated_at) \
                VALUES ($1, $2, $3, 'IN_APP', 'direct', 'sent', now(), now(), now())";
@@ -26,7 +26,7 @@ async fn deliver(gateway: &Gateway, project: &Tenant, user: Uuid, title: &str) -
     id
 }
 
-async fn proof(gateway: &Gateway, project: &Tenant, user: &str) -> String {
+pub async fn proof(gateway: &Gateway, project: &Tenant, user: &str) -> String {
     let db = gateway.app.store.connection().await.unwrap();
     let secrets = projects::secrets(&db, &master_keys(), project.id).await.unwrap().unwrap();
     hash(&secrets.identity, user)

@@ -10,12 +10,12 @@ use uuid::Uuid;
 use crate::fixture::{Answer, Gateway};
 use crate::setup::{Tenant, master_keys};
 
-fn signed(secret: &str, content: &str) -> String {
+pub fn signed(secret: &str, content: &str) -> String {
     let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
     hex::encode(mac.chain_update(content).finalize().into_bytes())
 }
 
-async fn secret(gateway: &Gateway, project: &Tenant) -> String {
+pub async fn secret(gateway: &Gateway, project: &Tenant) -> String {
     let db = gateway.app.store.connection().await.unwrap();
     projects::secrets(&db, &master_keys(), project.id).await.unwrap().unwrap().webhook
 }

@@ -1,12 +1,15 @@
-//! Limits: shared by all gateways, and kept by each alone while Redis is away.
+//! Limits: of each project alone, shared by all gateways, and kept by each alone while Redis is away.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use gateway::config::GatewayConfig;
 use shared::buckets::Server;
 use testkit::{PrivateRedis, TestDatabase, TestNats, TestRedis, eventually_true};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
-use crate::setup::{Gateway, MB, bus_config, fixture_with, secs, tenant};
+use crate::setup::{Gateway, MB, Tenant, bus_config, fixture_with, secs, tenant};
 
 const EVENT: &str = r#"{"event":"e","user_id":"u"}"#;
 
@@ -110,4 +113,85 @@ async fn a_changed_limit_is_taken_over() {
         f.gateway.post("/events", &f.tenant.public, EVENT).await.header("ratelimit-limit") == Some("50")
     })
     .await;
+}
+
+/// The head of a request whose body is announced and kept back.
+async fn announced(gateway: &Gateway, project: &Tenant) -> TcpStream {
+    let mut stream = TcpStream::connect(gateway.addr).await.unwrap();
+    let head = format!(
+        "POST /api/v1/events HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        project.public,
+        EVENT.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+/// The beginning of what is answered; none where nothing is for this long.
+async fn answered(stream: &mut TcpStream, within: Duration) -> Option<String> {
+    let mut status = [0; 12];
+    let read = tokio::time::timeout(within, stream.read_exact(&mut status)).await.ok()?;
+    read.unwrap();
+    Some(String::from_utf8_lossy(&status).into_owned())
+}
+
+/// One project asks for far more than it may, also without ever sending a body; another one under the same limit asks for a
+/// part of its own meanwhile.
+async fn beside_a_flood(gateway: &Gateway, [flooding, calm]: [&Tenant; 2]) {
+    let (since, gateways) = (Instant::now(), [gateway]);
+    let at_once = async || {
+        let sent = join_all((0..100).map(|_| accepted(&gateways, &flooding.public, 20, 1))).await;
+        sent.into_iter().sum::<usize>()
+    };
+    // Until it is over its limit, however slow this machine is: before the other one asks for anything.
+    let mut taken = 0;
+    loop {
+        let sent = at_once().await;
+        taken += sent;
+        if sent < 100 {
+            break;
+        }
+    }
+    let flood = async {
+        let full = at_once().await;
+        let mut streams = join_all((0..200).map(|_| announced(gateway, flooding))).await;
+        let told = join_all(streams.iter_mut().map(|stream| answered(stream, secs(5)))).await;
+        (full, told, since.elapsed())
+    };
+    let others = async {
+        let mut sent = 0;
+        while sent < 20 {
+            let answer = gateway.post("/events", &calm.public, EVENT).await;
+            assert_eq!(answer.status, 202, "after {sent}: {answer:?}");
+            sent += 1;
+        }
+        // Whoever is let in is waited for: of a body that is kept back nothing is said.
+        let mut stream = announced(gateway, calm).await;
+        assert_eq!(answered(&mut stream, Duration::from_millis(300)).await, None);
+        stream.write_all(EVENT.as_bytes()).await.unwrap();
+        assert_eq!(answered(&mut stream, secs(5)).await.as_deref(), Some("HTTP/1.1 202"));
+    };
+    let ((full, told, took), ()) = tokio::join!(flood, others);
+    taken += full;
+    // Some had a token again, and wait for their bodies; all others were refused without.
+    let waited_for = told.iter().filter(|status| status.is_none()).count();
+    let refused = told.iter().flatten().filter(|status| *status == "HTTP/1.1 429").count();
+    assert_eq!(refused + waited_for, told.len(), "{told:?}");
+    let most = 40.0 + took.as_secs_f64() * 20.0 + 1.0;
+    assert!(refused > 0 && (taken + waited_for) as f64 <= most, "{taken}, {waited_for} and {refused}: over {most}");
+}
+
+#[tokio::test]
+async fn who_is_over_the_limit_is_refused_before_the_body_and_nobody_else_is() {
+    let (database, nats, redis) = tokio::join!(TestDatabase::create(), TestNats::create(), PrivateRedis::start());
+    let bus = bus_config(nats.url(), nats.prefix(), 64 * MB);
+    for shared in [None, Some(Server::parse(&redis.url()).unwrap())] {
+        let (flooding, calm) = (tenant(&database.store(), 20).await, tenant(&database.store(), 20).await);
+        let is_shared = shared.is_some();
+        let config = GatewayConfig { redis: shared, ..GatewayConfig::default() };
+        let gateway = Gateway::start(&database.config(), &bus, config).await;
+        let as_it_is_to_be = async || gateway.app.limits.are_shared() == is_shared;
+        eventually_true("limits are where they should be", secs(5), as_it_is_to_be).await;
+        beside_a_flood(&gateway, [&flooding, &calm]).await;
+    }
 }

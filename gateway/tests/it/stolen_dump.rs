@@ -1,17 +1,22 @@
 //! What opens something is told once, to whoever made it: neither a dump of the database nor any later answer holds it.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use shared::store::api_keys;
 use shared::store::members::Role;
+use testkit::ApnsService;
 
 use crate::document::operations;
 use crate::fixture::Gateway;
-use crate::isolation::fill;
+use crate::isolation::{fill, ids_of};
 use crate::login::{Login, account, join};
 use crate::setup::Tenant;
 
 const PASSWORD: &str = "canary correct horse";
 const SMTP_PASSWORD: &str = "canary-of-the-mail-server";
 const SERVER_KEY: &str = "canary-of-the-push-gateway";
+const MAIL_KEY: &str = "canary-of-the-mail-provider";
+const SMS_TOKEN: &str = "canary-of-the-sms-service";
+const REST_KEY: &str = "canary-of-the-push-provider";
 
 /// Ada, who is ADMIN, by her password.
 async fn ada(gateway: &Gateway, project: &Tenant) -> Login {
@@ -48,39 +53,79 @@ async fn nothing_in_a_dump_or_in_a_later_answer_opens_anything() {
     let key = made("/api-keys", json!({"name": "backend"})).await;
     let invite = made("/team/invites", json!({"email": "bob@example.com"})).await;
     let endpoint = made("/webhook-endpoints", json!({"url": "https://8.8.8.8/hook", "events": ["*"]})).await;
+    let apns = ApnsService::new("ABC123DEFG", "DEF123GHIJ", "com.example.shop");
     let channels = json!({
         "emailProvider": "SMTP", "smtpHost": "127.0.0.1", "smtpPort": 2525, "smtpUsername": "mailer", "smtpSecurity": "none",
-        "smtpPassword": SMTP_PASSWORD, "mailproviderFromEmail": "news@example.com", "pushGatewayServerKey": SERVER_KEY,
+        "smtpPassword": SMTP_PASSWORD, "mailproviderFromEmail": "news@example.com", "mailproviderApiKey": MAIL_KEY,
+        "pushGatewayServerKey": SERVER_KEY, "iosPushKeyId": apns.key_id, "iosPushTeamId": apns.team_id,
+        "iosPushBundleId": apns.topic, "iosPushPrivateKey": apns.key_file, "smsAccountId": "AC1", "smsAuthToken": SMS_TOKEN,
+        "smsFromNumber": "+15005550006", "pushProviderAppId": "11111111-2222-4333-8444-555555555555",
+        "pushProviderRestKey": REST_KEY,
     });
     gateway.put_as(&admin, "/channels", &channels).await.expect(200);
-    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
     let token = text(&invite["acceptUrl"]).split_once("?token=").unwrap().1.to_owned();
-    let secrets = [
+    let path = format!("/projects/{}", project.id);
+    let before = gateway.get_as(&admin, &path).await.expect(200);
+    gateway.post_as(&admin, &format!("{path}/webhook-secret"), &json!({})).await.expect(200);
+    let after = gateway.get_as(&admin, &path).await.expect(200);
+    let key_line = apns.key_file.lines().nth(1).unwrap().to_owned();
+    let told_once = [
         ("a password", PASSWORD.to_owned()),
         ("a session", admin.cookie.split_once('=').unwrap().1.to_owned()),
         ("an API key", text(&key["key"])),
+        ("the API key that asks", project.secret.clone()),
         ("an invitation", token),
         ("an endpoint's secret", text(&endpoint["secret"])),
         ("a mail server's password", SMTP_PASSWORD.to_owned()),
+        ("a mail provider's key", MAIL_KEY.to_owned()),
         ("a push gateway's key", SERVER_KEY.to_owned()),
+        ("a push provider's key", REST_KEY.to_owned()),
+        ("Apple's key", key_line),
+        ("an SMS service's token", SMS_TOKEN.to_owned()),
+        ("the webhook secret before", text(&before["webhookSecret"])),
+        ("the master key", "42".repeat(32)),
+    ];
+    let of_admins = [
+        ("the webhook secret", text(&after["webhookSecret"])),
+        ("the identity secret", text(&after["identitySecret"])),
     ];
 
     let dump = dump(&gateway).await;
     assert!(dump.contains("ada@example.com") && dump.contains(&text(&key["prefix"])), "{dump}");
-    for (what, secret) in &secrets {
-        // Also as bytes, which the text of a row shows in hexadecimal digits.
+    // Also as bytes, which the text of a row shows in hexadecimal digits.
+    assert!(dump.contains(&hex::encode(api_keys::hash(&text(&key["key"])))), "bytes are looked through, too");
+    for (what, secret) in told_once.iter().chain(&of_admins) {
         assert!(!dump.contains(secret) && !dump.contains(&hex::encode(secret)), "{what} lies in the database");
     }
     let member = gateway.log_in(&project, Role::Member).await;
-    for operation in operations().iter().filter(|o| o.method == "GET" && !o.has_id()) {
+    let ids = ids_of(&gateway, &project).await;
+    let (mut found, mut told_admins) = (0, 0);
+    for operation in operations().iter().filter(|o| o.method == "GET") {
         let query: Vec<String> = operation.query.iter().map(|name| format!("{name}=u")).collect();
-        let path = format!("{}?{}", operation.path, query.join("&"));
-        let by_key = gateway.call("GET", &path).header("x-api-key", &project.secret);
-        for call in [gateway.call_as(&admin, "GET", &path), gateway.call_as(&member, "GET", &path), by_key] {
-            let answer = call.send("").await;
-            for (what, secret) in &secrets {
-                assert!(!answer.text.contains(secret.as_str()), "{path} tells {what}: {}", answer.text);
+        let all = if operation.has_id() { &ids[..] } else { &ids[..1] };
+        for id in all {
+            let path = format!("{}?{}", operation.at(id), query.join("&"));
+            let by_key = gateway.call("GET", &path).header("x-api-key", &project.secret);
+            let by_admin = gateway.call_as(&admin, "GET", &path);
+            for (call, is_admin) in [(by_admin, true), (gateway.call_as(&member, "GET", &path), false), (by_key, false)]
+            {
+                let answer = call.send("").await;
+                // What is not there for an ADMIN is there for nobody.
+                if is_admin && answer.status == 404 {
+                    break;
+                }
+                found += usize::from(operation.has_id() && answer.status == 200);
+                let tells = |secret: &String| answer.text.contains(secret.as_str());
+                for (what, secret) in &told_once {
+                    assert!(!tells(secret), "{path} tells {what}: {}", answer.text);
+                }
+                let whom = of_admins.iter().filter(|(_, secret)| tells(secret)).count();
+                assert!(whom == 0 || is_admin, "{path} tells what is for ADMINs: {}", answer.text);
+                told_admins += whom;
             }
         }
     }
+    // Rows were found by their ids, and what may be told was.
+    assert!(found >= 20 && told_admins >= 2, "{found} found, {told_admins} told");
 }

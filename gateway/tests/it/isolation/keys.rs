@@ -2,7 +2,7 @@
 
 use gateway::router::Access;
 
-use super::{fill, ids_of, rows_of};
+use super::{asked, fill, ids_of, rows_of};
 use crate::document::operations;
 use crate::fixture::Gateway;
 
@@ -29,17 +29,11 @@ async fn another_projects_keys_find_and_change_nothing() {
     let before = rows_of(&gateway, &project).await;
     let (mut wrong, mut tried) = (Vec::new(), 0);
     for operation in operations().iter().filter(|o| o.has_id()) {
-        let body = match &operation.example {
-            _ if operation.method == "GET" => String::new(),
-            Some(example) => example.to_string(),
-            None => "{}".to_owned(),
-        };
-        let query = operation.query.iter().map(|name| format!("{name}=u")).collect::<Vec<_>>().join("&");
         for (key, is_public) in [(&other.secret, false), (&other.public, true)] {
             for id in &ids {
-                let path = format!("{}?{query}", operation.at(id));
+                let (path, body) = asked(&operation, id);
                 let json = [("content-type", "application/json")];
-                let answer = gateway.send(&operation.method, &path, key, &json, body.clone()).await;
+                let answer = gateway.send(&operation.method, &path, key, &json, body).await;
                 tried += 1;
                 if !refusals(operation.access, is_public).contains(&answer.status) {
                     wrong.push(format!("{} {path}: {} {}", operation.method, answer.status, answer.body));

@@ -4,16 +4,20 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+use shared::send::Channel;
+use testkit::eventually_true;
+use uuid::Uuid;
 
 use super::fill;
+use crate::api_messages::queued_by;
 use crate::document::operations;
 use crate::fixture::Gateway;
-use crate::setup::Tenant;
+use crate::setup::{Tenant, secs};
 
 /// Stands for the id in a body.
 const THERE: &str = "THERE";
-/// Fields that name no row of the project: what clients call their things, and what providers do.
-const NO_REFERENCES: [&str; 11] = [
+/// Fields that name no row of the project, wherever they stand: what clients call their things, and what providers do.
+const NO_REFERENCES: [&str; 10] = [
     "anonymousId",
     "anonymous_id",
     "externalId",
@@ -24,10 +28,30 @@ const NO_REFERENCES: [&str; 11] = [
     "previous_id",
     "pushProviderAppId",
     "smsAccountId",
-    "user_id",
 ];
-/// Read only.
-const ANSWERED: [&str; 2] = ["providerMessageId", "runId"];
+/// The same of one operation: an id that is just being given, and people by what their own project calls them, whether
+/// there is such a person or not: the id within is derived from project and name.
+const GIVEN: [(&str, &str); 8] = [
+    ("POST /events", "id"),
+    ("POST /events", "userId"),
+    ("POST /events/batch", "id"),
+    ("POST /events/batch", "userId"),
+    ("POST /users/identify", "id"),
+    ("POST /users/identify", "userId"),
+    ("POST /messages", "userId"),
+    ("POST /push-tokens", "userId"),
+];
+/// What answers otherwise than by a refusal, or to others than keys, and is tried by itself: below, and the first in
+/// `another_projects_ids_find_and_change_nothing`.
+const TRIED_APART: [(&str, &str); 5] = [
+    ("DELETE /api-keys", "id"),
+    ("POST /channels/{id}/test", "userId"),
+    ("POST /dead-letters/replay", "ids"),
+    ("POST /segments/{id}/members", "add"),
+    ("POST /segments/{id}/members", "remove"),
+];
+/// Names of fields that name something without saying so.
+const LISTS: [&str; 4] = ["id", "ids", "add", "remove"];
 
 /// One place where something is named.
 struct Place {
@@ -39,9 +63,23 @@ struct Place {
     body: Value,
 }
 
+impl Place {
+    /// The operation, as the document has it.
+    fn operation(&self) -> String {
+        let parts = self.path.split('/').map(|part| if Uuid::try_parse(part).is_ok() { "{id}" } else { part });
+        format!("{} {}", self.method, parts.collect::<Vec<_>>().join("/"))
+    }
+}
+
 async fn id_in(gateway: &Gateway, project: &Tenant, table: &str) -> String {
     let sql = format!("SELECT id::text FROM {table} WHERE project_id = $1 ORDER BY id LIMIT 1");
     gateway.sql.query_one(&sql, &[&project.id]).await.unwrap().get(0)
+}
+
+/// The person's own id, not of the one whom they may have been merged with.
+async fn person(gateway: &Gateway, project: &Tenant) -> String {
+    let sql = "SELECT id::text FROM users WHERE project_id = $1 AND external_id = 'u'";
+    gateway.sql.query_one(sql, &[&project.id]).await.unwrap().get(0)
 }
 
 fn with(base: &Value, more: &Value) -> Value {
@@ -86,9 +124,12 @@ async fn places(gateway: &Gateway, project: &Tenant) -> Vec<Place> {
         all.push(place("PUT", &own_automation, field, table, change));
     }
     let started = json!({"steps": [{"type": "START_AUTOMATION", "automationId": THERE}]});
+    let entered = json!({"triggerType": "SEGMENT_ENTER", "triggerSegmentId": THERE, "steps": []});
     all.push(place("POST", "/automations", "automationId", "automation", with(&automation, &started)));
-    let entered = json!({"name": "a", "triggerType": "SEGMENT_ENTER", "triggerSegmentId": THERE, "steps": []});
-    all.push(place("POST", "/automations", "triggerSegmentId", "segment", entered));
+    all.push(place("PUT", &own_automation, "automationId", "automation", started));
+    let made = with(&json!({"name": "a"}), &entered);
+    all.push(place("POST", "/automations", "triggerSegmentId", "segment", made));
+    all.push(place("PUT", &own_automation, "triggerSegmentId", "segment", entered));
     all.push(place("POST", "/segments", "rules", "segment", json!({"name": "s", "rules": [of_segment]})));
     all.push(place("POST", "/segments/estimate", "rules", "segment", json!({"rules": [of_segment]})));
     let message = json!({"userId": "u", "channel": "EMAIL", "templateId": THERE});
@@ -96,7 +137,12 @@ async fn places(gateway: &Gateway, project: &Tenant) -> Vec<Place> {
     let of_person = json!({"userId": THERE});
     all.push(place("POST", &format!("{own_template}/preview"), "userId", "users", of_person.clone()));
     all.push(place("POST", &format!("{own_automation}/simulate"), "userId", "users", of_person.clone()));
-    all.push(place("POST", "/suppressions", "userId", "users", of_person));
+    // Taken off again where it was put on.
+    all.push(place("DELETE", "/suppressions", "id", "suppression", json!({"id": THERE})));
+    all.push(place("POST", "/suppressions", "userId", "users", of_person.clone()));
+    all.push(place("DELETE", "/suppressions", "userId", "users", of_person));
+    let chosen = json!({"groups": [{"id": THERE, "subscribed": false}]});
+    all.push(place("PUT", "/users/u/subscriptions", "id", "subscription_group", chosen));
     let test = format!("{own_campaign}/test");
     all.push(place("POST", &test, "userIds", "users", json!({"userIds": [THERE]})));
     all.push(place("POST", &test, "asUserId", "users", json!({"to": ["a@example.com"], "asUserId": THERE})));
@@ -112,13 +158,7 @@ async fn what_belongs_to_another_project_cannot_be_named() {
     let mut wrong = Vec::new();
     for Place { method, path, field, table, body } in places(&gateway, &project).await {
         for (whose, owner) in [("another's", &other), ("its own", &project)] {
-            let id = if table == "users" {
-                // Of the person, not of the one whom they may have been merged with.
-                let sql = "SELECT id::text FROM users WHERE project_id = $1 AND external_id = 'u'";
-                gateway.sql.query_one(sql, &[&owner.id]).await.unwrap().get(0)
-            } else {
-                id_in(&gateway, owner, table).await
-            };
+            let id = if table == "users" { person(&gateway, owner).await } else { id_in(&gateway, owner, table).await };
             let json = [("content-type", "application/json")];
             let body = body.to_string().replace(THERE, &id);
             let answer = gateway.send(method, &path, &project.secret, &json, body.clone()).await;
@@ -134,30 +174,116 @@ async fn what_belongs_to_another_project_cannot_be_named() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The names of the fields of a body, those within others too.
-fn names(schema: &Value, found: &mut BTreeSet<String>) {
+#[tokio::test]
+async fn people_of_another_project_are_neither_put_on_a_list_nor_taken_off_it() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    fill(&gateway, &project).await;
+    fill(&gateway, &other).await;
+    let sql = "SELECT id::text FROM segment WHERE project_id = $1 AND name = 'l'";
+    let list: String = gateway.sql.query_one(sql, &[&project.id]).await.unwrap().get(0);
+    let (own, anothers) = (person(&gateway, &project).await, person(&gateway, &other).await);
+    let change = async |what: &str, id: &str| {
+        gateway.post(&project, &format!("/segments/{list}/members"), &json!({ what: [id] })).await.expect(200)
+    };
+    let added = change("add", &anothers).await;
+    assert_eq!((&added["added"], &added["notFound"]), (&json!(0), &json!([anothers])));
+    assert_eq!(change("add", &own).await["added"], 1);
+    assert_eq!(change("remove", &anothers).await["removed"], 0);
+    assert_eq!(change("remove", &own).await["removed"], 1);
+}
+
+#[tokio::test]
+async fn another_projects_dead_letters_are_not_tried_again() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    fill(&gateway, &project).await;
+    fill(&gateway, &other).await;
+    let replayed = async |owner: &Tenant| {
+        let ids = json!({ "ids": [id_in(&gateway, owner, "dead_item").await] });
+        gateway.post(&project, "/dead-letters/replay", &ids).await.expect(200)["replayed"].clone()
+    };
+    assert_eq!(replayed(&other).await, 0);
+    // It lies where it lay.
+    let sql = "SELECT count(*) FROM dead_item WHERE project_id = $1";
+    assert_eq!(gateway.sql.query_one(sql, &[&other.id]).await.unwrap().get::<_, i64>(0), 1);
+    assert_eq!(replayed(&project).await, 1);
+}
+
+#[tokio::test]
+async fn a_channel_is_not_tried_on_another_projects_people() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    fill(&gateway, &project).await;
+    fill(&gateway, &other).await;
+    let test = async |owner: &Tenant| {
+        let of_person = json!({ "userId": person(&gateway, owner).await });
+        gateway.post(&project, "/channels/email/test", &of_person).await
+    };
+    let refused = test(&other).await;
+    assert_eq!((refused.status, refused.fields()), (422, vec!["userId"]));
+    assert_eq!(queued_by(&gateway, Channel::Email).await.len(), 0);
+    // Of its own nobody waits for the outcome, which needs somebody who sends.
+    let queued = async || queued_by(&gateway, Channel::Email).await.len() == 1;
+    tokio::select! {
+        answer = test(&project) => panic!("answered without an outcome: {answer:?}"),
+        () = eventually_true("a message is on its way", secs(10), queued) => {}
+    }
+}
+
+/// Whether a field is taken for the sake of what was read before, and means nothing.
+fn is_ignored(schema: &Value) -> bool {
+    schema["description"].as_str().is_some_and(|text| text.starts_with("Shown by `GET`; taken and ignored"))
+}
+
+/// Whether a field names something: by its name, or for it holds ids.
+fn is_reference(name: &str, schema: &Value) -> bool {
+    let holds_ids = |schema: &Value| schema["format"] == "uuid" || schema["items"]["format"] == "uuid";
+    let choices = ["oneOf", "anyOf"].into_iter().filter_map(|of| schema[of].as_array()).flatten();
+    ["Id", "Ids", "_id", "_ids"].iter().any(|end| name.ends_with(end))
+        || LISTS.contains(&name)
+        || holds_ids(schema)
+        || choices.into_iter().any(holds_ids)
+}
+
+/// The names of the fields of a body that name something, those within others too.
+fn references(schema: &Value, found: &mut BTreeSet<String>) {
     match schema {
         Value::Object(parts) => {
-            if let Some(properties) = parts.get("properties").and_then(Value::as_object) {
-                found.extend(properties.keys().cloned());
+            for (name, field) in parts.get("properties").and_then(Value::as_object).into_iter().flatten() {
+                if is_reference(name, field) && !is_ignored(field) && !NO_REFERENCES.contains(&&**name) {
+                    // Two styles of one name.
+                    found.insert(if name == "user_id" { "userId".to_owned() } else { name.clone() });
+                }
             }
-            parts.values().for_each(|part| names(part, found));
+            parts.values().for_each(|part| references(part, found));
         }
-        Value::Array(parts) => parts.iter().for_each(|part| names(part, found)),
+        Value::Array(parts) => parts.iter().for_each(|part| references(part, found)),
         _ => {}
     }
 }
 
 #[tokio::test]
-async fn every_field_that_names_something_is_tried() {
+async fn every_field_that_names_something_is_tried_at_every_operation() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     fill(&gateway, &project).await;
     let mut documented = BTreeSet::new();
-    operations().iter().filter_map(|o| o.body.as_ref()).for_each(|body| names(body, &mut documented));
-    documented.retain(|name| name.ends_with("Id") || name.ends_with("Ids") || name.ends_with("_id"));
-    let mut known: BTreeSet<String> = NO_REFERENCES.into_iter().chain(ANSWERED).map(str::to_owned).collect();
-    let tried = places(&gateway, &project).await.into_iter().map(|place| place.field.to_owned());
-    known.extend(tried.filter(|field| field != "rules"));
-    assert_eq!(documented, known, "a field of a body names something: add it to `places`, or to what names nothing");
+    for operation in operations() {
+        let mut found = BTreeSet::new();
+        operation.body.iter().for_each(|body| references(body, &mut found));
+        documented.extend(found.into_iter().map(|field| (format!("{} {}", operation.method, operation.path), field)));
+    }
+    let apart = GIVEN.iter().chain(&TRIED_APART).map(|(at, field)| ((*at).to_owned(), (*field).to_owned()));
+    let places = places(&gateway, &project).await;
+    let tried = places.iter().map(|place| (place.operation(), place.field.to_owned()));
+    // Rules name segments by their values.
+    let tried = tried.filter(|(_, field)| field != "rules");
+    // The person is in the path.
+    let tried = tried.map(|(at, field)| (at.replace("/users/u/", "/users/{id}/"), field));
+    let known: BTreeSet<_> = apart.chain(tried).collect();
+    let missing: Vec<_> = documented.difference(&known).collect();
+    let gone: Vec<_> = known.difference(&documented).collect();
+    assert!(missing.is_empty(), "name something: add them to `places`, or say what they name: {missing:?}");
+    assert!(gone.is_empty(), "are in the document no more: {gone:?}");
 }

@@ -1,0 +1,151 @@
+import { type Server, createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { BrowserContext, Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { adminContext, call, eventually, expectNoComplaints, newContext, product, settled, signIn, unique, withBrowser } from './browser';
+import { Watch, hostile, short } from './hostile';
+
+// What only people write who are signed in, and what other systems answer: in a project of its own, whose name is such a
+// text, too. Imports are on no screen.
+
+withBrowser();
+const contexts: BrowserContext[] = [];
+const PASSWORD = 'a long password';
+/** As much of markup as an address may hold. */
+const EMAIL = `${unique('m').replace(' ', '')}'{{7*7}}&lt=\`b@example.com`;
+let admin: Page;
+let system: Server;
+const made = {} as { project: string; endpoint: string; campaign: string };
+
+interface Id {
+  id: string;
+}
+
+/** A call of the API by whoever is signed in on a page. */
+async function as<T>(page: Page, method: string, path: string, body?: object): Promise<T> {
+  const answer = await page.evaluate(
+    async ({ method, path, body, project }) => {
+      const { csrfToken } = (await (await fetch('/api/v1/auth/session')).json()) as { csrfToken: string };
+      const headers = { 'x-csrf-token': csrfToken, 'content-type': 'application/json', ...(project && { 'x-project-id': project }) };
+      const answer = await fetch(`/api/v1${path}`, { method, headers, ...(body && { body: JSON.stringify(body) }) });
+      return { ok: answer.ok, text: `${answer.status} ${await answer.text()}` };
+    },
+    { method, path, body, project: made.project },
+  );
+  if (!answer.ok) throw new Error(`${method} ${path}: ${answer.text}`);
+  return JSON.parse(answer.text.slice(4)) as T;
+}
+
+beforeAll(async () => {
+  // A system that answers calls with such a text, and takes none.
+  system = createServer((_, answer) => answer.writeHead(500, { 'content-type': 'text/html' }).end(hostile('response')));
+  await new Promise<void>((listening) => system.listen(0, '127.0.0.1', listening));
+  const context = await adminContext();
+  contexts.push(context);
+  admin = await context.newPage();
+  await admin.goto(product.origin);
+  await settled(admin);
+  made.project = (await as<Id>(admin, 'POST', '/projects', { name: hostile('project') })).id;
+  const { key } = await as<{ key: string }>(admin, 'POST', '/api-keys', { name: hostile('key-name'), type: 'secret' });
+  await as(admin, 'POST', '/team/invites', { email: `not-yet-${EMAIL}`, role: 'ADMIN' });
+  const { acceptUrl } = await as<{ acceptUrl: string }>(admin, 'POST', '/team/invites', { email: EMAIL, role: 'ADMIN' });
+  const joined = { token: new URL(acceptUrl).searchParams.get('token'), name: hostile('member'), password: PASSWORD };
+  await call('POST', '/auth/invites/accept', joined, key);
+
+  const { port } = system.address() as AddressInfo;
+  const endpoint = { url: `http://127.0.0.1:${port}/hook`, description: hostile('hook'), events: ['*'] };
+  made.endpoint = (await as<Id>(admin, 'POST', '/webhook-endpoints', endpoint)).id;
+
+  const write = <T>(method: string, path: string, body?: object): Promise<T> => call<T>(method, path, body, key);
+  const rules = [{ field: 'email', operator: 'exists' }];
+  const segment = await write<Id>('POST', '/segments', { name: 'All', rules });
+  const template = await write<Id>('POST', '/templates', { name: 'Offer', channel: 'EMAIL', subject: 'Hi', body: '<p>Hi</p>' });
+  await write('POST', '/users/identify', { user_id: short('recipient'), properties: { email: 'recipient@example.com', name: hostile('recipient-name') } });
+  await eventually(async () => expect((await write<{ userCount: number }>('GET', `/segments/${segment.id}`)).userCount).toBe(1));
+  const variants = ['variant', 'other-variant'].map((name) => ({ name: short(name), templateId: template.id, weight: 50 }));
+  const campaign = { name: hostile('campaign'), channel: 'EMAIL', segmentId: segment.id, variants, goal: { event: short('goal'), within: '7d' } };
+  made.campaign = (await write<Id>('POST', '/campaigns', campaign)).id;
+  await write('POST', `/campaigns/${made.campaign}/send`);
+  await eventually(async () => expect((await write<{ total: number }>('GET', `/campaigns/${made.campaign}/report`)).total).toBe(1));
+  await as(admin, 'POST', `/webhook-endpoints/${made.endpoint}/test`);
+  await eventually(async () => {
+    const { deliveries } = await as<{ deliveries: Array<{ attempts: Array<{ response?: string }> }> }>(admin, 'GET', `/webhook-endpoints/${made.endpoint}/deliveries`);
+    expect(deliveries.some(({ attempts }) => attempts.some(({ response }) => response?.includes('response')))).toBe(true);
+  });
+});
+
+afterAll(async () => {
+  for (const context of contexts) await context.close();
+  system?.close();
+});
+
+const go = async (page: Page, path: string): Promise<void> => {
+  await page.goto(`${product.origin}${path}`);
+  await settled(page);
+};
+
+test('what colleagues and other systems write is a text on every screen', async () => {
+  const watch = new Watch();
+  watch.over(admin);
+  const screens = ['overview', 'team', 'api-keys', 'webhooks', `webhooks/${made.endpoint}`, 'settings', 'campaigns', `campaigns/${made.campaign}`, 'messages', 'audit-log'];
+  for (const screen of screens) {
+    await go(admin, `/p/${made.project}/${screen}`);
+    await watch.look(admin, screen);
+    if (screen === 'team') expect(await admin.locator('main').innerText()).toContain(EMAIL);
+  }
+  for (const path of ['/account', '/new-project']) {
+    await go(admin, path);
+    await watch.look(admin, path);
+  }
+  watch.expectTexts(['project', 'key-name', 'member', 'hook', 'campaign', 'variant', 'other-variant', 'goal']);
+  for (const context of contexts) expectNoComplaints(context);
+});
+
+test('so it is where it is asked about, and where a call is looked at', async () => {
+  const watch = new Watch();
+  watch.over(admin);
+  const asked = async (screen: string, button: string, field: string) => {
+    await go(admin, `/p/${made.project}/${screen}`);
+    // The log is fetched anew every few seconds.
+    await admin.getByRole('button', { name: button, exact: true }).last().click();
+    await admin.getByRole('dialog').waitFor();
+    await eventually(async () => {
+      await watch.look(admin, `${screen}: ${button}`);
+      expect([...watch.asText]).toContain(field);
+    });
+  };
+  await asked('api-keys', 'Revoke', 'key-name');
+  await asked('settings', 'Delete the project', 'project');
+  await asked(`webhooks/${made.endpoint}`, 'Edit', 'hook');
+  await asked(`webhooks/${made.endpoint}`, 'Look', 'response');
+  watch.expectTexts(['key-name', 'project', 'hook', 'response']);
+  for (const context of contexts) expectNoComplaints(context);
+});
+
+test('so it is for the one who wrote it', async () => {
+  const theirs = await newContext();
+  contexts.push(theirs);
+  const page = await theirs.newPage();
+  const watch = new Watch();
+  watch.over(page);
+  await signIn(page, EMAIL, PASSWORD);
+  await watch.look(page, 'overview');
+  for (const path of ['/account', `/p/${made.project}/team`]) {
+    await go(page, path);
+    await watch.look(page, path);
+  }
+  watch.expectTexts(['project', 'member']);
+  expectNoComplaints(theirs);
+});
+
+test('a text that is taken for markup is noticed', async () => {
+  const plain = await newContext();
+  contexts.push(plain);
+  const page = await plain.newPage();
+  await page.evaluate((text) => document.body.insertAdjacentText('beforeend', text), hostile('text'));
+  const watch = new Watch();
+  await watch.look(page, 'as a text');
+  expect([...watch.asText]).toEqual(['text']);
+  await page.evaluate((text) => document.body.insertAdjacentHTML('beforeend', text), hostile('markup'));
+  await expect(watch.look(page, 'as markup')).rejects.toThrow('as markup');
+});

@@ -1,0 +1,272 @@
+//! Secrets and people that are made up, and looked for in all that the programs tell of their work: nothing about anybody is
+//! told, nor anything that opens something.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod world;
+
+use std::time::Duration;
+
+use e2e::system::MASTER_KEY;
+use e2e::{Options, Program, System, drained};
+use reqwest::Method;
+use serde_json::{Value, json};
+use testkit::{ApnsService, OtlpReceiver, ProviderServer, SmsService, eventually};
+use tokio_postgres::Client;
+
+use crate::shop::Shop;
+use crate::traces::traced;
+use world::{Hook, Session};
+
+const SOON: Duration = Duration::from_secs(20);
+const PHONE: &str = "4915112345671";
+/// Of a device as Apple names them.
+const DEVICE: &str = "aac0ffee5ca1ab1e0ddba11c0ffee5ca1ab1e0ddba11c0ffee5ca1ab1e0ddba1";
+const SENDER: &str = "+15005550006";
+
+/// Values that must turn up where they belong, and nowhere in what the programs tell of their work.
+const PERSONAL: [&str; 9] = [
+    "canary-mail",
+    "canary-name",
+    PHONE,
+    DEVICE,
+    "canary-device",
+    "canary-property",
+    "canary-text",
+    "canary-user",
+    "canary-colleague",
+];
+/// Secrets of which the text is ours to choose.
+const CHOSEN: [&str; 4] = ["canary-password", "canary-key", "canary-sms-token", "canary-login"];
+
+/// What a value may be told as: itself, its bytes in hexadecimal digits, and as a program shows bytes to its makers.
+fn forms(value: &str) -> [String; 3] {
+    let digits = value.bytes().fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"));
+    let bytes = format!("{:?}", value.as_bytes());
+    [value.to_owned(), digits, bytes.trim_matches(['[', ']']).to_owned()]
+}
+
+/// The lines of a text that hold a value in any form.
+fn lines_with<'a>(text: &'a str, value: &str) -> Vec<&'a str> {
+    let forms = forms(value);
+    text.lines().filter(|line| forms.iter().any(|form| line.contains(form))).collect()
+}
+
+/// The password in a server's address.
+fn password(url: &str) -> String {
+    let (_, rest) = url.split_once("://").unwrap();
+    let (login, _) = rest.rsplit_once('@').unwrap();
+    login.split_once(':').unwrap().1.to_owned()
+}
+
+#[test]
+fn what_is_looked_for_is_found_in_every_form() {
+    for text in ["a key b", "x6b6579", "[1, 107, 101, 121]"] {
+        assert_eq!(lines_with(&format!("other\n{text}\n"), "key"), [text]);
+    }
+    assert!(lines_with("KEY\nk e y", "key").is_empty());
+    assert_eq!(password("redis://:secret@127.0.0.1:1/0"), "secret");
+    assert_eq!(password("postgres://user:secret@127.0.0.1:1/db"), "secret");
+}
+
+/// What people do and are told, much of it in ways that go wrong: what fails is told of most.
+async fn use_everything(system: &System, shop: &Shop<'_>) {
+    let api = &system.api;
+    let of = |user: &str, mail: &str| {
+        json!({ "batch": [
+            { "type": "identify", "user_id": user, "properties": {
+                "email": mail, "name": "canary-name", "phone": format!("+{PHONE}"), "note": "canary-property" } },
+            { "type": "track", "event": "signed_up", "user_id": user, "properties": { "note": "canary-property" } },
+            { "type": "track", "event": "checkout_started", "user_id": user, "properties": { "cartId": "canary-property" } },
+        ] })
+    };
+    api.track("/events/batch", &of("canary-user", "canary-mail@example.com")).await.expect(202);
+    // An address that is none, and a name that would break a header.
+    api.track("/events/batch", &of("canary-user-2", "canary-mail at example.com")).await.expect(202);
+    for token in ["mailbox:canary-device", DEVICE] {
+        let device = json!({ "userId": "canary-user", "platform": "IOS", "token": token });
+        api.post("/push-tokens", &device).await.expect(202);
+    }
+    api.until("/users/canary-user", SOON, |user| user["email"].is_string()).await;
+    for (channel, body) in
+        [("EMAIL", "<p>canary-text</p>"), ("PUSH", "canary-text"), ("SMS", "canary-text"), ("EMAIL", "{{ canary-text")]
+    {
+        let message = json!({ "userId": "canary-user", "channel": channel, "subject": "canary-text", "body": body });
+        api.post("/messages", &message).await;
+    }
+    api.get("/users?search=canary-mail").await;
+    let wrong_key = format!("sk_live_canary-key{}", "x".repeat(20));
+    let refused = api.call(Method::GET, "/users/canary-user", &wrong_key, None).await.unwrap();
+    assert_eq!(refused.status, 401);
+    api.track(
+        "/events",
+        &json!({ "event": "canary-property", "user_id": "canary-user", "timestamp": "canary-property" }),
+    )
+    .await;
+    let mails = shop.mails("canary-mail@example.com", 3, SOON).await;
+    assert!(mails.iter().any(|mail| mail.text().contains("canary-name")), "it is where it belongs");
+}
+
+/// Once each credential was good for something, others that are refused.
+async fn take_credentials_away(system: &System) {
+    let api = &system.api;
+    api.put("/channels", &json!({ "smtpPassword": "canary-password-2", "smsAuthToken": "canary-sms-token-2" }))
+        .await
+        .expect(200);
+    for (channel, body) in [("EMAIL", "<p>canary-text</p>"), ("SMS", "canary-text")] {
+        let message = json!({ "userId": "canary-user", "channel": channel, "subject": "Hi", "body": body });
+        api.post("/messages", &message).await.expect(202);
+    }
+    let shown = |channels: &Value| channels["email"]["error"].is_string() && channels["sms"]["error"].is_string();
+    api.until("/channels", SOON, shown).await;
+}
+
+async fn metrics(programs: [&Program; 4]) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for program in programs {
+        all.push((format!("the metrics of {}", program.name()), program.metrics().await));
+    }
+    all
+}
+
+fn logs(programs: [&Program; 4]) -> Vec<(String, String)> {
+    let log = |program: &Program| std::fs::read_to_string(program.log()).unwrap();
+    programs.map(|program| (format!("the log of {}", program.name()), log(program))).into()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the_database() {
+    let receiver = ProviderServer::start(OtlpReceiver::default()).await;
+    let sms = ProviderServer::start(SmsService::new("AC1", "canary-sms-token", SENDER)).await;
+    let apns = ProviderServer::start(ApnsService::new("ABC123DEFG", "DEF123GHIJ", "com.example.shop")).await;
+    let hook = ProviderServer::start(Hook).await;
+    let own = "info,gateway=debug,worker_automation=debug,worker_delivery=debug,scheduler=debug,shared=debug";
+    let options = traced(&receiver, "always_on").env("LOG_FORMAT", "json").env("RUST_LOG", own);
+    let options = options.env("SMS_BASE_URL", sms.url()).env("APNS_BASE_URL", apns.url());
+    let system = System::start_with(Options { mail_login: Some(("shop", "canary-password")), ..options }).await;
+    let (api, apple) = (&system.api, apns.vendor());
+    let channels = json!({
+        "smsAccountId": "AC1", "smsAuthToken": "canary-sms-token", "smsFromNumber": SENDER, "iosPushKeyId": apple.key_id,
+        "iosPushTeamId": apple.team_id, "iosPushBundleId": apple.topic, "iosPushPrivateKey": apple.key_file,
+    });
+    api.put("/channels", &channels).await.expect(200);
+    let session = Session::begin(&system, "canary-colleague@example.com", "canary-login").await;
+    let endpoint =
+        json!({ "url": format!("{}/canary-property", hook.url()), "events": ["*"], "description": "canary-text" });
+    let endpoint = session.call(Method::POST, "/webhook-endpoints", &endpoint).await.expect(201);
+    let invite = session.call(Method::POST, "/team/invites", &json!({ "email": "canary-mail-2@example.com" })).await;
+    let accept = invite.expect(201)["acceptUrl"].as_str().unwrap().to_owned();
+    let token = accept.split_once("?token=").unwrap().1.to_owned();
+    let shown = session.call(Method::GET, &format!("/projects/{}", system.project), &Value::Null).await.expect(200);
+    session.refused().await;
+
+    let shop = Shop::open(&system, 1).await;
+    use_everything(&system, &shop).await;
+    // What opens something was good for it.
+    let mailed = shop.mails("canary-mail-2@example.com", 1, SOON).await;
+    assert!(
+        mailed[0].text().replace("=\r\n", "").replace("=3D", "=").contains(&token),
+        "the mail holds the invitation"
+    );
+    let used = async || {
+        let (texts, pushes, calls) = (sms.vendor().taken(), apple.taken(), hook.received());
+        let right = !texts.is_empty() && !pushes.is_empty() && !calls.is_empty();
+        if right { Ok((texts, pushes, calls)) } else { Err(format!("{texts:?} {pushes:?} {calls:?}")) }
+    };
+    let (texts, pushes, calls) = eventually(SOON, used).await;
+    assert_eq!((texts[0]["To"].as_str(), pushes[0]["token"].as_str()), (&*format!("+{PHONE}"), Some(DEVICE)));
+    assert!(calls[0].header("webhook-signature").starts_with("v1,"));
+    take_credentials_away(&system).await;
+    let joined = json!({ "token": token, "name": "canary-name", "password": "canary-login-2" });
+    session.call(Method::POST, "/auth/invites/accept", &joined).await.expect(200);
+    let again = session.call(Method::POST, "/auth/invites/accept", &joined).await;
+    assert_eq!(again.status, 409);
+    let probe = async || {
+        let calls = receiver.vendor().all().iter().filter(|span| span.name == "call provider").count();
+        if calls >= 6 { Ok(()) } else { Err(format!("{calls} calls")) }
+    };
+    eventually(SOON, probe).await;
+    let dump = dump(&drained::database(&system).await).await;
+
+    // What is lost is told of, too, by the programs that have its address with the password.
+    let programs = [&system.gateway, &system.automation, &system.delivery, &system.scheduler];
+    let mut told = metrics(programs).await;
+    system.redis.kill().await;
+    system.postgres.kill().await;
+    let complaints = async || {
+        let _ = api.get("/templates").await;
+        let _ = api.track("/events", &json!({ "event": "canary-property", "user_id": "canary-user" })).await;
+        let log = std::fs::read_to_string(system.gateway.log()).unwrap();
+        if log.contains("Redis cannot be used") && log.contains("the database is away") { Ok(()) } else { Err(log) }
+    };
+    eventually(SOON, complaints).await;
+    told.extend(metrics(programs).await);
+    told.extend(logs(programs));
+    told.push(("traces".to_owned(), receiver.vendor().text()));
+
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let apple_key = apple.key_file.lines().nth(1).unwrap();
+    let mut secrets: Vec<(&str, String)> = CHOSEN.iter().map(|secret| (*secret, (*secret).to_owned())).collect();
+    secrets.extend([
+        // Their beginnings are told to people, by which they know them.
+        ("the secret key that was used", api.secret_key[16..].to_owned()),
+        ("the session", session.cookie.split_once('=').unwrap().1.to_owned()),
+        ("the session's token", session.csrf_token.clone()),
+        ("the invitation", token),
+        ("the master key", MASTER_KEY.to_owned()),
+        ("the endpoint's secret", text(&endpoint["secret"]).trim_start_matches("whsec_").to_owned()),
+        ("the identity secret", text(&shown["identitySecret"])),
+        ("the webhook secret", text(&shown["webhookSecret"])),
+        ("Apple's key", apple_key[60..120].to_owned()),
+        ("the database's password", password(&system.database_url)),
+        ("Redis' password", password(&system.redis.url())),
+        ("the broker's password", password(&system.nats.url())),
+    ]);
+    let mut everything: Vec<(&str, &str)> = PERSONAL.iter().map(|value| (*value, *value)).collect();
+    everything.extend(secrets.iter().map(|(what, value)| (*what, &**value)));
+    // No secret, for it stands in every page of a site; but nobody's work is told by it.
+    everything.push(("the public key that was used", &api.public_key[16..]));
+    assert!(
+        everything.iter().all(|(_, value)| value.len() >= 10),
+        "what is that short is found by chance: {everything:?}"
+    );
+    for (place, text) in &told {
+        // What has to be there is found in the same way.
+        let control = match place {
+            place if place.starts_with("the log") => receiver.url(),
+            place if place.starts_with("the metrics") => "rekindle_".to_owned(),
+            _ => "call provider".to_owned(),
+        };
+        assert!(!lines_with(text, &control).is_empty(), "{control} is not in {place}: {text}");
+        for (what, value) in &everything {
+            let found = lines_with(text, value);
+            assert!(found.is_empty(), "{what} in {place}: {found:#?}");
+        }
+    }
+    for (place, log) in told.iter().filter(|(place, _)| place.starts_with("the log")) {
+        let lines: Vec<Value> =
+            log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect();
+        assert!(lines.iter().any(|line| line["level"] == "INFO" && line["message"].is_string()), "{place}: {log}");
+    }
+    // What people are is in the database, and what opens something is not.
+    for value in ["canary-mail@example.com", "canary-property", PHONE, DEVICE] {
+        assert!(!lines_with(&dump, value).is_empty(), "{value} is where it belongs");
+    }
+    for (what, secret) in &secrets {
+        let found = lines_with(&dump, secret);
+        assert!(found.is_empty(), "{what} in the database: {found:#?}");
+    }
+}
+
+/// Every row of every table, as text; bytes as hexadecimal digits.
+async fn dump(db: &Client) -> String {
+    let sql = "SELECT quote_ident(relname) FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace";
+    let mut all = String::new();
+    for table in db.query(sql, &[]).await.unwrap() {
+        for row in db.query(&format!("SELECT t::text FROM {} t", table.get::<_, String>(0)), &[]).await.unwrap() {
+            all.push_str(row.get(0));
+            all.push('\n');
+        }
+    }
+    all
+}

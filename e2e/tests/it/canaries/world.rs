@@ -1,0 +1,80 @@
+//! Who works on the project, and who is told by it.
+
+use e2e::{Answer, System};
+use reqwest::Method;
+use serde_json::{Value, json};
+use shared::clock::Clock;
+use shared::config::DatabaseConfig;
+use shared::env::Env;
+use shared::ids::{ProjectId, fresh};
+use shared::password;
+use shared::store::Store;
+use shared::store::accounts::{self, Account};
+use shared::store::members::{self, Role};
+use testkit::{Received, Reply, Vendor};
+
+/// Takes whatever it is told.
+pub struct Hook;
+
+impl Vendor for Hook {
+    fn answer(&self, _: &Received) -> Reply {
+        Reply::empty(200)
+    }
+}
+
+/// An ADMIN who has logged in.
+#[derive(Clone)]
+pub struct Session {
+    http: reqwest::Client,
+    base: String,
+    email: String,
+    project: String,
+    pub cookie: String,
+    pub csrf_token: String,
+}
+
+impl Session {
+    /// Makes the account, and logs in to it by its password.
+    pub async fn begin(system: &System, email: &str, login: &str) -> Self {
+        let config = DatabaseConfig::from_env(&Env::from_pairs([("DATABASE_URL", &*system.database_url)])).unwrap();
+        let (store, now) = (Store::new(&config, "test").unwrap(), Clock::system().now());
+        let id = fresh(now.as_millisecond());
+        let account = Account { id, email: email.to_owned(), name: "canary-colleague".to_owned() };
+        let mut db = store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        assert!(accounts::insert(&tx, &account, &password::hash(login).unwrap(), now).await.unwrap());
+        members::join(&tx, ProjectId(system.project), id, Role::Admin, now).await.unwrap();
+        tx.commit().await.unwrap();
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let base = format!("{}/api/v1", system.origin);
+        let body = json!({ "email": email, "password": login });
+        let answer = http.post(format!("{base}/auth/login")).json(&body).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        let cookie = answer.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+        let told: Value = answer.json().await.unwrap();
+        let csrf_token = told["csrfToken"].as_str().unwrap().to_owned();
+        Self { http, base, email: email.to_owned(), project: system.project.to_string(), cookie, csrf_token }
+    }
+
+    pub async fn call(&self, method: Method, path: &str, body: &Value) -> Answer {
+        let request = self.http.request(method, format!("{}{path}", self.base)).header("cookie", &self.cookie);
+        let mut request = request.header("x-csrf-token", &self.csrf_token).header("x-project-id", &self.project);
+        if !body.is_null() {
+            request = request.json(body);
+        }
+        let answer = request.send().await.unwrap();
+        let status = answer.status().as_u16();
+        let json = serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default();
+        Answer { status, retry_after: None, json, took: std::time::Duration::ZERO }
+    }
+
+    /// What holds something that opens nothing: a wrong password, a session without its token, a webhook signed by nobody.
+    pub async fn refused(&self) {
+        let login = json!({ "email": self.email, "password": "canary-login-that-is-wrong" });
+        assert_eq!(self.call(Method::POST, "/auth/login", &login).await.status, 401);
+        let without = Self { csrf_token: "canary-key".to_owned(), ..self.clone() };
+        assert_eq!(without.call(Method::POST, "/team/invites", &json!({ "email": "a@b.c" })).await.status, 403);
+        let event = json!({ "event": "canary-property", "data": { "userId": "canary-user" } });
+        assert_eq!(self.call(Method::POST, &format!("/webhook/{}", self.project), &event).await.status, 401);
+    }
+}

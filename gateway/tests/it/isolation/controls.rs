@@ -1,0 +1,127 @@
+//! What the refusals are worth: by its own project's ADMIN and keys each operation finds the very rows that another
+//! project's are told not to exist.
+
+use gateway::router::Access;
+use serde_json::json;
+use shared::store::members::Role;
+
+use super::{asked, fill, ids_of};
+use crate::document::{Operation, operations};
+use crate::fixture::Gateway;
+use crate::setup::Tenant;
+use crate::{api_inbox, api_webhook};
+
+/// What does not succeed here by what `fill` makes, and the status by which the row was found all the same: a run that is
+/// under way sends the template.
+const FOUND_BUT: [(&str, u16); 1] = [("DELETE /templates/{id}", 409)];
+/// Takes no id of a row: the channel's name, of which every project has all.
+const BY_NAME: &str = "POST /channels/{id}/test";
+/// Looks at neither key nor session, but at a signature.
+const SIGNED: &str = "POST /webhook/{id}";
+
+#[derive(Clone, Copy, Debug)]
+enum Caller {
+    Admin,
+    SecretKey,
+    PublicKey,
+}
+
+impl Caller {
+    fn may(self, access: Access) -> bool {
+        match self {
+            Self::Admin => access != Access::Anyone,
+            Self::SecretKey => matches!(access, Access::Public | Access::Secret | Access::SecretOrAdmin),
+            Self::PublicKey => access == Access::Public,
+        }
+    }
+}
+
+fn named(operation: &Operation) -> String {
+    format!("{} {}", operation.method, operation.path)
+}
+
+/// What comes one after another: a campaign's life, and at last what takes away, of which others leave nothing to take.
+const IN_TURN: [&str; 6] = [
+    "POST /campaigns/{id}/send",
+    "POST /campaigns/{id}/pause",
+    "POST /campaigns/{id}/resume",
+    "POST /campaigns/{id}/cancel",
+    "DELETE /team/{id}",
+    "DELETE /projects/{id}",
+];
+
+/// The operations with an id, in an order in which each still finds something.
+fn in_order() -> Vec<Operation> {
+    let all = operations().into_iter().filter(|o| o.has_id() && ![BY_NAME, SIGNED].contains(&&*named(o)));
+    let mut order: Vec<_> = all.collect();
+    let turn = |operation: &Operation| IN_TURN.iter().position(|name| *name == named(operation));
+    order.sort_by_key(|o| (o.method == "DELETE", turn(o).map_or(0, |at| at + 1)));
+    order
+}
+
+/// A body by which it succeeds, where the document's example is of another world.
+fn body_of(operation: &Operation, example: String) -> String {
+    match &*named(operation) {
+        "POST /campaigns/{id}/test" => json!({ "userIds": ["u"] }).to_string(),
+        "DELETE /projects/{id}" => json!({ "name": "Test" }).to_string(),
+        _ => example,
+    }
+}
+
+#[tokio::test]
+async fn each_operation_finds_what_is_its_own_projects() {
+    let gateway = Gateway::start().await;
+    let (order, mut wrong, mut tried) = (in_order(), Vec::new(), 0);
+    for caller in [Caller::Admin, Caller::SecretKey, Caller::PublicKey] {
+        let project = gateway.project().await;
+        fill(&gateway, &project).await;
+        let admin = gateway.log_in(&project, Role::Admin).await;
+        let proof = api_inbox::proof(&gateway, &project, "u").await;
+        // Whoever asks stays in the team to the end.
+        let own = admin.account.to_string();
+        let ids: Vec<String> = ids_of(&gateway, &project).await.into_iter().filter(|id| *id != own).collect();
+        for operation in order.iter().filter(|o| caller.may(o.access)) {
+            tried += 1;
+            let mut answers = Vec::new();
+            for id in &ids {
+                let (path, body) = asked(operation, id);
+                let call = match caller {
+                    Caller::Admin => gateway.call_as(&admin, &operation.method, &path),
+                    Caller::SecretKey => gateway.call(&operation.method, &path).header("x-api-key", &project.secret),
+                    Caller::PublicKey => gateway
+                        .call(&operation.method, &format!("{path}&user_hash={proof}"))
+                        .header("x-api-key", &project.public),
+                };
+                let call = call.header("content-type", "application/json");
+                answers.push(call.send(body_of(operation, body)).await);
+                if answers.last().is_some_and(|answer| answer.status == operation.success) {
+                    break;
+                }
+            }
+            let expected = FOUND_BUT.iter().find(|(name, _)| *name == named(operation));
+            let expected = expected.map_or(operation.success, |(_, status)| *status);
+            if !answers.iter().any(|answer| answer.status == expected) {
+                answers.retain(|answer| answer.status != 404);
+                let told: Vec<_> = answers.iter().map(|answer| (answer.status, &answer.text)).collect();
+                wrong.push(format!("{caller:?}: {} finds nothing of its own project: {told:?}", named(operation)));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {tried}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn a_webhook_is_taken_under_its_own_projects_secret_and_no_others() {
+    let gateway = Gateway::start().await;
+    let (project, other) = (gateway.project().await, gateway.project().await);
+    let body = json!({ "event": "order.paid", "data": { "userId": "u" } }).to_string();
+    let sent = async |to: &Tenant, by: &Tenant| {
+        let signature = api_webhook::signed(&api_webhook::secret(&gateway, by).await, &body);
+        let headers = [("content-type", "application/json"), ("x-signature", signature.as_str())];
+        gateway.send("POST", &format!("/webhook/{}", to.id), "", &headers, body.clone()).await.status
+    };
+    assert_eq!((sent(&project, &other).await, sent(&other, &project).await), (401, 401));
+    assert_eq!(gateway.items().await.len(), 0);
+    assert_eq!((sent(&project, &project).await, sent(&other, &other).await), (202, 202));
+    assert_eq!(gateway.items().await.len(), 2);
+}
