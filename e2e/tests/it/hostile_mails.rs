@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use testkit::eventually;
 use testkit::markup::{self, Seen};
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 /// As long as no hostile text is, and found nowhere else.
 const PLAIN: &str = "Canary";
 const MJML: &str = r#"<mjml><mj-head><mj-title>Shop</mj-title><mj-style>.k { color: #123456 }</mj-style></mj-head><mj-body>

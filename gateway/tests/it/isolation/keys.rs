@@ -31,7 +31,7 @@ async fn another_projects_keys_find_and_change_nothing() {
     for operation in operations().iter().filter(|o| o.has_id()) {
         for (key, is_public) in [(&other.secret, false), (&other.public, true)] {
             for id in &ids {
-                let (path, body) = asked(&operation, id);
+                let (path, body) = asked(operation, id);
                 let json = [("content-type", "application/json")];
                 let answer = gateway.send(&operation.method, &path, key, &json, body).await;
                 tried += 1;
