@@ -127,7 +127,7 @@ async fn what_stands_is_what_a_claim_would_take_and_what_somebody_holds() {
     let all = [
         (fresh.id, 0),
         (fresh.id, 0),
-        (fresh.id, 1),
+        (fresh.id, 2),
         (held.id, 0),
         (taken.id, 0),
         (settled.id, 0),
