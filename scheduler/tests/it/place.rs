@@ -21,7 +21,7 @@ use testkit::{TestDatabase, TestNats, eventually};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-pub const SOON: Duration = Duration::from_secs(15);
+pub const SOON: Duration = Duration::from_secs(30);
 
 pub struct Place {
     pub store: Store,
