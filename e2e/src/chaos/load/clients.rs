@@ -42,13 +42,18 @@ pub(super) fn accepted(shop: usize, name: &str, reference: &str) -> Line {
     Line::Accepted { shop, name: name.to_owned(), reference: reference.to_owned() }
 }
 
-/// One event by itself, until it is accepted.
-pub(super) async fn one(load: &Load<'_>, shop: usize, name: &str, (reference, mut event): (String, Value)) -> bool {
-    load.oracle.note(vec![tried(shop, name, &reference)]).await;
+/// An event as it is sent by itself, and not in a batch.
+pub(super) fn alone(mut event: Value) -> Value {
     if let Some(fields) = event.as_object_mut() {
         fields.remove("type");
     }
-    let there = load.insist(shop, "/events", With::Public, &event).await.is_some();
+    event
+}
+
+/// One event by itself, until it is accepted.
+pub(super) async fn one(load: &Load<'_>, shop: usize, name: &str, (reference, event): (String, Value)) -> bool {
+    load.oracle.note(vec![tried(shop, name, &reference)]).await;
+    let there = load.insist(shop, "/events", With::Public, &alone(event)).await.is_some();
     if there {
         load.oracle.note(vec![accepted(shop, name, &reference)]).await;
     }

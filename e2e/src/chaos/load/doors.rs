@@ -9,7 +9,7 @@ use serde_json::Value;
 use shared::store::api_keys::KeyType;
 use tokio::time::{Instant, timeout};
 
-use super::clients::{accepted, event, one, tried};
+use super::clients::{accepted, alone, event, one, tried};
 use super::{AGAIN, ANSWER, Load, Verdict, verdict};
 use crate::Api;
 use crate::chaos::oracle::Line;
@@ -98,12 +98,9 @@ enum Until {
 async fn until(load: &Load<'_>, api: &Api, called: &str, what: Until) -> bool {
     const NAME: &str = "keyed";
     loop {
-        let (reference, mut event) = event(NAME, ("user_id", called), true, "");
-        if let Some(fields) = event.as_object_mut() {
-            fields.remove("type");
-        }
+        let (reference, event) = event(NAME, ("user_id", called), true, "");
         load.oracle.note(vec![tried(0, NAME, &reference)]).await;
-        let answer = timeout(ANSWER, api.call(Method::POST, "/events", &api.public_key, Some(&event))).await;
+        let answer = timeout(ANSWER, api.call(Method::POST, "/events", &api.public_key, Some(&alone(event)))).await;
         let answer = answer.ok().and_then(Result::ok);
         match (verdict(answer.as_ref()), what) {
             (Verdict::Accepted, what) => {
