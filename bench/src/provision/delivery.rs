@@ -121,7 +121,9 @@ pub async fn browsers(system: &System, project: u32) -> Result<()> {
 
 /// Gives a project's people addresses.
 pub async fn addresses(system: &System, project: u32) -> Result<()> {
-    let sql = "UPDATE users SET email = external_id || '@example.com', name = 'Ann Example' \
+    // In the properties too: the columns follow those at the next update of the profile.
+    let sql = "UPDATE users SET email = external_id || '@example.com', name = 'Ann Example', \
+               properties = properties || jsonb_build_object('email', external_id || '@example.com', 'name', 'Ann Example') \
                WHERE project_id = $1 AND external_id IS NOT NULL";
     system.database.execute(sql, &[&tenants::project(project)]).await?;
     Ok(())

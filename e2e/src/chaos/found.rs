@@ -115,13 +115,7 @@ pub async fn drained(product: &Product, told: &Told, clock: bool, within: Durati
             let said = format!("after {within:?}: {left}; {missing} items missing\n            {held_up}");
             return Drained { leftovers, took: Err(said) };
         }
-        // Rows that a worker holds wait for the next look: waited for in an order that is not its own, they would be a deadlock.
-        let sql = "WITH held_back AS (SELECT project_id, id FROM message WHERE status = 'queued' AND NOT claimed \
-                   AND due_at > clock_timestamp() AND (status_reason LIKE 'retrying:%' OR status_reason LIKE 'outcome_unknown:%') \
-                   FOR NO KEY UPDATE SKIP LOCKED) \
-                   UPDATE message AS m SET due_at = clock_timestamp() FROM held_back AS h \
-                   WHERE (m.project_id, m.id) = (h.project_id, h.id)";
-        db.execute(sql, &[]).await.expect("the ledger");
+        drained::bring_retries_forward(&db).await;
         tokio::time::sleep(LOOK).await;
     }
 }

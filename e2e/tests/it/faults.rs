@@ -217,7 +217,7 @@ impl Run<'_> {
             if progress.settled == self.sends {
                 return;
             }
-            self.move_time_on().await;
+            drained::bring_retries_forward(&self.db).await;
             while self.fed < self.sends && self.fed - progress.settled - progress.held < WINDOW {
                 self.feed().await;
             }
@@ -239,12 +239,6 @@ impl Run<'_> {
         let row = self.db.query_one(sql, &[]).await.expect("the ledger");
         let [settled, held] = [0, 1].map(|column| row.get::<_, i64>(column).unsigned_abs());
         Progress { settled, held }
-    }
-
-    async fn move_time_on(&self) {
-        let sql = "UPDATE message SET due_at = now() WHERE status = 'queued' AND NOT claimed AND due_at > now() \
-                   AND (status_reason LIKE 'retrying:%' OR status_reason LIKE 'outcome_unknown:%')";
-        self.db.execute(sql, &[]).await.expect("the ledger");
     }
 
     /// Hands over some more.
