@@ -279,11 +279,14 @@ async fn send_project(
         let limit = app.channels.limit(app, (project, queue.channel)).await?;
         let admitted = async {
             match &limit {
-                Some(limit) => limit.admit(&app.permits, queue.lane, project, rows.len()).await,
-                None => Admitted::freely(app.permits.acquire(queue.lane, project, rows.len()).await),
+                Some(limit) => (limit.admit(&app.permits, queue.lane, project, rows.len()).await, None),
+                None => {
+                    let turn = app.claim_turns.next(project, queue.lane).await;
+                    (Admitted::freely(app.permits.acquire(queue.lane, project, rows.len()).await), Some(turn))
+                }
             }
         };
-        let Admitted { mut permits, mut tokens, waited } = tokio::select! {
+        let (Admitted { mut permits, mut tokens, waited }, mut turn) = tokio::select! {
             biased;
             () = app.shutdown.cancelled() => return Err(Unfinished::Stopping),
             admitted = admitted => admitted,
@@ -302,6 +305,7 @@ async fn send_project(
         for held in [Held::LeftOut, Held::WaitedFor] {
             let claimed = claim_slice(app, project, &slice, held).await?;
             failpoint::hit("delivery.after_claim");
+            drop(turn.take());
             let are_all = claimed.len() == slice.len();
             if !are_all {
                 slice.retain(|(id, _)| claimed.iter().all(|loaded| loaded.message.id != *id));

@@ -7,6 +7,7 @@ mod address;
 mod attempt;
 pub mod channels;
 mod claim;
+mod claim_turns;
 pub mod config;
 mod consume;
 mod frequency;
@@ -38,6 +39,7 @@ use shared::store::Store;
 use tokio_util::task::TaskTracker;
 
 use channels::Channels;
+use claim_turns::ClaimTurns;
 use config::DeliveryConfig;
 use limits::Limits;
 use permits::Permits;
@@ -62,6 +64,7 @@ pub struct App {
     pub shutdown: Shutdown,
     templates: Templates,
     permits: Permits,
+    claim_turns: ClaimTurns,
     settler: Settler,
     /// Work that must end before the process does.
     tasks: TaskTracker,
@@ -79,6 +82,7 @@ impl App {
             outside: Outside { http, addresses, clock: clock.clone(), apns_tokens: apns::Tokens::default(), limits },
             templates: Templates::default(),
             permits: Permits::new(config.concurrency),
+            claim_turns: ClaimTurns::default(),
             tasks: TaskTracker::new(),
             config,
             store,

@@ -53,6 +53,8 @@ const AT_MOST: f64 = 2.0;
 const SLACK: f64 = 1.05;
 /// How long messages may take to be sent.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// Between two looks at that, which are a burden themselves.
+const LOOK: Duration = Duration::from_millis(100);
 const OUTBOUND_ALLOW: &str = "OUTBOUND_ALLOW";
 
 /// What the neighbour waited for, in milliseconds.
@@ -101,14 +103,17 @@ async fn beside(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &s
         alone.push(neighbour(system, time).await?);
         progress.step(&format!("beside {name}, round {round} of {}", settings.rounds));
         // What it has saved up is spent before anybody looks.
-        noise(system.gateway, meanwhile, warm_up).await??;
+        let began = now(system).await?;
+        let before = noise(system.gateway, meanwhile, warm_up).await??;
         let noise = noise(system.gateway, meanwhile, time + warm_up);
         neighbour(system, warm_up / 2).await?;
         beside.push(neighbour(system, time).await?);
         let noise = noise.await??;
         taken.push(noise.requests_per_second());
         refused.push(100.0 * noise.refused as f64 / (noise.refused + noise.requests) as f64);
-        sent(system, NOISY).await?;
+        if let Noise::OverItsLimit(Kind::Message) = meanwhile {
+            sent(system, NOISY, began, before.items + noise.items).await?;
+        }
     }
     let of = |waited: &[Waited], what: fn(&Waited) -> f64| waited.iter().map(what).collect::<Vec<f64>>();
     let figure = |figure: String, what: fn(&Waited) -> f64| {
@@ -138,36 +143,34 @@ async fn neighbour(system: &System, time: Duration) -> Result<Waited> {
         let mut sender = Sender::connect(system.gateway, shape, NEIGHBOURS_CONNECTIONS).await?;
         sender.send(Pace::Offered(rate), time).await
     };
-    let now: Timestamp = system.database.query_one("SELECT clock_timestamp()", &[]).await?.try_get(0)?;
+    let began = now(system).await?;
     let (events, messages) = tokio::join!(sender(Kind::Single, EVENTS), sender(Kind::Message, MESSAGES));
     let (events, messages) = (events?, messages?);
-    sent(system, NEIGHBOUR).await?;
-    let sql = "SELECT count(*), percentile_disc(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM sent_at - created_at)::float8) \
-               FROM message WHERE project_id = $1 AND created_at >= $2 AND status = 'sent'";
-    // The gateway follows the database's clock, to within some milliseconds.
-    let since = now.checked_sub(Duration::from_millis(100))?;
-    let row = system.database.query_one(sql, &[&tenants::project(NEIGHBOUR), &since]).await?;
-    let count = u64::try_from(row.try_get::<_, i64>(0)?)?;
-    if count < messages.items {
-        bail!("{} messages were accepted, {count} sent", messages.items);
-    }
-    let seconds: Option<f64> = row.try_get(1)?;
-    Ok(Waited { event: events.quantile(0.99), message: seconds.context("no message was sent")? * 1e3 })
+    let seconds = sent(system, NEIGHBOUR, began, messages.items).await?;
+    Ok(Waited { event: events.quantile(0.99), message: seconds * 1e3 })
 }
 
-/// Waits until none of a project's messages is on its way.
-async fn sent(system: &System, project: u32) -> Result<()> {
-    let sql = "SELECT count(*) FROM message WHERE project_id = $1 AND status <> 'sent'";
+/// The database's time, which gateways follow to within some milliseconds; those are taken off.
+async fn now(system: &System) -> Result<Timestamp> {
+    let now: Timestamp = system.database.query_one("SELECT clock_timestamp()", &[]).await?.try_get(0)?;
+    Ok(now.checked_sub(Duration::from_millis(100))?)
+}
+
+/// Waits until all messages of a project that were accepted since then are sent; p99 of the time that took, in seconds.
+async fn sent(system: &System, project: u32, since: Timestamp, accepted: u64) -> Result<f64> {
+    let sql = "SELECT count(*), percentile_disc(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM sent_at - created_at)::float8) \
+               FROM message WHERE project_id = $1 AND created_at >= $2 AND status = 'sent'";
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let waiting: i64 = system.database.query_one(sql, &[&tenants::project(project)]).await?.try_get(0)?;
-        if waiting == 0 {
-            return Ok(());
+        let row = system.database.query_one(sql, &[&tenants::project(project), &since]).await?;
+        let count = u64::try_from(row.try_get::<_, i64>(0)?)?;
+        if count >= accepted {
+            return row.try_get::<_, Option<f64>>(1)?.context("no message was accepted");
         }
         if Instant::now() > deadline {
-            bail!("{waiting} messages were not sent within {} s", PATIENCE.as_secs());
+            bail!("{accepted} messages were accepted, {count} of them sent within {} s", PATIENCE.as_secs());
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(LOOK).await;
     }
 }
 

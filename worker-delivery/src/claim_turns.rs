@@ -1,0 +1,100 @@
+//! One claim at a time of each project and lane.
+//!
+//! While one is made, the places of calls that end add up, and the next takes them all: a busy project's claims grow by themselves,
+//! and one that is not busy waits for nobody. If each place that is free were claimed for by itself, the database would be busy with
+//! little else.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use shared::ids::ProjectId;
+use shared::send::Lane;
+use tokio::sync::OwnedMutexGuard;
+
+/// So many turns are kept at least before those are forgotten that nobody has or waits for.
+const KEPT: usize = 1_024;
+
+type Turns = HashMap<(ProjectId, Lane), Arc<tokio::sync::Mutex<()>>>;
+
+#[derive(Debug, Default)]
+pub struct ClaimTurns(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    turns: Turns,
+    /// As many as there were when they were last looked through.
+    kept: usize,
+}
+
+/// It is over when this is dropped.
+pub type ClaimTurn = OwnedMutexGuard<()>;
+
+impl ClaimTurns {
+    /// Waits until no other claim of the project and the lane is being made or waits for its permits. Those who wait have their turns in
+    /// the order in which they came.
+    pub async fn next(&self, project: ProjectId, lane: Lane) -> ClaimTurn {
+        let turn = self.state().turn(project, lane);
+        turn.lock_owned().await
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn turn(&mut self, project: ProjectId, lane: Lane) -> Arc<tokio::sync::Mutex<()>> {
+        if self.turns.len() >= KEPT.max(2 * self.kept) {
+            self.turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+            self.kept = self.turns.len();
+        }
+        self.turns.entry((project, lane)).or_default().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::time::Duration;
+
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn project(n: u128) -> ProjectId {
+        ProjectId(Uuid::from_u128(n))
+    }
+
+    #[tokio::test]
+    async fn one_claim_of_a_project_and_lane_is_made_at_a_time() {
+        let turns = ClaimTurns::default();
+        let first = turns.next(project(1), Lane::Direct).await;
+        let mut second = pin!(turns.next(project(1), Lane::Direct));
+        assert!(tokio::time::timeout(Duration::from_millis(5), &mut second).await.is_err());
+        // Neither another project nor another lane waits for it.
+        let _others = (turns.next(project(2), Lane::Direct).await, turns.next(project(1), Lane::Campaign).await);
+        drop(first);
+        drop(second.await);
+    }
+
+    #[tokio::test]
+    async fn who_waits_no_more_is_passed_by() {
+        let turns = ClaimTurns::default();
+        let first = turns.next(project(1), Lane::Direct).await;
+        assert!(tokio::time::timeout(Duration::from_millis(5), turns.next(project(1), Lane::Direct)).await.is_err());
+        drop(first);
+        turns.next(project(1), Lane::Direct).await;
+    }
+
+    #[tokio::test]
+    async fn turns_that_nobody_has_are_forgotten() {
+        let turns = ClaimTurns::default();
+        let held = turns.next(project(0), Lane::Direct).await;
+        for n in 1..10 * KEPT as u128 {
+            turns.next(project(n), Lane::Direct).await;
+        }
+        assert!(turns.state().turns.len() <= KEPT);
+        assert!(turns.state().turns.contains_key(&(project(0), Lane::Direct)));
+        drop(held);
+    }
+}
