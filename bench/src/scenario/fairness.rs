@@ -21,9 +21,11 @@ use crate::system::System;
 use crate::tenants;
 
 const NEIGHBOUR: u32 = 0;
-const NOISY: u32 = 1;
-/// Requests a second that each of them may send, which is what a new project may.
+/// Requests a second that a new project may send.
 const LIMIT: i32 = 1_000;
+const NOISY: Noisy = Noisy { project: 1, limit: LIMIT };
+/// One whose limit of messages can be sent beside all the rest on a small machine.
+const NOISY_WITH_LESS: Noisy = Noisy { project: 2, limit: 250 };
 /// What the noisy one sends, in limits.
 const TIMES: f64 = 10.0;
 /// Requests a second of the neighbour.
@@ -33,18 +35,26 @@ const NEIGHBOURS_CONNECTIONS: usize = 16;
 const NOISY_CONNECTIONS: usize = 64;
 const SLOW_CLIENTS: usize = 5_000;
 
+#[derive(Clone, Copy)]
+struct Noisy {
+    project: u32,
+    /// Requests a second that it may send.
+    limit: i32,
+}
+
 /// What others do meanwhile.
 #[derive(Clone, Copy)]
 enum Noise {
-    /// The noisy project sends this.
-    OverItsLimit(Kind),
+    /// That project sends this.
+    OverItsLimit(Noisy, Kind),
     SlowClients,
 }
 
 /// In turns.
-const NOISES: [(Noise, &str); 3] = [
-    (Noise::OverItsLimit(Kind::Single), "events"),
-    (Noise::OverItsLimit(Kind::Message), "messages"),
+const NOISES: [(Noise, &str); 4] = [
+    (Noise::OverItsLimit(NOISY, Kind::Single), "events"),
+    (Noise::OverItsLimit(NOISY_WITH_LESS, Kind::Message), "messages of a limit of 250"),
+    (Noise::OverItsLimit(NOISY, Kind::Message), "messages"),
     (Noise::SlowClients, "slow clients"),
 ];
 /// How much longer the neighbour may wait beside the noisy one.
@@ -68,16 +78,17 @@ struct Waited {
 /// The neighbour alone and beside each noise, in turns.
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
-        "a project that sends {EVENTS} single events/s and {MESSAGES} mails/s, alone and beside one that sends {TIMES} × its limit of {LIMIT} requests/s, in turns; likewise beside {SLOW_CLIENTS} clients that never end their requests; both loads come from this machine"
+        "a project that sends {EVENTS} single events/s and {MESSAGES} mails/s, alone and beside one that sends {TIMES} × its limit of {LIMIT} requests/s (or of 250, where that is said), in turns; likewise beside {SLOW_CLIENTS} clients that never end their requests; both loads come from this machine"
     );
     let sink = sink::start(sink::Kind::Smtp, None).await?;
     let system = lab.system().await?;
     system.run(&[]).await?;
     system.set_env(OUTBOUND_ALLOW, "127.0.0.0/8".to_owned());
-    for project in [NEIGHBOUR, NOISY] {
+    let all = [Noisy { project: NEIGHBOUR, limit: LIMIT }, NOISY, NOISY_WITH_LESS];
+    for Noisy { project, limit } in all {
         delivery::channel(system, project, Channel::Email, &delivery::smtp(sink.addr.port())).await?;
         delivery::addresses(system, project).await?;
-        provision::rate_limit(&system.database, project, Some(LIMIT)).await?;
+        provision::rate_limit(&system.database, project, Some(limit)).await?;
     }
     system.run_all().await?;
     for (noise, name) in NOISES {
@@ -86,7 +97,7 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let system = lab.system().await?;
     system.run(&[]).await?;
     system.remove_env(OUTBOUND_ALLOW);
-    for project in [NEIGHBOUR, NOISY] {
+    for Noisy { project, .. } in all {
         provision::rate_limit(&system.database, project, None).await?;
     }
     system.forget_messages().await
@@ -111,8 +122,8 @@ async fn beside(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &s
         let noise = noise.await??;
         taken.push(noise.requests_per_second());
         refused.push(100.0 * noise.refused as f64 / (noise.refused + noise.requests) as f64);
-        if let Noise::OverItsLimit(Kind::Message) = meanwhile {
-            sent(system, NOISY, began, before.items + noise.items).await?;
+        if let Noise::OverItsLimit(noisy, Kind::Message) = meanwhile {
+            sent(system, noisy.project, began, before.items + noise.items).await?;
         }
     }
     let of = |waited: &[Waited], what: fn(&Waited) -> f64| waited.iter().map(what).collect::<Vec<f64>>();
@@ -125,12 +136,10 @@ async fn beside(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &s
         figure(format!("p99 of an event, beside {name}"), |w| w.event),
         figure(format!("p99 until a mail is sent, beside {name}"), |w| w.message),
     ]);
-    if let Noise::SlowClients = meanwhile {
-        return Ok(());
-    }
+    let Noise::OverItsLimit(noisy, _) = meanwhile else { return Ok(()) };
     section.figures.extend([
         Figure::new(format!("{name} taken from the noisy project"), "requests/s", taken)
-            .goal(Goal::AtMost(f64::from(LIMIT) * SLACK)),
+            .goal(Goal::AtMost(f64::from(noisy.limit) * SLACK)),
         Figure::new(format!("{name} refused"), "% of what it sent", refused),
     ]);
     Ok(())
@@ -182,7 +191,7 @@ fn noise(to: SocketAddr, noise: Noise, time: Duration) -> oneshot::Receiver<Resu
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
                 match noise {
-                    Noise::OverItsLimit(kind) => over_its_limit(to, kind, time).await,
+                    Noise::OverItsLimit(noisy, kind) => over_its_limit(to, noisy, kind, time).await,
                     Noise::SlowClients => slow_clients(to, time).await,
                 }
             })
@@ -193,16 +202,17 @@ fn noise(to: SocketAddr, noise: Noise, time: Duration) -> oneshot::Receiver<Resu
     outcome
 }
 
-async fn over_its_limit(to: SocketAddr, kind: Kind, time: Duration) -> Result<Outcome> {
-    let shape = Shape { first: NOISY, projects: 1, ..Shape::new(kind) };
+async fn over_its_limit(to: SocketAddr, noisy: Noisy, kind: Kind, time: Duration) -> Result<Outcome> {
+    let shape = Shape { first: noisy.project, projects: 1, ..Shape::new(kind) };
     let mut sender = Sender::connect(to, shape, NOISY_CONNECTIONS).await?.over_its_limit();
-    sender.send(Pace::Offered(f64::from(LIMIT) * TIMES), time).await
+    sender.send(Pace::Offered(f64::from(noisy.limit) * TIMES), time).await
 }
 
 /// Connections that begin a request and never go on, each opened again when it is cut off.
 async fn slow_clients(to: SocketAddr, time: Duration) -> Result<Outcome> {
     let end = tokio::time::Instant::now() + time;
-    let head = format!("POST /api/v1/events HTTP/1.1\r\nhost: {to}\r\nx-api-key: {}\r\n", tenants::public_key(NOISY));
+    let head =
+        format!("POST /api/v1/events HTTP/1.1\r\nhost: {to}\r\nx-api-key: {}\r\n", tenants::public_key(NOISY.project));
     let begun: [Arc<str>; 2] = [head.as_str().into(), format!("{head}content-length: 100\r\n\r\n{{").into()];
     let mut all = JoinSet::new();
     for number in 0..SLOW_CLIENTS {

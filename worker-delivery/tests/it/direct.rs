@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
+use futures_util::future::join_all;
 use serde_json::json;
 use shared::event::id_bytes;
 use shared::ids::UserKey;
@@ -108,5 +109,32 @@ async fn a_test_goes_to_its_address_and_ends_with_its_only_call() {
     let row = place.settled(id, 1).await;
     assert_eq!((row.status.as_str(), row.due_at), ("failed", None), "{row:?}");
     assert!(row.reason.as_deref().unwrap().starts_with("unavailable: "), "{row:?}");
+    place.stop().await;
+}
+
+/// Claims of messages that the database saw, each a statement.
+const SEEN: &str = "CREATE TABLE claim_seen (messages bigint);
+    CREATE FUNCTION see_claim() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO claim_seen SELECT count(*) FROM claimed WHERE claimed HAVING count(*) > 0;
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER see_claim AFTER UPDATE ON message REFERENCING NEW TABLE AS claimed
+        FOR EACH STATEMENT EXECUTE FUNCTION see_claim()";
+
+#[tokio::test]
+async fn a_busy_projects_messages_are_claimed_several_at_a_time() {
+    const MANY: i64 = 600;
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    place.store.connection().await.unwrap().batch_execute(SEEN).await.unwrap();
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let codes = (0..MANY).map(|_| place.direct(&[ann], &json!({ "subject": "Code", "body": "42" })).1);
+    join_all(codes.map(|message| place.send_direct(vec![message]))).await;
+    mailbox.wait_for(MANY.unsigned_abs() as usize, SOON).await;
+    place.drained().await;
+    let sql = "SELECT count(*), sum(messages)::bigint FROM claim_seen";
+    let row = place.store.connection().await.unwrap().query_one(sql, &[]).await.unwrap();
+    let (claims, messages): (i64, i64) = (row.get(0), row.get(1));
+    assert_eq!(messages, MANY);
+    assert!(4 * claims <= MANY, "{claims} claims of {MANY} messages");
     place.stop().await;
 }
