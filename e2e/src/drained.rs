@@ -50,9 +50,9 @@ pub(crate) async fn connect(url: &str) -> Client {
 /// not the worker's, it would be a deadlock.
 pub async fn bring_retries_forward(db: &Client) {
     let sql = "WITH held_back AS (SELECT project_id, id FROM message WHERE status = 'queued' AND NOT claimed \
-               AND due_at > clock_timestamp() AND (status_reason LIKE 'retrying:%' OR status_reason LIKE 'outcome_unknown:%') \
+               AND due_at > statement_timestamp() AND (status_reason LIKE 'retrying:%' OR status_reason LIKE 'outcome_unknown:%') \
                FOR NO KEY UPDATE SKIP LOCKED) \
-               UPDATE message AS m SET due_at = clock_timestamp() FROM held_back AS h WHERE (m.project_id, m.id) = (h.project_id, h.id)";
+               UPDATE message AS m SET due_at = statement_timestamp() FROM held_back AS h WHERE (m.project_id, m.id) = (h.project_id, h.id)";
     db.execute(sql, &[]).await.expect("the ledger");
 }
 

@@ -1,11 +1,14 @@
-//! One claim at a time of each project and lane.
+//! One claim at a time of each project and lane in this process, but for accounts with a limit, which have an order of their own.
 //!
-//! While one is made, the places of calls that end add up, and the next takes them all: a busy project's claims grow by themselves,
-//! and one that is not busy waits for nobody. If each place that is free were claimed for by itself, the database would be busy with
-//! little else.
+//! While one is made, the permits of calls that end add up, and the next takes as many as it has messages for: a busy project's
+//! claims grow by themselves, and one that is not busy waits for nobody. If each permit were claimed for by itself, the database would
+//! be busy with little else. A claim that takes long keeps nobody waiting.
 
 use std::collections::HashMap;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use shared::ids::ProjectId;
 use shared::send::Lane;
@@ -13,6 +16,8 @@ use tokio::sync::OwnedMutexGuard;
 
 /// So many turns are kept at least before those are forgotten that nobody has or waits for.
 const KEPT: usize = 1_024;
+/// A claim that waits for a lock or a hanging connection holds its turn no longer.
+const LONGEST: Duration = Duration::from_millis(100);
 
 type Turns = HashMap<(ProjectId, Lane), Arc<tokio::sync::Mutex<()>>>;
 
@@ -27,14 +32,26 @@ struct State {
 }
 
 /// It is over when this is dropped.
-pub type ClaimTurn = OwnedMutexGuard<()>;
+pub struct ClaimTurn(OwnedMutexGuard<()>);
+
+/// Makes a claim; others may make theirs when it is made or has taken long.
+pub async fn in_turn<T>(turn: Option<ClaimTurn>, claim: impl Future<Output = T>) -> T {
+    let mut claim = pin!(claim);
+    if let Some(ClaimTurn(guard)) = turn {
+        if let Ok(claimed) = tokio::time::timeout(LONGEST, &mut claim).await {
+            return claimed;
+        }
+        drop(guard);
+    }
+    claim.await
+}
 
 impl ClaimTurns {
     /// Waits until no other claim of the project and the lane is being made or waits for its permits. Those who wait have their turns in
     /// the order in which they came.
     pub async fn next(&self, project: ProjectId, lane: Lane) -> ClaimTurn {
         let turn = self.state().turn(project, lane);
-        turn.lock_owned().await
+        ClaimTurn(turn.lock_owned().await)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -54,9 +71,6 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
-    use std::time::Duration;
-
     use uuid::Uuid;
 
     use super::*;
@@ -75,6 +89,18 @@ mod tests {
         let _others = (turns.next(project(2), Lane::Direct).await, turns.next(project(1), Lane::Campaign).await);
         drop(first);
         drop(second.await);
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_takes_long_keeps_nobody_waiting() {
+        let turns = ClaimTurns::default();
+        let turn = turns.next(project(1), Lane::Direct).await;
+        let (made, claim) = tokio::sync::oneshot::channel();
+        let first = tokio::spawn(in_turn(Some(turn), claim));
+        let second = turns.next(project(1), Lane::Direct).await;
+        assert_eq!(in_turn(Some(second), async { 2 }).await, 2);
+        made.send(1).unwrap();
+        assert_eq!(first.await.unwrap(), Ok(1));
     }
 
     #[tokio::test]

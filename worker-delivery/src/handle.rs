@@ -28,6 +28,7 @@ use uuid::Uuid;
 use crate::App;
 use crate::attempt::attempt;
 use crate::claim::{Held, claim_slice, standing};
+use crate::claim_turns::in_turn;
 use crate::intake::{Intake, Refused};
 use crate::limits::{Admitted, Limit, Place, Room};
 use crate::settle::judge;
@@ -303,9 +304,8 @@ async fn send_project(
         let mut slice = std::mem::replace(&mut rows, rest);
         let since = machine_now();
         for held in [Held::LeftOut, Held::WaitedFor] {
-            let claimed = claim_slice(app, project, &slice, held).await?;
+            let claimed = in_turn(turn.take(), claim_slice(app, project, &slice, held)).await?;
             failpoint::hit("delivery.after_claim");
-            drop(turn.take());
             let are_all = claimed.len() == slice.len();
             if !are_all {
                 slice.retain(|(id, _)| claimed.iter().all(|loaded| loaded.message.id != *id));

@@ -63,6 +63,7 @@ const AT_MOST: f64 = 2.0;
 const SLACK: f64 = 1.05;
 /// How long messages may take to be sent.
 const PATIENCE: Duration = Duration::from_mins(1);
+const SKEW: Duration = Duration::from_millis(100);
 /// Between two looks at that, which are a burden themselves.
 const LOOK: Duration = Duration::from_millis(100);
 const OUTBOUND_ALLOW: &str = "OUTBOUND_ALLOW";
@@ -115,9 +116,10 @@ async fn beside(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &s
         progress.step(&format!("beside {name}, round {round} of {}", settings.rounds));
         // What it has saved up is spent before anybody looks.
         let began = now(system).await?;
+        tokio::time::sleep(SKEW).await;
         let before = noise(system.gateway, meanwhile, warm_up).await??;
         let noise = noise(system.gateway, meanwhile, time + warm_up);
-        neighbour(system, warm_up / 2).await?;
+        load(system, warm_up / 2).await?;
         beside.push(neighbour(system, time).await?);
         let noise = noise.await??;
         taken.push(noise.requests_per_second());
@@ -147,22 +149,27 @@ async fn beside(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &s
 
 /// The neighbour's load for so long, until its last mail is sent.
 async fn neighbour(system: &System, time: Duration) -> Result<Waited> {
+    let began = now(system).await?;
+    // What was accepted before is older by the gateway's clock, too.
+    tokio::time::sleep(SKEW).await;
+    let (events, messages) = load(system, time).await?;
+    let seconds = sent(system, NEIGHBOUR, began, messages.items).await?;
+    Ok(Waited { event: events.quantile(0.99), message: seconds * 1e3 })
+}
+
+/// The neighbour's events and messages for so long.
+async fn load(system: &System, time: Duration) -> Result<(Outcome, Outcome)> {
     let sender = async |kind, rate| {
         let shape = Shape { first: NEIGHBOUR, projects: 1, ..Shape::new(kind) };
         let mut sender = Sender::connect(system.gateway, shape, NEIGHBOURS_CONNECTIONS).await?;
         sender.send(Pace::Offered(rate), time).await
     };
-    let began = now(system).await?;
-    let (events, messages) = tokio::join!(sender(Kind::Single, EVENTS), sender(Kind::Message, MESSAGES));
-    let (events, messages) = (events?, messages?);
-    let seconds = sent(system, NEIGHBOUR, began, messages.items).await?;
-    Ok(Waited { event: events.quantile(0.99), message: seconds * 1e3 })
+    tokio::try_join!(sender(Kind::Single, EVENTS), sender(Kind::Message, MESSAGES))
 }
 
-/// The database's time, which gateways follow to within some milliseconds; those are taken off.
+/// The database's time, which gateways follow to within [`SKEW`].
 async fn now(system: &System) -> Result<Timestamp> {
-    let now: Timestamp = system.database.query_one("SELECT clock_timestamp()", &[]).await?.try_get(0)?;
-    Ok(now.checked_sub(Duration::from_millis(100))?)
+    Ok(system.database.query_one("SELECT clock_timestamp()", &[]).await?.try_get(0)?)
 }
 
 /// Waits until all messages of a project that were accepted since then are sent; p99 of the time that took, in seconds.
