@@ -217,7 +217,7 @@ impl Run<'_> {
             if progress.settled == self.sends {
                 return;
             }
-            drained::bring_retries_forward(&self.db).await;
+            drained::bring_retries_forward(self.db).await;
             while self.fed < self.sends && self.fed - progress.settled - progress.held < WINDOW {
                 self.feed().await;
             }
