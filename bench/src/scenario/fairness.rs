@@ -63,9 +63,10 @@ const AT_MOST: f64 = 2.0;
 const SLACK: f64 = 1.05;
 /// How long messages may take to be sent.
 const PATIENCE: Duration = Duration::from_mins(1);
-const SKEW: Duration = Duration::from_millis(100);
 /// Between two looks at that, which are a burden themselves.
 const LOOK: Duration = Duration::from_millis(100);
+/// A gateway follows the database's clock to within this, and far less.
+const SKEW: Duration = Duration::from_millis(100);
 const OUTBOUND_ALLOW: &str = "OUTBOUND_ALLOW";
 
 /// What the neighbour waited for, in milliseconds.
@@ -79,7 +80,8 @@ struct Waited {
 /// The neighbour alone and beside each noise, in turns.
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
-        "a project that sends {EVENTS} single events/s and {MESSAGES} mails/s, alone and beside one that sends {TIMES} × its limit of {LIMIT} requests/s (or of 250, where that is said), in turns; likewise beside {SLOW_CLIENTS} clients that never end their requests; both loads come from this machine"
+        "a project that sends {EVENTS} single events/s and {MESSAGES} mails/s, alone and beside one that sends {TIMES} × its limit of {LIMIT} requests/s (or of {}, where that is said), in turns; likewise beside {SLOW_CLIENTS} clients that never end their requests; both loads come from this machine",
+        NOISY_WITH_LESS.limit
     );
     let sink = sink::start(sink::Kind::Smtp, None).await?;
     let system = lab.system().await?;
@@ -115,8 +117,7 @@ async fn beside(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &s
         alone.push(neighbour(system, time).await?);
         progress.step(&format!("beside {name}, round {round} of {}", settings.rounds));
         // What it has saved up is spent before anybody looks.
-        let began = now(system).await?;
-        tokio::time::sleep(SKEW).await;
+        let began = mark(system).await?;
         let before = noise(system.gateway, meanwhile, warm_up).await??;
         let noise = noise(system.gateway, meanwhile, time + warm_up);
         load(system, warm_up / 2).await?;
@@ -149,9 +150,7 @@ async fn beside(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &s
 
 /// The neighbour's load for so long, until its last mail is sent.
 async fn neighbour(system: &System, time: Duration) -> Result<Waited> {
-    let began = now(system).await?;
-    // What was accepted before is older by the gateway's clock, too.
-    tokio::time::sleep(SKEW).await;
+    let began = mark(system).await?;
     let (events, messages) = load(system, time).await?;
     let seconds = sent(system, NEIGHBOUR, began, messages.items).await?;
     Ok(Waited { event: events.quantile(0.99), message: seconds * 1e3 })
@@ -167,9 +166,12 @@ async fn load(system: &System, time: Duration) -> Result<(Outcome, Outcome)> {
     tokio::try_join!(sender(Kind::Single, EVENTS), sender(Kind::Message, MESSAGES))
 }
 
-/// The database's time, which gateways follow to within [`SKEW`].
-async fn now(system: &System) -> Result<Timestamp> {
-    Ok(system.database.query_one("SELECT clock_timestamp()", &[]).await?.try_get(0)?)
+/// A time that is later than all that was accepted before, and earlier than what is accepted from now on, by the gateways' clock too.
+async fn mark(system: &System) -> Result<Timestamp> {
+    tokio::time::sleep(SKEW).await;
+    let now = system.database.query_one("SELECT clock_timestamp()", &[]).await?.try_get(0)?;
+    tokio::time::sleep(SKEW).await;
+    Ok(now)
 }
 
 /// Waits until all messages of a project that were accepted since then are sent; p99 of the time that took, in seconds.
