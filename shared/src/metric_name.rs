@@ -63,6 +63,7 @@ metrics_are! {
     OldestDueSeconds = "rekindle_oldest_due_seconds", Gauge, "For how long the oldest row that is due has been waiting, by what it is.";
     SendLag = "rekindle_send_lag_messages", Gauge, "Messages of a lane of the send stream that no worker has been given yet, by channel and lane.";
     MessagesInHand = "rekindle_messages_in_hand", Gauge, "Messages whose call is under way or whose outcome is not written yet.";
+    MessagesWaiting = "rekindle_messages_waiting", Gauge, "Direct messages of busy projects that wait in memory until it is their turn.";
     MessagesSettled = "rekindle_messages_settled_total", Counter, "Outcomes written, by channel, provider and status.";
     MessagesAmbiguous = "rekindle_messages_ambiguous_total", Counter, "Calls of which the outcome was never learned.";
     MessagesLimited = "rekindle_messages_limited_total", Counter, "Messages that their account's limit held up: waited in memory, or put off as rows.";

@@ -1,16 +1,15 @@
 //! A few messages of the send stream, from their arrival to their acknowledgement.
 
+mod beside;
+mod crowd;
 mod received;
 
-use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_nats::jetstream::AckKind;
 use bytes::Bytes;
 use futures_util::future::join_all;
-use jiff::Timestamp;
 use shared::backoff::Backoff;
 use shared::bus::dead_letter;
 use shared::clock::machine_now;
@@ -19,20 +18,21 @@ use shared::ids::ProjectId;
 use shared::metric_name::Metric;
 use shared::send::{Channel, Lane};
 use shared::store::StoreError;
-use shared::store::messages::due;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use crate::App;
 use crate::attempt::attempt;
+use crate::backlogs::Row;
 use crate::claim::{Held, claim_slice, standing};
 use crate::claim_turns::in_turn;
 use crate::intake::{Intake, Refused};
-use crate::limits::{Admitted, Limit, Place, Room};
-use crate::settle::judge;
+use crate::limits::Admitted;
 use crate::traced;
+use beside::{Aside, Why, set_aside};
+pub use crowd::Crowd;
+use crowd::in_the_way;
 pub use received::Received;
 
 /// Before a message that we could not work on comes again.
@@ -41,28 +41,6 @@ const OWN_FAULT: Backoff = Backoff { first: Duration::from_millis(500), factor: 
 /// How long messages of which all is begun wait to be settled before they are acknowledged: most calls are that prompt, and what is
 /// claimed comes again by itself.
 const PROMPT: Duration = Duration::from_secs(1);
-/// Between two looks whether what waits is in the way of others.
-const LOOK: Duration = Duration::from_millis(50);
-
-/// Messages of which their provider has not taken all in so long make way for others. Of what can wait, a group is hundreds of rows
-/// or thousands, which take a while with any provider.
-const fn slow(lane: Lane) -> Duration {
-    match lane {
-        Lane::Direct => Duration::from_secs(3),
-        Lane::Automation | Lane::Campaign => Duration::from_mins(2),
-    }
-}
-
-/// How long what was in the way waits for its next turn, at least; and up to twice as long.
-const fn put_off(lane: Lane) -> Duration {
-    match lane {
-        Lane::Direct => Duration::from_secs(5),
-        Lane::Automation | Lane::Campaign => Duration::from_secs(30),
-    }
-}
-
-/// Rows that are given back together.
-const PORTION: usize = 1_000;
 
 /// Where messages were read.
 #[derive(Clone, Copy)]
@@ -80,32 +58,7 @@ enum Unfinished {
     Stopping,
 }
 
-/// Whether others wait until a group is begun.
-#[derive(Clone, Default)]
-pub struct Crowd(Arc<AtomicUsize>);
-
-impl Crowd {
-    /// Somebody waits for as long as this takes.
-    pub async fn during(&self, waits: impl Future<Output = ()>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        let _left = Left(&self.0);
-        waits.await;
-    }
-
-    fn is_waiting(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
-    }
-}
-
-struct Left<'a>(&'a AtomicUsize);
-
-impl Drop for Left<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A group's turn to begin: over when all of it is begun, or put off.
+/// A group's turn to begin: over when all of it is begun, or waits beside or as rows.
 pub struct Turn {
     pub crowd: Crowd,
     pub slot: OwnedSemaphorePermit,
@@ -113,30 +66,23 @@ pub struct Turn {
     pub beside: Arc<Semaphore>,
 }
 
-type Rows = Vec<(Uuid, i32)>;
-
 /// How far a project's messages were brought.
 struct Begun {
     /// Calls, each of which comes to its end in any case.
     under_way: Vec<JoinHandle<()>>,
-    /// What is not begun, as its account has a limit.
-    limited: Option<(ProjectId, Rows)>,
+    /// What is not begun, and waits beside.
+    aside: Option<Aside>,
     outcome: Result<(), Unfinished>,
 }
 
 impl Begun {
     fn failed(why: Unfinished) -> Self {
-        Self { under_way: Vec::new(), limited: None, outcome: Err(why) }
+        Self { under_way: Vec::new(), aside: None, outcome: Err(why) }
     }
-}
 
-/// Of a project and a group, what waits here for its account. No more than rows are kept: they come again by themselves, and so
-/// what brought them is acknowledged meanwhile.
-struct Limited {
-    project: ProjectId,
-    rows: Rows,
-    _room: Option<Room>,
-    _place: Option<OwnedSemaphorePermit>,
+    fn aside(project: ProjectId, rows: Vec<Row>, why: Why) -> Self {
+        Self { under_way: Vec::new(), aside: Some(Aside { project, rows, why }), outcome: Ok(()) }
+    }
 }
 
 /// Works on messages of one lane and acknowledges them once every row of theirs is settled, or waits as a row: for its
@@ -148,13 +94,12 @@ pub async fn handle(app: Arc<App>, queue: Queue, received: Received, turn: Turn)
     let Turn { crowd, slot, beside } = turn;
     let mut begun = work(&app, (queue, Some(&crowd)), payloads).await;
     let is_stopping = begun.iter().any(|begun| matches!(begun.outcome, Err(Unfinished::Stopping)));
-    let limited: Vec<(ProjectId, Rows)> = begun.iter_mut().filter_map(|begun| begun.limited.take()).collect();
+    let aside: Vec<Aside> = begun.iter_mut().filter_map(|begun| begun.aside.take()).collect();
     if !is_stopping {
         // Before others begin, so that no more of this is written at a time than there are turns.
-        for entered in join_all(limited.into_iter().map(|of| enter(&app, queue, of, &beside))).await {
-            match entered {
-                Ok(limited) => drop(app.tasks.spawn(send_limited(app.clone(), queue, limited))),
-                Err(error) => begun.push(Begun::failed(error.into())),
+        for set in join_all(aside.into_iter().map(|aside| set_aside(&app, queue, aside, &beside))).await {
+            if let Err(error) = set {
+                begun.push(Begun::failed(error.into()));
             }
         }
     }
@@ -178,7 +123,7 @@ pub async fn handle(app: Arc<App>, queue: Queue, received: Received, turn: Turn)
     }
 }
 
-/// Begins all of it, but for what goes by accounts with a limit.
+/// Begins all of it, but for what goes by accounts with a limit, or behind messages of its project that wait already.
 async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), payloads: Vec<Bytes>) -> Vec<Begun> {
     let mut intake = Intake::default();
     payloads.into_iter().for_each(|payload| intake.read(payload));
@@ -191,90 +136,39 @@ async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), payloads: Vec<Bytes>)
     }
     // Beside each other: one project's provider keeps nobody else from being begun.
     let each = intake.wanted.into_iter().map(|(project, rows)| async move {
-        let rows: Vec<(Uuid, i32)> = rows.into_iter().collect();
+        let rows: Vec<Row> = rows.into_iter().collect();
         match app.channels.limit(app, (project, of.0.channel)).await {
+            Ok(Some(_)) => Begun::aside(project, rows, Why::Limited),
+            Ok(None) if of.0.lane == Lane::Direct && app.backlogs.takes((project, of.0.channel)) => {
+                Begun::aside(project, rows, Why::InTheWay)
+            }
             Ok(None) => send_all(app, of, project, &rows).await,
-            Ok(Some(_)) => Begun { under_way: Vec::new(), limited: Some((project, rows)), outcome: Ok(()) },
             Err(error) => Begun::failed(error.into()),
         }
     });
     join_all(each).await
 }
 
-async fn send_all(app: &Arc<App>, of: (Queue, Option<&Crowd>), project: ProjectId, rows: &[(Uuid, i32)]) -> Begun {
+async fn send_all(app: &Arc<App>, of: (Queue, Option<&Crowd>), project: ProjectId, rows: &[Row]) -> Begun {
     let mut under_way = Vec::new();
-    let outcome = send_project(app, of, project, rows, &mut under_way).await;
-    Begun { under_way, limited: None, outcome }
-}
-
-/// Room for messages to wait here for their account. Those for which there is none are left as rows until it may be their turn.
-async fn enter(
-    app: &App,
-    queue: Queue,
-    (project, mut rows): (ProjectId, Rows),
-    beside: &Arc<Semaphore>,
-) -> Result<Limited, StoreError> {
-    let Some(limit) = app.channels.limit(app, (project, queue.channel)).await? else {
-        return Ok(Limited { project, rows, _room: None, _place: None });
-    };
-    let place = beside.clone().try_acquire_owned().ok();
-    let (room, later) = limit.room(queue.lane, rows.len(), if place.is_some() { Place::Here } else { Place::Scarce });
-    wait_as_rows(app, project, &limit, &rows[room.rows()..], &later).await?;
-    rows.truncate(room.rows());
-    Ok(Limited { project, rows, _room: Some(room), _place: place })
-}
-
-/// Sends messages as fast as their account allows, in nobody's way. What cannot be begun is left to the scheduler.
-async fn send_limited(app: Arc<App>, queue: Queue, limited: Limited) {
-    let Limited { project, rows, .. } = &limited;
-    let delay = match send_project(&app, (queue, None), *project, rows, &mut Vec::new()).await {
-        Ok(()) => return,
-        Err(Unfinished::Stopping) => Duration::ZERO,
-        Err(Unfinished::Store(error)) => {
-            tracing::warn!(lane = queue.lane.as_str(), %error, "cannot work on {} messages; they come again", rows.len());
-            OWN_FAULT.most
+    match send_project(app, of, project, rows, &mut under_way).await {
+        Ok(rows) => {
+            let aside = (!rows.is_empty()).then_some(Aside { project, rows, why: Why::InTheWay });
+            Begun { under_way, aside, outcome: Ok(()) }
         }
-    };
-    let mut failures = 0;
-    while let Err(error) = give_back(&app, *project, rows, delay).await {
-        tracing::debug!(%error, "{} messages cannot be given back", rows.len());
-        failures += 1;
-        tokio::select! {
-            biased;
-            // They come again all the same, only later.
-            () = app.shutdown.cancelled() => return,
-            () = tokio::time::sleep(OWN_FAULT.delay(failures, rand::random())) => {}
-        }
+        Err(why) => Begun { under_way, ..Begun::failed(why) },
     }
-}
-
-async fn wait_as_rows(
-    app: &App,
-    project: ProjectId,
-    limit: &Limit,
-    rows: &[(Uuid, i32)],
-    later: &[Duration],
-) -> Result<(), StoreError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let now = app.clock.now();
-    let due: Vec<Timestamp> = later.iter().map(|wait| now.checked_add(*wait).unwrap_or(now)).collect();
-    let db = app.store.connection().await?;
-    let put_off = due::put_off(&db, project, rows, &due, &judge::limited(&limit.words()), now).await?;
-    metrics::counter!(Metric::MessagesLimited, "how" => "put_off").increment(put_off);
-    Ok(())
 }
 
 /// Claims slices no larger than what is permitted at the moment, so that whatever happens to this process leaves only
-/// those few in doubt.
+/// those few in doubt. Returns what makes way for others.
 async fn send_project(
     app: &Arc<App>,
     (queue, crowd): (Queue, Option<&Crowd>),
     project: ProjectId,
-    rows: &[(Uuid, i32)],
+    rows: &[Row],
     under_way: &mut Vec<JoinHandle<()>>,
-) -> Result<(), Unfinished> {
+) -> Result<Vec<Row>, Unfinished> {
     let (mut rows, mut has_waited, began) = (rows.to_vec(), false, Instant::now());
     while !rows.is_empty() {
         let limit = app.channels.limit(app, (project, queue.channel)).await?;
@@ -291,10 +185,7 @@ async fn send_project(
             biased;
             () = app.shutdown.cancelled() => return Err(Unfinished::Stopping),
             admitted = admitted => admitted,
-            () = in_the_way(app, (queue.lane, project), crowd, began) => {
-                let delay = put_off(queue.lane).mul_f64(1.0 + rand::random::<f64>());
-                return Ok(give_back(app, project, &rows, delay).await?);
-            }
+            () = in_the_way(app, queue, project, crowd, began) => return Ok(rows),
         };
         if waited && !has_waited {
             has_waited = true;
@@ -340,31 +231,7 @@ async fn send_project(
             // is not made again for as long as its message has waited before: so it is waited for.
         }
     }
-    Ok(())
-}
-
-/// Until messages that wait for their project's slow provider keep others from being begun. It has its hands full of them, or
-/// nothing has come back from it for a while, which direct messages do not wait for.
-async fn in_the_way(app: &App, (lane, project): (Lane, ProjectId), crowd: Option<&Crowd>, began: Instant) {
-    let Some(crowd) = crowd else { return std::future::pending().await };
-    let is_slow = || {
-        (lane == Lane::Direct && app.permits.is_stalled(project))
-            || (began.elapsed() >= slow(lane) && app.permits.has_begun(project))
-    };
-    while !(crowd.is_waiting() && is_slow()) {
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
-/// Leaves rows to the scheduler, which hands them over again when their time comes. What is claimed is left alone.
-async fn give_back(app: &App, project: ProjectId, rows: &[(Uuid, i32)], delay: Duration) -> Result<(), StoreError> {
-    let now = app.clock.now();
-    let due_at = now.checked_add(delay).unwrap_or(now);
-    let db = app.store.connection().await?;
-    for rows in rows.chunks(PORTION) {
-        due::give_back_locked(&db, project, &rows.iter().copied().collect(), due_at).await?;
-    }
-    Ok(())
+    Ok(rows)
 }
 
 /// Puts what cannot be worked on aside; only then may its message be acknowledged.

@@ -1,4 +1,4 @@
-//! What of each project is in hand at its providers, and how much more may be. Pure: the caller brings the time.
+//! What of each project is in hand at its providers, and how much more may be. Pure.
 //!
 //! A project may have so much in hand as stands in proportion to what is still free: alone all that is meant to be in hand at a
 //! time, among others less. So some room is always left for whoever has little in hand, however long the calls of others take.
@@ -7,18 +7,14 @@
 //! it cannot be written, no more is begun.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use shared::ids::ProjectId;
 use shared::send::Lane;
-use tokio::time::Instant;
 
 /// For each place that is free a project may hold so many.
 const TO_ONE_FREE: usize = 8;
 /// So many messages of a project may be begun and not written down: more than are in hand at a time and are written together.
 const UNSETTLED: usize = 2_048;
-/// A project that got nothing back for so long waits for a slow provider.
-const STALLED: Duration = Duration::from_millis(500);
 
 /// Where a call has its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,16 +29,8 @@ pub enum Pool {
 pub struct InHand {
     direct: Places,
     common: Places,
-    /// Of each project that has any.
-    begun: HashMap<ProjectId, Begun>,
-}
-
-/// What is begun of a project, and not settled.
-#[derive(Debug)]
-struct Begun {
-    count: usize,
-    /// When one of them last came further.
-    moved: Instant,
+    /// How many are begun of each project that has any, and not settled.
+    begun: HashMap<ProjectId, usize>,
 }
 
 #[derive(Debug)]
@@ -89,8 +77,8 @@ impl InHand {
     }
 
     /// Takes a place for a call, if there is one for that project.
-    pub fn take(&mut self, lane: Lane, project: ProjectId, now: Instant) -> Option<Pool> {
-        if self.begun.get(&project).is_some_and(|begun| begun.count >= UNSETTLED) {
+    pub fn take(&mut self, lane: Lane, project: ProjectId) -> Option<Pool> {
+        if self.begun.get(&project).is_some_and(|begun| *begun >= UNSETTLED) {
             return None;
         }
         let pools: &[Pool] = match lane {
@@ -99,32 +87,24 @@ impl InHand {
         };
         let pool = pools.iter().copied().find(|pool| self.places(*pool).has_room_for(project))?;
         self.places(pool).take(project);
-        self.begun.entry(project).or_insert(Begun { count: 0, moved: now }).count += 1;
+        *self.begun.entry(project).or_default() += 1;
         Some(pool)
     }
 
     /// A call has ended, and its place is free.
-    pub fn give_back(&mut self, pool: Pool, project: ProjectId, now: Instant) {
+    pub fn give_back(&mut self, pool: Pool, project: ProjectId) {
         self.places(pool).give_back(project);
-        if let Some(begun) = self.begun.get_mut(&project) {
-            begun.moved = now;
-        }
     }
 
     /// What came of a message is written, or nothing was begun after all. Returns whether more may be begun just for that.
-    pub fn settled(&mut self, project: ProjectId, now: Instant) -> bool {
+    pub fn settled(&mut self, project: ProjectId) -> bool {
         let Some(begun) = self.begun.get_mut(&project) else { return false };
-        let was_full = begun.count >= UNSETTLED;
-        *begun = Begun { count: begun.count - 1, moved: now };
-        if begun.count == 0 {
+        let was_full = *begun >= UNSETTLED;
+        *begun -= 1;
+        if *begun == 0 {
             self.begun.remove(&project);
         }
         was_full
-    }
-
-    /// Whether a project has begun some of which none has come further for a while.
-    pub fn is_stalled(&self, project: ProjectId, now: Instant) -> bool {
-        self.begun.get(&project).is_some_and(|begun| now.duration_since(begun.moved) >= STALLED)
     }
 
     /// Whether a project has begun some that are not settled.
@@ -154,8 +134,7 @@ mod tests {
 
     /// How many a project gets until there is no room for it.
     fn filled(in_hand: &mut InHand, lane: Lane, n: u128) -> usize {
-        let now = Instant::now();
-        std::iter::from_fn(|| in_hand.take(lane, project(n), now)).count()
+        std::iter::from_fn(|| in_hand.take(lane, project(n))).count()
     }
 
     #[test]
@@ -190,55 +169,44 @@ mod tests {
     #[test]
     fn a_share_shrinks_when_others_ask_and_grows_again() {
         let mut in_hand = InHand::new(32);
-        let now = Instant::now();
         filled(&mut in_hand, Lane::Campaign, 1);
         let second = filled(&mut in_hand, Lane::Campaign, 2);
         assert!((1..=3).contains(&second), "{second}");
         // What the first gives back is the other's before it is the first's again.
         for _ in 0..12 {
-            in_hand.give_back(Pool::Common, project(1), now);
+            in_hand.give_back(Pool::Common, project(1));
         }
         let more = filled(&mut in_hand, Lane::Campaign, 2);
         assert!(more >= 8, "{more}");
         for _ in 0..second + more {
-            in_hand.give_back(Pool::Common, project(2), now);
+            in_hand.give_back(Pool::Common, project(2));
         }
         assert_eq!(filled(&mut in_hand, Lane::Campaign, 1), 12);
     }
 
     #[test]
-    fn who_gets_nothing_back_is_stalled() {
+    fn who_has_begun_something_has_until_it_is_settled() {
         let mut in_hand = InHand::new(8);
-        let began = Instant::now();
-        let at = |ms| began + Duration::from_millis(ms);
-        assert!(!in_hand.is_stalled(project(1), began));
-        let pool = in_hand.take(Lane::Direct, project(1), began).unwrap();
-        in_hand.take(Lane::Direct, project(1), at(400)).unwrap();
-        assert!(!in_hand.is_stalled(project(1), at(499)));
+        let pool = in_hand.take(Lane::Direct, project(1)).unwrap();
         assert!(in_hand.has_begun(project(1)) && !in_hand.has_begun(project(2)));
-        assert!(in_hand.is_stalled(project(1), at(500)) && !in_hand.is_stalled(project(2), at(500)));
-        in_hand.give_back(pool, project(1), at(600));
-        assert!(!in_hand.is_stalled(project(1), at(1_000)) && in_hand.is_stalled(project(1), at(1_100)));
-        in_hand.give_back(pool, project(1), at(1_200));
-        in_hand.settled(project(1), at(1_200));
-        assert!(in_hand.is_stalled(project(1), at(9_000)), "what came of one is not written");
-        in_hand.settled(project(1), at(9_000));
-        assert!(!in_hand.is_stalled(project(1), at(19_000)), "nothing of it is begun");
+        in_hand.give_back(pool, project(1));
+        assert!(in_hand.has_begun(project(1)), "what came of it is not written");
+        in_hand.settled(project(1));
         assert!(!in_hand.has_begun(project(1)));
     }
 
     #[test]
     fn no_more_is_begun_while_too_much_is_not_written() {
-        let (mut in_hand, now) = (InHand::new(8), Instant::now());
+        let mut in_hand = InHand::new(8);
         let mut begun = 0;
-        while let Some(pool) = in_hand.take(Lane::Direct, project(1), now) {
-            in_hand.give_back(pool, project(1), now);
+        while let Some(pool) = in_hand.take(Lane::Direct, project(1)) {
+            in_hand.give_back(pool, project(1));
             begun += 1;
         }
         assert_eq!(begun, UNSETTLED);
-        assert!(in_hand.take(Lane::Direct, project(2), now).is_some(), "others go on");
-        assert!(in_hand.settled(project(1), now));
-        assert!(!in_hand.settled(project(1), now), "there was room already");
+        assert!(in_hand.take(Lane::Direct, project(2)).is_some(), "others go on");
+        assert!(in_hand.settled(project(1)));
+        assert!(!in_hand.settled(project(1)), "there was room already");
         assert_eq!(filled(&mut in_hand, Lane::Campaign, 1), 2);
     }
 }

@@ -5,6 +5,7 @@
 
 mod address;
 mod attempt;
+mod backlogs;
 pub mod channels;
 mod claim;
 mod claim_turns;
@@ -38,6 +39,7 @@ use shared::startup::Connected;
 use shared::store::Store;
 use tokio_util::task::TaskTracker;
 
+use backlogs::Backlogs;
 use channels::Channels;
 use claim_turns::ClaimTurns;
 use config::DeliveryConfig;
@@ -65,6 +67,7 @@ pub struct App {
     templates: Templates,
     permits: Permits,
     claim_turns: ClaimTurns,
+    backlogs: Backlogs,
     settler: Settler,
     /// Work that must end before the process does.
     tasks: TaskTracker,
@@ -83,6 +86,7 @@ impl App {
             templates: Templates::default(),
             permits: Permits::new(config.concurrency),
             claim_turns: ClaimTurns::default(),
+            backlogs: Backlogs::default(),
             tasks: TaskTracker::new(),
             config,
             store,

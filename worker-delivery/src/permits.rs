@@ -9,7 +9,6 @@ use shared::ids::ProjectId;
 use shared::metric_name::Metric;
 use shared::send::Lane;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use crate::in_hand::{InHand, Pool};
 
@@ -78,11 +77,6 @@ impl Permits {
         permits
     }
 
-    /// Whether none of the project's calls has ended for a while.
-    pub fn is_stalled(&self, project: ProjectId) -> bool {
-        self.state().in_hand.is_stalled(project, Instant::now())
-    }
-
     /// Whether some of the project's messages are begun and not settled.
     pub fn has_begun(&self, project: ProjectId) -> bool {
         self.state().in_hand.has_begun(project)
@@ -104,8 +98,7 @@ impl Permits {
     }
 
     fn take(&self, state: &mut State, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
-        let now = Instant::now();
-        let places = std::iter::from_fn(|| state.in_hand.take(lane, project, now)).take(most);
+        let places = std::iter::from_fn(|| state.in_hand.take(lane, project)).take(most);
         let permits: Vec<Permit> =
             places.map(|pool| Permit { permits: self.clone(), pool: Some(pool), project }).collect();
         gauge!(Metric::MessagesInHand).increment(permits.len() as f64);
@@ -114,12 +107,12 @@ impl Permits {
 
     /// Of a call its place, where it still has one, and that it is settled.
     fn give_back(&self, pool: Option<Pool>, project: ProjectId, is_settled: bool) {
-        let (mut unwanted, now) = (Vec::new(), Instant::now());
+        let mut unwanted = Vec::new();
         let mut state = self.state();
         if let Some(pool) = pool {
-            state.in_hand.give_back(pool, project, now);
+            state.in_hand.give_back(pool, project);
         }
-        let is_room = is_settled && state.in_hand.settled(project, now);
+        let is_room = is_settled && state.in_hand.settled(project);
         if pool.is_none() && !is_room {
             return;
         }

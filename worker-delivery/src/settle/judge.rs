@@ -114,6 +114,11 @@ pub fn limited(why: &str) -> String {
     format!("rate_limited: {why}")
 }
 
+/// The reason of a direct message that waits until those of its project have gone that came before it.
+pub fn behind() -> &'static str {
+    "rate_limited: many messages of the project wait before it"
+}
+
 /// A message that waits until it wakes nobody; spread out, so that not all go at the first minute of the day.
 pub fn quiet(message: &Claimed, until: Timestamp, at: Circumstances) -> Settled {
     let wait = until.duration_since(at.now).unsigned_abs();
