@@ -12,6 +12,10 @@ use tokio::sync::Mutex;
 use super::local::Local;
 use super::{Allowance, BURST};
 
+/// While Redis has fewer tokens than are taken at a time it is asked again only after so long, and not for each that comes: a project
+/// far over its limit would have it and the gateway busy with that. The bucket holds what comes meanwhile.
+const GATHER: Duration = Duration::from_millis(10);
+
 pub struct Project {
     /// As Redis knows it.
     bucket: String,
@@ -21,7 +25,7 @@ pub struct Project {
     tokens: AtomicI64,
     /// What was left in Redis when last asked.
     left: AtomicU32,
-    /// Until when Redis has said that there is nothing.
+    /// Until when Redis is not asked again, as it has said that there is nothing, or no more than it gave.
     nothing_until: ArcSwapOption<Instant>,
     /// Held by the one who asks for all while there are no tokens.
     asking: Mutex<()>,
@@ -76,8 +80,10 @@ impl Project {
 
     /// What becomes of a request for which Redis was asked.
     fn answered(&self, lease: Lease, now: impl FnOnce() -> Instant) -> Allowance {
+        if lease.taken < self.lease_size() {
+            self.nothing_until.store(Some(Arc::new(now() + lease.wait.max(GATHER))));
+        }
         if lease.taken == 0 {
-            self.nothing_until.store(Some(Arc::new(now() + lease.wait)));
             return Allowance::denied(self.limit, lease.wait);
         }
         self.add(Lease { taken: lease.taken - 1, ..lease });
@@ -89,14 +95,19 @@ impl Project {
     fn spend(&self, now: impl FnOnce() -> Instant, refill: impl FnOnce()) -> Option<Allowance> {
         let spent = self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |t| (t > 0).then_some(t - 1));
         if let Ok(before) = spent {
-            if (before - 1) * 2 <= i64::from(self.lease_size()) {
+            let are_few = (before - 1) * 2 <= i64::from(self.lease_size());
+            if are_few && !self.refilling.load(Ordering::Relaxed) && self.wait(now).is_none() {
                 self.refill_once(refill);
             }
             return Some(self.allowance());
         }
+        self.wait(now).map(|wait| Allowance::denied(self.limit, wait))
+    }
+
+    /// For how long Redis is not to be asked.
+    fn wait(&self, now: impl FnOnce() -> Instant) -> Option<Duration> {
         let until = self.nothing_until.load_full()?;
-        let wait = until.saturating_duration_since(now());
-        (wait > Duration::ZERO).then(|| Allowance::denied(self.limit, wait))
+        Some(until.saturating_duration_since(now())).filter(|wait| *wait > Duration::ZERO)
     }
 
     fn refill_once(&self, refill: impl FnOnce()) {
