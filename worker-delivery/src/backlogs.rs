@@ -78,10 +78,9 @@ pub struct Portion<'a> {
 }
 
 impl Backlogs {
-    /// Whether some of these wait already, which others do not go before, and there is room for more.
-    pub fn takes(&self, key: Key) -> bool {
-        let state = self.state();
-        state.each.contains_key(&key) && state.room(key) > 0
+    /// Whether some of these wait already; others do not go before them.
+    pub fn is_open(&self, key: Key) -> bool {
+        self.state().each.contains_key(&key)
     }
 
     /// Whether there is room for one more.
@@ -106,6 +105,11 @@ impl Opened {
     pub fn next(&self, most: usize) -> Option<Portion<'_>> {
         let rows = self.backlogs.state().next((self.key, self.number), most)?;
         Some(Portion { of: self, rows })
+    }
+
+    /// Whether nothing waits any more, and none of it is being begun.
+    pub fn is_closed(&self) -> bool {
+        self.backlogs.state().backlog((self.key, self.number)).is_none()
     }
 }
 
@@ -233,12 +237,12 @@ mod tests {
     fn whoever_opens_a_backlog_empties_it_in_order() {
         let backlogs = Backlogs::default();
         let opened = backlogs.join(key(1), rows(0..3)).opened.unwrap();
-        assert!(backlogs.takes(key(1)) && !backlogs.takes(key(2)));
-        assert!(!backlogs.takes((key(1).0, Channel::Push)), "each channel has a provider of its own");
+        assert!(backlogs.is_open(key(1)) && !backlogs.is_open(key(2)));
+        assert!(!backlogs.is_open((key(1).0, Channel::Push)), "each channel has a provider of its own");
         assert!(backlogs.join(key(1), rows(3..5)).opened.is_none());
         assert_eq!(opened.next(4).unwrap().rows, rows(0..4));
         assert_eq!(opened.next(4).unwrap().rows, rows(4..5));
-        assert!(opened.next(4).is_none() && !backlogs.takes(key(1)));
+        assert!(opened.next(4).is_none() && !backlogs.is_open(key(1)));
         let again = backlogs.join(key(1), rows(5..6)).opened.unwrap();
         drop(opened);
         assert_eq!(again.next(4).unwrap().rows, rows(5..6));
@@ -263,11 +267,11 @@ mod tests {
         let backlogs = Backlogs::default();
         let opened = backlogs.join(key(1), rows(0..3)).opened.unwrap();
         let portion = opened.next(9).unwrap();
-        assert!(opened.next(9).is_none());
+        assert!(opened.next(9).is_none() && !opened.is_closed());
         assert!(backlogs.join(key(1), rows(3..4)).opened.is_none(), "it goes behind those");
         drop(portion);
         assert_eq!(opened.next(9).unwrap().rows, rows(3..4));
-        assert!(opened.next(9).is_none() && !backlogs.takes(key(1)));
+        assert!(opened.next(9).is_none() && opened.is_closed() && !backlogs.is_open(key(1)));
     }
 
     #[test]
@@ -276,7 +280,7 @@ mod tests {
         let opened = backlogs.join(key(1), rows(0..3)).opened.unwrap();
         drop(opened.next(2));
         drop(opened);
-        assert!(!backlogs.takes(key(1)));
+        assert!(!backlogs.is_open(key(1)));
         assert_eq!(backlogs.state().rows, 0);
     }
 

@@ -32,18 +32,18 @@ struct State {
 }
 
 /// It is over when this is dropped.
-pub struct ClaimTurn(OwnedMutexGuard<()>);
+pub struct ClaimTurn(#[expect(dead_code, reason = "held for its drop")] OwnedMutexGuard<()>);
 
-/// Makes a claim; others may make theirs when it is made or has taken long.
-pub async fn in_turn<T>(turn: Option<ClaimTurn>, claim: impl Future<Output = T>) -> T {
-    let mut claim = pin!(claim);
-    if let Some(ClaimTurn(guard)) = turn {
-        if let Ok(claimed) = tokio::time::timeout(LONGEST, &mut claim).await {
-            return claimed;
+/// Does what somebody has a turn for; others may when it is done or has taken long.
+pub async fn in_turn<T>(turn: Option<impl Sized>, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    if let Some(turn) = turn {
+        if let Ok(done) = tokio::time::timeout(LONGEST, &mut work).await {
+            return done;
         }
-        drop(guard);
+        drop(turn);
     }
-    claim.await
+    work.await
 }
 
 impl ClaimTurns {

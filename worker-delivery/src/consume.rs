@@ -12,7 +12,7 @@ use metrics::{Gauge, gauge};
 use shared::backoff::Backoff;
 use shared::metric_name::Metric;
 use shared::send::{Channel, Lane};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::pull::Pull;
 use crate::App;
@@ -44,6 +44,8 @@ fn bounds(lane: Lane) -> (usize, usize) {
 pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
     let (group, groups) = bounds(lane);
     let (slots, beside) = (Arc::new(Semaphore::new(groups)), Arc::new(Semaphore::new(BESIDE)));
+    // One group is written down at a time: what comes meanwhile is the next, which so grows by itself where much comes.
+    let intakes = Arc::new(Semaphore::new(1));
     let crowd = Crowd::default();
     let lag = gauge!(Metric::SendLag, "channel" => channel.slug(), "lane" => lane.as_str());
     let mut failures = 0;
@@ -63,7 +65,9 @@ pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
         };
         let mut has_read = false;
         // Ends when the pull breaks; then it is made anew.
-        while let Some(batch) = next_group(&app, &mut messages, group, &lag).await {
+        while let Some(intake) = turn(&app, &intakes).await
+            && let Some(batch) = next_group(&app, &mut messages, group, &lag).await
+        {
             (has_read, failures) = (true, 0);
             let slot = loop {
                 tokio::select! {
@@ -80,7 +84,7 @@ pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
                 batch.give_back().await;
                 break;
             };
-            let turn = Turn { crowd: crowd.clone(), slot, beside: beside.clone() };
+            let turn = Turn { crowd: crowd.clone(), intake, slot, beside: beside.clone() };
             app.tasks.clone().spawn(handle(app.clone(), Queue { channel, lane }, batch, turn));
         }
         give_back(messages.end().await).await;
@@ -91,6 +95,15 @@ pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
                 () = tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random())) => {}
             }
         }
+    }
+}
+
+/// The turn to read and write down a group; `None` when the shutdown began.
+async fn turn(app: &App, turns: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    tokio::select! {
+        biased;
+        () = app.shutdown.cancelled() => None,
+        turn = turns.clone().acquire_owned() => turn.ok(),
     }
 }
 

@@ -27,12 +27,12 @@ use crate::attempt::attempt;
 use crate::backlogs::Row;
 use crate::claim::{Held, claim_slice, standing};
 use crate::claim_turns::in_turn;
-use crate::intake::{Intake, Refused};
+use crate::intake::{Intake, Refused, Wanted};
 use crate::limits::Admitted;
 use crate::traced;
 use beside::{Aside, Why, set_aside};
 pub use crowd::Crowd;
-use crowd::in_the_way;
+use crowd::{has_room, in_the_way};
 pub use received::Received;
 
 /// Before a message that we could not work on comes again.
@@ -61,6 +61,8 @@ enum Unfinished {
 /// A group's turn to begin: over when all of it is begun, or waits beside or as rows.
 pub struct Turn {
     pub crowd: Crowd,
+    /// Until it is written down.
+    pub intake: OwnedSemaphorePermit,
     pub slot: OwnedSemaphorePermit,
     /// Places for those who wait for their accounts' limits.
     pub beside: Arc<Semaphore>,
@@ -91,8 +93,11 @@ impl Begun {
 pub async fn handle(app: Arc<App>, queue: Queue, received: Received, turn: Turn) {
     failpoint::hit("delivery.after_receive");
     let Received { payloads, unanswered } = received;
-    let Turn { crowd, slot, beside } = turn;
-    let mut begun = work(&app, (queue, Some(&crowd)), payloads).await;
+    let Turn { crowd, intake, slot, beside } = turn;
+    let mut begun = match in_turn(Some(intake), take_in(&app, payloads)).await {
+        Ok(wanted) => work(&app, (queue, Some(&crowd)), wanted).await,
+        Err(error) => vec![Begun::failed(error)],
+    };
     let is_stopping = begun.iter().any(|begun| matches!(begun.outcome, Err(Unfinished::Stopping)));
     let aside: Vec<Aside> = begun.iter_mut().filter_map(|begun| begun.aside.take()).collect();
     if !is_stopping {
@@ -123,23 +128,24 @@ pub async fn handle(app: Arc<App>, queue: Queue, received: Received, turn: Turn)
     }
 }
 
-/// Begins all of it, but for what goes by accounts with a limit, or behind messages of its project that wait already.
-async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), payloads: Vec<Bytes>) -> Vec<Begun> {
+/// Reads messages, and gives their rows to those that have none yet.
+async fn take_in(app: &App, payloads: Vec<Bytes>) -> Result<Wanted, Unfinished> {
     let mut intake = Intake::default();
     payloads.into_iter().for_each(|payload| intake.read(payload));
-    let read = async {
-        intake.record_direct(app).await?;
-        bury(app, std::mem::take(&mut intake.refused)).await
-    };
-    if let Err(error) = read.await {
-        return vec![Begun::failed(error)];
-    }
+    intake.record_direct(app).await?;
+    bury(app, intake.refused).await?;
+    Ok(intake.wanted)
+}
+
+/// Begins all of it, but for what goes by accounts with a limit, or behind messages of its project that wait already.
+async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), wanted: Wanted) -> Vec<Begun> {
     // Beside each other: one project's provider keeps nobody else from being begun.
-    let each = intake.wanted.into_iter().map(|(project, rows)| async move {
+    let each = wanted.into_iter().map(|(project, rows)| async move {
         let rows: Vec<Row> = rows.into_iter().collect();
         match app.channels.limit(app, (project, of.0.channel)).await {
             Ok(Some(_)) => Begun::aside(project, rows, Why::Limited),
-            Ok(None) if of.0.lane == Lane::Direct && app.backlogs.takes((project, of.0.channel)) => {
+            Ok(None) if goes_behind(app, of, project) => {
+                has_room(app, of.0, project, of.1).await;
                 Begun::aside(project, rows, Why::InTheWay)
             }
             Ok(None) => send_all(app, of, project, &rows).await,
@@ -147,6 +153,11 @@ async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), payloads: Vec<Bytes>)
         }
     });
     join_all(each).await
+}
+
+/// Whether messages of the project wait beside, which these do not go before.
+fn goes_behind(app: &App, (queue, crowd): (Queue, Option<&Crowd>), project: ProjectId) -> bool {
+    crowd.is_some() && queue.lane == Lane::Direct && app.backlogs.is_open((project, queue.channel))
 }
 
 async fn send_all(app: &Arc<App>, of: (Queue, Option<&Crowd>), project: ProjectId, rows: &[Row]) -> Begun {
@@ -171,6 +182,9 @@ async fn send_project(
 ) -> Result<Vec<Row>, Unfinished> {
     let (mut rows, mut has_waited, began) = (rows.to_vec(), false, Instant::now());
     while !rows.is_empty() {
+        if goes_behind(app, (queue, crowd), project) {
+            return Ok(rows);
+        }
         let limit = app.channels.limit(app, (project, queue.channel)).await?;
         let admitted = async {
             match &limit {

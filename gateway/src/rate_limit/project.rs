@@ -12,8 +12,8 @@ use tokio::sync::Mutex;
 use super::local::Local;
 use super::{Allowance, BURST};
 
-/// While Redis has fewer tokens than are taken at a time it is asked again only after so long, and not for each that comes: a project
-/// far over its limit would have it and the gateway busy with that. The bucket holds what comes meanwhile.
+/// Where somebody found no token, and Redis had fewer than are taken at a time, it is asked again only after so long, and not for each
+/// that comes: a project far over its limit would have it and the gateway busy with that. The bucket holds what comes meanwhile.
 const GATHER: Duration = Duration::from_millis(10);
 
 pub struct Project {

@@ -20,6 +20,10 @@ use crate::settle::judge;
 
 /// Rows that are given back together.
 const PORTION: usize = 1_000;
+/// How often whoever stops tries to give rows back.
+const TRIES: u32 = 4;
+/// Between two looks whether more waits, while the last is being begun.
+const LOOK: Duration = Duration::from_millis(50);
 /// Rows of a backlog that are taken from it together.
 const TAKEN: usize = 512;
 /// How long messages of campaigns and automations that were in the way wait for their next turn, at least; and up to twice as long.
@@ -84,7 +88,14 @@ async fn empty(app: &Arc<App>, queue: Queue, project: ProjectId, opened: &Opened
     loop {
         // Whoever stops gives all of it back at once.
         let most = if app.shutdown.is_cancelled() { usize::MAX } else { TAKEN };
-        let Some(portion) = opened.next(most) else { return };
+        let Some(portion) = opened.next(most) else {
+            if opened.is_closed() {
+                return;
+            }
+            // More may come while the last of it is being begun.
+            tokio::time::sleep(LOOK).await;
+            continue;
+        };
         // Since they joined the account may have got a limit.
         if let Ok(Some(_)) = app.channels.limit(app, (project, queue.channel)).await
             && let Ok(limited) = enter(app, queue, (project, portion.rows.clone()), places).await
@@ -163,10 +174,13 @@ async fn send_beside(app: &Arc<App>, queue: Queue, project: ProjectId, rows: &[R
     while let Err(error) = give_back(app, project, rows, delay).await {
         tracing::debug!(%error, "{} messages cannot be given back", rows.len());
         failures += 1;
-        tokio::select! {
-            biased;
+        let is_stopping = app.shutdown.is_cancelled();
+        if is_stopping && failures >= TRIES {
             // They come again all the same, only later.
-            () = app.shutdown.cancelled() => return false,
+            return false;
+        }
+        tokio::select! {
+            () = app.shutdown.cancelled(), if !is_stopping => {}
             () = tokio::time::sleep(OWN_FAULT.delay(failures, rand::random())) => {}
         }
     }
@@ -177,8 +191,8 @@ async fn send_beside(app: &Arc<App>, queue: Queue, project: ProjectId, rows: &[R
 async fn give_back(app: &App, project: ProjectId, rows: &[Row], delay: Duration) -> Result<(), StoreError> {
     let now = app.clock.now();
     let due_at = now.checked_add(delay).unwrap_or(now);
-    let db = app.store.connection().await?;
     for rows in rows.chunks(PORTION) {
+        let db = app.store.connection().await?;
         due::give_back_locked(&db, project, &rows.iter().copied().collect(), due_at).await?;
     }
     Ok(())

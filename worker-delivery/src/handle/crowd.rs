@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const fn slow(lane: Lane) -> Duration {
     match lane {
         // So a long queue becomes rows that come again, but only so fast.
-        Lane::Direct => Duration::from_millis(250),
+        Lane::Direct => Duration::from_millis(100),
         Lane::Automation | Lane::Campaign => Duration::from_mins(2),
     }
 }
@@ -68,5 +68,20 @@ pub async fn in_the_way(app: &App, queue: Queue, project: ProjectId, crowd: Opti
             return;
         }
         tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Until messages whose project's backlog is full find room in it, or keep others from being begun.
+pub async fn has_room(app: &App, queue: Queue, project: ProjectId, crowd: Option<&Crowd>) {
+    let room = async {
+        while !app.backlogs.has_room((project, queue.channel)) {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = room => {}
+        () = app.shutdown.cancelled() => {}
+        () = in_the_way(app, queue, project, crowd, Instant::now()) => {}
     }
 }

@@ -47,6 +47,7 @@ async fn a_hanging_provider_holds_up_no_other_projects_direct_messages() {
         held => Err(format!("{held} in hand")),
     })
     .await;
+    place.drained().await;
 
     place.project = prompt;
     for nth in 1..=3 {
@@ -98,6 +99,7 @@ async fn a_provider_that_is_always_slow_holds_up_no_other_projects_direct_messag
         begun => Err(format!("{begun} in hand")),
     })
     .await;
+    place.drained().await;
 
     place.project = prompt;
     for nth in 1..=3 {

@@ -42,6 +42,8 @@ struct Gateway {
     local: Local<FakeRelativeClock>,
     /// What Redis said to the one who gets the next tokens, and who has not heard it yet.
     underway: Option<Answer>,
+    /// Since Redis had too few for whoever found none.
+    quiet_until_us: u64,
     /// Let in by tokens of Redis.
     spent: u64,
 }
@@ -72,6 +74,7 @@ impl World {
             project: Project::new(ProjectId(Uuid::nil()), limit, gateways),
             local: Local::by(clock.clone(), limit, gateways),
             underway: None,
+            quiet_until_us: 0,
             spent: 0,
         };
         let gateways: Vec<_> = (0..gateways).map(gateway).collect();
@@ -106,16 +109,22 @@ impl World {
         };
         let mut underway = None;
         let spent = project.spend(|| now, || underway = Some(Answer(lease())));
+        let is_quiet = self.now_us < gateway.quiet_until_us;
         if underway.is_some() {
             assert!(gateway.underway.is_none(), "two get the next tokens at a time");
+            assert!(!is_quiet, "the next tokens are asked for too soon");
             gateway.underway = underway;
         }
         let allowance = match spent {
             Some(allowance) => allowance,
-            None => match lease() {
-                None => return (gateway.local.take(), By::Own),
-                Some(lease) => project.answered(lease, || now),
-            },
+            None => {
+                assert!(!is_quiet, "Redis is asked again too soon");
+                let Some(lease) = lease() else { return (gateway.local.take(), By::Own) };
+                if lease.taken < project.lease_size() {
+                    gateway.quiet_until_us = self.now_us + 10_000;
+                }
+                project.answered(lease, || now)
+            }
         };
         gateway.spent += u64::from(allowance.granted.is_ok());
         (allowance, By::Redis)
