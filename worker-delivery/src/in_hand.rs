@@ -1,7 +1,7 @@
 //! What of each project is in hand at its providers, and how much more may be. Pure.
 //!
 //! A project may have so much in hand as stands in proportion to what is still free: alone all that is meant to be in hand at a
-//! time, among others less. So some room is always left for whoever has little in hand, however long the calls of others take.
+//! time, among others less. So some room is left for whoever has little in hand, however long the calls of one other take.
 //!
 //! What came of a call is still to be written when its place is free again. Of that, too, a project may have only so much: where
 //! it cannot be written, no more is begun.
