@@ -32,7 +32,7 @@ struct State {
 }
 
 /// It is over when this is dropped.
-pub struct ClaimTurn(#[expect(dead_code, reason = "held for its drop")] OwnedMutexGuard<()>);
+pub type ClaimTurn = OwnedMutexGuard<()>;
 
 /// Does what somebody has a turn for; others may when it is done or has taken long.
 pub async fn in_turn<T>(turn: Option<impl Sized>, work: impl Future<Output = T>) -> T {
@@ -51,7 +51,7 @@ impl ClaimTurns {
     /// the order in which they came.
     pub async fn next(&self, project: ProjectId, lane: Lane) -> ClaimTurn {
         let turn = self.state().turn(project, lane);
-        ClaimTurn(turn.lock_owned().await)
+        turn.lock_owned().await
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

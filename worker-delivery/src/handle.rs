@@ -88,7 +88,7 @@ impl Begun {
 }
 
 /// Works on messages of one lane and acknowledges them once every row of theirs is settled, or waits as a row: for its
-/// time or its account, or claimed, for its provider. When the fault is ours (the database is away), they come again, and no
+/// time, its account or its project's turn, or claimed, for its provider. When the fault is ours (the database is away), they come again, and no
 /// attempt is spent.
 pub async fn handle(app: Arc<App>, queue: Queue, received: Received, turn: Turn) {
     failpoint::hit("delivery.after_receive");

@@ -10,6 +10,7 @@ use shared::send::{Channel, Lane, MessageRef, SendChunk};
 use shared::store::messages::insert::NewMessage;
 use testkit::{Fault, ProviderServer, Received, Reply, TestMailbox, Vendor, eventually};
 use tokio::net::TcpListener;
+use uuid::Uuid;
 
 use crate::place::{Place, SOON};
 
@@ -113,8 +114,8 @@ async fn a_provider_that_is_always_slow_holds_up_no_other_projects_direct_messag
     place.stop().await;
 }
 
-#[tokio::test]
-async fn what_waits_for_its_turn_is_acknowledged_and_due_at_once_when_its_worker_stops() {
+/// A project whose direct messages wait for a provider that says nothing, all of them acknowledged; with the provider, and to whom they go.
+async fn waiting() -> (Place, TcpListener, Uuid) {
     let mut place = Place::new().await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     place.configure(silent.local_addr().unwrap().port(), json!({}), None).await;
@@ -123,6 +124,12 @@ async fn what_waits_for_its_turn_is_acknowledged_and_due_at_once_when_its_worker
     let codes = (0..MANY).map(|_| place.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
     join_all(codes.map(|message| place.send_direct(vec![message]))).await;
     place.drained().await;
+    (place, silent, ben)
+}
+
+#[tokio::test]
+async fn what_waits_for_its_turn_is_acknowledged_and_due_at_once_when_its_worker_stops() {
+    let (mut place, silent, _ben) = waiting().await;
     // Those in hand end as their provider goes.
     tokio::join!(place.stop(), async { drop(silent) });
     let sql = "SELECT count(*), count(*) FILTER (WHERE due_at <= now() AND NOT claimed) FROM message \
@@ -134,14 +141,7 @@ async fn what_waits_for_its_turn_is_acknowledged_and_due_at_once_when_its_worker
 
 #[tokio::test]
 async fn what_has_no_room_to_wait_for_its_turn_is_due_when_there_may_be_some() {
-    let mut place = Place::new().await;
-    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    place.configure(silent.local_addr().unwrap().port(), json!({}), None).await;
-    let ben = place.user("ben", Some("ben@example.com"), None).await;
-    place.run().await;
-    let codes = (0..MANY).map(|_| place.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
-    join_all(codes.map(|message| place.send_direct(vec![message]))).await;
-    place.drained().await;
+    let (mut place, silent, ben) = waiting().await;
     let rows: Vec<_> = (0..WAITING).map(|_| NewMessage { lane: Lane::Direct, ..place.message(ben) }).collect();
     place.insert(&rows).await;
     let refs = rows.iter().map(|row| MessageRef::at(place.project, row.id, 0)).collect();
