@@ -144,10 +144,6 @@ async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), wanted: Wanted) -> Ve
         let rows: Vec<Row> = rows.into_iter().collect();
         match app.channels.limit(app, (project, of.0.channel)).await {
             Ok(Some(_)) => Begun::aside(project, rows, Why::Limited),
-            Ok(None) if goes_behind(app, of, project) => {
-                has_room(app, of.0, project, of.1).await;
-                Begun::aside(project, rows, Why::InTheWay)
-            }
             Ok(None) => send_all(app, of, project, &rows).await,
             Err(error) => Begun::failed(error.into()),
         }
@@ -183,6 +179,7 @@ async fn send_project(
     let (mut rows, mut has_waited, began) = (rows.to_vec(), false, Instant::now());
     while !rows.is_empty() {
         if goes_behind(app, (queue, crowd), project) {
+            has_room(app, queue, project, crowd).await?;
             return Ok(rows);
         }
         let limit = app.channels.limit(app, (project, queue.channel)).await?;

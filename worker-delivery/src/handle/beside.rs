@@ -87,8 +87,8 @@ async fn empty(app: &Arc<App>, queue: Queue, project: ProjectId, opened: &Opened
     let mut failures = 0;
     loop {
         // Whoever stops gives all of it back at once.
-        let most = if app.shutdown.is_cancelled() { usize::MAX } else { TAKEN };
-        let Some(portion) = opened.next(most) else {
+        let is_stopping = app.shutdown.is_cancelled();
+        let Some(portion) = opened.next(if is_stopping { usize::MAX } else { TAKEN }) else {
             if opened.is_closed() {
                 return;
             }
@@ -97,7 +97,8 @@ async fn empty(app: &Arc<App>, queue: Queue, project: ProjectId, opened: &Opened
             continue;
         };
         // Since they joined the account may have got a limit.
-        if let Ok(Some(_)) = app.channels.limit(app, (project, queue.channel)).await
+        if !is_stopping
+            && let Ok(Some(_)) = app.channels.limit(app, (project, queue.channel)).await
             && let Ok(limited) = enter(app, queue, (project, portion.rows.clone()), places).await
         {
             app.tasks.spawn(send_limited(app.clone(), queue, limited));

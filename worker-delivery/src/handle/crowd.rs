@@ -8,7 +8,7 @@ use shared::send::Lane;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Queue;
+use super::{Queue, Unfinished};
 use crate::App;
 
 /// Between two looks whether what waits is in the way of others.
@@ -72,7 +72,10 @@ pub async fn in_the_way(app: &App, queue: Queue, project: ProjectId, crowd: Opti
 }
 
 /// Until messages whose project's backlog is full find room in it, or keep others from being begun.
-pub async fn has_room(app: &App, queue: Queue, project: ProjectId, crowd: Option<&Crowd>) {
+///
+/// # Errors
+/// [`Unfinished::Stopping`] where neither is so before this stops.
+pub async fn has_room(app: &App, queue: Queue, project: ProjectId, crowd: Option<&Crowd>) -> Result<(), Unfinished> {
     let room = async {
         while !app.backlogs.has_room((project, queue.channel)) {
             tokio::time::sleep(LOOK).await;
@@ -80,8 +83,8 @@ pub async fn has_room(app: &App, queue: Queue, project: ProjectId, crowd: Option
     };
     tokio::select! {
         biased;
-        () = room => {}
-        () = app.shutdown.cancelled() => {}
-        () = in_the_way(app, queue, project, crowd, Instant::now()) => {}
+        () = room => Ok(()),
+        () = app.shutdown.cancelled() => Err(Unfinished::Stopping),
+        () = in_the_way(app, queue, project, crowd, Instant::now()) => Ok(()),
     }
 }
