@@ -22,8 +22,11 @@ const OF_ALL: usize = 131_072;
 const PART: usize = 8;
 /// No row waits for longer until it is looked at again.
 const LATEST: Duration = Duration::from_mins(5);
-/// How many rows a second are thought to go out, at least, and before any have.
+/// How many rows a second are thought to go out, at least.
 const SLOWEST: f64 = 10.0;
+/// How many are thought to have gone out before it is known, and in how many seconds: what is soon known to be slow is only looked at
+/// once too often, but what is not would stand idle while its rows wait.
+const SUPPOSED: (f64, f64) = (1_000.0, 2.0);
 
 /// A message and the attempt that it was handed over at.
 pub type Row = (Uuid, i32);
@@ -208,8 +211,9 @@ impl Backlog {
         if left.is_empty() {
             return Vec::new();
         }
-        let seconds = now.duration_since(self.opened).as_secs_f64().max(1.0);
-        let each = Duration::from_secs_f64(1.0 / (self.gone as f64 / seconds).max(SLOWEST));
+        let (gone, seconds) =
+            (self.gone as f64 + SUPPOSED.0, now.duration_since(self.opened).as_secs_f64() + SUPPOSED.1);
+        let each = Duration::from_secs_f64(1.0 / (gone / seconds).max(SLOWEST));
         let start = self.behind.max(now + each.mul_f64(self.rows() as f64)).duration_since(now);
         let due = |n: usize| start + each.mul_f64(n as f64);
         self.behind = now + due(left.len()).min(LATEST);
@@ -289,16 +293,20 @@ mod tests {
         let (mut state, began) = (State::default(), Instant::now());
         let (new, left) = state.join(key(1), rows(0..OF_ONE as u128), began);
         assert!(new.is_some() && left.is_empty());
-        // A thousand have gone out in ten seconds.
+        // Before any went out, nobody knows better.
+        let (_, soon) = state.join(key(1), rows(90_000..90_001), began);
+        assert!(soon[0].1 < Duration::from_secs(20), "{soon:?}");
+        // A hundred a second go out.
         let of = (key(1), new.unwrap());
-        let taken = state.next(of, 1_000).unwrap();
+        let taken = state.next(of, 8_000).unwrap();
         state.begun(of, &taken);
-        let now = began + Duration::from_secs(10);
-        let (_, left) = state.join(key(1), rows(10_000..11_200), now);
+        state.join(key(1), rows(20_000..28_000), began);
+        let now = began + Duration::from_secs(88);
+        let (_, left) = state.join(key(1), rows(10_000..10_200), now);
         let secs: Vec<u64> = left.iter().map(|(_, due)| due.as_secs()).collect();
         let full = OF_ONE as u64 / 100;
         assert_eq!((left.len(), secs[0], secs[199]), (200, full, full + 2), "{secs:?}");
-        let (_, behind) = state.join(key(1), rows(20_000..20_001), now);
+        let (_, behind) = state.join(key(1), rows(30_000..30_001), now);
         assert!(behind[0].1 > left[199].1, "{behind:?}");
         assert!(!Backlogs(Arc::new(Mutex::new(state))).has_room(key(1)));
     }

@@ -30,8 +30,8 @@ const BESIDE: usize = 2_048;
 /// the broker would send it again by itself, to us or to others, with ours still lying here.
 const AHEAD: Duration = Duration::from_secs(10);
 
-/// How much of a lane is begun at a time: messages taken together, and such groups. Direct messages are one each, the others
-/// hold up to 500 rows.
+/// How much of a lane is begun at a time: messages taken together, and such groups. Direct messages are one each as they
+/// come from the API, all others hold up to 500 rows.
 fn bounds(lane: Lane) -> (usize, usize) {
     match lane {
         Lane::Direct => (64, 16),
@@ -44,7 +44,8 @@ fn bounds(lane: Lane) -> (usize, usize) {
 pub async fn consume(app: Arc<App>, channel: Channel, lane: Lane) {
     let (group, groups) = bounds(lane);
     let (slots, beside) = (Arc::new(Semaphore::new(groups)), Arc::new(Semaphore::new(BESIDE)));
-    // One group is written down at a time: what comes meanwhile is the next, which so grows by itself where much comes.
+    // One group is written down at a time, unless that takes long: what comes meanwhile is the next, which so grows by itself where
+    // much comes.
     let intakes = Arc::new(Semaphore::new(1));
     let crowd = Crowd::default();
     let lag = gauge!(Metric::SendLag, "channel" => channel.slug(), "lane" => lane.as_str());

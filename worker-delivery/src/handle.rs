@@ -72,18 +72,12 @@ pub struct Turn {
 struct Begun {
     /// Calls, each of which comes to its end in any case.
     under_way: Vec<JoinHandle<()>>,
-    /// What is not begun, and waits beside.
-    aside: Option<Aside>,
     outcome: Result<(), Unfinished>,
 }
 
 impl Begun {
     fn failed(why: Unfinished) -> Self {
-        Self { under_way: Vec::new(), aside: None, outcome: Err(why) }
-    }
-
-    fn aside(project: ProjectId, rows: Vec<Row>, why: Why) -> Self {
-        Self { under_way: Vec::new(), aside: Some(Aside { project, rows, why }), outcome: Ok(()) }
+        Self { under_way: Vec::new(), outcome: Err(why) }
     }
 }
 
@@ -94,20 +88,10 @@ pub async fn handle(app: Arc<App>, queue: Queue, received: Received, turn: Turn)
     failpoint::hit("delivery.after_receive");
     let Received { payloads, unanswered } = received;
     let Turn { crowd, intake, slot, beside } = turn;
-    let mut begun = match in_turn(Some(intake), take_in(&app, payloads)).await {
-        Ok(wanted) => work(&app, (queue, Some(&crowd)), wanted).await,
+    let begun = match in_turn(Some(intake), take_in(&app, payloads)).await {
+        Ok(wanted) => work(&app, (queue, Some(&crowd)), wanted, &beside).await,
         Err(error) => vec![Begun::failed(error)],
     };
-    let is_stopping = begun.iter().any(|begun| matches!(begun.outcome, Err(Unfinished::Stopping)));
-    let aside: Vec<Aside> = begun.iter_mut().filter_map(|begun| begun.aside.take()).collect();
-    if !is_stopping {
-        // Before others begin, so that no more of this is written at a time than there are turns.
-        for set in join_all(aside.into_iter().map(|aside| set_aside(&app, queue, aside, &beside))).await {
-            if let Err(error) = set {
-                begun.push(Begun::failed(error.into()));
-            }
-        }
-    }
     // Others begin, however long these calls take.
     drop(slot);
     let (under_way, outcomes): (Vec<_>, Vec<_>) = begun.into_iter().map(|b| (b.under_way, b.outcome)).unzip();
@@ -137,16 +121,30 @@ async fn take_in(app: &App, payloads: Vec<Bytes>) -> Result<Wanted, Unfinished> 
     Ok(intake.wanted)
 }
 
-/// Begins all of it, but for what goes by accounts with a limit, or behind messages of its project that wait already.
-async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), wanted: Wanted) -> Vec<Begun> {
-    // Beside each other: one project's provider keeps nobody else from being begun.
+/// Begins all of it, or finds it room to wait beside: what goes by accounts with a limit, or behind messages of its project that
+/// wait already.
+async fn work(
+    app: &Arc<App>,
+    (queue, crowd): (Queue, Option<&Crowd>),
+    wanted: Wanted,
+    beside: &Arc<Semaphore>,
+) -> Vec<Begun> {
+    // Each by itself to the end: one project's provider keeps nobody else from being begun, or from waiting beside.
     let each = wanted.into_iter().map(|(project, rows)| async move {
         let rows: Vec<Row> = rows.into_iter().collect();
-        match app.channels.limit(app, (project, of.0.channel)).await {
-            Ok(Some(_)) => Begun::aside(project, rows, Why::Limited),
-            Ok(None) => send_all(app, of, project, &rows).await,
-            Err(error) => Begun::failed(error.into()),
-        }
+        let mut under_way = Vec::new();
+        let outcome = async {
+            let (rows, why) = match app.channels.limit(app, (project, queue.channel)).await? {
+                Some(_) => (rows, Why::Limited),
+                None => (send_project(app, (queue, crowd), project, &rows, &mut under_way).await?, Why::InTheWay),
+            };
+            if !rows.is_empty() {
+                set_aside(app, queue, Aside { project, rows, why }, beside).await?;
+            }
+            Ok(())
+        };
+        let outcome = outcome.await;
+        Begun { under_way, outcome }
     });
     join_all(each).await
 }
@@ -154,17 +152,6 @@ async fn work(app: &Arc<App>, of: (Queue, Option<&Crowd>), wanted: Wanted) -> Ve
 /// Whether messages of the project wait beside, which these do not go before.
 fn goes_behind(app: &App, (queue, crowd): (Queue, Option<&Crowd>), project: ProjectId) -> bool {
     crowd.is_some() && queue.lane == Lane::Direct && app.backlogs.is_open((project, queue.channel))
-}
-
-async fn send_all(app: &Arc<App>, of: (Queue, Option<&Crowd>), project: ProjectId, rows: &[Row]) -> Begun {
-    let mut under_way = Vec::new();
-    match send_project(app, of, project, rows, &mut under_way).await {
-        Ok(rows) => {
-            let aside = (!rows.is_empty()).then_some(Aside { project, rows, why: Why::InTheWay });
-            Begun { under_way, aside, outcome: Ok(()) }
-        }
-        Err(why) => Begun { under_way, ..Begun::failed(why) },
-    }
 }
 
 /// Claims slices no larger than what is permitted at the moment, so that whatever happens to this process leaves only
@@ -240,6 +227,9 @@ async fn send_project(
             }
             // What still stands was locked. It may be that somebody only noted when it is due, and a hand-over that found nothing
             // is not made again for as long as its message has waited before: so it is waited for.
+            if app.shutdown.is_cancelled() {
+                return Err(Unfinished::Stopping);
+            }
         }
     }
     Ok(rows)

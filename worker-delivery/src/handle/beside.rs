@@ -18,7 +18,7 @@ use crate::backlogs::{Joined, Opened, Row};
 use crate::limits::{Place, Room};
 use crate::settle::judge;
 
-/// Rows that are given back together.
+/// Rows that are written together.
 const PORTION: usize = 1_000;
 /// How often whoever stops tries to give rows back.
 const TRIES: u32 = 4;
@@ -147,13 +147,13 @@ async fn wait_as_rows(
     rows: &[Row],
     later: &[Duration],
 ) -> Result<u64, StoreError> {
-    if rows.is_empty() {
-        return Ok(0);
+    let (now, mut put_off) = (app.clock.now(), 0);
+    for (rows, later) in rows.chunks(PORTION).zip(later.chunks(PORTION)) {
+        let due: Vec<Timestamp> = later.iter().map(|wait| now.checked_add(*wait).unwrap_or(now)).collect();
+        let db = app.store.connection().await?;
+        put_off += due::put_off(&db, project, rows, &due, reason, now).await?;
     }
-    let now = app.clock.now();
-    let due: Vec<Timestamp> = later.iter().map(|wait| now.checked_add(*wait).unwrap_or(now)).collect();
-    let db = app.store.connection().await?;
-    due::put_off(&db, project, rows, &due, reason, now).await
+    Ok(put_off)
 }
 
 /// Sends messages as fast as their account allows.

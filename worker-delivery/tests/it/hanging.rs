@@ -114,6 +114,34 @@ async fn a_provider_that_is_always_slow_holds_up_no_other_projects_direct_messag
     place.stop().await;
 }
 
+#[tokio::test]
+async fn a_hanging_provider_holds_up_none_that_were_handed_over_with_its_own_and_have_a_limit() {
+    let (mut place, mailbox) = (Place::new().await, TestMailbox::start().await);
+    let limited = place.project;
+    place.configure(mailbox.port(), json!({ "smtpRateLimit": 100 }), None).await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let prompt = NewMessage { lane: Lane::Direct, ..place.message(ann) };
+    place.insert(std::slice::from_ref(&prompt)).await;
+
+    place.project = place.another_project().await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    place.configure(silent.local_addr().unwrap().port(), json!({}), None).await;
+    let ben = place.user("ben", Some("ben@example.com"), None).await;
+    let hanging: Vec<_> =
+        (0..4 * CONCURRENCY).map(|_| NewMessage { lane: Lane::Direct, ..place.message(ben) }).collect();
+    place.insert(&hanging).await;
+    place.run().await;
+    let refs = hanging.iter().chain([&prompt]).map(|row| MessageRef::at(row.project, row.id, 0)).collect();
+    let began = Instant::now();
+    place.publish(Lane::Direct, SendChunk::of(refs).encode_to_vec().into()).await;
+    mailbox.wait_for(1, SOON).await;
+    assert!(began.elapsed() < Duration::from_secs(2), "it took {:?}", began.elapsed());
+    assert_eq!(place.begun(place.project).await, CONCURRENCY, "the others still hang");
+    place.project = limited;
+    assert_eq!(place.settled(prompt.id, 1).await.status, "sent");
+    tokio::join!(place.stop(), async { drop(silent) });
+}
+
 /// A project whose direct messages wait for a provider that says nothing, all of them acknowledged; with the provider, and to whom they go.
 async fn waiting() -> (Place, TcpListener, Uuid) {
     let mut place = Place::new().await;
@@ -147,7 +175,7 @@ async fn what_has_no_room_to_wait_for_its_turn_is_due_when_there_may_be_some() {
     let refs = rows.iter().map(|row| MessageRef::at(place.project, row.id, 0)).collect();
     place.publish(Lane::Direct, SendChunk::of(refs).encode_to_vec().into()).await;
     place.drained().await;
-    let sql = "SELECT count(*), count(DISTINCT due_at), coalesce(min(due_at - now()) > interval '90 seconds', false) FROM message \
+    let sql = "SELECT count(*), count(DISTINCT due_at), coalesce(min(due_at - now()) > interval '10 seconds', false) FROM message \
                WHERE project_id = $1 AND status_reason LIKE 'rate_limited: %'";
     let row = place.store.connection().await.unwrap().query_one(sql, &[&place.project]).await.unwrap();
     let (left, times, is_later) = (row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, bool>(2));
