@@ -75,22 +75,16 @@ struct Begun {
     outcome: Result<(), Unfinished>,
 }
 
-impl Begun {
-    fn failed(why: Unfinished) -> Self {
-        Self { under_way: Vec::new(), outcome: Err(why) }
-    }
-}
-
 /// Works on messages of one lane and acknowledges them once every row of theirs is settled, or waits as a row: for its
-/// time, its account or its project's turn, or claimed, for its provider. When the fault is ours (the database is away), they come again, and no
-/// attempt is spent.
+/// time, its account or its project's turn, or claimed, for its provider. When the fault is ours (the database is away), they
+/// come again, and no attempt is spent.
 pub async fn handle(app: Arc<App>, queue: Queue, received: Received, turn: Turn) {
     failpoint::hit("delivery.after_receive");
     let Received { payloads, unanswered } = received;
     let Turn { crowd, intake, slot, beside } = turn;
     let begun = match in_turn(Some(intake), take_in(&app, payloads)).await {
         Ok(wanted) => work(&app, (queue, Some(&crowd)), wanted, &beside).await,
-        Err(error) => vec![Begun::failed(error)],
+        Err(error) => vec![Begun { under_way: Vec::new(), outcome: Err(error) }],
     };
     // Others begin, however long these calls take.
     drop(slot);
@@ -142,8 +136,8 @@ async fn work(
                 set_aside(app, queue, Aside { project, rows, why }, beside).await?;
             }
             Ok(())
-        };
-        let outcome = outcome.await;
+        }
+        .await;
         Begun { under_way, outcome }
     });
     join_all(each).await
@@ -226,7 +220,7 @@ async fn send_project(
                 break;
             }
             // What still stands was locked. It may be that somebody only noted when it is due, and a hand-over that found nothing
-            // is not made again for as long as its message has waited before: so it is waited for.
+            // is not made again for as long as its message has waited before: so it is waited for, unless this stops.
             if app.shutdown.is_cancelled() {
                 return Err(Unfinished::Stopping);
             }
