@@ -54,7 +54,7 @@ pub async fn track(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
     let item = Item::single(utf8(&body)?)?;
     let checked = Checker::new(cx, item.sent_at)?.check(&item, Kind::Track, None).map_err(ApiError::Invalid)?;
-    prove(&Proof::asked(cx).await?, &item)?;
+    let checked = prove(&Proof::asked(cx).await?, &item, checked)?;
     let waited = accept(cx, &checked).await?;
 
     let Content::Track { name, .. } = &checked.content else {
@@ -106,7 +106,7 @@ pub async fn identify(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
     let item = Item::single(utf8(&body)?)?;
     let checked = Checker::new(cx, item.sent_at)?.check(&item, Kind::Identify, None).map_err(ApiError::Invalid)?;
-    prove(&Proof::asked(cx).await?, &item)?;
+    let checked = prove(&Proof::asked(cx).await?, &item, checked)?;
     let waited = accept(cx, &checked).await?;
 
     let (user_id, anonymous_id) = (checked.user_id.as_deref(), checked.anonymous_id.as_deref());
@@ -146,7 +146,7 @@ pub async fn batch(cx: &Context<'_>) -> Result<Reply, ApiError> {
         let checked = match batch.unreadable.get(&index) {
             None => checker
                 .check_of_batch(item, index)
-                .and_then(|checked| prove(&proof, item).map(|()| checked).map_err(|e| e.to_string())),
+                .and_then(|checked| prove(&proof, item, checked).map_err(|e| e.to_string())),
             Some(why) => Err(why.clone()),
         };
         match checked {
@@ -163,15 +163,17 @@ pub async fn batch(cx: &Context<'_>) -> Result<Reply, ApiError> {
     Ok(waited.tell(respond::accepted(&answer)?))
 }
 
-/// Refuses an item that names a user without the proof that its project asks for.
-fn prove(proof: &Proof, item: &Item<'_>) -> Result<(), ApiError> {
+/// Refuses an item that names a user without the proof that its project requires, and marks one that names an anonymous id
+/// alone: that id may have been merged into a user.
+fn prove<'a>(proof: &Proof, item: &Item<'_>, mut checked: Checked<'a>) -> Result<Checked<'a>, ApiError> {
     if proof.is_asked() {
-        let (user_id, user_hash) = (item.user_id.and_then(text_of), item.user_hash.and_then(text_of));
-        if !proof.holds(user_id.as_deref(), user_hash.as_deref()) {
+        let user_hash = item.user_hash.and_then(text_of);
+        if !proof.holds(checked.user_id.as_deref(), user_hash.as_deref()) {
             return Err(ApiError::Forbidden(identity::REFUSED));
         }
+        checked.unproven = checked.user_id.is_none();
     }
-    Ok(())
+    Ok(checked)
 }
 
 fn utf8(body: &Bytes) -> Result<&str, ApiError> {

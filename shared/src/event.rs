@@ -64,6 +64,10 @@ pub struct IngestItem {
     /// 24 bytes or none: a [`TraceContext`], where the item is traced.
     #[prost(bytes = "bytes", tag = "33")]
     pub trace: Bytes,
+    /// Sent with a public key that had to prove whom it speaks for and named an anonymous id alone. Such an item never counts
+    /// for a user with an external id.
+    #[prost(bool, tag = "34")]
+    pub unproven: bool,
     #[prost(oneof = "Body", tags = "10, 11, 12, 13, 14, 16, 17, 18, 20, 30, 31")]
     pub body: Option<Body>,
 }

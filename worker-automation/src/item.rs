@@ -145,6 +145,16 @@ impl Action {
         }
     }
 
+    /// As metrics name it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Track { .. } => "track",
+            Self::Identify { .. } => "identify",
+            Self::RegisterToken { .. } => "push_token",
+            _ => "other",
+        }
+    }
+
     /// The name and the properties of the event that it is kept as. A webhook about a message only moves that on.
     pub fn event(&self) -> Option<(&str, &str)> {
         match self {
@@ -174,6 +184,8 @@ pub struct Item {
     /// Of the message that it came in.
     pub seq: i64,
     pub action: Action,
+    /// See [`IngestItem::unproven`].
+    pub unproven: bool,
     /// As it came, for the dead-letter stream: an encoded [`IngestItem`].
     pub encoded: Bytes,
     /// What hops of its trace are behind, where it is traced.
@@ -187,6 +199,7 @@ impl Item {
         let project = wire.project()?;
         let (id, dedupe) = (wire.row_id()?, wire.dedupe()?);
         let (received, timestamp) = (from_ms(wire.received_ms), from_ms(wire.timestamp_ms));
+        let unproven = wire.unproven;
         let who = Who::new(project, wire.user_id.take(), wire.anonymous_id.take());
         let (action, who) = match wire.body.ok_or(WireError::Missing("body"))? {
             Body::Track(track) => (Action::Track { name: track.name, properties: Text::new(track.properties)? }, who),
@@ -235,7 +248,21 @@ impl Item {
         }
         let depth = i16::try_from(wire.depth).unwrap_or(i16::MAX);
         let trace = TraceContext::from_bytes(&wire.trace);
-        Ok(Self { project, id, dedupe, who, received, timestamp, depth, partition, seq, action, encoded, trace })
+        Ok(Self {
+            project,
+            id,
+            dedupe,
+            who,
+            received,
+            timestamp,
+            depth,
+            partition,
+            seq,
+            action,
+            unproven,
+            encoded,
+            trace,
+        })
     }
 
     /// Whether it names its person by their internal id alone, as what steps of runs send does, and what starts runs.

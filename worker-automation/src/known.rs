@@ -116,11 +116,6 @@ impl Known {
         }
     }
 
-    /// Whether somebody has a row, trusted or not: nobody else can be meant by their id.
-    pub fn has(&self, key: &PersonKey) -> bool {
-        self.present.peek(key).is_some()
-    }
-
     /// To be called after the commit of a transaction that began in this edition.
     pub fn learn(&self, edition: Edition, learnt: Learnt, now: Timestamp) {
         // Held while learning, so that nothing of an older edition comes in after the memory was emptied.

@@ -23,6 +23,8 @@ pub struct People {
     locked: HashMap<PersonKey, Profile>,
     /// Of the others, those who were merged.
     pointers: HashMap<PersonKey, Uuid>,
+    /// When anonymous users were merged, by their rows or by this batch: the earlier of the two.
+    merged_at: HashMap<PersonKey, Timestamp>,
     internal: Internal,
     /// When the rows that were read or made say that they were last seen.
     noted: HashMap<PersonKey, Timestamp>,
@@ -73,12 +75,21 @@ impl People {
         now: Timestamp,
         locks: impl Fn(&Item) -> bool,
     ) -> Result<(Self, Wanted<'a>), StoreError> {
-        let mut people = Self { internal: Internal::load(tx, known, items).await?, ..Self::default() };
+        let mut people = Self { internal: Internal::load(tx, items).await?, ..Self::default() };
         let mut mentions: HashMap<PersonKey, Mention<'_>> = HashMap::default();
+        let mut unproven = BTreeSet::new();
         for item in items {
+            if let (Action::Identify { .. }, Some(_), Some(anonymous)) =
+                (&item.action, &item.who.known, &item.who.anonymous)
+            {
+                people.note_merge((item.project, anonymous.id), item.received);
+            }
             let locks = locks(item);
             for (named, is_known) in named(item, locks) {
                 let Some(key) = people.meant(item, named) else { continue };
+                if item.unproven {
+                    unproven.insert(key);
+                }
                 let at = item.received;
                 let mention = Mention { name: &named.name, is_known, first: at, last: at, locks };
                 let before = mentions.entry(key).or_insert(mention);
@@ -89,6 +100,10 @@ impl People {
         let mut missing = BTreeSet::new();
         for (key, mention) in &mentions {
             match known.standing(key, mention.last, now) {
+                // Whether an item without proof counts depends on when the merge was, which the cache does not know.
+                _ if unproven.contains(key) => {
+                    missing.insert(*key);
+                }
                 Standing::Fresh => {}
                 Standing::Merged(into) => {
                     people.pointers.insert(*key, into);
@@ -101,7 +116,10 @@ impl People {
         for found in record::find(tx, &missing.iter().copied().collect::<Vec<_>>()).await? {
             missing.remove(&found.key);
             people.noted.insert(found.key, found.last_seen_at);
-            people.pointers.extend(found.merged_into.map(|into| (found.key, into)));
+            if let Some(into) = found.merged_into {
+                people.pointers.insert(found.key, into);
+                people.note_merge(found.key, found.merged_at.unwrap_or(Timestamp::MIN));
+            }
         }
         Ok((people, Wanted { mentions, missing }))
     }
@@ -153,6 +171,9 @@ impl People {
         while !wanted.is_empty() {
             let rows = record::lock(tx, &wanted).await?;
             let targets: BTreeSet<PersonKey> = rows.iter().filter_map(|p| Some((p.key.0, p.merged_into?))).collect();
+            for merged in rows.iter().filter(|p| p.merged_into.is_some()) {
+                self.note_merge(merged.key, merged.merged_at.unwrap_or(Timestamp::MIN));
+            }
             self.noted.extend(rows.iter().map(|p| (p.key, p.last_seen_at)));
             let counted = rows.iter().filter(|p| p.merged_into.is_none());
             self.before.extend(counted.map(|p| (p.key, p.last_seen_at)));
@@ -162,18 +183,17 @@ impl People {
         Ok(())
     }
 
-    /// Who is meant, before merges are followed.
-    fn key(&self, project: ProjectId, named: &Named) -> PersonKey {
-        (project, self.internal.for_own.get(&(project, named.id)).copied().unwrap_or(named.id))
+    fn note_merge(&mut self, anonymous: PersonKey, at: Timestamp) {
+        self.merged_at.entry(anonymous).and_modify(|earliest| *earliest = (*earliest).min(at)).or_insert(at);
     }
 
-    /// As [`People::key`]. What names somebody by their internal id alone means them whatever others call themselves, and
-    /// nobody where they are gone.
+    /// Who is meant, before merges are followed. Callers name users by external ids; the product's own items by internal ids,
+    /// which mean nobody once that user is gone.
     fn meant(&self, item: &Item, named: &Named) -> Option<PersonKey> {
         if !item.names_internally() {
-            return Some(self.key(item.project, named));
+            return Some((item.project, named.id));
         }
-        internal_id(item.project, named).filter(|key| self.internal.there.contains(key))
+        internal_id(item.project, named).filter(|key| self.internal.0.contains(key))
     }
 
     /// Whom an id leads to now.
@@ -187,7 +207,15 @@ impl People {
 
     /// The person that an item counts for.
     pub fn of(&self, item: &Item) -> Option<PersonKey> {
-        Some(self.resolve(self.meant(item, item.who.named()?)?))
+        let key = self.meant(item, item.who.named()?)?;
+        (!self.refuses(item)).then(|| self.resolve(key))
+    }
+
+    /// Whether an item without proof names a user with an external id, by an anonymous id that had been merged into them
+    /// before the item was received.
+    pub fn refuses(&self, item: &Item) -> bool {
+        let merged_at = || self.merged_at.get(&(item.project, item.who.anonymous.as_ref()?.id));
+        item.unproven && merged_at().is_some_and(|at| *at < item.received)
     }
 
     /// The locked row of a person.
@@ -202,8 +230,8 @@ impl People {
     /// Applies an identify: the merge first, then the properties. Whoever it names must be locked. Where the profile would
     /// grow too large, the merge stands and the properties stay as they were.
     pub fn identify(&mut self, item: &Item, patch: &Map<String, Value>) -> Result<(), TooLarge> {
-        let known = item.who.known.as_ref().map(|n| self.key(item.project, n));
-        let anonymous = item.who.anonymous.as_ref().map(|n| self.key(item.project, n));
+        let known = item.who.known.as_ref().map(|n| (item.project, n.id));
+        let anonymous = item.who.anonymous.as_ref().map(|n| (item.project, n.id));
         if let (Some(known), Some(anonymous)) = (known, anonymous) {
             self.merge(anonymous, known, item.received);
         }
@@ -335,38 +363,20 @@ fn named(item: &Item, both: bool) -> impl Iterator<Item = (&Named, bool)> {
     known.into_iter().chain(second)
 }
 
-/// People that items name by their internal ids.
+/// Those of the people whom items name by their internal ids who are there.
 #[derive(Default)]
-struct Internal {
-    /// In the place of a caller's own id, by that. A person whose own id it is wins.
-    for_own: HashMap<PersonKey, Uuid>,
-    /// Those who are there, of whom items name nothing else.
-    there: HashSet<PersonKey>,
-}
+struct Internal(HashSet<PersonKey>);
 
 impl Internal {
-    async fn load(tx: &Transaction<'_>, known: &Known, items: &[&Item]) -> Result<Self, StoreError> {
-        let (mut alone, mut for_own) = (BTreeSet::new(), BTreeMap::new());
-        for item in items {
-            let Some(named) = item.who.known.as_ref() else { continue };
-            let Some(internal) = internal_id(item.project, named) else { continue };
-            let own = (item.project, named.id);
-            if item.names_internally() {
-                alone.insert(internal);
-            } else if !known.has(&own) {
-                for_own.insert(own, internal.1);
-            }
-        }
-        if alone.is_empty() && for_own.is_empty() {
+    async fn load(tx: &Transaction<'_>, items: &[&Item]) -> Result<Self, StoreError> {
+        let internally = items.iter().filter(|item| item.names_internally());
+        let named = internally.filter_map(|item| internal_id(item.project, item.who.known.as_ref()?));
+        let named: BTreeSet<PersonKey> = named.collect();
+        if named.is_empty() {
             return Ok(Self::default());
         }
-        let asked = for_own.iter().flat_map(|(own, id)| [*own, (own.0, *id)]).chain(alone.iter().copied());
-        let asked: BTreeSet<PersonKey> = asked.collect();
-        let found = record::find(tx, &asked.into_iter().collect::<Vec<_>>()).await?;
-        let there: HashSet<PersonKey> = found.iter().map(|found| found.key).collect();
-        for_own.retain(|own, id| !there.contains(own) && there.contains(&(own.0, *id)));
-        alone.retain(|key| there.contains(key));
-        Ok(Self { for_own: for_own.into_iter().collect(), there: alone.into_iter().collect() })
+        let found = record::find(tx, &named.into_iter().collect::<Vec<_>>()).await?;
+        Ok(Self(found.iter().map(|found| found.key).collect()))
     }
 }
 

@@ -1,15 +1,15 @@
 //! What is told about messages that were sent: by devices, in the events that the SDKs record, and by providers and the
 //! project's own systems, in webhooks.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
 use serde::Deserialize;
 use shared::automation::TriggerType;
 use shared::ids::ProjectId;
-use shared::send::DeliveryState;
+use shared::send::{Channel, DeliveryState};
 use shared::store::messages::receipts::{self, Receipt};
-use shared::store::users::record::PersonKey;
+use shared::store::users::record::{self as users, PersonKey};
 use shared::store::webhook_deliveries::tell::MessageNews;
 use shared::store::{StoreError, Transaction, suppressions};
 use shared::webhook;
@@ -72,14 +72,15 @@ pub async fn store(
     people: &People,
     now: Timestamp,
 ) -> Result<Reached, StoreError> {
-    let mut by_project: BTreeMap<ProjectId, Vec<Receipt>> = BTreeMap::new();
+    let mut by_project: BTreeMap<ProjectId, Vec<(&Item, Receipt)>> = BTreeMap::new();
     for item in items {
         if let Some(receipt) = told(item) {
-            by_project.entry(item.project).or_default().push(receipt);
+            by_project.entry(item.project).or_default().push((item, receipt));
         }
     }
     let mut reached = Reached::new();
     for (project, told) in by_project {
+        let told = without_others_pushes(tx, project, told, people).await?;
         let of_project = receipts::apply(tx, project, &told, now).await?;
         reached.extend(of_project.into_iter().map(|(message, state)| (project, message, state)));
     }
@@ -93,6 +94,30 @@ pub async fn store(
         suppression::store(tx, project, &told, people).await?;
     }
     Ok(reached)
+}
+
+/// Leaves out what events say about messages that are no pushes to the events' own users: anyone who has a public key can send
+/// such an event.
+async fn without_others_pushes(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    told: Vec<(&Item, Receipt)>,
+    people: &People,
+) -> Result<Vec<Receipt>, StoreError> {
+    let is_event = |item: &Item| matches!(item.action, Action::Track { .. });
+    let messages: Vec<Uuid> =
+        told.iter().filter(|(item, _)| is_event(item)).map(|(_, receipt)| receipt.message).collect();
+    let recipients = suppressions::recipients(tx, project, &messages).await?;
+    let users: BTreeSet<PersonKey> = recipients.values().map(|of| (project, of.user_id)).collect();
+    let found = users::find(tx, &users.into_iter().collect::<Vec<_>>()).await?;
+    let merged: HashMap<Uuid, Uuid> = found.iter().filter_map(|user| Some((user.key.1, user.merged_into?))).collect();
+    let is_own_push = |item: &Item, message: Uuid| {
+        let (Some(of), Some((_, user))) = (recipients.get(&message), people.of(item)) else { return false };
+        let (_, recipient) = people.resolve((project, of.user_id));
+        of.channel == Channel::Push && (recipient == user || merged.get(&of.user_id) == Some(&user))
+    };
+    let counts = |(item, receipt): &(&Item, Receipt)| !is_event(item) || is_own_push(item, receipt.message);
+    Ok(told.into_iter().filter(counts).map(|(_, receipt)| receipt).collect())
 }
 
 /// Word of a message for which an automation waits, and whose message it is. It is kept as no event.

@@ -259,6 +259,7 @@ impl Recorder {
             let (name, properties) = item.action.event()?;
             let person = match item.action {
                 Action::Webhook { .. } => people.of(item).unwrap_or((item.project, NOBODY)),
+                _ if people.refuses(item) => (item.project, NOBODY),
                 _ => people.of(item)?,
             };
             Some(NewEvent { item, person, name, properties })
@@ -278,6 +279,10 @@ impl Recorder {
         others.extend(awaited.iter().map(|told| told.person));
         people.hold(tx, wanted, others).await?;
         for item in items {
+            if people.refuses(item) {
+                metrics::counter!(Metric::UnprovenItems, "kind" => item.action.kind()).increment(1);
+                continue;
+            }
             match &item.action {
                 Action::Identify { patch } => {
                     if let Err(too_large) = people.identify(item, patch) {
@@ -300,7 +305,11 @@ impl Recorder {
             }
         }
         // A merge later in the batch tells whose the earlier events are.
-        new.events.iter_mut().for_each(|event| event.person = people.resolve(event.person));
+        for event in &mut new.events {
+            // A merge that the lock has shown refuses events that were taken for the anonymous user's.
+            let refused = people.refuses(event.item);
+            event.person = if refused { (event.item.project, NOBODY) } else { people.resolve(event.person) };
+        }
 
         let mut marks = Marks::new(&ground.watches);
         marks.events(&new.events);

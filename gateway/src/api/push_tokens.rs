@@ -24,13 +24,15 @@ use crate::respond::{Reply, accepted, ok};
 /// `POST /push-tokens`
 pub async fn register(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let input = input::registration(&cx.read_json(body::MAX_BYTES).await?)?;
-    if !Proof::asked(cx).await?.holds(input.user_id.as_deref(), input.user_hash.as_deref()) {
+    let proof = Proof::asked(cx).await?;
+    if !proof.holds(input.user_id.as_deref(), input.user_hash.as_deref()) {
         return Err(ApiError::Forbidden(identity::REFUSED));
     }
+    let unproven = proof.is_asked() && input.user_id.is_none();
     let body = RegisterToken { platform: input.platform.as_str().to_owned(), token: input.token };
     // The known id wins: a token says nothing about who became whom.
     let anonymous_id = input.anonymous_id.filter(|_| input.user_id.is_none());
-    let item = IngestItem { user_id: input.user_id, anonymous_id, ..item(cx, Body::RegisterToken(body))? };
+    let item = IngestItem { user_id: input.user_id, anonymous_id, unproven, ..item(cx, Body::RegisterToken(body))? };
     let wait = Wait::asked(cx)?;
     // Behind what the person did before, and ahead of what they do next: its pushes find the device.
     let positions = publish::one(&cx.app.ingest, cx.project, &item).await?;

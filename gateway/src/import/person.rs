@@ -65,6 +65,7 @@ impl Person {
             user_id: self.user_id.as_deref(),
             anonymous_id: self.anonymous_id.as_deref(),
             trace: None,
+            unproven: false,
             body: BorrowedBody::Identify { properties: &self.properties },
         }
     }

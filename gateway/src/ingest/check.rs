@@ -41,6 +41,8 @@ pub struct Checked<'a> {
     /// When it happened, in Unix milliseconds.
     pub timestamp_ms: i64,
     pub content: Content<'a>,
+    /// Whether the sender had to prove whom it speaks for, and did not.
+    pub unproven: bool,
     project: ProjectId,
     row: Uuid,
     dedupe: Option<Uuid>,
@@ -68,6 +70,7 @@ impl Checked<'_> {
             user_id: self.user_id.as_deref(),
             anonymous_id: self.anonymous_id.as_deref(),
             trace: self.trace,
+            unproven: self.unproven,
             body: match &self.content {
                 Content::Track { name, properties } => BorrowedBody::Track { name, properties },
                 Content::Identify { properties } => BorrowedBody::Identify { properties },
@@ -170,6 +173,7 @@ impl<'a> Checker<'a> {
             anonymous_id: anonymous_id.filter(|_| kind != Kind::Alias),
             timestamp_ms: time::happened(timestamp_ms, self.skew_ms, self.received_ms),
             content,
+            unproven: false,
             project: self.project,
             row: ids.row,
             dedupe: ids.dedupe,

@@ -159,6 +159,7 @@ mod tests {
                 user_id: Some(user),
                 anonymous_id: None,
                 trace: None,
+                unproven: false,
                 body: BorrowedBody::Track { name: "e", properties: &properties },
             };
             outgoing.push(&item).unwrap();

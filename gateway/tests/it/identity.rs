@@ -74,5 +74,13 @@ async fn a_public_key_names_a_user_only_with_the_proof() {
     let answer = send(&project.public, "/events/batch", batch).await.expect(202);
     assert_eq!((&answer["processed"], &answer["errors"]), (&json!(2), &json!(2)));
     assert_eq!((&answer["details"][0]["index"], &answer["details"][1]["index"]), (&json!(1), &json!(2)));
+    // What names an anonymous id alone is marked, for that may have been merged into a user; what brings the proof is not.
+    let items = gateway.items().await;
+    let sent = items.iter().filter(|item| item.anonymous_id.as_deref() == Some("a") && item.user_id.is_none());
+    assert!(sent.clone().count() >= 4 && sent.clone().all(|item| item.unproven));
+    assert!(items.iter().filter(|item| item.user_id.is_some()).all(|item| !item.unproven));
     switched(&gateway, &project, &admin, false).await;
+    assert_eq!(send(&project.public, "/events", json!({"event": "e", "anonymous_id": "b"})).await.status, 202);
+    let items = gateway.items().await;
+    assert!(items.iter().filter(|item| item.anonymous_id.as_deref() == Some("b")).all(|item| !item.unproven));
 }

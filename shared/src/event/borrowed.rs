@@ -9,6 +9,8 @@ use crate::trace::TraceContext;
 
 /// The tag of the trace's context.
 const TRACE: u32 = 33;
+/// The tag of [`super::IngestItem::unproven`].
+const UNPROVEN: u32 = 34;
 
 /// An item that is about to be published.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +26,8 @@ pub struct BorrowedItem<'a> {
     pub user_id: Option<&'a str>,
     pub anonymous_id: Option<&'a str>,
     pub trace: Option<TraceContext>,
+    /// See [`super::IngestItem::unproven`].
+    pub unproven: bool,
     pub body: BorrowedBody<'a>,
 }
 
@@ -113,6 +117,7 @@ impl BorrowedItem<'_> {
             + optional(7, self.anonymous_id)
             + field_len(self.body.tag(), self.body.len())
             + self.trace.map_or(0, |trace| field_len(TRACE, trace.to_bytes().len()))
+            + number_len(UNPROVEN, i64::from(self.unproven))
     }
 
     /// What it takes in a message, in bytes.
@@ -144,6 +149,7 @@ impl BorrowedItem<'_> {
         if let Some(trace) = self.trace {
             put_field(TRACE, &trace.to_bytes(), out);
         }
+        put_number(UNPROVEN, i64::from(self.unproven), out);
     }
 }
 
@@ -165,6 +171,7 @@ mod tests {
             user_id: item.user_id.map(str::to_owned),
             anonymous_id: item.anonymous_id.map(str::to_owned),
             trace: trace_bytes(item.trace),
+            unproven: item.unproven,
             body: Some(match item.body {
                 BorrowedBody::Track { name, properties } => {
                     Body::Track(Track { name: name.to_owned(), properties: bytes(properties) })
@@ -183,7 +190,7 @@ mod tests {
             (received_ms, timestamp_ms) in (any::<i64>(), prop_oneof![Just(0), any::<i64>()]),
             (user, anonymous) in (proptest::option::of(".{0,200}"), proptest::option::of("[a-z]{0,9}")),
             (name, text) in (".{0,200}", "[a-z]{0,20000}"),
-            (kind, trace) in (0..3, any::<Option<([u8; 16], [u8; 8])>>()),
+            (kind, trace, unproven) in (0..3, any::<Option<([u8; 16], [u8; 8])>>(), any::<bool>()),
         ) {
             let item = BorrowedItem {
                 project_id: ProjectId(Uuid::from_u128(project)),
@@ -194,6 +201,7 @@ mod tests {
                 user_id: user.as_deref(),
                 anonymous_id: anonymous.as_deref(),
                 trace: trace.map(|(trace_id, span_id)| TraceContext { trace_id, span_id }),
+                unproven,
                 body: match kind {
                     0 => BorrowedBody::Track { name: &name, properties: &text },
                     1 => BorrowedBody::Identify { properties: &text },

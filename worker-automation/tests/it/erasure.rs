@@ -153,14 +153,6 @@ async fn what_a_run_tracks_is_its_persons_whatever_others_call_themselves() {
     f.applied().await;
     f.publish(vec![track(&f, &own, "named", json!({}))]).await;
     f.applied().await;
-    // Recorded as the person's whose internal id it is: now somebody comes whose own id it is.
-    f.execute(&format!(
-        "INSERT INTO users (project_id, id, external_id, properties, created_at, last_seen_at, updated_at) \
-         VALUES ('{}', '{}', '{own}', '{{}}', now(), now(), now())",
-        f.project,
-        UserKey::External(&own).internal_id(f.project)
-    ))
-    .await;
     let run = f.text("SELECT id::text FROM run").await.unwrap().parse::<uuid::Uuid>().unwrap();
     f.publish_to(3, vec![track(&f, &own, "named again", json!({})), timer(&f, run, 1)]).await;
     f.eventually("it was tracked", "SELECT count(*) FROM events WHERE name = 'waited'", 1).await;

@@ -7,6 +7,7 @@ mod endpoints;
 mod erasure;
 mod fixture;
 mod hand_over;
+mod identity;
 mod journeys;
 mod knowledge;
 mod marks;

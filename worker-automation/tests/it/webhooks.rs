@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use shared::event::{Body, IngestItem, Webhook};
-use shared::ids;
+use shared::ids::{self, UserKey};
 use shared::store::erasures;
 use uuid::Uuid;
 
@@ -116,6 +116,8 @@ async fn clicks_in_a_campaigns_messages_are_counted_by_link_and_once() {
 async fn a_devices_own_events_move_its_push_on() {
     let f = Fixture::start().await;
     let id = message(&f, "sent", false).await;
+    let user = UserKey::External("u").internal_id(f.project);
+    f.execute(&format!("UPDATE message SET user_id = '{user}' WHERE id = '{id}'")).await;
     f.publish(vec![
         track(&f, "u", "push_received", json!({"messageId": id})),
         track(&f, "u", "push_received", json!({"messageId": 5})),

@@ -111,6 +111,7 @@ pub async fn insert_missing(tx: &Transaction<'_>, people: &[NewPerson]) -> Resul
 pub struct Found {
     pub key: PersonKey,
     pub merged_into: Option<Uuid>,
+    pub merged_at: Option<Timestamp>,
     pub last_seen_at: Timestamp,
 }
 
@@ -118,14 +119,14 @@ pub struct Found {
 pub async fn find(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Found>, StoreError> {
     let sql = |of: Of| {
         format!(
-            "SELECT u.project_id, u.id, u.merged_into, u.last_seen_at \
+            "SELECT u.project_id, u.id, u.merged_into, u.merged_at, u.last_seen_at \
              FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u ON u.project_id = {project} AND u.id = v.i",
             project = of("v.p")
         )
     };
     let found = |r: &Row| {
         let key = (r.try_get(0)?, r.try_get(1)?);
-        Ok(Found { key, merged_into: r.try_get(2)?, last_seen_at: r.try_get(3)? })
+        Ok(Found { key, merged_into: r.try_get(2)?, merged_at: r.try_get(3)?, last_seen_at: r.try_get(4)? })
     };
     let read = async |statement: Statement, part: &[PersonKey]| {
         let (projects, ids) = split(part);
