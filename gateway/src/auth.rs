@@ -17,7 +17,7 @@ pub use watch::{begin, watch};
 
 use std::sync::Arc;
 
-use shared::ids::ProjectId;
+use shared::ids::{IdSpace, ProjectId};
 use shared::store::accounts::Account;
 use shared::store::api_keys::{self, KeyHash, KeyType};
 use shared::store::audit::Actor;
@@ -62,6 +62,11 @@ impl Caller {
     /// Whether it is a public key, which anybody may have read.
     pub fn is_public(&self) -> bool {
         matches!(self, Self::Key(key) if key.key_type == KeyType::Public)
+    }
+
+    /// Where the ids lie that it chooses.
+    pub fn id_space(&self) -> IdSpace {
+        if self.is_public() { IdSpace::PublicKey } else { IdSpace::SecretKey }
     }
 
     /// Whether the user ids that it names must be proven.

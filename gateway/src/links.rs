@@ -16,7 +16,7 @@ use http::Method;
 use http::request::Parts;
 use serde_json::Value;
 use shared::event::{Body, IngestItem, Webhook, id_bytes};
-use shared::ids::{ProjectId, derived_update_id};
+use shared::ids::{IdSpace, ProjectId, derived_update_id};
 use shared::link::{About, Purpose};
 use shared::store::users::read::{self as people, ShownPerson};
 use tokio::time::Instant;
@@ -91,14 +91,15 @@ impl Told {
     fn new(app: &App, project: ProjectId, (kind, message, detail): (&'static str, Uuid, &str), data: Value) -> Self {
         const REPEAT_MS: i64 = 60_000;
         let at_ms = app.clock.now_ms();
-        let once = derived_update_id(project, &format!("{kind}:{message}:{}:{detail}", at_ms / REPEAT_MS));
+        let once =
+            derived_update_id(project, IdSpace::Product, &format!("{kind}:{message}:{}:{detail}", at_ms / REPEAT_MS));
         Self { project, kind, data, once, at_ms }
     }
 
     fn item(&self) -> IngestItem {
         IngestItem {
             project_id: id_bytes(self.project.0),
-            id: id_bytes(ids::of_update(self.project, None, self.at_ms).row),
+            id: id_bytes(ids::of_update(self.project, IdSpace::Product, None, self.at_ms).row),
             dedupe_id: id_bytes(self.once),
             received_ms: self.at_ms,
             timestamp_ms: self.at_ms,

@@ -19,10 +19,11 @@ const FILES: [(&str, &str); 3] = [
     ("rekindle-sw.js", include_str!("sdk/rekindle-sw.js")),
 ];
 
-/// What is at a path, if anything of the SDK is: `/sdk/v1/<file>` is the newest of its major version, `/sdk/<version>/<file>`
+/// What is at a path, if anything of the SDK is: `/sdk/v1` is the script itself, `/sdk/v1/<file>` is the newest of its major version, `/sdk/<version>/<file>`
 /// never changes, and `/sdk/v1/integrity.json` has the latter's addresses with their hashes (Subresource Integrity).
 pub fn at(path: &str) -> Option<Reply> {
-    let (version, name) = path.strip_prefix("/sdk/")?.split_once('/')?;
+    let path = path.strip_prefix("/sdk/")?;
+    let (version, name) = if path == "v1" { (path, "web.js") } else { path.split_once('/')? };
     let lasts = match version {
         "v1" => "public, max-age=3600",
         VERSION => "public, max-age=31536000, immutable",
@@ -66,8 +67,17 @@ mod tests {
                 assert_eq!(reply.headers[CACHE_CONTROL], lasts);
             }
         }
-        for path in ["/sdk", "/sdk/", "/sdk/v1", "/sdk/v1/", "/sdk/v2/web.js", "/sdk/v1/../web.js", "/sdk/v1/other.js"]
-        {
+        assert_eq!(at("/sdk/v1").unwrap().body, at("/sdk/v1/web.js").unwrap().body);
+        for path in [
+            "/sdk",
+            "/sdk/",
+            "/sdk/v1/",
+            "/sdk/v2",
+            "/sdk/1.0.0",
+            "/sdk/v2/web.js",
+            "/sdk/v1/../web.js",
+            "/sdk/v1/other.js",
+        ] {
             assert!(at(path).is_none(), "{path}");
         }
     }

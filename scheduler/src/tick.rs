@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use shared::backoff::Backoff;
 use shared::bus::PublishError;
 use shared::ids::ProjectId;
@@ -58,6 +59,8 @@ impl Found {
 
 /// Projects in one look.
 pub const PROJECTS: i64 = 100;
+/// Of these, how many are served at the same time: one that is slow holds up none of the others.
+const CONCURRENT: usize = 4;
 
 /// A connection for taking what is due. Not while the broker is away: what was taken and cannot be published would only
 /// come later.
@@ -68,7 +71,7 @@ pub async fn connection(app: &App) -> Result<Connection, TickError> {
     Ok(app.store.connection().await?)
 }
 
-/// Fires what is due of these projects, [`PROJECTS`] at most, one after the other. One whose rows cannot be taken rests, with a
+/// Fires what is due of these projects, [`PROJECTS`] at most, a few at a time in their order. One whose rows cannot be taken rests, with a
 /// line in the log, and holds up none of the others; an error is of all that were tried. Where the database or the broker is away,
 /// it is the same for all.
 pub async fn each<F: Future<Output = Result<Found, TickError>>>(
@@ -78,11 +81,14 @@ pub async fn each<F: Future<Output = Result<Found, TickError>>>(
 ) -> Result<Found, TickError> {
     let all = Found::of(projects.len(), PROJECTS as usize);
     let (mut found, mut failed) = (None, None);
-    for project in projects {
-        if failing.rests(project) {
-            continue;
-        }
-        match fire(project).await {
+    let fired = projects.into_iter().filter(|project| !failing.rests(*project));
+    let fired = fired.map(|project| {
+        let firing = fire(project);
+        async move { (project, firing.await) }
+    });
+    let mut fired = stream::iter(fired).buffer_unordered(CONCURRENT);
+    while let Some((project, outcome)) = fired.next().await {
+        match outcome {
             Ok(more) => {
                 failing.healed(project);
                 found = Some(found.unwrap_or(all).and(more));
@@ -186,6 +192,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_project_that_hangs_holds_up_none_of_the_others() {
+        let projects: Vec<ProjectId> = (0..9).map(|n| ProjectId(Uuid::from_u128(n))).collect();
+        let others = tokio::sync::Semaphore::new(0);
+        let fire = async |project: ProjectId| {
+            if project.0.is_nil() {
+                // It ends only once all others were served.
+                let _all = others.acquire_many(8).await.unwrap();
+            } else {
+                others.add_permits(1);
+            }
+            Ok(Found::Some)
+        };
+        let failing = Failing::default();
+        let all = each(&failing, projects, fire);
+        let found = tokio::time::timeout(Duration::from_secs(10), all).await.expect("nobody is held up");
+        assert_eq!(found.unwrap(), Found::Some);
+    }
+
+    #[tokio::test]
     async fn where_all_fail_or_the_database_is_away_the_tick_fails() {
         let [one, two] = [1, 2].map(|n| ProjectId(Uuid::from_u128(n)));
         let all = || vec![one, two];
@@ -197,7 +222,7 @@ mod tests {
             std::future::ready(Err(StoreError::Unavailable("on purpose".to_owned()).into()))
         };
         assert!(each(&failing, all(), away).await.is_err());
-        assert_eq!((*tried.borrow(), failing.rests(one)), (1, false));
+        assert!(*tried.borrow() <= CONCURRENT && !failing.rests(one));
         assert_eq!(each(&failing, Vec::new(), away).await.unwrap(), Found::Nothing);
     }
 

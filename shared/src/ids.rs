@@ -94,14 +94,44 @@ impl EventId {
     }
 
     /// From the client's id, if it sent one, at the time of receipt.
-    pub fn new(project: ProjectId, client_id: Option<&str>, received_ms: i64) -> Self {
+    pub fn new(project: ProjectId, space: IdSpace, client_id: Option<&str>, received_ms: i64) -> Self {
         let fresh = || fresh(received_ms);
         let Some(client_id) = client_id else { return Self { row: fresh(), derived: None } };
         match Uuid::try_parse(client_id).ok().filter(|id| usable_as_own(*id, received_ms)) {
-            Some(row) => Self { row, derived: None },
-            None => Self { row: fresh(), derived: Some(derived_event_id(project, client_id)) },
+            Some(own) if space == IdSpace::PublicKey => Self { row: own, derived: None },
+            Some(own) => Self { row: own_row_id(project, space, own), derived: Some(own) },
+            None => Self { row: fresh(), derived: Some(derived_event_id(project, space, client_id)) },
         }
     }
+}
+
+/// Who chose an id. Ids of different spaces never meet, so that a public key, which anyone may read, cannot use up the ids of a
+/// backend's events or of a provider's notifications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdSpace {
+    PublicKey,
+    /// Secret keys and sessions.
+    SecretKey,
+    Webhook,
+    /// The product itself, for example for clicks.
+    Product,
+}
+
+impl IdSpace {
+    /// What the name of an id begins with. None begins with another's, for all names continue with `event:` or `update:`.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::PublicKey => "",
+            Self::SecretKey => "secret-key/",
+            Self::Webhook => "webhook/",
+            Self::Product => "product/",
+        }
+    }
+}
+
+/// The row's id of an event whose sender chose a UUIDv7: of the same time, and apart from those of other spaces.
+pub fn own_row_id(project: ProjectId, space: IdSpace, own: Uuid) -> Uuid {
+    timed_for(time_ms(own), &[space.prefix().as_bytes(), project.0.as_bytes(), own.as_bytes()])
 }
 
 fn usable_as_own(id: Uuid, received_ms: i64) -> bool {
@@ -111,13 +141,13 @@ fn usable_as_own(id: Uuid, received_ms: i64) -> bool {
 }
 
 /// The id of an event whose client sent an id of its own form.
-pub fn derived_event_id(project: ProjectId, client_id: &str) -> Uuid {
-    Uuid::new_v5(&project.0, format!("event:{client_id}").as_bytes())
+pub fn derived_event_id(project: ProjectId, space: IdSpace, client_id: &str) -> Uuid {
+    Uuid::new_v5(&project.0, format!("{}event:{client_id}", space.prefix()).as_bytes())
 }
 
 /// By which the repeats of a profile update are found: apart from events, so that one client id may serve both.
-pub fn derived_update_id(project: ProjectId, client_id: &str) -> Uuid {
-    Uuid::new_v5(&project.0, format!("update:{client_id}").as_bytes())
+pub fn derived_update_id(project: ProjectId, space: IdSpace, client_id: &str) -> Uuid {
+    Uuid::new_v5(&project.0, format!("{}update:{client_id}", space.prefix()).as_bytes())
 }
 
 /// A UUIDv7 of a time (Unix milliseconds) and 80 bits, of which 74 are used (RFC 9562, 5.7).
@@ -196,10 +226,30 @@ mod tests {
     #[test]
     fn a_recent_uuid_v7_is_the_events_own_id() {
         let id = timed(NOW - CLIENT_ID_PAST_MS, [9; 10]);
-        let made = EventId::new(PROJECT, Some(&id.to_string()), NOW);
+        let made = EventId::new(PROJECT, IdSpace::PublicKey, Some(&id.to_string()), NOW);
         assert_eq!(made, EventId { row: id, derived: None });
-        let shouting = id.to_string().to_uppercase();
-        assert_eq!(EventId::new(PROJECT, Some(&shouting), NOW).public(), id);
+        for space in [IdSpace::PublicKey, IdSpace::SecretKey] {
+            let shouting = id.to_string().to_uppercase();
+            let shouted = EventId::new(PROJECT, space, Some(&shouting), NOW);
+            assert_eq!(shouted.public(), id);
+            assert_eq!(time_ms(shouted.row), time_ms(id));
+        }
+    }
+
+    #[test]
+    fn callers_of_different_kinds_share_no_id() {
+        let own = timed(NOW, [9; 10]).to_string();
+        for client_id in ["order-1", "secret-key/event:order-1", &own] {
+            let spaces = [IdSpace::PublicKey, IdSpace::SecretKey, IdSpace::Webhook, IdSpace::Product];
+            let found = |space| {
+                let id = EventId::new(PROJECT, space, Some(client_id), NOW);
+                let found_by = id.derived.filter(|derived| derived.get_version_num() != 7).unwrap_or(id.row);
+                [found_by, derived_update_id(PROJECT, space, client_id)]
+            };
+            let ids: std::collections::BTreeSet<Uuid> = spaces.into_iter().flat_map(found).collect();
+            assert_eq!(ids.len(), 8, "{client_id}");
+            assert_eq!(found(IdSpace::SecretKey), found(IdSpace::SecretKey));
+        }
     }
 
     #[test]
@@ -210,11 +260,11 @@ mod tests {
             timed(NOW - CLIENT_ID_PAST_MS - 1, [9; 10]).to_string(),
             timed(NOW + CLIENT_ID_FUTURE_MS + 1_000, [9; 10]).to_string(),
         ] {
-            let first = EventId::new(PROJECT, Some(&client_id), NOW);
-            let again = EventId::new(PROJECT, Some(&client_id), NOW + 5);
+            let first = EventId::new(PROJECT, IdSpace::PublicKey, Some(&client_id), NOW);
+            let again = EventId::new(PROJECT, IdSpace::PublicKey, Some(&client_id), NOW + 5);
             assert_eq!(first.public(), again.public(), "{client_id}");
             assert_ne!(first.row, again.row);
-            assert_eq!(first.public(), derived_event_id(PROJECT, &client_id));
+            assert_eq!(first.public(), derived_event_id(PROJECT, IdSpace::PublicKey, &client_id));
         }
     }
 

@@ -55,6 +55,7 @@ metrics_are! {
     IngestLag = "rekindle_ingest_lag_messages", Gauge, "Messages of a partition of the ingest stream that its reader has not been given yet.";
     PartitionsOwned = "rekindle_partitions_owned", Gauge, "Leases of ingest partitions that this worker holds.";
     ProfilesTooLarge = "rekindle_profiles_too_large_total", Counter, "Profile updates refused for the size of the profile.";
+    WebhooksIgnored = "rekindle_webhooks_ignored_total", Counter, "Inbound webhooks about messages that are not of this installation.";
     UnprovenItems = "rekindle_unproven_items_total", Counter, "Items without proof of identity that named a user by a merged anonymous id, by kind.";
     DeadLetters = "rekindle_dead_letters_total", Counter, "What could never be applied or sent and was put aside, by stream.";
     DroppedOfDeleted = "rekindle_dropped_of_deleted_projects_total", Counter, "Items and messages of projects that were deleted.";

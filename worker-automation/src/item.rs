@@ -265,6 +265,14 @@ impl Item {
         })
     }
 
+    /// The id that repeats of it are looked up by. An event's row id finds them where none is given, and where the sender chose a
+    /// UUIDv7, which the row id was derived from.
+    pub fn claimed_id(&self) -> Option<Uuid> {
+        let is_in_row_id =
+            |id: &Uuid| id.get_version_num() == 7 && matches!(self.action, Action::Track { .. }) && self.depth == 0;
+        self.dedupe.filter(|id| !is_in_row_id(id))
+    }
+
     /// Whether it names its person by their internal id alone, as what steps of runs send does, and what starts runs.
     pub fn names_internally(&self) -> bool {
         self.depth > 0 || matches!(self.action, Action::Start { .. })

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use shared::automation::TriggerType;
 use shared::ids::ProjectId;
+use shared::metric_name::Metric;
 use shared::send::{Channel, DeliveryState};
 use shared::store::messages::receipts::{self, Receipt};
 use shared::store::users::record::{self as users, PersonKey};
@@ -82,7 +83,8 @@ pub async fn store(
     for (project, told) in by_project {
         let told = without_others_pushes(tx, project, told, people).await?;
         let of_project = receipts::apply(tx, project, &told, now).await?;
-        reached.extend(of_project.into_iter().map(|(message, state)| (project, message, state)));
+        metrics::counter!(Metric::WebhooksIgnored).increment(of_project.unknown as u64);
+        reached.extend(of_project.reached.into_iter().map(|(message, state)| (project, message, state)));
     }
     let mut of_addresses: BTreeMap<ProjectId, Vec<ToldOf<'_>>> = BTreeMap::new();
     for item in items {

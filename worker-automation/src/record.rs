@@ -345,16 +345,16 @@ impl Recorder {
         let mut seen = foldhash::HashSet::default();
         let first: Vec<_> = items
             .iter()
-            .filter(|(_, item)| seen.insert((item.project, item.dedupe.unwrap_or(item.id))))
+            .filter(|(_, item)| seen.insert((item.project, item.claimed_id().unwrap_or(item.id))))
             .copied()
             .collect();
         let to_claim = first.iter().filter_map(|(_, item)| {
             let is_event = item.action.event().is_some();
-            Some(NewClientId { project: item.project, id: item.dedupe?, event_id: is_event.then_some(item.id) })
+            Some(NewClientId { project: item.project, id: item.claimed_id()?, event_id: is_event.then_some(item.id) })
         });
         let to_claim: Vec<NewClientId> = to_claim.collect();
         let claimed = claim_client_ids(tx, &to_claim, self.clock.now()).await?;
-        let is_new = |item: &Item| item.dedupe.is_none_or(|id| claimed.contains(&(item.project, id)));
+        let is_new = |item: &Item| item.claimed_id().is_none_or(|id| claimed.contains(&(item.project, id)));
         Ok(first.into_iter().filter(|(_, item)| is_new(item)).collect())
     }
 }

@@ -79,7 +79,7 @@ impl App {
         let settler = Settler::start(store.clone(), clock.clone());
         let prefix = &bus.config.stream_prefix;
         let buckets = config.redis.clone().map(|server| Buckets::start(server, prefix, shutdown.clone()));
-        let limits = Limits::new(buckets, config.replicas);
+        let limits = Limits::new(buckets.map(|buckets| (buckets, config.master_keys.clone())), config.replicas);
         let (http, addresses) = (config.http.clone(), config.addresses.clone());
         Arc::new(Self {
             outside: Outside { http, addresses, clock: clock.clone(), apns_tokens: apns::Tokens::default(), limits },

@@ -17,10 +17,12 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use shared::buckets::{Buckets, Lease, Terms};
 use shared::ids::ProjectId;
+use shared::secrets::MasterKeys;
 use shared::send::Lane;
 use shared::store::channels::ChannelSettings;
 use tokio::sync::{Mutex as Turn, MutexGuard as Taken};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::permits::{Permit, Permits};
 use level::Level;
@@ -44,22 +46,23 @@ const REST_MOST: Duration = Duration::from_mins(1);
 pub struct Limits(Arc<Inner>);
 
 struct Inner {
-    buckets: Option<Arc<Buckets>>,
+    /// In Redis, with the keys that name them there.
+    buckets: Option<(Arc<Buckets>, MasterKeys)>,
     /// How many workers share the limits while Redis is away.
     replicas: u32,
     accounts: Mutex<HashMap<String, Weak<Account>>>,
 }
 
 impl Limits {
-    pub fn new(buckets: Option<Arc<Buckets>>, replicas: u32) -> Self {
+    pub fn new(buckets: Option<(Arc<Buckets>, MasterKeys)>, replicas: u32) -> Self {
         Self(Arc::new(Inner { buckets, replicas: replicas.max(1), accounts: Mutex::default() }))
     }
 
-    /// The limit of an account, which `names` tell from all others: provider, address, whose it is. Two projects that use
-    /// one account get the same.
+    /// The limit of an account, which `names` tell from all others: provider, address, owner and credential. Two projects that
+    /// use one account share its limit. Without the credential among the names, a project could use up another's by naming it.
     pub fn of(&self, names: &[&str], per_second: Option<u32>) -> Option<Limit> {
         let per_second = per_second.filter(|n| *n > 0)?;
-        let bucket = bucket(names);
+        let bucket = self.0.bucket(names);
         let mut accounts = locked(&self.0.accounts);
         let account = accounts.get(&bucket).and_then(Weak::upgrade).unwrap_or_else(|| {
             accounts.retain(|_, account| account.strong_count() > 0);
@@ -76,10 +79,19 @@ pub fn per_second(settings: &ChannelSettings, field: &str) -> Option<u32> {
     settings.settings.get(field)?.as_u64().and_then(|n| u32::try_from(n).ok())
 }
 
-/// As Redis knows an account. Keys may be among the names, so there is a hash in their place.
-fn bucket(names: &[&str]) -> String {
-    let text: String = names.iter().flat_map(|name| [*name, "\0"]).collect();
-    format!("provider-limit:{}", URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes())))
+impl Inner {
+    /// An account's key in Redis. Credentials are among the names, so it is a keyed hash: without the key, a copy of Redis does
+    /// not allow passwords to be guessed.
+    fn bucket(&self, names: &[&str]) -> String {
+        let text: String = names.iter().flat_map(|name| [*name, "\0"]).collect();
+        let hash = match &self.buckets {
+            Some((_, keys)) => {
+                URL_SAFE_NO_PAD.encode(keys.sign(ProjectId(Uuid::nil()), "provider-limit", text.as_bytes()))
+            }
+            None => URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes())),
+        };
+        format!("provider-limit:{hash}")
+    }
 }
 
 struct Account {
@@ -232,7 +244,7 @@ impl Limit {
         let of = |terms| if urgent { level::urgent(terms) } else { terms };
         let (account, inner) = (&self.account, &self.account.inner);
         let shared = match &inner.buckets {
-            Some(buckets) => buckets.lease(&account.bucket, of(self.terms), wanted).await,
+            Some((buckets, _)) => buckets.lease(&account.bucket, of(self.terms), wanted).await,
             None => None,
         };
         let mut own = locked(&account.own);
@@ -274,7 +286,7 @@ impl Limit {
         let time = time.min(REST_MOST);
         let (account, inner) = (&self.account, &self.account.inner);
         locked(&account.own).rest(time, Instant::now());
-        if let Some(buckets) = &inner.buckets {
+        if let Some((buckets, _)) = &inner.buckets {
             buckets.rest(&account.bucket, self.terms, time).await;
         }
     }
@@ -309,8 +321,6 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
 
     #[test]

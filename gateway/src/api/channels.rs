@@ -2,9 +2,10 @@
 
 mod advice;
 mod input;
+mod plain_login;
 mod trial;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use shared::send::Channel;
@@ -18,6 +19,7 @@ use crate::context::Context;
 use crate::error::ApiError;
 use crate::etag::{EntityTag, Precondition};
 use crate::respond::{Reply, ok};
+use plain_login::PlainLogin;
 
 pub use trial::{test, unusable_address};
 
@@ -55,7 +57,10 @@ fn tag(versions: &[i64]) -> Result<EntityTag, ApiError> {
 /// Whether mail could be sent.
 pub(in crate::api) fn email_is_configured(of: &ChannelSettings) -> bool {
     let complete = match of.text("emailProvider") {
-        Some("SMTP") => of.text("smtpHost").is_some(),
+        // A user name without its password: the password was cleared, or never set.
+        Some("SMTP") => {
+            of.text("smtpHost").is_some() && (of.text("smtpUsername").is_none() || of.secret("smtpPassword").is_some())
+        }
         Some("MAILPROVIDER") => of.secret("mailproviderApiKey").is_some(),
         _ => false,
     };
@@ -69,9 +74,11 @@ fn email_view(of: &ChannelSettings) -> Value {
         "configured": email_is_configured(of),
         "fromEmail": of.text("mailproviderFromEmail"),
         "fromName": of.text("emailFromName"),
+        "mailproviderApiKeySet": of.secret("mailproviderApiKey").is_some(),
         "smtpHost": of.text("smtpHost"),
         "smtpPort": of.settings.get("smtpPort"),
         "smtpUsername": of.text("smtpUsername"),
+        "smtpPasswordSet": of.secret("smtpPassword").is_some(),
         "smtpSecurity": of.text("smtpSecurity"),
         "smtpRateLimit": of.settings.get("smtpRateLimit"),
         "mailproviderRateLimit": of.settings.get("mailproviderRateLimit"),
@@ -100,8 +107,11 @@ fn push_view(of: &ChannelSettings, shared_app: bool) -> Value {
         "iosPushKeyId": of.text("iosPushKeyId"),
         "iosPushTeamId": of.text("iosPushTeamId"),
         "iosPushBundleId": of.text("iosPushBundleId"),
+        "iosPushPrivateKeySet": of.secret("iosPushPrivateKey").is_some(),
         "iosPushEnvironment": of.text("iosPushEnvironment"),
+        "pushGatewayServerKeySet": of.secret("pushGatewayServerKey").is_some(),
         "pushProviderAppId": of.text("pushProviderAppId"),
+        "pushProviderRestKeySet": of.secret("pushProviderRestKey").is_some(),
         "iosPushRateLimit": of.settings.get("iosPushRateLimit"),
         "pushGatewayRateLimit": of.settings.get("pushGatewayRateLimit"),
         "pushProviderRateLimit": of.settings.get("pushProviderRateLimit"),
@@ -113,6 +123,7 @@ fn sms_view(of: &ChannelSettings) -> Value {
     json!({
         "configured": account.is_some() && from.is_some() && of.secret("smsAuthToken").is_some(),
         "accountId": account,
+        "authTokenSet": of.secret("smsAuthToken").is_some(),
         "fromNumber": from,
         "rateLimit": of.settings.get("smsRateLimit"),
     })
@@ -123,27 +134,58 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let precondition = Precondition::of(cx.headers)?;
     let body = cx.read_json(body::MAX_BYTES).await?;
     let changes = input::changes(&body, &cx.app.config.outbound)?;
-    let mut db = cx.database().await?;
-    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let vetted = if PlainLogin::is_concerned(&changes) { Some(vetted(cx, &changes).await?) } else { None };
     let mut by_channel: BTreeMap<Channel, Vec<input::Change>> = BTreeMap::new();
     for change in changes {
         by_channel.entry(change.channel).or_default().push(change);
     }
     let named: Vec<&str> = by_channel.keys().map(|channel| channel.as_str()).collect();
-    let details = json!({ "channels": named });
-    audit_log::note_of_project(cx, &tx, "channels.updated", details).await?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
     let mut versions = channels::hold(&tx, cx.project).await?;
     precondition.check("configuration of the channels", || tag(&versions))?;
+    // A rule that all channels keep is changed in each of them, and named once.
+    let (mut changed_fields, mut cleared) = (BTreeSet::new(), BTreeSet::new());
     for (channel, version) in Channel::ALL.into_iter().zip(&mut versions) {
         let Some(changes) = by_channel.remove(&channel) else { continue };
         let mut settings = channels::get(&tx, &cx.app.master_keys, cx.project, channel).await?.unwrap_or_default();
-        input::apply(&mut settings, changes);
+        let applied = input::apply(&mut settings, changes);
+        changed_fields.extend(applied.changed);
+        cleared.extend(applied.cleared);
+        if channel == Channel::Email
+            && let Some(vetted) = &vetted
+            && PlainLogin::of(&settings).is_some_and(|login| vetted.as_ref() != Some(&login))
+        {
+            return Err(ApiError::Conflict("the mail server was changed meanwhile; send the request again".to_owned()));
+        }
         let now = cx.app.clock.now();
         *version = channels::put(&tx, &cx.app.master_keys, cx.project, channel, &settings, now).await?;
     }
+    let details = json!({ "channels": named, "fields": changed_fields, "clearedSecrets": cleared });
+    audit_log::note_of_project(cx, &tx, "channels.updated", details).await?;
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(cx, Topic::Channel).await;
-    Ok(ok(&json!({ "updated": true }))?.tagged(&tag(&versions)?))
+    let mut answer = json!({ "updated": true });
+    if !cleared.is_empty() {
+        answer["clearedSecrets"] = json!(cleared);
+    }
+    Ok(ok(&answer)?.tagged(&tag(&versions)?))
+}
+
+/// The server that the settings with these changes would send a password to without TLS, once it is found to be exempted.
+/// Outside of the transaction: to look a name up may take seconds.
+async fn vetted(cx: &Context<'_>, changes: &[input::Change]) -> Result<Option<PlainLogin>, ApiError> {
+    let current = {
+        let db = cx.database().await?;
+        channels::get(&db, &cx.app.master_keys, cx.project, Channel::Email).await?
+    };
+    let mut settings = current.unwrap_or_default();
+    input::apply(&mut settings, changes.iter().filter(|c| c.channel == Channel::Email).cloned().collect());
+    let login = PlainLogin::of(&settings);
+    if let Some(login) = &login {
+        login.vet(&cx.app.config.outbound).await?;
+    }
+    Ok(login)
 }
 
 #[cfg(test)]
@@ -161,10 +203,14 @@ mod tests {
     #[test]
     fn a_channel_is_configured_when_it_could_send() {
         let smtp = json!({"emailProvider": "SMTP", "smtpHost": "h", "mailproviderFromEmail": "a@b.c"});
+        let mut with_user = smtp.clone();
+        with_user["smtpUsername"] = json!("u");
         for (shown, secrets, configured) in [
             (json!({}), &[][..], false),
             (smtp.clone(), &[], true),
             (json!({"emailProvider": "SMTP", "smtpHost": "h"}), &[], false),
+            (with_user.clone(), &[], false),
+            (with_user, &["smtpPassword"], true),
             (json!({"emailProvider": "MAILPROVIDER", "mailproviderFromEmail": "a@b.c"}), &[], false),
             (json!({"emailProvider": "MAILPROVIDER", "mailproviderFromEmail": "a@b.c"}), &["mailproviderApiKey"], true),
         ] {

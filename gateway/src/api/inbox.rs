@@ -112,8 +112,8 @@ pub async fn read(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let read = inbox::mark_read(&tx, cx.project, id, &ids, now).await?;
     let item = read.ok_or_else(|| ApiError::no_such("message in this inbox"))?;
     let opened = Receipt { message: id, state: DeliveryState::Opened, at: now, reason: None, url: None };
-    let reached = receipts::apply(&tx, cx.project, &[opened], now).await?;
-    let news = reached.into_iter().filter_map(|(message, state)| {
+    let applied = receipts::apply(&tx, cx.project, &[opened], now).await?;
+    let news = applied.reached.into_iter().filter_map(|(message, state)| {
         Some(MessageNews { message, kind: webhook::type_of(state)?, at: now, reason: None, url: None })
     });
     tell::of_messages(&tx, cx.project, &news.collect::<Vec<_>>(), now).await?;

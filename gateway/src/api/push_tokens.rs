@@ -51,7 +51,7 @@ pub async fn remove(cx: &Context<'_>) -> Result<Reply, ApiError> {
 
 fn item(cx: &Context<'_>, body: Body) -> Result<IngestItem, ApiError> {
     let key = idempotency::key(cx)?.map(|key| format!("push-token:{key}"));
-    let ids = ids::of_update(cx.project, key.as_deref(), cx.received_ms);
+    let ids = ids::of_update(cx.project, cx.caller.id_space(), key.as_deref(), cx.received_ms);
     Ok(IngestItem {
         project_id: id_bytes(cx.project.0),
         id: id_bytes(ids.row),

@@ -7,7 +7,8 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use shared::clock::from_ms;
 use shared::event::{Body, IngestItem, Webhook, id_bytes, trace_bytes};
-use shared::ids::ProjectId;
+use shared::ids::{IdSpace, ProjectId};
+use shared::metric_name::Metric;
 use shared::store::projects;
 use uuid::Uuid;
 
@@ -52,11 +53,15 @@ async fn take(
     signature: &Signature<'_>,
     body: &[u8],
 ) -> Result<Reply, ApiError> {
-    let Notification { kind, data, message, user_id, anonymous_id } = input::notification(body::json_object(body)?)?;
+    let Some(notification) = input::notification(body::json_object(body)?)? else {
+        // Refused, it would be sent again and again.
+        metrics::counter!(Metric::WebhooksIgnored).increment(1);
+        return accepted(&json!({ "received": true }));
+    };
+    let Notification { kind, data, message, user_id, anonymous_id } = notification;
     // The same body with the same timestamp is the same webhook, whoever sends it again.
     let digest = Sha256::new().chain_update(signature.timestamp.unwrap_or("")).chain_update(b".").chain_update(body);
-    let ids =
-        ids::of_update(project, Some(&format!("webhook:{}", hex::encode(digest.finalize()))), request.received_ms);
+    let ids = ids::of_update(project, IdSpace::Webhook, Some(&hex::encode(digest.finalize())), request.received_ms);
     let item = IngestItem {
         project_id: id_bytes(project.0),
         id: id_bytes(ids.row),

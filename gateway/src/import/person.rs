@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 use shared::event::{BorrowedBody, BorrowedItem};
-use shared::ids::ProjectId;
+use shared::ids::{IdSpace, ProjectId};
 
 use crate::api::users::change;
 use crate::error::{ApiError, Problem};
@@ -58,7 +58,7 @@ impl Person {
     pub fn item(&self, project: ProjectId, received_ms: i64) -> BorrowedItem<'_> {
         BorrowedItem {
             project_id: project,
-            id: ids::of_update(project, None, received_ms).row,
+            id: ids::of_update(project, IdSpace::SecretKey, None, received_ms).row,
             dedupe_id: None,
             received_ms,
             timestamp_ms: received_ms,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 use shared::event::{BorrowedBody, BorrowedItem};
-use shared::ids::ProjectId;
+use shared::ids::{IdSpace, ProjectId};
 use shared::trace::TraceContext;
 use uuid::Uuid;
 
@@ -83,6 +83,7 @@ impl Checked<'_> {
 /// What the items of one request have in common.
 pub struct Checker<'a> {
     project: ProjectId,
+    space: IdSpace,
     received_ms: i64,
     skew_ms: i64,
     idempotency_key: Option<&'a str>,
@@ -95,9 +96,11 @@ impl<'a> Checker<'a> {
         if key.is_some_and(|k| k.len() > MAX_TEXT) || (key.is_none() && cx.headers.get("idempotency-key").is_some()) {
             return Err(ApiError::invalid("Idempotency-Key", "must have 1 to 200 ASCII characters"));
         }
-        Ok(Self { trace: cx.trace, ..Self::of(cx.project, cx.received_ms, key, sent_at)? })
+        let space = cx.caller.id_space();
+        Ok(Self { trace: cx.trace, space, ..Self::of(cx.project, cx.received_ms, key, sent_at)? })
     }
 
+    /// For items that were sent with a public key.
     pub fn of(
         project: ProjectId,
         received_ms: i64,
@@ -109,7 +112,7 @@ impl<'a> Checker<'a> {
             Some(raw) => Some(time_of(raw).ok_or_else(|| ApiError::invalid("sentAt", time::ALLOWED))?),
         };
         let skew_ms = time::skew(sent_at, received_ms);
-        Ok(Self { project, received_ms, skew_ms, idempotency_key, trace: None })
+        Ok(Self { project, space: IdSpace::PublicKey, received_ms, skew_ms, idempotency_key, trace: None })
     }
 
     /// An item of a batch, with its problems in one line.
@@ -163,8 +166,10 @@ impl<'a> Checker<'a> {
             _ => client_id,
         };
         let ids = match kind {
-            Kind::Track | Kind::Screen => ids::of_event(self.project, derived.as_deref(), self.received_ms),
-            Kind::Identify | Kind::Alias => ids::of_update(self.project, derived.as_deref(), self.received_ms),
+            Kind::Track | Kind::Screen => ids::of_event(self.project, self.space, derived.as_deref(), self.received_ms),
+            Kind::Identify | Kind::Alias => {
+                ids::of_update(self.project, self.space, derived.as_deref(), self.received_ms)
+            }
         };
         Ok(Checked {
             public_id: ids.public,

@@ -1,6 +1,6 @@
 //! Which id an item gets, and by which one its repeats are found.
 
-use shared::ids::{EventId, ProjectId, derived_update_id};
+use shared::ids::{self, EventId, IdSpace, ProjectId, derived_update_id};
 use uuid::Uuid;
 
 /// The ids of an item.
@@ -14,16 +14,16 @@ pub struct ItemIds {
 }
 
 /// The ids of an event.
-pub fn of_event(project: ProjectId, client_id: Option<&str>, received_ms: i64) -> ItemIds {
-    let id = EventId::new(project, client_id, received_ms);
+pub fn of_event(project: ProjectId, space: IdSpace, client_id: Option<&str>, received_ms: i64) -> ItemIds {
+    let id = EventId::new(project, space, client_id, received_ms);
     ItemIds { row: id.row, public: id.public(), dedupe: id.derived }
 }
 
 /// The ids of what leaves no event behind: its repeats are always found by a derived id, apart from those of events, so
 /// that one `Idempotency-Key` may serve an event and a profile update.
-pub fn of_update(project: ProjectId, client_id: Option<&str>, received_ms: i64) -> ItemIds {
-    let row = EventId::new(project, None, received_ms).row;
-    let dedupe = client_id.map(|id| derived_update_id(project, id));
+pub fn of_update(project: ProjectId, space: IdSpace, client_id: Option<&str>, received_ms: i64) -> ItemIds {
+    let row = ids::fresh(received_ms);
+    let dedupe = client_id.map(|id| derived_update_id(project, space, id));
     ItemIds { row, public: row, dedupe }
 }
 
@@ -37,26 +37,28 @@ mod tests {
     use super::*;
 
     const PROJECT: ProjectId = ProjectId(Uuid::from_u128(7));
+    const PUBLIC: IdSpace = IdSpace::PublicKey;
     const NOW: i64 = 1_790_000_000_000;
 
     #[test]
     fn repeats_share_the_id_that_they_are_found_by() {
-        let (first, again) = (of_event(PROJECT, Some("a"), NOW), of_event(PROJECT, Some("a"), NOW + 9));
+        let (first, again) = (of_event(PROJECT, PUBLIC, Some("a"), NOW), of_event(PROJECT, PUBLIC, Some("a"), NOW + 9));
         assert_eq!((first.dedupe, first.public), (again.dedupe, again.public));
         assert_ne!(first.row, again.row);
-        let (first, again) = (of_update(PROJECT, Some("a"), NOW), of_update(PROJECT, Some("a"), NOW + 9));
+        let (first, again) =
+            (of_update(PROJECT, PUBLIC, Some("a"), NOW), of_update(PROJECT, PUBLIC, Some("a"), NOW + 9));
         assert_eq!(first.dedupe, again.dedupe);
         for event in ["a", "update:a"] {
-            assert_ne!(first.dedupe, of_event(PROJECT, Some(event), NOW).dedupe);
+            assert_ne!(first.dedupe, of_event(PROJECT, PUBLIC, Some(event), NOW).dedupe);
         }
     }
 
     #[test]
     fn without_a_clients_id_nothing_repeats() {
-        assert!(of_event(PROJECT, None, NOW).dedupe.is_none());
-        assert!(of_update(PROJECT, None, NOW).dedupe.is_none());
-        let own = shared::ids::fresh(NOW).to_string();
-        let ids = of_event(PROJECT, Some(&own), NOW);
+        assert!(of_event(PROJECT, PUBLIC, None, NOW).dedupe.is_none());
+        assert!(of_update(PROJECT, PUBLIC, None, NOW).dedupe.is_none());
+        let own = ids::fresh(NOW).to_string();
+        let ids = of_event(PROJECT, PUBLIC, Some(&own), NOW);
         assert_eq!((ids.row.to_string(), ids.dedupe), (own, None));
     }
 }

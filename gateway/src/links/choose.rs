@@ -1,7 +1,7 @@
 //! Handing on what people chose behind a link.
 
 use shared::event::{Body, Choice, IngestItem, Subscribe, id_bytes};
-use shared::ids::derived_update_id;
+use shared::ids::{IdSpace, derived_update_id};
 use shared::link::About;
 use shared::subscription::Source;
 use uuid::Uuid;
@@ -45,7 +45,7 @@ pub async fn tell(app: &App, about: About, chosen: Chosen) -> Result<(), Refused
     };
     let item = IngestItem {
         project_id: id_bytes(about.project.0),
-        id: id_bytes(ids::of_update(about.project, None, at_ms).row),
+        id: id_bytes(ids::of_update(about.project, IdSpace::Product, None, at_ms).row),
         received_ms: at_ms,
         timestamp_ms: at_ms,
         body: Some(Body::Subscribe(body)),
@@ -62,7 +62,8 @@ pub async fn in_turn(
     change: impl Future<Output = Result<(), ApiError>>,
 ) -> Result<(), Refused> {
     let minute = app.clock.now_ms() / MINUTE_MS;
-    let turn = |n: u32| derived_update_id(about.project, &format!("chosen:{}:{minute}:{n}", about.message));
+    let turn =
+        |n: u32| derived_update_id(about.project, IdSpace::Product, &format!("chosen:{}:{minute}:{n}", about.message));
     let free = (0..OFTEN).map(turn).find(|turn| !app.told_by_links.was_told(*turn));
     let turn = free.ok_or(Refused::TooMany)?;
     app.told_by_links.note(turn);

@@ -32,7 +32,7 @@ async fn settings_are_kept_and_secrets_are_not_shown() {
     let expected = json!({
         "provider": "SMTP", "fallback": "MAILPROVIDER", "configured": true, "fromEmail": "news@example.com", "fromName": "Shop",
         "smtpHost": "127.0.0.1", "smtpPort": 2525, "smtpUsername": "mailer", "smtpSecurity": "none",
-        "smtpRateLimit": 20, "mailproviderRateLimit": null,
+        "smtpRateLimit": 20, "mailproviderRateLimit": null, "smtpPasswordSet": true, "mailproviderApiKeySet": false,
     });
     assert_eq!((&shown["email"], &shown["push"]["configured"]), (&expected, &json!(true)));
     let limits =
@@ -76,6 +76,65 @@ async fn what_is_not_sent_stays_and_what_is_empty_goes() {
     // What was read can be sent back.
     assert_eq!(gateway.put(&project, "/channels", &shown).await.status, 200);
     assert_eq!(gateway.get(&project, "/channels").await.expect(200), shown);
+}
+
+/// Whoever may change the settings must not learn a secret by pointing the channel at a server of their own.
+#[tokio::test]
+async fn a_secret_does_not_follow_its_channel_to_another_address() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let all = json!({
+        "emailProvider": "SMTP", "smtpHost": "smtp.example.com", "smtpPort": 587, "smtpUsername": "mailer",
+        "smtpPassword": "hunter2", "smtpSecurity": "tls", "mailproviderFromEmail": "news@example.com",
+        "pushProviderAppId": "app", "pushProviderRestKey": "hunter2",
+        "smsAccountId": "AC1", "smsAuthToken": "hunter2", "smsFromNumber": "+15551234567",
+    });
+    let secret = async |channel, name: &str| {
+        let db = gateway.app.store.connection().await.unwrap();
+        let stored = channels::get(&db, &gateway.app.master_keys, project.id, channel).await.unwrap().unwrap();
+        stored.secret(name).map(str::to_owned)
+    };
+    for (channel, name, change) in [
+        (Channel::Email, "smtpPassword", json!({"smtpHost": "smtp.attacker.example"})),
+        (Channel::Email, "smtpPassword", json!({"smtpPort": 2525})),
+        (Channel::Email, "smtpPassword", json!({"smtpUsername": "other"})),
+        (Channel::Email, "smtpPassword", json!({"smtpSecurity": "starttls"})),
+        (Channel::Email, "smtpPassword", json!({"smtpHost": null})),
+        (Channel::Push, "pushProviderRestKey", json!({"pushProviderAppId": "other"})),
+        (Channel::Sms, "smsAuthToken", json!({"smsAccountId": "AC2"})),
+    ] {
+        assert_eq!(gateway.put(&project, "/channels", &all).await.expect(200), json!({"updated": true}));
+        // The same address again, and what is no address, leave it.
+        let same = json!({"smtpHost": "smtp.example.com", "emailFromName": "Shop", "smsRateLimit": 5});
+        assert_eq!(gateway.put(&project, "/channels", &same).await.expect(200), json!({"updated": true}));
+        assert_eq!(secret(channel, name).await.as_deref(), Some("hunter2"));
+        let answer = gateway.put(&project, "/channels", &change).await.expect(200);
+        assert_eq!(answer, json!({"updated": true, "clearedSecrets": [name]}), "{change}");
+        assert_eq!(secret(channel, name).await, None, "{change}");
+        // With the secret, the change keeps it.
+        let mut whole = change.clone();
+        whole[name] = json!("new");
+        gateway.put(&project, "/channels", &whole).await.expect(200);
+        assert_eq!(secret(channel, name).await.as_deref(), Some("new"), "{change}");
+    }
+    let details = gateway.sql.query("SELECT details::text FROM audit_log", &[]).await.unwrap();
+    let details: Vec<String> = details.iter().map(|row| row.get(0)).collect();
+    assert!(details.iter().any(|text| text.contains("smtpHost") && text.contains("clearedSecrets")), "{details:?}");
+    assert!(!details.iter().any(|text| text.contains("hunter2") || text.contains("attacker")), "{details:?}");
+}
+
+#[tokio::test]
+async fn a_password_is_not_saved_for_a_server_without_tls() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let plain =
+        json!({"smtpHost": "1.1.1.1", "smtpUsername": "mailer", "smtpPassword": "hunter2", "smtpSecurity": "none"});
+    let answer = gateway.put(&project, "/channels", &plain).await;
+    assert_eq!((answer.status, answer.fields()), (422, vec!["smtpSecurity"]));
+    gateway.put(&project, "/channels", &json!({"smtpHost": "1.1.1.1", "smtpSecurity": "none"})).await.expect(200);
+    let answer =
+        gateway.put(&project, "/channels", &json!({"smtpUsername": "mailer", "smtpPassword": "hunter2"})).await;
+    assert_eq!(answer.status, 422);
 }
 
 #[tokio::test]

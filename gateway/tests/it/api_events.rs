@@ -1,7 +1,7 @@
 //! `GET /events`
 
 use serde_json::{Value, json};
-use shared::ids::{self, derived_event_id};
+use shared::ids::{self, IdSpace, derived_event_id};
 
 use crate::fixture::{Gateway, texts};
 use crate::people::Rows;
@@ -23,7 +23,8 @@ async fn an_event_is_shown_under_every_id_that_it_has() {
     // A client's id of another form: text, and a UUID that cannot be a row's own.
     let old = "0f8fad5b-d9cb-469f-a165-70867728950e";
     for client_id in ["order 1/ä", old] {
-        let (row, derived) = (ids::fresh(gateway.app.clock.now_ms()), derived_event_id(project.id, client_id));
+        let (row, derived) =
+            (ids::fresh(gateway.app.clock.now_ms()), derived_event_id(project.id, IdSpace::SecretKey, client_id));
         rows.event_with_id(row, Some(derived), user, "ordered").await;
         let encoded = client_id.replace(' ', "%20").replace('/', "%2F").replace('ä', "%C3%A4");
         for id in [row.to_string(), derived.to_string(), encoded] {
@@ -161,13 +162,36 @@ async fn totals_of_a_person_are_exact_up_to_ten_thousand() {
 }
 
 #[tokio::test]
+async fn a_backends_event_wins_over_one_of_a_public_key_with_its_id() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let rows = Rows { gateway: &gateway, project: project.id };
+    let user = rows.user("u1", None, None, 60).await;
+    let own = ids::fresh(gateway.app.clock.now_ms());
+    rows.event_with_id(own, None, user, "by the public key").await;
+    assert_eq!(gateway.get(&project, &format!("/events/{own}")).await.expect(200)["eventName"], "by the public key");
+    let row = ids::own_row_id(project.id, IdSpace::SecretKey, own);
+    gateway
+        .sql
+        .execute(
+            "INSERT INTO events (project_id, id, client_id, name, user_id, properties, ts, received_at) \
+             VALUES ($1, $2, $3, 'by the backend', $4, '{}', now(), now())",
+            &[&project.id, &row, &own, &user],
+        )
+        .await
+        .unwrap();
+    let shown = gateway.get(&project, &format!("/events/{own}")).await.expect(200);
+    assert_eq!((&shown["eventName"], &shown["id"]), (&json!("by the backend"), &json!(own)));
+}
+
+#[tokio::test]
 async fn a_deleted_event_is_gone_and_counted_no_more() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let rows = Rows { gateway: &gateway, project: project.id };
     let user = rows.user("u1", None, None, 60).await;
     let event = rows.event(user, "bought", 1_000).await;
-    let named = derived_event_id(project.id, "order-1");
+    let named = derived_event_id(project.id, IdSpace::SecretKey, "order-1");
     rows.event_with_id(ids::fresh(gateway.app.clock.now_ms()), Some(named), user, "bought").await;
     assert_eq!(gateway.delete(&other, &format!("/events/{event}")).await.status, 404);
     assert_eq!(gateway.delete(&project, &format!("/events/{event}")).await.expect(200), json!({"deleted": true}));

@@ -126,3 +126,35 @@ async fn a_wrong_clock_is_corrected() {
     assert!((items[0].timestamp_ms - (now - 60_000)).abs() < 10_000, "{items:?}");
     assert_eq!(items[1].timestamp_ms, items[1].received_ms);
 }
+
+/// Whoever has read a public key must not use up the ids of a backend's events, profile updates or webhooks.
+#[tokio::test]
+async fn callers_of_different_kinds_do_not_share_ids() {
+    let f = fixture().await;
+    let own = fresh(f.gateway.app.clock.now_ms()).to_string();
+    let keys = [&f.tenant.public, &f.tenant.secret];
+    let mut answered = Vec::new();
+    for id in ["order-1", &own] {
+        for key in keys.iter().cycle().take(4) {
+            let body = json!({"event": "bought", "user_id": "u1", "id": id}).to_string();
+            let answer = f.gateway.post("/events", key, body).await;
+            assert_eq!(answer.status, 202, "{answer:?}");
+            answered.push(answer.json()["id"].as_str().unwrap().to_owned());
+        }
+        for key in keys {
+            let body = json!({"user_id": "u1", "id": id, "properties": {}}).to_string();
+            assert_eq!(f.gateway.post("/users/identify", key, body).await.status, 202);
+        }
+    }
+    // The same caller gets the same id, and a UUIDv7 is the event's id whoever sends it.
+    assert_eq!((&answered[0], &answered[1]), (&answered[2], &answered[3]));
+    assert_ne!(answered[0], answered[1]);
+    assert!(answered[4..].iter().all(|id| *id == own));
+    let items = f.gateway.stored().await;
+    let found_by = |item: &shared::event::IngestItem| {
+        let dedupe = item.dedupe().unwrap().filter(|id| id.get_version_num() != 7);
+        dedupe.unwrap_or(item.row_id().unwrap())
+    };
+    let ids: std::collections::BTreeSet<_> = items.iter().map(found_by).collect();
+    assert_eq!((items.len(), ids.len()), (12, 8));
+}

@@ -239,7 +239,9 @@ async fn the_channels() {
     // A secret is not shown, and a change of it is one; a provider's words are none.
     let (before, tag) = desk.read().await;
     assert_eq!(desk.put(Some(&tag), &json!({"smtpPassword": "hunter2"})).await.status, 200);
-    let (after, other) = desk.read().await;
+    let (mut after, other) = desk.read().await;
+    assert_eq!(after["email"]["smtpPasswordSet"].take(), json!(true));
+    after["email"]["smtpPasswordSet"] = json!(false);
     assert_eq!(after, before);
     assert_ne!(other, tag);
     let sql = "UPDATE channel SET error = 'refused', error_at = now() WHERE project_id = $1 AND channel = 'email'";

@@ -89,7 +89,7 @@ impl Sent {
         let receipt =
             |id: &Uuid| Receipt { message: *id, state: DeliveryState::Opened, at: now, reason: None, url: None };
         let told: Vec<Receipt> = ids.iter().map(receipt).collect();
-        work!("receipts", receipts::apply(tx, project, &told, now).await.unwrap().len());
+        work!("receipts", receipts::apply(tx, project, &told, now).await.unwrap().reached.len());
         let news = |id: &Uuid| MessageNews { message: *id, kind: "message.opened", at: now, reason: None, url: None };
         let news: Vec<MessageNews> = ids.iter().map(news).collect();
         work!("tell", tell::of_messages(tx, project, &news, now).await.unwrap());

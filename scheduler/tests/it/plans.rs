@@ -106,11 +106,13 @@ async fn of_the_ledger_only_the_rows_in_question_are_read() {
     reads_at_most!(place, "^message", 4 * count, |tx| {
         assert_eq!(settle(&*tx, project, &settled, now).await.unwrap().len() as i64, count);
     });
-    reads_at_most!(place, "^message", 4 * 84 + 2 * 2_199, |tx| {
+    reads_at_most!(place, "^message", 5 * 84 + 2 * 2_199, |tx| {
         let held = held(&*tx, project, Channel::Email, now).await.unwrap();
         let some: Vec<Uuid> = held.iter().copied().step_by(25).collect();
         assert_eq!((held.len(), some.len()), (2_100, 84));
         assert_eq!(release_held(tx, project, Channel::Email, &some, now).await.unwrap(), 84);
+        // Another worker that looks at the same change finds nothing left to write.
+        assert_eq!(release_held(tx, project, Channel::Email, &some, now).await.unwrap(), 0);
     });
 }
 
@@ -133,6 +135,31 @@ async fn of_the_timers_only_those_are_read_that_are_due() {
     reads_at_most!(place, "^timer$", 2 * 5_100, |tx| {
         assert_eq!(timers::due::projects(&*tx, now, 10).await.unwrap().len(), 2);
     });
+}
+
+#[tokio::test]
+async fn of_many_busy_projects_none_starves() {
+    const AT_ONCE: i64 = 100;
+    let place = Place::new().await;
+    let projects: Vec<ProjectId> = (0..150).map(|_| ProjectId(ids::fresh(place.clock.now_ms()))).collect();
+    for (n, project) in projects.iter().enumerate() {
+        // Each has as much as five looks take of it.
+        for run in 0..5 {
+            place.timers(*project, [run], -60_000 + 1_000 * run as i64 + n as i64).await;
+        }
+    }
+    let now = place.clock.now();
+    let db = place.store.connection().await.unwrap();
+    let mut served = std::collections::BTreeSet::new();
+    for _ in 0..5 {
+        for project in timers::due::projects(&db, now, AT_ONCE).await.unwrap() {
+            served.insert(project);
+            let taken = "DELETE FROM timer WHERE project_id = $1 AND ctid IN \
+                         (SELECT ctid FROM timer WHERE project_id = $1 ORDER BY due_at LIMIT 1)";
+            db.execute(taken, &[&project]).await.unwrap();
+        }
+    }
+    assert_eq!(served.len(), projects.len());
 }
 
 #[tokio::test]

@@ -23,7 +23,8 @@ pub(super) async fn oldest(db: &impl GenericClient, Due { table, at }: Due) -> R
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
-/// Projects with due rows, some of them where there are many. No locks: a distributed store refuses them here.
+/// At most `most` projects with due rows, the longest due first: each look serves those who have waited longest. No locks: a
+/// distributed store refuses them here.
 ///
 /// It reads the rows that have been due for longest and those that fell due last, and no more, however many there are: so a
 /// project with a million of them neither makes this slow nor hides the others.
@@ -34,9 +35,10 @@ pub(super) async fn projects(
     most: i64,
 ) -> Result<Vec<ProjectId>, StoreError> {
     let sql = format!(
-        "SELECT DISTINCT project_id FROM (\
-         (SELECT project_id FROM {table} WHERE {at} <= $1 ORDER BY {at} LIMIT $2) UNION ALL \
-         (SELECT project_id FROM {table} WHERE {at} <= $1 ORDER BY {at} DESC LIMIT $2)) AS due LIMIT $3"
+        "SELECT project_id FROM (\
+         (SELECT project_id, {at} AS at FROM {table} WHERE {at} <= $1 ORDER BY {at} LIMIT $2) UNION ALL \
+         (SELECT project_id, {at} AS at FROM {table} WHERE {at} <= $1 ORDER BY {at} DESC LIMIT $2)) AS due \
+         GROUP BY project_id ORDER BY min(at), project_id LIMIT $3"
     );
     let rows = db.query(&db.prepare_cached(&sql).await?, &[&now, &LOOK, &most]).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()

@@ -34,7 +34,7 @@ async fn a_person_goes_with_all_that_was_theirs_and_may_come_back() {
     ];
     f.automation("bought", "always", &steps).await;
     let mut named = track(&f, "u1", "bought", json!({"card": 1}));
-    named.dedupe_id = id_bytes(shared::ids::derived_event_id(f.project, "order-1"));
+    named.dedupe_id = id_bytes(shared::ids::derived_event_id(f.project, shared::ids::IdSpace::SecretKey, "order-1"));
     let token = RegisterToken { platform: "IOS".into(), token: "ab".repeat(32) };
     let token = IngestItem { body: Some(Body::RegisterToken(token)), ..track(&f, "u1", "", json!({})) };
     f.publish(vec![anonymous_track(&f, "a1", "viewed")]).await;

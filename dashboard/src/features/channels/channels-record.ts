@@ -37,7 +37,8 @@ export function useChannels<F extends object>({ channels, fieldsOf, inputOf, sto
     return { value: fieldsOf(now.value), tag: now.tag };
   };
   const put = async (body: Schemas['ChannelsInput'], under: string | null, otherwise: F): Promise<Tagged<F>> => {
-    const { tag } = await readTagged(api.PUT('/channels', { params: { header: ifMatch(under) }, body }));
+    const { tag, value } = await readTagged(api.PUT('/channels', { params: { header: ifMatch(under) }, body }));
+    if (value.clearedSecrets?.length) notify(t.channels.secretsCleared);
     // It is stored, also where it cannot be read again now.
     return newest().catch(() => {
       client.setQueryData<Tagged<Channels>>(queryKey, (before) => before && { ...before, tag });

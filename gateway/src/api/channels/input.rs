@@ -79,6 +79,14 @@ const FIELDS: &[Field] = &[
     shown("smsRateLimit", Channel::Sms, Kind::RateLimit),
 ];
 
+/// The settings that say where a secret is sent, and as whom: a change of one of them clears the secret. The other secrets
+/// go to addresses that only the operator sets, or (`iosPushPrivateKey`) are never sent.
+const DESTINATIONS: &[(&str, &[&str])] = &[
+    ("smtpPassword", &["smtpHost", "smtpPort", "smtpSecurity", "smtpUsername"]),
+    ("pushProviderRestKey", &["pushProviderAppId"]),
+    ("smsAuthToken", &["smsAccountId"]),
+];
+
 type Reader = fn(&Element<'_>) -> Option<Value>;
 /// What holds for all channels alike, and is kept beside the settings of each.
 const RULES: [(&str, Reader); 2] = [("quietHours", quiet_hours), ("frequencyCap", frequency_cap)];
@@ -90,13 +98,20 @@ const RATE_LIMITS: RangeInclusive<i64> = 1..=100_000;
 const READ_ONLY: &[&str] = &["email", "push", "sms", "inApp"];
 
 /// One field's new value.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     pub channel: Channel,
     name: &'static str,
     secret: bool,
     /// None clears the field.
     value: Option<Value>,
+}
+
+impl Change {
+    /// The field.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
 /// The fields that were sent, checked.
@@ -155,9 +170,20 @@ fn frequency_cap(element: &Element<'_>) -> Option<Value> {
     Some(json!({ "max": max, "within": within }))
 }
 
-/// Writes changes into a channel's settings.
-pub fn apply(settings: &mut ChannelSettings, changes: Vec<Change>) {
+/// The names of the fields that a request gave other values, and of the secrets that it cleared without naming them.
+#[derive(Debug, Default, PartialEq)]
+pub struct Applied {
+    pub changed: Vec<&'static str>,
+    pub cleared: Vec<&'static str>,
+}
+
+/// Writes changes into a channel's settings. A secret whose destination changes is cleared, unless the changes bring it: whoever
+/// may change the settings would otherwise learn it by pointing the channel at a server of their own.
+pub fn apply(settings: &mut ChannelSettings, changes: Vec<Change>) -> Applied {
+    let before = settings.clone();
+    let mut named = Vec::new();
     for Change { name, secret, value, .. } in changes {
+        named.push(name);
         match (secret, value) {
             (false, Some(value)) => {
                 settings.settings.insert(name.to_owned(), value);
@@ -173,6 +199,19 @@ pub fn apply(settings: &mut ChannelSettings, changes: Vec<Change>) {
             }
         }
     }
+    let mut cleared = Vec::new();
+    for (secret, destination) in DESTINATIONS {
+        let moved = destination.iter().any(|field| before.settings.get(*field) != settings.settings.get(*field));
+        if moved && !named.contains(secret) && settings.secrets.remove(*secret).is_some() {
+            cleared.push(*secret);
+        }
+    }
+    let differs = |name: &str| {
+        before.settings.get(name) != settings.settings.get(name)
+            || before.secrets.get(name) != settings.secrets.get(name)
+    };
+    named.retain(|name| differs(name));
+    Applied { changed: named, cleared }
 }
 
 /// The value as it is stored; none and a problem where it is not allowed.

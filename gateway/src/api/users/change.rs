@@ -67,7 +67,7 @@ pub(super) async fn find(cx: &Context<'_>, id: &str) -> Result<User, ApiError> {
 
 /// Publishes into the person's own partition and waits for the effect.
 pub(super) async fn apply(cx: &Context<'_>, user: &User, body: Body) -> Result<(), ApiError> {
-    let ids = ids::of_update(cx.project, None, cx.received_ms);
+    let ids = ids::of_update(cx.project, cx.caller.id_space(), None, cx.received_ms);
     let item = IngestItem {
         project_id: id_bytes(cx.project.0),
         id: id_bytes(ids.row),

@@ -25,27 +25,32 @@ pub struct Notification {
     pub anonymous_id: Option<String>,
 }
 
-/// Reads `{ event, data }`. Whatever else its sender puts beside them is ignored: the sender is another program.
-pub fn notification(mut body: Map<String, Value>) -> Result<Notification, ApiError> {
+/// Reads `{ event, data }` and ignores all other fields: the sender is another program. `None` for a notification about a message
+/// that cannot be one of ours; a provider may have sent mail for others, too.
+pub fn notification(mut body: Map<String, Value>) -> Result<Option<Notification>, ApiError> {
     body.retain(|name, _| name == "event" || name == "data");
     let mut fields = Fields::of(&body);
     let kind = fields.required_text("event", &KIND).to_owned();
-    let tells_of_message = DeliveryState::told_by(&kind).is_some();
+    if DeliveryState::told_by(&kind).is_some() {
+        let data = body.get("data").filter(|data| data.is_object());
+        let message = data.and_then(message_id);
+        let text = data.map(Value::to_string).filter(|text| properties::refuses(text).is_none());
+        let about = message.zip(text);
+        return Ok(about.map(|(message, data)| Notification { message: Some(message), ..Notification::of(kind, data) }));
+    }
     let (mut message, mut user_id, mut anonymous_id) = (None, None, None);
     let mut problems = Vec::new();
     let data = fields.element("data").filter(|d| !d.value().is_null());
     let text = data.as_ref().map_or_else(|| "{}".to_owned(), |d| d.value().to_string());
     match data.as_ref().map(|d| (d, d.value().as_object())) {
-        Some((_, Some(data))) if tells_of_message => message = message_id(data, &mut problems),
-        Some((_, Some(data))) => {
-            if kind == UNSUBSCRIBED && data.get("messageId").is_some_and(|id| !id.is_null()) {
-                message = message_id(data, &mut problems);
+        Some((element, Some(data))) => {
+            if kind == UNSUBSCRIBED {
+                message = message_id(element.value());
             }
             user_id = id(data, ["userId", "user_id"], &mut problems);
             anonymous_id = id(data, ["anonymousId", "anonymous_id"], &mut problems);
         }
         Some((data, None)) => data.problem("must be an object"),
-        None if tells_of_message => message = message_id(&Map::new(), &mut problems),
         None => {}
     }
     let is_object = data.as_ref().is_none_or(|d| d.value().is_object());
@@ -56,15 +61,17 @@ pub fn notification(mut body: Map<String, Value>) -> Result<Notification, ApiErr
         fields.problem(&problem.field, problem.message);
     }
     fields.finish()?;
-    Ok(Notification { kind, data: text.into(), message, user_id, anonymous_id })
+    Ok(Some(Notification { message, user_id, anonymous_id, ..Notification::of(kind, text) }))
 }
 
-fn message_id(data: &Map<String, Value>, problems: &mut Vec<Problem>) -> Option<Uuid> {
-    let id = data.get("messageId").and_then(Value::as_str).and_then(|text| Uuid::try_parse(text).ok());
-    if id.is_none() {
-        problems.push(Problem::new("data.messageId", "must be the id of a message"));
+impl Notification {
+    fn of(kind: String, data: String) -> Self {
+        Self { kind, data: data.into(), message: None, user_id: None, anonymous_id: None }
     }
-    id
+}
+
+fn message_id(data: &Value) -> Option<Uuid> {
+    Uuid::try_parse(data.get("messageId")?.as_str()?).ok()
 }
 
 fn id(data: &Map<String, Value>, names: [&str; 2], problems: &mut Vec<Problem>) -> Option<String> {
@@ -83,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    fn read(value: Value) -> Result<Notification, Vec<String>> {
+    fn read(value: Value) -> Result<Option<Notification>, Vec<String>> {
         let read = notification(value.as_object().cloned().unwrap());
         read.map_err(|e| e.details().iter().map(|p| p.field.clone()).collect())
     }
@@ -91,12 +98,30 @@ mod tests {
     #[test]
     fn a_message_is_named_where_the_kind_is_about_one() {
         let id = Uuid::from_u128(7);
-        let told = read(json!({"event": "message.opened", "data": {"messageId": id, "userId": "u"}, "id": 5})).unwrap();
+        let told = read(json!({"event": "message.opened", "data": {"messageId": id, "userId": "u"}, "id": 5}))
+            .unwrap()
+            .unwrap();
         assert_eq!((told.message, told.user_id), (Some(id), None));
-        let other = read(json!({"event": "payment.failed", "data": {"messageId": 5, "user_id": "u"}})).unwrap();
+        let other =
+            read(json!({"event": "payment.failed", "data": {"messageId": 5, "user_id": "u"}})).unwrap().unwrap();
         assert_eq!((other.message, other.user_id.as_deref()), (None, Some("u")));
-        let bare = read(json!({"event": "ping"})).unwrap();
+        let bare = read(json!({"event": "ping"})).unwrap().unwrap();
         assert_eq!((&bare.data[..], bare.user_id), (&b"{}"[..], None));
+    }
+
+    #[test]
+    fn what_names_no_message_is_ignored() {
+        for value in [
+            json!({"event": "message.opened"}),
+            json!({"event": "message.opened", "data": []}),
+            json!({"event": "message.opened", "data": {"messageId": "x"}}),
+            json!({"event": "message.bounced", "data": {"messageId": 5}}),
+        ] {
+            assert_eq!(read(value.clone()), Ok(None), "{value}");
+        }
+        let gone = read(json!({"event": "message.unsubscribed", "data": {"messageId": 5, "userId": "u"}})).unwrap();
+        let gone = gone.unwrap();
+        assert_eq!((gone.message, gone.user_id.as_deref()), (None, Some("u")));
     }
 
     #[test]
@@ -105,10 +130,7 @@ mod tests {
             (json!({}), &["event"][..]),
             (json!({"event": "", "data": []}), &["data", "event"]),
             (json!({"event": "a\nb", "data": {}}), &["event"]),
-            (json!({"event": "message.opened"}), &["data.messageId"]),
-            (json!({"event": "message.opened", "data": {"messageId": "x"}}), &["data.messageId"]),
             (json!({"event": "x", "data": {"userId": 5}}), &["data.userId"]),
-            (json!({"event": "message.unsubscribed", "data": {"messageId": 5}}), &["data.messageId"]),
             (json!({"event": "x", "data": {"anonymous_id": ""}}), &["data.anonymous_id"]),
             (json!({"event": "x", "data": {"a": "b".repeat(40_000)}}), &["data"]),
         ] {

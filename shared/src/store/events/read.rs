@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::ids::{ProjectId, derived_event_id};
+use crate::ids::{IdSpace, ProjectId, derived_event_id, own_row_id};
 use crate::store::StoreError;
 use crate::store::filter::{Filter, search_condition};
 
@@ -54,15 +54,19 @@ async fn by_row_id(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Res
     db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// By the row's id, the id that the API showed, or the id that its client sent.
+/// By the row's id, the id that the API showed, or the id that its client sent. Where a backend's event and one that was sent
+/// with a public key have the same id, it is the backend's.
 pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Option<Event>, StoreError> {
     let id = Uuid::try_parse(text).ok();
-    if let Some(id) = id
-        && let Some(event) = by_row_id(db, project, id).await?
-    {
-        return Ok(Some(event));
+    let rows = id.map(|id| [own_row_id(project, IdSpace::SecretKey, id), id]);
+    for row in rows.into_iter().flatten() {
+        if let Some(event) = by_row_id(db, project, row).await? {
+            return Ok(Some(event));
+        }
     }
-    let derived: Vec<Uuid> = id.into_iter().chain([derived_event_id(project, text)]).collect();
+    let spaces = [IdSpace::SecretKey, IdSpace::PublicKey];
+    let derived = spaces.map(|space| derived_event_id(project, space, text));
+    let derived: Vec<Uuid> = id.into_iter().chain(derived).collect();
     let sql = "SELECT event_id FROM client_id WHERE project_id = $1 AND id = ANY($2) AND event_id IS NOT NULL \
                ORDER BY array_position($2::uuid[], id) LIMIT 1";
     match db.query_opt(&db.prepare_cached(sql).await?, &[&project, &derived]).await? {

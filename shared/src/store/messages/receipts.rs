@@ -26,6 +26,15 @@ pub struct Receipt {
     pub url: Option<String>,
 }
 
+/// What came of receipts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// The states that messages have come to for the first time.
+    pub reached: Vec<(Uuid, DeliveryState)>,
+    /// Receipts of messages that are not in the ledger.
+    pub unknown: usize,
+}
+
 /// How far a message has come, and when it came to each state.
 #[derive(Clone, Debug, PartialEq)]
 struct Progress {
@@ -79,15 +88,14 @@ impl Progress {
 
 /// Moves one project's messages on; unknown ids are ignored, and so is what is known already. A message that is just
 /// being sent keeps its claim, so that what its call came to is written down as well, but is never called for again.
-/// Returns the states that messages have come to for the first time.
 pub async fn apply(
     tx: &Transaction<'_>,
     project: ProjectId,
     receipts: &[Receipt],
     now: Timestamp,
-) -> Result<Vec<(Uuid, DeliveryState)>, StoreError> {
+) -> Result<Applied, StoreError> {
     let ids: Vec<Uuid> = receipts.iter().map(|r| r.message).collect();
-    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
+    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Applied::default()) };
     let columns = "m.id, m.status, m.status_reason, m.delivered_at, m.opened_at, m.clicked_at, m.failed_at, m.bounced_at, m.complained_at, \
                    m.channel, m.campaign_id, m.user_id, m.variant";
     let found = by_id::look_up(&by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::Wait);
@@ -126,6 +134,7 @@ pub async fn apply(
         }
     }
     clicks::add(tx, project, &clicks).await?;
+    let unknown = ids.iter().filter(|id| !messages.contains_key(id)).count();
     for receipt in receipts {
         if let Some((_, progress)) = messages.get_mut(&receipt.message) {
             progress.told(receipt);
@@ -143,7 +152,7 @@ pub async fn apply(
     let moved: BTreeSet<Uuid> = messages.keys().filter_map(|id| people.get(id)).copied().collect();
     dirty::mark_messages(tx, project, &moved.into_iter().collect::<Vec<_>>(), now).await?;
     write(tx, project, &messages.into_iter().map(|(id, (_, after))| (id, after)).collect::<Vec<_>>(), now).await?;
-    Ok(reached)
+    Ok(Applied { reached, unknown })
 }
 
 async fn write(

@@ -221,8 +221,8 @@ pub async fn held(
     Ok(ids)
 }
 
-/// Makes those of these messages due at once that still wait for the channel; returns how many. They are locked in the
-/// order of ids, as by whoever settles.
+/// Makes those of these messages due at once that still wait for the channel; returns how many. All workers do this after a
+/// change: a row that one of them is releasing is skipped by the others, and one that was released is not written again.
 pub async fn release_held(
     db: &impl GenericClient,
     project: ProjectId,
@@ -232,8 +232,9 @@ pub async fn release_held(
 ) -> Result<u64, StoreError> {
     let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(0) };
     let still = format!("m.id BETWEEN $5 AND $6 AND {WAITS}");
-    let rows =
-        format!("(SELECT m.* FROM {}) AS held", by_id::look_up(&by_id::wanted("$4"), by_id::KEPT, &still, Lock::Wait));
+    let columns = format!("{}, due_at", by_id::KEPT);
+    let found = by_id::look_up(&by_id::wanted("$4"), &columns, &still, Lock::Skip);
+    let rows = format!("(SELECT m.* FROM {found} WHERE m.due_at > $7) AS held");
     let statement = db.prepare_cached(&by_id::change(&rows, "", "due_at = $7")).await?;
     Ok(db.execute(&statement, &[&project, &channel.as_str(), &HELD, &ids, first, last, &now]).await?)
 }

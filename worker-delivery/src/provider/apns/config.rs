@@ -20,8 +20,8 @@ pub struct ApnsConfig {
 
 impl ApnsConfig {
     /// What tells the account from all others.
-    pub fn account(&self) -> [&str; 4] {
-        ["ios", self.base.as_str(), &self.team_id, &self.bundle_id]
+    pub fn account(&self) -> [&str; 5] {
+        ["ios", self.base.as_str(), &self.team_id, &self.bundle_id, &self.key_text]
     }
 
     /// None where not all fields are set; the error names the field. `base` takes the place of the vendor's addresses.

@@ -25,6 +25,8 @@ pub struct ServiceAccount {
     pub project: String,
     pub email: String,
     pub key_id: Option<String>,
+    /// As it was given: it tells those who have the account from those who only name it.
+    pub key_text: String,
     pub key: SigningKey,
     /// Where the access token is asked for: the vendor's address, or one that the operator chose.
     pub token_address: String,
@@ -46,12 +48,12 @@ fn vendors_token_address() -> String {
 
 impl GatewayConfig {
     /// What tells the account from all others.
-    pub fn account(&self) -> [&str; 4] {
-        let (kind, whose) = match &self.key {
-            GatewayKey::Server(key) => ("key", key),
-            GatewayKey::Account(account) => ("project", &account.project),
+    pub fn account(&self) -> [&str; 5] {
+        let (kind, whose, key) = match &self.key {
+            GatewayKey::Server(key) => ("key", key.as_str(), ""),
+            GatewayKey::Account(account) => ("project", account.project.as_str(), account.key_text.as_str()),
         };
-        ["gateway", self.base.as_str(), kind, whose]
+        ["gateway", self.base.as_str(), kind, whose, key]
     }
 
     /// The error names the field.
@@ -83,6 +85,7 @@ fn account(text: &str, base: &BaseUrl) -> Result<ServiceAccount, String> {
         project: json.project_id,
         email: json.client_email,
         key_id: json.private_key_id,
+        key_text: json.private_key,
         key,
         token_address: json.token_uri,
     })

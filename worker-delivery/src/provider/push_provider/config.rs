@@ -19,8 +19,8 @@ pub struct PushProviderConfig {
 
 impl PushProviderConfig {
     /// What tells the account from all others.
-    pub fn account(&self) -> [&str; 3] {
-        ["pushprovider", self.base.as_str(), &self.app.id]
+    pub fn account(&self) -> [&str; 4] {
+        ["pushprovider", self.base.as_str(), &self.app.id, &self.app.rest_key]
     }
 
     /// None where there is neither an app of the settings nor a shared one; the error names the field.

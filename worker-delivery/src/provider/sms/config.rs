@@ -15,8 +15,8 @@ pub struct SmsConfig {
 
 impl SmsConfig {
     /// What tells the account from all others: what the vendor counts is by sender.
-    pub fn account(&self) -> [&str; 4] {
-        ["sms", self.base.as_str(), &self.account, &self.from]
+    pub fn account(&self) -> [&str; 5] {
+        ["sms", self.base.as_str(), &self.account, &self.from, &self.token]
     }
 
     /// None where no field is set; the error names the field.

@@ -9,7 +9,7 @@ use lettre::message::header::{HeaderName, HeaderValue};
 use shared::outbound::{HttpClient, OutboundPolicy};
 use tokio::time::Instant;
 
-use super::config::SmtpConfig;
+use super::config::{Security, SmtpConfig};
 use super::error::{Failure, Progress, Step, outcome};
 use super::session::{Envelope, Session, Trust};
 use crate::provider::{Email, Outcome, one_click};
@@ -40,7 +40,7 @@ impl Client {
     }
 
     /// What tells the account from all others.
-    pub fn account(&self) -> [&str; 3] {
+    pub fn account(&self) -> [&str; 4] {
         self.config.account()
     }
 
@@ -73,6 +73,12 @@ impl Client {
         progress.at(Step::Connect);
         let found = self.policy.resolve(&self.config.host, self.config.port).await;
         let ip = found.map_err(|e| Failure::Host(e.to_string()))?;
+        // Checked when it was saved; the name may lead elsewhere by now.
+        if self.config.security == Security::None && self.config.credentials.is_some() && !self.policy.exempts(ip) {
+            let why =
+                "smtpSecurity is none: the password is sent without TLS only to addresses that OUTBOUND_ALLOW exempts";
+            return Err(Failure::Host(why.to_owned()));
+        }
         let mut session = Session::open(&self.config, &self.trust, ip, progress).await?;
         let words = session.hand_over(envelope, progress).await?;
         self.keep(session);
@@ -133,14 +139,15 @@ fn provider_id(words: &str) -> Option<String> {
 mod tests {
     use shared::env::Env;
 
-    use super::super::config::Security;
     use super::*;
 
-    fn client() -> Client {
+    fn config(host: &str) -> SmtpConfig {
         let from = "The Shop <shop@mail.example.com>".parse().unwrap();
-        let config =
-            SmtpConfig { host: "127.0.0.1".into(), port: 9, security: Security::None, credentials: None, from };
-        Client::new(config, &HttpClient::from_env(&Env::default()).unwrap())
+        SmtpConfig { host: host.into(), port: 9, security: Security::None, credentials: None, from }
+    }
+
+    fn client() -> Client {
+        Client::new(config("127.0.0.1"), &HttpClient::from_env(&Env::default()).unwrap())
     }
 
     fn email(subject: &str) -> Email {
@@ -176,6 +183,15 @@ mod tests {
     #[tokio::test]
     async fn an_inner_address_is_refused_before_it_is_called() {
         assert!(matches!(client().send(&email("x")).await, Outcome::Misconfigured(why) if why.contains("127.0.0.1")));
+    }
+
+    #[tokio::test]
+    async fn a_password_is_not_sent_without_tls_to_a_public_address() {
+        let credentials = Some(("shop".to_owned(), "secret".to_owned()));
+        // An address for documentation would be refused as such; nothing is sent to this one either.
+        let config = SmtpConfig { credentials, ..config("1.1.1.1") };
+        let client = Client::new(config, &HttpClient::from_env(&Env::default()).unwrap());
+        assert!(matches!(client.send(&email("x")).await, Outcome::Misconfigured(why) if why.contains("smtpSecurity")));
     }
 
     #[test]

@@ -29,8 +29,9 @@ pub struct SmtpConfig {
 
 impl SmtpConfig {
     /// What tells the account from all others.
-    pub fn account(&self) -> [&str; 3] {
-        ["smtp", &self.host, self.credentials.as_ref().map_or("", |(username, _)| username)]
+    pub fn account(&self) -> [&str; 4] {
+        let (username, password) = self.credentials.as_ref().map_or(("", ""), |(name, word)| (name, word));
+        ["smtp", &self.host, username, password]
     }
 
     /// The error names the field.
@@ -95,6 +96,14 @@ mod tests {
         assert_eq!(port(json!({ "smtpSecurity": "tls" })), Ok(465));
         assert_eq!(port(json!({ "smtpSecurity": "tls", "smtpPort": 2465 })), Ok(2465));
         assert_eq!(port(json!({ "smtpPort": "2525" })), Ok(2525));
+    }
+
+    #[test]
+    fn an_account_is_who_knows_its_password() {
+        let with =
+            |password| SmtpConfig::from_settings(&settings(json!({ "smtpUsername": "u" }), Some(password))).unwrap();
+        assert_eq!(with("right").account(), with("right").account());
+        assert_ne!(with("right").account(), with("wrong").account());
     }
 
     #[test]
