@@ -1,5 +1,6 @@
 export const channels = {
   channels: {
+    secretsCleared: 'The stored password or key was removed because its server or user changed. Enter it again.',
     title: 'Channels', email: 'Email', push: 'Push', sms: 'SMS', inApp: 'In-app', everywhere: 'All channels', configured: 'Set up', notConfigured: 'Not set up',
     inAppText: 'In-app messages need no provider: they go into people’s inboxes, which apps show by GET /inbox.',
     secretKept: 'Never shown. Leave this empty to keep what is stored; type to replace it.', secretEmpty: 'Stored encrypted, and never shown again.', clearText: 'What needs it is not sent until there is another.', clearSecret: (label: string) => `Remove the stored value of “${label}”`,
