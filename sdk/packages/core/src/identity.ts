@@ -36,8 +36,10 @@ export class Identity {
     this.#platform = platform;
     this.key = key;
     this.#fresh = fresh;
-    this.#known = this.#read() ?? { anonymousId: anonymousId ?? fresh(), optedOut: optOut };
-    this.#write();
+    const stored = this.#read();
+    this.#known = stored ?? { anonymousId: anonymousId ?? fresh(), optedOut: optOut };
+    // What is stored stays as it is: another tab may be changing it just now.
+    if (!stored) this.#write();
   }
 
   get(): Readonly<Known> {
@@ -45,6 +47,8 @@ export class Identity {
   }
 
   set(change: Partial<Known>): void {
+    // Another tab may have written since this one last read, for example that nothing is to be recorded.
+    this.reload();
     this.#known = { ...this.#known, ...change };
     this.#write();
   }

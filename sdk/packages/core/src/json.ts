@@ -1,8 +1,17 @@
-/** JSON of anything: what cannot be written is left out or named, and nothing throws. */
+/** Of one item, the characters of keys and texts and the number of values together. An item of 32 KiB has less. */
+const BUDGET = 100_000;
+
+/**
+ * JSON of anything: what cannot be written is left out or named, and nothing throws. `undefined` for what is too large to be
+ * sent anyway: a DOM node leads to the whole page, along every path of a graph that is linked crosswise.
+ */
 export function toJson(value: unknown): string | undefined {
   const above: unknown[] = [];
+  let left = BUDGET;
   try {
-    return JSON.stringify(value, function (this: unknown, _key, part: unknown) {
+    return JSON.stringify(value, function (this: unknown, key, part: unknown) {
+      left -= 1 + key.length + (typeof part === 'string' ? part.length : 0);
+      if (left < 0) throw 0;
       if (typeof part === 'bigint') return String(part);
       if (typeof part !== 'object' || part === null) return part;
       // `this` holds `part`: what is not above it any more is done with.

@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest';
 import { backoff, retryAfter } from '../src/backoff';
 import { bytes, toJson } from '../src/json';
+import { Identity } from '../src/identity';
 import { settings } from '../src/options';
+import type { Platform } from '../src/platform';
 import { CAP, Queue } from '../src/queue';
 import { uuids } from '../src/uuid';
 
@@ -36,6 +38,25 @@ test('JSON of what JSON does not know', () => {
   const shared = { x: 1 };
   expect(toJson({ a: shared, b: shared, c: [shared] })).toBe('{"a":{"x":1},"b":{"x":1},"c":[{"x":1}]}');
   expect(toJson({ get boom() { throw new Error('no'); } })).toBeUndefined();
+});
+
+test('a graph that is linked crosswise, or a huge text, takes no time', () => {
+  // As elements of a page are: each knows its neighbours, its parent and what renders it.
+  const rows = Array.from({ length: 40 }, () => Array.from({ length: 40 }, (_, i) => ({ i }) as Record<string, unknown>));
+  const all = rows.flat();
+  for (const [i, node] of all.entries()) Object.assign(node, { next: all[i + 1], before: all[i - 1], down: all[i + 40], up: all[i - 40], all });
+  const start = performance.now();
+  expect(toJson({ target: all[0] })).toBeUndefined();
+  expect(toJson({ text: 'x'.repeat(20_000_000) })).toBeUndefined();
+  expect(toJson({ list: Array.from({ length: 1_000_000 }, () => 1) })).toBeUndefined();
+  expect(toJson({ toJSON: () => ({ text: 'x'.repeat(200_000) }) })).toBeUndefined();
+  expect(performance.now() - start).toBeLessThan(2_000);
+  const proxy = new Proxy({}, { ownKeys: () => { throw new Error('no'); } });
+  expect(toJson({ proxy })).toBeUndefined();
+  expect(toJson({ map: new Map([[1, 2]]), when: new Date(0) })).toBe('{"map":{},"when":"1970-01-01T00:00:00.000Z"}');
+  // What may be sent is.
+  const large = { text: 'x'.repeat(32_000) };
+  expect(toJson(large)).toBe(JSON.stringify(large));
 });
 
 test('bytes as UTF-8 counts them', () => {
@@ -80,6 +101,25 @@ function mapStore(map = new Map<string, string>()) {
     keys: () => [...map.keys()],
   };
 }
+
+test('an opt-out in one tab outlasts whatever others write', () => {
+  let n = 0;
+  for (let round = 0; round < 1_000; round++) {
+    const store = mapStore();
+    const open = () => new Identity({ store } as unknown as Platform, 'identity', () => `a${n++}`, false);
+    const tabs = [open(), open()];
+    // One opts out while others open, identify or register a device, in any order; none has heard of it yet.
+    const steps = [
+      () => tabs[0]!.set({ optedOut: true }),
+      () => tabs[1]!.set({ userId: 'ann' }),
+      () => tabs.push(open()),
+      () => tabs.at(-1)!.set({ push: { token: 't' } }),
+    ];
+    for (let left = round; steps.length; left = Math.floor(left / 4)) steps.splice(left % steps.length, 1)[0]!();
+    expect(open().get().optedOut).toBe(true);
+    expect(open().get().anonymousId).toBe(tabs[0]!.get().anonymousId);
+  }
+});
 
 const texts = (queue: Queue) => [...queue].map((item) => item.json);
 
