@@ -16,7 +16,7 @@ use shared::event::{Body, EncodedBatch, IngestItem, uuid};
 use shared::ids::{self, ProjectId};
 use shared::send::{Channel, Lane, SendChunk};
 use shared::store::dead_letters::{self, DeadItem};
-use shared::store::{Connection, project_removals};
+use shared::store::{Connection, erasures, project_removals};
 use uuid::Uuid;
 
 use crate::App;
@@ -75,6 +75,14 @@ async fn take_over(app: &App, message: &Delivered) -> Result<(), TickError> {
     let db: Connection = app.store.connection().await?;
     if !project_removals::among(&db, &[item.project]).await?.is_empty() {
         return Ok(());
+    }
+    if let Some(user) = item.user_id {
+        let person = (item.project, user);
+        let erased = erasures::of(&db, &[person]).await?;
+        // What was accepted before the erasure is theirs no longer.
+        if erased.get(&person).is_some_and(|at| item.created_at <= *at) {
+            return Ok(());
+        }
     }
     Ok(dead_letters::keep(&db, &item).await?)
 }

@@ -75,9 +75,10 @@ impl Erasures {
     }
 }
 
-/// The ids that an item names somebody by, an internal one in a known id's place included.
+/// The ids that an item names somebody by; an internal one in a known id's place only where the product itself sent it.
 fn keys(item: &Item) -> impl Iterator<Item = PersonKey> {
-    let internal = item.who.known.as_ref().and_then(|n: &Named| Uuid::try_parse(&n.name).ok());
+    let known = item.who.known.as_ref().filter(|_| item.names_internally());
+    let internal = known.and_then(|n: &Named| Uuid::try_parse(&n.name).ok());
     let named = item.who.known.iter().chain(&item.who.anonymous).map(|n| n.id);
     let chose = if let Action::Subscribe(chosen) = &item.action { Some(chosen.person) } else { None };
     named.chain(internal).chain(chose).map(|id| (item.project, id))

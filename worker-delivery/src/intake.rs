@@ -13,7 +13,7 @@ use shared::metric_name::Metric;
 use shared::send::{Channel, DirectMessage, Lane, MessageRef, SendChunk};
 use shared::store::messages::insert::{NewMessage, any_lane, queued};
 use shared::store::users::recipient;
-use shared::store::users::record::PersonKey;
+use shared::store::users::record::{self, PersonKey};
 use shared::store::{Connection, StoreError, erasures, project_removals};
 use shared::trace::TraceContext;
 use uuid::Uuid;
@@ -96,35 +96,17 @@ impl Intake {
         if self.direct.is_empty() {
             return Ok(());
         }
-        let db = app.store.connection().await?;
-        self.drop_of_deleted(&db).await?;
-        let mut by_project: BTreeMap<ProjectId, Vec<Uuid>> = BTreeMap::new();
-        for (candidate, _) in &self.direct {
-            by_project.entry(candidate.row.project).or_default().extend(&candidate.users);
-        }
-        let mut people: HashMap<(ProjectId, Uuid), Uuid> = HashMap::new();
-        for (project, ids) in by_project {
-            let found = recipient::load(&db, project, &ids).await?;
-            people.extend(found.into_iter().map(|(asked, person)| ((project, asked), person.id)));
-        }
-        let mut direct = std::mem::take(&mut self.direct);
-        let named: Vec<PersonKey> =
-            direct.iter().flat_map(|(c, _)| c.users.iter().map(|id| (c.row.project, *id))).collect();
-        let erased = erasures::of(&db, &named).await?;
-        // Accepted before its person was erased.
-        let is_erased =
-            |c: &Candidate, id: &Uuid| erased.get(&(c.row.project, *id)).is_some_and(|at| c.row.created_at <= *at);
-        direct.retain(|(c, _)| !c.users.iter().any(|id| is_erased(c, id)));
-        let resolved = |c: &Candidate| c.clone().resolved(|id| people.get(&(c.row.project, id)).copied());
-        let rows: Vec<NewMessage> = direct.iter().map(|(candidate, _)| resolved(candidate)).collect();
-        match queued(&db, any_lane(), &rows).await {
-            Ok(_) => rows.iter().for_each(|row| want(&mut self.wanted, row.project, row.id, 0)),
+        self.drop_of_deleted(&app.store.connection().await?).await?;
+        let (candidates, direct): (Vec<Candidate>, Vec<DirectMessage>) =
+            std::mem::take(&mut self.direct).into_iter().unzip();
+        match insert(app, &candidates).await {
+            Ok(rows) => rows.iter().for_each(|row| want(&mut self.wanted, row.project, row.id, 0)),
             Err(error) if !error.is_of_data() => return Err(error),
             // One of them is refused for good: each on its own finds out which.
             Err(_) => {
-                for (row, (_, direct)) in rows.into_iter().zip(direct) {
-                    match queued(&db, any_lane(), std::slice::from_ref(&row)).await {
-                        Ok(_) => want(&mut self.wanted, row.project, row.id, 0),
+                for (candidate, direct) in candidates.iter().zip(direct) {
+                    match insert(app, std::slice::from_ref(candidate)).await {
+                        Ok(rows) => rows.iter().for_each(|row| want(&mut self.wanted, row.project, row.id, 0)),
                         Err(error) if !error.is_of_data() => return Err(error),
                         Err(error) => self.refuse_direct(direct, error.to_string()),
                     }
@@ -133,6 +115,34 @@ impl Intake {
         }
         Ok(())
     }
+}
+
+/// Gives direct messages their rows, which it returns; none to those of users who were erased after these were accepted. All of
+/// it under the lock that an erasure takes: an erasure waits for these rows and removes them, or is seen here.
+async fn insert(app: &App, candidates: &[Candidate]) -> Result<Vec<NewMessage>, StoreError> {
+    let mut db = app.store.connection().await?;
+    let tx = db.transaction().await?;
+    record::edition(&tx).await?;
+    let named: Vec<PersonKey> = candidates.iter().flat_map(|c| c.users.iter().map(|id| (c.row.project, *id))).collect();
+    let erased = erasures::of(&tx, &named).await?;
+    let is_erased =
+        |c: &Candidate, id: &Uuid| erased.get(&(c.row.project, *id)).is_some_and(|at| c.row.created_at <= *at);
+    let kept = candidates.iter().filter(|c| !c.users.iter().any(|id| is_erased(c, id)));
+    let kept: Vec<&Candidate> = kept.collect();
+    let mut by_project: BTreeMap<ProjectId, Vec<Uuid>> = BTreeMap::new();
+    for candidate in &kept {
+        by_project.entry(candidate.row.project).or_default().extend(&candidate.users);
+    }
+    let mut people: HashMap<PersonKey, Uuid> = HashMap::new();
+    for (project, ids) in by_project {
+        let found = recipient::load(&tx, project, &ids).await?;
+        people.extend(found.into_iter().map(|(asked, person)| ((project, asked), person.id)));
+    }
+    let resolved = |c: &Candidate| c.clone().resolved(|id| people.get(&(c.row.project, id)).copied());
+    let rows: Vec<NewMessage> = kept.into_iter().map(resolved).collect();
+    queued(&tx, any_lane(), &rows).await?;
+    tx.commit().await?;
+    Ok(rows)
 }
 
 /// Of several hand-overs of a row the latest counts: the row has moved past the attempts of the others.

@@ -6,6 +6,7 @@ use shared::bus::dead_letter;
 use shared::event::{Body, EncodedBatch, IngestItem, Track, VERSION, id_bytes};
 use shared::ids::UserKey;
 use shared::store::dead_letters::{self, DeadFilter, Kind, Replayed};
+use shared::store::erasures::{self, Erased};
 use shared::store::filter::Start;
 use uuid::Uuid;
 
@@ -73,4 +74,32 @@ async fn nothing_is_kept_for_a_deleted_project() {
     db.execute(sql, &[&place.project]).await.unwrap();
     collect(place.app().await).await.unwrap();
     assert_eq!(place.count("SELECT count(*) FROM dead_item").await, 0);
+}
+
+#[tokio::test]
+async fn nothing_accepted_before_an_erasure_is_kept() {
+    let place = Place::new().await;
+    let at = place.clock.now();
+    let person = UserKey::External("ann").internal_id(place.project);
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    let erased = Erased { accepted: at, applied: at };
+    erasures::record(&tx, place.project, &[person], erased, false).await.unwrap();
+    tx.commit().await.unwrap();
+    for (id, received_ms) in [(2, place.clock.now_ms()), (3, place.clock.now_ms() + 1)] {
+        let item = IngestItem {
+            project_id: id_bytes(place.project.0),
+            id: id_bytes(Uuid::from_u128(id)),
+            user_id: Some("ann".into()),
+            received_ms,
+            body: Some(Body::Track(Track { name: format!("event{id}"), ..Track::default() })),
+            ..IngestItem::default()
+        };
+        let payload = EncodedBatch { version: VERSION, items: vec![item.encode_to_vec().into()] }.encode_to_vec();
+        dead_letter::bury(&place.bus, "ingest", "item", "why", payload.into()).await.unwrap();
+    }
+    collect(place.app().await).await.unwrap();
+    let kept = db.query("SELECT name FROM dead_item", &[]).await.unwrap();
+    let kept: Vec<String> = kept.iter().map(|row| row.get(0)).collect();
+    assert_eq!(kept, ["event event3"]);
 }

@@ -114,7 +114,7 @@ proptest! {
                     let at = tx.now - ago_ms;
                     let standing = known.standing(&key(person), from_ms(at), from_ms(tx.now));
                     let row = rows.get(&person);
-                    prop_assert!(!known.present.peek(&key(person)).is_some() || row.is_some(), "{} has no row", person);
+                    prop_assert!(known.present.peek(&key(person)).is_none() || row.is_some(), "{} has no row", person);
                     match standing {
                         Standing::Fresh => {
                             let noted = row.map(|row| row.seen);

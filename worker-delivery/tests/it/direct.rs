@@ -7,6 +7,8 @@ use serde_json::json;
 use shared::event::id_bytes;
 use shared::ids::UserKey;
 use shared::send::Lane;
+use shared::store::erasures::{self, Erased};
+use shared::store::users::record::begin_removal;
 use testkit::eventually;
 use uuid::Uuid;
 
@@ -136,5 +138,33 @@ async fn a_busy_projects_messages_are_claimed_several_at_a_time() {
     let (claims, messages): (i64, i64) = (row.get(0), row.get(1));
     assert_eq!(messages, MANY);
     assert!(4 * claims <= MANY, "{claims} claims of {MANY} messages");
+    place.stop().await;
+}
+
+/// The erasure may be committed at any moment between the look at whom it names and the message's row.
+#[tokio::test]
+async fn a_direct_message_that_meets_an_erasure_leaves_no_row() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let (id, message) = place.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
+    let now = place.clock.now();
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    begin_removal(&tx).await.unwrap();
+    erasures::record(&tx, place.project, &[ann], Erased { accepted: now, applied: now }, false).await.unwrap();
+    place.send_direct(vec![message]).await;
+    // It waits for the erasure, and does not look before it.
+    let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
+                   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    let other = place.store.connection().await.unwrap();
+    eventually(SOON, async || {
+        let count: i64 = other.query_one(waiting, &[]).await.unwrap().get(0);
+        if count > 0 { Ok(()) } else { Err("nobody waits for the erasure".to_owned()) }
+    })
+    .await;
+    tx.commit().await.unwrap();
+    place.drained().await;
+    assert!(place.row(id).await.is_none());
+    assert!(mailbox.mails().is_empty());
     place.stop().await;
 }
