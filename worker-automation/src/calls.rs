@@ -165,7 +165,7 @@ impl Caller {
             .header("webhook-signature", signature)
             .body(Bytes::from(body));
         match request {
-            Ok(request) => judge(self.http.call(request).await),
+            Ok(request) => judge(self.http.call_for_project(request).await),
             Err(error) => Judged::Done(Answer::failed(error.to_string())),
         }
     }

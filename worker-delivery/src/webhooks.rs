@@ -226,13 +226,6 @@ impl Lane {
             return Err(refused("its secret cannot be read"));
         };
         let uri: Uri = self.endpoint.url.parse().map_err(|_| refused("its address cannot be read"))?;
-        if uri.scheme_str() == Some("http") {
-            let (host, port) = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80));
-            let allowed = app.config.http.policy().allows_plain(host, port).await;
-            if !allowed.map_err(|error| CallError::Unreachable(error.to_string()))? {
-                return Err(refused("http:// is for addresses that OUTBOUND_ALLOW exempts"));
-            }
-        }
         let (id, seconds, body) = (delivery.id.to_string(), now.as_second(), delivery.body());
         let request = Request::builder()
             .method(Method::POST)
@@ -244,7 +237,7 @@ impl Lane {
             .uri(uri)
             .body(Bytes::from(body))
             .map_err(|error| CallError::Refused(error.to_string()))?;
-        app.config.http.call(request).await
+        app.config.http.call_for_project(request).await
     }
 }
 

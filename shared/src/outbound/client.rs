@@ -148,6 +148,20 @@ impl HttpClient {
         &self.authorities
     }
 
+    /// As [`Self::call`], for an address that a project names: `http://` only where the operator exempts the address.
+    pub async fn call_for_project(&self, request: Request<Bytes>) -> Result<Answer, CallError> {
+        let uri = request.uri();
+        if uri.scheme_str() == Some("http") {
+            let (host, port) = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80));
+            let allowed = self.policy().allows_plain(host, port).await;
+            if !allowed.map_err(|error| CallError::Unreachable(error.to_string()))? {
+                let why = "http:// is for addresses that OUTBOUND_ALLOW exempts";
+                return Err(CallError::Refused(why.to_owned()));
+            }
+        }
+        self.call(request).await
+    }
+
     /// One call, never longer than 20 s. A redirect is an answer like any other.
     pub async fn call(&self, request: Request<Bytes>) -> Result<Answer, CallError> {
         call(&self.any, request).await

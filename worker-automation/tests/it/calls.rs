@@ -23,12 +23,12 @@ async fn project(f: &Fixture) {
     tx.commit().await.unwrap();
 }
 
-async fn automation(f: &Fixture, url: &str) {
+async fn automation(f: &Fixture, url: &str) -> Uuid {
     let hook = json!({"type": "WEBHOOK", "name": "crm", "url": url, "body": {"who": "{{ user.externalId }}"}});
     let rules = json!([{"field": "steps.crm.response.tier", "operator": "eq", "value": 3}]);
     let mail = |n: u128| json!({"type": "SEND_EMAIL", "templateId": Uuid::from_u128(n)});
     let branch = json!({"type": "BRANCH", "branches": [{"rules": rules, "steps": [mail(1)]}], "else": [mail(2)]});
-    f.automation("e", "always", &[hook, branch]).await;
+    f.automation("e", "always", &[hook, branch]).await
 }
 
 const SENT: &str = "SELECT max(right(template_id::text, 1)::int)::bigint FROM message";
@@ -73,9 +73,18 @@ async fn what_cannot_be_called_is_told_and_the_run_goes_on() {
     assert_eq!(f.text(why).await.as_deref(), Some("answered with 404"));
     f.execute("DELETE FROM run").await;
     f.execute("UPDATE change SET seq = seq + 1 WHERE topic = 'automation'; UPDATE automation SET active = false, changed_seq = (SELECT seq FROM change WHERE topic = 'automation')").await;
-    automation(&f, "http://169.254.169.254/latest").await;
-    f.publish(vec![track(&f, "u1", "e", json!({}))]).await;
-    f.eventually("the forbidden one", "SELECT count(*) FROM run WHERE status = 'completed'", 1).await;
-    assert!(f.text(why).await.unwrap().contains("may not be called"));
+    // Nothing is sent in the clear but to addresses that the operator exempts.
+    for (url, because) in [
+        ("https://169.254.169.254/latest", "may not be called"),
+        ("http://169.254.169.254/latest", "http:// is for"),
+        ("http://1.1.1.1/hook", "http:// is for"),
+    ] {
+        let automation = automation(&f, url).await;
+        f.publish(vec![track(&f, "u1", "e", json!({}))]).await;
+        f.eventually("the forbidden one", "SELECT count(*) FROM run WHERE status = 'completed'", 1).await;
+        assert!(f.text(why).await.unwrap().contains(because), "{url}");
+        f.deactivate(automation).await;
+        f.execute("DELETE FROM run").await;
+    }
     f.stop().await;
 }
