@@ -86,7 +86,7 @@ async fn nothing_accepted_before_an_erasure_is_kept() {
     let erased = Erased { accepted: at, applied: at };
     erasures::record(&tx, place.project, &[person], erased, false).await.unwrap();
     tx.commit().await.unwrap();
-    for (id, received_ms) in [(2, place.clock.now_ms()), (3, place.clock.now_ms() + 1)] {
+    for (id, received_ms) in [(2, at.as_millisecond()), (3, at.as_millisecond() + 1)] {
         let item = IngestItem {
             project_id: id_bytes(place.project.0),
             id: id_bytes(Uuid::from_u128(id)),
