@@ -1,3 +1,4 @@
+import type { Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
 import type { Rekindle } from '../packages/web/src/index';
 import { type Event, fixture, quiet, waited } from './fixture';
@@ -235,6 +236,47 @@ test('a strict policy needs this origin for the script and one for the API, and 
   }, user);
   await here.recorded(user, 3);
   expect(complaints.filter((text) => !text.includes('favicon'))).toEqual([]);
+});
+
+test('10,000 events of one task all arrive', async () => {
+  const user = person();
+  const page = await here.open(quiet);
+  const dropped = await page.evaluate(async (user) => {
+    rekindle.identify(user);
+    for (let n = 0; n < 10_000; n++) rekindle.track('step', { n });
+    await rekindle.flush();
+    return rekindle.droppedItems();
+  }, user);
+  await page.waitForFunction(() => Object.keys(localStorage).length === 1, undefined, waited);
+  const ids = new Set<string>();
+  for (const { body, status } of here.site.passed) {
+    if (status === 202) for (const item of (JSON.parse(body) as { batch: Array<{ id: string }> }).batch) ids.add(item.id);
+  }
+  expect([dropped, ids.size]).toEqual([0, 10_001]);
+});
+
+test('an opt-out in one of three tabs outlasts what the others write at that time', async () => {
+  const rounds = 40;
+  const tabs = await Promise.all([here.open(quiet), here.open(quiet), here.open(quiet)]);
+  const lost: number[] = [];
+  for (let round = 0; round < rounds; round++) {
+    // A project of its own for each round: storage without a past.
+    const options = { projectId: `round-${round}`, apiKey: 'pk_live_x', apiUrl: here.site.api, ...quiet };
+    const begin = (page: Page) => page.evaluate((options) => {
+      rekindle.dispose();
+      rekindle.init(options);
+    }, options);
+    await Promise.all(tabs.slice(0, 2).map(begin));
+    await Promise.all([
+      tabs[0]!.evaluate(() => rekindle.optOutTracking()),
+      tabs[1]!.evaluate(() => rekindle.identify('ann')),
+      begin(tabs[2]!),
+    ]);
+    await Promise.all(tabs.map(begin));
+    const out = await Promise.all(tabs.map((page) => page.evaluate(() => rekindle.hasOptedOutTracking())));
+    if (out.includes(false)) lost.push(round);
+  }
+  expect(lost).toEqual([]);
 });
 
 test('screens follow the address, without loading', async () => {

@@ -91,7 +91,7 @@ test('10,000 events while the tab is closed, reloaded, crashed and offline at ra
       await page.close({ runBeforeUnload: misfortune === 'closed' });
       page = await begin();
     }
-    // A queue holds 1,000: no more may be out than that.
+    // What waits stays small, so that each misfortune meets something that is being sent.
     await page.waitForFunction(() => Object.keys(localStorage).length < 20, undefined, { polling: 50, timeout: 60_000 });
   }
   here.site.weather = () => ({ kind: 'through' });

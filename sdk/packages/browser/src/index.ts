@@ -13,7 +13,8 @@ class Scripted extends Rekindle {
   }
 
   /** What was called before the script was there, as of then. */
-  replay(calls: Stub['calls']): void {
+  replay({ calls, lost = 0 }: Pick<Stub, 'calls' | 'lost'>): void {
+    this.lost = lost;
     for (const [name, args, done, calledAt] of calls) {
       const [first, second] = name.split('.') as [keyof Rekindle, keyof Rekindle['push'] | undefined];
       this.calledAt = calledAt;
@@ -40,5 +41,5 @@ const before = page.rekindle as Stub | undefined;
 if (!before || before.calls) {
   const rekindle = new Scripted();
   page.rekindle = rekindle;
-  rekindle.replay(before?.calls ?? []);
+  rekindle.replay(before ?? { calls: [] });
 }

@@ -1,6 +1,8 @@
 /** What stands for the SDK until it is loaded: calls wait in their order, and what they return comes when it is there. */
 export interface Stub {
   calls: Array<[name: string, args: unknown[], done: (result: never) => void, calledAt: number]>;
+  /** Calls that found no place. */
+  lost?: number;
   /** Of a browser that has none yet. */
   anonymousId?: string;
 }
@@ -15,6 +17,7 @@ const queued =
       // Where the script is blocked, nobody who waits for flush or reset must hang, nor calls fill the memory.
       if (/flu|res/.test(name)) done();
       if (!calls[999]) calls.push([name, args, done, Date.now()]);
+      else stub.lost = -~stub.lost!;
     });
 const no = () => false;
 const push: Record<string, unknown> = { isEnabled: no };

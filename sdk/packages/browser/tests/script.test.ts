@@ -90,6 +90,17 @@ test('what was called on a page with an older stub is recorded as of now', async
   expect(Math.abs(Date.parse(items[0]!.timestamp) - Date.now())).toBeLessThan(10_000);
 });
 
+test('calls that found no place in the stub are reported when the script is there', async () => {
+  const warn = vi.spyOn(console, 'warn').mockReturnValue();
+  const onDrop = vi.fn();
+  await load.stub();
+  page.rekindle!.init({ ...options, onDrop });
+  for (let i = 0; i < 1_009; i++) page.rekindle!.track('step');
+  await load.script();
+  expect(onDrop.mock.calls).toMatchObject([[{ reason: 'not_initialized', count: 10 }]]);
+  expect(warn).toHaveBeenCalledOnce();
+});
+
 test('where the script is blocked, nobody waits for it, and no more than a thousand calls are kept', async () => {
   await load.stub();
   const stub = page.rekindle as unknown as Rekindle & { calls: unknown[] };
@@ -109,7 +120,7 @@ test('the stub has every call of the SDK', async () => {
   for (let level: object | null = sdk; level && level !== Object.prototype; level = Object.getPrototypeOf(level) as object | null) {
     Object.getOwnPropertyNames(level).forEach((name) => calls.add(name));
   }
-  const inner = ['constructor', 'start', 'fresh', 'origin', 'with', 'ask', 'anonymousId', 'calledAt', 'replay'];
+  const inner = ['constructor', 'lost', 'start', 'fresh', 'origin', 'with', 'ask', 'anonymousId', 'calledAt', 'replay'];
   expect([...calls].filter((name) => !inner.includes(name) && !(name in early))).toEqual([]);
   expect(Object.keys(sdk.push).filter((name) => !(name in early.push))).toEqual([]);
 });

@@ -1,6 +1,7 @@
+import { type DropReason, Drops } from './drops';
 import { Identity } from './identity';
 import { type Item, type Properties, PROPERTIES_BYTES, isName } from './items';
-import { bytes, toJson } from './json';
+import { TOO_LARGE, bytes, toJson } from './json';
 import type { Settings } from './options';
 import type { Platform } from './platform';
 import { Queue } from './queue';
@@ -22,6 +23,7 @@ type Occasion = 'identify' | 'reset' | 'changed' | 'hide' | 'show' | 'online' | 
 /** Records what happens and says who it was. One for each project in a page or app. */
 export class Client {
   readonly identity: Identity;
+  readonly drops: Drops;
   /** When what is recorded now has happened, where that was not now: milliseconds since 1970. */
   calledAt: number | undefined;
   readonly #queue: Queue;
@@ -29,6 +31,7 @@ export class Client {
   readonly #uuid: () => string;
   readonly #listeners = new Set<readonly [Occasion, (() => void)?]>();
   #ended = false;
+  #written: [time: number, text: string] = [-1, ''];
 
   constructor(
     readonly settings: Settings,
@@ -39,14 +42,15 @@ export class Client {
     const prefix = `rekindle.${settings.projectId}.`;
     this.#uuid = uuids(platform.now, platform.random);
     this.identity = new Identity(platform, `${prefix}identity`, this.#uuid, settings.optOutByDefault, anonymousId);
-    this.#queue = new Queue(platform.store, `${prefix}queue.`, platform.instance);
-    this.#sender = new Sender(this.#queue, settings, platform);
+    this.drops = new Drops(settings.debug, settings.onDrop);
+    this.#queue = new Queue(platform, `${prefix}queue.`, (count) => this.drops.add('queue_full', 'too many items wait; the oldest were dropped', undefined, count));
+    this.#sender = new Sender(this.#queue, settings, platform, this.drops);
     this.on('dispose', platform.watch({ hide: () => this.#hidden(), show: () => this.#shown(), online: () => this.#online() }));
     const reload = () => {
       this.identity.reload();
       this.#changed();
     };
-    this.on('dispose', platform.onWritten?.(this.identity.key, reload));
+    for (const key of this.identity.keys) this.on('dispose', platform.onWritten?.(key, reload));
     const take = (instance: string) => {
       this.#queue.takeOver(instance);
       this.#forget();
@@ -58,20 +62,22 @@ export class Client {
 
   /** Records an event. */
   track(event: string, properties?: Properties): void {
-    if (!isName(event)) return this.#refuse(NAME, event);
+    if (!isName(event)) return this.drops.add('invalid_name', NAME, event);
     this.#add({ type: 'track', event }, properties);
   }
 
   /** Records a screen view. */
   screen(name: string, properties?: Properties): void {
-    if (!isName(name)) return this.#refuse(NAME, name);
+    if (!isName(name)) return this.drops.add('invalid_name', NAME, name);
     this.#add({ type: 'screen', name }, properties);
   }
 
   /** Links what happens on this device, before and after, to a person. */
   identify(userId: string, properties?: Properties, options?: IdentifyOptions): void {
     if (typeof userId === 'number') userId = String(userId);
-    if (!isName(userId)) return this.#refuse(NAME, userId);
+    if (!isName(userId)) return this.drops.add('invalid_name', NAME, userId);
+    // Another page may have identified somebody just now.
+    this.identity.reload();
     const { userId: before } = this.identity.get();
     // What somebody else did on this device stays theirs.
     if (before !== undefined && before !== userId) this.identity.reset();
@@ -83,7 +89,7 @@ export class Client {
 
   /** Sets properties of the person, known or not; null removes one. */
   setUserProperties(properties: Properties): void {
-    if (typeof properties !== 'object' || properties === null) return this.#refuse(OBJECT, properties);
+    if (typeof properties !== 'object' || properties === null) return this.drops.add('invalid_properties', OBJECT, properties);
     this.#add({ type: 'identify' }, properties);
   }
 
@@ -111,12 +117,12 @@ export class Client {
 
   /** Records nothing any more, and forgets what waits. Kept over restarts. */
   optOutTracking(): void {
-    this.identity.set({ optedOut: true });
+    this.identity.setOptedOut(true);
     this.#changed();
   }
 
   optInTracking(): void {
-    this.identity.set({ optedOut: false });
+    this.identity.setOptedOut(false);
     this.#changed();
   }
 
@@ -124,9 +130,9 @@ export class Client {
     return this.identity.get().optedOut === true;
   }
 
-  /** Items that were given up because more than 1,000 waited. */
-  droppedItems(): number {
-    return this.#queue.dropped;
+  /** Items that were dropped, for one reason or for all. */
+  droppedItems(reason?: DropReason): number {
+    return this.drops.count(reason);
   }
 
   /** Stops timers and listeners. What waits stays stored and goes out after the next start. */
@@ -166,6 +172,12 @@ export class Client {
     this.#tell('online');
   }
 
+  /** Written once for all items of a millisecond: a page may record thousands in one task. */
+  #timestamp(time: number): string {
+    if (this.#written[0] !== time) this.#written = [time, new Date(time).toISOString()];
+    return this.#written[1];
+  }
+
   #hidden(): void {
     if (this.settings.autoTrackLifecycle) this.track('app_backgrounded');
     this.#sender.hide();
@@ -184,16 +196,17 @@ export class Client {
     const { anonymousId, userId, userHash, optedOut } = this.identity.get();
     if (optedOut || this.#ended) return;
     if (properties !== undefined && (typeof properties !== 'object' || properties === null || Array.isArray(properties))) {
-      return this.#refuse(OBJECT, properties);
+      return this.drops.add('invalid_properties', OBJECT, properties);
     }
     const text = toJson(properties ?? {});
-    if (text === undefined || bytes(text) > PROPERTIES_BYTES) {
-      return this.#refuse('properties are at most 32 KiB of JSON', what);
+    if (text === undefined) return this.drops.add('invalid_properties', 'the properties cannot be read', what);
+    if (text === TOO_LARGE || (text.length * 3 > PROPERTIES_BYTES && bytes(text) > PROPERTIES_BYTES)) {
+      return this.drops.add('too_large', 'properties are at most 32 KiB of JSON', what);
     }
     const item: Item = {
       ...what,
       id: this.#uuid(),
-      timestamp: new Date(this.calledAt ?? this.platform.now()).toISOString(),
+      timestamp: this.#timestamp(this.calledAt ?? this.platform.now()),
       user_id: userId,
       anonymous_id: anonymousId,
       user_hash: userHash,
@@ -202,9 +215,5 @@ export class Client {
     this.#queue.push(`${JSON.stringify(item).slice(0, -1)},"properties":${text}}`);
     this.platform.log('debug', item, properties);
     this.#sender.schedule();
-  }
-
-  #refuse(why: string, value: unknown): void {
-    this.platform.log('warn', `${why}; not recorded:`, value);
   }
 }

@@ -1,4 +1,5 @@
 import type { Client, IdentifyOptions } from './client';
+import { type DropReason, warn } from './drops';
 import type { CartItem, Checkout, Order, Product } from './ecommerce';
 import type { Properties } from './items';
 import { toJson } from './json';
@@ -6,6 +7,7 @@ import type { Options } from './options';
 
 /** Calls kept until `init`. */
 const WAITING = 1_000;
+const LOST = 'called after dispose, or more than 1,000 times before init';
 
 /**
  * What an app or a page calls. It may be called before `init`: the calls wait. Nothing here throws into the caller's code,
@@ -17,6 +19,8 @@ export abstract class Facade<O extends Options> {
   #made: Client | Promise<Client> | undefined;
   #waiting: Array<[run: (client: Client) => void, calledAt: number, otherwise?: () => void]> = [];
   #disposed = false;
+  /** Calls that could not wait. */
+  protected lost = 0;
   #anonymousId: string | undefined;
   /** When the next call was made, where that was before it could be taken: milliseconds since 1970. */
   protected calledAt: number | undefined;
@@ -49,6 +53,8 @@ export abstract class Facade<O extends Options> {
   #begin(made: Client | Promise<Client>, client: Client): void {
     if (this.#made !== made) return client.dispose();
     this.#client = client;
+    if (this.lost) client.drops.add('not_initialized', LOST, undefined, this.lost);
+    this.lost = 0;
     for (const [run, calledAt, otherwise] of this.#waiting.splice(0)) {
       this.calledAt = calledAt;
       this.with(run, otherwise);
@@ -66,8 +72,8 @@ export abstract class Facade<O extends Options> {
       guarded(() => run(client));
       client.calledAt = undefined;
     } else if (this.#disposed || this.#waiting.length >= WAITING) {
-      warn('called after dispose, or too often before init');
-      otherwise?.();
+      if (otherwise) otherwise();
+      else if (!this.lost++) warn(LOST);
     } else this.#waiting.push([run, calledAt ?? Date.now(), otherwise]);
   }
 
@@ -83,7 +89,9 @@ export abstract class Facade<O extends Options> {
 
   /** As `with`, for what is recorded: where it waits, with the properties as they are now. */
   #record(properties: Properties | undefined, run: (client: Client, properties?: Properties) => void): void {
-    const kept = this.#client || !properties ? properties : (JSON.parse(toJson(properties) ?? 'null') as Properties);
+    const text = !this.#client && properties && toJson(properties);
+    // What cannot be written is refused by the client, in its own words.
+    const kept = text ? (JSON.parse(text) as Properties) : properties;
     this.with((client) => run(client, kept));
   }
 
@@ -162,9 +170,9 @@ export abstract class Facade<O extends Options> {
     return this.#client?.hasOptedOutTracking() ?? false;
   }
 
-  /** Items that were given up, on this page or since the app began, because more than 1,000 waited. */
-  droppedItems(): number {
-    return this.#client?.droppedItems() ?? 0;
+  /** Items that were dropped, on this page or since the app began: for one reason, or for all. */
+  droppedItems(reason?: DropReason): number {
+    return this.#client?.droppedItems(reason) ?? 0;
   }
 
   /** Stops timers and listeners. What waits stays stored and goes out after the next start. `init` may follow. */
@@ -188,8 +196,4 @@ function guarded(run: () => void): void {
 
 function fail(error: unknown): void {
   console.error('[rekindle]', error instanceof Error ? error.message : error);
-}
-
-function warn(text: string): void {
-  console.warn('[rekindle]', text);
 }

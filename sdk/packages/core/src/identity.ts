@@ -26,6 +26,8 @@ export interface Device {
 /** Who uses this device: the same in every page, and after a restart. */
 export class Identity {
   readonly key: string;
+  /** Where consent is stored. By itself: nothing else ever writes it, so no page can undo it with what it read before. */
+  readonly #consentKey: string;
   readonly #platform: Platform;
   readonly #fresh: () => string;
   #known: Known;
@@ -35,9 +37,10 @@ export class Identity {
   constructor(platform: Platform, key: string, fresh: () => string, optOut: boolean, anonymousId?: string) {
     this.#platform = platform;
     this.key = key;
+    this.#consentKey = `${key}.optout`;
     this.#fresh = fresh;
     const stored = this.#read();
-    this.#known = stored ?? { anonymousId: anonymousId ?? fresh(), optedOut: optOut };
+    this.#known = stored ?? { anonymousId: anonymousId ?? fresh(), optedOut: this.#consent() ?? optOut };
     // What is stored stays as it is: another tab may be changing it just now.
     if (!stored) this.#write();
   }
@@ -53,6 +56,21 @@ export class Identity {
     this.#write();
   }
 
+  /** Also in the record of the person, where earlier versions of the SDK look. */
+  setOptedOut(optedOut: boolean): void {
+    try {
+      this.#platform.store?.set(this.#consentKey, optedOut ? '1' : '0');
+    } catch {
+      // As below.
+    }
+    this.set({ optedOut });
+  }
+
+  /** What is stored, by key. */
+  get keys(): string[] {
+    return [this.key, this.#consentKey];
+  }
+
   /** Somebody else, of whom nothing is known. */
   reset(): void {
     this.set({ anonymousId: this.#fresh(), userId: undefined, userHash: undefined });
@@ -61,11 +79,19 @@ export class Identity {
   /** As another page wrote it. */
   reload(): void {
     if (!this.#unwritten) this.#known = this.#read() ?? this.#known;
+    // An opt-out elsewhere holds also where the storage is full.
+    else if (this.#consent()) this.#known = { ...this.#known, optedOut: true };
+  }
+
+  #consent(): boolean | undefined {
+    const stored = this.#platform.store?.get(this.#consentKey);
+    return stored ? stored === '1' : undefined;
   }
 
   #read(): Known | undefined {
     const value = parsed<Known>(this.#platform.store?.get(this.key));
-    return typeof value?.anonymousId === 'string' ? (value as Known) : undefined;
+    if (typeof value?.anonymousId !== 'string') return undefined;
+    return { ...(value as Known), optedOut: this.#consent() ?? value.optedOut };
   }
 
   #write(): void {

@@ -3,6 +3,7 @@ export { Content, type InboxItem, type NewsItem } from './content';
 export { type InboxChange, followInboxSoon } from './live';
 export { judge } from './transport';
 export type { CartItem, Checkout, Order, Product } from './ecommerce';
+export type { Drop, DropReason } from './drops';
 export { Facade } from './facade';
 export type { Properties } from './items';
 export { type Options, type Settings, settings } from './options';

@@ -1,27 +1,33 @@
 /** Of one item, the characters of keys and texts and the number of values together. An item of 32 KiB has less. */
 const BUDGET = 100_000;
 
+/** What `toJson` returns for what is too large to be sent. */
+export const TOO_LARGE = null;
+
 /**
- * JSON of anything: what cannot be written is left out or named, and nothing throws. `undefined` for what is too large to be
- * sent anyway: a DOM node leads to the whole page, along every path of a graph that is linked crosswise.
+ * JSON of anything: what cannot be written is left out or named, and nothing throws. `TOO_LARGE` beyond the budget, however the
+ * objects are linked: a graph that is linked crosswise would be walked along every path. `undefined` where reading it throws.
  */
-export function toJson(value: unknown): string | undefined {
+export function toJson(value: unknown): string | typeof TOO_LARGE | undefined {
   const above: unknown[] = [];
   let left = BUDGET;
   try {
     return JSON.stringify(value, function (this: unknown, key, part: unknown) {
       left -= 1 + key.length + (typeof part === 'string' ? part.length : 0);
-      if (left < 0) throw 0;
+      if (left < 0) throw TOO_LARGE;
       if (typeof part === 'bigint') return String(part);
       if (typeof part !== 'object' || part === null) return part;
+      // An element leads to the whole page, and in React to everything that renders it.
+      const { nodeType, nodeName } = part as { nodeType?: unknown; nodeName?: unknown };
+      if (typeof nodeType === 'number' && typeof nodeName === 'string') return `[${nodeName}]`;
       // `this` holds `part`: what is not above it any more is done with.
-      above.splice(above.indexOf(this) + 1);
+      if (above.at(-1) !== this) above.splice(above.indexOf(this) + 1);
       if (above.includes(part)) return '[Circular]';
       above.push(part);
       return part;
     });
-  } catch {
-    return undefined;
+  } catch (error) {
+    return error === TOO_LARGE ? TOO_LARGE : undefined;
   }
 }
 

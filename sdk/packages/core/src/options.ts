@@ -1,3 +1,5 @@
+import type { Drop } from './drops';
+
 /** What `init` takes everywhere. */
 export interface Options {
   /** The project's id. */
@@ -18,9 +20,11 @@ export interface Options {
   flushIntervalSeconds?: number;
   /** Records nothing until `optInTracking` is called. Default: false. */
   optOutByDefault?: boolean;
+  /** Called each time that something is dropped: it was not recorded and will not be. */
+  onDrop?: (drop: Drop) => void;
 }
 
-export type Settings = Required<Options>;
+export type Settings = Required<Omit<Options, 'onDrop'>> & Pick<Options, 'onDrop'>;
 
 const LOCAL = 'http://localhost:8080';
 
@@ -43,6 +47,7 @@ export function settings(options: Options, defaultUrl: string = LOCAL): Settings
     flushAt: between(given.flushAt, 1, 100, 20),
     flushIntervalSeconds: between(given.flushIntervalSeconds, 1, 3600, 30),
     optOutByDefault: given.optOutByDefault === true,
+    ...(typeof given.onDrop === 'function' && { onDrop: given.onDrop }),
   };
 }
 

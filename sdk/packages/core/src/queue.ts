@@ -1,56 +1,78 @@
 import { parsed } from './json';
-import type { Store } from './platform';
+import type { Platform, Store } from './platform';
 
 /** Items in one stored part: a call writes no more than these. */
 const PART = 25;
-/** Items that wait at most; beyond it the oldest go. */
-export const CAP = 1_000;
+/** Items in memory at most; beyond it the oldest are dropped. */
+export const MAX_ITEMS = 20_000;
+/** Characters of JSON in memory at most. */
+export const MAX_CHARACTERS: number = 8 * 1024 * 1024;
+/** Characters of JSON in the storage at most: the page needs some of its quota, too. */
+export const MAX_STORED: number = 2 * 1024 * 1024;
+/** Calls within one task that write at once; what more there is is written in slices, so that the page stays responsive. */
+const BURST = 100;
+/** Parts written in one slice. */
+const SLICE = 20;
 
 /** An item that waits, as the JSON text that will be sent. */
 export interface Waiting {
   readonly json: string;
+  /** Sent or dropped. */
+  gone?: boolean;
 }
 
 interface Part {
   readonly key: string;
   items: Waiting[];
+  /** Characters in the storage. */
+  stored: number;
 }
 
 /** What waits to be sent, oldest first: stored before it is sent, and removed after the server has it. */
 export class Queue {
+  length = 0;
   readonly #store: Store | null;
   readonly #prefix: string;
-  readonly #instance: string;
-  /** Items that went because too many waited. */
-  dropped = 0;
-  length = 0;
+  readonly #platform: Pick<Platform, 'store' | 'instance' | 'setTimer'>;
+  readonly #onFull: (dropped: number) => void;
   #parts: Part[] = [];
   #made = 0;
   #closed = false;
-  /** Parts that did not fit into the storage: written when there is room again. */
+  #characters = 0;
+  #stored = 0;
+  /** Calls of this task that have written. */
+  #burst = 0;
+  #armed = false;
+  /** Parts that wait for their slice, or for free space. */
   readonly #unwritten = new Set<Part>();
 
   /** Keys are `<prefix><instance>.<number>`. */
-  constructor(store: Store | null, prefix: string, instance: string) {
-    this.#store = store;
+  constructor(platform: Pick<Platform, 'store' | 'instance' | 'setTimer'>, prefix: string, onFull: (dropped: number) => void = () => undefined) {
+    this.#platform = platform;
+    this.#store = platform.store;
     this.#prefix = prefix;
-    this.#instance = instance;
+    this.#onFull = onFull;
   }
 
   push(json: string): void {
     let part = this.#parts.at(-1);
     if (!part || part.items.length >= PART) {
-      part = { key: `${this.#prefix}${this.#instance}.${this.#made++}`, items: [] };
+      part = { key: `${this.#prefix}${this.#platform.instance}.${this.#made++}`, items: [], stored: 0 };
       this.#parts.push(part);
     }
     part.items.push({ json });
     this.length++;
-    this.#write(part);
-    for (const oldest of this) {
-      if (this.length <= CAP) break;
-      this.dropped++;
-      this.remove(new Set([oldest]));
+    this.#characters += json.length;
+    if (this.#burst++ < BURST) this.#write(part);
+    else this.#unwritten.add(part);
+    this.#arm();
+    let dropped = 0;
+    while (this.length > MAX_ITEMS || this.#characters > MAX_CHARACTERS) {
+      const oldest = this.#parts.shift()!;
+      dropped += oldest.items.length;
+      this.#keep(oldest, []);
     }
+    if (dropped) this.#onFull(dropped);
   }
 
   /** The oldest items, in order. */
@@ -59,30 +81,41 @@ export class Queue {
   }
 
   remove(done: ReadonlySet<Waiting>): void {
+    let left = done.size;
     for (const part of this.#parts) {
-      const left = part.items.filter((item) => !done.has(item));
-      if (left.length === part.items.length) continue;
-      this.length -= part.items.length - left.length;
-      part.items = left;
-      this.#write(part);
+      if (!left) break;
+      const rest = part.items.filter((item) => !done.has(item));
+      const removed = part.items.length - rest.length;
+      left -= removed;
+      if (removed) this.#keep(part, rest);
     }
     this.#parts = this.#parts.filter((part) => part.items.length);
-    this.#unwritten.forEach((part) => this.#write(part));
+    this.persist(SLICE);
   }
 
   clear(): void {
     this.remove(new Set(this));
   }
 
+  /** Writes up to `most` parts that are not stored yet, oldest first. Whether more could be written. */
+  persist(most: number = Infinity): boolean {
+    for (const part of this.#unwritten) {
+      if (most-- <= 0) return true;
+      if (!this.#write(part)) break;
+    }
+    return false;
+  }
+
   /** What is stored stays as it is from here on: it is for others to take over. */
   close(): void {
+    this.persist();
     this.#closed = true;
   }
 
   /** The instances that have left something behind. */
   others(): string[] {
     const names = this.#keys().map((key) => key.slice(this.#prefix.length).replace(/\.\d+$/, ''));
-    return [...new Set(names)].filter((name) => name !== this.#instance);
+    return [...new Set(names)].filter((name) => name !== this.#platform.instance);
   }
 
   /** Takes over what another instance left: it is stored here before it is removed there. */
@@ -94,8 +127,9 @@ export class Queue {
       const items = parsed<unknown[]>(this.#store?.get(key));
       // Else it is not ours, or damaged: nothing to be saved.
       if (Array.isArray(items)) for (const item of items) this.push(JSON.stringify(item));
+      this.persist();
       this.#store?.remove(key);
-      this.#unwritten.forEach((part) => this.#write(part));
+      this.persist();
     }
   }
 
@@ -103,15 +137,45 @@ export class Queue {
     return this.#store ? this.#store.keys().filter((key) => key.startsWith(this.#prefix)) : [];
   }
 
-  #write(part: Part): void {
-    if (this.#closed) return;
-    try {
-      if (part.items.length) this.#store?.set(part.key, `[${part.items.map((item) => item.json).join(',')}]`);
-      else this.#store?.remove(part.key);
-      this.#unwritten.delete(part);
-    } catch {
-      // Full: it is in memory, and goes out from there.
-      this.#unwritten.add(part);
+  #keep(part: Part, items: Waiting[]): void {
+    const kept = new Set(items);
+    for (const item of part.items) {
+      if (kept.has(item)) continue;
+      item.gone = true;
+      this.length--;
+      this.#characters -= item.json.length;
     }
+    part.items = items;
+    this.#write(part);
+  }
+
+  /** After this task the next calls write at once again, and what this one has left over is written. */
+  #arm(): void {
+    if (this.#armed) return;
+    this.#armed = true;
+    this.#platform.setTimer(() => {
+      this.#armed = false;
+      this.#burst = 0;
+      if (this.persist(SLICE)) this.#arm();
+    }, 0);
+  }
+
+  /** Whether it is stored; else it is in memory, goes out from there, and is written when there is free space. */
+  #write(part: Part): boolean {
+    if (this.#closed) return false;
+    this.#unwritten.add(part);
+    const text = part.items.length ? `[${part.items.map((item) => item.json).join(',')}]` : '';
+    const stored = this.#stored - part.stored + text.length;
+    if (text && stored > MAX_STORED) return false;
+    try {
+      if (text) this.#store?.set(part.key, text);
+      else this.#store?.remove(part.key);
+    } catch {
+      return false;
+    }
+    this.#stored = stored;
+    part.stored = text.length;
+    this.#unwritten.delete(part);
+    return true;
   }
 }

@@ -1,6 +1,7 @@
 import { backoff } from './backoff';
+import { type Drops, warn } from './drops';
 import { BATCH_BYTES, BATCH_ITEMS } from './items';
-import { bytes } from './json';
+import { bytes, parsed } from './json';
 import type { Settings } from './options';
 import type { Platform } from './platform';
 import type { Queue, Waiting } from './queue';
@@ -8,6 +9,8 @@ import { type Verdict, judge } from './transport';
 
 /** Then a request has failed, whatever becomes of it. */
 const TIMEOUT = 30_000;
+/** Requests in a row without an answer that are no mere gap in the network. */
+const NO_ANSWER = 5;
 
 /** Sends what waits, in order and one batch at a time. */
 export class Sender {
@@ -25,11 +28,15 @@ export class Sender {
   #most = BATCH_ITEMS;
   #stopped = false;
   #ended = false;
+  readonly #drops: Drops;
+  /** What was said already. */
+  readonly #warned = new Set<string>();
 
-  constructor(queue: Queue, settings: Settings, platform: Platform) {
+  constructor(queue: Queue, settings: Settings, platform: Platform, drops: Drops) {
     this.#queue = queue;
     this.#settings = settings;
     this.#platform = platform;
+    this.#drops = drops;
   }
 
   /** Sees to it that what waits goes out: soon where it is enough, else in its time. */
@@ -52,10 +59,11 @@ export class Sender {
 
   /** The page may be gone after this: the oldest items go out in a request that outlives it. */
   hide(): void {
+    this.#queue.persist();
     if (!this.#may() || !this.#queue.length) return;
     const batch = this.#batch();
-    void this.#post(batch, true).then(({ kind }) => {
-      if (kind === 'taken') this.#queue.remove(new Set(batch));
+    void this.#post(batch, true).then((verdict) => {
+      if (verdict.kind === 'taken') this.#taken(batch, verdict);
     });
   }
 
@@ -89,6 +97,7 @@ export class Sender {
   async #run(): Promise<void> {
     await this.#platform.store?.written?.();
     while (this.#queue.length && this.#may()) {
+      this.#queue.persist(BATCH_ITEMS);
       const batch = this.#batch();
       const verdict = await this.#post(batch, false);
       if (verdict.kind === 'later') {
@@ -96,13 +105,14 @@ export class Sender {
         const wait = verdict.after ?? own;
         if (verdict.after !== undefined) this.#notBefore = this.#platform.now() + verdict.after;
         this.#platform.log('debug', 'not sent; again in ms', wait);
+        this.#explain(verdict.status);
         this.#sleep();
         this.#wake(wait);
         return;
       }
       if (verdict.kind === 'stop') {
         this.#stopped = true;
-        this.#platform.log('error', 'the server refuses the apiKey');
+        this.#platform.log('error', 'the server refuses the apiKey:', verdict.body?.message);
         return;
       }
       if (verdict.kind === 'halve' && batch.length > 1) {
@@ -110,15 +120,42 @@ export class Sender {
         continue;
       }
       this.#failures = 0;
-      this.#queue.remove(new Set(batch));
-      if (verdict.kind === 'halve') this.#platform.log('warn', 'refused and dropped', batch[0]?.json);
-      else {
+      if (verdict.kind === 'halve') {
+        this.#drop(batch[0], verdict.body?.message ?? `the server answered ${verdict.status}`, verdict.status === 413);
+        this.#queue.remove(new Set(batch));
+      } else {
         this.#most = Math.min(this.#most * 2, BATCH_ITEMS);
-        if (verdict.body?.errors) this.#platform.log('warn', 'some were refused', verdict.body);
+        this.#taken(batch, verdict);
       }
     }
     if (this.#queue.length) this.#wake(0);
     else this.#sleep();
+  }
+
+  /** The server has the batch, except for what it refused of it. */
+  #taken(batch: Waiting[], { body }: Verdict): void {
+    const details = body?.details;
+    if (Array.isArray(details)) {
+      for (const { index, message } of details as Array<{ index: number; message: unknown }>) this.#drop(batch[index], message);
+    }
+    this.#queue.remove(new Set(batch));
+  }
+
+  #drop(item: Waiting | undefined, message: unknown, tooLarge?: boolean): void {
+    // Sent twice, as a closing page does, it is refused twice.
+    if (item && !item.gone) this.#drops.add(tooLarge ? 'too_large' : 'rejected', String(message), parsed(item.json));
+  }
+
+  /** Warns once of what will not get better by itself. */
+  #explain(status: number | undefined): void {
+    const { apiUrl } = this.#settings;
+    let why: string | undefined;
+    if (status === 404 || status === 405) why = `apiUrl is wrong: ${apiUrl}/events/batch answers ${status}`;
+    else if (status === undefined) why = this.#failures >= NO_ANSWER ? `${apiUrl} does not answer: check apiUrl and the network` : why;
+    else if (status < 500 && status !== 408 && status !== 429) why = `${apiUrl} answers ${status}, but not as Rekindle does: check apiUrl`;
+    if (!why || this.#warned.has(why)) return;
+    this.#warned.add(why);
+    warn(`${why}. Events are kept and sent later.`);
   }
 
   /** The oldest items that fit into one request. */

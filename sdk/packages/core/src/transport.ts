@@ -10,7 +10,9 @@ export interface Verdict {
    */
   kind: 'taken' | 'halve' | 'later' | 'stop';
   /** What the server said. */
-  body?: { errors?: unknown };
+  body?: { errors?: unknown; details?: unknown; message?: unknown };
+  /** Of the answer; missing where there was none. */
+  status?: number;
   /** Milliseconds that it asks for until the next try. */
   after?: number;
 }
@@ -21,12 +23,12 @@ export interface Verdict {
  */
 export async function judge(answer: Answer, now: number): Promise<Verdict> {
   const { status } = answer;
-  const body = parsed<{ status: unknown; processed: unknown; errors: unknown }>(await answer.text());
+  const body = parsed<{ status: unknown; processed: unknown; errors: unknown; details: unknown; message: unknown }>(await answer.text());
   const own = body?.status === status;
   let kind: Verdict['kind'] = 'later';
   if (status >= 200 && status < 300) {
     if (typeof body?.processed === 'number') kind = 'taken';
   } else if (own && (status === 401 || status === 403)) kind = 'stop';
   else if (status === 413 || (own && (status === 400 || status === 422))) kind = 'halve';
-  return { kind, body, after: retryAfter(answer.headers.get('retry-after'), now) };
+  return { kind, body, status, after: retryAfter(answer.headers.get('retry-after'), now) };
 }

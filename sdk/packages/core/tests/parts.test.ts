@@ -1,10 +1,7 @@
 import { expect, test } from 'vitest';
 import { backoff, retryAfter } from '../src/backoff';
-import { bytes, toJson } from '../src/json';
-import { Identity } from '../src/identity';
+import { TOO_LARGE, bytes, toJson } from '../src/json';
 import { settings } from '../src/options';
-import type { Platform } from '../src/platform';
-import { CAP, Queue } from '../src/queue';
 import { uuids } from '../src/uuid';
 
 const random = (bytes: Uint8Array) => bytes.forEach((_, i) => (bytes[i] = Math.random() * 256));
@@ -38,6 +35,11 @@ test('JSON of what JSON does not know', () => {
   const shared = { x: 1 };
   expect(toJson({ a: shared, b: shared, c: [shared] })).toBe('{"a":{"x":1},"b":{"x":1},"c":[{"x":1}]}');
   expect(toJson({ get boom() { throw new Error('no'); } })).toBeUndefined();
+  expect(toJson({ map: new Map([[1, 2]]), set: new Set([1]), bytes: new Uint8Array([1, 2]) })).toBe('{"map":{},"set":{},"bytes":{"0":1,"1":2}}');
+  expect(toJson({ toJSON: () => ({ toJSON: 1, big: 2n }) })).toBe('{"toJSON":1,"big":"2"}');
+  const element: Record<string, unknown> = { nodeType: 1, nodeName: 'BUTTON' };
+  element.parent = { children: [element], element };
+  expect(toJson({ target: element })).toBe('{"target":"[BUTTON]"}');
 });
 
 test('a graph that is linked crosswise, or a huge text, takes no time', () => {
@@ -46,13 +48,14 @@ test('a graph that is linked crosswise, or a huge text, takes no time', () => {
   const all = rows.flat();
   for (const [i, node] of all.entries()) Object.assign(node, { next: all[i + 1], before: all[i - 1], down: all[i + 40], up: all[i - 40], all });
   const start = performance.now();
-  expect(toJson({ target: all[0] })).toBeUndefined();
-  expect(toJson({ text: 'x'.repeat(20_000_000) })).toBeUndefined();
-  expect(toJson({ list: Array.from({ length: 1_000_000 }, () => 1) })).toBeUndefined();
-  expect(toJson({ toJSON: () => ({ text: 'x'.repeat(200_000) }) })).toBeUndefined();
+  expect(toJson({ target: all[0] })).toBe(TOO_LARGE);
+  expect(toJson({ text: 'x'.repeat(20_000_000) })).toBe(TOO_LARGE);
+  expect(toJson({ list: Array.from({ length: 1_000_000 }, () => 1) })).toBe(TOO_LARGE);
+  expect(toJson({ toJSON: () => ({ text: 'x'.repeat(200_000) }) })).toBe(TOO_LARGE);
   expect(performance.now() - start).toBeLessThan(2_000);
   const proxy = new Proxy({}, { ownKeys: () => { throw new Error('no'); } });
   expect(toJson({ proxy })).toBeUndefined();
+  expect(toJson({ endless: new Proxy({}, { ownKeys: () => ['a'], getOwnPropertyDescriptor: () => ({ enumerable: true, configurable: true }), get: () => ({ text: 'x'.repeat(101_000) }) }) })).toBe(TOO_LARGE);
   expect(toJson({ map: new Map([[1, 2]]), when: new Date(0) })).toBe('{"map":{},"when":"1970-01-01T00:00:00.000Z"}');
   // What may be sent is.
   const large = { text: 'x'.repeat(32_000) };
@@ -90,69 +93,4 @@ test('options have defaults, and what is wrong is named', () => {
   expect(() => settings({ ...given, apiKey: '' })).toThrow(/apiKey/);
   expect(() => settings({ ...given, projectId: undefined as never })).toThrow(/projectId/);
   expect(() => settings(undefined as never)).toThrow(/projectId/);
-});
-
-function mapStore(map = new Map<string, string>()) {
-  return {
-    map,
-    get: (key: string) => map.get(key) ?? null,
-    set: (key: string, value: string) => void map.set(key, value),
-    remove: (key: string) => void map.delete(key),
-    keys: () => [...map.keys()],
-  };
-}
-
-test('an opt-out in one tab outlasts whatever others write', () => {
-  let n = 0;
-  for (let round = 0; round < 1_000; round++) {
-    const store = mapStore();
-    const open = () => new Identity({ store } as unknown as Platform, 'identity', () => `a${n++}`, false);
-    const tabs = [open(), open()];
-    // One opts out while others open, identify or register a device, in any order; none has heard of it yet.
-    const steps = [
-      () => tabs[0]!.set({ optedOut: true }),
-      () => tabs[1]!.set({ userId: 'ann' }),
-      () => tabs.push(open()),
-      () => tabs.at(-1)!.set({ push: { token: 't' } }),
-    ];
-    for (let left = round; steps.length; left = Math.floor(left / 4)) steps.splice(left % steps.length, 1)[0]!();
-    expect(open().get().optedOut).toBe(true);
-    expect(open().get().anonymousId).toBe(tabs[0]!.get().anonymousId);
-  }
-});
-
-const texts = (queue: Queue) => [...queue].map((item) => item.json);
-
-test('a queue is stored as it grows and shrinks, and another takes it over in order', () => {
-  const store = mapStore();
-  const queue = new Queue(store, 'q.', 'one');
-  for (let i = 0; i < 60; i++) queue.push(String(i));
-  expect(store.map.size).toBe(3);
-  queue.remove(new Set([...queue].slice(0, 30)));
-  expect(queue.length).toBe(30);
-  const other = new Queue(store, 'q.', 'two');
-  other.push('100');
-  expect(other.others()).toEqual(['one']);
-  other.takeOver('one');
-  expect(texts(other)).toEqual(['100', ...Array.from({ length: 30 }, (_, i) => String(i + 30))]);
-  expect([...store.map.keys()].every((key) => key.startsWith('q.two.'))).toBe(true);
-  other.clear();
-  expect(store.map.size).toBe(0);
-});
-
-test('what another left damaged is let go', () => {
-  const store = mapStore(new Map([['q.one.0', '{"no'], ['q.one.1', '["a"]'], ['q.one.2', '7'], ['other', 'x']]));
-  const queue = new Queue(store, 'q.', 'two');
-  queue.takeOver('one');
-  expect(texts(queue)).toEqual(['"a"']);
-  expect([...store.map.keys()].sort()).toEqual(['other', 'q.two.0']);
-});
-
-test('beyond the cap the oldest go, and are counted', () => {
-  const store = mapStore();
-  const queue = new Queue(store, 'q.', 'one');
-  for (let i = 0; i < CAP + 30; i++) queue.push(String(i));
-  expect([queue.length, queue.dropped, texts(queue)[0]]).toEqual([CAP, 30, '30']);
-  const stored = [...store.map.values()].flatMap((part) => JSON.parse(part) as number[]);
-  expect(stored).toEqual(texts(queue).map(Number));
 });

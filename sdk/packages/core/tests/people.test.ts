@@ -1,5 +1,5 @@
-import { expect, test } from 'vitest';
-import { PushLink } from '../src/index';
+import { expect, test, vi } from 'vitest';
+import { type Drop, PushLink } from '../src/index';
 import { FakeDevice, settle } from './place';
 
 const all = (device: FakeDevice) => [...device.server.recorded.values()];
@@ -113,7 +113,9 @@ test('lifecycle, where it is wanted', async () => {
 
 test('what cannot be recorded says so and costs nobody else', async () => {
   const device = new FakeDevice();
-  const client = device.start();
+  const drops: Drop[] = [];
+  const warn = vi.spyOn(console, 'warn').mockReturnValue();
+  const client = device.start({ onDrop: (drop) => void drops.push(drop) });
   const cyclic: Record<string, unknown> = {};
   cyclic.me = cyclic;
   const bad: Array<() => void> = [
@@ -130,7 +132,16 @@ test('what cannot be recorded says so and costs nobody else', async () => {
     () => client.setUserProperties(null as never),
   ];
   for (const call of bad) call();
-  expect(device.logged.filter((line) => line.startsWith('warn'))).toHaveLength(bad.length);
+  expect(drops.map((drop) => drop.reason)).toEqual([
+    ...Array<string>(4).fill('invalid_name'),
+    'too_large',
+    ...Array<string>(3).fill('invalid_properties'),
+    ...Array<string>(2).fill('invalid_name'),
+    'invalid_properties',
+  ]);
+  // Once for each reason.
+  expect(warn).toHaveBeenCalledTimes(3);
+  expect([client.droppedItems(), client.droppedItems('too_large')]).toEqual([bad.length, 1]);
   client.track('cyclic', cyclic);
   client.track('function', { f: () => 1, g: Symbol('x'), ok: 1 });
   client.identify(42 as never);

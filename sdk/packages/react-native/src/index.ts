@@ -17,7 +17,7 @@ import { phone, random } from './platform';
 import { type NavigatorObserver, type NavigatorObserverOptions, navigatorObserver } from './screens';
 import { type AsyncStorage, load } from './storage';
 
-export type { CartItem, Checkout, IdentifyOptions, InboxChange, InboxItem, NewsItem, Order, Product, Properties } from '@rekindle/core';
+export type { CartItem, Checkout, Drop, DropReason, IdentifyOptions, InboxChange, InboxItem, NewsItem, Order, Product, Properties } from '@rekindle/core';
 export type { NavigationRef, NavigatorObserver, NavigatorObserverOptions, Route } from './screens';
 export type { AsyncStorage } from './storage';
 

@@ -2,7 +2,7 @@ import { Client, Facade, type Options, settings, uuids } from '@rekindle/core';
 import { browser, random } from './platform';
 import { trackScreens } from './screens';
 
-export type { CartItem, Checkout, IdentifyOptions, Order, Product, Properties } from '@rekindle/core';
+export type { CartItem, Checkout, Drop, DropReason, IdentifyOptions, Order, Product, Properties } from '@rekindle/core';
 
 export interface WebOptions extends Options {
   /** What a screen is called; its path where this is missing. */

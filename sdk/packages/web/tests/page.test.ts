@@ -1,6 +1,6 @@
 // @vitest-environment happy-dom
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { Rekindle, type WebOptions } from '../src/index';
+import { type Drop, Rekindle, type WebOptions } from '../src/index';
 
 const options = { projectId: 'p', apiKey: 'pk_live_x', apiUrl: 'https://rk.example', autoTrackLifecycle: false, autoTrackScreens: false };
 let sent: Array<{ url: string; items: Array<Record<string, unknown>> }> = [];
@@ -123,15 +123,18 @@ test('after dispose nothing hangs: calls with a result say so', async () => {
   expect(items().map((item) => item.event)).toEqual(['again']);
 });
 
-test('calls without end before init: the first thousand, and no error', async () => {
+test('calls without end before init: the first thousand, and the others are reported', async () => {
   const warn = vi.spyOn(console, 'warn').mockReturnValue();
   page = new Rekindle();
   for (let i = 0; i < 1_100; i++) page.track(`e${i}`);
-  expect(warn).toHaveBeenCalledTimes(100);
-  page.init(options);
-  expect(page.droppedItems()).toBe(0);
+  expect(warn).toHaveBeenCalledOnce();
+  const drops: Drop[] = [];
+  page.init({ ...options, onDrop: (drop) => void drops.push(drop) });
+  expect(drops).toMatchObject([{ reason: 'not_initialized', count: 100 }]);
   for (let i = 0; i < 7; i++) page.track('more');
-  expect(page.droppedItems()).toBe(7);
+  expect([page.droppedItems(), page.droppedItems('not_initialized')]).toEqual([100, 100]);
+  await page.flush();
+  expect(items()).toHaveLength(1_007);
 });
 
 test('a screenName that fails costs the name only', async () => {

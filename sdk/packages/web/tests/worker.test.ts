@@ -16,8 +16,8 @@ class Cache {
   async keys() {
     return [...this.entries.keys()].map((url) => ({ url }));
   }
-  async delete(key: { url: string }) {
-    return this.entries.delete(key.url);
+  async delete(key: string) {
+    return this.entries.delete(key);
   }
 }
 
@@ -29,7 +29,7 @@ interface Sent {
 }
 
 let sent: Sent[];
-let answer: () => Response | Promise<Response>;
+let answer: (batch: NonNullable<Sent['batch']>) => Response | Promise<Response>;
 const taken = () => new Response('{"processed":1,"errors":0}', { status: 202 });
 const who = { apiUrl: 'https://rk.example/api/v1', apiKey: 'pk_live_x', anonymousId: 'anon', userId: 'ada', serverKey: 'key' };
 
@@ -42,8 +42,9 @@ beforeEach(async () => {
   answer = taken;
   vi.stubGlobal('caches', { open: async () => cache });
   vi.stubGlobal('fetch', async (url: string, init: { body: string }) => {
-    sent.push({ url, ...(JSON.parse(init.body) as object) });
-    return answer();
+    const body = { url, ...(JSON.parse(init.body) as object) } as Sent;
+    sent.push(body);
+    return answer(body.batch ?? []);
   });
   await remember(who);
 });
@@ -61,6 +62,32 @@ test.each([
   answer = taken;
   await report('2', 'push_opened', 'm1');
   expect(sent.at(-1)!.batch!.map(({ id, event, user_id }) => [id, event, user_id])).toEqual([['1', 'push_received', 'ada'], ['2', 'push_opened', 'ada']]);
+  expect(await waiting()).toEqual([]);
+});
+
+test('one report that is refused costs none of the others', async () => {
+  const warn = vi.spyOn(console, 'warn').mockReturnValue();
+  answer = () => Promise.reject(new TypeError('network'));
+  for (const id of ['1', '2', 'bad', '4', '5']) await report(id, 'push_received', id);
+  const recorded: string[] = [];
+  answer = (batch) => {
+    if (batch.some(({ id }) => id === 'bad')) return new Response('{"status":400,"message":"no"}', { status: 400 });
+    recorded.push(...batch.map(({ id }) => id));
+    return taken();
+  };
+  await sendReports();
+  expect(recorded).toEqual(['1', '2', '4', '5']);
+  expect(await waiting()).toEqual([]);
+  expect(warn).toHaveBeenCalledOnce();
+});
+
+test('more reports than fit into a request all go out', async () => {
+  answer = () => Promise.reject(new TypeError('network'));
+  for (let i = 0; i < 230; i++) await report(String(i), 'push_received', 'm');
+  sent.length = 0;
+  answer = taken;
+  await sendReports();
+  expect(sent.map(({ batch }) => batch!.length)).toEqual([100, 100, 30]);
   expect(await waiting()).toEqual([]);
 });
 

@@ -18,7 +18,6 @@ const CACHE = 'rekindle';
 const WHO = '/rekindle/who';
 /** Reports that were not sent yet, each under its id: the page and the worker cannot overwrite one another's. */
 const PENDING = '/rekindle/pending/';
-const PENDING_MOST = 100;
 
 /** Keeps what is said over what was. One at a time: pages and the worker add to the same. */
 export async function remember(change: Partial<Remembered>): Promise<void> {
@@ -35,15 +34,15 @@ export function keep(report: { id: string }): Promise<void> {
   return write(PENDING + report.id, report);
 }
 
-/** The reports that wait, oldest first, and how to let them go. */
-export async function pending(): Promise<{ reports: unknown[]; forget(): Promise<void> }> {
+/** The reports that wait, oldest first, and how to let some of them go. */
+export async function pending(): Promise<{ reports: Array<{ id: string }>; forget(reports: Array<{ id: string }>): Promise<void> }> {
   const cache = await caches.open(CACHE);
   const keys = (await cache.keys()).filter(({ url }) => url.includes(PENDING));
-  const found = await Promise.all(keys.slice(-PENDING_MOST).map(async (key) => (await cache.match(key))?.json() as unknown));
-  const forget = async () => {
-    await Promise.all(keys.map((key) => cache.delete(key)));
+  const found = await Promise.all(keys.map(async (key) => (await cache.match(key))?.json() as Promise<{ id: string } | undefined>));
+  const forget = async (reports: Array<{ id: string }>) => {
+    await Promise.all(reports.map(({ id }) => cache.delete(PENDING + id)));
   };
-  return { reports: found.filter(Boolean), forget };
+  return { reports: found.filter((report) => report !== undefined), forget };
 }
 
 async function write(key: string, value: unknown): Promise<void> {

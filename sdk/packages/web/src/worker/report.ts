@@ -1,6 +1,9 @@
 import { judge } from '@rekindle/core';
 import { keep, pending, recall } from './memory';
 
+/** Reports in one request at most. */
+const BATCH = 100;
+
 /** Keeps what happened to a message, and sends it with all that could not be sent before. */
 export async function report(id: string, event: string, messageId: string): Promise<void> {
   const who = await recall();
@@ -16,11 +19,23 @@ export async function report(id: string, event: string, messageId: string): Prom
 export async function sendReports(): Promise<void> {
   const [who, { reports, forget }] = await Promise.all([recall(), pending()]);
   if (!who || !reports.length) return;
-  if (who.optedOut) return forget();
+  if (who.optedOut) return forget(reports);
+  let most = BATCH;
   try {
-    const answer = await post(`${who.apiUrl}/events/batch`, who.apiKey, { sentAt: new Date().toISOString(), batch: reports });
-    const { kind } = await judge(answer, Date.now());
-    if (kind === 'taken' || kind === 'halve') await forget();
+    while (reports.length) {
+      const batch = reports.slice(0, most);
+      const answer = await post(`${who.apiUrl}/events/batch`, who.apiKey, { sentAt: new Date().toISOString(), batch });
+      const { kind, body } = await judge(answer, Date.now());
+      if (kind === 'halve' && batch.length > 1) {
+        // One of them is refused: it must not cost the others.
+        most = Math.ceil(batch.length / 2);
+        continue;
+      }
+      if (kind !== 'taken' && kind !== 'halve') return;
+      if (kind === 'halve' || body?.errors) console.warn('[rekindle]', 'reports were refused', body);
+      await forget(reports.splice(0, batch.length));
+      most = BATCH;
+    }
   } catch {
     // The network is away: with the next one, or with the next page.
   }
