@@ -79,20 +79,25 @@ pub async fn until_drained(system: &System, db: &Client, within: Duration) {
     eventually(within, probe).await;
 }
 
-/// Items that were put aside because they can never be applied.
+/// Items that were ever put aside because they can never be applied: the scheduler deletes from the stream what it has taken
+/// over.
 pub async fn dead_letters(system: &System) -> u64 {
-    stream_messages(&system.nats.monitor_url(), &Names::new("").dead_stream()).await
+    stream_state(&system.nats.monitor_url(), &Names::new("").dead_stream(), "last_seq").await
 }
 
 /// How many messages a stream holds, by the broker's monitor.
 ///
 /// Panics when that does not know the stream.
 pub async fn stream_messages(monitor_url: &str, stream: &str) -> u64 {
+    stream_state(monitor_url, stream, "messages").await
+}
+
+async fn stream_state(monitor_url: &str, stream: &str, field: &str) -> u64 {
     let url = format!("{monitor_url}/jsz?streams=true");
     let told: Value = reqwest::get(url).await.expect("NATS's monitor").json().await.expect("JSON");
     let streams = told["account_details"][0]["stream_detail"].as_array().cloned().unwrap_or_default();
     let found = streams.iter().find(|one| one["name"] == *stream);
-    found.and_then(|one| one["state"]["messages"].as_u64()).unwrap_or_else(|| panic!("no stream {stream} in {told}"))
+    found.and_then(|one| one["state"][field].as_u64()).unwrap_or_else(|| panic!("no stream {stream} in {told}"))
 }
 
 /// What a stream's readers have not acknowledged, a line for each that has such, by the broker's monitor.

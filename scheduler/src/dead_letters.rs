@@ -1,5 +1,5 @@
-//! What was put into the dead-letter stream, brought into the database, where its project sees it and can try it again. It
-//! stays in the stream as well, which drops its oldest.
+//! Moves dead letters from their stream into the database, where their project sees them and can try them again. The stream
+//! keeps no copy of them: erasing a user's data would not reach it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,12 @@ pub async fn collect(app: Arc<App>) -> Result<(), TickError> {
         let mut taken = 0;
         while let Some(message) = messages.next().await {
             let message = message.map_err(broker)?;
-            take_over(&app, &message).await?;
+            if let TakenOver::Done { seq } = take_over(&app, &message).await?
+                && let Err(error) = stream.delete_message(seq).await
+            {
+                // Acknowledged all the same: delivered again, it could come back after it was tried again.
+                tracing::warn!(seq, %error, "a dead letter cannot be deleted from its stream");
+            }
             message.ack().await.map_err(broker)?;
             taken += 1;
         }
@@ -54,7 +59,14 @@ pub async fn collect(app: Arc<App>) -> Result<(), TickError> {
     }
 }
 
-async fn take_over(app: &App, message: &Delivered) -> Result<(), TickError> {
+enum TakenOver {
+    /// It is in the database, or was to be dropped.
+    Done { seq: u64 },
+    /// Its project is unknown: only the stream has it.
+    Unknown,
+}
+
+async fn take_over(app: &App, message: &Delivered) -> Result<TakenOver, TickError> {
     let info = message.info().map_err(broker)?;
     let dead = Dead {
         seq: info.stream_sequence,
@@ -70,21 +82,23 @@ async fn take_over(app: &App, message: &Delivered) -> Result<(), TickError> {
     };
     let Some(item) = found else {
         tracing::warn!(seq = dead.seq, reason = dead.reason, "a dead letter of no project stays in its stream");
-        return Ok(());
+        return Ok(TakenOver::Unknown);
     };
+    let done = TakenOver::Done { seq: dead.seq };
     let db: Connection = app.store.connection().await?;
     if !project_removals::among(&db, &[item.project]).await?.is_empty() {
-        return Ok(());
+        return Ok(done);
     }
     if let Some(user) = item.user_id {
         let person = (item.project, user);
         let erased = erasures::of(&db, &[person]).await?;
         // What was accepted before the erasure is theirs no longer.
         if erased.get(&person).is_some_and(|at| item.created_at <= *at) {
-            return Ok(());
+            return Ok(done);
         }
     }
-    Ok(dead_letters::keep(&db, &item).await?)
+    dead_letters::keep(&db, &item).await?;
+    Ok(done)
 }
 
 fn header(headers: Option<&HeaderMap>, name: &str) -> String {

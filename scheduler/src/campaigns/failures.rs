@@ -3,9 +3,6 @@
 
 use shared::store::campaigns::outcomes::Outcomes;
 
-/// Characters of a failure's reason in a campaign's.
-const WORDS: usize = 200;
-
 /// How much may fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -28,8 +25,9 @@ pub fn judge(outcomes: &Outcomes, limits: Limits) -> Judgement {
     let Outcomes { sent, failed, failed_in_row, reason } = outcomes;
     let tried = sent + failed;
     let words = |what: String| {
-        let last: String = reason.as_deref().unwrap_or("unknown").chars().take(WORDS).collect();
-        Judgement::TooMany(format!("{what}, one of the last with `{last}`; resume it once that is mended"))
+        // Without a provider's text, which may name the recipient.
+        let code = reason.as_deref().and_then(|reason| reason.split(':').next()).unwrap_or("unknown");
+        Judgement::TooMany(format!("{what}, one of the last with `{code}`; its messages have the details"))
     };
     if *failed_in_row >= limits.in_row {
         return words(format!("{failed_in_row} messages in a row failed"));
@@ -56,8 +54,7 @@ mod tests {
         };
         assert_eq!(judged(0, 0, 0), Judgement::Fine);
         assert_eq!(judged(0, 99, 99), Judgement::Fine);
-        let words =
-            "100 messages in a row failed, one of the last with `rejected: 550 no`; resume it once that is mended";
+        let words = "100 messages in a row failed, one of the last with `rejected`; its messages have the details";
         assert_eq!(judged(50_000, 100, 100), Judgement::TooMany(words.to_owned()));
         assert_eq!(judged(400, 599, 9), Judgement::Fine);
         assert_eq!(judged(500, 500, 9), Judgement::FineSoFar);

@@ -29,6 +29,7 @@ async fn what_was_put_aside_is_shown_once_and_goes_its_way_again() {
     dead_letter::bury(&place.bus, "ingest", "message 7", "not protobuf", vec![255].into()).await.unwrap();
     collect(app.clone()).await.unwrap();
     collect(app.clone()).await.unwrap();
+    assert_eq!(in_stream(&place).await, 1, "only what is of no known project");
 
     let mut db = place.store.connection().await.unwrap();
     let all = DeadFilter::default();
@@ -74,6 +75,7 @@ async fn nothing_is_kept_for_a_deleted_project() {
     db.execute(sql, &[&place.project]).await.unwrap();
     collect(place.app().await).await.unwrap();
     assert_eq!(place.count("SELECT count(*) FROM dead_item").await, 0);
+    assert_eq!(in_stream(&place).await, 0);
 }
 
 #[tokio::test]
@@ -102,4 +104,10 @@ async fn nothing_accepted_before_an_erasure_is_kept() {
     let kept = db.query("SELECT name FROM dead_item", &[]).await.unwrap();
     let kept: Vec<String> = kept.iter().map(|row| row.get(0)).collect();
     assert_eq!(kept, ["event event3"]);
+    assert_eq!(in_stream(&place).await, 0);
+}
+
+async fn in_stream(place: &Place) -> u64 {
+    let stream = place.bus.jetstream.get_stream(place.bus.names.dead_stream()).await.unwrap();
+    stream.get_info().await.unwrap().state.messages
 }

@@ -14,7 +14,8 @@ pub struct Outcomes {
     pub failed: i64,
     /// Of those, how many since one was last sent.
     pub failed_in_row: i64,
-    /// Of one of the last failures: a code, and after a colon the details.
+    /// The code of one of the last failures. Never its details: a provider's text may hold the recipient's address, and this row
+    /// outlives an erasure of the recipient. Rows of earlier versions have them after a colon.
     pub reason: Option<String>,
 }
 

@@ -145,7 +145,7 @@ pub async fn settle(
                ON CONFLICT (project_id, at, channel, status, lane) DO UPDATE SET count = s.count + excluded.count), \
                told AS (INSERT INTO campaign_outcome AS o (project_id, campaign_id, sent, failed, failed_in_row, reason) \
                SELECT $1, campaign_id, count(*) FILTER (WHERE NOT failed), count(*) FILTER (WHERE failed), \
-               CASE WHEN bool_and(failed) THEN count(*) ELSE 0 END, max(reason) FILTER (WHERE failed) \
+               CASE WHEN bool_and(failed) THEN count(*) ELSE 0 END, max(split_part(reason, ':', 1)) FILTER (WHERE failed) \
                FROM moved WHERE campaign_id IS NOT NULL AND (status = 'sent' OR failed) GROUP BY campaign_id ORDER BY campaign_id \
                ON CONFLICT (project_id, campaign_id) DO UPDATE SET sent = o.sent + excluded.sent, failed = o.failed + excluded.failed, \
                failed_in_row = excluded.failed_in_row + CASE WHEN excluded.sent > 0 THEN 0 ELSE o.failed_in_row END, \
