@@ -5,9 +5,12 @@ use std::slice;
 use std::time::Duration;
 
 use e2e::{System, broker};
-use serde_json::json;
-use shared::bus::{PublishError, Publisher};
+use prost::Message as _;
+use serde_json::{Value, json};
+use shared::bus::{PublishError, Publisher, dead_letter};
+use shared::event::{Body, EncodedBatch, IngestItem, Track, VERSION, id_bytes};
 use testkit::eventually_true;
+use uuid::Uuid;
 
 use crate::shop::Shop;
 
@@ -40,6 +43,14 @@ async fn each_program_may_do_its_own_work_and_no_other() {
     system.api.track("/events", &json!({ "event": "came_back", "user_id": "ada", "properties": {} })).await.expect(202);
     system.automation.start().await;
     system.api.until("/events?event=came_back", SOON, |page| page["pagination"]["total"] == 1).await;
+    // What a worker puts aside, the scheduler moves to the database.
+    let bus = broker::connect(servers, "worker-automation").await.expect("a connection");
+    dead_letter::bury(&bus, "ingest", "item", "refused", an_item(system.project).into()).await.expect("buried");
+    let listed = |page: &Value| page["deadLetters"].as_array().is_some_and(|letters| letters.len() == 1);
+    system.api.until("/dead-letters", 3 * SOON, listed).await;
+    let stream = bus.jetstream.get_stream(bus.names.dead_stream()).await.expect("the stream");
+    let left = async || stream.get_info().await.expect("its state").state.messages;
+    eventually_true("the stream keeps no copy", 3 * SOON, async || left().await == 0).await;
     for violation in VIOLATIONS {
         assert!(!nats.log().contains(violation), "{}", nats.log());
     }
@@ -63,4 +74,15 @@ async fn each_program_may_do_its_own_work_and_no_other() {
     let bus = broker::connect(servers, "worker-delivery").await.expect("a connection");
     let _others = bus.client.subscribe("_INBOX.gateway.>").await.expect("asked for");
     eventually_true("reading another's answers is refused", SOON, async || nats.log().contains(VIOLATIONS[1])).await;
+}
+
+fn an_item(project: Uuid) -> Vec<u8> {
+    let item = IngestItem {
+        project_id: id_bytes(project),
+        id: id_bytes(Uuid::from_u128(7)),
+        user_id: Some("ada".into()),
+        body: Some(Body::Track(Track { name: "put_aside".into(), ..Track::default() })),
+        ..IngestItem::default()
+    };
+    EncodedBatch { version: VERSION, items: vec![item.encode_to_vec().into()] }.encode_to_vec()
 }
