@@ -44,7 +44,7 @@ pub async fn collect(app: Arc<App>) -> Result<(), TickError> {
         let mut taken = 0;
         while let Some(message) = messages.next().await {
             let message = message.map_err(broker)?;
-            if let TakenOver::Done { seq } = take_over(&app, &message).await?
+            if let Some(seq) = take_over(&app, &message).await?
                 && let Err(error) = stream.delete_message(seq).await
             {
                 // Acknowledged all the same: delivered again, it could come back after it was tried again.
@@ -59,14 +59,8 @@ pub async fn collect(app: Arc<App>) -> Result<(), TickError> {
     }
 }
 
-enum TakenOver {
-    /// It is in the database, or was to be dropped.
-    Done { seq: u64 },
-    /// Its project is unknown: only the stream has it.
-    Unknown,
-}
-
-async fn take_over(app: &App, message: &Delivered) -> Result<TakenOver, TickError> {
+/// Returns the sequence number of a letter that the stream need not keep: all but those of an unknown project.
+async fn take_over(app: &App, message: &Delivered) -> Result<Option<u64>, TickError> {
     let info = message.info().map_err(broker)?;
     let dead = Dead {
         seq: info.stream_sequence,
@@ -82,9 +76,9 @@ async fn take_over(app: &App, message: &Delivered) -> Result<TakenOver, TickErro
     };
     let Some(item) = found else {
         tracing::warn!(seq = dead.seq, reason = dead.reason, "a dead letter of no project stays in its stream");
-        return Ok(TakenOver::Unknown);
+        return Ok(None);
     };
-    let done = TakenOver::Done { seq: dead.seq };
+    let done = Some(dead.seq);
     let db: Connection = app.store.connection().await?;
     if !project_removals::among(&db, &[item.project]).await?.is_empty() {
         return Ok(done);

@@ -254,9 +254,14 @@ const MENDABLE: [&str; 7] = [
     "render_failed",
 ];
 
+/// The code of a message's reason, without the details after the colon.
+pub fn reason_code(reason: &str) -> &str {
+    reason.split_once(':').map_or(reason, |(code, _)| code)
+}
+
 /// Whether a message that failed for this reason is kept as a dead letter. A reason is a code, and after a colon the details.
 pub fn is_dead_letter(reason: &str) -> bool {
-    let code = reason.split(':').next().unwrap_or_default();
+    let code = reason_code(reason);
     MENDABLE.contains(&code)
 }
 

@@ -1,6 +1,7 @@
 //! A campaign whose messages fail one after the other pauses itself: its template is broken, its provider refuses it, or its
 //! list is a bad one, and going on would make it worse. Pure.
 
+use shared::send::reason_code;
 use shared::store::campaigns::outcomes::Outcomes;
 
 /// How much may fail.
@@ -26,7 +27,7 @@ pub fn judge(outcomes: &Outcomes, limits: Limits) -> Judgement {
     let tried = sent + failed;
     let words = |what: String| {
         // Without a provider's text, which may name the recipient.
-        let code = reason.as_deref().and_then(|reason| reason.split(':').next()).unwrap_or("unknown");
+        let code = reason.as_deref().map_or("unknown", reason_code);
         Judgement::TooMany(format!("{what}, one of the last with `{code}`; its messages have the details"))
     };
     if *failed_in_row >= limits.in_row {

@@ -9,7 +9,7 @@ use super::by_id::{self, Lock};
 use super::counts;
 use crate::ids::{self, ProjectId};
 use crate::rule::look::Look;
-use crate::send::{Channel, DeliveryState, is_dead_letter};
+use crate::send::{Channel, DeliveryState, is_dead_letter, reason_code};
 use crate::store::StoreError;
 use crate::store::webhook_deliveries::tell;
 
@@ -82,7 +82,7 @@ impl Settled {
     /// The same end without the texts of others: of the reason, its code.
     #[must_use]
     pub fn into_bare(self) -> Self {
-        let reason = self.reason.map(|r| r.split(':').next().unwrap_or_default().to_owned());
+        let reason = self.reason.map(|reason| reason_code(&reason).to_owned());
         Self { reason, subject: None, provider_message_id: None, devices: None, address: None, ..self }
     }
 }
