@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::ai::Ai;
 use crate::api::inbox::Inboxes;
-use crate::auth::identity::IdentitySecrets;
+use crate::auth::identity::SecretCache;
 use crate::auth::key_cache::KeyCache;
 use crate::auth::logins::Logins;
 use crate::auth::session::Lookups;
@@ -50,7 +50,7 @@ pub struct App {
     pub clock: Clock,
     pub master_keys: MasterKeys,
     pub keys: Arc<KeyCache>,
-    pub identity_secrets: IdentitySecrets,
+    pub identity_secrets: SecretCache,
     pub logins: Logins,
     /// Of sessions.
     pub lookups: Lookups,

@@ -10,7 +10,7 @@ use crate::respond::Reply;
 use crate::router::{self, Access};
 
 const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static(
-    "x-api-key, authorization, content-type, content-encoding, idempotency-key, if-match, traceparent",
+    "x-api-key, x-user-token, x-user-hash, authorization, content-type, content-encoding, idempotency-key, if-match, traceparent",
 );
 const EXPOSED_HEADERS: HeaderValue =
     HeaderValue::from_static("Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, X-Request-Id, ETag");

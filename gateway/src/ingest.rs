@@ -19,7 +19,7 @@ use shared::clock::{from_ms, rfc3339};
 use shared::ids::UserKey;
 use uuid::Uuid;
 
-use crate::auth::identity::{self, Proof};
+use crate::auth::identity::{Evidence, Proof, Refusal};
 use crate::body::{self, MAX_BYTES, Media};
 use crate::context::Context;
 use crate::error::{ApiError, Problem};
@@ -129,7 +129,12 @@ struct BatchAnswer {
 struct ItemError {
     index: usize,
     message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
 }
+
+/// The code of an item that was refused only for want of proof: sent again with proof, it is accepted.
+const UNPROVEN: &str = "identity_unproven";
 
 /// `POST /events/batch`. Each item is judged alone; also where all are bad, the request itself was well-formed and is
 /// answered with 202.
@@ -144,14 +149,14 @@ pub async fn batch(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let mut details = Vec::new();
     for (index, item) in batch.items.iter().enumerate() {
         let checked = match batch.unreadable.get(&index) {
-            None => checker
-                .check_of_batch(item, index)
-                .and_then(|checked| prove(&proof, item, checked).map_err(|e| e.to_string())),
-            Some(why) => Err(why.clone()),
+            None => checker.check_of_batch(item, index).map_err(|message| (message, None)).and_then(|checked| {
+                prove(&proof, item, checked).map_err(|refusal| (refusal.message().to_owned(), Some(UNPROVEN)))
+            }),
+            Some(why) => Err((why.clone(), None)),
         };
         match checked {
             Ok(checked) => outgoing.push(&checked.item())?,
-            Err(message) => details.push(ItemError { index, message }),
+            Err((message, code)) => details.push(ItemError { index, message, code }),
         }
     }
     let processed = batch.items.len() - details.len();
@@ -165,12 +170,11 @@ pub async fn batch(cx: &Context<'_>) -> Result<Reply, ApiError> {
 
 /// Refuses an item that names a user without the proof that its project requires, and marks one that names an anonymous id
 /// alone: that id may have been merged into a user.
-fn prove<'a>(proof: &Proof, item: &Item<'_>, mut checked: Checked<'a>) -> Result<Checked<'a>, ApiError> {
+fn prove<'a>(proof: &Proof, item: &Item<'_>, mut checked: Checked<'a>) -> Result<Checked<'a>, Refusal> {
     if proof.is_asked() {
-        let user_hash = item.user_hash.and_then(text_of);
-        if !proof.holds(checked.user_id.as_deref(), user_hash.as_deref()) {
-            return Err(ApiError::Forbidden(identity::REFUSED));
-        }
+        let (user_hash, user_token) = (item.user_hash.and_then(text_of), item.user_token.and_then(text_of));
+        let evidence = Evidence { user_hash: user_hash.as_deref(), user_token: user_token.as_deref() };
+        proof.check(checked.user_id.as_deref(), evidence)?;
         checked.unproven = checked.user_id.is_none();
     }
     Ok(checked)

@@ -22,7 +22,7 @@ use crate::api::inbox::Inboxes;
 use crate::api::rendering;
 use crate::app::{App, Parts};
 use crate::auth;
-use crate::auth::identity::IdentitySecrets;
+use crate::auth::identity::SecretCache;
 use crate::auth::logins::Logins;
 use crate::auth::session::Lookups;
 use crate::config::ProcessConfig;
@@ -53,7 +53,7 @@ impl App {
             docs: Docs::new(&config.public_base_url)?,
             ai: config.ai.clone().map(|ai| Ai::new(ai, config.replicas)).transpose()?,
             keys: Arc::default(),
-            identity_secrets: IdentitySecrets::default(),
+            identity_secrets: SecretCache::default(),
             logins: Logins::default(),
             lookups: Lookups::default(),
             readiness: Readiness::default(),

@@ -15,7 +15,7 @@ use shared::webhook;
 use uuid::Uuid;
 
 use super::{paging, path, shape};
-use crate::auth::identity::{self, Proof};
+use crate::auth::identity::{Evidence, Proof};
 use crate::context::Context;
 use crate::error::ApiError;
 use crate::fields::Text;
@@ -55,18 +55,32 @@ struct ListView {
     page: paging::PageView,
 }
 
-/// Whose inbox is asked for. Anyone may read a public key out of a page, and user ids can be guessed: with one, the user
-/// must always be proven, whether or not the project asks for it elsewhere.
-async fn owner(cx: &Context<'_>, query: &Query) -> Result<String, ApiError> {
+/// Whose inbox is asked for.
+struct Owner {
+    user: String,
+    /// When their proof stops holding, if ever.
+    until: Option<Timestamp>,
+}
+
+/// Finds out whose inbox is asked for. Anyone may read a public key out of a page, and user ids can be guessed: with one, the
+/// user must always be proven, whether or not the project requires it elsewhere.
+async fn owner(cx: &Context<'_>, query: &Query) -> Result<Owner, ApiError> {
     let get = |names: [&str; 2]| names.into_iter().find_map(|name| query.get(name)).map(str::to_owned);
+    if get(["user_token", "userToken"]).is_some() {
+        return Err(ApiError::invalid("user_token", "must be sent in the header X-User-Token: addresses are logged"));
+    }
     let user = get(["user_id", "userId"]);
     let user = user.ok_or_else(|| ApiError::invalid("user_id", "is required: whose inbox it is"))?;
     if !USER.allows(&user) {
         return Err(ApiError::invalid("user_id", "must have 1 to 200 characters, none of them control characters"));
     }
-    let may = !cx.caller.is_public()
-        || Proof::always(cx).await?.holds(Some(&user), get(["user_hash", "userHash"]).as_deref());
-    if may { Ok(user) } else { Err(ApiError::Forbidden(identity::REFUSED)) }
+    let mut until = None;
+    if cx.caller.is_public() {
+        let user_hash = get(["user_hash", "userHash"]);
+        let evidence = Evidence { user_hash: user_hash.as_deref(), user_token: None };
+        until = Proof::always(cx).await?.check(Some(&user), evidence)?;
+    }
+    Ok(Owner { user, until })
 }
 
 /// All internal ids of the person whom a text names. Nobody can tell by the answer whether there is such a person.
@@ -83,7 +97,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let page = query.page()?;
     let start = paging::start_by_time(&query, page)?;
     let unread_only = query.boolean("unread")?.unwrap_or(false);
-    let user = owner(cx, &query).await?;
+    let user = owner(cx, &query).await?.user;
     let db = cx.database().await?;
     let filter = InboxFilter { user_ids: ids_of(&db, cx.project, &user).await?, unread_only };
     let mut items = inbox::list(&db, cx.project, &filter, &start, page.limit + 1).await?;
@@ -103,7 +117,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
 
 /// `POST /inbox/:id/read`: the message counts as opened.
 pub async fn read(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    let user = owner(cx, &cx.query()?).await?;
+    let user = owner(cx, &cx.query()?).await?.user;
     let id = path::id(segment, "message in this inbox")?;
     let now = cx.app.clock.now();
     let mut db = cx.database().await?;

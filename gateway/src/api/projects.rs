@@ -2,6 +2,8 @@
 
 mod input;
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -17,6 +19,7 @@ use super::sessions::{BODY, MembershipView};
 use super::{audit_log, changed, idempotency, shape};
 use crate::app::App;
 use crate::auth;
+use crate::body::{self, Media};
 use crate::context::{Context, Request};
 use crate::error::ApiError;
 use crate::etag::{EntityTag, Precondition};
@@ -233,4 +236,25 @@ pub async fn rotate_webhook_secret(cx: &Context<'_>) -> Result<Reply, ApiError> 
     let shown = SecretsView::new(secrets, now);
     let until = shown.previous_webhook_secret_until.map(shared::clock::rfc3339);
     ok(&json!({ "webhookSecret": shown.webhook_secret, "previousWebhookSecretUntil": until }))
+}
+
+/// `POST /projects/:id/identity-secret`: replaces the secret; the current one is accepted for the overlap that is asked for.
+pub async fn rotate_identity_secret(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let bytes = cx.read_bytes(Media::Json, BODY).await?;
+    let body = if bytes.is_empty() { Map::new() } else { body::json_object(&bytes)? };
+    let hours = input::overlap(&body)?;
+    let (keys, now) = (&cx.app.master_keys, cx.app.clock.now());
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let project = projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
+    let secrets = projects::secrets(&tx, keys, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
+    let secrets = secrets.with_rotated_identity(now, Duration::from_hours(hours));
+    projects::set_secrets(&tx, keys, cx.project, &secrets, now).await?;
+    let details = json!({ "overlapHours": hours });
+    audit_log::note(cx, &tx, "project.identity_secret_rotated", (cx.project.0, &project.name), details).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    cx.app.identity_secrets.remove([cx.project]);
+    changed::announce(cx, Topic::Project).await;
+    let until = secrets.previous_identity.map(|previous| shared::clock::rfc3339(previous.until));
+    ok(&json!({ "identitySecret": secrets.identity, "previousIdentitySecretUntil": until }))
 }

@@ -12,7 +12,7 @@ use shared::store::{channels, vapid_keys};
 use shared::vapid::VapidKeys;
 
 use super::idempotency;
-use crate::auth::identity::{self, Proof};
+use crate::auth::identity::{Evidence, Proof};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -25,9 +25,8 @@ use crate::respond::{Reply, accepted, ok};
 pub async fn register(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let input = input::registration(&cx.read_json(body::MAX_BYTES).await?)?;
     let proof = Proof::asked(cx).await?;
-    if !proof.holds(input.user_id.as_deref(), input.user_hash.as_deref()) {
-        return Err(ApiError::Forbidden(identity::REFUSED));
-    }
+    let evidence = Evidence { user_hash: input.user_hash.as_deref(), user_token: input.user_token.as_deref() };
+    proof.check(input.user_id.as_deref(), evidence)?;
     let unproven = proof.is_asked() && input.user_id.is_none();
     let body = RegisterToken { platform: input.platform.as_str().to_owned(), token: input.token };
     // The known id wins: a token says nothing about who became whom.

@@ -1,34 +1,128 @@
-//! Identity verification: a public key, which anybody may read, speaks for a user only with a hash that the project's own
-//! server made of the user's id.
+//! Identity verification: a public key, which anyone can read, acts for a user only with proof from the project's own
+//! server: `user_hash`, an HMAC of the user's id, or `user_token`, a JWT that expires.
+
+pub mod token;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hmac::{Hmac, KeyInit, Mac};
+use jiff::Timestamp;
 use quick_cache::sync::Cache;
 use sha2::Sha256;
 use shared::ids::ProjectId;
-use shared::store::projects;
+use shared::store::projects::{self, IdentitySecrets};
 
 use crate::context::Context;
 use crate::error::ApiError;
+use token::UserToken;
 
-pub const REFUSED: &str =
-    "user_hash must be the hexadecimal HMAC-SHA256 of user_id under the project's identity secret";
+/// Header that carries a user token, for requests without a body and for batches.
+pub const TOKEN_HEADER: &str = "x-user-token";
+/// Header that carries a user hash.
+pub const HASH_HEADER: &str = "x-user-hash";
 
-/// The identity secrets of projects that were asked for. A project keeps its own for ever.
-pub struct IdentitySecrets(Cache<ProjectId, Arc<str>>);
+/// Why a caller may not act for a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    Missing,
+    Hash,
+    Malformed,
+    Algorithm,
+    Signature,
+    NotYetValid,
+    Expired,
+    Subject,
+}
 
-impl Default for IdentitySecrets {
-    fn default() -> Self {
-        Self(Cache::new(10_000))
+impl Refusal {
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::Missing => {
+                "user_id must be proven: send user_token (a JWT) or user_hash, which your server makes with the project's identity secret"
+            }
+            Self::Hash => {
+                "user_hash must be the hexadecimal HMAC-SHA256 of user_id under the project's identity secret"
+            }
+            Self::Malformed => "user_token must be a JWT of at most 4,096 bytes, with sub and exp",
+            Self::Algorithm => "user_token must be signed with HS256",
+            Self::Signature => "user_token is not signed with the project's identity secret",
+            Self::NotYetValid => "user_token is not valid yet: compare its nbf and iat with your server's clock",
+            Self::Expired => "user_token has expired",
+            Self::Subject => "user_token is for another user: its sub must be user_id",
+        }
     }
 }
 
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Forbidden(refusal.message())
+    }
+}
+
+/// Identity secrets of projects, loaded on first use. A rotation removes its project ([`super::watch`]).
+pub struct SecretCache {
+    loaded: Cache<ProjectId, Arc<IdentitySecrets>>,
+    /// Counts removals, so that a load that began before one is not kept after it.
+    removals: AtomicU64,
+}
+
+impl Default for SecretCache {
+    fn default() -> Self {
+        Self { loaded: Cache::new(10_000), removals: AtomicU64::new(0) }
+    }
+}
+
+impl SecretCache {
+    async fn get(&self, cx: &Context<'_>) -> Result<Arc<IdentitySecrets>, ApiError> {
+        if let Some(secrets) = self.loaded.get(&cx.project) {
+            return Ok(secrets);
+        }
+        let before = self.removals.load(Ordering::SeqCst);
+        let secrets = projects::secrets(&cx.database().await?, &cx.app.master_keys, cx.project).await?;
+        let secrets = secrets.ok_or_else(|| ApiError::Internal("a project without secrets".to_owned()))?;
+        let secrets = Arc::new(secrets.identity_secrets());
+        self.loaded.insert(cx.project, secrets.clone());
+        if self.removals.load(Ordering::SeqCst) != before {
+            self.loaded.remove(&cx.project);
+        }
+        Ok(secrets)
+    }
+
+    /// Removes projects that have changed.
+    pub fn remove(&self, projects: impl IntoIterator<Item = ProjectId>) {
+        self.removals.fetch_add(1, Ordering::SeqCst);
+        for project in projects {
+            self.loaded.remove(&project);
+        }
+    }
+
+    pub fn clear(&self) {
+        self.removals.fetch_add(1, Ordering::SeqCst);
+        self.loaded.clear();
+    }
+}
+
+/// What a request, or one item of it, brings to prove a user id.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Evidence<'a> {
+    pub user_hash: Option<&'a str>,
+    pub user_token: Option<&'a str>,
+}
+
 /// What the user ids of one request are held against.
-pub struct Proof(Option<Arc<str>>);
+pub struct Proof(Option<Required>);
+
+struct Required {
+    secrets: Arc<IdentitySecrets>,
+    now: Timestamp,
+    /// Of the headers, valid for every item of the request.
+    hash: Option<String>,
+    token: Option<Result<UserToken, Refusal>>,
+}
 
 impl Proof {
-    /// What a request must prove: nothing, where its project or its key ask for none.
+    /// What a request must prove: nothing, where its project or its key requires nothing.
     pub async fn asked(cx: &Context<'_>) -> Result<Self, ApiError> {
         if !cx.caller.must_prove_identity() {
             return Ok(Self(None));
@@ -36,31 +130,45 @@ impl Proof {
         Self::always(cx).await
     }
 
-    /// A proof whoever calls.
+    /// Requires proof from every caller.
     pub async fn always(cx: &Context<'_>) -> Result<Self, ApiError> {
-        let cache = &cx.app.identity_secrets.0;
-        if let Some(secret) = cache.get(&cx.project) {
-            return Ok(Self(Some(secret)));
-        }
-        let secrets = projects::secrets(&cx.database().await?, &cx.app.master_keys, cx.project).await?;
-        let secrets = secrets.ok_or_else(|| ApiError::Internal("a project without secrets".to_owned()))?;
-        let secret: Arc<str> = secrets.identity.into();
-        cache.insert(cx.project, secret.clone());
-        Ok(Self(Some(secret)))
+        let secrets = cx.app.identity_secrets.get(cx).await?;
+        let now = cx.app.clock.now();
+        let hash = cx.header(HASH_HEADER).map(str::to_owned);
+        let token = cx.header(TOKEN_HEADER).map(|token| token::verify(secrets.accepted(now), token, now));
+        Ok(Self(Some(Required { secrets, now, hash, token })))
     }
 
     pub fn is_asked(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether a user may be spoken for. Who names none needs no proof.
-    pub fn holds(&self, user_id: Option<&str>, user_hash: Option<&str>) -> bool {
-        let (Some(secret), Some(user_id)) = (&self.0, user_id) else { return true };
-        proves(secret, user_id, user_hash.unwrap_or(""))
+    /// Whether the caller may act for a user; a request that names none needs no proof. Any one proof that holds is enough.
+    /// Returns when the proof stops holding, if ever.
+    pub fn check(&self, user_id: Option<&str>, evidence: Evidence<'_>) -> Result<Option<Timestamp>, Refusal> {
+        let (Some(required), Some(user_id)) = (&self.0, user_id) else { return Ok(None) };
+        let Required { secrets, now, hash, token } = required;
+        let mut refusal = Refusal::Missing;
+        for hash in evidence.user_hash.into_iter().chain(hash.as_deref()).filter(|hash| !hash.is_empty()) {
+            if secrets.accepted(*now).any(|secret| is_hash(secret, user_id, hash)) {
+                return Ok(None);
+            }
+            refusal = Refusal::Hash;
+        }
+        let own = evidence.user_token.filter(|token| !token.is_empty());
+        let own = own.map(|token| token::verify(secrets.accepted(*now), token, *now));
+        for token in own.iter().chain(token) {
+            match token {
+                Ok(token) if token.user_id == user_id => return Ok(Some(token.until)),
+                Ok(_) => refusal = Refusal::Subject,
+                Err(why) => refusal = *why,
+            }
+        }
+        Err(refusal)
     }
 }
 
-fn proves(secret: &str, user_id: &str, user_hash: &str) -> bool {
+fn is_hash(secret: &str, user_id: &str, user_hash: &str) -> bool {
     let Ok(sent) = hex::decode(user_hash) else { return false };
     let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).map(|mac| mac.chain_update(user_id.as_bytes()));
     mac.is_ok_and(|mac| mac.verify_slice(&sent).is_ok())
@@ -76,8 +184,8 @@ mod tests {
         // HMAC-SHA256, the widely published example.
         let hash = "f7bc83f430538424b13298e6aa6fb143ef4d59a14946175997479dbc2d1a3cd8";
         let user = "The quick brown fox jumps over the lazy dog";
-        assert!(proves(secret, user, hash));
-        assert!(proves(secret, user, &hash.to_uppercase()));
+        assert!(is_hash(secret, user, hash));
+        assert!(is_hash(secret, user, &hash.to_uppercase()));
         for (secret, user, hash) in [
             ("other", user, hash),
             (secret, "other", hash),
@@ -85,11 +193,17 @@ mod tests {
             (secret, user, ""),
             (secret, user, "zz"),
         ] {
-            assert!(!proves(secret, user, hash));
+            assert!(!is_hash(secret, user, hash));
         }
-        let proof = Proof(Some(secret.into()));
-        assert!(proof.holds(Some(user), Some(hash)) && proof.holds(None, None));
-        assert!(!proof.holds(Some(user), None));
-        assert!(Proof(None).holds(Some(user), None));
+        let secrets = Arc::new(IdentitySecrets { current: secret.to_owned(), previous: None });
+        let required = Required { secrets, now: Timestamp::UNIX_EPOCH, hash: None, token: None };
+        let proof = Proof(Some(required));
+        let with = |user_hash| Evidence { user_hash, user_token: None };
+        assert_eq!(proof.check(Some(user), with(Some(hash))), Ok(None));
+        assert_eq!(proof.check(None, with(None)), Ok(None));
+        assert_eq!(proof.check(Some(user), with(None)), Err(Refusal::Missing));
+        assert_eq!(proof.check(Some(user), with(Some(""))), Err(Refusal::Missing));
+        assert_eq!(proof.check(Some("other"), with(Some(hash))), Err(Refusal::Hash));
+        assert_eq!(Proof(None).check(Some(user), with(None)), Ok(None));
     }
 }

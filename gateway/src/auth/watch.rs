@@ -77,6 +77,7 @@ async fn follow(app: &App, position: Option<Position>) -> Result<Position, Store
     let Some(position) = known else {
         // What was loaded before the first look, or before a backup was restored, may differ from what is there now.
         app.keys.forget_all();
+        app.identity_secrets.clear();
         app.keys.confirm();
         return Ok(reached);
     };
@@ -84,7 +85,9 @@ async fn follow(app: &App, position: Option<Position>) -> Result<Position, Store
         app.keys.forget(&api_keys::changed_after(&db, position.keys).await?);
     }
     if projects != position.projects {
-        app.keys.apply(&projects::rules_changed_after(&db, position.projects).await?);
+        let rules = projects::rules_changed_after(&db, position.projects).await?;
+        app.identity_secrets.remove(rules.iter().map(|rules| rules.id));
+        app.keys.apply(&rules);
     }
     app.keys.confirm();
     Ok(reached)

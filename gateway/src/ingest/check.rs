@@ -10,12 +10,14 @@ use uuid::Uuid;
 
 use super::item::Item;
 use super::{ids, in_one_line, properties, time};
+use crate::auth::identity::token;
 use crate::context::Context;
 use crate::error::{ApiError, Problem};
 
 /// Characters of names and ids.
 const MAX_TEXT: usize = 200;
 const TEXT_ALLOWED: &str = "must be a string of 1 to 200 characters without control characters";
+const TOKEN_ALLOWED: &str = "must be a JWT of at most 4,096 bytes";
 /// What a screen is recorded as.
 const SCREEN_EVENT: &str = "screen_viewed";
 const EMPTY: &str = "{}";
@@ -130,6 +132,9 @@ impl<'a> Checker<'a> {
         let client_id = text(item.id, "id", &mut problems);
         // An empty one is no proof, which is told where proofs are asked for.
         text(item.user_hash.filter(|raw| raw.get() != "\"\""), "user_hash", &mut problems);
+        if item.user_token.is_some_and(|raw| text_of(raw).is_none_or(|text| text.len() > token::MAX_BYTES)) {
+            problems.push(Problem::new("user_token", TOKEN_ALLOWED));
+        }
         let timestamp_ms = item.timestamp.and_then(|raw| {
             let found = time_of(raw);
             if found.is_none() {

@@ -23,6 +23,8 @@ pub struct Item<'a> {
     pub user_id: Raw<'a>,
     /// The proof that the caller may speak for the user.
     pub user_hash: Raw<'a>,
+    /// The same, as a JWT.
+    pub user_token: Raw<'a>,
     pub anonymous_id: Raw<'a>,
     pub previous_id: Raw<'a>,
     pub properties: Raw<'a>,
@@ -77,6 +79,7 @@ fields!(ItemField {
     Name: "name",
     UserId: "user_id" | "userId",
     UserHash: "user_hash" | "userHash",
+    UserToken: "user_token" | "userToken",
     AnonymousId: "anonymous_id" | "anonymousId",
     PreviousId: "previous_id" | "previousId",
     Properties: "properties",
@@ -107,6 +110,7 @@ impl<'de: 'a, 'a> ReadInPlace<'de> for Item<'a> {
                         ItemField::Name => &mut item.name,
                         ItemField::UserId => &mut item.user_id,
                         ItemField::UserHash => &mut item.user_hash,
+                        ItemField::UserToken => &mut item.user_token,
                         ItemField::AnonymousId => &mut item.anonymous_id,
                         ItemField::PreviousId => &mut item.previous_id,
                         ItemField::Properties => &mut item.properties,

@@ -122,6 +122,7 @@ impl Route<'_> {
             Self::UpdateProject(_)
             | Self::DeleteProject(_)
             | Self::RotateWebhookSecret(_)
+            | Self::RotateIdentitySecret(_)
             | Self::ListApiKeys
             | Self::CreateApiKey
             | Self::RevokeApiKey

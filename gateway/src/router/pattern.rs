@@ -64,6 +64,7 @@ impl Route<'_> {
             Self::ListDevices => "/push-tokens/devices",
             Self::GetProject(_) | Self::UpdateProject(_) | Self::DeleteProject(_) => "/projects/:id",
             Self::RotateWebhookSecret(_) => "/projects/:id/webhook-secret",
+            Self::RotateIdentitySecret(_) => "/projects/:id/identity-secret",
             Self::ListApiKeys | Self::CreateApiKey | Self::RevokeApiKey => "/api-keys",
             Self::ListTeam => "/team",
             Self::ChangeMember(_) | Self::RemoveMember(_) => "/team/:id",
@@ -81,7 +82,8 @@ impl Route<'_> {
             Self::GetProject(id)
             | Self::UpdateProject(id)
             | Self::DeleteProject(id)
-            | Self::RotateWebhookSecret(id) => Some(id),
+            | Self::RotateWebhookSecret(id)
+            | Self::RotateIdentitySecret(id) => Some(id),
             _ => None,
         }
     }

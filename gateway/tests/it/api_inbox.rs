@@ -88,6 +88,7 @@ async fn with_a_public_key_the_user_is_always_proven() {
     let ann = rows.user("ann", None, None, 9).await;
     let id = deliver(&gateway, &project, ann, "a").await;
     let (right, bobs) = (proof(&gateway, &project, "ann").await, proof(&gateway, &project, "bob").await);
+    // In the address, as scripts of version 1.0.0 send it.
     for (method, path) in
         [("GET", "/inbox".to_owned()), ("GET", "/inbox/stream".to_owned()), ("POST", format!("/inbox/{id}/read"))]
     {
@@ -99,7 +100,6 @@ async fn with_a_public_key_the_user_is_always_proven() {
     let query = format!("user_id=ann&user_hash={right}");
     let list = gateway.send("GET", &format!("/inbox?{query}"), &project.public, &[], "").await.expect(200);
     assert_eq!((texts(&list["items"], "title"), &list["unread"]), (vec!["a".to_owned()], &json!(1)));
-    // As the SDK calls it.
     let read = gateway.send("POST", &format!("/inbox/{id}/read?{query}"), &project.public, &[], "").await.expect(200);
     assert!(read["readAt"].is_string());
 }

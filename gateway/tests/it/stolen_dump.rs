@@ -68,6 +68,7 @@ async fn nothing_in_a_dump_or_in_a_later_answer_opens_anything() {
     let path = format!("/projects/{}", project.id);
     let before = gateway.get_as(&admin, &path).await.expect(200);
     gateway.post_as(&admin, &format!("{path}/webhook-secret"), &json!({})).await.expect(200);
+    gateway.post_as(&admin, &format!("{path}/identity-secret"), &json!({})).await.expect(200);
     let after = gateway.get_as(&admin, &path).await.expect(200);
     let key_line = apns.key_file.lines().nth(1).unwrap().to_owned();
     let told_once = [
@@ -84,6 +85,7 @@ async fn nothing_in_a_dump_or_in_a_later_answer_opens_anything() {
         ("Apple's key", key_line),
         ("an SMS service's token", SMS_TOKEN.to_owned()),
         ("the webhook secret before", text(&before["webhookSecret"])),
+        ("the identity secret before", text(&before["identitySecret"])),
         ("the master key", "42".repeat(32)),
     ];
     let of_admins = [

@@ -44,6 +44,30 @@ pub struct ProjectSecrets {
     /// The webhook secret before the last rotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_webhook: Option<PreviousSecret>,
+    /// The identity secret before the last rotation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_identity: Option<PreviousSecret>,
+}
+
+/// The secrets that prove a user to a project: the current one, and the one before it until its time is over.
+#[derive(Clone)]
+pub struct IdentitySecrets {
+    pub current: String,
+    pub previous: Option<PreviousSecret>,
+}
+
+impl IdentitySecrets {
+    pub fn accepted(&self, now: Timestamp) -> impl Iterator<Item = &str> {
+        accepted(&self.current, self.previous.as_ref(), now)
+    }
+}
+
+fn accepted<'a>(
+    current: &'a str,
+    previous: Option<&'a PreviousSecret>,
+    now: Timestamp,
+) -> impl Iterator<Item = &'a str> {
+    [current].into_iter().chain(previous.filter(|p| now < p.until).map(|p| p.secret.as_str()))
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -66,19 +90,30 @@ impl ProjectSecrets {
     }
 
     pub fn new(webhook: String, identity: String) -> Self {
-        Self { webhook, identity, previous_webhook: None }
+        Self { webhook, identity, previous_webhook: None, previous_identity: None }
     }
 
     /// With a new webhook secret. The present one goes on being accepted for a day; the one before it no longer is.
     pub fn with_rotated_webhook(self, now: Timestamp) -> Self {
         let previous = PreviousSecret { secret: self.webhook, until: now + ACCEPTED_ON };
-        Self { webhook: random_secret(), identity: self.identity, previous_webhook: Some(previous) }
+        Self { webhook: random_secret(), previous_webhook: Some(previous), ..self }
+    }
+
+    /// With a new identity secret. The current one is accepted for the `overlap`; the one before it no longer is.
+    pub fn with_rotated_identity(self, now: Timestamp, overlap: Duration) -> Self {
+        let previous = PreviousSecret { secret: self.identity, until: now + overlap };
+        let previous = Some(previous).filter(|_| !overlap.is_zero());
+        Self { identity: random_secret(), previous_identity: previous, ..self }
+    }
+
+    /// The secrets that a user may be proven under.
+    pub fn identity_secrets(self) -> IdentitySecrets {
+        IdentitySecrets { current: self.identity, previous: self.previous_identity }
     }
 
     /// The secrets that a webhook may be signed under.
     pub fn accepted_webhook(&self, now: Timestamp) -> impl Iterator<Item = &str> {
-        let previous = self.previous_webhook.as_ref().filter(|p| now < p.until).map(|p| p.secret.as_str());
-        [self.webhook.as_str()].into_iter().chain(previous)
+        accepted(&self.webhook, self.previous_webhook.as_ref(), now)
     }
 }
 
@@ -294,8 +329,26 @@ mod tests {
     }
 
     #[test]
+    fn a_rotated_identity_secret_is_accepted_for_its_overlap() {
+        let at = |hours: i64| Timestamp::from_second(hours * 3_600).unwrap();
+        let first = ProjectSecrets::random();
+        let accepted = |of: &ProjectSecrets, now, expected: &[&str]| {
+            assert_eq!(of.clone().identity_secrets().accepted(now).collect::<Vec<_>>(), expected);
+        };
+        accepted(&first, at(0), &[&first.identity]);
+        let second = first.clone().with_rotated_identity(at(0), Duration::from_hours(2));
+        accepted(&second, at(1), &[&second.identity, &first.identity]);
+        accepted(&second, at(2), &[&second.identity]);
+        let third = second.clone().with_rotated_webhook(at(1)).with_rotated_identity(at(1), Duration::from_hours(2));
+        accepted(&third, at(1), &[&third.identity, &second.identity]);
+        assert!(third.previous_webhook.is_some());
+        let at_once = third.with_rotated_identity(at(1), Duration::ZERO);
+        accepted(&at_once, at(1), &[&at_once.identity]);
+    }
+
+    #[test]
     fn secrets_that_were_sealed_before_there_were_rotations_are_read() {
         let read: ProjectSecrets = serde_json::from_str(r#"{"webhook":"w","identity":"i"}"#).unwrap();
-        assert!(read.previous_webhook.is_none());
+        assert!(read.previous_webhook.is_none() && read.previous_identity.is_none());
     }
 }

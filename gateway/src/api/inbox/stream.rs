@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::streams::Place;
-use super::{ItemView, ids_of, owner, paging};
+use super::{ItemView, Owner, ids_of, owner, paging};
 use crate::auth::Standing;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -47,7 +47,7 @@ const RETRY_MS: u32 = 2_000;
 /// `GET /inbox/stream`
 pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let user = owner(cx, &query).await?;
+    let Owner { user, until } = owner(cx, &query).await?;
     // Pages of other origins may not send the header.
     let last = [("Last-Event-ID", cx.header("last-event-id")), ("cursor", query.get("cursor"))];
     let behind = last.into_iter().find_map(|(name, text)| Some((name, text?))).map(|(name, text)| {
@@ -66,6 +66,7 @@ pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
         Some(behind) => behind,
         None => newest(&cx.database().await?, cx.project, &user).await?,
     };
+    let proven_for = until.map(|until| until.duration_since(cx.app.clock.now()).unsigned_abs());
     let now = Instant::now();
     let mut following = Following {
         store: cx.app.store.clone(),
@@ -79,7 +80,7 @@ pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
         ready: VecDeque::from([beginning(behind)]),
         look_at: now,
         check_at: now + STANDING_CHECK,
-        end_at: now + LONGEST,
+        end_at: now + proven_for.map_or(LONGEST, |proven| proven.min(LONGEST)),
         _place: place,
     };
     let (maker, pieces) = Pieces::new();

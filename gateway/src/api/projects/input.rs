@@ -14,6 +14,9 @@ const TIMEZONE: Text = Text::line(100);
 /// Requests a second.
 const RATE_LIMIT: std::ops::RangeInclusive<i64> = 1..=1_000_000;
 const RETENTION_DAYS: std::ops::RangeInclusive<i64> = 1..=3_650;
+/// Hours for which a replaced identity secret is accepted: apps keep what it signed for as long as they are installed.
+const OVERLAP_HOURS: std::ops::RangeInclusive<i64> = 0..=720;
+const DEFAULT_OVERLAP_HOURS: u64 = 24;
 
 const SETTINGS: &[&str] = &["timezone", "rateLimit", "retentionDays", "tracking", "identityVerification"];
 const READ_ONLY: &[&str] =
@@ -54,6 +57,15 @@ pub fn confirm(body: &Map<String, Value>, project: &Project) -> Result<(), ApiEr
         fields.problem("name", "must be the project's name: its deletion cannot be undone");
     }
     fields.finish()
+}
+
+/// For how many hours the current identity secret is accepted after its rotation.
+pub fn overlap(body: &Map<String, Value>) -> Result<u64, ApiError> {
+    let mut fields = Fields::of(body);
+    fields.not_null(&["overlapHours"]);
+    let hours = fields.integer("overlapHours", OVERLAP_HOURS);
+    fields.finish()?;
+    Ok(hours.map_or(DEFAULT_OVERLAP_HOURS, i64::unsigned_abs))
 }
 
 fn with_fields(mut fields: Fields<'_>, mut project: Project) -> Result<Project, ApiError> {

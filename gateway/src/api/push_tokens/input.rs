@@ -3,10 +3,12 @@
 use serde_json::{Map, Value};
 use shared::push_token::{Platform, Subscription};
 
+use crate::auth::identity::token;
 use crate::error::ApiError;
 use crate::fields::{Fields, Text};
 
 const ID: Text = Text::line(200);
+const USER_TOKEN: Text = Text::line(token::MAX_BYTES);
 /// Subscriptions are the longest.
 const TOKEN: Text = Text::line(4_096);
 const PLATFORMS: &[(&str, Platform)] =
@@ -18,6 +20,8 @@ pub struct TokenInput {
     pub user_id: Option<String>,
     /// The proof that the caller may speak for the user.
     pub user_hash: Option<String>,
+    /// The same, as a JWT.
+    pub user_token: Option<String>,
     pub anonymous_id: Option<String>,
     pub platform: Platform,
     /// As it is to be kept.
@@ -26,9 +30,10 @@ pub struct TokenInput {
 
 pub fn registration(body: &Map<String, Value>) -> Result<TokenInput, ApiError> {
     let mut fields = Fields::of(body);
-    let user_id = either(&mut fields, ["user_id", "userId"]);
-    let user_hash = either(&mut fields, ["user_hash", "userHash"]);
-    let anonymous_id = either(&mut fields, ["anonymous_id", "anonymousId"]);
+    let user_id = either(&mut fields, ["user_id", "userId"], &ID);
+    let user_hash = either(&mut fields, ["user_hash", "userHash"], &ID);
+    let user_token = either(&mut fields, ["user_token", "userToken"], &USER_TOKEN);
+    let anonymous_id = either(&mut fields, ["anonymous_id", "anonymousId"], &ID);
     let named = ["user_id", "userId", "anonymous_id", "anonymousId"];
     if !named.into_iter().any(|name| fields.has(name) && !fields.is_null(name)) {
         fields.problem("user_id", "is required, or else anonymous_id");
@@ -42,21 +47,22 @@ pub fn registration(body: &Map<String, Value>) -> Result<TokenInput, ApiError> {
         }
     }
     fields.finish()?;
-    Ok(TokenInput { user_id, user_hash, anonymous_id, platform: platform.unwrap_or(Platform::Web), token })
+    Ok(TokenInput { user_id, user_hash, user_token, anonymous_id, platform: platform.unwrap_or(Platform::Web), token })
 }
 
 /// A token that is to be forgotten; for the web a subscription or its endpoint.
 pub fn removal(body: &Map<String, Value>) -> Result<String, ApiError> {
     let mut fields = Fields::of(body);
-    fields.read_only(&["user_id", "userId", "anonymous_id", "anonymousId", "user_hash", "userHash", "platform"]);
+    fields.read_only(&["user_id", "userId", "anonymous_id", "anonymousId", "platform"]);
+    fields.read_only(&["user_hash", "userHash", "user_token", "userToken"]);
     let token = fields.required_text("token", &TOKEN).to_owned();
     fields.finish()?;
     Ok(token)
 }
 
 /// A field under either of its names.
-fn either(fields: &mut Fields<'_>, [one, other]: [&'static str; 2]) -> Option<String> {
-    let (first, second) = (fields.text(one, &ID), fields.text(other, &ID));
+fn either(fields: &mut Fields<'_>, [one, other]: [&'static str; 2], allowed: &Text) -> Option<String> {
+    let (first, second) = (fields.text(one, allowed), fields.text(other, allowed));
     if let (Some(first), Some(second)) = (first, second)
         && first != second
     {

@@ -1,14 +1,16 @@
 //! `GET /inbox/stream`
 
 use serde_json::{Value, json};
+use shared::store::projects;
 use testkit::eventually_true;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{deliver, proof};
 use crate::fixture::Gateway;
+use crate::identity::jwt;
 use crate::people::Rows;
-use crate::setup::{Tenant, secs};
+use crate::setup::{Tenant, master_keys, secs};
 
 /// One event, or a line that is none.
 #[derive(Debug, Default)]
@@ -79,9 +81,9 @@ async fn place() -> (Gateway, Tenant, uuid::Uuid) {
 #[tokio::test]
 async fn what_arrives_is_seen_at_once_and_what_was_missed_later() {
     let (gateway, project, ann) = place().await;
-    let query = format!("user_id=ann&user_hash={}", proof(&gateway, &project, "ann").await);
+    let header = format!("x-user-hash: {}\r\n", proof(&gateway, &project, "ann").await);
     deliver(&gateway, &project, ann, "old").await;
-    let mut follower = Follower::follow(&gateway, &project.public, &query, "").await;
+    let mut follower = Follower::follow(&gateway, &project.public, "user_id=ann", &header).await;
     assert!(follower.read_until("text/event-stream").await);
     assert_eq!(follower.next("unread").await.data, json!({"unread": 1}));
     // Far sooner than the next heartbeat.
@@ -170,4 +172,26 @@ async fn a_stream_ends_with_its_gateway_and_with_its_key() {
     tokio::time::timeout(secs(10), gateway.stop()).await.unwrap();
     assert!(!by_public.read_until("no such text").await);
     assert!(by_public.text.ends_with("0\r\n\r\n"), "the answer is whole: {:?}", by_public.text);
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_token_that_opened_it() {
+    let (gateway, project, _) = place().await;
+    let db = gateway.app.store.connection().await.unwrap();
+    let secrets = projects::secrets(&db, &master_keys(), project.id).await.unwrap().unwrap();
+    drop(db);
+    let opened = async |left: i64| {
+        // A token is accepted for a minute beyond its expiry.
+        let claims = json!({"sub": "ann", "exp": gateway.app.clock.now().as_second() - 60 + left});
+        let header = format!("x-user-token: {}\r\n", jwt(&secrets.identity, &json!({"alg": "HS256"}), &claims));
+        let mut follower = Follower::follow(&gateway, &project.public, "user_id=ann", &header).await;
+        follower.next("unread").await;
+        follower
+    };
+    let (mut lasting, mut short) = (opened(600).await, opened(2).await);
+    let ended = tokio::time::timeout(secs(10), short.read_until("\r\n0\r\n\r\n")).await;
+    assert_eq!(ended.ok(), Some(true));
+    let ann = Rows { gateway: &gateway, project: project.id }.known("ann");
+    deliver(&gateway, &project, ann, "still there").await;
+    assert_eq!(lasting.next("message").await.data["title"], "still there");
 }

@@ -86,7 +86,8 @@ async fn each_operation_finds_what_is_its_own_projects() {
                     Caller::Admin => gateway.call_as(&admin, &operation.method, &path),
                     Caller::SecretKey => gateway.call(&operation.method, &path).header("x-api-key", &project.secret),
                     Caller::PublicKey => gateway
-                        .call(&operation.method, &format!("{path}&user_hash={proof}"))
+                        .call(&operation.method, &path)
+                        .header("x-user-hash", &proof)
                         .header("x-api-key", &project.public),
                 };
                 let call = call.header("content-type", "application/json");

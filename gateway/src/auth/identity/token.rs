@@ -1,0 +1,211 @@
+//! User tokens: JSON Web Tokens (RFC 7519), signed with HS256 under a project's identity secret.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use sha2::Sha256;
+
+use super::Refusal;
+
+/// Bytes of a token at most.
+pub const MAX_BYTES: usize = 4_096;
+/// By how many seconds the clock of the server that signed may differ from ours.
+const LEEWAY: f64 = 60.0;
+/// The latest expiry that is kept as it is; a later one is as good as this (the year 9000).
+const LATEST: f64 = 221_845_392_000.0;
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    /// Extensions that a reader must understand; none is.
+    crit: Option<IgnoredAny>,
+}
+
+/// Times are seconds since the Unix epoch, fractions allowed.
+#[derive(Deserialize)]
+struct Claims {
+    sub: String,
+    exp: f64,
+    nbf: Option<f64>,
+    iat: Option<f64>,
+}
+
+/// What a valid token says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UserToken {
+    pub user_id: String,
+    /// When it stops being accepted.
+    pub until: Timestamp,
+}
+
+/// Verifies a token against the secrets that are accepted. Nothing of it is believed before its signature is verified, and
+/// `alg` chooses nothing: the only algorithm is HS256.
+pub fn verify<'s>(
+    secrets: impl IntoIterator<Item = &'s str>,
+    token: &str,
+    now: Timestamp,
+) -> Result<UserToken, Refusal> {
+    if token.len() > MAX_BYTES {
+        return Err(Refusal::Malformed);
+    }
+    let (signed, signature) = token.rsplit_once('.').ok_or(Refusal::Malformed)?;
+    let (header, claims) = signed.split_once('.').ok_or(Refusal::Malformed)?;
+    let header: Header = part(header)?;
+    if header.alg != "HS256" || header.crit.is_some() {
+        return Err(Refusal::Algorithm);
+    }
+    let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| Refusal::Malformed)?;
+    if !secrets.into_iter().any(|secret| is_signature(secret, signed, &signature)) {
+        return Err(Refusal::Signature);
+    }
+    let claims: Claims = part(claims)?;
+    let now = now.as_millisecond() as f64 / 1_000.0;
+    if now >= claims.exp + LEEWAY {
+        return Err(Refusal::Expired);
+    }
+    if [claims.nbf, claims.iat].into_iter().flatten().any(|from| from > now + LEEWAY) {
+        return Err(Refusal::NotYetValid);
+    }
+    let until = Timestamp::from_second((claims.exp + LEEWAY).min(LATEST) as i64).map_err(|_| Refusal::Malformed)?;
+    Ok(UserToken { user_id: claims.sub, until })
+}
+
+/// A part as its JSON object; one whose text could be written in another way is none.
+fn part<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Refusal> {
+    let json = URL_SAFE_NO_PAD.decode(text).map_err(|_| Refusal::Malformed)?;
+    if json.first() != Some(&b'{') {
+        return Err(Refusal::Malformed);
+    }
+    serde_json::from_slice(&json).map_err(|_| Refusal::Malformed)
+}
+
+fn is_signature(secret: &str, signed: &str, signature: &[u8]) -> bool {
+    let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).map(|mac| mac.chain_update(signed));
+    mac.is_ok_and(|mac| mac.verify_slice(signature).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const SECRET: &str = "a secret";
+    const NOW: i64 = 1_700_000_000;
+
+    fn encoded(json: &str) -> String {
+        URL_SAFE_NO_PAD.encode(json)
+    }
+
+    /// A token of exactly these texts.
+    fn signed(secret: &str, header: &str, claims: &str) -> String {
+        let signed = format!("{}.{}", encoded(header), encoded(claims));
+        let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap().chain_update(&signed);
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
+    }
+
+    fn with(claims: &Value) -> String {
+        signed(SECRET, r#"{"alg":"HS256","typ":"JWT"}"#, &claims.to_string())
+    }
+
+    fn verified(token: &str) -> Result<UserToken, Refusal> {
+        verify([SECRET], token, Timestamp::from_second(NOW).unwrap())
+    }
+
+    #[test]
+    fn the_example_of_the_specification_is_verified() {
+        // RFC 7515, A.1: its key is not text, so that only the parts are tried here and its signature below.
+        let claims = "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
+        assert!(part::<serde_json::Map<String, Value>>(claims).is_ok());
+        // As jwt.io shows it for the secret `your-256-bit-secret`.
+        let token = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIiwiaWF0IjoxNTE2MjM5MDIyfQ.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c";
+        let (signed, signature) = token.rsplit_once('.').unwrap();
+        let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
+        assert!(is_signature("your-256-bit-secret", signed, &signature));
+        // It never expires.
+        assert_eq!(
+            verify(["your-256-bit-secret"], token, Timestamp::from_second(NOW).unwrap()),
+            Err(Refusal::Malformed)
+        );
+    }
+
+    #[test]
+    fn times_are_judged_with_a_minute_of_leeway() {
+        let times = |claims: Value| {
+            let mut all = json!({"sub": "ann", "exp": NOW + 3_600});
+            all.as_object_mut().unwrap().extend(claims.as_object().unwrap().clone());
+            verified(&with(&all)).map(|token| token.until.as_second())
+        };
+        for (claims, expected) in [
+            (json!({}), Ok(NOW + 3_660)),
+            (json!({"exp": NOW - 59}), Ok(NOW + 1)),
+            (json!({"exp": NOW - 60}), Err(Refusal::Expired)),
+            (json!({"exp": -1e300}), Err(Refusal::Expired)),
+            (json!({"exp": NOW as f64 + 0.5}), Ok(NOW + 60)),
+            (json!({"exp": 1e300}), Ok(LATEST as i64)),
+            (json!({"nbf": NOW + 60}), Ok(NOW + 3_660)),
+            (json!({"nbf": NOW + 61}), Err(Refusal::NotYetValid)),
+            (json!({"iat": NOW + 60}), Ok(NOW + 3_660)),
+            (json!({"iat": NOW + 61}), Err(Refusal::NotYetValid)),
+            (json!({"nbf": null, "iat": NOW - 9}), Ok(NOW + 3_660)),
+            (json!({"exp": null}), Err(Refusal::Malformed)),
+            (json!({"exp": "1900000000"}), Err(Refusal::Malformed)),
+            (json!({"nbf": "1"}), Err(Refusal::Malformed)),
+            (json!({"sub": 7}), Err(Refusal::Malformed)),
+            (json!({"sub": null}), Err(Refusal::Malformed)),
+        ] {
+            assert_eq!(times(claims.clone()), expected, "{claims}");
+        }
+        for without in [json!({"sub": "ann"}), json!({"exp": NOW + 9}), json!({}), json!([])] {
+            assert_eq!(verified(&with(&without)), Err(Refusal::Malformed), "{without}");
+        }
+    }
+
+    #[test]
+    fn no_other_algorithm_is_accepted_whatever_the_signature() {
+        let claims = json!({"sub": "ann", "exp": NOW + 9}).to_string();
+        for alg in ["none", "None", "hs256", "HS384", "HS512", "RS256", "ES256", ""] {
+            let token = signed(SECRET, &json!({"alg": alg}).to_string(), &claims);
+            assert_eq!(verified(&token), Err(Refusal::Algorithm), "{alg}");
+            let (unsigned, _) = token.rsplit_once('.').unwrap();
+            assert!(verified(&format!("{unsigned}.")).is_err(), "{alg}");
+        }
+        for (header, refusal) in [
+            (r#"{"alg":"HS256","crit":["exp"]}"#, Refusal::Algorithm),
+            (r#"{"typ":"JWT"}"#, Refusal::Malformed),
+            (r#"{"alg":"none","alg":"HS256"}"#, Refusal::Malformed),
+            (r#"["HS256"]"#, Refusal::Malformed),
+        ] {
+            assert_eq!(verified(&signed(SECRET, header, &claims)), Err(refusal), "{header}");
+        }
+        let (header, right) = (r#"{"alg":"HS256"}"#, signed(SECRET, r#"{"alg":"HS256"}"#, &claims));
+        assert!(verified(&right).is_ok());
+        assert_eq!(verified(&format!("{}..", encoded(header))), Err(Refusal::Signature));
+        assert_eq!(verified(&signed("another", header, &claims)), Err(Refusal::Signature));
+        assert_eq!(verified(&signed("", header, &claims)), Err(Refusal::Signature));
+    }
+
+    #[test]
+    fn a_token_with_any_character_exchanged_is_refused() {
+        let token = with(&json!({"sub": "ann", "exp": NOW + 9}));
+        assert_eq!(verified(&token).unwrap().user_id, "ann");
+        for at in 0..token.len() {
+            for other in "ABab01-_.+/= \n".chars().filter(|c| !token[at..].starts_with(*c)) {
+                let tampered = format!("{}{other}{}", &token[..at], &token[at + 1..]);
+                assert!(verified(&tampered).is_err(), "{tampered}");
+            }
+            assert!(verified(&format!("{}{}", &token[..at], &token[at + 1..])).is_err());
+        }
+        for around in [format!(" {token}"), format!("{token}."), format!("{token}="), format!("{token}.{token}")] {
+            assert!(verified(&around).is_err(), "{around}");
+        }
+        for none in ["", ".", "..", "a.b.c"] {
+            assert_eq!(verified(none), Err(Refusal::Malformed));
+        }
+        let long = with(&json!({"sub": "a".repeat(MAX_BYTES), "exp": NOW + 9}));
+        assert_eq!(verified(&long), Err(Refusal::Malformed));
+    }
+}
