@@ -57,9 +57,10 @@ impl Found {
     }
 }
 
-/// Projects in one look.
-pub const PROJECTS: i64 = 100;
-/// Of these, how many are served at the same time: one that is slow holds up none of the others.
+/// Projects in one poll. High enough for one poll to serve every project with due rows: were it lower, projects with a long
+/// backlog could fill every poll and starve the rest.
+pub const PROJECTS: i64 = 10_000;
+/// Projects served at the same time, so that a slow one delays no other.
 const CONCURRENT: usize = 4;
 
 /// A connection for taking what is due. Not while the broker is away: what was taken and cannot be published would only

@@ -3,6 +3,7 @@
 //! twice bears the same id both times.
 
 mod answer;
+mod rotation;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,11 +29,12 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::TaskTracker;
 
 use answer::{Judged, judge};
+use rotation::Rotation;
 
 /// Calls under way at a time.
 const AT_ONCE: usize = 64;
-/// Projects in one look.
-const PROJECTS: i64 = 100;
+/// Projects in one poll: high enough for all that have due calls.
+const PROJECTS: i64 = 10_000;
 /// After so long a call that was claimed and not settled is made again: longer than any call takes.
 const LEASE: Duration = Duration::from_mins(1);
 /// How often is looked for what others left, or put off.
@@ -59,8 +61,9 @@ impl Caller {
     /// Runs until the shutdown; what is under way then comes to its end.
     pub async fn run(self, shutdown: Shutdown) {
         let (caller, room, tasks) = (Arc::new(self), Arc::new(Semaphore::new(AT_ONCE)), TaskTracker::new());
+        let mut rotation = Rotation::default();
         while !shutdown.is_cancelled() {
-            if let Err(error) = caller.look(&room, &tasks, &shutdown).await {
+            if let Err(error) = caller.look(&room, &tasks, &mut rotation, &shutdown).await {
                 tracing::debug!(%error, "cannot look for calls; trying again");
             }
             tokio::select! {
@@ -73,17 +76,19 @@ impl Caller {
         tasks.wait().await;
     }
 
-    /// Takes up what is due, no more than there is room for, so that a kill leaves only those few in doubt.
+    /// Claims due calls, at most as many as can be made at once, so that a kill leaves few of them in doubt.
     async fn look(
         self: &Arc<Self>,
         room: &Arc<Semaphore>,
         tasks: &TaskTracker,
+        rotation: &mut Rotation,
         shutdown: &Shutdown,
     ) -> Result<(), StoreError> {
         loop {
             let mut claimed = 0;
             let now = self.clock.now();
-            let due = webhook_calls::projects(&self.store.connection().await?, now, PROJECTS).await?;
+            let mut due = webhook_calls::projects(&self.store.connection().await?, now, PROJECTS).await?;
+            rotation.sort(&mut due);
             // Each project its share, so that one whose service is slow keeps nobody else's calls waiting for long.
             let share = (AT_ONCE / due.len().max(1)).max(1);
             for project in due {
@@ -91,6 +96,7 @@ impl Caller {
                 if most == 0 || shutdown.is_cancelled() {
                     return Ok(());
                 }
+                rotation.serve(project);
                 let lease = now.checked_add(LEASE).unwrap_or(now);
                 let db = self.store.connection().await?;
                 for call in webhook_calls::claim(&db, project, now, lease, most as i64).await? {

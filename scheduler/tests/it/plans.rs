@@ -2,12 +2,14 @@
 
 use shared::clock::from_ms;
 use shared::ids::{self, ProjectId};
+use shared::secrets::MasterKeys;
 use shared::send::{Channel, DeliveryState};
 use shared::store::campaigns::sending;
 use shared::store::messages::claim::claim;
 use shared::store::messages::due;
 use shared::store::messages::settle::{HELD, Settled, held, release_held, settle};
-use shared::store::{Transaction, timers};
+use shared::store::segments::dirty;
+use shared::store::{Transaction, timers, webhook_endpoints};
 use uuid::Uuid;
 
 use crate::place::Place;
@@ -123,7 +125,7 @@ fn sent(project: ProjectId, id: Uuid) -> Settled {
 #[tokio::test]
 async fn of_the_timers_only_those_are_read_that_are_due() {
     let place = Place::new().await;
-    let (project, other) = (place.project, ProjectId(ids::fresh(place.clock.now_ms())));
+    let [project, other] = projects(&place, 2).await[..] else { panic!() };
     place.timers(project, 0..20_000, 3_600_000).await;
     place.timers(project, 30_000..30_100, -1).await;
     place.timers(other, 0..5_000, -1_000).await;
@@ -160,6 +162,129 @@ async fn of_many_busy_projects_none_starves() {
         }
     }
     assert_eq!(served.len(), projects.len());
+}
+
+/// Creates that many projects.
+async fn projects(place: &Place, count: usize) -> Vec<ProjectId> {
+    let sql = "INSERT INTO project (project_id, name, secrets, created_at, updated_at, changed_seq) \
+               SELECT id, 'p', '', now(), now(), 1 FROM unnest($1::uuid[]) AS v (id)";
+    let created: Vec<ProjectId> = (0..count).map(|_| ProjectId(ids::fresh(place.clock.now_ms()))).collect();
+    place.store.connection().await.unwrap().execute(sql, &[&created]).await.unwrap();
+    created
+}
+
+#[tokio::test]
+async fn a_backlog_of_one_project_hides_no_other_project() {
+    let place = Place::with([("INGEST_MAX_BYTES", "16777216")]).await;
+    let busy = projects(&place, 150).await;
+    // Before and behind the others in the order of their due times.
+    place.timers(place.project, 0..20_000, -60_000).await;
+    place.timers(place.project, 20_000..30_000, -1).await;
+    for project in &busy {
+        place.timers(*project, [1], -30_000).await;
+    }
+    place.store.connection().await.unwrap().batch_execute("ANALYZE timer").await.unwrap();
+    let now = place.clock.now();
+    // The window, and a probe for each project.
+    reads_at_most!(place, "^timer$", 5_000 + 2 * 151, |tx| {
+        let found = timers::due::projects(&*tx, now, 1_000).await.unwrap();
+        assert_eq!((found.len(), found[0]), (151, place.project));
+    });
+    let app = place.app().await;
+    for _ in 0..5 {
+        scheduler::timers::tick(app.clone()).await.unwrap();
+    }
+    let sql = "SELECT count(*) FROM timer WHERE project_id = ANY($1)";
+    let db = place.store.connection().await.unwrap();
+    let left: i64 = db.query_one(sql, &[&busy]).await.unwrap().get(0);
+    assert_eq!(left, 0, "timers of the other projects were not served");
+}
+
+#[tokio::test]
+async fn marks_of_one_project_hide_no_other_project() {
+    let place = Place::new().await;
+    let [first, second, third] = projects(&place, 3).await[..] else { panic!() };
+    let sql = "INSERT INTO segment_dirty (project_id, id, look, people) SELECT $1, \
+               (lpad(to_hex($2 + n), 12, '0') || '70008' || lpad(to_hex(n), 15, '0'))::uuid, 'x', '{}' FROM generate_series(1, $3::bigint) n";
+    let db = place.store.connection().await.unwrap();
+    let now_ms = place.clock.now_ms();
+    for (project, ms, count) in
+        [(first, now_ms, 3_000_i64), (second, now_ms + 5_000, 1), (first, now_ms + 9_000, 3_000)]
+    {
+        db.execute(sql, &[&project, &ms, &count]).await.unwrap();
+    }
+    let sql = "INSERT INTO segment_membership (project_id, segment_id, user_id, due_at) \
+               SELECT $1, gen_random_uuid(), gen_random_uuid(), now() - $2::text::interval FROM generate_series(1, $3::bigint)";
+    for (project, age, count) in [(first, "1 hour", 3_000_i64), (third, "1 minute", 1), (first, "1 second", 3_000)] {
+        db.execute(sql, &[&project, &age, &count]).await.unwrap();
+    }
+    let found = dirty::projects(&db, place.clock.now(), 100).await.unwrap();
+    assert_eq!(found, [first, second, third]);
+}
+
+/// Index scans, and rows read, so far by the session of the tables of webhooks.
+async fn scans(tx: &Transaction<'_>) -> (i64, i64) {
+    let sql = "SELECT coalesce(sum(idx_scan), 0)::bigint, coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::bigint \
+               FROM pg_stat_xact_user_tables WHERE relname ~ '^webhook_'";
+    let row = tx.query_one(sql, &[]).await.unwrap();
+    (row.get(0), row.get(1))
+}
+
+async fn scans_since(tx: &Transaction<'_>, before: (i64, i64)) -> (i64, i64) {
+    let now = scans(tx).await;
+    (now.0 - before.0, now.1 - before.1)
+}
+
+#[tokio::test]
+async fn a_poll_for_due_webhooks_costs_what_is_pending_and_not_what_exists() {
+    let place = Place::new().await;
+    let keys = MasterKeys::parse("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f").unwrap();
+    let mut db = place.store.connection().await.unwrap();
+    let endpoints = "INSERT INTO webhook_endpoint (project_id, id, url, types, secrets, enabled, created_at, updated_at) \
+                     SELECT md5((n / 10)::text)::uuid, md5(n::text)::uuid, 'https://example.com', '{*}', '\\x00', n <> 3, now(), now() \
+                     FROM generate_series(1, 2000) n";
+    db.batch_execute(&format!("{endpoints}; ANALYZE webhook_endpoint")).await.unwrap();
+    let now = place.clock.now();
+    for mode in MODES {
+        db.batch_execute(&format!("SET plan_cache_mode = {mode}")).await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        let before = scans(&tx).await;
+        assert!(webhook_endpoints::due(&tx, &keys, now).await.unwrap().is_empty());
+        let (index_scans, rows) = scans_since(&tx, before).await;
+        // The planner may look at an end of the index.
+        assert!(index_scans <= 2 && rows == 0, "{mode}: {index_scans} scans, {rows} rows with nothing pending");
+        tx.rollback().await.unwrap();
+    }
+    // Five endpoints: three with a backlog, of which one is disabled, one with a retry later on, one with a single delivery.
+    let deliveries = "INSERT INTO webhook_delivery (project_id, endpoint_id, id, type, data, happened_at, due_at, created_at) \
+                      SELECT md5(($1 / 10)::text)::uuid, md5($1::text)::uuid, gen_random_uuid(), 'message.sent', '{}', now(), \
+                      now() + $2::text::interval, now() FROM generate_series(1, $3::bigint)";
+    for (endpoint, due, count) in [
+        (1_i32, "-1 minute", 3_000_i64),
+        (2, "-2 minutes", 3_000),
+        (3, "-1 hour", 3_000),
+        (4, "1 hour", 50),
+        (1_500, "-1 hour", 1),
+    ] {
+        db.execute(deliveries, &[&endpoint, &due, &count]).await.unwrap();
+    }
+    db.batch_execute("ANALYZE webhook_delivery").await.unwrap();
+    let id = |n: i64| format!("SELECT md5('{n}')::uuid");
+    let mut expected: Vec<Uuid> = Vec::new();
+    for endpoint in [1_500, 2, 1] {
+        expected.push(db.query_one(&id(endpoint), &[]).await.unwrap().get(0));
+    }
+    let now = place.clock.now();
+    for mode in MODES {
+        db.batch_execute(&format!("SET plan_cache_mode = {mode}")).await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        let before = scans(&tx).await;
+        let found = webhook_endpoints::due(&tx, &keys, now).await.unwrap();
+        assert_eq!(found.iter().map(|e| e.id).collect::<Vec<_>>(), expected, "the oldest first");
+        let (index_scans, rows) = scans_since(&tx, before).await;
+        assert!(index_scans <= 15 && rows <= 12, "{mode}: {index_scans} scans, {rows} rows for five endpoints");
+        tx.rollback().await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use super::migrate::MIGRATIONS;
 
 /// Files with statements that look at all projects, and what for. They read without locks, or change rows by conditions that
 /// every shard can judge by itself.
-const ACROSS: [(&str, &str); 26] = [
+const ACROSS: [(&str, &str); 25] = [
     ("api_keys.rs", "what has changed, for caches"),
     ("automations/read.rs", "what has changed, and all that is active, for caches"),
     ("campaigns/sending.rs", "campaigns that are due"),
@@ -34,7 +34,6 @@ const ACROSS: [(&str, &str); 26] = [
     ("user_imports.rs", "those that are too old"),
     ("users/search.rs", "everybody, once, where the texts are made anew"),
     ("users/seen.rs", "days that are too old"),
-    ("webhook_calls.rs", "projects that have calls due"),
     ("webhook_deliveries.rs", "those that are too old"),
     ("webhook_endpoints.rs", "what endpoints ask for, and one that was deleted"),
 ];
@@ -165,6 +164,7 @@ fn places_and_recursions_are_of_one_project_or_have_another_way() {
     };
     over_all("ctid", "client_ids.rs");
     over_all("WITH RECURSIVE frozen", "runs/resume.rs");
+    over_all("WITH RECURSIVE pending", "webhook_endpoints.rs");
 }
 
 /// Behind `ON CONFLICT` of what is inserted from a query, Citus knows no parameter and no function that is not immutable.

@@ -1,4 +1,6 @@
-//! Whose rows fall due, whatever they are.
+//! Finds the projects that have due rows in a table.
+
+use std::collections::BTreeMap;
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -6,10 +8,11 @@ use jiff::Timestamp;
 use crate::ids::ProjectId;
 use crate::store::StoreError;
 
-/// How many due rows one look for projects reads, from either end.
-const LOOK: i64 = 5_000;
+/// The oldest due rows that one poll reads before it probes each project.
+const WINDOW: i64 = 5_000;
 
-/// A table of which rows fall due, by the column that says when; an index begins with that.
+/// A table with due rows, and the column with their due time. It needs an index that starts with that column, and one on
+/// `(project_id, column)`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     pub table: &'static str,
@@ -23,25 +26,51 @@ pub(super) async fn oldest(db: &impl GenericClient, Due { table, at }: Due) -> R
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
-/// At most `most` projects with due rows, the longest due first: each look serves those who have waited longest. No locks: a
-/// distributed store refuses them here.
+/// Returns up to `most` projects with due rows, the project with the oldest due row first. Takes no locks: Citus refuses
+/// locks across projects.
 ///
-/// It reads the rows that have been due for longest and those that fell due last, and no more, however many there are: so a
-/// project with a million of them neither makes this slow nor hides the others.
+/// Reads the [`WINDOW`] oldest due rows. If there are more, it also probes the index once for each project, so that one
+/// project's backlog hides no other project. A poll with little due reads only the due rows, however many projects exist.
 pub(super) async fn projects(
+    db: &impl GenericClient,
+    due: Due,
+    now: Timestamp,
+    most: i64,
+) -> Result<Vec<ProjectId>, StoreError> {
+    let Due { table, at } = due;
+    let sql = format!(
+        "SELECT project_id, min(at), count(*) FROM (\
+         SELECT project_id, {at} AS at FROM {table} WHERE {at} <= $1 ORDER BY {at} LIMIT $2) AS due GROUP BY project_id"
+    );
+    let (mut oldest, mut read) = (BTreeMap::new(), 0);
+    for row in db.query(&db.prepare_cached(&sql).await?, &[&now, &WINDOW]).await? {
+        let (project, at, count): (ProjectId, Timestamp, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        oldest.insert(project, at);
+        read += count;
+    }
+    if read >= WINDOW {
+        // Rows of deleted projects are found above: they have no row in `project`.
+        oldest.extend(probe_each(db, due, now, most).await?);
+    }
+    let mut found: Vec<(Timestamp, ProjectId)> = oldest.into_iter().map(|(project, at)| (at, project)).collect();
+    found.sort_unstable();
+    found.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+    Ok(found.into_iter().map(|(_, project)| project).collect())
+}
+
+/// Returns up to `most` projects with due rows and the due time of each one's oldest row.
+async fn probe_each(
     db: &impl GenericClient,
     Due { table, at }: Due,
     now: Timestamp,
     most: i64,
-) -> Result<Vec<ProjectId>, StoreError> {
+) -> Result<Vec<(ProjectId, Timestamp)>, StoreError> {
     let sql = format!(
-        "SELECT project_id FROM (\
-         (SELECT project_id, {at} AS at FROM {table} WHERE {at} <= $1 ORDER BY {at} LIMIT $2) UNION ALL \
-         (SELECT project_id, {at} AS at FROM {table} WHERE {at} <= $1 ORDER BY {at} DESC LIMIT $2)) AS due \
-         GROUP BY project_id ORDER BY min(at), project_id LIMIT $3"
+        "SELECT p.project_id, due.at FROM project p CROSS JOIN LATERAL (SELECT d.{at} AS at FROM {table} d \
+         WHERE d.project_id = p.project_id AND d.{at} <= $1 ORDER BY d.{at} LIMIT 1) AS due ORDER BY due.at LIMIT $2"
     );
-    let rows = db.query(&db.prepare_cached(&sql).await?, &[&now, &LOOK, &most]).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    let rows = db.query(&db.prepare_cached(&sql).await?, &[&now, &most]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 /// Rows that have been due since before a time, counted up to `most`.

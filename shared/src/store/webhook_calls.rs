@@ -9,6 +9,8 @@ use super::StoreError;
 use super::due::{self, Due};
 use crate::ids::ProjectId;
 
+const DUE: Due = Due { table: "webhook_call", at: "due_at" };
+
 /// A call to be made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewCall {
@@ -41,7 +43,7 @@ pub struct Claimed {
 
 /// Since when the oldest due call has been due, or when the next one falls due.
 pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
-    due::oldest(db, Due { table: "webhook_call", at: "due_at" }).await
+    due::oldest(db, DUE).await
 }
 
 /// Writes calls, due at once. One that is there already stays as it is.
@@ -73,12 +75,9 @@ pub async fn insert(tx: &Transaction<'_>, calls: &[NewCall], now: Timestamp) -> 
     Ok(())
 }
 
-/// Projects with due calls, some of them where there are many. No locks: a distributed store refuses them here.
+/// Returns up to `most` projects with due calls, the project with the oldest due call first.
 pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
-    let sql = "SELECT DISTINCT project_id FROM (\
-               SELECT project_id FROM webhook_call WHERE due_at <= $1 ORDER BY due_at LIMIT 1000) AS due LIMIT $2";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&now, &most]).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    due::projects(db, DUE, now, most).await
 }
 
 /// Claims a project's due calls, earliest first, until `lease`: whoever finds a lease run out makes the call again.

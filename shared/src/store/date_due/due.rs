@@ -18,7 +18,7 @@ pub struct DateDue {
     pub due_at: Timestamp,
 }
 
-/// Projects with dates that have come, some of them where there are many.
+/// Returns up to `most` projects with due dates, the project with the oldest due date first.
 pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
     due::projects(db, Due { table: "date_due", at: "look_at" }, now, most).await
 }

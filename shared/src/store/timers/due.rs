@@ -23,10 +23,10 @@ pub struct DueTimer {
 
 /// Since when the oldest due timer has been due, or when the next one falls due.
 pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
-    due::oldest(db, Due { table: "timer", at: "due_at" }).await
+    due::oldest(db, DUE).await
 }
 
-/// Projects with due timers, some of them where there are many.
+/// Returns up to `most` projects with due timers, the project with the oldest due timer first.
 pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
     due::projects(db, DUE, now, most).await
 }
