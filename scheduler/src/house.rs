@@ -25,7 +25,7 @@ pub struct Chore {
     work: Work,
 }
 
-pub const CHORES: [Chore; 22] = [
+pub const CHORES: [Chore; 23] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
     Chore {
         what: "what new time partitions hold",
@@ -65,6 +65,11 @@ pub const CHORES: [Chore; 22] = [
         what: "clicks past their retention",
         every: Duration::from_hours(1),
         work: |app| Box::pin(retention::clear_clicks(app)),
+    },
+    Chore {
+        what: "sends past the frequency cap's span",
+        every: Duration::from_hours(1),
+        work: |app| Box::pin(retention::clear_capped_sends(app)),
     },
     Chore { what: "old erasures", every: Duration::from_hours(1), work: |app| Box::pin(erasures::forget(app)) },
     Chore { what: "sessions that have ended", every: Duration::from_mins(10), work: |app| Box::pin(end_sessions(app)) },

@@ -11,7 +11,7 @@ use shared::ids::{CLIENT_ID_PAST_MS, ProjectId};
 use shared::store::campaigns::clicks;
 use shared::store::events::retention;
 use shared::store::time_partitions::expired;
-use shared::store::{Connection, StoreError, client_ids, inbox, projects};
+use shared::store::{Connection, StoreError, capped_sends, channels, client_ids, inbox, projects};
 
 use crate::App;
 use crate::tick::TickError;
@@ -132,6 +132,22 @@ pub async fn clear_clicks(app: Arc<App>) -> Result<(), TickError> {
             let removed = clicks::remove_slice(&tx, project, before).await?;
             tx.commit().await.map_err(StoreError::from)?;
             if removed < clicks::SLICE as u64 {
+                break;
+            }
+            breathe(since).await;
+        }
+    }
+    Ok(())
+}
+
+/// Removes sends that no frequency cap counts any more, slice by slice. A project that has removed its cap keeps none.
+pub async fn clear_capped_sends(app: Arc<App>) -> Result<(), TickError> {
+    let (db, now) = (app.store.connection().await?, app.now());
+    for (project, _) in projects::retentions(&db).await? {
+        let before = channels::frequency_cap(&db, project).await?.map_or(now, |cap| cap.within.before(now));
+        loop {
+            let since = Instant::now();
+            if capped_sends::remove_slice(&db, project, before).await? < capped_sends::SLICE {
                 break;
             }
             breathe(since).await;

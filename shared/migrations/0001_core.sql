@@ -19,7 +19,7 @@ CREATE TABLE project (
     retention_days  integer NOT NULL DEFAULT 400 CHECK (retention_days > 0),
     tracking        boolean NOT NULL DEFAULT true,                         -- of opens and clicks
     identity_verification boolean NOT NULL DEFAULT false,                  -- public keys must prove the user ids they name
-    secrets         bytea NOT NULL,                                        -- sealed: webhook secrets, identity secret
+    secrets         bytea NOT NULL,                                        -- sealed: webhook, signing and identity secrets
     created_at      timestamptz NOT NULL,
     updated_at      timestamptz NOT NULL,
     changed_seq     bigint NOT NULL
@@ -664,9 +664,20 @@ CREATE INDEX message_project_due ON message (project_id, due_at) WHERE due_at IS
 CREATE INDEX message_user ON message (user_id, project_id, id);
 CREATE INDEX message_campaign ON message (project_id, campaign_id, status, send_at) INCLUDE (id, variant) WHERE campaign_id IS NOT NULL; -- a report reads nothing else
 CREATE INDEX message_dead ON message (project_id, id) WHERE dead;
--- What the frequency cap counts: not what waits, nor what was kept back, of which there may be any number. With the id, or
--- message_user would be taken, which holds all of that.
-CREATE INDEX message_had ON message (project_id, user_id, id) WHERE lane <> 'direct' AND (claimed OR sent_at IS NOT NULL);
+
+-- Sends that count against a frequency cap: written when a message is claimed, removed if it is not sent. Apart from the
+-- ledger, so that only projects with a cap pay for it.
+CREATE TABLE capped_send (
+    project_id uuid NOT NULL,
+    message_id uuid NOT NULL,
+    attempt    integer NOT NULL,                                           -- the claim's number
+    user_id    uuid NOT NULL,
+    address    uuid,                                                       -- hash of the channel and the normalised address; null for a channel without addresses
+    at         timestamptz NOT NULL,                                       -- of the claim
+    PRIMARY KEY (project_id, message_id)
+);
+CREATE INDEX capped_send_user ON capped_send (project_id, user_id, at);
+CREATE INDEX capped_send_address ON capped_send (project_id, address, at) WHERE address IS NOT NULL;
 
 -- Their exact number, as of people: recorders have a lane each, delivery shares some of its own.
 CREATE TABLE message_count (

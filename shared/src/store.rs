@@ -6,6 +6,7 @@ pub mod audit;
 pub mod automations;
 pub mod by_project;
 pub mod campaigns;
+pub mod capped_sends;
 pub mod changes;
 pub mod channels;
 pub mod citus;

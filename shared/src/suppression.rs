@@ -79,6 +79,11 @@ impl Address {
         Self { channel, text: user.to_string() }
     }
 
+    /// The id under which sends to it are counted.
+    pub fn key(&self, project: ProjectId) -> Uuid {
+        Uuid::new_v5(&project.0, format!("address:{}:{}", self.channel.as_str(), self.text).as_bytes())
+    }
+
     /// The id of its place on the list.
     pub fn id(&self, project: ProjectId, reason: Reason) -> Uuid {
         let name = format!("suppression:{}:{}:{}", self.channel.as_str(), reason.as_str(), self.text);

@@ -25,8 +25,9 @@ use crate::settle::judge::{self, Circumstances, failed};
 
 /// Attempts one message in a task of its own, so that a panic over it costs no other.
 pub async fn attempt(app: Arc<App>, loaded: Loaded, token: Option<Token>) -> Settled {
-    let message = loaded.message.clone();
-    guarded(&message, run(app, loaded, token)).await
+    let (message, counted) = (loaded.message.clone(), loaded.counted);
+    let settled = guarded(&message, run(app, loaded, token)).await;
+    Settled { counted, ..settled }
 }
 
 async fn guarded(message: &Claimed, work: impl Future<Output = Settled> + Send + 'static) -> Settled {

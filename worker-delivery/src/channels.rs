@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use deadpool_postgres::GenericClient;
 use jiff::tz::TimeZone;
+use serde_json::Value;
 use shared::ids::ProjectId;
 use shared::secrets::MasterKeys;
 use shared::send::Channel;
@@ -46,17 +47,19 @@ pub struct Sender {
     cleared: Mutex<Option<Instant>>,
 }
 
-/// When and how often a channel's messages go that nobody asked for.
+/// The rules for messages of automations and campaigns.
 pub struct Rules {
     pub quiet: Option<QuietHours>,
     pub cap: Option<FrequencyCap>,
+    /// Users without an external ID are sent no email and no SMS.
+    pub known_users_only: bool,
     /// The project's.
     pub timezone: TimeZone,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { quiet: None, cap: None, timezone: TimeZone::UTC }
+        Self { quiet: None, cap: None, known_users_only: false, timezone: TimeZone::UTC }
     }
 }
 
@@ -280,7 +283,8 @@ async fn rules(db: &impl GenericClient, project: ProjectId, settings: &ChannelSe
     let quiet = settings.settings.get("quietHours").and_then(QuietHours::from_value);
     let cap = settings.settings.get("frequencyCap").and_then(FrequencyCap::from_value);
     let timezone = if quiet.is_some() { projects::timezone(db, project).await? } else { TimeZone::UTC };
-    Ok(Rules { quiet, cap, timezone })
+    let known_users_only = settings.settings.get("knownUsersOnly").and_then(Value::as_bool).unwrap_or(false);
+    Ok(Rules { quiet, cap, known_users_only, timezone })
 }
 
 /// A project's keys for browsers. Where they cannot be opened, only browsers go without.

@@ -11,6 +11,7 @@ use shared::ids::ProjectId;
 use shared::link::{self, About};
 use shared::send::{Channel, Lane};
 use shared::store::StoreError;
+use shared::store::capped_sends;
 use shared::store::messages;
 use shared::store::messages::claim::{Claimed, claim, claim_locked};
 use shared::store::projects;
@@ -43,10 +44,20 @@ pub struct Loaded {
     pub tokens: Vec<PushToken>,
     /// Why the person is not written to, where that is so: as the ledger says it.
     pub suppressed: Option<&'static str>,
-    /// The person has had as many messages lately as the project allows.
+    /// The user, or the address, has been sent as many messages lately as the project allows.
     pub capped: bool,
+    /// It is recorded as a send that counts against the frequency cap.
+    pub counted: bool,
     /// Whether it is to be known if it was opened and what was clicked.
     pub tracked: bool,
+}
+
+/// What the project's rules and the suppression list say about a message.
+#[derive(Clone, Copy, Default)]
+struct Verdict {
+    suppressed: Option<&'static str>,
+    capped: bool,
+    counted: bool,
 }
 
 /// What becomes of rows that somebody holds just now.
@@ -100,6 +111,26 @@ pub async fn claim_slice(
     let recipient = |m: &Claimed| candidates(m).find_map(|id| people.get(&id));
     let subscribed = suppressed::subscribed(&tx, project, &claimed, recipient).await?;
     let mut frequency = Frequency::load(&tx, project, &claimed, recipient, &senders, now).await?;
+    let (mut verdicts, mut counted) = (HashMap::new(), Vec::new());
+    for message in &claimed {
+        let (Some(person), Some(sender)) = (recipient(message), senders.get(&message.channel)) else { continue };
+        let reason = suppressed::reason(message, person, &listed).map(Reason::status_reason);
+        let reason = reason
+            .or_else(|| suppressed::by_group(message, person, &subscribed))
+            .or_else(|| suppressed::as_anonymous(message, person, &sender.rules));
+        // Of several in one slice only as many go out as the cap allows.
+        let cap = sender.rules.cap.filter(|_| message.lane != Lane::Direct && reason.is_none());
+        let verdict = match cap.map(|cap| frequency.admit(cap, project, message, person, now)) {
+            None => Verdict { suppressed: reason, ..Verdict::default() },
+            Some(None) => Verdict { capped: true, ..Verdict::default() },
+            Some(Some(send)) => {
+                counted.push((send, message.attempt));
+                Verdict { counted: true, ..Verdict::default() }
+            }
+        };
+        verdicts.insert(message.id, verdict);
+    }
+    capped_sends::record(&tx, project, &counted).await?;
     let tokens = devices(&tx, project, &claimed, &people).await?;
     tx.commit().await?;
     let load = |mut message: Claimed| {
@@ -108,15 +139,7 @@ pub async fn claim_slice(
         let template = message.template_id.and_then(|id| templates.get(&id)).cloned();
         let devices = recipient.as_ref().filter(|_| message.channel == Channel::Push).and_then(|r| tokens.get(&r.id));
         let tokens = devices.cloned().unwrap_or_default();
-        let suppressed = recipient.as_ref().and_then(|person| {
-            let reason = suppressed::reason(&message, person, &listed).map(Reason::status_reason);
-            reason.or_else(|| suppressed::by_group(&message, person, &subscribed))
-        });
-        // Of several in one slice only as many go out as there is room for.
-        let cap = sender.rules.cap.filter(|_| message.lane != Lane::Direct && suppressed.is_none());
-        let capped = cap
-            .zip(recipient.as_ref())
-            .is_some_and(|(cap, person)| !frequency.has_room(cap, message.channel, person.id));
+        let Verdict { suppressed, capped, counted } = verdicts.get(&message.id).copied().unwrap_or_default();
         let (is_mail, template_found) =
             (message.channel == Channel::Email, template.as_ref().and_then(|t| t.as_ref().ok()));
         let names_preferences = match template_found {
@@ -139,7 +162,7 @@ pub async fn claim_slice(
         }
         let tracked =
             tracks && app.config.is_reachable && message.channel == Channel::Email && !judge::is_test(&message);
-        Some(Loaded { message, recipient, template, sender, tokens, suppressed, capped, tracked })
+        Some(Loaded { message, recipient, template, sender, tokens, suppressed, capped, counted, tracked })
     };
     Ok(claimed.into_iter().filter_map(load).collect())
 }

@@ -1,4 +1,4 @@
-//! The frequency cap: how many messages that nobody asked for may still go to people.
+//! The frequency cap: how many more messages of automations and campaigns a user, or an address, may be sent.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,30 +9,31 @@ use shared::ids::ProjectId;
 use shared::send::{Channel, Lane};
 use shared::sending_rules::FrequencyCap;
 use shared::store::StoreError;
+use shared::store::capped_sends::{self, CappedSend};
 use shared::store::messages::claim::Claimed;
-use shared::store::messages::frequency;
 use shared::store::users::read;
 use shared::store::users::recipient::Recipient;
 use uuid::Uuid;
 
 use crate::channels::Sender;
+use crate::suppressed;
 
-/// What people have had, and what goes to them of one slice.
+/// The sends that count, by recipient: by user, and by the key of an address. Those of the slice are added as they are
+/// admitted.
 #[derive(Default)]
 pub struct Frequency {
-    /// Within the time that a channel's cap counts.
-    had: HashMap<(Channel, Uuid), i64>,
-    going: HashMap<Uuid, i64>,
+    times: Vec<Timestamp>,
+    by_recipient: HashMap<Uuid, Vec<usize>>,
 }
 
-/// The cap that holds for a message.
+/// The cap that applies to a message.
 fn cap_of(message: &Claimed, senders: &HashMap<Channel, Arc<Sender>>) -> Option<FrequencyCap> {
     senders.get(&message.channel)?.rules.cap.filter(|_| message.lane != Lane::Direct)
 }
 
 impl Frequency {
-    /// Counts for those for whom there is a cap. They are locked until the transaction's end, so that two who claim for
-    /// one person at the same time see each other's claims: whoever comes second counts what the first has claimed.
+    /// Loads the sends to the recipients of capped messages, other than those of these claims. The recipients are locked until
+    /// the end of the transaction, so that of two workers that claim for one of them, the second counts the first one's claims.
     pub async fn load<'r>(
         tx: &Transaction<'_>,
         project: ProjectId,
@@ -41,41 +42,60 @@ impl Frequency {
         senders: &HashMap<Channel, Arc<Sender>>,
         now: Timestamp,
     ) -> Result<Self, StoreError> {
-        let mut capped: HashMap<Channel, (FrequencyCap, BTreeSet<Uuid>)> = HashMap::new();
+        let (mut users, mut addresses, mut since) = (BTreeSet::new(), BTreeSet::new(), now);
         for message in claimed {
             if let (Some(cap), Some(person)) = (cap_of(message, senders), recipient(message)) {
-                capped.entry(message.channel).or_insert_with(|| (cap, BTreeSet::new())).1.insert(person.id);
+                users.insert(person.id);
+                addresses.extend(suppressed::address(message.channel, person).map(|address| address.key(project)));
+                since = since.min(cap.within.before(now));
             }
         }
-        let mut counted = Self::default();
-        if capped.is_empty() {
-            return Ok(counted);
+        let mut loaded = Self::default();
+        if users.is_empty() {
+            return Ok(loaded);
         }
-        let everyone: BTreeSet<Uuid> = capped.values().flat_map(|(_, people)| people).copied().collect();
-        let everyone: Vec<Uuid> = everyone.into_iter().collect();
-        frequency::lock(tx, project, &everyone).await?;
-        let (ids, whose) = read::all_ids_of(tx, project, &everyone).await?;
-        let names: HashMap<Uuid, Uuid> = ids.into_iter().zip(whose).collect();
-        let own: Vec<Uuid> = claimed.iter().map(|message| message.id).collect();
-        for (channel, (cap, people)) in capped {
-            let ids: Vec<Uuid> = names.iter().filter(|(_, of)| people.contains(of)).map(|(id, _)| *id).collect();
-            let had = frequency::had_since(tx, project, &ids, cap.within.before(now), &own, now).await?;
-            for (id, count) in had {
-                if let Some(person) = names.get(&id) {
-                    *counted.had.entry((channel, *person)).or_default() += count;
-                }
-            }
+        let (users, addresses): (Vec<Uuid>, Vec<Uuid>) = (users.into_iter().collect(), addresses.into_iter().collect());
+        capped_sends::lock(tx, project, &[&users[..], &addresses].concat()).await?;
+        let (ids, whose) = read::all_ids_of(tx, project, &users).await?;
+        let sends = capped_sends::since(tx, project, &ids, &addresses, since).await?;
+        let resolved: HashMap<Uuid, Uuid> = ids.into_iter().zip(whose).collect();
+        for send in sends.iter().filter(|send| claimed.iter().all(|message| message.id != send.message)) {
+            let user = resolved.get(&send.user).copied().unwrap_or(send.user);
+            loaded.count(send.at, [Some(user), send.address]);
         }
-        Ok(counted)
+        Ok(loaded)
     }
 
-    /// Whether a message may go to a person under a cap; then it counts for those of the slice that follow.
-    pub fn has_room(&mut self, cap: FrequencyCap, channel: Channel, person: Uuid) -> bool {
-        let going = self.going.entry(person).or_default();
-        let had = self.had.get(&(channel, person)).copied().unwrap_or(0);
-        let has_room = had + *going < cap.max;
-        *going += i64::from(has_room);
-        has_room
+    fn count(&mut self, at: Timestamp, recipients: [Option<Uuid>; 2]) {
+        for recipient in recipients.into_iter().flatten() {
+            self.by_recipient.entry(recipient).or_default().push(self.times.len());
+        }
+        self.times.push(at);
+    }
+
+    /// Returns the send to record if a message may go out under a cap; it then counts for the messages after it.
+    pub fn admit(
+        &mut self,
+        cap: FrequencyCap,
+        project: ProjectId,
+        message: &Claimed,
+        person: &Recipient,
+        now: Timestamp,
+    ) -> Option<CappedSend> {
+        let address = suppressed::address(message.channel, person).map(|address| address.key(project));
+        let send = CappedSend { message: message.id, user: person.id, address, at: now };
+        self.has_room(cap, [Some(send.user), address], now).then(|| {
+            self.count(now, [Some(send.user), address]);
+            send
+        })
+    }
+
+    /// Whether fewer sends than the cap allows went to either of these recipients. A send to both counts once.
+    fn has_room(&self, cap: FrequencyCap, recipients: [Option<Uuid>; 2], now: Timestamp) -> bool {
+        let since = cap.within.before(now);
+        let sends = recipients.iter().flatten().filter_map(|recipient| self.by_recipient.get(recipient)).flatten();
+        let counted: BTreeSet<usize> = sends.copied().filter(|send| self.times[*send] >= since).collect();
+        (counted.len() as i64) < cap.max
     }
 }
 
@@ -83,21 +103,25 @@ impl Frequency {
 mod model;
 #[cfg(test)]
 mod tests {
+    use shared::clock::from_ms;
     use shared::rule::time::Span;
 
     use super::*;
 
     #[test]
-    fn what_goes_on_one_channel_counts_for_the_others() {
+    fn sends_to_the_user_and_to_the_address_count_once_each_within_the_span() {
+        let now = from_ms(200_000_000);
         let cap = |max| FrequencyCap { max, within: Span::parse("1d").unwrap() };
-        let (ann, bob) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let mut had = Frequency { had: HashMap::from([((Channel::Push, ann), 1)]), ..Frequency::default() };
-        assert!(had.has_room(cap(3), Channel::Push, ann));
-        assert!(had.has_room(cap(2), Channel::Email, ann));
-        // One before and two of this slice on the one, two of this slice on the other.
-        assert!(!had.has_room(cap(3), Channel::Push, ann) && !had.has_room(cap(2), Channel::Email, ann));
-        assert!(had.has_room(cap(3), Channel::Email, ann), "those that did not go count for nothing");
-        assert!(had.has_room(cap(1), Channel::Email, bob) && !had.has_room(cap(1), Channel::Email, bob));
-        assert!(!had.has_room(cap(0), Channel::Sms, Uuid::from_u128(3)));
+        let [ann, eve, mailbox] = [1, 2, 3].map(|n| Some(Uuid::from_u128(n)));
+        let mut had = Frequency::default();
+        had.count(now, [ann, mailbox]);
+        had.count(from_ms(199_000_000), [ann, None]);
+        had.count(from_ms(100_000_000), [ann, mailbox]);
+        assert!(had.has_room(cap(3), [ann, mailbox], now) && !had.has_room(cap(2), [ann, mailbox], now));
+        // Another user with the same address.
+        assert!(had.has_room(cap(2), [eve, mailbox], now) && !had.has_room(cap(1), [eve, mailbox], now));
+        assert!(had.has_room(cap(1), [eve, None], now) && !had.has_room(cap(0), [eve, None], now));
+        had.count(now, [eve, mailbox]);
+        assert!(!had.has_room(cap(3), [ann, mailbox], now), "what went to the address counts for every user of it");
     }
 }

@@ -13,8 +13,9 @@ use shared::ids::ProjectId;
 use shared::metric_name::Metric;
 use shared::send::Channel;
 use shared::store::messages::settle::{Settled, settle};
-use shared::store::{Store, StoreError};
+use shared::store::{Store, StoreError, capped_sends};
 use tokio::sync::{mpsc, oneshot};
+use uuid::Uuid;
 
 /// Between two tries. Short, so that after an outage what is known is written before the scheduler looks for claims
 /// whose lease ran out.
@@ -158,6 +159,9 @@ impl Writer {
         let project = self.project;
         let settled: Vec<&Settled> = entries.iter().map(|e| &e.settled).collect();
         let db = self.store.connection().await?;
+        // Before the outcome is written: afterwards nothing would remember to do it.
+        let unsent: Vec<(Uuid, i32)> = settled.iter().filter(|s| s.frees_cap()).map(|s| (s.id, s.attempt)).collect();
+        capped_sends::release(&db, project, &unsent).await?;
         let written = settle(&db, project, &settled, self.clock.now()).await?;
         for (one, channel) in settled.into_iter().zip(entries.iter().map(|e| e.channel.slug())) {
             if !written.contains(&one.id) {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use deadpool_postgres::Transaction;
 use serde_json::Value;
 use shared::ids::ProjectId;
-use shared::send::Channel;
+use shared::send::{Channel, Lane};
 use shared::store::messages::claim::Claimed;
 use shared::store::suppressions::{self, Suppression};
 use shared::store::users::recipient::Recipient;
@@ -15,16 +15,33 @@ use shared::suppression::{Address, Reason, international};
 use uuid::Uuid;
 
 use crate::App;
+use crate::channels::Rules;
 use crate::provider::Outcome;
 
-/// Under what names a person stands on the list: by the address of the channel, and as themselves.
+/// Status reason of a message to a user without an external ID, where the channels send to known users only.
+const ANONYMOUS_USER: &str = "anonymous_user";
+
+/// Returns the entries of the suppression list that concern a user: their address on the channel, and the user as such.
 pub fn addresses(channel: Channel, person: &Recipient) -> impl Iterator<Item = Address> {
-    let own = match channel {
+    address(channel, person).into_iter().chain([Address::person(channel, person.id)])
+}
+
+/// Returns the user's own address on a channel, normalised.
+pub fn address(channel: Channel, person: &Recipient) -> Option<Address> {
+    match channel {
         Channel::Email => person.email.as_deref().map(Address::email),
         Channel::Sms => phone(person).and_then(international).map(|number| Address::number(&number)),
         Channel::Push | Channel::InApp => None,
-    };
-    own.into_iter().chain([Address::person(channel, person.id)])
+    }
+}
+
+/// Returns why a message is not sent where the channels send to known users only. The address of an anonymous user is whatever
+/// a browser said; devices and the inbox are the user's own.
+pub fn as_anonymous(message: &Claimed, person: &Recipient, rules: &Rules) -> Option<&'static str> {
+    let is_addressed = matches!(message.channel, Channel::Email | Channel::Sms);
+    let is_kept =
+        rules.known_users_only && is_addressed && message.lane != Lane::Direct && person.external_id.is_none();
+    is_kept.then_some(ANONYMOUS_USER)
 }
 
 fn phone(person: &Recipient) -> Option<&str> {
@@ -99,7 +116,6 @@ pub async fn keep(app: &App, message: &Claimed, address: &str, outcome: &Outcome
 #[cfg(test)]
 mod tests {
     use shared::clock::from_ms;
-    use shared::send::Lane;
 
     use super::*;
 
@@ -159,6 +175,25 @@ mod tests {
             (listed(Address::email("eve@example.com"), &both), Lane::Direct, None),
         ] {
             assert_eq!(reason(&message(lane), &person, &listed), found);
+        }
+    }
+
+    #[test]
+    fn anonymous_users_get_no_marketing_at_addresses_where_only_known_users_do() {
+        let (known_only, all) = (Rules { known_users_only: true, ..Rules::default() }, Rules::default());
+        let anonymous = Recipient::nobody(Uuid::from_u128(3), from_ms(0));
+        let known = Recipient { external_id: Some("ann".to_owned()), ..anonymous.clone() };
+        let of = |channel, lane| Claimed { channel, lane, ..message_to(&anonymous) };
+        for (message, person, rules, found) in [
+            (of(Channel::Email, Lane::Campaign), &anonymous, &known_only, Some("anonymous_user")),
+            (of(Channel::Sms, Lane::Automation), &anonymous, &known_only, Some("anonymous_user")),
+            (of(Channel::Email, Lane::Campaign), &known, &known_only, None),
+            (of(Channel::Email, Lane::Campaign), &anonymous, &all, None),
+            (of(Channel::Email, Lane::Direct), &anonymous, &known_only, None),
+            (of(Channel::Push, Lane::Campaign), &anonymous, &known_only, None),
+            (of(Channel::InApp, Lane::Campaign), &anonymous, &known_only, None),
+        ] {
+            assert_eq!(as_anonymous(&message, person, rules), found, "{message:?}");
         }
     }
 

@@ -45,6 +45,8 @@ pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
         for rule in ["quietHours", "frequencyCap"] {
             shown.insert(rule.to_owned(), settings.settings.get(rule).cloned().unwrap_or_default());
         }
+        let known_users_only = settings.settings.get("knownUsersOnly").and_then(Value::as_bool).unwrap_or(false);
+        shown.insert("knownUsersOnly".to_owned(), known_users_only.into());
     }
     Ok(ok(&shown)?.tagged(&tag(&versions)?))
 }

@@ -13,6 +13,7 @@ use super::sealed::Sealed;
 use crate::ids::ProjectId;
 use crate::secrets::MasterKeys;
 use crate::send::Channel;
+use crate::sending_rules::FrequencyCap;
 
 /// A channel's settings, under the API's own field names (`emailProvider`, `smtpHost`, ...).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,6 +71,15 @@ pub async fn get(
     let statement = db.prepare_cached(sql).await?;
     let row = db.query_opt(&statement, &[&project, &channel.slug()]).await?;
     row.map(|row| from_row(&row, keys, project, channel)).transpose()
+}
+
+/// Returns the frequency cap, which is the same for all channels of a project.
+pub async fn frequency_cap(db: &impl GenericClient, project: ProjectId) -> Result<Option<FrequencyCap>, StoreError> {
+    let sql = "SELECT settings->'frequencyCap' FROM channel WHERE project_id = $1 AND channel = $2";
+    let statement = db.prepare_cached(sql).await?;
+    let row = db.query_opt(&statement, &[&project, &Channel::Email.slug()]).await?;
+    let value: Option<Value> = row.map(|row| row.try_get(0)).transpose()?.flatten();
+    Ok(value.as_ref().and_then(FrequencyCap::from_value))
 }
 
 /// As [`get`], and locked until the transaction's end, for reading, changing and writing back.

@@ -11,13 +11,13 @@ use uuid::Uuid;
 use super::by_project::{self, Of};
 use super::users::record::PersonKey;
 use super::users::seen::Moves;
-use super::{StoreError, push_tokens, webhook_deliveries};
+use super::{StoreError, capped_sends, push_tokens, webhook_deliveries};
 use crate::ids::ProjectId;
 
 /// Rows removed at once; what is more goes in slices.
 pub const SLICE: i64 = 5_000;
 /// Tables whose rows with a person's `user_id` simply go. What needs more is removed by statements of its own.
-const OWNED: [&str; 11] = [
+const OWNED: [&str; 12] = [
     "subscription",
     "segment_member",
     "segment_membership",
@@ -29,6 +29,7 @@ const OWNED: [&str; 11] = [
     "inbox",
     "inbox_owner",
     "campaign_click",
+    "capped_send",
 ];
 
 /// When somebody was erased.
@@ -187,6 +188,7 @@ pub async fn remove_slice(
     let campaigns: Vec<Option<Uuid>> = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
     // After the messages: whoever settles one at this moment, or is told of a click in it, has written that by now, or finds it gone.
     webhook_deliveries::erase(tx, project, ids, (applied, &messages)).await?;
+    capped_sends::erase(tx, project, &messages).await?;
     remove_clicks(tx, project, (&messages, &campaigns)).await?;
     Ok(Removed { events, messages: messages.len() as i64, left: until.is_some() || until_message.is_some() })
 }

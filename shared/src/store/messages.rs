@@ -4,7 +4,6 @@ pub(in crate::store) mod by_id;
 pub mod claim;
 pub mod counts;
 pub mod due;
-pub mod frequency;
 pub mod insert;
 pub mod read;
 pub mod receipts;

@@ -15,7 +15,7 @@ pub const SLICE: i64 = 5_000;
 /// Partitioned tables, which are cleared in the order of their ids.
 const BY_ID: [&str; 3] = ["message", "events", "client_id"];
 /// The others: what is due first, then what grew, then what was set up. A test holds this against the schema.
-const BY_ROW: [&str; 47] = [
+const BY_ROW: [&str; 48] = [
     "timer",
     "date_due",
     "webhook_call",
@@ -35,6 +35,7 @@ const BY_ROW: [&str; 47] = [
     "segment_watch",
     "segment_turn",
     "dead_item",
+    "capped_send",
     "inbox",
     "inbox_owner",
     "bounce_streak",

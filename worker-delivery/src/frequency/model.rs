@@ -1,35 +1,41 @@
-//! A slice of messages to some people by some channels, judged by its book.
+//! Messages to a few users who share a few addresses, checked against a plain count.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use shared::clock::from_ms;
 use shared::rule::time::Span;
 
 use super::*;
+
+const DAY_MS: i64 = 86_400_000;
 
 proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn nobody_gets_more_than_a_cap_allows_and_no_room_is_left_unused(
-        had in prop::collection::hash_map((prop::sample::select(Channel::ALL.to_vec()), 0..3_u128), 0..6_i64, 0..8),
-        messages in prop::collection::vec((prop::sample::select(Channel::ALL.to_vec()), 0..3_u128, 0..8_i64), 1..60),
+    fn no_recipient_gets_more_than_the_cap_and_no_room_is_left_unused(
+        had in prop::collection::vec((0..3_u128, prop::option::of(10..12_u128), 0..2 * DAY_MS), 0..8),
+        messages in prop::collection::vec((0..3_u128, prop::option::of(10..12_u128), 0..8_i64), 1..60),
     ) {
-        let had: HashMap<(Channel, Uuid), i64> =
-            had.into_iter().map(|((channel, person), count)| ((channel, Uuid::from_u128(person)), count)).collect();
-        let mut frequency = Frequency { had: had.clone(), ..Frequency::default() };
-        // Whom they went to, whatever the channel.
-        let mut went: Vec<Uuid> = Vec::new();
-        for (channel, person, max) in messages {
-            let person = Uuid::from_u128(person);
-            let cap = FrequencyCap { max, within: Span::parse("1d").unwrap() };
-            let goes = frequency.has_room(cap, channel, person);
-            if goes {
-                went.push(person);
+        let now = from_ms(10 * DAY_MS);
+        let recipients = |user: u128, address: Option<u128>| [Some(Uuid::from_u128(user)), address.map(Uuid::from_u128)];
+        let mut frequency = Frequency::default();
+        let mut sends: Vec<(u128, Option<u128>)> = Vec::new();
+        for (user, address, age) in had {
+            frequency.count(from_ms(10 * DAY_MS - age), recipients(user, address));
+            if age <= DAY_MS {
+                sends.push((user, address));
             }
-            let before = had.get(&(channel, person)).copied().unwrap_or(0);
-            let count = before + went.iter().filter(|to| **to == person).count() as i64;
-            prop_assert!(!goes || count <= max, "{} of {}", count, max);
-            prop_assert!(goes || count >= max, "{} of {}, and it does not go", count, max);
+        }
+        for (user, address, max) in messages {
+            let cap = FrequencyCap { max, within: Span::parse("1d").unwrap() };
+            let before = sends.iter().filter(|(u, a)| *u == user || a.is_some() && *a == address).count() as i64;
+            let goes = frequency.has_room(cap, recipients(user, address), now);
+            prop_assert_eq!(goes, before < max, "{} of {}", before, max);
+            if goes {
+                frequency.count(now, recipients(user, address));
+                sends.push((user, address));
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Quiet hours and the frequency cap.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,6 +11,9 @@ use shared::send::Lane;
 use shared::store::messages::insert::NewMessage;
 use shared::store::projects;
 use testkit::{TestMailbox, eventually};
+use uuid::Uuid;
+use worker_delivery::provider::stub::Stub;
+use worker_delivery::provider::{Email, Outcome};
 
 use crate::place::{Place, SOON};
 
@@ -109,7 +113,7 @@ async fn nobody_gets_more_than_the_cap_allows() {
     assert_eq!(place.settled(reset.id, 1).await.status, "sent");
     // A day later there is room again.
     let db = place.store.connection().await.unwrap();
-    db.execute("UPDATE message SET sent_at = sent_at - interval '25 hours'", &[]).await.unwrap();
+    db.execute("UPDATE capped_send SET at = at - interval '25 hours'", &[]).await.unwrap();
     let later = place.message(ann);
     place.queue(std::slice::from_ref(&later)).await;
     assert_eq!(place.settled(later.id, 1).await.status, "sent");
@@ -137,32 +141,121 @@ async fn the_cap_holds_where_messages_are_claimed_at_once() {
     place.stop().await;
 }
 
+/// Makes a user anonymous.
+async fn forget_external_id(place: &Place, id: Uuid) {
+    let sql = "UPDATE users SET external_id = NULL, anonymous_id = id::text WHERE id = $1";
+    place.store.connection().await.unwrap().execute(sql, &[&id]).await.unwrap();
+}
+
 #[tokio::test]
-async fn the_cap_counts_what_is_under_way_what_waited_long_and_what_went_to_earlier_names() {
+async fn the_cap_counts_an_address_whichever_users_have_it() {
+    let (mut place, mailbox) = place(json!({ "frequencyCap": { "max": 1, "within": "1d" } })).await;
+    place.run().await;
+    let mut news = Vec::new();
+    for (name, email) in
+        [("a", "ann@example.com"), ("b", " Ann@example.com"), ("c", "ANN@EXAMPLE.COM"), ("d", "ann@example.com ")]
+    {
+        let visitor = ids::UserKey::Anonymous(name).internal_id(place.project);
+        place.person(visitor, Some(email), None, None).await;
+        forget_external_id(&place, visitor).await;
+        news.push(place.message(visitor));
+    }
+    place.insert(&news).await;
+    // Each by itself, for whichever worker comes first.
+    for message in &news {
+        place.hand_over(&[(message.id, 0)]).await;
+    }
+    let mut sent = 0;
+    for message in &news {
+        let row = place.settled(message.id, 1).await;
+        match row.status.as_str() {
+            "sent" => sent += 1,
+            other => assert_eq!((other, row.reason.as_deref()), ("suppressed", Some("frequency_cap"))),
+        }
+    }
+    assert_eq!((sent, mailbox.mails().len()), (1, 1));
+    let bob = place.user("bob", Some("bob@example.com"), None).await;
+    let other = place.message(bob);
+    place.queue(std::slice::from_ref(&other)).await;
+    assert_eq!(place.settled(other.id, 1).await.status, "sent");
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn the_cap_counts_sends_to_the_earlier_ids_of_a_user_within_its_span() {
     let (mut place, _mailbox) = place(json!({ "frequencyCap": { "max": 1, "within": "1d" } })).await;
     let db = place.store.connection().await.unwrap();
-    for (name, earlier) in [
-        ("claimed", "claimed = true, attempt = 1, due_at = now() + interval '1 minute'"),
-        ("sent", "status = 'opened', attempt = 1, due_at = NULL, sent_at = now() - interval '1 hour'"),
-        ("lapsed", "claimed = true, attempt = 1, due_at = now() - interval '1 minute'"),
-        ("kept back", "status = 'suppressed', attempt = 1, due_at = NULL"),
-        ("waiting", "attempt = 1, due_at = now() + interval '1 hour'"),
-    ] {
-        let ann = place.user(name, Some("ann@example.com"), None).await;
+    for (name, age, expected) in
+        [("recent", "1 hour", ("suppressed", Some("frequency_cap"))), ("old", "25 hours", ("sent", None))]
+    {
+        let ann = place.user(name, Some(&format!("{name}@example.com")), None).await;
         let visitor = ids::UserKey::Anonymous(name).internal_id(place.project);
         place.person(visitor, None, None, Some(ann)).await;
-        let ten_days_old = ids::fresh(place.clock.now_ms() - 10 * 86_400_000);
-        let earlier_one = NewMessage { id: ten_days_old, ..place.message(visitor) };
-        place.insert(std::slice::from_ref(&earlier_one)).await;
-        db.execute(&format!("UPDATE message SET {earlier} WHERE id = $1"), &[&earlier_one.id]).await.unwrap();
+        let sql = "INSERT INTO capped_send (project_id, message_id, attempt, user_id, at) \
+                   VALUES ($1, gen_random_uuid(), 1, $2, now() - $3::text::interval)";
+        db.execute(sql, &[&place.project, &visitor, &age]).await.unwrap();
         let news = place.message(ann);
         place.queue(std::slice::from_ref(&news)).await;
         let row = place.settled(news.id, 1).await;
-        let expected = match name {
-            "claimed" | "sent" => ("suppressed", Some("frequency_cap")),
-            _ => ("sent", None),
-        };
         assert_eq!((row.status.as_str(), row.reason.as_deref()), expected, "{name}");
     }
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_not_sent_does_not_count_against_the_cap() {
+    let mut place = Place::new().await;
+    place.configure(1, json!({ "frequencyCap": { "max": 1, "within": "1d" } }), None).await;
+    let answers = Mutex::new(vec![
+        Outcome::Accepted(String::new()),
+        Outcome::unavailable("450 busy"),
+        Outcome::Rejected("550 spam".to_owned()),
+    ]);
+    let stub = Stub::new(move |_: &Email| answers.lock().unwrap().pop().unwrap_or(Outcome::Accepted(String::new())));
+    place.run_with_stub(stub).await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let counted = "SELECT count(*) FROM capped_send";
+    let db = place.store.connection().await.unwrap();
+    let [refused, retried, third] = [0; 3].map(|_| place.message(ann));
+    for (message, status) in [(&refused, "failed"), (&retried, "queued")] {
+        place.queue(std::slice::from_ref(message)).await;
+        assert_eq!(place.settled(message.id, 1).await.status, status);
+        assert_eq!(db.query_one(counted, &[]).await.unwrap().get::<_, i64>(0), 0, "{status}");
+    }
+    place.bring_forward(retried.id).await;
+    assert_eq!(place.settled(retried.id, 2).await.status, "sent");
+    place.queue(std::slice::from_ref(&third)).await;
+    assert_eq!(place.settled(third.id, 1).await.reason.as_deref(), Some("frequency_cap"));
+    assert_eq!(db.query_one(counted, &[]).await.unwrap().get::<_, i64>(0), 1);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_project_without_a_cap_records_no_sends() {
+    let (mut place, _mailbox) = place(json!({})).await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let news = place.message(ann);
+    place.queue(std::slice::from_ref(&news)).await;
+    assert_eq!(place.settled(news.id, 1).await.status, "sent");
+    let db = place.store.connection().await.unwrap();
+    let counted: i64 = db.query_one("SELECT count(*) FROM capped_send", &[]).await.unwrap().get(0);
+    assert_eq!(counted, 0);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn only_known_users_are_mailed_where_the_project_says_so() {
+    let (mut place, mailbox) = place(json!({ "knownUsersOnly": true })).await;
+    let visitor = ids::UserKey::Anonymous("v").internal_id(place.project);
+    place.person(visitor, Some("stranger@example.com"), None, None).await;
+    forget_external_id(&place, visitor).await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let (kept, asked, sent) = (place.message(visitor), direct(place.message(visitor)), place.message(ann));
+    place.queue(&[kept.clone(), asked.clone(), sent.clone()]).await;
+    let row = place.settled(kept.id, 1).await;
+    assert_eq!((row.status.as_str(), row.reason.as_deref()), ("suppressed", Some("anonymous_user")));
+    assert_eq!(place.settled(asked.id, 1).await.status, "sent");
+    assert_eq!(place.settled(sent.id, 1).await.status, "sent");
+    assert_eq!(mailbox.mails().len(), 2);
     place.stop().await;
 }

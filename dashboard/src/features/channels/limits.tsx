@@ -14,6 +14,7 @@ type Channels = Schemas['Channels'];
 interface Held {
   quietHours: NonNullable<Channels['quietHours']> | null;
   frequencyCap: NonNullable<Channels['frequencyCap']> | null;
+  knownUsersOnly: boolean;
 }
 
 /** What holds for all channels together. */
@@ -21,12 +22,12 @@ export function Limits({ channels }: { channels: Tagged<Channels> }) {
   const { isAdmin } = useProject();
   const { edited } = useChannels<Held>({
     channels,
-    fieldsOf: ({ quietHours, frequencyCap }) => ({ quietHours: quietHours ?? null, frequencyCap: frequencyCap ?? null }),
+    fieldsOf: ({ quietHours, frequencyCap, knownUsersOnly }) => ({ quietHours: quietHours ?? null, frequencyCap: frequencyCap ?? null, knownUsersOnly: knownUsersOnly ?? false }),
     inputOf: changesOf,
     storedAs: (held) => held,
   });
   const { draft, saving } = edited;
-  const { quietHours, frequencyCap } = draft.value;
+  const { quietHours, frequencyCap, knownUsersOnly } = draft.value;
   const quiet = (change: Partial<NonNullable<Channels['quietHours']>>) => quietHours && draft.set({ quietHours: { ...quietHours, ...change } });
   const cap = (change: Partial<NonNullable<Channels['frequencyCap']>>) => frequencyCap && draft.set({ frequencyCap: { ...frequencyCap, ...change } });
   return (
@@ -46,6 +47,9 @@ export function Limits({ channels }: { channels: Tagged<Channels> }) {
         )}
       </Section>
       <Section title={t.channels.cap}>
+        <Text size="sm" c="dimmed" mb="xs">
+          {t.channels.capHint}
+        </Text>
         <Checkbox disabled={!isAdmin} label={t.channels.capOn} checked={frequencyCap !== null} onChange={(event) => draft.set({ frequencyCap: event.currentTarget.checked ? { max: 3, within: '7d' } : null })} />
         {frequencyCap && (
           <Group mt="xs" align="flex-end">
@@ -53,6 +57,9 @@ export function Limits({ channels }: { channels: Tagged<Channels> }) {
             <TextInput disabled={!isAdmin} label={t.channels.capWithin} value={frequencyCap.within} onChange={(event) => cap({ within: event.currentTarget.value })} error={problemOf(saving.error, 'frequencyCap.within')} />
           </Group>
         )}
+      </Section>
+      <Section title={t.channels.recipients}>
+        <Checkbox disabled={!isAdmin} label={t.channels.knownUsersOnly} description={t.channels.knownUsersOnlyHint} checked={knownUsersOnly} onChange={(event) => draft.set({ knownUsersOnly: event.currentTarget.checked })} />
       </Section>
       <NotSaved edited={edited} />
       {isAdmin && (

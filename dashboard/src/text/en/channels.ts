@@ -19,7 +19,8 @@ export const channels = {
     test: 'Send a test', testTo: 'To', testToHint: { email: 'An email address', sms: 'A number such as +15551234567' }, testUser: 'To user', testUserHint: 'A user id; to their devices or inbox', testSend: 'Send the test',
     took: 'The provider took it.', refused: 'It was not taken.', advice: 'What to do', openMessage: 'Open the message',
     quiet: 'Quiet hours', quietHint: 'Nothing of campaigns and automations is sent in them, but in-app messages: it waits.', quietOn: 'Keep quiet hours', start: 'From', end: 'To', zone: 'Of which clock', zoneHint: '“user” is each person’s own',
-    cap: 'At most so many messages for a person', capOn: 'Cap how often', capMax: 'Messages', capWithin: 'Within, such as 7d',
+    cap: 'Frequency cap', capHint: 'Limits messages of campaigns and automations to each user, and to each email address and phone number. It counts messages sent since it was set.', capOn: 'Limit how often', capMax: 'Messages', capWithin: 'Within, such as 7d',
+    recipients: 'Recipients', knownUsersOnly: 'Send email and SMS of campaigns and automations to known users only', knownUsersOnlyHint: 'Users without an external ID are skipped: their address came from a browser and is not verified.',
   },
   devices: {
     title: 'Devices', text: 'The devices that people have registered for pushes. One whose provider says that the app is gone leaves the list by itself.', platform: 'Platform', platforms: { IOS: 'iOS', ANDROID: 'Android', WEB: 'Web' }, person: 'Person', user: 'User id',

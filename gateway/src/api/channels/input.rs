@@ -88,8 +88,9 @@ const DESTINATIONS: &[(&str, &[&str])] = &[
 ];
 
 type Reader = fn(&Element<'_>) -> Option<Value>;
-/// What holds for all channels alike, and is kept beside the settings of each.
-const RULES: [(&str, Reader); 2] = [("quietHours", quiet_hours), ("frequencyCap", frequency_cap)];
+/// Rules that apply to all channels alike; each channel's settings hold a copy.
+const RULES: [(&str, Reader); 3] =
+    [("quietHours", quiet_hours), ("frequencyCap", frequency_cap), ("knownUsersOnly", known_users_only)];
 /// Messages within the cap's span at most.
 const CAP_MAX: i64 = 1_000_000;
 /// Calls a second that an account at a provider can be said to take.
@@ -168,6 +169,10 @@ fn frequency_cap(element: &Element<'_>) -> Option<Value> {
     }
     fields.done();
     Some(json!({ "max": max, "within": within }))
+}
+
+fn known_users_only(element: &Element<'_>) -> Option<Value> {
+    element.boolean().map(Value::from)
 }
 
 /// The names of the fields that a request gave other values, and of the secrets that it cleared without naming them.

@@ -45,6 +45,8 @@ pub struct Settled {
     pub segments: Option<i32>,
     /// Where it was sent to, normalised.
     pub address: Option<String>,
+    /// Its claim is recorded as a send that counts against the frequency cap.
+    pub counted: bool,
 }
 
 impl Settled {
@@ -66,7 +68,14 @@ impl Settled {
             devices: None,
             segments: None,
             address: None,
+            counted: false,
         }
+    }
+
+    /// Whether its send no longer counts against the frequency cap: the message did not go out. A call without an answer may
+    /// have sent it.
+    pub fn frees_cap(&self) -> bool {
+        self.counted && self.status != DeliveryState::Sent && self.ambiguous == 0
     }
 
     /// Whether it holds no text of others, of which the database might refuse one.

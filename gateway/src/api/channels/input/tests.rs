@@ -116,7 +116,8 @@ fn rules_hold_for_every_channel() {
     assert_eq!(settings.settings["quietHours"], json!({"start": "22:00", "end": "08:00", "timezone": "user"}));
     assert_eq!(settings.settings["frequencyCap"], json!({"max": 3, "within": "7d"}));
     for (value, fields) in [
-        (json!({"quietHours": {"start": "22:00"}}), &["quietHours.end"][..]),
+        (json!({"knownUsersOnly": "yes"}), &["knownUsersOnly"][..]),
+        (json!({"quietHours": {"start": "22:00"}}), &["quietHours.end"]),
         (json!({"quietHours": {"start": "25:00", "end": "08:00"}}), &["quietHours.start"]),
         (json!({"quietHours": {"start": "08:00", "end": "08:00"}}), &["quietHours.end"]),
         (json!({"quietHours": {"start": "22:00", "end": "08:00", "timezone": "Mars"}}), &["quietHours.timezone"]),
