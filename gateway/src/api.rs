@@ -128,6 +128,7 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::DeleteProject(_) => projects::delete(cx).await,
         Route::RotateWebhookSecret(_) => projects::rotate_webhook_secret(cx).await,
         Route::RotateIdentitySecret(_) => projects::rotate_identity_secret(cx).await,
+        Route::RotateSigningSecret(_) => projects::rotate_signing_secret(cx).await,
         Route::ListApiKeys => api_keys::list(cx).await,
         Route::CreateApiKey => api_keys::create(cx).await,
         Route::RevokeApiKey => api_keys::revoke(cx).await,

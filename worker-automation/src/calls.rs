@@ -24,7 +24,6 @@ use shared::secrets::MasterKeys;
 use shared::shutdown::Shutdown;
 use shared::store::webhook_calls::{self, Claimed};
 use shared::store::{Store, StoreError, projects};
-use shared::webhook;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::TaskTracker;
 
@@ -152,15 +151,18 @@ impl Caller {
         if body.len() > BODY_MAX {
             return Judged::Done(Answer::failed("body_too_large"));
         }
-        let secret = async { projects::secrets(&self.store.connection().await?, &self.keys, call.project).await };
-        let secret = match secret.await {
-            Ok(Some(secrets)) => secrets.webhook,
+        let now = self.clock.now();
+        // Not the secret of inbound webhooks: whoever is called could forge those.
+        let secrets = async {
+            projects::signing_secrets(&mut self.store.connection().await?, &self.keys, call.project, now).await
+        };
+        let secrets = match secrets.await {
+            Ok(Some(secrets)) => secrets,
             Ok(None) => return Judged::Again("the project has no secret to sign with".to_owned()),
             Err(error) => return Judged::Again(error.to_string()),
         };
-        let (id, seconds) = (call.id.to_string(), self.clock.now_ms().div_euclid(1_000));
-        // The project's secret is taken as the text that it is.
-        let signature = webhook::signature(secret.as_bytes(), &id, seconds, &body);
+        let (id, seconds) = (call.id.to_string(), now.as_second());
+        let signature = secrets.signatures(now, &id, seconds, &body);
         let request = Request::builder()
             .method(Method::POST)
             .uri(&call.url)

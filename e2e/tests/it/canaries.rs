@@ -215,6 +215,7 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
         ("the invitation", token),
         ("the master key", MASTER_KEY.to_owned()),
         ("the endpoint's secret", text(&endpoint["secret"]).trim_start_matches("whsec_").to_owned()),
+        ("the signing secret", text(&shown["signingSecret"]).trim_start_matches("whsec_").to_owned()),
         ("the identity secret", text(&shown["identitySecret"])),
         ("the webhook secret", text(&shown["webhookSecret"])),
         ("Apple's key", apple_key[60..120].to_owned()),

@@ -51,6 +51,9 @@ struct SecretsView {
     webhook_secret: String,
     #[serde(serialize_with = "shape::maybe_time")]
     previous_webhook_secret_until: Option<Timestamp>,
+    signing_secret: Option<String>,
+    #[serde(serialize_with = "shape::maybe_time")]
+    previous_signing_secret_until: Option<Timestamp>,
     identity_secret: String,
 }
 
@@ -59,6 +62,8 @@ impl SecretsView {
         Self {
             webhook_secret: secrets.webhook,
             previous_webhook_secret_until: secrets.previous_webhook.map(|p| p.until).filter(|until| now < *until),
+            signing_secret: secrets.signing.as_ref().map(|signing| signing.current().to_owned()),
+            previous_signing_secret_until: secrets.signing.and_then(|signing| signing.replaced_until(now)),
             identity_secret: secrets.identity,
         }
     }
@@ -220,6 +225,23 @@ fn differences(before: &Project, after: &Project) -> Map<String, Value> {
     };
     let pairs = fields(before).into_iter().zip(fields(after)).filter(|(from, to)| from != to);
     pairs.map(|((name, from), (_, to))| (name.to_owned(), json!({ "from": from, "to": to }))).collect()
+}
+
+/// `POST /projects/:id/signing-secret`: replaces the secret that signs the calls of `WEBHOOK` steps. The current one goes on
+/// signing beside it for a day.
+pub async fn rotate_signing_secret(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let (keys, now) = (&cx.app.master_keys, cx.app.clock.now());
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let project = projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
+    let secrets = projects::secrets(&tx, keys, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
+    let secrets = secrets.with_rotated_signing(now);
+    projects::set_secrets(&tx, keys, cx.project, &secrets, now).await?;
+    audit_log::note(cx, &tx, "project.signing_secret_rotated", (cx.project.0, &project.name), json!({})).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    let shown = SecretsView::new(secrets, now);
+    let until = shown.previous_signing_secret_until.map(shared::clock::rfc3339);
+    ok(&json!({ "signingSecret": shown.signing_secret, "previousSigningSecretUntil": until }))
 }
 
 /// `POST /projects/:id/webhook-secret`: makes a new one; the present one goes on being accepted for a day.

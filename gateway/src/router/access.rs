@@ -123,6 +123,7 @@ impl Route<'_> {
             | Self::DeleteProject(_)
             | Self::RotateWebhookSecret(_)
             | Self::RotateIdentitySecret(_)
+            | Self::RotateSigningSecret(_)
             | Self::ListApiKeys
             | Self::CreateApiKey
             | Self::RevokeApiKey

@@ -65,6 +65,7 @@ impl Route<'_> {
             Self::GetProject(_) | Self::UpdateProject(_) | Self::DeleteProject(_) => "/projects/:id",
             Self::RotateWebhookSecret(_) => "/projects/:id/webhook-secret",
             Self::RotateIdentitySecret(_) => "/projects/:id/identity-secret",
+            Self::RotateSigningSecret(_) => "/projects/:id/signing-secret",
             Self::ListApiKeys | Self::CreateApiKey | Self::RevokeApiKey => "/api-keys",
             Self::ListTeam => "/team",
             Self::ChangeMember(_) | Self::RemoveMember(_) => "/team/:id",
@@ -83,7 +84,8 @@ impl Route<'_> {
             | Self::UpdateProject(id)
             | Self::DeleteProject(id)
             | Self::RotateWebhookSecret(id)
-            | Self::RotateIdentitySecret(id) => Some(id),
+            | Self::RotateIdentitySecret(id)
+            | Self::RotateSigningSecret(id) => Some(id),
             _ => None,
         }
     }

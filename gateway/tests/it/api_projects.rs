@@ -85,6 +85,28 @@ async fn a_rotated_webhook_secret_goes_on_for_a_day() {
 }
 
 #[tokio::test]
+async fn a_rotated_signing_secret_goes_on_signing_for_a_day() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let admin = gateway.log_in(&project, Role::Admin).await;
+    let path = format!("/projects/{}", project.id);
+    let before = gateway.get_as(&admin, &path).await.expect(200);
+    assert!(before["signingSecret"].as_str().unwrap().starts_with("whsec_"), "{before}");
+    assert!(before["previousSigningSecretUntil"].is_null());
+    let rotated = gateway.post_as(&admin, &format!("{path}/signing-secret"), &Value::Null).await.expect(200);
+    let after = gateway.get_as(&admin, &path).await.expect(200);
+    assert_ne!(before["signingSecret"], rotated["signingSecret"]);
+    for field in ["signingSecret", "previousSigningSecretUntil"] {
+        assert!(rotated[field].is_string() && after[field] == rotated[field], "{field}: {after}");
+    }
+    assert_eq!(after["webhookSecret"], before["webhookSecret"]);
+    let member = gateway.log_in(&project, Role::Member).await;
+    assert!(gateway.get_as(&member, &path).await.expect(200)["signingSecret"].is_null());
+    let log = gateway.get_as(&admin, "/audit-log").await.expect(200);
+    assert_eq!(log["entries"][0]["action"], "project.signing_secret_rotated");
+}
+
+#[tokio::test]
 async fn the_audit_log_is_paged() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;

@@ -90,6 +90,7 @@ async fn nothing_in_a_dump_or_in_a_later_answer_opens_anything() {
     ];
     let of_admins = [
         ("the webhook secret", text(&after["webhookSecret"])),
+        ("the signing secret", text(&after["signingSecret"])),
         ("the identity secret", text(&after["identitySecret"])),
     ];
 

@@ -10,9 +10,10 @@ use tokio_postgres::Row;
 
 use super::changes::{self, Topic};
 use super::sealed::Sealed;
-use super::{StoreError, api_keys, automations, campaigns, channels, project_removals, webhook_endpoints};
+use super::{Connection, StoreError, api_keys, automations, campaigns, channels, project_removals, webhook_endpoints};
 use crate::ids::ProjectId;
 use crate::secrets::MasterKeys;
+use crate::webhook::EndpointSecrets;
 
 /// Where a project's secrets are sealed for.
 const PLACE: &str = "project";
@@ -40,6 +41,9 @@ pub struct Project {
 #[derive(Clone, Serialize, Deserialize)]
 pub struct ProjectSecrets {
     pub webhook: String,
+    /// Signs the calls of `WEBHOOK` steps. None for a project that is older than this secret, until it is first used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signing: Option<EndpointSecrets>,
     pub identity: String,
     /// The webhook secret before the last rotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,7 +94,20 @@ impl ProjectSecrets {
     }
 
     pub fn new(webhook: String, identity: String) -> Self {
-        Self { webhook, identity, previous_webhook: None, previous_identity: None }
+        Self {
+            webhook,
+            identity,
+            previous_webhook: None,
+            previous_identity: None,
+            signing: Some(EndpointSecrets::random()),
+        }
+    }
+
+    /// With a new signing secret. Calls are signed by the current one, too, for a day.
+    #[must_use]
+    pub fn with_rotated_signing(self, now: Timestamp) -> Self {
+        let signing = self.signing.map_or_else(EndpointSecrets::random, |secrets| secrets.rotated(now));
+        Self { signing: Some(signing), ..self }
     }
 
     /// With a new webhook secret. The present one goes on being accepted for a day; the one before it no longer is.
@@ -303,6 +320,33 @@ pub async fn set_secrets(
     Ok(())
 }
 
+/// Returns what signs the calls of a project's automations; none if there is no such project. A project that has none yet is
+/// given one, in a transaction that locks the project's row.
+pub async fn signing_secrets(
+    db: &mut Connection,
+    keys: &MasterKeys,
+    id: ProjectId,
+    now: Timestamp,
+) -> Result<Option<EndpointSecrets>, StoreError> {
+    let Some(known) = secrets(&*db, keys, id).await? else { return Ok(None) };
+    if known.signing.is_some() {
+        return Ok(known.signing);
+    }
+    let tx = db.transaction().await?;
+    if get_for_update(&tx, id).await?.is_none() {
+        return Ok(None);
+    }
+    // Read again under the lock: another worker may have made one.
+    let Some(known) = secrets(&tx, keys, id).await? else { return Ok(None) };
+    if known.signing.is_some() {
+        return Ok(known.signing);
+    }
+    let made = known.with_rotated_signing(now);
+    set_secrets(&tx, keys, id, &made, now).await?;
+    tx.commit().await?;
+    Ok(made.signing)
+}
+
 fn sealed(keys: &MasterKeys, id: ProjectId, secrets: &ProjectSecrets) -> Result<Vec<u8>, StoreError> {
     let plain = serde_json::to_vec(secrets).map_err(|e| StoreError::Corrupt(e.to_string()))?;
     Ok(keys.seal(id, PLACE, &plain))
@@ -349,6 +393,7 @@ mod tests {
     #[test]
     fn secrets_that_were_sealed_before_there_were_rotations_are_read() {
         let read: ProjectSecrets = serde_json::from_str(r#"{"webhook":"w","identity":"i"}"#).unwrap();
-        assert!(read.previous_webhook.is_none() && read.previous_identity.is_none());
+        assert!(read.previous_webhook.is_none() && read.previous_identity.is_none() && read.signing.is_none());
+        assert!(read.with_rotated_signing(Timestamp::UNIX_EPOCH).signing.is_some());
     }
 }

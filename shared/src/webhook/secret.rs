@@ -15,7 +15,7 @@ pub const ALIVE: Duration = Duration::from_hours(24);
 /// Replaced ones that sign at a time, however often somebody rotates.
 const MOST_REPLACED: usize = 4;
 
-/// What signs for one endpoint.
+/// What signs the calls to one endpoint, or those of a project's automations.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointSecrets {
     current: String,
@@ -49,6 +49,11 @@ impl EndpointSecrets {
         let alive = self.replaced.into_iter().filter(|replaced| now < replaced.until);
         let replaced = std::iter::once(newest).chain(alive).take(MOST_REPLACED).collect();
         Self { current: random(), replaced }
+    }
+
+    /// When the last replaced secret stops signing; none if none signs any more.
+    pub fn replaced_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.replaced.iter().map(|replaced| replaced.until).filter(|until| now < *until).max()
     }
 
     /// The value of the header `webhook-signature`: a signature by each secret that signs, parted by spaces.
@@ -103,6 +108,8 @@ mod tests {
         assert_eq!(of(&third, 11), format!("{c} {b} {a}"));
         assert_eq!(of(&third, 24), format!("{c} {b}"));
         assert_eq!(of(&third, 34), c);
+        assert_eq!([first.replaced_until(at(0)), second.replaced_until(at(1))], [None, Some(at(24))]);
+        assert_eq!([third.replaced_until(at(20)), third.replaced_until(at(34))], [Some(at(34)), None]);
         let often = (0..9).fold(first, |secrets, _| secrets.rotated(at(0)));
         assert_eq!(of(&often, 1).split(' ').count(), 1 + MOST_REPLACED);
     }

@@ -12,15 +12,29 @@ use uuid::Uuid;
 
 use crate::fixture::{Fixture, KEY, track};
 
-const SECRET: &str = "whsec";
-
-/// The project's row, with its secret.
-async fn project(f: &Fixture) {
-    let secrets = ProjectSecrets::new(SECRET.to_owned(), "identity".to_owned());
+/// Creates the project's row with these secrets.
+async fn project_with(f: &Fixture, secrets: &ProjectSecrets) {
     let mut db = f.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
-    projects::insert(&tx, &MasterKeys::parse(KEY).unwrap(), f.project, "p", &secrets, f.clock.now()).await.unwrap();
+    projects::insert(&tx, &MasterKeys::parse(KEY).unwrap(), f.project, "p", secrets, f.clock.now()).await.unwrap();
     tx.commit().await.unwrap();
+}
+
+async fn project(f: &Fixture) {
+    project_with(f, &ProjectSecrets::random()).await;
+}
+
+/// The signature of a call under a key, as the header shows it.
+fn signature(call: &Received, key: &[u8]) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
+    mac.update(format!("{}.{}.", call.header("webhook-id"), call.header("webhook-timestamp")).as_bytes());
+    mac.update(&call.body);
+    format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+}
+
+/// The key that a signing secret stands for.
+fn key_of(secret: &str) -> Vec<u8> {
+    STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap()
 }
 
 async fn automation(f: &Fixture, url: &str) -> Uuid {
@@ -36,7 +50,9 @@ const SENT: &str = "SELECT max(right(template_id::text, 1)::int)::bigint FROM me
 #[tokio::test]
 async fn a_call_is_signed_tried_again_and_its_answer_used() {
     let f = Fixture::start().await;
-    project(&f).await;
+    let before = ProjectSecrets::random();
+    let secrets = before.clone().with_rotated_signing(f.clock.now());
+    project_with(&f, &secrets).await;
     let server = ProviderServer::start(|_: &Received| Reply::json(200, &json!({"tier": 3}))).await;
     server.fail_next(Fault::Answer(Reply::empty(503)));
     automation(&f, &format!("{}/crm", server.url())).await;
@@ -47,16 +63,31 @@ async fn a_call_is_signed_tried_again_and_its_answer_used() {
     assert_eq!(received[0].header("webhook-id"), received[1].header("webhook-id"));
     for call in &received {
         assert_eq!(call.json(), json!({"who": "u1"}));
-        let signed = [call.header("webhook-id"), call.header("webhook-timestamp")].join(".");
-        let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
-        mac.update(signed.as_bytes());
-        mac.update(b".");
-        mac.update(&call.body);
-        let expected = format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
-        assert_eq!(call.header("webhook-signature"), expected);
+        let keys = [&secrets, &before].map(|of| key_of(of.signing.as_ref().unwrap().current()));
+        let expected = keys.map(|key| signature(call, &key)).join(" ");
+        assert_eq!(call.header("webhook-signature"), expected, "by the secret, and by the one that it replaced");
+        let inbound = signature(call, secrets.webhook.as_bytes());
+        assert!(!call.header("webhook-signature").contains(&inbound), "the receiver could forge inbound webhooks");
     }
     f.eventually("nothing is left", "SELECT (SELECT count(*) FROM webhook_call) + (SELECT count(*) FROM timer)", 0)
         .await;
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn a_project_without_a_signing_secret_gets_one_on_first_use() {
+    let f = Fixture::start().await;
+    project_with(&f, &ProjectSecrets { signing: None, ..ProjectSecrets::random() }).await;
+    let server = ProviderServer::start(|_: &Received| Reply::json(200, &json!({"tier": 3}))).await;
+    automation(&f, &format!("{}/crm", server.url())).await;
+    f.publish(vec![track(&f, "u1", "e", json!({})), track(&f, "u2", "e", json!({}))]).await;
+    f.eventually("both runs went on", "SELECT count(*) FROM message", 2).await;
+    let db = f.store.connection().await.unwrap();
+    let secrets = projects::secrets(&db, &MasterKeys::parse(KEY).unwrap(), f.project).await.unwrap().unwrap();
+    let key = key_of(secrets.signing.unwrap().current());
+    for call in server.received() {
+        assert_eq!(call.header("webhook-signature"), signature(&call, &key));
+    }
     f.stop().await;
 }
 

@@ -12,8 +12,9 @@ import { t } from '../../text';
 export function Secrets({ project }: { project: Schemas['Project'] }) {
   const client = useQueryClient();
   const rotate = () => read(api.POST('/projects/{id}/webhook-secret', { params: { path: { id: project.id } } }));
-  const done = () => {
-    notify(t.settings.rotated);
+  const rotateSigning = () => read(api.POST('/projects/{id}/signing-secret', { params: { path: { id: project.id } } }));
+  const done = (message: string) => () => {
+    notify(message);
     void client.invalidateQueries({ queryKey: [project.id, 'project'] });
   };
   return (
@@ -29,8 +30,19 @@ export function Secrets({ project }: { project: Schemas['Project'] }) {
           </Text>
         )}
         <Group>
-          <Ask label={t.settings.rotate} title={t.settings.rotateTitle} act={rotate} onDone={done}>
+          <Ask label={t.settings.rotate} title={t.settings.rotateTitle} act={rotate} onDone={done(t.settings.rotated)}>
             {t.settings.rotateText}
+          </Ask>
+        </Group>
+        <Hidden name={t.settings.signingSecret} hint={t.settings.signingHint} value={project.signingSecret ?? ''} />
+        {project.previousSigningSecretUntil && (
+          <Text size="sm">
+            {t.settings.previousSigningUntil} <Moment at={project.previousSigningSecretUntil} />
+          </Text>
+        )}
+        <Group>
+          <Ask label={t.settings.rotateSigning} title={t.settings.rotateSigningTitle} act={rotateSigning} onDone={done(t.settings.signingRotated)}>
+            {t.settings.rotateSigningText}
           </Ask>
         </Group>
         <Hidden name={t.settings.identitySecret} hint={t.settings.identityHint} value={project.identitySecret ?? ''} />

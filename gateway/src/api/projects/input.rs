@@ -19,8 +19,17 @@ const OVERLAP_HOURS: std::ops::RangeInclusive<i64> = 0..=720;
 const DEFAULT_OVERLAP_HOURS: u64 = 24;
 
 const SETTINGS: &[&str] = &["timezone", "rateLimit", "retentionDays", "tracking", "identityVerification"];
-const READ_ONLY: &[&str] =
-    &["id", "role", "createdAt", "updatedAt", "webhookSecret", "previousWebhookSecretUntil", "identitySecret"];
+const READ_ONLY: &[&str] = &[
+    "id",
+    "role",
+    "createdAt",
+    "updatedAt",
+    "webhookSecret",
+    "previousWebhookSecretUntil",
+    "identitySecret",
+    "signingSecret",
+    "previousSigningSecretUntil",
+];
 
 /// A project as posted. `name` is required.
 pub fn new_project(body: &Map<String, Value>, id: ProjectId, now: Timestamp) -> Result<Project, ApiError> {
@@ -151,7 +160,7 @@ mod tests {
     fn what_was_read_can_be_sent_back() {
         let project = new(json!({"name": "Shop"})).unwrap();
         let read = json!({"id": "x", "name": "Shop", "role": "ADMIN", "webhookSecret": "w", "identitySecret": "i",
-                          "previousWebhookSecretUntil": null, "createdAt": "", "updatedAt": "", "rateLimit": 5});
+                          "previousWebhookSecretUntil": null, "signingSecret": "s", "previousSigningSecretUntil": null, "createdAt": "", "updatedAt": "", "rateLimit": 5});
         let body = read.as_object().cloned().unwrap();
         let changed = changed_project(&body, project, Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(changed.rate_limit, 5);
