@@ -150,6 +150,18 @@ pub fn derived_update_id(project: ProjectId, space: IdSpace, client_id: &str) ->
     Uuid::new_v5(&project.0, format!("{}update:{client_id}", space.prefix()).as_bytes())
 }
 
+/// As [`derived_update_id`], for an id that must be recognised for as long as its project exists: a UUIDv8, by which it is told
+/// from those that go with the project's events.
+pub fn lasting_update_id(project: ProjectId, space: IdSpace, client_id: &str) -> Uuid {
+    let derived = derived_update_id(project, space, client_id);
+    uuid::Builder::from_bytes(derived.into_bytes()).with_version(Version::Custom).into_uuid()
+}
+
+/// Whether an id is one of [`lasting_update_id`].
+pub fn is_lasting(id: Uuid) -> bool {
+    id.get_version() == Some(Version::Custom)
+}
+
 /// A UUIDv7 of a time (Unix milliseconds) and 80 bits, of which 74 are used (RFC 9562, 5.7).
 pub fn timed(ms: i64, random: [u8; 10]) -> Uuid {
     uuid::Builder::from_unix_timestamp_millis(ms.max(0) as u64, &random).into_uuid()
@@ -250,6 +262,16 @@ mod tests {
             assert_eq!(ids.len(), 8, "{client_id}");
             assert_eq!(found(IdSpace::SecretKey), found(IdSpace::SecretKey));
         }
+    }
+
+    #[test]
+    fn lasting_ids_are_told_from_the_others() {
+        let lasting = lasting_update_id(PROJECT, IdSpace::Webhook, "a");
+        assert_eq!(lasting, lasting_update_id(PROJECT, IdSpace::Webhook, "a"));
+        assert_ne!(lasting, lasting_update_id(PROJECT, IdSpace::Webhook, "b"));
+        assert!(is_lasting(lasting) && lasting.to_string().as_bytes()[14] == b'8');
+        assert_eq!(lasting.get_variant(), uuid::Variant::RFC4122);
+        assert!(!is_lasting(derived_update_id(PROJECT, IdSpace::Webhook, "a")) && !is_lasting(fresh(NOW)));
     }
 
     #[test]

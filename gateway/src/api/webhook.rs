@@ -7,7 +7,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use shared::clock::from_ms;
 use shared::event::{Body, IngestItem, Webhook, id_bytes, trace_bytes};
-use shared::ids::{IdSpace, ProjectId};
+use shared::ids::ProjectId;
 use shared::metric_name::Metric;
 use shared::store::projects;
 use uuid::Uuid;
@@ -61,7 +61,8 @@ async fn take(
     let Notification { kind, data, message, user_id, anonymous_id } = notification;
     // The same body with the same timestamp is the same webhook, whoever sends it again.
     let digest = Sha256::new().chain_update(signature.timestamp.unwrap_or("")).chain_update(b".").chain_update(body);
-    let ids = ids::of_update(project, IdSpace::Webhook, Some(&hex::encode(digest.finalize())), request.received_ms);
+    let (digest, has_timestamp) = (hex::encode(digest.finalize()), signature.timestamp.is_some());
+    let ids = ids::of_webhook(project, &digest, has_timestamp, request.received_ms);
     let item = IngestItem {
         project_id: id_bytes(project.0),
         id: id_bytes(ids.row),

@@ -27,6 +27,16 @@ pub fn of_update(project: ProjectId, space: IdSpace, client_id: Option<&str>, re
     ItemIds { row, public: row, dedupe }
 }
 
+/// The ids of a webhook, from a digest of its body and timestamp. One without a timestamp is valid for as long as its secret,
+/// so its repeats have to be recognised for as long, whatever the project's retention.
+pub fn of_webhook(project: ProjectId, digest: &str, has_timestamp: bool, received_ms: i64) -> ItemIds {
+    let ids = of_update(project, IdSpace::Webhook, Some(digest), received_ms);
+    if has_timestamp {
+        return ids;
+    }
+    ItemIds { dedupe: Some(ids::lasting_update_id(project, IdSpace::Webhook, digest)), ..ids }
+}
+
 /// The client id of an item of a batch that has none of its own, from the request's `Idempotency-Key`.
 pub fn of_batch(idempotency_key: &str, index: usize) -> String {
     format!("{idempotency_key}:{index}")
@@ -51,6 +61,13 @@ mod tests {
         for event in ["a", "update:a"] {
             assert_ne!(first.dedupe, of_event(PROJECT, PUBLIC, Some(event), NOW).dedupe);
         }
+    }
+
+    #[test]
+    fn webhooks_without_a_timestamp_are_recognised_for_good() {
+        let of = |has_timestamp| of_webhook(PROJECT, "digest", has_timestamp, NOW).dedupe.unwrap();
+        assert!(ids::is_lasting(of(false)) && !ids::is_lasting(of(true)));
+        assert_eq!(of(false), of_webhook(PROJECT, "digest", false, NOW + 9).dedupe.unwrap());
     }
 
     #[test]

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use scheduler::retention::{clear, clear_clicks, clear_inboxes, forget_client_ids};
+use scheduler::retention::{clear, clear_capped_sends, clear_clicks, clear_inboxes, forget_client_ids};
 use shared::clock::{Clock, from_ms};
-use shared::ids::{self, ProjectId};
+use shared::ids::{self, IdSpace, ProjectId};
 use shared::secrets::MasterKeys;
+use shared::send::Channel;
 use shared::store::campaigns::clicks;
+use shared::store::capped_sends::{self, CappedSend};
+use shared::store::channels::{self, ChannelSettings};
+use shared::store::events::remove::remove;
 use shared::store::events::retention::{self, SLICE};
 use shared::store::inbox;
 use shared::store::projects::{self, ProjectSecrets};
@@ -35,7 +39,7 @@ pub async fn events(place: &Place, project: ProjectId, from_ms: i64, many: i64) 
     let db = place.store.connection().await.unwrap();
     let sql = "INSERT INTO events (project_id, id, client_id, name, user_id, properties, ts, received_at) \
                SELECT $1::uuid, (lpad(to_hex($2::bigint + n * 1000), 12, '0') || '70008' || lpad(to_hex(n), 15, '0'))::uuid, \
-               md5($1::uuid::text || ($2 + n)::text)::uuid, 'viewed', $3, '{}', to_timestamp($2 / 1000.0 + n), to_timestamp($2 / 1000.0 + n) \
+               overlay(md5($1::uuid::text || ($2 + n)::text) PLACING '5' FROM 13 FOR 1)::uuid, 'viewed', $3, '{}', to_timestamp($2 / 1000.0 + n), to_timestamp($2 / 1000.0 + n) \
                FROM generate_series(1::bigint, $4) n";
     db.execute(sql, &[&project, &from_ms, &Uuid::from_u128(5), &many]).await.unwrap();
     let until = ids::lower_bound(from_ms + (many + 1) * 1000);
@@ -280,4 +284,62 @@ async fn clicks_go_when_they_are_as_old_as_the_events_that_go() {
         let row = db.query_one(sql, &[&project]).await.unwrap();
         assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), rows);
     }
+}
+
+#[tokio::test]
+async fn webhooks_without_a_timestamp_cannot_be_replayed_after_retention() {
+    let mut place = Place::new().await;
+    let project = project(&place, 1).await;
+    let now_ms = place.clock.now_ms();
+    let lasting = |n: i64| ids::lasting_update_id(project, IdSpace::Webhook, &format!("digest {n}"));
+    let passing = ids::derived_update_id(project, IdSpace::Webhook, "digest with a timestamp");
+    let mut db = place.store.connection().await.unwrap();
+    // One that leaves no event, one whose event goes with retention, one whose event somebody deletes.
+    let event = "INSERT INTO events (project_id, id, client_id, name, user_id, properties, ts, received_at) \
+                 VALUES ($1, $2, $3, 'paid', $2, '{}', now(), now())";
+    let rows: Vec<Uuid> = (0..3).map(|n| ids::timed(now_ms, [n; 10])).collect();
+    for n in [1, 2] {
+        db.execute(event, &[&project, &rows[n], &lasting(n as i64)]).await.unwrap();
+    }
+    let client_id = "INSERT INTO client_id (project_id, id, created_at) VALUES ($1, $2, now())";
+    for id in [lasting(0), lasting(1), lasting(2), passing] {
+        db.execute(client_id, &[&project, &id]).await.unwrap();
+    }
+    let tx = db.transaction().await.unwrap();
+    assert!(remove(&tx, project, rows[2]).await.unwrap());
+    tx.commit().await.unwrap();
+    place.clock = Clock::manual(from_ms(now_ms + 3 * DAY_MS));
+    clear(place.app().await).await.unwrap();
+    forget_client_ids(place.app().await).await.unwrap();
+    assert_eq!(place.count("SELECT count(*) FROM events").await, 0);
+    let left = db.query("SELECT id FROM client_id", &[]).await.unwrap();
+    let left: BTreeSet<Uuid> = left.iter().map(|row| row.get(0)).collect();
+    assert_eq!(left, (0..3).map(lasting).collect());
+}
+
+#[tokio::test]
+async fn capped_sends_are_kept_for_the_span_of_the_cap() {
+    let place = Place::new().await;
+    let (capped, uncapped) = (project(&place, 400).await, project(&place, 400).await);
+    let (now, now_ms) = (place.clock.now(), place.clock.now_ms());
+    let keys = MasterKeys::parse(&"42".repeat(32)).unwrap();
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    let settings = serde_json::json!({ "frequencyCap": { "max": 3, "within": "7d" } });
+    let settings = ChannelSettings { settings: settings.as_object().unwrap().clone(), ..ChannelSettings::default() };
+    channels::put(&tx, &keys, capped, Channel::Email, &settings, now).await.unwrap();
+    // Made eight days ago: sent at once, and after two days.
+    let made = |n: u8| ids::timed(now_ms - 8 * DAY_MS, [n; 10]);
+    let send = |n: u8, days: i64| {
+        let at = from_ms(now_ms - days * DAY_MS);
+        (CappedSend { message: made(n), user: Uuid::from_u128(1), address: None, at }, 1)
+    };
+    for project in [capped, uncapped] {
+        capped_sends::record(&tx, project, &[send(1, 8), send(2, 6)]).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    clear_capped_sends(place.app().await).await.unwrap();
+    let left = db.query("SELECT project_id, message_id FROM capped_send", &[]).await.unwrap();
+    let left: Vec<(ProjectId, Uuid)> = left.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(left, [(capped, made(2))]);
 }

@@ -32,6 +32,9 @@ pub async fn first_of(
     Ok(first.unwrap_or(fresh))
 }
 
+/// The condition of an id that may be forgotten: all but those of [`lasting_update_id`](crate::ids::lasting_update_id).
+pub(super) const FORGETTABLE: &str = "substr(id::text, 15, 1) <> '8'";
+
 /// Pages of a table that are looked at in one statement.
 const PAGES: i64 = 2_000;
 
@@ -59,6 +62,6 @@ pub async fn forget(db: &impl GenericClient, stretch: &Stretch, before: Timestam
     let Stretch { table, first_page } = stretch;
     let pages = |first: i64| format!("ctid >= '({first},0)' AND ctid < '({},0)' AND ", first + PAGES);
     let pages = first_page.map(pages).unwrap_or_default();
-    let sql = format!("DELETE FROM {table} WHERE {pages}created_at < $1");
+    let sql = format!("DELETE FROM {table} WHERE {pages}created_at < $1 AND {FORGETTABLE}");
     Ok(db.execute(&sql, &[&before]).await?)
 }

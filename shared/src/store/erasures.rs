@@ -9,6 +9,7 @@ use tokio_postgres::Statement;
 use uuid::Uuid;
 
 use super::by_project::{self, Of};
+use super::client_ids::FORGETTABLE;
 use super::users::record::PersonKey;
 use super::users::seen::Moves;
 use super::{StoreError, capped_sends, push_tokens, webhook_deliveries};
@@ -168,12 +169,14 @@ pub async fn remove_slice(
 ) -> Result<Removed, StoreError> {
     let events = "received_at <= $3 AND $4::timestamptz IS NULL";
     let until = bound(tx, "events", events, (project, ids, at, None)).await?;
-    let sql = "WITH gone AS (DELETE FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at <= $3 AND id < $4 \
-               RETURNING client_id, name, received_at), \
-               names AS (DELETE FROM client_id c USING gone g WHERE c.project_id = $1 AND c.id = g.client_id) \
-               SELECT date_bin('15 minutes', received_at, 'epoch'), name, count(*) FROM gone GROUP BY 1, 2";
+    let sql = format!(
+        "WITH gone AS (DELETE FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at <= $3 AND id < $4 \
+         RETURNING client_id, name, received_at), \
+         names AS (DELETE FROM client_id USING gone g WHERE project_id = $1 AND id = g.client_id AND {FORGETTABLE}) \
+         SELECT date_bin('15 minutes', received_at, 'epoch'), name, count(*) FROM gone GROUP BY 1, 2"
+    );
     let last = until.unwrap_or(Uuid::max());
-    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids, &at, &last]).await?;
+    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&project, &ids, &at, &last]).await?;
     let events = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)));
     let events: Vec<(Timestamp, String, i64)> = events.collect::<Result<_, StoreError>>()?;
 

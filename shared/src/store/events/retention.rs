@@ -42,7 +42,7 @@ pub async fn remove_slice(tx: &Transaction<'_>, project: ProjectId, before: Time
     for row in &gone {
         let received: Timestamp = row.try_get(0)?;
         *counts.entry((received.as_millisecond().div_euclid(QUARTER_MS), row.try_get(1)?)).or_default() += 1;
-        client_ids.extend(row.try_get::<_, Option<Uuid>>(2)?);
+        client_ids.extend(row.try_get::<_, Option<Uuid>>(2)?.filter(|id| !ids::is_lasting(*id)));
     }
     // By their own ids and not by a join, for which a plan might read all of them.
     let sql = "DELETE FROM client_id WHERE project_id = $1 AND id = ANY($2)";
