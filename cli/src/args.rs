@@ -4,6 +4,7 @@ mod account;
 mod clock;
 mod dead_letters;
 mod doctor;
+mod invite;
 mod secrets;
 mod setup;
 
@@ -18,6 +19,7 @@ pub use account::{AccountCommand, RoleName};
 pub use clock::ClockCommand;
 pub use dead_letters::{DeadLettersCommand, Which};
 pub use doctor::DoctorArgs;
+pub use invite::InviteCommand;
 pub use secrets::SecretsCommand;
 pub use setup::SetupArgs;
 
@@ -32,6 +34,7 @@ Examples:
   rekindle project create --name \"My shop\"        a project and its id
   rekindle key create --project <ID> --type secret --name backend
   rekindle account create --email ada@example.com --project <ID>
+  rekindle invite link --project <ID> --email grace@example.com
   rekindle dead-letters replay --project <ID>     another try for what failed
   rekindle doctor                                 what is wrong with a deployment, and what to do
   rekindle secrets rotate --help                  how to change the master key
@@ -78,6 +81,11 @@ pub enum Command {
     Account {
         #[command(subcommand)]
         command: AccountCommand,
+    },
+    /// Invitations to a project's team.
+    Invite {
+        #[command(subcommand)]
+        command: InviteCommand,
     },
     /// Messages and items that failed, and not by their own fault.
     DeadLetters {

@@ -62,6 +62,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Project { command } => operator::project(&command).await?,
         Command::Key { command } => operator::key(&command).await?,
         Command::Account { command } => operator::account(&command).await?,
+        Command::Invite { command } => operator::invite(&command).await?,
         Command::DeadLetters { command } => operator::dead_letters(&command).await?,
         Command::Clock { command } => operator::clock(&command).await?,
         Command::Secrets { command } => {

@@ -1,7 +1,8 @@
-//! `rekindle migrate`, `project`, `key`, `account`, `dead-letters`, `clock` and `secrets`: what an operator does to a database.
+//! `rekindle migrate`, `project`, `key`, `account`, `invite`, `dead-letters`, `clock` and `secrets`: what an operator does to a database.
 
 use anyhow::{Context, Result};
 use shared::clock::rfc3339;
+use shared::config::public_base_url;
 use shared::env::Env;
 use shared::ids::ProjectId;
 use shared::secrets::MasterKeys;
@@ -11,12 +12,13 @@ use shared::store::dead_letters::DeadFilter;
 use shared::store::members::Role;
 
 use crate::args::{
-    AccountCommand, ClockCommand, DatabaseArgs, DeadLettersCommand, KeyCommand, KeyKind, MigrateArgs, ProjectCommand,
-    RoleName, SecretsCommand, Which,
+    AccountCommand, ClockCommand, DatabaseArgs, DeadLettersCommand, InviteCommand, KeyCommand, KeyKind, MigrateArgs,
+    ProjectCommand, RoleName, SecretsCommand, Which,
 };
 use crate::provision::Provision;
 use crate::run_dir::RunDir;
-use crate::up;
+use crate::state::State;
+use crate::{services, up};
 
 /// Which database a command works on, and where the master key for it is.
 struct Target {
@@ -40,6 +42,17 @@ impl Target {
             )
         })?;
         Ok(Self { provision: Provision::new(&url)?, dir: Some(dir) })
+    }
+
+    /// How people reach the gateway.
+    fn public_base_url(&self) -> Result<String> {
+        match &self.dir {
+            Some(dir) => {
+                let state = State::load(dir)?.context("the run directory has no state: run `rekindle up`")?;
+                Ok(services::origin(&state))
+            }
+            None => Ok(public_base_url(&Env::from_process(), "http://127.0.0.1:8080")?),
+        }
     }
 
     fn master_keys(&self) -> Result<MasterKeys> {
@@ -108,11 +121,25 @@ pub async fn account(command: &AccountCommand) -> Result<()> {
             eprintln!("The password is shown this once; only its hash is kept.");
             println!("email     {email}\npassword  {password}");
         }
+        AccountCommand::Verify { email, database } => {
+            Target::of(database)?.provision.verify(email).await?;
+            println!("{email} is verified");
+        }
         AccountCommand::Join { email, project, role, database } => {
             Target::of(database)?.provision.join(email, *project, role_of(*role)).await?;
             println!("{email} is {} of {project}", role_of(*role).as_str());
         }
     }
+    Ok(())
+}
+
+pub async fn invite(command: &InviteCommand) -> Result<()> {
+    let InviteCommand::Link { project, email, database } = command;
+    let target = Target::of(database)?;
+    let origin = target.public_base_url()?;
+    let link = target.provision.invite_link(*project, email, &origin).await?;
+    eprintln!("Whoever opens this link joins the project as {email}: give it to that person only.");
+    println!("{link}");
     Ok(())
 }
 

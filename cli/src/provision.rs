@@ -26,7 +26,7 @@ use uuid::Uuid;
 use crate::state::FirstProject;
 
 /// Where the default set-up's mail comes from. By its domain the dashboard tells the mailbox from a mail server that sends.
-const FROM: &str = "hello@rekindle.localhost";
+pub const FROM: &str = "hello@rekindle.localhost";
 
 /// Where the local mailbox takes mail.
 #[derive(Clone, Debug, PartialEq, Eq)]

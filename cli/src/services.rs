@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::provision::FROM as MAILBOX_FROM;
 use crate::run_dir::RunDir;
 use crate::state::State;
 
@@ -17,6 +18,8 @@ pub const SUPERVISOR: &str = "supervisor";
 pub const PROGRAMS: [&str; 4] = [GATEWAY, "worker-automation", DELIVERY, "scheduler"];
 /// What the processes may reach beside public addresses: the local mailbox.
 const LOOPBACK: &str = "127.0.0.0/8,::1/128";
+
+const SYSTEM_MAIL: [&str; 2] = ["SYSTEM_SMTP_URL", "SYSTEM_MAIL_FROM"];
 
 /// How one process is started. Two that are equal need no restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +46,9 @@ pub fn of(dir: &RunDir, state: &State, programs: &Path) -> Result<BTreeMap<&'sta
         let build = build_of(&program)?;
         let mut env = environment(dir, state, std::env::var("OUTBOUND_ALLOW").ok().as_deref());
         env.insert("ADMIN_ADDR", admin.to_string());
+        if name == GATEWAY || name == DELIVERY {
+            env.extend(system_mail(state)?);
+        }
         if name == GATEWAY {
             let address = local(state.ports.gateway.context("the state has no port for the gateway")?);
             env.insert("GATEWAY_ADDR", address.to_string());
@@ -77,6 +83,17 @@ fn environment(dir: &RunDir, state: &State, allow: Option<&str>) -> BTreeMap<&'s
         ("PUBLIC_BASE_URL", origin(state)),
         ("OUTBOUND_ALLOW", allow.map_or(LOOPBACK.into(), |more| format!("{LOOPBACK},{more}"))),
     ])
+}
+
+/// Invitations go to the local mailbox, unless the environment names a mail server for them.
+fn system_mail(state: &State) -> Result<Vec<(&'static str, String)>> {
+    let is_set = |name| std::env::var(name).is_ok_and(|value| !value.trim().is_empty());
+    if SYSTEM_MAIL.into_iter().any(is_set) {
+        return Ok(Vec::new());
+    }
+    let smtp = local(state.ports.smtp.context("the state has no port for the mailbox")?);
+    let [url, from] = SYSTEM_MAIL;
+    Ok(vec![(url, format!("smtp://{smtp}?security=none")), (from, format!("Rekindle <{MAILBOX_FROM}>"))])
 }
 
 /// The directory with the sibling programs: where this one lies.
@@ -132,6 +149,9 @@ mod tests {
         assert_eq!(admin.len(), 4);
         assert_eq!(services[GATEWAY].env["GATEWAY_ADDR"], "127.0.0.1:8080");
         assert_eq!(services[GATEWAY].env["PUBLIC_BASE_URL"], "http://127.0.0.1:8080");
+        for name in [GATEWAY, DELIVERY] {
+            assert_eq!(services[name].env["SYSTEM_SMTP_URL"], "smtp://127.0.0.1:2525?security=none");
+        }
         assert!(services.values().all(|s| s.args.iter().all(|a| !a.contains("hush"))));
     }
 

@@ -160,6 +160,16 @@ export function mails(text: string, { mailDir } = product): string[] {
     .filter((mail) => mail.includes(text));
 }
 
+/** The token of the link in the invitation that was mailed to an address. */
+export function invitationOf(address: string): Promise<string> {
+  return eventually(() => {
+    const [mail = ''] = mails(address).filter((text) => text.includes('accept-invite'));
+    const token = /accept-invite\?token=([0-9a-f]{64})/.exec(mail.replaceAll(/=\r?\n/g, '').replaceAll('=3D', '='))?.[1];
+    if (token === undefined) throw new Error(`no invitation to ${address} was mailed`);
+    return token;
+  });
+}
+
 export function eventually<T>(look: () => T | Promise<T>): Promise<T> {
   return vi.waitFor(look, { timeout: 30_000, interval: 50 });
 }

@@ -139,6 +139,8 @@ impl System {
             ("GATEWAY_ADDR", address.to_string()),
             ("PUBLIC_BASE_URL", origin.clone()),
             ("OUTBOUND_ALLOW", "127.0.0.0/8".to_owned()),
+            ("SYSTEM_SMTP_URL", system_smtp_url(&mailbox, options.mail_login)),
+            ("SYSTEM_MAIL_FROM", "Rekindle <rekindle@example.com>".to_owned()),
             ("PUSH_MAILBOX_DIR", dir.path().join(PUSH).display().to_string()),
             ("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "info".to_owned())),
         ]
@@ -268,4 +270,10 @@ pub(crate) async fn provision(database_url: &str, name: &str) -> anyhow::Result<
     let public = provision.create_key(project, KeyType::Public, "website").await?;
     let secret = provision.create_key(project, KeyType::Secret, "backend").await?;
     Ok((project, public.key, secret.key))
+}
+
+/// The mailbox, as the operator's mail server.
+fn system_smtp_url(mailbox: &TestMailbox, login: Option<(&str, &str)>) -> String {
+    let login = login.map_or(String::new(), |(name, password)| format!("{name}:{password}@"));
+    format!("smtp://{login}127.0.0.1:{}?security=none", mailbox.port())
 }

@@ -19,8 +19,8 @@ use crate::ai::Ai;
 use crate::api::inbox::Inboxes;
 use crate::auth::identity::SecretCache;
 use crate::auth::key_cache::KeyCache;
-use crate::auth::logins::Logins;
 use crate::auth::session::Lookups;
+use crate::auth::sign_in_queue::SignInQueue;
 use crate::config::GatewayConfig;
 use crate::docs::Docs;
 use crate::health::readiness::Readiness;
@@ -51,7 +51,7 @@ pub struct App {
     pub master_keys: MasterKeys,
     pub keys: Arc<KeyCache>,
     pub identity_secrets: SecretCache,
-    pub logins: Logins,
+    pub sign_ins: SignInQueue,
     /// Of sessions.
     pub lookups: Lookups,
     pub limits: RateLimits,

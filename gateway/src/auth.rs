@@ -9,6 +9,7 @@ pub mod last_used;
 pub mod logins;
 pub mod passwords;
 pub mod session;
+pub mod sign_in_queue;
 mod standing;
 mod watch;
 

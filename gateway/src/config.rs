@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 
+use http::HeaderMap;
 use shared::buckets;
 use shared::config::{AdminConfig, BusConfig, DatabaseConfig, public_base_url};
 use shared::env::{Env, EnvError};
 use shared::outbound::OutboundPolicy;
 use shared::secrets::MasterKeys;
+use shared::system_mail::SystemMail;
 use shared::trace::Sampling;
 
 use crate::ai::config::AiConfig;
@@ -40,7 +42,7 @@ pub struct GatewayConfig {
     pub addr: SocketAddr,
     /// How clients reach this installation, without a slash at the end: for links in messages.
     pub public_base_url: String,
-    /// Whether `X-Forwarded-Proto` is believed: only behind a proxy that sets it.
+    /// Whether `X-Forwarded-Proto` and the last entry of `X-Forwarded-For` are believed: only behind a proxy that sets them.
     pub trust_forwarded: bool,
     pub max_connections: usize,
     /// Inboxes that are followed live at a time; each takes a connection.
@@ -53,6 +55,9 @@ pub struct GatewayConfig {
     pub outbound: OutboundPolicy,
     /// Without one, nothing can be generated.
     pub ai: Option<AiConfig>,
+    /// Delivery can mail invitations.
+    pub system_mail: bool,
+    pub project_creation: ProjectCreation,
     /// Delivery has an app of the third-party push provider for all projects that have none of their own.
     pub shared_push_app: bool,
     /// What is traced, where traces are exported.
@@ -62,7 +67,7 @@ pub struct GatewayConfig {
 impl GatewayConfig {
     /// `GATEWAY_ADDR` (127.0.0.1:8080), `PUBLIC_BASE_URL` (`http://` and that address), `TRUST_FORWARDED` (off),
     /// `GATEWAY_MAX_CONNECTIONS` (10000), `GATEWAY_INBOX_STREAMS` (2000), `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `REDIS_CA_FILE` (none), `OUTBOUND_ALLOW` (none),
-    /// `PUSH_PROVIDER_APP_ID` as delivery has it (none), and what [`AiConfig`]
+    /// `PROJECT_CREATION` (anyone), `SYSTEM_SMTP_URL` with `SYSTEM_MAIL_FROM` and `PUSH_PROVIDER_APP_ID` as delivery has them (none), and what [`AiConfig`]
     /// and [`Sampling`] read.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let default = SocketAddr::from(([127, 0, 0, 1], 8080));
@@ -78,9 +83,42 @@ impl GatewayConfig {
             redis: buckets::Server::from_env(env)?,
             outbound: OutboundPolicy::from_env(env)?,
             ai: AiConfig::from_env(env)?,
+            system_mail: SystemMail::from_env(env)?.is_some(),
+            project_creation: ProjectCreation::from_env(env)?,
             shared_push_app: env.get("PUSH_PROVIDER_APP_ID").is_some(),
             sampling: Sampling::from_env(env)?,
         })
+    }
+}
+
+/// Who may create projects over the API. The operator always may, by `rekindle project create`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProjectCreation {
+    /// Every verified account.
+    Anyone,
+    Operator,
+}
+
+impl ProjectCreation {
+    fn from_env(env: &Env) -> Result<Self, EnvError> {
+        const NAME: &str = "PROJECT_CREATION";
+        match env.get(NAME) {
+            None | Some("anyone") => Ok(Self::Anyone),
+            Some("operator") => Ok(Self::Operator),
+            Some(other) => {
+                let problem = format!("{other:?} is neither");
+                Err(EnvError { name: NAME.to_owned(), problem, allowed: "operator or anyone" })
+            }
+        }
+    }
+}
+
+impl GatewayConfig {
+    /// Whether the client that sent these headers uses TLS, with the gateway or with the proxy before it.
+    pub fn is_secure(&self, headers: &HeaderMap) -> bool {
+        let proto = || headers.get("x-forwarded-proto").and_then(|proto| proto.to_str().ok());
+        let forwarded = || proto().is_some_and(|proto| proto.trim().eq_ignore_ascii_case("https"));
+        self.public_base_url.starts_with("https://") || (self.trust_forwarded && forwarded())
     }
 }
 
@@ -106,6 +144,8 @@ impl Default for GatewayConfig {
             redis: None,
             outbound: OutboundPolicy::default(),
             ai: None,
+            system_mail: false,
+            project_creation: ProjectCreation::Anyone,
             shared_push_app: false,
             sampling: Sampling::default(),
         }
@@ -125,6 +165,7 @@ mod tests {
             ("GATEWAY_INBOX_STREAMS", "0"),
             ("GATEWAY_REPLICAS", "-1"),
             ("TRUST_FORWARDED", "maybe"),
+            ("PROJECT_CREATION", "nobody"),
         ] {
             assert_eq!(GatewayConfig::from_env(&Env::from_pairs([(name, value)])).unwrap_err().name, name);
         }

@@ -1,5 +1,6 @@
 //! What a handler knows of its request.
 
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
@@ -42,6 +43,8 @@ pub struct Request<'a> {
     /// Where the request is traced.
     pub trace: Option<TraceContext>,
     body: &'a Unread,
+    /// The other end of the connection.
+    peer: IpAddr,
 }
 
 /// A request that was let into a project.
@@ -72,17 +75,26 @@ impl<'a> Request<'a> {
         received_ms: i64,
         trace: Option<TraceContext>,
         parts: &'a http::request::Parts,
-        body: &'a Unread,
+        (body, peer): (&'a Unread, IpAddr),
     ) -> Self {
         let http::request::Parts { method, uri, headers, .. } = parts;
-        Self { app, request_id, received_ms, method, uri, headers, trace, body }
+        Self { app, request_id, received_ms, method, uri, headers, trace, body, peer }
     }
 
     /// Whether the client speaks TLS, with us or with the proxy before us.
     pub fn is_secure(&self) -> bool {
-        let config = &self.app.config;
-        let forwarded = || self.header("x-forwarded-proto").is_some_and(|p| p.eq_ignore_ascii_case("https"));
-        config.public_base_url.starts_with("https://") || (config.trust_forwarded && forwarded())
+        self.app.config.is_secure(self.headers)
+    }
+
+    /// The address of the client: as the proxy names it where it is trusted, else the other end of the connection.
+    pub fn origin(&self) -> IpAddr {
+        // A client may send the header itself; the proxy's own entry is the last.
+        let forwarded = || {
+            let last = self.headers.get_all("x-forwarded-for").into_iter().next_back()?.to_str().ok()?;
+            last.rsplit(',').next()?.trim().parse().ok()
+        };
+        let trusted = self.app.config.trust_forwarded;
+        trusted.then(forwarded).flatten().unwrap_or(self.peer)
     }
 
     pub fn query(&self) -> Result<Query, ApiError> {

@@ -1,11 +1,12 @@
 //! The way of a request: id, route, key, limit, handler, answer.
 
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use http::header::CONNECTION;
+use http::header::{CACHE_CONTROL, CONNECTION, STRICT_TRANSPORT_SECURITY};
 use http::{HeaderName, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use shared::trace::TraceContext;
@@ -25,7 +26,7 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const HANDLER_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Answers a request, whatever it is.
-pub async fn answer(app: &App, request: Request<Incoming>) -> Response<AnswerBody> {
+pub async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Response<AnswerBody> {
     let started = Instant::now();
     let (parts, body) = request.into_parts();
     let body = Unread::new(body);
@@ -34,7 +35,7 @@ pub async fn answer(app: &App, request: Request<Incoming>) -> Response<AnswerBod
     let found = router::route(&parts.method, parts.uri.path());
     let span = traced::begin(&app.sampler, &parts.headers);
     let outcome =
-        AssertUnwindSafe(reply(app, &parts, &body, (request_id, span.context()), &found)).catch_unwind().await;
+        AssertUnwindSafe(reply(app, &parts, (&body, peer), (request_id, span.context()), &found)).catch_unwind().await;
     let mut reply = match outcome {
         Ok(Ok(reply)) => reply,
         Ok(Err(error)) => respond::error(&error, request_id),
@@ -47,6 +48,8 @@ pub async fn answer(app: &App, request: Request<Incoming>) -> Response<AnswerBod
         cors::allow(&mut reply.headers);
     }
     compress::compress(&mut reply, &parts.headers).await;
+    // Behind the compression, which leaves out what must not be stored.
+    protect(app, &mut reply, &parts, &found);
     traced::end(span, &parts.method, &found, reply.status, request_id);
     app.meters.request(found.as_ref().ok().copied(), reply.status, started.elapsed());
     reply.headers.insert(X_REQUEST_ID, id);
@@ -54,6 +57,21 @@ pub async fn answer(app: &App, request: Request<Incoming>) -> Response<AnswerBod
         reply.headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     reply.into()
+}
+
+/// Keeps what the API answers out of caches, and browsers that came by TLS on TLS.
+fn protect(app: &App, reply: &mut Reply, parts: &http::request::Parts, found: &Result<Route<'_>, Miss>) {
+    let is_private = match found {
+        // What is recorded is answered with ids alone, and the feed is the same for everybody.
+        Ok(Route::Track | Route::Batch | Route::Identify | Route::Feed) | Err(_) => false,
+        Ok(_) => true,
+    };
+    if is_private {
+        reply.headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    }
+    if app.config.is_secure(&parts.headers) {
+        reply.headers.insert(STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
+    }
 }
 
 /// Whether browsers of any origin may read the answer: what public keys may call, errors about it included.
@@ -67,7 +85,7 @@ fn is_open(found: &Result<Route<'_>, Miss>, method: &Method, path: &str) -> bool
 async fn reply(
     app: &App,
     parts: &http::request::Parts,
-    body: &Unread,
+    (body, peer): (&Unread, IpAddr),
     (request_id, trace): (&str, Option<TraceContext>),
     found: &Result<Route<'_>, Miss>,
 ) -> Result<Reply, ApiError> {
@@ -79,7 +97,7 @@ async fn reply(
     if app.draining.load(Ordering::Relaxed) {
         return Err(ApiError::Unavailable("this gateway is stopping"));
     }
-    let request = context::Request::new(app, request_id, received_ms, trace, parts, body);
+    let request = context::Request::new(app, request_id, received_ms, trace, parts, (body, peer));
     if let Route::Unbound(route) = route {
         return in_time(api::handle_unbound(&request, route)).await;
     }

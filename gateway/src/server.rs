@@ -3,6 +3,7 @@
 mod wire;
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -76,8 +77,8 @@ impl Door {
         loop {
             // The permit comes first: who finds no room waits in the listener's backlog.
             let Ok(permit) = self.room.clone().acquire_owned().await else { return };
-            let stream = match self.listener.accept().await {
-                Ok((stream, _)) => stream,
+            let (stream, peer) = match self.listener.accept().await {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of file descriptors, most likely: wait for some to be freed.
                     tracing::warn!(%error, "accepting a connection");
@@ -87,7 +88,7 @@ impl Door {
             };
             let (app, watcher) = (self.app.clone(), connections.watcher());
             tokio::spawn(async move {
-                if let Err(error) = connection(stream, app, watcher).await {
+                if let Err(error) = connection(stream, peer.ip(), app, watcher).await {
                     tracing::debug!(%error, "a connection broke off");
                 }
                 drop(permit);
@@ -96,7 +97,7 @@ impl Door {
     }
 }
 
-async fn connection(stream: TcpStream, app: Arc<App>, watcher: Watcher) -> hyper::Result<()> {
+async fn connection(stream: TcpStream, peer: IpAddr, app: Arc<App>, watcher: Watcher) -> hyper::Result<()> {
     let _ = stream.set_nodelay(true);
     let phase = Phase::default();
     let wire = Wire::new(stream, phase.clone(), LIMITS);
@@ -107,7 +108,7 @@ async fn connection(stream: TcpStream, app: Arc<App>, watcher: Watcher) -> hyper
         of_connection.1.busy();
         async move {
             let (app, phase) = &*of_connection;
-            let mut response = dispatch::answer(app, request).await;
+            let mut response = dispatch::answer(app, request, peer).await;
             match response.body_mut() {
                 AnswerBody::Whole(_) => phase.idle(),
                 AnswerBody::Pieces(pieces) => pieces.hold(phase.streaming()),

@@ -23,8 +23,8 @@ use crate::api::rendering;
 use crate::app::{App, Parts};
 use crate::auth;
 use crate::auth::identity::SecretCache;
-use crate::auth::logins::Logins;
 use crate::auth::session::Lookups;
+use crate::auth::sign_in_queue::SignInQueue;
 use crate::config::ProcessConfig;
 use crate::docs::Docs;
 use crate::health::readiness::Readiness;
@@ -54,7 +54,7 @@ impl App {
             ai: config.ai.clone().map(|ai| Ai::new(ai, config.replicas)).transpose()?,
             keys: Arc::default(),
             identity_secrets: SecretCache::default(),
-            logins: Logins::default(),
+            sign_ins: SignInQueue::default(),
             lookups: Lookups::default(),
             readiness: Readiness::default(),
             meters: Meters::default(),

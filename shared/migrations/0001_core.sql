@@ -55,6 +55,7 @@ CREATE TABLE account (
     email         text NOT NULL,
     name          text NOT NULL DEFAULT '',
     password_hash text NOT NULL,                                           -- argon2id, PHC string
+    verified_at   timestamptz,                                             -- when it was proven whose mailbox it is; null: never
     created_at    timestamptz NOT NULL,
     updated_at    timestamptz NOT NULL
 );
@@ -74,7 +75,8 @@ CREATE TABLE invite (
     id          uuid NOT NULL,
     email       text NOT NULL,
     role        text NOT NULL CHECK (role IN ('ADMIN', 'MEMBER')),
-    token_hash  bytea NOT NULL,                                            -- SHA-256 of the token in the link
+    token_hash  bytea,                                                     -- SHA-256 of the token in the mailed link; null: none was mailed
+    operator_token_hash bytea,                                             -- of the token in the link that an operator printed last
     invited_by  uuid NOT NULL,
     created_at  timestamptz NOT NULL,
     expires_at  timestamptz NOT NULL,
@@ -87,14 +89,18 @@ CREATE TABLE invite (
     PRIMARY KEY (project_id, id)
 );
 CREATE INDEX invite_mail ON invite (mail_due_at) WHERE mail_due_at IS NOT NULL;
-CREATE INDEX invite_token ON invite (token_hash);
+CREATE INDEX invite_token ON invite (token_hash) WHERE token_hash IS NOT NULL;
+CREATE INDEX invite_operator_token ON invite (operator_token_hash) WHERE operator_token_hash IS NOT NULL;
 CREATE INDEX invite_open ON invite (project_id, lower(email)) WHERE accepted_at IS NULL AND revoked_at IS NULL;
 
 -- Somebody who is logged in.
 CREATE TABLE session (
     hash       bytea PRIMARY KEY,                                          -- SHA-256 of the cookie's value
+    id         uuid NOT NULL,                                              -- names it in lists; opens nothing
     account_id uuid NOT NULL,
+    user_agent text NOT NULL DEFAULT '',                                   -- of the browser that signed in, shortened
     created_at timestamptz NOT NULL,
+    used_at    timestamptz NOT NULL,                                       -- to the hour
     expires_at timestamptz NOT NULL                                        -- moves on with use, up to a bound
 );
 CREATE INDEX session_account ON session (account_id);

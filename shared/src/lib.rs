@@ -38,6 +38,7 @@ pub mod startup;
 pub mod store;
 pub mod subscription;
 pub mod suppression;
+pub mod system_mail;
 pub mod telemetry;
 pub mod template;
 pub mod timezone;

@@ -2,9 +2,13 @@
 //!
 //! Hashing takes tens of milliseconds of a processor and belongs on a thread that may block.
 
+mod rules;
+
 use std::ops::RangeInclusive;
 
 use argon2::{Argon2, PasswordHasher, PasswordVerifier};
+
+pub use rules::{Weakness, weakness};
 
 /// Characters of a password. The upper bound only keeps out what nobody types.
 pub const LENGTH: RangeInclusive<usize> = 8..=200;

@@ -9,6 +9,7 @@ use shared::env::{Env, EnvError};
 use shared::outbound::{BaseUrl, HttpClient};
 use shared::secrets::MasterKeys;
 use shared::send::Channel;
+use shared::system_mail::SystemMail;
 
 use crate::provider::push_provider::ProviderApp;
 
@@ -31,6 +32,8 @@ pub struct DeliveryConfig {
     pub lease: Duration,
     pub http: HttpClient,
     pub addresses: Addresses,
+    /// The operator's mail server, for invitations; without one none is mailed.
+    pub system_mail: Option<SystemMail>,
     pub master_keys: MasterKeys,
     /// Where people reach this installation, without a slash at the end: for links in messages.
     pub public_base_url: String,
@@ -113,7 +116,7 @@ fn vapid_subject(env: &Env) -> Result<Option<String>, EnvError> {
 impl DeliveryConfig {
     /// `DELIVERY_CHANNELS` (all), `DELIVERY_CONCURRENCY` (32), `DELIVERY_REPLICAS` (1), `REDIS_URL` (none),
     /// `DELIVERY_UNKNOWN_RETRIES` (1), `DELIVERY_LEASE_MS` (90000),
-    /// `OUTBOUND_ALLOW`, `OUTBOUND_CA_FILE`, the providers' addresses, `MASTER_KEY` or `MASTER_KEY_FILE`,
+    /// `OUTBOUND_ALLOW`, `OUTBOUND_CA_FILE`, the providers' addresses, `SYSTEM_SMTP_URL` with `SYSTEM_MAIL_FROM` (none), `MASTER_KEY` or `MASTER_KEY_FILE`,
     /// `PUBLIC_BASE_URL` (`http://127.0.0.1:8080`; without it nothing is tracked).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         Ok(Self {
@@ -130,6 +133,7 @@ impl DeliveryConfig {
             )?),
             http: HttpClient::from_env(env)?,
             addresses: Addresses::from_env(env)?,
+            system_mail: SystemMail::from_env(env)?,
             master_keys: MasterKeys::from_env(env)?,
             public_base_url: public_base_url(env, "http://127.0.0.1:8080")?,
             is_reachable: env.get("PUBLIC_BASE_URL").is_some(),
@@ -185,9 +189,12 @@ mod tests {
             let error = DeliveryConfig::from_env(&Env::from_pairs([KEY, (name, value)])).err().unwrap();
             assert_eq!(error.name, name);
         }
-        for (given, missing) in
-            [("PUSH_PROVIDER_APP_ID", "PUSH_PROVIDER_REST_KEY"), ("PUSH_PROVIDER_REST_KEY", "PUSH_PROVIDER_APP_ID")]
-        {
+        for (given, missing) in [
+            ("PUSH_PROVIDER_APP_ID", "PUSH_PROVIDER_REST_KEY"),
+            ("PUSH_PROVIDER_REST_KEY", "PUSH_PROVIDER_APP_ID"),
+            ("SYSTEM_SMTP_URL", "SYSTEM_MAIL_FROM"),
+            ("SYSTEM_MAIL_FROM", "SYSTEM_SMTP_URL"),
+        ] {
             let error = DeliveryConfig::from_env(&Env::from_pairs([KEY, (given, "x")])).err().unwrap();
             assert_eq!(error.name, missing);
         }

@@ -1,5 +1,6 @@
-//! Invitations by mail. They are no messages of the ledger: nobody who is invited is a person of the project, and nothing
-//! may tell the link but the mail itself. So the invitation's row is the queue.
+//! Invitations by mail. They are not messages of the ledger: an invited person is not a user of the project, and the link
+//! must appear nowhere but in the mail. So the invitation's row is the queue. They are sent by the operator's mail server
+//! (`SYSTEM_SMTP_URL`): whoever controls a project's channel could read the links.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -9,17 +10,16 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use shared::ids::ProjectId;
 use shared::personalization::with_line_breaks;
-use shared::send::Channel;
 use shared::store::StoreError;
 use shared::store::invites::mail::{self, InviteMail, MailStatus};
 use uuid::Uuid;
 
 use crate::App;
 use crate::address;
-use crate::channels::Routes;
-use crate::provider::{Email, Outcome};
+use crate::config::DeliveryConfig;
+use crate::provider::{Email, MailProvider, Outcome, smtp};
 use crate::render;
-use crate::routes::Call;
+use crate::routes::{Call, Route};
 use crate::settle::reschedule;
 
 const POLL: Duration = Duration::from_secs(1);
@@ -31,8 +31,15 @@ const PROJECTS: usize = 8;
 /// Whoever took one and says nothing for so long is gone.
 const LEASE: Duration = Duration::from_mins(2);
 
-/// Sends what is due until the shutdown. Each project's go one after another, so that a mail server that does not answer keeps
-/// nobody waiting but its own.
+/// The route by the operator's mail server, if there is one.
+pub fn route(config: &DeliveryConfig) -> Option<Route<MailProvider>> {
+    let mail = config.system_mail.as_ref()?;
+    let client = |smtp| MailProvider::Smtp(Box::new(smtp::Client::of_operator(smtp, &config.http)));
+    Some(Route::new(smtp::SmtpConfig::try_from(mail).map(client)))
+}
+
+/// Sends due invitations until the shutdown. Those of one project are sent one after another, so that a project with many
+/// does not take all connections.
 pub async fn send_due(app: Arc<App>) {
     let (mut under_way, mut busy) = (FuturesUnordered::new(), HashSet::new());
     loop {
@@ -46,6 +53,7 @@ pub async fn send_due(app: Arc<App>) {
             }
             Err(error) => tracing::debug!(%error, "cannot look for invitations to be mailed"),
         }
+        app.system_mail.iter().for_each(Route::reap);
         let poll = tokio::time::sleep(POLL);
         tokio::pin!(poll);
         loop {
@@ -89,18 +97,13 @@ async fn send(app: &App, invite: (ProjectId, Uuid)) -> Result<(), StoreError> {
     let lease = now.checked_add(LEASE).unwrap_or(now);
     let claimed = {
         let db = app.store.connection().await?;
-        let Some(mail) = mail::claim(&db, &app.config.master_keys, invite, lease, now).await? else { return Ok(()) };
-        let key = (invite.0, Channel::Email);
-        (mail, app.channels.get(&db, &app.config.master_keys, &app.outside, key).await?)
+        mail::claim(&db, &app.config.master_keys, invite, lease, now).await?
     };
-    let (mail, sender) = claimed;
-    let outcome = match (&sender.routes, email(&mail)) {
-        (Routes::Email(routes), Some(email)) => routes.choose().send(&email, Call::AWAITED).await,
-        (Routes::Unreadable(why), Some(_)) => Outcome::Misconfigured(why.clone()),
-        (_, None) => Outcome::Rejected("no address".to_owned()),
-        (Routes::None | Routes::Push(_) | Routes::Sms(_) | Routes::InApp, _) => {
-            Outcome::Rejected("the channel is not set up".to_owned())
-        }
+    let Some(mail) = claimed else { return Ok(()) };
+    let outcome = match (&app.system_mail, email(&mail)) {
+        (Some(route), Some(email)) => route.send(&email, Call::AWAITED).await,
+        (None, Some(_)) => Outcome::Misconfigured("SYSTEM_SMTP_URL is not set for this worker".to_owned()),
+        (_, None) => Outcome::Rejected("the address cannot be mailed to".to_owned()),
     };
     let db = app.store.connection().await?;
     match next(&outcome, mail.attempt, rand::random()) {
@@ -123,7 +126,7 @@ enum Next {
     Again(Duration),
 }
 
-/// What follows from the outcome of an attempt, the first being 1. A second copy of an invitation harms nobody.
+/// Decides what follows an attempt, the first being 1. A second copy of an invitation does no harm.
 fn next(outcome: &Outcome, attempt: i32, random: f64) -> Next {
     let hint = match outcome {
         Outcome::Accepted(_) => return Next::Done(MailStatus::Sent),

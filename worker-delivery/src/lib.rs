@@ -45,7 +45,8 @@ use claim_turns::ClaimTurns;
 use config::DeliveryConfig;
 use limits::Limits;
 use permits::Permits;
-use provider::{Outside, apns};
+use provider::{MailProvider, Outside, apns};
+use routes::Route;
 use settle::Settler;
 use templates::Templates;
 
@@ -69,6 +70,8 @@ pub struct App {
     claim_turns: ClaimTurns,
     backlogs: Backlogs,
     settler: Settler,
+    /// By the operator's mail server, where one is set.
+    system_mail: Option<Route<MailProvider>>,
     /// Work that must end before the process does.
     tasks: TaskTracker,
 }
@@ -88,6 +91,7 @@ impl App {
             claim_turns: ClaimTurns::default(),
             backlogs: Backlogs::default(),
             tasks: TaskTracker::new(),
+            system_mail: invites::route(&config),
             config,
             store,
             bus,

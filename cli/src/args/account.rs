@@ -33,7 +33,15 @@ pub enum AccountCommand {
         #[command(flatten)]
         database: DatabaseArgs,
     },
-    /// Make an account a member of a project, or change its role there.
+    /// Declare that an account's address is its holder's, where no mailed invitation can prove it.
+    Verify {
+        /// What the person signs in with.
+        #[arg(long, value_parser = email)]
+        email: String,
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+    /// Make a verified account a member of a project, or change its role there.
     Join {
         /// What the person logs in with.
         #[arg(long, value_parser = email)]
@@ -55,7 +63,7 @@ pub enum RoleName {
     Member,
 }
 
-fn email(text: &str) -> Result<String, String> {
+pub(super) fn email(text: &str) -> Result<String, String> {
     let text = text.trim();
     if shared::email::is_address(text) { Ok(text.to_owned()) } else { Err("an address such as ada@example.com".into()) }
 }

@@ -5,6 +5,7 @@ use shared::env::{Env, EnvError};
 use shared::outbound::OutboundPolicy;
 use shared::secrets::MasterKeys;
 use shared::store::connector::Connector;
+use shared::system_mail::SystemMail;
 
 use super::finding::Finding;
 use super::variables::VARIABLES;
@@ -13,7 +14,7 @@ const CHECK: &str = "settings";
 const PUBLIC: &str = "PUBLIC_BASE_URL";
 
 /// Beginnings of names that are the product's own.
-const OWN: [&str; 20] = [
+const OWN: [&str; 22] = [
     "ADMIN_",
     "AI_",
     "APNS_",
@@ -29,10 +30,12 @@ const OWN: [&str; 20] = [
     "NATS_",
     "OUTBOUND_",
     "PARTITION_",
+    "PROJECT_",
     "PUSH_",
     "REDIS_",
     "SCHEDULER_",
     "STREAM_",
+    "SYSTEM_",
     "VAPID_",
 ];
 
@@ -42,6 +45,13 @@ pub fn judge(env: &Env) -> Vec<Finding> {
     findings.extend(missing(env));
     findings.extend(public(env));
     findings.extend(misspelled(env));
+    if env.get("SYSTEM_SMTP_URL").or(env.get("SYSTEM_MAIL_FROM")).is_none() {
+        findings.push(Finding::notable(
+            CHECK,
+            "SYSTEM_SMTP_URL is not set: invitations to a project's team are not mailed",
+            "set it and SYSTEM_MAIL_FROM, or print each link with `rekindle invite link`",
+        ));
+    }
     if env.get("PUSH_MAILBOX_DIR").is_some() {
         findings.push(Finding::notable(
             CHECK,
@@ -73,6 +83,7 @@ fn malformed(env: &Env) -> Vec<Finding> {
         public_base_url(env, "http://127.0.0.1:8080").err().map(seen),
         OutboundPolicy::from_env(env).err().map(seen),
         shared::buckets::Server::from_env(env).err().map(seen),
+        SystemMail::from_env(env).err().map(seen),
     ];
     let mut findings: Vec<Finding> = errors
         .iter()
@@ -183,6 +194,8 @@ mod tests {
             ("NATS_URL", "nats://a:4222"),
             ("MASTER_KEY", KEY),
             (PUBLIC, "https://example.com"),
+            ("SYSTEM_SMTP_URL", "smtps://mail.example.com"),
+            ("SYSTEM_MAIL_FROM", "rekindle@example.com"),
         ];
         pairs.extend(more);
         judge(&Env::from_pairs(pairs))
@@ -215,7 +228,8 @@ mod tests {
         ] {
             assert!(wrong(&[(name, value)]).starts_with(name), "{name}");
         }
-        for (name, value) in [("MASTER_KEY", "hunter2"), ("REDIS_URL", "hunter2"), ("DATABASE_URL", "hunter2")] {
+        for name in ["MASTER_KEY", "REDIS_URL", "DATABASE_URL", "SYSTEM_SMTP_URL"] {
+            let value = "hunter2";
             let what = wrong(&[(name, value)]);
             assert!(what.starts_with(name) && !what.contains(value), "{what}");
         }
@@ -224,7 +238,7 @@ mod tests {
     #[test]
     fn a_key_is_needed() {
         let findings = judge(&Env::from_pairs([(PUBLIC, "https://example.com")]));
-        assert!(findings[0].what.starts_with("MASTER_KEY is not set") && findings.len() == 3, "{findings:?}");
+        assert!(findings[0].what.starts_with("MASTER_KEY is not set") && findings.len() == 4, "{findings:?}");
     }
 
     #[test]

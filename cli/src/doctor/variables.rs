@@ -81,6 +81,7 @@ pub const VARIABLES: &[(&str, Kind)] = &[
     ("OUTBOUND_ALLOW", Kind::Text),
     ("OUTBOUND_CA_FILE", Kind::Text),
     ("PARTITION_LEASE_MS", Kind::Number(500, 120_000)),
+    ("PROJECT_CREATION", Kind::Choice(&["anyone", "operator"])),
     ("PUBLIC_BASE_URL", Kind::Text),
     ("PUSH_GATEWAY_BASE_URL", Kind::Url),
     ("PUSH_MAILBOX_DIR", Kind::Text),
@@ -96,6 +97,8 @@ pub const VARIABLES: &[(&str, Kind)] = &[
     ("SMS_BASE_URL", Kind::Url),
     ("STREAM_PREFIX", Kind::Text),
     ("STREAM_REPLICAS", Kind::Choice(&["1", "3", "5"])),
+    ("SYSTEM_MAIL_FROM", Kind::Text),
+    ("SYSTEM_SMTP_URL", Kind::Text),
     ("TRUST_FORWARDED", Kind::Switch),
     ("VAPID_SUBJECT", Kind::Text),
 ];

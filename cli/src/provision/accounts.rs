@@ -6,7 +6,7 @@ use shared::ids::{self, ProjectId};
 use shared::store::accounts::{self, Account};
 use shared::store::audit::{self, Actor, Change};
 use shared::store::members::{self, Role};
-use shared::store::{Connection, Transaction, login_attempts, projects, sessions};
+use shared::store::{Connection, Transaction, invites, login_attempts, projects, sessions};
 use uuid::Uuid;
 
 use super::{Provision, hash_password};
@@ -17,7 +17,12 @@ impl Provision {
         let password = random_password();
         let hash = hash_password(&password).await?;
         let now = self.clock.now();
-        let account = Account { id: ids::fresh(now.as_millisecond()), email: email.to_owned(), name: name.to_owned() };
+        let account = Account {
+            id: ids::fresh(now.as_millisecond()),
+            email: email.to_owned(),
+            name: name.to_owned(),
+            is_verified: true,
+        };
         let mut connection = self.connection().await?;
         if let Some((project, _)) = joins {
             exists(&connection, project).await?;
@@ -47,11 +52,53 @@ impl Provision {
         Ok(password)
     }
 
-    /// Makes an account a member of a project, or changes its role.
+    /// Declares, on the operator's word, that an account's address is its holder's.
+    pub async fn verify(&self, email: &str) -> Result<()> {
+        let mut connection = self.connection().await?;
+        let account = found(&connection, email).await?;
+        let tx = connection.transaction().await?;
+        accounts::set_verified(&tx, account.id, self.clock.now()).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// A new link that accepts the pending invitation of an address; the one that was printed before becomes invalid.
+    pub async fn invite_link(&self, project: Uuid, email: &str, public_base_url: &str) -> Result<String> {
+        let (project, now) = (ProjectId(project), self.clock.now());
+        let mut connection = self.connection().await?;
+        exists(&connection, project.0).await?;
+        let tx = connection.transaction().await?;
+        let invite = invites::pending_for_update(&tx, project, email, now).await?;
+        let invite = invite.with_context(|| {
+            format!(
+                "project {project} has no pending invitation of {email}: one of its ADMINs creates it in the dashboard"
+            )
+        })?;
+        let (token, hash) = invites::new_token();
+        invites::set_operator_token(&tx, &invite, &hash).await?;
+        let change = Change {
+            action: "invite.link_printed",
+            resource_id: Some(invite.id.to_string()),
+            resource_name: Some(&invite.email),
+            details: json!({}),
+            request_id: None,
+        };
+        audit::insert(&tx, project, ids::fresh(now.as_millisecond()), &Actor::Operator, &change, now).await?;
+        tx.commit().await?;
+        Ok(invites::accept_url(public_base_url, &token))
+    }
+
+    /// Makes a verified account a member of a project, or changes its role.
     pub async fn join(&self, email: &str, project: Uuid, role: Role) -> Result<()> {
         let mut connection = self.connection().await?;
         exists(&connection, project).await?;
         let account = found(&connection, email).await?;
+        if !account.is_verified {
+            bail!(
+                "{email} is not verified: whoever opened an unmailed invitation created the account, and it may not be theirs. \
+                 An invitation by mail verifies it; so does `rekindle account verify`, if you know whose it is"
+            );
+        }
         let tx = connection.transaction().await?;
         self.add(&tx, ProjectId(project), &account, role).await?;
         tx.commit().await?;

@@ -9,9 +9,11 @@ use shared::ids::ProjectId;
 use shared::password;
 use shared::secrets::MasterKeys;
 use shared::send::Channel;
+use shared::store::accounts::Account;
 use shared::store::api_keys::{self, KeyType};
 use shared::store::channels::{self, ChannelSettings};
 use shared::store::clock_jumps::{self, ClockJump};
+use shared::store::invites::{self, Invite, LinkHolder, MailStatus};
 use shared::store::members::{self, Role};
 use shared::store::sealed::SEALED;
 use shared::store::{accounts, projects, vapid_keys};
@@ -124,6 +126,76 @@ async fn an_account_logs_in_with_the_password_that_was_printed() {
 }
 
 #[tokio::test]
+async fn an_account_that_was_never_verified_joins_no_project_until_the_operator_vouches_for_it() {
+    let database = TestDatabase::create().await;
+    let project = || succeed(&mut operate(&database, &["project", "create", "--name", "Shop"])).trim().to_owned();
+    let (inviting, other) = (ProjectId(project().parse().unwrap()), project());
+    let mut db = database.store().connection().await.unwrap();
+    let now = Clock::system().now();
+    let unverified = Account {
+        id: Uuid::from_u128(1),
+        email: "ceo@bigcorp.example".to_owned(),
+        name: "Eve".to_owned(),
+        is_verified: false,
+    };
+    let tx = db.transaction().await.unwrap();
+    assert!(accounts::insert(&tx, &unverified, password::NOBODYS, now).await.unwrap());
+    members::join(&tx, inviting, unverified.id, Role::Admin, now).await.unwrap();
+    tx.commit().await.unwrap();
+
+    let join = ["account", "join", "--email", "ceo@bigcorp.example", "--project", &other, "--role", "admin"];
+    let said = fail(&mut operate(&database, &join));
+    assert!(said.contains("not verified") && said.contains("account verify"), "{said}");
+    let other = ProjectId(other.parse().unwrap());
+    assert!(members::list(&db, other).await.unwrap().is_empty());
+    succeed(&mut operate(&database, &["account", "verify", "--email", "CEO@bigcorp.example"]));
+    succeed(&mut operate(&database, &join));
+    assert_eq!(members::list(&db, other).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_operator_prints_a_link_that_does_not_prove_the_mailbox() {
+    let database = TestDatabase::create().await;
+    let project = succeed(&mut operate(&database, &["project", "create", "--name", "Shop"]));
+    let id = ProjectId(project.trim().parse().unwrap());
+    let link = ["invite", "link", "--project", project.trim(), "--email", "GRACE@example.com"];
+    let said = fail(&mut operate(&database, &link));
+    assert!(said.contains("no pending invitation"), "{said}");
+
+    let mut db = database.store().connection().await.unwrap();
+    let now = Clock::system().now();
+    let invite = Invite {
+        project: id,
+        id: Uuid::from_u128(1),
+        email: "grace@example.com".to_owned(),
+        role: Role::Member,
+        invited_by: Uuid::nil(),
+        created_at: now,
+        expires_at: now + std::time::Duration::from_hours(1),
+        accepted_at: None,
+        revoked_at: None,
+        mail: MailStatus::None,
+    };
+    let (mailed, hash) = invites::new_token();
+    let tx = db.transaction().await.unwrap();
+    invites::insert(&tx, &invite, Some(&hash)).await.unwrap();
+    tx.commit().await.unwrap();
+    let print = || {
+        let printed = succeed(operate(&database, &link).env("PUBLIC_BASE_URL", "https://app.example.com/"));
+        let token = printed.trim().strip_prefix("https://app.example.com/accept-invite?token=").map(str::to_owned);
+        token.unwrap_or_else(|| panic!("{printed}"))
+    };
+    let (first, second) = (print(), print());
+    let holder = async |token: &str| {
+        let found = invites::find(&db, &invites::token_hash(token)).await.unwrap();
+        found.map(|(invite, holder)| (invite.id, holder))
+    };
+    assert_eq!(holder(&first).await, None, "the second link replaces the first");
+    assert_eq!(holder(&second).await, Some((invite.id, LinkHolder::Unproven)));
+    assert_eq!(holder(&mailed).await, Some((invite.id, LinkHolder::Mailbox)));
+}
+
+#[tokio::test]
 async fn secrets_are_sealed_anew_and_stay_readable_all_the_while() {
     const NEW: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     let database = TestDatabase::create().await;
@@ -180,7 +252,7 @@ async fn every_sealed_column_is_known() {
                WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE' AND c.data_type = 'bytea' ORDER BY 1";
     let rows = database.store().connection().await.unwrap().query(sql, &[]).await.unwrap();
     // Hashes, public keys, what is to be published and ids of traces.
-    let open = ["hash", "token_hash", "address_hash", "public_key", "payload", "trace"];
+    let open = ["hash", "token_hash", "operator_token_hash", "address_hash", "public_key", "payload", "trace"];
     let found: Vec<String> = rows.iter().map(|row| row.get::<_, String>(0)).collect();
     let found: Vec<&String> = found.iter().filter(|name| !open.contains(&name.split('.').nth(1).unwrap())).collect();
     let mut known: Vec<String> = SEALED.iter().map(|sealed| format!("{}.{}", sealed.table, sealed.column)).collect();

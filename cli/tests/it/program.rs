@@ -6,7 +6,9 @@ use std::process::{Command, Output};
 /// `rekindle` with nothing of this process's own environment that it could take for an instruction.
 pub fn rekindle(run_dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rekindle"));
-    for name in ["DATABASE_URL", "MASTER_KEY", "MASTER_KEY_FILE", "PORT", "REDIS", "OUTBOUND_ALLOW"] {
+    let deployment =
+        ["DATABASE_URL", "MASTER_KEY", "MASTER_KEY_FILE", "PUBLIC_BASE_URL", "SYSTEM_SMTP_URL", "SYSTEM_MAIL_FROM"];
+    for name in deployment.into_iter().chain(["PORT", "REDIS", "OUTBOUND_ALLOW"]) {
         command.env_remove(name);
     }
     command.args(args).env("RUN_DIR", run_dir);

@@ -155,8 +155,7 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
         json!({ "url": format!("{}/canary-property", hook.url()), "events": ["*"], "description": "canary-text" });
     let endpoint = session.call(Method::POST, "/webhook-endpoints", &endpoint).await.expect(201);
     let invite = session.call(Method::POST, "/team/invites", &json!({ "email": "canary-mail-2@example.com" })).await;
-    let accept = invite.expect(201)["acceptUrl"].as_str().unwrap().to_owned();
-    let token = accept.split_once("?token=").unwrap().1.to_owned();
+    invite.expect(201);
     let shown = session.call(Method::GET, &format!("/projects/{}", system.project), &Value::Null).await.expect(200);
     session.refused().await;
 
@@ -164,10 +163,9 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
     use_everything(&system, &shop).await;
     // What opens something was good for it.
     let mailed = shop.mails("canary-mail-2@example.com", 1, SOON).await;
-    assert!(
-        mailed[0].text().replace("=\r\n", "").replace("=3D", "=").contains(&token),
-        "the mail holds the invitation"
-    );
+    let text = mailed[0].text().replace("=\r\n", "").replace("=3D", "=");
+    let (_, link) = text.split_once("/accept-invite?token=").expect("the mail holds the invitation");
+    let token: String = link.chars().take_while(char::is_ascii_hexdigit).collect();
     let used = async || {
         let (texts, pushes, calls) = (sms.vendor().taken(), apple.taken(), hook.received());
         let right = !texts.is_empty() && !pushes.is_empty() && !calls.is_empty();

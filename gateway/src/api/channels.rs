@@ -57,7 +57,7 @@ fn tag(versions: &[i64]) -> Result<EntityTag, ApiError> {
 }
 
 /// Whether mail could be sent.
-pub(in crate::api) fn email_is_configured(of: &ChannelSettings) -> bool {
+fn email_is_configured(of: &ChannelSettings) -> bool {
     let complete = match of.text("emailProvider") {
         // A user name without its password: the password was cleared, or never set.
         Some("SMTP") => {

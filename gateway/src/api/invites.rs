@@ -1,36 +1,36 @@
-//! Invitations to a project's team.
+//! Invitations to a project's team. No answer of the API holds a link or token that accepts one: the mailed link proves
+//! whose mailbox it is, and an operator can print another by `rekindle invite link`.
+
+pub mod accept;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
-use sha2::{Digest, Sha256};
 use shared::ids;
-use shared::send::Channel;
-use shared::store::accounts::{self, Account};
-use shared::store::audit::{self, Actor, Change};
-use shared::store::invites::{self, Invite, InviteStatus, MailStatus, TokenHash, mail};
+use shared::store::accounts;
+use shared::store::invites::{self, Invite, InviteStatus, MailStatus, mail};
 use shared::store::members::{self, Role};
-use shared::store::{StoreError, Transaction, channels};
+use shared::store::{StoreError, Transaction};
 use uuid::Uuid;
 
-use super::channels::email_is_configured;
-use super::sessions::{BODY, CHOSEN, EMAIL};
+use super::sessions::{BODY, EMAIL};
 use super::team::ROLES;
-use super::{audit_log, idempotency, paging, path, sessions, shape};
-use crate::auth::{Caller, logins, session};
-use crate::context::{Context, Request};
+use super::{audit_log, idempotency, paging, path, shape};
+use crate::auth::Caller;
+use crate::context::Context;
 use crate::error::ApiError;
-use crate::fields::{Fields, Text};
+use crate::fields::Fields;
 use crate::respond::{Reply, created, deleted, ok};
 
 /// How long an invitation can be accepted.
 const LASTS: Duration = Duration::from_hours(7 * 24);
+const DAY: Duration = Duration::from_hours(24);
+/// The operator's mail server sends them, to addresses that the project chooses.
+const MAX_PER_DAY: i64 = 100;
 /// Invitations in one answer at most.
 const LIST_MAX: i64 = 1_000;
-const NAME: Text = Text::line(200);
-const TOKEN: Text = Text::line(200);
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,8 +63,13 @@ impl InviteView {
     }
 }
 
-fn hash(token: &str) -> TokenHash {
-    Sha256::digest(token.as_bytes()).into()
+const UNMAILED: &str = "No mail was sent, because the installation has no mail server of its own (SYSTEM_SMTP_URL). \
+                        Its operator can print the link with `rekindle invite link`.";
+
+/// The invitation as it was created, and why it is not mailed, if it is not.
+fn answer(invite: Invite, now: Timestamp) -> Result<Reply, ApiError> {
+    let notice = (invite.mail == MailStatus::None).then_some(UNMAILED);
+    created(&json!({ "invite": InviteView::new(invite, now), "notice": notice }))
 }
 
 /// `GET /team/invites`
@@ -101,7 +106,6 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     };
 
     let now = cx.app.clock.now();
-    let token = hex::encode(rand::random::<[u8; 32]>());
     let mut invite = Invite {
         project: cx.project,
         id: ids::fresh(now.as_millisecond()),
@@ -118,28 +122,34 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let tx = db.transaction().await.map_err(StoreError::from)?;
     if let Some(made) = idempotency::made_before(cx, &tx, "invite", invite.id).await? {
         let invite = invites::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?;
-        // Nothing but the token's hash is kept, so that a repeat cannot tell the link.
-        return created(&json!({ "invite": InviteView::new(invite, now), "acceptUrl": null }));
+        return answer(invite, now);
     }
-    if is_member(&tx, &invite).await? {
+    if is_verified_member(&tx, &invite).await? {
         return Err(ApiError::Conflict(format!("{email} belongs to the team already")));
     }
-    invites::insert(&tx, &invite, &hash(&token)).await?;
-    let accept_url = format!("{}/accept-invite?token={token}", cx.app.config.public_base_url);
-    let keys = &cx.app.master_keys;
-    let channel = channels::get(&tx, keys, cx.project, Channel::Email).await?.unwrap_or_default();
-    if email_is_configured(&channel) {
-        mail::queue(&tx, keys, cx.project, invite.id, &accept_url, now).await?;
+    if invites::count_since(&tx, cx.project, now - DAY).await? >= MAX_PER_DAY {
+        return Err(ApiError::TooMany("a project can create 100 invitations in 24 hours; create more tomorrow"));
+    }
+    if cx.app.config.system_mail {
+        let (token, hash) = invites::new_token();
+        invites::insert(&tx, &invite, Some(&hash)).await?;
+        let link = invites::accept_url(&cx.app.config.public_base_url, &token);
+        mail::queue(&tx, &cx.app.master_keys, cx.project, invite.id, &link, now).await?;
         invite.mail = MailStatus::Queued;
+    } else {
+        invites::insert(&tx, &invite, None).await?;
     }
     let details = json!({ "role": role.as_str() });
     audit_log::note(cx, &tx, "invite.created", (invite.id, email), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    created(&json!({ "invite": InviteView::new(invite, now), "acceptUrl": accept_url }))
+    answer(invite, now)
 }
 
-async fn is_member(tx: &Transaction<'_>, invite: &Invite) -> Result<bool, ApiError> {
-    let Some(known) = accounts::find(tx, &invite.email).await? else { return Ok(false) };
+/// A member whose address is unverified can be invited again: the mailed link verifies it.
+async fn is_verified_member(tx: &Transaction<'_>, invite: &Invite) -> Result<bool, ApiError> {
+    let Some(known) = accounts::find(tx, &invite.email).await?.filter(|known| known.account.is_verified) else {
+        return Ok(false);
+    };
     Ok(members::get(tx, invite.project, known.account.id).await?.is_some())
 }
 
@@ -158,69 +168,4 @@ pub async fn revoke(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     audit_log::note(cx, &tx, "invite.revoked", (id, &invite.email), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
-}
-
-/// `POST /auth/invites/accept`: makes the account of the invitation's address, or takes the password of the one that is
-/// there, and logs in.
-pub async fn accept(request: &Request<'_>) -> Result<Reply, ApiError> {
-    session::refuse_other_sites(request)?;
-    let body = request.read_json(BODY).await?;
-    let mut fields = Fields::of(&body);
-    let token = fields.required_text("token", &TOKEN);
-    let name = fields.required_text("name", &NAME).trim();
-    let password = fields.required_text("password", &CHOSEN);
-    fields.finish()?;
-
-    let app = request.app;
-    let invite = invites::find(&request.database().await?, &hash(token)).await?;
-    let invite = invite.ok_or_else(|| ApiError::NotFound("no such invite".to_owned()))?;
-    pending(&invite, app.clock.now())?;
-    let known = accounts::find(&request.database().await?, &invite.email).await?;
-    let (account, password_hash) = match known {
-        Some(_) => (logins::check(app, &invite.email, password).await?, None),
-        None => {
-            let id = ids::fresh(app.clock.now_ms());
-            let hash = app.logins.passwords.hash(password).await?;
-            (Account { id, email: invite.email.clone(), name: name.to_owned() }, Some(hash))
-        }
-    };
-
-    let now = app.clock.now();
-    let mut db = request.database().await?;
-    let tx = db.transaction().await.map_err(StoreError::from)?;
-    // Somebody else may have used the link, or taken it back, since.
-    let invite = invites::get_for_update(&tx, invite.project, invite.id).await?;
-    let invite = invite.ok_or_else(|| ApiError::NotFound("no such invite".to_owned()))?;
-    pending(&invite, now)?;
-    let inviter = members::get(&tx, invite.project, invite.invited_by).await?;
-    if inviter.is_none_or(|inviter| inviter.role != Role::Admin) {
-        return Err(ApiError::Conflict("whoever invited you is no ADMIN of the project any more".to_owned()));
-    }
-    if let Some(hash) = password_hash
-        && !accounts::insert(&tx, &account, &hash, now).await?
-    {
-        return Err(ApiError::Conflict("an account of this address was made just now; try again".to_owned()));
-    }
-    if members::get(&tx, invite.project, account.id).await?.is_none() {
-        members::join(&tx, invite.project, account.id, invite.role, now).await?;
-    }
-    invites::set_accepted(&tx, &invite, now).await?;
-    let change = Change {
-        action: "invite.accepted",
-        resource_id: Some(invite.id.to_string()),
-        resource_name: Some(&invite.email),
-        details: json!({ "role": invite.role.as_str() }),
-        request_id: Some(request.request_id),
-    };
-    let actor = Actor::Account { id: account.id, email: account.email.clone() };
-    audit::insert(&tx, invite.project, ids::fresh(now.as_millisecond()), &actor, &change, now).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    sessions::begin(request, account).await
-}
-
-fn pending(invite: &Invite, now: Timestamp) -> Result<(), ApiError> {
-    match invite.status(now) {
-        InviteStatus::Pending => Ok(()),
-        other => Err(ApiError::Conflict(format!("the invite is {}; ask for another one", other.as_str()))),
-    }
 }

@@ -8,11 +8,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use shared::ids::{self, ProjectId};
+use shared::store::accounts::{self, Account};
 use shared::store::audit::{self, Actor, Change};
 use shared::store::changes::Topic;
 use shared::store::members::{self, Role};
 use shared::store::projects::{self, Project, ProjectSecrets};
-use shared::store::{GenericClient, StoreError, Transaction, accounts, date_due, project_removals};
+use shared::store::{GenericClient, StoreError, Transaction, date_due, project_removals};
 use uuid::Uuid;
 
 use super::sessions::{BODY, MembershipView};
@@ -20,6 +21,7 @@ use super::{audit_log, changed, idempotency, shape};
 use crate::app::App;
 use crate::auth;
 use crate::body::{self, Media};
+use crate::config::ProjectCreation;
 use crate::context::{Context, Request};
 use crate::error::ApiError;
 use crate::etag::{EntityTag, Precondition};
@@ -103,6 +105,7 @@ pub async fn list(request: &Request<'_>) -> Result<Reply, ApiError> {
 /// `POST /projects`: whoever makes a project is its first ADMIN.
 pub async fn create(request: &Request<'_>) -> Result<Reply, ApiError> {
     let session = auth::logged_in(request).await?;
+    may_create(request.app, &session.account)?;
     let body = request.read_json(BODY).await?;
     let app = request.app;
     let now = app.clock.now();
@@ -136,6 +139,20 @@ pub async fn create(request: &Request<'_>) -> Result<Reply, ApiError> {
     changed::announce(request, Topic::Project).await;
     let tag = tag(&project)?;
     Ok(created(&ProjectView::new(project, Role::Admin, Some(SecretsView::new(secrets, now))))?.tagged(&tag))
+}
+
+fn may_create(app: &App, account: &Account) -> Result<(), ApiError> {
+    if app.config.project_creation == ProjectCreation::Operator {
+        return Err(ApiError::Forbidden(
+            "only the operator of this installation creates projects (PROJECT_CREATION=operator); ask them for one",
+        ));
+    }
+    if !account.is_verified {
+        return Err(ApiError::Forbidden(
+            "your email address is not verified, so you cannot create projects; an invitation by mail verifies it",
+        ));
+    }
+    Ok(())
 }
 
 /// What the account has made as `id` before.

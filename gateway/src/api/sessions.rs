@@ -1,26 +1,32 @@
-//! Logging in and out.
+//! Signing in and out, and an account's sessions.
 
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
-use shared::store::accounts::{self, Account};
+use shared::password;
+use shared::store::StoreError;
+use shared::store::accounts::{self, Account, Credentials};
 use shared::store::members::{self, Membership};
-use shared::store::{StoreError, sessions};
+use shared::store::sessions::{self, ListedSession, SessionHash};
 use uuid::Uuid;
 
+use super::shape;
 use crate::auth::session::{self, Session};
 use crate::auth::{self, logins};
 use crate::context::Request;
 use crate::error::ApiError;
 use crate::fields::{Fields, Text};
-use crate::respond::{Reply, ok};
+use crate::respond::{Reply, deleted, ok};
 
 /// Bytes of a body about accounts.
 pub const BODY: usize = 64 * 1024;
 pub const EMAIL: Text = Text::line(320);
+/// Sessions in one answer.
+const LIST_MAX: i64 = 1_000;
 /// A password as it is tried.
 const TRIED: Text = Text::within(1, 1_000);
 /// A password as it is chosen.
-pub const CHOSEN: Text = Text::within(*shared::password::LENGTH.start(), *shared::password::LENGTH.end());
+pub const CHOSEN: Text = Text::within(*password::LENGTH.start(), *password::LENGTH.end());
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,6 +41,28 @@ struct AccountView {
     id: Uuid,
     email: String,
     name: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedView {
+    id: Uuid,
+    /// Whether it is the one that asks.
+    current: bool,
+    user_agent: String,
+    #[serde(serialize_with = "shape::time")]
+    created_at: Timestamp,
+    #[serde(serialize_with = "shape::time")]
+    last_used_at: Timestamp,
+    #[serde(serialize_with = "shape::time")]
+    expires_at: Timestamp,
+}
+
+impl ListedView {
+    fn new(listed: ListedSession, current: &SessionHash) -> Self {
+        let ListedSession { id, hash, user_agent, created_at, used_at, expires_at } = listed;
+        Self { id, current: hash == *current, user_agent, created_at, last_used_at: used_at, expires_at }
+    }
 }
 
 #[derive(Serialize)]
@@ -57,8 +85,8 @@ impl From<Membership> for MembershipView {
 }
 
 /// Begins a session and answers with it.
-pub async fn begin(request: &Request<'_>, account: Account) -> Result<Reply, ApiError> {
-    let session = session::begin(request, account).await?;
+pub async fn begin(request: &Request<'_>, credentials: Credentials) -> Result<Reply, ApiError> {
+    let session = session::begin(request, credentials).await?;
     let cookie = session.cookie(request);
     Ok(shown(request, session).await?.with("set-cookie", cookie))
 }
@@ -82,8 +110,8 @@ pub async fn login(request: &Request<'_>) -> Result<Reply, ApiError> {
     let email = fields.required_text("email", &EMAIL).trim();
     let password = fields.required_text("password", &TRIED);
     fields.finish()?;
-    let account = logins::check(request.app, email, password).await?;
-    begin(request, account).await
+    let credentials = logins::check(request, email, password).await?;
+    begin(request, credentials).await
 }
 
 /// `POST /auth/logout`
@@ -107,19 +135,58 @@ pub async fn change_password(request: &Request<'_>) -> Result<Reply, ApiError> {
     let current = fields.required_text("currentPassword", &TRIED);
     let new = fields.required_text("newPassword", &CHOSEN);
     fields.finish()?;
+    refuse_weak("newPassword", new, &session.account.email)?;
     let app = request.app;
-    match logins::check(app, &session.account.email, current).await {
-        Ok(account) if account.id == session.account.id => {}
+    match logins::check(request, &session.account.email, current).await {
+        Ok(known) if known.account.id == session.account.id => {}
         Ok(_) | Err(ApiError::Unauthorized(_)) => {
             return Err(ApiError::invalid("currentPassword", "is not your password"));
         }
         Err(error) => return Err(error),
     }
-    let hash = app.logins.passwords.hash(new).await?;
+    let hash = logins::hash(request, &session.account.email, new).await?;
     let mut db = request.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     accounts::set_password(&tx, session.account.id, &hash, app.clock.now()).await?;
     sessions::end_others(&tx, session.account.id, Some(&session.hash())).await?;
     tx.commit().await.map_err(StoreError::from)?;
+    tracing::info!(account = %session.account.id, request_id = request.request_id, "password changed");
     ok(&json!({ "updated": true }))
+}
+
+/// Refuses a password that is easily guessed, as it is chosen for the account of an address.
+pub fn refuse_weak(field: &str, password: &str, email: &str) -> Result<(), ApiError> {
+    let weakness = password::weakness(password, email);
+    weakness.map_or(Ok(()), |weakness| Err(ApiError::invalid(field, weakness.message())))
+}
+
+/// `GET /auth/sessions`: the account's own.
+pub async fn list(request: &Request<'_>) -> Result<Reply, ApiError> {
+    let session = auth::logged_in(request).await?;
+    let (account, now) = (session.account.id, request.app.clock.now());
+    let found = sessions::list(&request.database().await?, account, now, LIST_MAX).await?;
+    let current = session.hash();
+    let shown: Vec<_> = found.into_iter().map(|listed| ListedView::new(listed, &current)).collect();
+    ok(&json!({ "sessions": shown }))
+}
+
+/// `DELETE /auth/sessions/:id`
+pub async fn end(request: &Request<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let session = auth::logged_in(request).await?;
+    let missing = || ApiError::NotFound("your account has no such session".to_owned());
+    let id = Uuid::try_parse(segment).map_err(|_| missing())?;
+    if !sessions::end_one(&request.database().await?, session.account.id, id).await? {
+        return Err(missing());
+    }
+    tracing::info!(account = %session.account.id, request_id = request.request_id, "session ended by its account");
+    deleted()
+}
+
+/// `DELETE /auth/sessions`: all but the one that asks.
+pub async fn end_others(request: &Request<'_>) -> Result<Reply, ApiError> {
+    let session = auth::logged_in(request).await?;
+    let db = request.database().await?;
+    let ended = sessions::end_others(&db, session.account.id, Some(&session.hash())).await?;
+    tracing::info!(account = %session.account.id, request_id = request.request_id, ended, "other sessions ended");
+    ok(&json!({ "deleted": true, "ended": ended }))
 }

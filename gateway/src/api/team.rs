@@ -25,6 +25,8 @@ struct MemberView {
     email: String,
     name: String,
     role: &'static str,
+    /// Whether the address is proven to be theirs.
+    verified: bool,
     #[serde(serialize_with = "shape::time")]
     joined_at: Timestamp,
 }
@@ -36,6 +38,7 @@ impl From<Member> for MemberView {
             email: member.email,
             name: member.name,
             role: member.role.as_str(),
+            verified: member.is_verified,
             joined_at: member.joined_at,
         }
     }
@@ -52,7 +55,7 @@ pub async fn change(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let id = path::id(segment, "member")?;
     let body = cx.read_json(body::MAX_BYTES).await?;
     let mut fields = Fields::of(&body);
-    fields.read_only(&["id", "email", "name", "joinedAt"]);
+    fields.read_only(&["id", "email", "name", "verified", "joinedAt"]);
     let role = fields.required_choice("role", ROLES).unwrap_or(Role::Member);
     fields.finish()?;
 

@@ -5,18 +5,23 @@ use std::time::Duration;
 use http::HeaderMap;
 use http::header::COOKIE;
 
-const NAME: &str = "session";
+/// Over TLS browsers accept the `__Host-` prefix only from this very host and a secure connection, so no other subdomain
+/// can plant a session.
+fn name(secure: bool) -> &'static str {
+    if secure { "__Host-session" } else { "session" }
+}
 
-/// The value of the session's cookie; where there are several, browsers send the one of the closest path first.
-pub fn value(headers: &HeaderMap) -> Option<&str> {
+/// The value of the session's cookie; of several, browsers send the one of the closest path first.
+pub fn value(headers: &HeaderMap, secure: bool) -> Option<&str> {
     let pairs = headers.get_all(COOKIE).into_iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(';'));
-    pairs.filter_map(|pair| pair.trim().split_once('=')).find(|(name, _)| *name == NAME).map(|(_, value)| value)
+    let wanted = name(secure);
+    pairs.filter_map(|pair| pair.trim().split_once('=')).find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
 /// A `Set-Cookie` that makes browsers keep the session.
 pub fn set(value: &str, lasts: Duration, secure: bool) -> String {
-    let secure = if secure { "; Secure" } else { "" };
-    format!("{NAME}={value}; Path=/; Max-Age={}; HttpOnly; SameSite=Lax{secure}", lasts.as_secs())
+    let attribute = if secure { "; Secure" } else { "" };
+    format!("{}={value}; Path=/; Max-Age={}; HttpOnly; SameSite=Lax{attribute}", name(secure), lasts.as_secs())
 }
 
 /// A `Set-Cookie` that makes browsers forget the session.
@@ -37,19 +42,29 @@ mod tests {
             ("a=1; session=abc; b=2", Some("abc")),
             ("a=1;session=abc", Some("abc")),
             ("xsession=abc", None),
+            ("__Host-session=abc", None),
             ("session", None),
             ("", None),
         ] {
             let headers = HeaderMap::from_iter([(COOKIE, HeaderValue::from_static(header))]);
-            assert_eq!(value(&headers), expected, "{header:?}");
+            assert_eq!(value(&headers, false), expected, "{header:?}");
         }
+    }
+
+    #[test]
+    fn over_tls_only_the_prefixed_cookie_counts() {
+        let headers = HeaderMap::from_iter([(COOKIE, HeaderValue::from_static("session=planted; __Host-session=own"))]);
+        assert_eq!(value(&headers, true), Some("own"));
+        let planted = HeaderMap::from_iter([(COOKIE, HeaderValue::from_static("session=planted"))]);
+        assert_eq!(value(&planted, true), None);
     }
 
     #[test]
     fn scripts_and_other_sites_do_not_get_it() {
         let cookie = set("v", Duration::from_mins(1), false);
         assert_eq!(cookie, "session=v; Path=/; Max-Age=60; HttpOnly; SameSite=Lax");
-        assert!(set("v", Duration::from_mins(1), true).ends_with("; Secure"));
+        let secure = set("v", Duration::from_mins(1), true);
+        assert_eq!(secure, "__Host-session=v; Path=/; Max-Age=60; HttpOnly; SameSite=Lax; Secure");
         assert!(removed(false).contains("Max-Age=0"));
     }
 }

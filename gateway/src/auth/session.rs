@@ -7,12 +7,13 @@ use http::Method;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use shared::store::StoreError;
-use shared::store::accounts::Account;
-use shared::store::sessions::{self, SessionHash};
+use shared::store::accounts::{Account, Credentials};
+use shared::store::sessions::{self, NewSession, SessionHash};
 use subtle::ConstantTimeEq;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::cookie;
+use super::logins::REFUSED;
 use crate::context::Request;
 use crate::error::ApiError;
 
@@ -20,8 +21,10 @@ use crate::error::ApiError;
 const IDLE: Duration = Duration::from_hours(7 * 24);
 /// and in any case after this.
 const LONGEST: Duration = Duration::from_hours(30 * 24);
-/// Its end is moved on no more often than this.
+/// Its use is recorded, and its end postponed, no more often than this.
 const STEP: Duration = Duration::from_hours(1);
+/// Of what a browser says of itself.
+const USER_AGENT_CHARS: usize = 200;
 /// How long a look-up waits for its turn.
 const TURN: Duration = Duration::from_secs(2);
 
@@ -84,27 +87,37 @@ fn end(created_at: Timestamp, now: Timestamp) -> Timestamp {
 }
 
 /// Begins a session; one that the browser has already ends.
-pub async fn begin(request: &Request<'_>, account: Account) -> Result<Session, ApiError> {
+pub async fn begin(request: &Request<'_>, credentials: Credentials) -> Result<Session, ApiError> {
+    let Credentials { account, password_hash } = credentials;
     let session = Session { id: hex::encode(rand::random::<[u8; 32]>()), account };
     let now = request.app.clock.now();
     let db = request.database().await?;
-    if let Some(id) = cookie::value(request.headers) {
+    if let Some(id) = cookie::value(request.headers, request.is_secure()) {
         sessions::end(&db, &hash(id)).await?;
     }
-    sessions::insert(&db, &session.hash(), session.account.id, now, end(now, now)).await?;
+    let user_agent = request.header("user-agent").unwrap_or("").chars().take(USER_AGENT_CHARS).collect::<String>();
+    let (account, hash) = (session.account.id, session.hash());
+    let (password_hash, user_agent) = (&*password_hash, &*user_agent);
+    let new = NewSession { hash, account, password_hash, user_agent, expires_at: end(now, now) };
+    if !sessions::insert(&db, &new, now).await? {
+        return Err(REFUSED);
+    }
+    tracing::info!(%account, request_id = request.request_id, "signed in");
     Ok(session)
 }
 
 /// The session that a request brings, if it holds. Unsafe requests must bring its token, too.
 pub async fn of(request: &Request<'_>) -> Result<Option<Session>, ApiError> {
-    let Some(id) = cookie::value(request.headers).filter(|id| id.len() == 64) else { return Ok(None) };
+    let Some(id) = cookie::value(request.headers, request.is_secure()).filter(|id| id.len() == 64) else {
+        return Ok(None);
+    };
     let turn = request.app.lookups.turn().await?;
     let (now, hash) = (request.app.clock.now(), hash(id));
     let db = request.database().await?;
     let Some(stored) = sessions::find(&db, &hash, now).await? else { return Ok(None) };
     let end = end(stored.created_at, now);
-    if end - STEP > stored.expires_at {
-        sessions::extend(&db, &hash, end).await?;
+    if end - STEP > stored.expires_at || stored.used_at + STEP < now {
+        sessions::extend(&db, &hash, end, now).await?;
     }
     drop((turn, db));
     let session = Session { id: id.to_owned(), account: stored.account };

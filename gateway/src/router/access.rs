@@ -140,6 +140,9 @@ impl Route<'_> {
                 Unbound::Logout
                 | Unbound::GetSession
                 | Unbound::ChangePassword
+                | Unbound::ListSessions
+                | Unbound::EndOtherSessions
+                | Unbound::EndSession(_)
                 | Unbound::ListProjects
                 | Unbound::CreateProject,
             ) => Access::Session,

@@ -6,6 +6,7 @@ use shared::store::projects;
 use testkit::{TestDatabase, TestNats, eventually};
 
 use crate::fixture::{Gateway, texts};
+use crate::invitations::operator_token;
 use crate::setup::{master_keys, secs};
 
 #[tokio::test]
@@ -139,8 +140,8 @@ async fn a_deleted_project_is_gone_at_every_gateway_within_a_second() {
     let admin = here.log_in(&project, Role::Admin).await;
     let member = here.log_in(&project, Role::Member).await;
     let path = format!("/projects/{}", project.id);
-    let invited = here.post_as(&admin, "/team/invites", &json!({"email": "grace@example.com"})).await.expect(201);
-    let link = invited["acceptUrl"].as_str().unwrap().to_owned();
+    here.post_as(&admin, "/team/invites", &json!({"email": "grace@example.com"})).await.expect(201);
+    let token = operator_token(&here, &admin, "grace@example.com").await;
     let event = json!({"event": "e", "user_id": "u"});
     let tried = async |key: &str| there.send("POST", "/events", key, &[], event.to_string()).await.status;
     assert_eq!((tried(&project.public).await, tried(&project.secret).await), (202, 202));
@@ -165,13 +166,23 @@ async fn a_deleted_project_is_gone_at_every_gateway_within_a_second() {
         statuses => Err(statuses),
     })
     .await;
-    let token = link.split("token=").nth(1).unwrap();
     let accept = json!({"token": token, "name": "Grace", "password": "long enough"});
     here.call("POST", "/auth/invites/accept").send(accept.to_string()).await.error(404);
     assert_eq!(tried(&other.secret).await, 202);
     let sql = "SELECT actor_name FROM audit_log WHERE project_id = $1 AND action = 'project.deleted'";
     let line = here.sql.query_one(sql, &[&project.id]).await.unwrap();
     assert_eq!(line.get::<_, &str>(0), admin.email);
+}
+
+#[tokio::test]
+async fn the_operator_can_keep_the_creation_of_projects_for_themselves() {
+    let gateway = Gateway::start_with(&[("PROJECT_CREATION", "operator")]).await;
+    let project = gateway.project().await;
+    let admin = gateway.log_in(&project, Role::Admin).await;
+    let refused = gateway.post_as(&admin, "/projects", &json!({"name": "Second"})).await;
+    assert_eq!(refused.status, 403);
+    assert!(refused.body["message"].as_str().unwrap().contains("PROJECT_CREATION"), "{}", refused.body);
+    assert_eq!(gateway.get_as(&admin, "/projects").await.expect(200)["projects"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -4,27 +4,16 @@ use serde_json::{Value, json};
 use shared::store::members::Role;
 
 use crate::fixture::{Gateway, texts};
+use crate::invitations::{SYSTEM_MAIL, accept, invite};
 use crate::login::{Login, account};
 use crate::setup::{Tenant, master_keys};
-
-async fn invite(gateway: &Gateway, by: &Login, email: &str, role: &str) -> (String, String) {
-    let body = gateway.post_as(by, "/team/invites", &json!({"email": email, "role": role})).await.expect(201);
-    assert_eq!((&body["invite"]["status"], &body["invite"]["email"]), (&json!("PENDING"), &json!(email)));
-    let token = body["acceptUrl"].as_str().unwrap().split_once("?token=").unwrap().1;
-    (body["invite"]["id"].as_str().unwrap().to_owned(), token.to_owned())
-}
-
-async fn accept(gateway: &Gateway, token: &str, password: &str) -> crate::http::Answer {
-    let body = json!({"token": token, "name": "Grace", "password": password}).to_string();
-    gateway.call("POST", "/auth/invites/accept").send(body).await
-}
 
 async fn statuses(gateway: &Gateway, by: &Login) -> Vec<String> {
     texts(&gateway.get_as(by, "/team/invites").await.expect(200)["invites"], "status")
 }
 
 async fn started() -> (Gateway, Tenant, Login) {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start_with(SYSTEM_MAIL).await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
     (gateway, project, admin)
@@ -197,28 +186,52 @@ async fn bad_input_is_named() {
 }
 
 #[tokio::test]
-async fn an_invitation_is_mailed_where_the_project_can_send_mail_and_tells_its_token_nowhere() {
-    let (gateway, project, admin) = started().await;
-    let unmailed = gateway.post_as(&admin, "/team/invites", &json!({"email": "a@example.com"})).await.expect(201);
-    assert_eq!(unmailed["invite"]["emailStatus"], "none");
+async fn no_answer_holds_a_link_and_a_channel_of_the_project_mails_none() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let admin = gateway.log_in(&project, Role::Admin).await;
     let mail =
         json!({"emailProvider": "SMTP", "smtpHost": "smtp.example.com", "mailproviderFromEmail": "shop@example.com"});
     gateway.put(&project, "/channels", &mail).await.expect(200);
-    let made = gateway.post_as(&admin, "/team/invites", &json!({"email": "b@example.com"})).await.expect(201);
-    assert_eq!(made["invite"]["emailStatus"], "queued");
-    let link = made["acceptUrl"].as_str().unwrap();
-    let token = link.split("token=").nth(1).unwrap();
+    let unmailed = gateway.post_as(&admin, "/team/invites", &json!({"email": "a@example.com"})).await.expect(201);
+    assert_eq!(unmailed["invite"]["emailStatus"], "none");
+    let notice = unmailed["notice"].as_str().unwrap();
+    assert!(notice.contains("SYSTEM_SMTP_URL") && notice.contains("rekindle invite link"), "{notice}");
+    assert!(unmailed.get("acceptUrl").is_none(), "{unmailed}");
+    let tokens = "SELECT count(*) FROM invite WHERE token_hash IS NOT NULL OR mail_due_at IS NOT NULL";
+    assert_eq!(gateway.sql.query_one(tokens, &[]).await.unwrap().get::<_, i64>(0), 0);
+}
 
-    let sql =
-        "SELECT to_jsonb(i)::text, sealed_link, mail_due_at IS NOT NULL FROM invite i WHERE email = 'b@example.com'";
+#[tokio::test]
+async fn a_mailed_invitation_shows_its_token_nowhere() {
+    let (gateway, project, admin) = started().await;
+    let made = gateway.post_as(&admin, "/team/invites", &json!({"email": "b@example.com"})).await.expect(201);
+    assert_eq!((&made["invite"]["emailStatus"], &made["notice"]), (&json!("queued"), &Value::Null));
+    let sql = "SELECT to_jsonb(i)::text, sealed_link, mail_due_at IS NOT NULL FROM invite i";
     let row = gateway.sql.query_one(sql, &[]).await.unwrap();
+    let link = String::from_utf8(master_keys().open(project.id, "invite", row.get(1)).unwrap()).unwrap();
+    let token = link.split("token=").nth(1).unwrap();
     assert!(!row.get::<_, &str>(0).contains(&hex::encode(token)), "the link lies in the open");
-    assert_eq!(master_keys().open(project.id, "invite", row.get(1)).unwrap(), link.as_bytes());
-    assert!(row.get::<_, bool>(2));
+    assert!(row.get::<_, bool>(2) && !made.to_string().contains(token), "{made}");
     for path in ["/team/invites", "/audit-log", "/messages", "/dead-letters"] {
         let shown = gateway.get_as(&admin, path).await.expect(200).to_string();
         assert!(!shown.contains(token), "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_project_creates_a_limited_number_of_invitations_a_day() {
+    let (gateway, project, admin) = started().await;
+    let old = "INSERT INTO invite (project_id, id, email, role, invited_by, created_at, expires_at) \
+               SELECT $1, gen_random_uuid(), n || '@example.com', 'MEMBER', $2, now() - $3::text::interval, now() \
+               FROM generate_series(1, 50) n";
+    for age in ["1 hour", "23 hours", "25 hours"] {
+        gateway.sql.execute(old, &[&project.id, &admin.account, &age]).await.unwrap();
+    }
+    let body = json!({"email": "one-more@example.com"});
+    assert_eq!(gateway.post_as(&admin, "/team/invites", &body).await.status, 429);
+    gateway.sql.execute("DELETE FROM invite WHERE email = '1@example.com'", &[]).await.unwrap();
+    gateway.post_as(&admin, "/team/invites", &body).await.expect(201);
 }
 
 #[tokio::test]
@@ -231,7 +244,6 @@ async fn a_repeated_request_invites_once() {
         answer.json()
     };
     let (first, again) = (make().await, make().await);
-    assert_eq!(first["invite"], again["invite"]);
-    assert!(first["acceptUrl"].is_string() && again["acceptUrl"].is_null());
+    assert_eq!(first, again);
     assert_eq!(statuses(&gateway, &admin).await, ["PENDING"]);
 }

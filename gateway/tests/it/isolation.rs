@@ -104,6 +104,9 @@ pub async fn ids_of(gateway: &Gateway, project: &Tenant) -> Vec<String> {
         let sql = format!("SELECT {column}::text FROM {table} WHERE project_id = $1");
         found.extend(gateway.sql.query(&sql, &[&project.id]).await.unwrap().iter().map(|row| row.get::<_, String>(0)));
     }
+    let sessions =
+        "SELECT s.id::text FROM session s JOIN member m ON m.account_id = s.account_id WHERE m.project_id = $1";
+    found.extend(gateway.sql.query(sessions, &[&project.id]).await.unwrap().iter().map(|row| row.get::<_, String>(0)));
     found
 }
 

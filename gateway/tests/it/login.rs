@@ -6,9 +6,10 @@ use sha2::{Digest, Sha256};
 use shared::clock::Clock;
 use shared::ids::{ProjectId, fresh};
 use shared::password;
+use shared::store::Store;
 use shared::store::accounts::{self, Account};
 use shared::store::members::{self, Role};
-use shared::store::{Store, sessions};
+use shared::store::sessions::{self, NewSession};
 use uuid::Uuid;
 
 use crate::fixture::{Answer, Gateway};
@@ -29,7 +30,8 @@ pub struct Login {
 pub async fn account(store: &Store, email: &str, password: Option<&str>) -> Uuid {
     let now = Clock::system().now();
     let hash = password.map_or(password::NOBODYS.to_owned(), |p| password::hash(p).unwrap());
-    let account = Account { id: fresh(now.as_millisecond()), email: email.to_owned(), name: "Ada".to_owned() };
+    let account =
+        Account { id: fresh(now.as_millisecond()), email: email.to_owned(), name: "Ada".to_owned(), is_verified: true };
     let mut db = store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
     assert!(accounts::insert(&tx, &account, &hash, now).await.unwrap(), "{email} is there already");
@@ -60,7 +62,10 @@ impl Gateway {
         let now = Clock::system().now();
         let db = self.app.store.connection().await.unwrap();
         let hash = Sha256::digest(id.as_bytes()).into();
-        sessions::insert(&db, &hash, account, now, now + secs(3_600)).await.unwrap();
+        let password_hash = accounts::get(&db, account).await.unwrap().unwrap().password_hash;
+        let expires_at = now + secs(3_600);
+        let new = NewSession { hash, account, password_hash: &password_hash, user_agent: "a test", expires_at };
+        assert!(sessions::insert(&db, &new, now).await.unwrap());
         let cookie = format!("session={id}");
         let mut login = Login { account, email: email.to_owned(), project, cookie, csrf_token: String::new() };
         let session = self.send_as(&login, "GET", "/auth/session", "").await.expect(200);

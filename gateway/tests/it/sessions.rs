@@ -1,11 +1,15 @@
 //! Logging in, staying logged in, and how it ends.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::json;
 use shared::store::members::Role;
+use testkit::eventually;
 
 use crate::fixture::Gateway;
 use crate::http::Answer;
 use crate::login::{account, join};
+use crate::setup::secs;
 
 const PASSWORD: &str = "correct horse";
 
@@ -73,7 +77,7 @@ async fn unsafe_methods_need_the_sessions_token() {
 }
 
 #[tokio::test]
-async fn the_cookie_is_for_tls_only_where_there_is_tls() {
+async fn over_tls_the_cookie_belongs_to_this_host_and_browsers_stay_on_tls() {
     let body = json!({"email": "ada@example.com", "password": PASSWORD}).to_string();
     for (variables, forwarded, secure) in [
         (&[][..], Some("https"), false),
@@ -89,6 +93,18 @@ async fn the_cookie_is_for_tls_only_where_there_is_tls() {
         let answer = call.send(body.clone()).await;
         let set = answer.header("set-cookie").unwrap();
         assert_eq!(set.contains("; Secure"), secure, "{variables:?} {forwarded:?}");
+        assert_eq!(set.starts_with("__Host-session="), secure, "{set}");
+        let hsts = answer.header("strict-transport-security");
+        assert_eq!(hsts, secure.then_some("max-age=31536000"), "{variables:?} {forwarded:?}");
+        // Only the cookie of its own kind counts.
+        let session = async |cookie: &str| {
+            let call = gateway.call("GET", "/auth/session").header("cookie", cookie);
+            forwarded.iter().fold(call, |call, proto| call.header("x-forwarded-proto", proto)).send("").await.status
+        };
+        let own = cookie(&answer);
+        let value = own.split_once('=').unwrap().1;
+        let other = if secure { "session" } else { "__Host-session" };
+        assert_eq!((session(&own).await, session(&format!("{other}={value}")).await), (200, 401));
     }
 }
 
@@ -165,7 +181,10 @@ async fn a_new_password_ends_the_other_sessions() {
     for (current, new, field) in [
         ("wrong", "a new password", "currentPassword"),
         (PASSWORD, "short", "newPassword"),
-        (PASSWORD, &"x".repeat(201), "newPassword"),
+        (PASSWORD, &"correct horse ".repeat(15), "newPassword"),
+        (PASSWORD, "password", "newPassword"),
+        (PASSWORD, "Rekindle2026!", "newPassword"),
+        (PASSWORD, "ada@example.com", "newPassword"),
     ] {
         let refused = change(current, new).await;
         assert_eq!((refused.status, refused.fields()), (422, vec![field]));
@@ -218,6 +237,105 @@ async fn bad_input_is_named() {
     for made_up in ["session=", "session=x", &format!("session={}", "0".repeat(64))] {
         gateway.call("GET", "/auth/session").header("cookie", made_up).send("").await.error(401);
     }
+}
+
+#[tokio::test]
+async fn long_passphrases_are_accepted() {
+    let gateway = Gateway::start().await;
+    let project = ada(&gateway).await;
+    let ada = gateway.sql.query_one("SELECT id FROM account", &[]).await.unwrap().get(0);
+    let here = gateway.session_of(ada, "ada@example.com", project.id).await;
+    let long = "four random words, and more of them than anybody needs to type in the morning";
+    let body = json!({"currentPassword": PASSWORD, "newPassword": long});
+    gateway.post_as(&here, "/auth/password", &body).await.expect(200);
+    assert_eq!(gateway.post_login("ada@example.com", long).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_account_lists_its_sessions_and_ends_them() {
+    let gateway = Gateway::start().await;
+    let project = ada(&gateway).await;
+    let id = gateway.sql.query_one("SELECT id FROM account", &[]).await.unwrap().get(0);
+    let other = gateway.log_in(&project, Role::Member).await;
+    let [here, there, elsewhere] = [0, 1, 2].map(|_| gateway.session_of(id, "ada@example.com", project.id));
+    let (here, there, elsewhere) = tokio::join!(here, there, elsewhere);
+    let listed = async |login| {
+        let sessions = gateway.get_as(login, "/auth/sessions").await.expect(200);
+        sessions["sessions"].as_array().unwrap().clone()
+    };
+    let own = async |login| {
+        let sessions = listed(login).await;
+        let current = sessions.iter().find(|session| session["current"] == true).unwrap();
+        current["id"].as_str().unwrap().to_owned()
+    };
+    let sessions = listed(&here).await;
+    assert_eq!((sessions.len(), &sessions[0]["userAgent"]), (3, &json!("a test")));
+    assert_eq!(sessions.iter().filter(|session| session["current"] == true).count(), 1);
+    assert!(sessions.iter().all(|s| s["createdAt"].is_string() && s["lastUsedAt"].is_string()), "{sessions:?}");
+
+    // Another account's session is not found, and stays.
+    let of_other = format!("/auth/sessions/{}", own(&other).await);
+    assert_eq!(gateway.delete_as(&here, &of_other).await.status, 404);
+    assert_eq!(listed(&other).await.len(), 1);
+    let path = format!("/auth/sessions/{}", own(&there).await);
+    gateway.delete_as(&here, &path).await.expect(200);
+    assert_eq!(gateway.get_as(&there, "/auth/session").await.status, 401);
+    assert_eq!(gateway.delete_as(&here, &path).await.status, 404);
+    let ended = gateway.delete_as(&here, "/auth/sessions").await.expect(200);
+    assert_eq!(ended, json!({"deleted": true, "ended": 1}));
+    assert_eq!(gateway.get_as(&elsewhere, "/auth/session").await.status, 401);
+    assert_eq!(listed(&here).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_sign_in_keeps_what_the_browser_calls_itself_shortened() {
+    let gateway = Gateway::start().await;
+    ada(&gateway).await;
+    let body = json!({"email": "ada@example.com", "password": PASSWORD}).to_string();
+    let agent = "Browser/1.0 ".repeat(50);
+    let answer = gateway.call("POST", "/auth/login").header("user-agent", &agent).send(body).await;
+    let listed = gateway.call("GET", "/auth/sessions").header("cookie", &cookie(&answer)).send("").await.json();
+    let shown = listed["sessions"][0]["userAgent"].as_str().unwrap();
+    assert!(shown.len() == 200 && shown.starts_with("Browser/1.0 Browser"), "{shown}");
+}
+
+#[tokio::test]
+async fn what_an_account_or_a_key_reads_is_not_stored_by_caches() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let admin = gateway.log_in(&project, Role::Admin).await;
+    for path in ["/users", "/team", "/auth/sessions", "/api-keys"] {
+        let answer = gateway.call_as(&admin, "GET", path).send("").await;
+        assert_eq!((answer.status, answer.header("cache-control")), (200, Some("no-store")), "{path}");
+    }
+    let by_key = gateway.call("GET", "/users").header("x-api-key", &project.secret).send("").await;
+    assert_eq!(by_key.header("cache-control"), Some("no-store"));
+}
+
+#[tokio::test]
+async fn a_flood_of_sign_ins_from_one_origin_does_not_keep_others_waiting() {
+    const FLOOD: usize = 150;
+    let gateway = Gateway::start_with(&[("TRUST_FORWARDED", "on")]).await;
+    account(&gateway.app.store, "bob@example.com", Some("his password")).await;
+    let done = AtomicUsize::new(0);
+    let login = |email: &str, forwarded: &str| {
+        let body = json!({"email": email, "password": "his password"}).to_string();
+        // What a client claims comes before what the proxy has seen.
+        gateway.call("POST", "/auth/login").header("x-forwarded-for", forwarded).send(body)
+    };
+    let flood = futures_util::future::join_all((0..FLOOD).map(async |n| {
+        let answer = login(&format!("{n}@example.com"), &format!("198.51.100.{n}, 203.0.113.1")).await;
+        done.fetch_add(1, Ordering::Relaxed);
+        answer.status
+    }));
+    let bob = async {
+        eventually(secs(20), async || if done.load(Ordering::Relaxed) > 0 { Ok(()) } else { Err(()) }).await;
+        let answer = login("bob@example.com", "203.0.113.1, 203.0.113.2").await;
+        (answer.status, done.load(Ordering::Relaxed))
+    };
+    let (flood, (status, before)) = tokio::join!(flood, bob);
+    assert!(status == 200 && before < FLOOD / 2, "{status} after {before} others");
+    assert!(flood.iter().all(|status| [401, 503].contains(status)), "{flood:?}");
 }
 
 #[tokio::test]

@@ -13,6 +13,8 @@ pub struct Account {
     pub email: String,
     /// May be empty.
     pub name: String,
+    /// Whether the address was proven to be the account holder's, by a mailed link or by the operator's word.
+    pub is_verified: bool,
 }
 
 /// An account with what its password is checked against.
@@ -22,11 +24,12 @@ pub struct Credentials {
     pub password_hash: String,
 }
 
-const COLUMNS: &str = "id, email, name, password_hash";
+const COLUMNS: &str = "id, email, name, verified_at IS NOT NULL, password_hash";
 
 fn from_row(row: &Row) -> Result<Credentials, StoreError> {
-    let account = Account { id: row.try_get(0)?, email: row.try_get(1)?, name: row.try_get(2)? };
-    Ok(Credentials { account, password_hash: row.try_get(3)? })
+    let account =
+        Account { id: row.try_get(0)?, email: row.try_get(1)?, name: row.try_get(2)?, is_verified: row.try_get(3)? };
+    Ok(Credentials { account, password_hash: row.try_get(4)? })
 }
 
 /// By address, without regard to case.
@@ -46,6 +49,26 @@ pub async fn lock(tx: &Transaction<'_>, id: Uuid) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Gives an unverified account to the holder of its mailbox: their name and password, and verified. Returns false if the
+/// account was verified meanwhile. The caller ends the sessions of the account's former holder.
+pub async fn take_over(
+    tx: &Transaction<'_>,
+    id: Uuid,
+    name: &str,
+    password_hash: &str,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE account SET name = $2, password_hash = $3, verified_at = $4, updated_at = $4 \
+               WHERE id = $1 AND verified_at IS NULL";
+    Ok(tx.execute(sql, &[&id, &name, &password_hash, &now]).await? == 1)
+}
+
+/// Marks an account's address as proven; returns false if it was already.
+pub async fn set_verified(tx: &Transaction<'_>, id: Uuid, now: Timestamp) -> Result<bool, StoreError> {
+    let sql = "UPDATE account SET verified_at = $2, updated_at = $2 WHERE id = $1 AND verified_at IS NULL";
+    Ok(tx.execute(sql, &[&id, &now]).await? == 1)
+}
+
 /// Makes an account; false when there is one of that address.
 pub async fn insert(
     tx: &Transaction<'_>,
@@ -53,12 +76,13 @@ pub async fn insert(
     password_hash: &str,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let sql = "INSERT INTO account (id, email, name, password_hash, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $5) \
-               ON CONFLICT (lower(email)) DO NOTHING";
-    Ok(tx.execute(sql, &[&new.id, &new.email, &new.name, &password_hash, &now]).await? == 1)
+    let verified_at = new.is_verified.then_some(now);
+    let sql = "INSERT INTO account (id, email, name, password_hash, verified_at, created_at, updated_at) \
+               VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (lower(email)) DO NOTHING";
+    Ok(tx.execute(sql, &[&new.id, &new.email, &new.name, &password_hash, &verified_at, &now]).await? == 1)
 }
 
-/// Makes an account, or gives the existing one of that address a new password; returns its id.
+/// Makes a verified account, or gives the existing one of that address a new password; returns its id.
 pub async fn upsert(
     tx: &Transaction<'_>,
     id: Uuid,
@@ -66,9 +90,9 @@ pub async fn upsert(
     password_hash: &str,
     now: Timestamp,
 ) -> Result<Uuid, StoreError> {
-    let sql = "INSERT INTO account (id, email, password_hash, created_at, updated_at) VALUES ($1, $2, $3, $4, $4) \
-               ON CONFLICT (lower(email)) DO UPDATE SET password_hash = excluded.password_hash, updated_at = excluded.updated_at \
-               RETURNING id";
+    let sql = "INSERT INTO account (id, email, password_hash, verified_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $4, $4) \
+               ON CONFLICT (lower(email)) DO UPDATE SET password_hash = excluded.password_hash, \
+               verified_at = coalesce(account.verified_at, excluded.verified_at), updated_at = excluded.updated_at RETURNING id";
     Ok(tx.query_one(sql, &[&id, &email, &password_hash, &now]).await?.try_get(0)?)
 }
 

@@ -1,9 +1,11 @@
-//! Invitations to a project's team. The token in the link is kept as a hash and works once.
+//! Invitations to a project's team. An invitation has up to two links: the mailed one, which proves the mailbox, and the
+//! one that an operator prints, which proves nothing. Their tokens are kept as hashes; the invitation works once.
 
 pub mod mail;
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
+use sha2::{Digest, Sha256};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -78,15 +80,25 @@ fn from_row(row: &Row) -> Result<Invite, StoreError> {
     })
 }
 
-/// Stores an invitation; those to the same address that are still open are revoked by it.
-pub async fn insert(tx: &Transaction<'_>, new: &Invite, token: &TokenHash) -> Result<(), StoreError> {
+/// Who holds the link by which an invitation is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkHolder {
+    /// Reads the mail of the invited address: nobody else was given this link.
+    Mailbox,
+    /// Was given the link by an operator.
+    Unproven,
+}
+
+/// Stores an invitation, with the token of the link that is mailed, if one is. Revokes pending invitations of the same
+/// address.
+pub async fn insert(tx: &Transaction<'_>, new: &Invite, token: Option<&TokenHash>) -> Result<(), StoreError> {
     let sql = "UPDATE invite SET revoked_at = $3 WHERE project_id = $1 AND lower(email) = lower($2) \
                AND accepted_at IS NULL AND revoked_at IS NULL";
     tx.execute(sql, &[&new.project, &new.email, &new.created_at]).await?;
     let sql = "INSERT INTO invite (project_id, id, email, role, token_hash, invited_by, created_at, expires_at) \
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
     let i = new;
-    let token = &token[..];
+    let token = token.map(|token| &token[..]);
     tx.execute(
         sql,
         &[&i.project, &i.id, &i.email, &i.role.as_str(), &token, &i.invited_by, &i.created_at, &i.expires_at],
@@ -120,10 +132,57 @@ pub async fn get_for_update(tx: &Transaction<'_>, project: ProjectId, id: Uuid) 
     tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Whose token it is, in whatever state.
-pub async fn find(db: &impl GenericClient, token: &TokenHash) -> Result<Option<Invite>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM invite WHERE token_hash = $1");
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&&token[..]]).await?.as_ref().map(from_row).transpose()
+/// Finds an invitation by the token of one of its links, whatever its status.
+pub async fn find(db: &impl GenericClient, token: &TokenHash) -> Result<Option<(Invite, LinkHolder)>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS}, coalesce(token_hash = $1, false) FROM invite WHERE token_hash = $1 OR operator_token_hash = $1"
+    );
+    let Some(row) = db.query_opt(&db.prepare_cached(&sql).await?, &[&&token[..]]).await? else { return Ok(None) };
+    let holder = if row.try_get(10)? { LinkHolder::Mailbox } else { LinkHolder::Unproven };
+    Ok(Some((from_row(&row)?, holder)))
+}
+
+/// The pending invitation of an address, locked until the transaction's end.
+pub async fn pending_for_update(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    email: &str,
+    now: Timestamp,
+) -> Result<Option<Invite>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM invite WHERE project_id = $1 AND lower(email) = lower($2) AND accepted_at IS NULL \
+         AND revoked_at IS NULL AND expires_at > $3 ORDER BY id DESC LIMIT 1 FOR UPDATE"
+    );
+    tx.query_opt(&sql, &[&project, &email, &now]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Replaces the link that an operator printed before, if any.
+pub async fn set_operator_token(tx: &Transaction<'_>, invite: &Invite, token: &TokenHash) -> Result<(), StoreError> {
+    let sql = "UPDATE invite SET operator_token_hash = $3 WHERE project_id = $1 AND id = $2";
+    tx.execute(sql, &[&invite.project, &invite.id, &&token[..]]).await?;
+    Ok(())
+}
+
+/// Number of invitations that a project has created after `since`, whatever became of them.
+pub async fn count_since(db: &impl GenericClient, project: ProjectId, since: Timestamp) -> Result<i64, StoreError> {
+    let sql = "SELECT count(*) FROM invite WHERE project_id = $1 AND created_at > $2";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &since]).await?.try_get(0)?)
+}
+
+/// A random token for a link, and its hash.
+pub fn new_token() -> (String, TokenHash) {
+    let token = hex::encode(rand::random::<[u8; 32]>());
+    let hash = token_hash(&token);
+    (token, hash)
+}
+
+pub fn token_hash(token: &str) -> TokenHash {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+/// The address of the page that accepts an invitation.
+pub fn accept_url(public_base_url: &str, token: &str) -> String {
+    format!("{public_base_url}/accept-invite?token={token}")
 }
 
 pub async fn set_accepted(tx: &Transaction<'_>, invite: &Invite, now: Timestamp) -> Result<(), StoreError> {

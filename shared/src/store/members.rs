@@ -39,6 +39,8 @@ pub struct Member {
     pub account_id: Uuid,
     pub email: String,
     pub name: String,
+    /// Whether the account's address is proven.
+    pub is_verified: bool,
     pub role: Role,
     pub joined_at: Timestamp,
 }
@@ -95,7 +97,7 @@ pub async fn memberships(db: &impl GenericClient, account: Uuid) -> Result<Vec<M
     db.query(&statement, &[&account]).await?.iter().map(membership).collect()
 }
 
-const MEMBERS: &str = "SELECT m.account_id, a.email, a.name, m.role, m.created_at FROM member m \
+const MEMBERS: &str = "SELECT m.account_id, a.email, a.name, a.verified_at IS NOT NULL, m.role, m.created_at FROM member m \
                        JOIN account a ON a.id = m.account_id WHERE m.project_id = $1";
 
 fn member(row: &Row) -> Result<Member, StoreError> {
@@ -103,8 +105,9 @@ fn member(row: &Row) -> Result<Member, StoreError> {
         account_id: row.try_get(0)?,
         email: row.try_get(1)?,
         name: row.try_get(2)?,
-        role: role(row.try_get(3)?)?,
-        joined_at: row.try_get(4)?,
+        is_verified: row.try_get(3)?,
+        role: role(row.try_get(4)?)?,
+        joined_at: row.try_get(5)?,
     })
 }
 

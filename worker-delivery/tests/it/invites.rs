@@ -4,16 +4,23 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::json;
-use shared::ids::{self, ProjectId};
+use shared::ids;
 use shared::store::invites::{self, Invite, MailStatus, mail};
 use shared::store::members::Role;
-use shared::store::projects::{self, ProjectSecrets};
 use testkit::{TestMailbox, eventually};
 use uuid::Uuid;
 
 use crate::place::{Place, SOON};
 
 const LINK: &str = "https://app.example.com/accept-invite/0123456789abcdef";
+
+/// Points the operator's mail at a port of this machine.
+fn mail_by(place: &mut Place, port: u16) {
+    place.addresses = vec![
+        ("SYSTEM_SMTP_URL", format!("smtp://127.0.0.1:{port}?security=none")),
+        ("SYSTEM_MAIL_FROM", "Rekindle <rekindle@example.com>".to_owned()),
+    ];
+}
 
 /// Invites somebody, to be mailed.
 async fn invite(place: &Place, email: &str) -> Uuid {
@@ -32,7 +39,7 @@ async fn invite(place: &Place, email: &str) -> Uuid {
     };
     let mut db = place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
-    invites::insert(&tx, &invite, &[7; 32]).await.unwrap();
+    invites::insert(&tx, &invite, Some(&[7; 32])).await.unwrap();
     mail::queue(&tx, &place.keys, place.project, invite.id, LINK, now).await.unwrap();
     tx.commit().await.unwrap();
     invite.id
@@ -57,7 +64,7 @@ async fn eventually_in(place: &Place, id: Uuid, status: &str) {
 async fn an_invitation_is_mailed_once_and_its_link_forgotten() {
     let mailbox = TestMailbox::start().await;
     let mut place = Place::new().await;
-    place.configure(mailbox.port(), json!({}), None).await;
+    mail_by(&mut place, mailbox.port());
     let sql = "INSERT INTO account (id, email, name, password_hash, created_at, updated_at) \
                VALUES ($1, 'ada@example.com', 'Ada', '', now(), now())";
     place.store.connection().await.unwrap().execute(sql, &[&Uuid::nil()]).await.unwrap();
@@ -78,37 +85,56 @@ async fn an_invitation_is_mailed_once_and_its_link_forgotten() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_mailed_is_tried_again_or_given_up() {
+async fn a_projects_channel_never_carries_an_invitation() {
+    let (theirs, ours) = (TestMailbox::start().await, TestMailbox::start().await);
+    let mut place = Place::new().await;
+    place.configure(theirs.port(), json!({}), None).await;
+    mail_by(&mut place, ours.port());
+    let id = invite(&place, "grace@example.com").await;
+    place.run().await;
+    eventually_in(&place, id, "sent").await;
+    place.stop().await;
+    assert_eq!((theirs.mails().len(), ours.mails().len()), (0, 1));
+    assert!(String::from_utf8_lossy(&ours.mails()[0].raw).contains("rekindle@example.com"));
+}
+
+#[tokio::test]
+async fn an_invitation_waits_for_a_mail_server_that_is_away() {
     let mailbox = TestMailbox::start().await;
     let mut place = Place::new().await;
-    let unset = invite(&place, "a@example.com").await;
-    place.run().await;
-    eventually_in(&place, unset, "failed").await;
-
-    // A port that nobody listens on, for now.
-    place.configure(1, json!({}), None).await;
-    let waiting = invite(&place, "b@example.com").await;
-    eventually(SOON, async || {
-        let (status, sealed, due) = state(&place, waiting).await;
-        let later = due.is_some_and(|due| due > place.clock.now() + Duration::from_secs(5));
-        let lease = due.is_some_and(|due| due > place.clock.now() + Duration::from_secs(100));
-        if status == "queued" && sealed && later && !lease { Ok(()) } else { Err((status, sealed, due)) }
-    })
-    .await;
-    place.configure(mailbox.port(), json!({}), None).await;
+    // A worker without the operator's mail server, and one whose server does not listen.
+    for url in [None, Some(1)] {
+        place.addresses.clear();
+        if let Some(port) = url {
+            mail_by(&mut place, port);
+        }
+        let waiting = invite(&place, "b@example.com").await;
+        place.run().await;
+        eventually(SOON, async || {
+            let (status, sealed, due) = state(&place, waiting).await;
+            let later = due.is_some_and(|due| due > place.clock.now() + Duration::from_secs(5));
+            let lease = due.is_some_and(|due| due > place.clock.now() + Duration::from_secs(100));
+            if status == "queued" && sealed && later && !lease { Ok(()) } else { Err((status, sealed, due)) }
+        })
+        .await;
+        place.stop().await;
+    }
     let db = place.store.connection().await.unwrap();
     db.execute("UPDATE invite SET mail_due_at = now() - interval '1 second' WHERE mail_due_at IS NOT NULL", &[])
         .await
         .unwrap();
-    eventually_in(&place, waiting, "sent").await;
+    mail_by(&mut place, mailbox.port());
+    place.run().await;
+    mailbox.wait_for(1, SOON).await;
     place.stop().await;
 }
 
 #[tokio::test]
 async fn an_invitation_that_was_taken_back_is_not_mailed() {
-    let (mut place, mailbox) = Place::with_mailbox().await;
+    let mailbox = TestMailbox::start().await;
+    let mut place = Place::new().await;
+    mail_by(&mut place, mailbox.port());
     let mut db = place.store.connection().await.unwrap();
-    place.stop().await;
     let id = invite(&place, "grace@example.com").await;
     let tx = db.transaction().await.unwrap();
     let found = invites::get_for_update(&tx, place.project, id).await.unwrap().unwrap();
@@ -118,29 +144,4 @@ async fn an_invitation_that_was_taken_back_is_not_mailed() {
     eventually_in(&place, id, "failed").await;
     place.stop().await;
     assert_eq!(mailbox.mails().len(), 0);
-}
-
-#[tokio::test]
-async fn a_mail_server_that_does_not_answer_keeps_only_its_own_project_waiting() {
-    let mailbox = TestMailbox::start().await;
-    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut place = Place::new().await;
-    place.configure(silent.local_addr().unwrap().port(), json!({}), None).await;
-    // More than are taken in one look, and all of them due before the other project's.
-    for n in 0..60 {
-        invite(&place, &format!("{n}@example.com")).await;
-    }
-    place.project = ProjectId(ids::fresh(place.clock.now_ms()));
-    let mut db = place.store.connection().await.unwrap();
-    let tx = db.transaction().await.unwrap();
-    let (secrets, now) = (ProjectSecrets::random(), place.clock.now());
-    projects::insert(&tx, &place.keys, place.project, "Shop", &secrets, now).await.unwrap();
-    tx.commit().await.unwrap();
-    place.configure(mailbox.port(), json!({}), None).await;
-    let other = invite(&place, "grace@example.com").await;
-    place.run().await;
-    eventually_in(&place, other, "sent").await;
-    // Whoever called meanwhile hears that nobody is there.
-    drop(silent);
-    place.stop().await;
 }

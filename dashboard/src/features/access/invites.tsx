@@ -10,7 +10,6 @@ import { Failure, Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
 import { Moment } from '../../components/moment';
 import { Section } from '../../components/page';
-import { SecretOnce } from '../../components/snippet';
 import { Status } from '../../components/status';
 import { t } from '../../text';
 
@@ -20,16 +19,14 @@ export function Invites() {
   const client = useQueryClient();
   const [email, setEmail] = useState('');
   const [role, setRole] = useState<Schemas['Role']>('MEMBER');
-  const [link, setLink] = useState<string | null>(null);
   const key = [projectId, 'invites'];
   const invites = useQuery({ queryKey: key, queryFn: ({ signal }) => read(api.GET('/team/invites', { signal })) });
   const again = () => void client.invalidateQueries({ queryKey: key });
   const inviting = useMutation({
     mutationFn: () => read(api.POST('/team/invites', { body: { email, role } })),
-    onSuccess({ acceptUrl }) {
+    onSuccess({ notice }) {
       setEmail('');
-      setLink(acceptUrl);
-      if (acceptUrl === null) notify(t.team.linkLost, true);
+      notify(notice === null ? t.team.invited : t.team.notMailed, notice !== null);
       again();
     },
   });
@@ -77,7 +74,6 @@ export function Invites() {
             />
           )}
         </Loaded>
-        <SecretOnce title={t.team.link} secret={link} onClose={() => setLink(null)} />
       </Stack>
     </Section>
   );

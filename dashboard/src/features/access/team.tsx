@@ -63,7 +63,7 @@ export function Team() {
               empty={<Text>{t.team.empty}</Text>}
               columns={[
                 { title: t.team.name, cell: (member) => `${member.name} ${member.id === user?.id ? t.team.you : ''}` },
-                { title: t.team.email, cell: (member) => member.email },
+                { title: t.team.email, cell: (member) => (member.verified ? member.email : `${member.email} · ${t.team.unverified}`) },
                 { title: t.team.joined, cell: (member) => <Moment at={member.joinedAt} /> },
                 ...acts,
               ]}

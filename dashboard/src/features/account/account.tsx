@@ -8,6 +8,7 @@ import { Failure } from '../../components/failure';
 import { Page, Section } from '../../components/page';
 import { useSession } from '../../session/use-session';
 import { t } from '../../text';
+import { Sessions } from './sessions';
 
 export function AccountScreen() {
   const { user } = useSession();
@@ -43,6 +44,7 @@ export function AccountScreen() {
           </Stack>
         </form>
       </Section>
+      <Sessions />
     </Page>
   );
 }

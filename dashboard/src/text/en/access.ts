@@ -12,7 +12,7 @@ export const access = {
   team: {
     title: 'Team', email: 'Email', name: 'Name', role: 'Role', roles: { ADMIN: 'Admin', MEMBER: 'Member' }, joined: 'Since', roleHint: 'Members work on content. Keys, channels, the team and the settings are the admins’.', remove: 'Remove', removeTitle: 'Remove from the team?',
     removeText: (email: string) => `${email} no longer gets into this project. Their account stays.`, invites: 'Invitations', invite: 'Invite somebody', status: 'Status', mail: 'Mail', expires: 'Ends', revoke: 'Take it back', revokeTitle: 'Take the invitation back?',
-    revokeText: (email: string) => `The link that ${email} was sent stops working.`, link: 'The link, for whoever you invited', noInvites: 'Nobody has been invited.', mails: { none: 'No email channel: hand the link over yourself', queued: 'On its way', sent: 'Sent', failed: 'Could not be sent' } as Record<string, string>,
-    statuses: { PENDING: 'Open', ACCEPTED: 'Accepted', REVOKED: 'Taken back', EXPIRED: 'Ended' } as Record<string, string>, you: '(you)', changed: 'The role is changed.', send: 'Invite', linkLost: 'The invitation was made, but the answer that held its link was lost. Where it was not mailed, take it back and invite again.', empty: 'Nobody',
+    revokeText: (email: string) => `The link that ${email} was sent stops working.`, noInvites: 'Nobody has been invited.', mails: { none: 'Not mailed', queued: 'On its way', sent: 'Sent', failed: 'Could not be sent' } as Record<string, string>,
+    statuses: { PENDING: 'Open', ACCEPTED: 'Accepted', REVOKED: 'Taken back', EXPIRED: 'Ended' } as Record<string, string>, you: '(you)', changed: 'The role is changed.', send: 'Invite', invited: 'The invitation is on its way.', notMailed: 'The invitation was created, but not mailed: this installation has no mail server of its own. Ask its operator for the link (rekindle invite link).', unverified: 'Address not verified', empty: 'Nobody',
   },
 };

@@ -69,12 +69,14 @@ export const shell = {
   },
   invite: {
     title: 'Join the team', text: 'Choose a name and a password. If you have an account with this address already, give its password.',
-    name: 'Your name', password: 'Password', passwordHint: '8 to 200 characters', submit: 'Join',
+    name: 'Your name', password: 'Password', passwordHint: '8 to 200 characters; no common password', submit: 'Join',
     noToken: 'This address is incomplete: open the link of the invitation as a whole.',
   },
   account: {
     title: 'Account', email: (email: string) => `You are signed in as ${email}.`, change: 'Change the password', current: 'Current password',
     next: 'New password', submit: 'Change the password', done: 'The password is changed, and other sessions of yours have ended.',
+    sessions: 'Where you are signed in', browser: 'Browser', unknown: 'Unknown', here: '(this one)', since: 'Since', used: 'Last used', end: 'Sign out', endTitle: 'Sign out there?',
+    endText: (browser: string) => `${browser} is signed out at once.`, endOthers: 'Sign out everywhere else', endOthersTitle: 'Sign out everywhere else?', endOthersText: 'All your sessions but this one end at once.', ended: 'Signed out.',
   },
   start: {
     title: 'New project', text: 'A project is one product and its people. It gets keys of its own.', name: 'Name', timezone: 'Timezone',

@@ -39,7 +39,7 @@ impl Session {
         let config = DatabaseConfig::from_env(&Env::from_pairs([("DATABASE_URL", &*system.database_url)])).unwrap();
         let (store, now) = (Store::new(&config, "test").unwrap(), Clock::system().now());
         let id = fresh(now.as_millisecond());
-        let account = Account { id, email: email.to_owned(), name: "canary-colleague".to_owned() };
+        let account = Account { id, email: email.to_owned(), name: "canary-colleague".to_owned(), is_verified: true };
         let mut db = store.connection().await.unwrap();
         let tx = db.transaction().await.unwrap();
         assert!(accounts::insert(&tx, &account, &password::hash(login).unwrap(), now).await.unwrap());

@@ -22,7 +22,7 @@ pub(in crate::store) const SEALED: Sealed =
 /// What became of the mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MailStatus {
-    /// There is none: the project could not send mail.
+    /// There is none: the installation has no mail configuration of its own.
     None,
     Queued,
     Sent,

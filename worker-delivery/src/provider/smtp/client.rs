@@ -1,5 +1,6 @@
 //! The mail server of one project's settings: a pool of sessions, and each send bounded in time as a whole.
 
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -25,9 +26,20 @@ struct Idle {
     since: Instant,
 }
 
+/// Whose server it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Project,
+    Operator,
+}
+
 pub struct Client {
     config: SmtpConfig,
-    policy: OutboundPolicy,
+    owner: Owner,
+    /// Which addresses may be called.
+    reachable: OutboundPolicy,
+    /// Which addresses the operator exempts from the need for TLS.
+    exempting: OutboundPolicy,
     trust: Trust,
     idle: Mutex<Vec<Idle>>,
 }
@@ -35,8 +47,35 @@ pub struct Client {
 impl Client {
     /// By the rules of who may be called and who is trusted that hold for HTTP.
     pub fn new(config: SmtpConfig, outbound: &HttpClient) -> Self {
-        let trust = Trust::of(outbound);
-        Self { config, policy: outbound.policy().clone(), trust, idle: Mutex::new(Vec::new()) }
+        Self::owned_by(Owner::Project, outbound.policy().clone(), config, outbound)
+    }
+
+    /// For the operator's own server, which may have any address.
+    pub fn of_operator(config: SmtpConfig, outbound: &HttpClient) -> Self {
+        Self::owned_by(Owner::Operator, OutboundPolicy::anywhere(), config, outbound)
+    }
+
+    fn owned_by(owner: Owner, reachable: OutboundPolicy, config: SmtpConfig, outbound: &HttpClient) -> Self {
+        let (exempting, trust) = (outbound.policy().clone(), Trust::of(outbound));
+        Self { config, owner, reachable, exempting, trust, idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Why nothing is sent to an address without TLS, if it is not.
+    fn plain_refused(&self, ip: IpAddr) -> Option<&'static str> {
+        if self.config.security != Security::None || self.exempting.exempts(ip) {
+            return None;
+        }
+        match self.owner {
+            Owner::Project if self.config.credentials.is_none() => None,
+            Owner::Project => Some(
+                "smtpSecurity is none: the password is sent without TLS only to addresses that OUTBOUND_ALLOW exempts",
+            ),
+            // Its mails hold links that open accounts: as secret as a password.
+            Owner::Operator if ip.to_canonical().is_loopback() => None,
+            Owner::Operator => Some(
+                "SYSTEM_SMTP_URL says security=none: invitations are sent without TLS only to loopback and to addresses that OUTBOUND_ALLOW exempts",
+            ),
+        }
     }
 
     /// What tells the account from all others.
@@ -71,12 +110,10 @@ impl Client {
             }
         }
         progress.at(Step::Connect);
-        let found = self.policy.resolve(&self.config.host, self.config.port).await;
+        let found = self.reachable.resolve(&self.config.host, self.config.port).await;
         let ip = found.map_err(|e| Failure::Host(e.to_string()))?;
         // Checked when it was saved; the name may lead elsewhere by now.
-        if self.config.security == Security::None && self.config.credentials.is_some() && !self.policy.exempts(ip) {
-            let why =
-                "smtpSecurity is none: the password is sent without TLS only to addresses that OUTBOUND_ALLOW exempts";
+        if let Some(why) = self.plain_refused(ip) {
             return Err(Failure::Host(why.to_owned()));
         }
         let mut session = Session::open(&self.config, &self.trust, ip, progress).await?;
@@ -192,6 +229,20 @@ mod tests {
         let config = SmtpConfig { credentials, ..config("1.1.1.1") };
         let client = Client::new(config, &HttpClient::from_env(&Env::default()).unwrap());
         assert!(matches!(client.send(&email("x")).await, Outcome::Misconfigured(why) if why.contains("smtpSecurity")));
+    }
+
+    #[tokio::test]
+    async fn the_operators_server_needs_tls_outside_of_loopback() {
+        let outbound = HttpClient::from_env(&Env::default()).unwrap();
+        let send = async |host: &str| Client::of_operator(config(host), &outbound).send(&email("x")).await;
+        for host in ["1.1.1.1", "10.0.0.1"] {
+            assert!(
+                matches!(send(host).await, Outcome::Misconfigured(why) if why.contains("SYSTEM_SMTP_URL")),
+                "{host}"
+            );
+        }
+        // Nobody listens there, but it was called.
+        assert!(matches!(send("127.0.0.1").await, Outcome::Unavailable { .. }));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The settings of an SMTP server, as `PUT /channels` takes them.
 
+use lettre::Address;
 use lettre::message::Mailbox;
 use serde_json::Value;
 use shared::store::channels::ChannelSettings;
+use shared::system_mail::{SystemMail, SystemSecurity};
 
 use crate::address;
 
@@ -58,6 +60,26 @@ impl SmtpConfig {
             (None, _) => None,
         };
         Ok(Self { host, port, security, credentials, from: address::sender(settings)? })
+    }
+}
+
+impl TryFrom<&SystemMail> for SmtpConfig {
+    type Error = String;
+
+    fn try_from(mail: &SystemMail) -> Result<Self, String> {
+        let email: Address = mail.from_email.parse().map_err(|e| format!("SYSTEM_MAIL_FROM is no address: {e}"))?;
+        let security = match mail.security {
+            SystemSecurity::None => Security::None,
+            SystemSecurity::StartTls => Security::StartTls,
+            SystemSecurity::Tls => Security::Tls,
+        };
+        Ok(Self {
+            host: mail.host.clone(),
+            port: mail.port,
+            security,
+            credentials: mail.credentials.clone(),
+            from: Mailbox::new(mail.from_name.as_deref().and_then(address::display_name), email),
+        })
     }
 }
 

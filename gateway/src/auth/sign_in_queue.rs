@@ -1,0 +1,265 @@
+//! Who checks a password next. Hashing takes tens of milliseconds of a processor, so few are hashed at a time, and a flood
+//! of sign-ins from one origin, or for one account, must not keep others waiting.
+//!
+//! A waiter's rank is the number of sign-ins ahead of it that share its origin or its account, whichever is greater. The
+//! lowest rank goes first, and of equals the one whose origin and account were served longest ago, so that everybody else
+//! overtakes a flood. When the queue is full, the highest rank is dropped.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::error::ApiError;
+
+/// Of all origins together: a processor hashes as many within `PATIENCE`.
+const MAX_WAITING: usize = 256;
+const PATIENCE: Duration = Duration::from_secs(10);
+const BUSY: ApiError = ApiError::Unavailable("too many passwords are being checked");
+
+/// Whose sign-in it is, as hashes under a random seed, so that nobody can construct addresses that collide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    origin: u64,
+    account: u64,
+}
+
+struct Waiting {
+    key: Key,
+    granted: oneshot::Sender<Turn>,
+}
+
+struct State {
+    free: usize,
+    /// At most one for each account: a try counts as wrong until it turns out right, so several right ones at once would
+    /// lock one another out.
+    running: Vec<Key>,
+    /// In the order of arrival.
+    waiting: Vec<Waiting>,
+    /// Turns given so far.
+    turns: u64,
+    /// The last turn that each origin and account among the waiting was given.
+    served: HashMap<u64, u64>,
+}
+
+pub struct SignInQueue {
+    state: Arc<Mutex<State>>,
+    seed: RandomState,
+}
+
+impl Default for SignInQueue {
+    /// Half the processors: ingest continues while many people sign in.
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self::new(processors.div_ceil(2))
+    }
+}
+
+impl SignInQueue {
+    fn new(slots: usize) -> Self {
+        let (running, waiting, served) = (Vec::new(), Vec::new(), HashMap::new());
+        let state = State { free: slots, running, waiting, turns: 0, served };
+        Self { state: Arc::new(Mutex::new(state)), seed: RandomState::new() }
+    }
+
+    /// Waits for a turn to check or hash a password for the account of an address.
+    pub async fn turn(&self, origin: IpAddr, email: &str) -> Result<Turn, ApiError> {
+        let key = Key {
+            origin: self.seed.hash_one(network(origin)),
+            account: self.seed.hash_one(email.trim().to_lowercase()),
+        };
+        let (granted, turn) = oneshot::channel();
+        let dropped = lock(&self.state).push(Waiting { key, granted });
+        drop(dropped);
+        grant(&self.state);
+        match tokio::time::timeout(PATIENCE, turn).await {
+            Ok(Ok(turn)) => Ok(turn),
+            // Too long, or dropped from a full queue.
+            Ok(Err(_)) | Err(_) => Err(BUSY),
+        }
+    }
+}
+
+/// The network that one client can choose its addresses from.
+fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.into(),
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 64)).into(),
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    /// Adds a waiter; returns the one that is dropped when there are too many.
+    fn push(&mut self, new: Waiting) -> Option<Waiting> {
+        self.waiting.retain(|waiter| !waiter.granted.is_closed());
+        self.waiting.push(new);
+        if self.waiting.len() <= MAX_WAITING {
+            return None;
+        }
+        let last = self.ranks().into_iter().enumerate().max_by_key(|(_, rank)| *rank).map(|(at, _)| at);
+        last.map(|at| self.waiting.remove(at))
+    }
+
+    /// The rank of each waiter, in the order of arrival.
+    fn ranks(&self) -> Vec<usize> {
+        let (mut origins, mut accounts) = (HashMap::<u64, usize>::new(), HashMap::<u64, usize>::new());
+        let mut ahead = |key: Key| {
+            let [origin, account] = [origins.entry(key.origin).or_default(), accounts.entry(key.account).or_default()];
+            let rank = (*origin).max(*account);
+            *origin += 1;
+            *account += 1;
+            rank
+        };
+        self.running.iter().for_each(|key| {
+            ahead(*key);
+        });
+        self.waiting.iter().map(|waiter| ahead(waiter.key)).collect()
+    }
+
+    /// Takes the waiter whose turn it is, if a slot is free.
+    fn next(&mut self) -> Option<Waiting> {
+        if self.free == 0 {
+            return None;
+        }
+        self.waiting.retain(|waiter| !waiter.granted.is_closed());
+        let ranks = self.ranks();
+        let is_running = |account| self.running.iter().any(|key: &Key| key.account == account);
+        let eligible = (0..self.waiting.len()).filter(|at| !is_running(self.waiting[*at].key.account));
+        let served = |key: Key| [key.origin, key.account].map(|of| self.served.get(&of).copied()).into_iter().max();
+        let first = eligible.min_by_key(|at| (ranks[*at], served(self.waiting[*at].key)))?;
+        let next = self.waiting.remove(first);
+        self.free -= 1;
+        self.running.push(next.key);
+        self.turns += 1;
+        self.served.extend([(next.key.origin, self.turns), (next.key.account, self.turns)]);
+        let waiting = &self.waiting;
+        self.served.retain(|of, _| waiting.iter().any(|waiter| [waiter.key.origin, waiter.key.account].contains(of)));
+        Some(next)
+    }
+}
+
+/// Gives free slots to those whose turn it is. A turn whose waiter left is given back outside of the lock.
+fn grant(state: &Arc<Mutex<State>>) {
+    loop {
+        let Some(next) = lock(state).next() else { return };
+        let turn = Turn(Arc::new(Slot { state: state.clone(), key: next.key }));
+        if let Err(unwanted) = next.granted.send(turn) {
+            drop(unwanted);
+        }
+    }
+}
+
+/// The right to hash, until the last clone is dropped.
+#[derive(Clone)]
+pub struct Turn(#[expect(dead_code, reason = "held for its end")] Arc<Slot>);
+
+struct Slot {
+    state: Arc<Mutex<State>>,
+    key: Key,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        {
+            let mut state = lock(&self.state);
+            state.free += 1;
+            if let Some(at) = state.running.iter().position(|key| *key == self.key) {
+                state.running.swap_remove(at);
+            }
+        }
+        grant(&self.state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn ip(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    /// Waiters in the order in which they are given their turns, as each gives its own back at once.
+    async fn order(queue: &SignInQueue, waiters: &[(u8, &str)]) -> Vec<usize> {
+        let held = queue.turn(ip(250), "holder@example.com").await.ok();
+        let place = AtomicUsize::new(0);
+        let waits = waiters.iter().map(|(origin, email)| async {
+            let turn = queue.turn(ip(*origin), email).await.ok();
+            turn.map(|_turn| place.fetch_add(1, Ordering::Relaxed))
+        });
+        let mut all = Box::pin(futures_util::future::join_all(waits));
+        assert!(all.as_mut().now_or_never().is_none(), "nobody has a turn yet");
+        drop(held);
+        all.await.into_iter().map(|place| place.unwrap_or(usize::MAX)).collect()
+    }
+
+    #[tokio::test]
+    async fn a_flood_from_one_origin_is_overtaken() {
+        let queue = SignInQueue::new(1);
+        let flood = [(1, "a"), (1, "b"), (1, "c"), (1, "d"), (2, "e"), (3, "f")];
+        assert_eq!(order(&queue, &flood).await, [0, 3, 4, 5, 1, 2]);
+    }
+
+    #[tokio::test]
+    async fn a_flood_for_one_account_is_overtaken() {
+        let queue = SignInQueue::new(1);
+        let flood = [(1, "a"), (2, "A "), (3, "a"), (4, "b")];
+        assert_eq!(order(&queue, &flood).await, [0, 2, 3, 1]);
+    }
+
+    #[tokio::test]
+    async fn one_account_has_one_turn_at_a_time() {
+        let queue = SignInQueue::new(2);
+        let first = queue.turn(ip(1), "a").await.ok();
+        let mut second = Box::pin(queue.turn(ip(2), "a"));
+        assert!(second.as_mut().now_or_never().is_none());
+        assert!(queue.turn(ip(3), "b").await.is_ok(), "a slot is free for others");
+        drop(first);
+        assert!(second.await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_drops_the_flood() {
+        let queue = SignInQueue::new(1);
+        let held = queue.turn(ip(1), "holder").await.ok();
+        let emails: Vec<String> = (0..MAX_WAITING).map(|n| format!("{n}@example.com")).collect();
+        let mut flood: Vec<_> = emails.iter().map(|email| Box::pin(queue.turn(ip(1), email))).collect();
+        assert!(flood.iter_mut().all(|wait| wait.as_mut().now_or_never().is_none()));
+        let mut other = Box::pin(queue.turn(ip(2), "ada@example.com"));
+        assert!(other.as_mut().now_or_never().is_none());
+        let dropped = flood.iter_mut().filter_map(|wait| wait.as_mut().now_or_never()).filter(Result::is_err).count();
+        assert_eq!(dropped, 1);
+        drop((held, flood));
+        assert!(other.await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_waiter_that_leaves_costs_nobody_a_turn() {
+        let queue = SignInQueue::new(1);
+        let held = queue.turn(ip(1), "a").await.ok();
+        let mut gone = Box::pin(queue.turn(ip(2), "b"));
+        assert!(gone.as_mut().now_or_never().is_none());
+        drop(gone);
+        drop(held);
+        assert!(queue.turn(ip(3), "c").await.is_ok());
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_are_one_origin() {
+        let of = |text: &str| network(text.parse().unwrap_or(IpAddr::from([0, 0, 0, 0])));
+        assert_eq!(of("2001:db8:1:2:3::4"), of("2001:db8:1:2::9"));
+        assert_ne!(of("2001:db8:1:2::9"), of("2001:db8:1:3::9"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+    }
+}

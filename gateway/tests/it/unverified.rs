@@ -1,0 +1,126 @@
+//! Accounts whose address nobody has proven: they belong to the project that invited them, and to nothing else.
+
+use serde_json::{Value, json};
+use shared::store::members::Role;
+
+use crate::fixture::Gateway;
+use crate::invitations::{SYSTEM_MAIL, accept, invite, operator_token};
+use crate::login::{Login, account};
+
+const CEO: &str = "ceo@bigcorp.example";
+const EVES: &str = "a password of eve";
+const OWN: &str = "a password of the ceo";
+
+/// A gateway that mails invitations, Eve's project, and BigCorp's.
+async fn started() -> (Gateway, Login, Login) {
+    let gateway = Gateway::start_with(SYSTEM_MAIL).await;
+    let (hers, theirs) = (gateway.project().await, gateway.project().await);
+    let eve = gateway.log_in(&hers, Role::Admin).await;
+    let bigcorp = gateway.log_in(&theirs, Role::Admin).await;
+    (gateway, eve, bigcorp)
+}
+
+/// Eve opens an unmailed invitation of the address to her own project.
+async fn hijack(gateway: &Gateway, eve: &Login) -> (String, Value) {
+    invite(gateway, eve, CEO, "ADMIN").await;
+    let token = operator_token(gateway, eve, CEO).await;
+    let answer = accept(gateway, &token, EVES).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    (answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned(), answer.json())
+}
+
+async fn verified_members(gateway: &Gateway, by: &Login) -> Vec<(String, bool)> {
+    let team = gateway.get_as(by, "/team").await.expect(200);
+    let of = |member: &Value| (member["email"].as_str().unwrap().to_owned(), member["verified"] == true);
+    team["members"].as_array().unwrap().iter().map(of).collect()
+}
+
+#[tokio::test]
+async fn an_account_of_an_unmailed_link_is_unverified_and_creates_no_projects() {
+    let (gateway, eve, _) = started().await;
+    let (cookie, session) = hijack(&gateway, &eve).await;
+    assert_eq!(verified_members(&gateway, &eve).await, [(eve.email.clone(), true), (CEO.to_owned(), false)]);
+    let create = gateway.call("POST", "/projects").header("cookie", &cookie);
+    let create = create.header("x-csrf-token", session["csrfToken"].as_str().unwrap());
+    let refused = create.send(json!({"name": "BigCorp"}).to_string()).await;
+    assert!(refused.error(403).contains("not verified"), "{}", refused.text);
+}
+
+#[tokio::test]
+async fn the_holder_of_the_mailbox_takes_an_unverified_account_over() {
+    let (gateway, eve, bigcorp) = started().await;
+    let (cookie, _) = hijack(&gateway, &eve).await;
+    let (_, mailed) = invite(&gateway, &bigcorp, CEO, "ADMIN").await;
+    // Eve's password is of no use, and the real holder does not need it.
+    let joined = accept(&gateway, &mailed, OWN).await;
+    assert_eq!(joined.status, 200, "{}", joined.text);
+    assert_eq!(joined.json()["user"]["name"], "Grace");
+    gateway.call("GET", "/auth/session").header("cookie", &cookie).send("").await.error(401);
+    gateway.post_login(CEO, EVES).await.error(401);
+    assert_eq!(gateway.post_login(CEO, OWN).await.status, 200);
+    assert_eq!(verified_members(&gateway, &bigcorp).await, [(bigcorp.email.clone(), true), (CEO.to_owned(), true)]);
+}
+
+#[tokio::test]
+async fn an_unverified_account_joins_no_second_project_by_an_unmailed_link() {
+    let (gateway, eve, bigcorp) = started().await;
+    hijack(&gateway, &eve).await;
+    invite(&gateway, &bigcorp, CEO, "ADMIN").await;
+    let token = operator_token(&gateway, &bigcorp, CEO).await;
+    accept(&gateway, &token, OWN).await.error(401);
+    let refused = accept(&gateway, &token, EVES).await;
+    assert!(refused.error(409).contains("not verified"), "{}", refused.text);
+    assert_eq!(verified_members(&gateway, &bigcorp).await, [(bigcorp.email.clone(), true)]);
+}
+
+#[tokio::test]
+async fn an_unverified_member_is_verified_by_an_invitation_to_the_same_project() {
+    let (gateway, eve, _) = started().await;
+    hijack(&gateway, &eve).await;
+    let (_, mailed) = invite(&gateway, &eve, CEO, "MEMBER").await;
+    assert_eq!(accept(&gateway, &mailed, OWN).await.status, 200);
+    assert_eq!(verified_members(&gateway, &eve).await[1], (CEO.to_owned(), true));
+    let again = gateway.post_as(&eve, "/team/invites", &json!({"email": CEO})).await;
+    assert_eq!(again.status, 409);
+}
+
+#[tokio::test]
+async fn a_verified_account_is_opened_by_no_link_without_its_password() {
+    let (gateway, eve, _) = started().await;
+    account(&gateway.app.store, CEO, Some(OWN)).await;
+    let (_, mailed) = invite(&gateway, &eve, CEO, "ADMIN").await;
+    for token in [mailed, operator_token(&gateway, &eve, CEO).await] {
+        accept(&gateway, &token, EVES).await.error(401);
+    }
+    assert_eq!(gateway.post_login(CEO, OWN).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_invitation_is_answered_alike_whether_or_not_the_address_has_an_account() {
+    let (gateway, eve, _) = started().await;
+    account(&gateway.app.store, CEO, Some(OWN)).await;
+    let mut answers = Vec::new();
+    for email in [CEO, "nobody@bigcorp.example"] {
+        let mut body = gateway.post_as(&eve, "/team/invites", &json!({"email": email})).await.expect(201);
+        let shown = body["invite"].as_object_mut().unwrap();
+        for varying in ["id", "email", "createdAt", "expiresAt"] {
+            assert!(shown.remove(varying).is_some(), "{varying}");
+        }
+        answers.push(body);
+    }
+    assert_eq!(answers[0], answers[1]);
+}
+
+#[tokio::test]
+async fn an_account_taken_over_while_its_holder_signs_in_leaves_them_no_session() {
+    let (gateway, eve, bigcorp) = started().await;
+    hijack(&gateway, &eve).await;
+    let (_, mailed) = invite(&gateway, &bigcorp, CEO, "ADMIN").await;
+    let signing_in = async || gateway.post_login(CEO, EVES).await;
+    let (taken, hers, again) = tokio::join!(accept(&gateway, &mailed, OWN), signing_in(), signing_in());
+    assert_eq!(taken.status, 200, "{}", taken.text);
+    for answer in [hers, again].iter().filter(|answer| answer.status == 200) {
+        let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+        gateway.call("GET", "/auth/session").header("cookie", &cookie).send("").await.error(401);
+    }
+}
