@@ -19,7 +19,7 @@ CREATE TABLE project (
     retention_days  integer NOT NULL DEFAULT 400 CHECK (retention_days > 0),
     tracking        boolean NOT NULL DEFAULT true,                         -- of opens and clicks
     identity_verification boolean NOT NULL DEFAULT false,                  -- public keys must prove the user ids they name
-    secrets         bytea NOT NULL,                                        -- sealed: webhook, signing and identity secrets
+    secrets         bytea NOT NULL,                                        -- sealed: webhook secrets, identity secret
     created_at      timestamptz NOT NULL,
     updated_at      timestamptz NOT NULL,
     changed_seq     bigint NOT NULL
@@ -55,7 +55,6 @@ CREATE TABLE account (
     email         text NOT NULL,
     name          text NOT NULL DEFAULT '',
     password_hash text NOT NULL,                                           -- argon2id, PHC string
-    verified_at   timestamptz,                                             -- when it was proven whose mailbox it is; null: never
     created_at    timestamptz NOT NULL,
     updated_at    timestamptz NOT NULL
 );
@@ -75,8 +74,7 @@ CREATE TABLE invite (
     id          uuid NOT NULL,
     email       text NOT NULL,
     role        text NOT NULL CHECK (role IN ('ADMIN', 'MEMBER')),
-    token_hash  bytea,                                                     -- SHA-256 of the token in the mailed link; null: none was mailed
-    operator_token_hash bytea,                                             -- of the token in the link that an operator printed last
+    token_hash  bytea NOT NULL,                                            -- SHA-256 of the token in the link
     invited_by  uuid NOT NULL,
     created_at  timestamptz NOT NULL,
     expires_at  timestamptz NOT NULL,
@@ -89,18 +87,14 @@ CREATE TABLE invite (
     PRIMARY KEY (project_id, id)
 );
 CREATE INDEX invite_mail ON invite (mail_due_at) WHERE mail_due_at IS NOT NULL;
-CREATE INDEX invite_token ON invite (token_hash) WHERE token_hash IS NOT NULL;
-CREATE INDEX invite_operator_token ON invite (operator_token_hash) WHERE operator_token_hash IS NOT NULL;
+CREATE INDEX invite_token ON invite (token_hash);
 CREATE INDEX invite_open ON invite (project_id, lower(email)) WHERE accepted_at IS NULL AND revoked_at IS NULL;
 
 -- Somebody who is logged in.
 CREATE TABLE session (
     hash       bytea PRIMARY KEY,                                          -- SHA-256 of the cookie's value
-    id         uuid NOT NULL,                                              -- names it in lists; opens nothing
     account_id uuid NOT NULL,
-    user_agent text NOT NULL DEFAULT '',                                   -- of the browser that signed in, shortened
     created_at timestamptz NOT NULL,
-    used_at    timestamptz NOT NULL,                                       -- to the hour
     expires_at timestamptz NOT NULL                                        -- moves on with use, up to a bound
 );
 CREATE INDEX session_account ON session (account_id);
@@ -670,20 +664,9 @@ CREATE INDEX message_project_due ON message (project_id, due_at) WHERE due_at IS
 CREATE INDEX message_user ON message (user_id, project_id, id);
 CREATE INDEX message_campaign ON message (project_id, campaign_id, status, send_at) INCLUDE (id, variant) WHERE campaign_id IS NOT NULL; -- a report reads nothing else
 CREATE INDEX message_dead ON message (project_id, id) WHERE dead;
-
--- Sends that count against a frequency cap: written when a message is claimed, removed if it is not sent. Apart from the
--- ledger, so that only projects with a cap pay for it.
-CREATE TABLE capped_send (
-    project_id uuid NOT NULL,
-    message_id uuid NOT NULL,
-    attempt    integer NOT NULL,                                           -- the claim's number
-    user_id    uuid NOT NULL,
-    address    uuid,                                                       -- hash of the channel and the normalised address; null for a channel without addresses
-    at         timestamptz NOT NULL,                                       -- of the claim
-    PRIMARY KEY (project_id, message_id)
-);
-CREATE INDEX capped_send_user ON capped_send (project_id, user_id, at);
-CREATE INDEX capped_send_address ON capped_send (project_id, address, at) WHERE address IS NOT NULL;
+-- What the frequency cap counts: not what waits, nor what was kept back, of which there may be any number. With the id, or
+-- message_user would be taken, which holds all of that.
+CREATE INDEX message_had ON message (project_id, user_id, id) WHERE lane <> 'direct' AND (claimed OR sent_at IS NOT NULL);
 
 -- Their exact number, as of people: recorders have a lane each, delivery shares some of its own.
 CREATE TABLE message_count (

