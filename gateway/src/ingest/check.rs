@@ -82,6 +82,11 @@ impl Checked<'_> {
     }
 }
 
+/// Whether this is text of a token's length. Whether the token proves anything is decided where proofs are asked for.
+fn may_be_token(raw: &RawValue) -> bool {
+    text_of(raw).is_some_and(|text| text.len() <= token::MAX_BYTES && !text.chars().any(char::is_control))
+}
+
 /// What the items of one request have in common.
 pub struct Checker<'a> {
     project: ProjectId,
@@ -132,7 +137,7 @@ impl<'a> Checker<'a> {
         let client_id = text(item.id, "id", &mut problems);
         // An empty one is no proof, which is told where proofs are asked for.
         text(item.user_hash.filter(|raw| raw.get() != "\"\""), "user_hash", &mut problems);
-        if item.user_token.is_some_and(|raw| text_of(raw).is_none_or(|text| text.len() > token::MAX_BYTES)) {
+        if item.user_token.is_some_and(|raw| !may_be_token(raw)) {
             problems.push(Problem::new("user_token", TOKEN_ALLOWED));
         }
         let timestamp_ms = item.timestamp.and_then(|raw| {

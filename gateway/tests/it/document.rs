@@ -19,6 +19,8 @@ pub struct Operation {
     pub body: Option<Value>,
     /// The kinds of bodies that it takes.
     pub media: Vec<String>,
+    /// Whether a request may come without a body.
+    pub is_body_optional: bool,
     /// The parameters of its query string and headers, without references.
     pub parameters: Vec<Value>,
     /// The status of its success.
@@ -83,6 +85,7 @@ pub fn all_operations() -> Vec<Operation> {
                 query: query.map(|p| p["name"].as_str().unwrap().to_owned()).collect(),
                 body: (!schema.is_null()).then(|| resolved(&document, schema, 0)),
                 media,
+                is_body_optional: operation["requestBody"]["required"] == false,
                 success: success.unwrap_or_else(|| panic!("{method} {path}: no status of success")),
                 parameters,
                 method: method.to_uppercase(),

@@ -66,7 +66,9 @@ async fn browsers_may_call_what_is_open_to_public_keys() {
     assert_eq!(open.header("access-control-max-age"), Some("86400"));
     assert_eq!(
         open.header("access-control-allow-headers"),
-        Some("x-api-key, x-user-token, x-user-hash, authorization, content-type, content-encoding, idempotency-key, if-match, traceparent")
+        Some(
+            "x-api-key, x-user-token, x-user-hash, authorization, content-type, content-encoding, idempotency-key, if-match, traceparent"
+        )
     );
     let closed = preflight("/templates").send("").await;
     assert_eq!((closed.status, closed.header("access-control-allow-origin")), (204, None));

@@ -51,7 +51,11 @@ async fn what_is_no_object_is_a_bad_request(world: &World) {
         for body in bodies {
             let answer = world.send(&operation, body).await;
             let told = format!("{} {} with {:?}", operation.method, operation.path, String::from_utf8_lossy(body));
-            wrong.refused(&[400], &told, &answer);
+            if body.is_empty() && operation.is_body_optional {
+                wrong.note(answer.status == operation.success, &told, &answer);
+            } else {
+                wrong.refused(&[400], &told, &answer);
+            }
         }
     }
     wrong.none();
