@@ -75,6 +75,25 @@ test('the script that the product serves finds the product by itself', async () 
   expect((await here.recorded(user, 2)).map((event) => event.eventName).toSorted()).toEqual(['of the first', 'served']);
 });
 
+test('every released script that a page has pinned with its hash is served and runs', async () => {
+  interface Listed {
+    version: string;
+    files: Record<string, { path: string; integrity: string }>;
+  }
+  const { versions } = (await (await fetch(`${here.site.api}/sdk/v1/integrity.json`)).json()) as { versions: Record<string, Listed> };
+  expect(Object.keys(versions)).toContain('1.0.0');
+  for (const { files } of Object.values(versions)) {
+    const { path, integrity } = files['web.js']!;
+    const page = await here.context.newPage();
+    await page.goto(`${here.site.origin}/pinned?path=${path}&integrity=${encodeURIComponent(integrity)}`);
+    await loaded(page);
+    const other = `sha384-${'A'.repeat(64)}`;
+    await page.goto(`${here.site.origin}/pinned?path=${path}&integrity=${encodeURIComponent(other)}`);
+    expect(await page.evaluate(() => 'rekindle' in globalThis)).toBe(false);
+    await page.close();
+  }
+});
+
 test('calls made before the script is there wait for it, and are recorded as of then', async () => {
   const user = person();
   let called = 0;
@@ -238,25 +257,8 @@ test('a strict policy needs this origin for the script and one for the API, and 
   expect(complaints.filter((text) => !text.includes('favicon'))).toEqual([]);
 });
 
-test('10,000 events of one task all arrive', async () => {
-  const user = person();
-  const page = await here.open(quiet);
-  const dropped = await page.evaluate(async (user) => {
-    rekindle.identify(user);
-    for (let n = 0; n < 10_000; n++) rekindle.track('step', { n });
-    await rekindle.flush();
-    return rekindle.droppedItems();
-  }, user);
-  await page.waitForFunction(() => Object.keys(localStorage).length === 1, undefined, waited);
-  const ids = new Set<string>();
-  for (const { body, status } of here.site.passed) {
-    if (status === 202) for (const item of (JSON.parse(body) as { batch: Array<{ id: string }> }).batch) ids.add(item.id);
-  }
-  expect([dropped, ids.size]).toEqual([0, 10_001]);
-});
-
 test('an opt-out in one of three tabs outlasts what the others write at that time', async () => {
-  const rounds = 40;
+  const rounds = 1_000;
   const tabs = await Promise.all([here.open(quiet), here.open(quiet), here.open(quiet)]);
   const lost: number[] = [];
   for (let round = 0; round < rounds; round++) {
@@ -277,7 +279,7 @@ test('an opt-out in one of three tabs outlasts what the others write at that tim
     if (out.includes(false)) lost.push(round);
   }
   expect(lost).toEqual([]);
-});
+}, 300_000);
 
 test('screens follow the address, without loading', async () => {
   const user = person();

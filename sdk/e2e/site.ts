@@ -87,6 +87,10 @@ export class Site {
       const html = `<!doctype html><title>Shop</title><script src="${this.api}/sdk/v1/web.js"></script>`;
       return void response.writeHead(200, { 'content-type': 'text/html', ...this.headers }).end(html);
     }
+    if (url.pathname === '/pinned') {
+      const tag = `<script src="${this.api}${url.searchParams.get('path')}" integrity="${url.searchParams.get('integrity')}" crossorigin="anonymous"></script>`;
+      return void response.writeHead(200, { 'content-type': 'text/html' }).end(`<!doctype html><title>Shop</title>${tag}`);
+    }
     if (url.pathname === '/bare') return void response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Bare</title>');
     const start = `/start.js?with=${encodeURIComponent(url.searchParams.get('with') ?? '{}')}`;
     const tags = ['/sdk/v1/stub.js', start].map((src) => `<script src="${src}"></script>`);
@@ -138,7 +142,10 @@ export class Site {
     const { host: _, connection: __, 'content-length': ___, ...headers } = request.headers;
     try {
       const answer = await fetch(`${target.origin}${path}`, { method, headers: headers as Record<string, string>, body: body.length ? body : undefined, signal: gone.signal });
-      if (answer.headers.get('content-type')?.startsWith('text/event-stream')) return await this.passOn(answer, response);
+      if (answer.headers.get('content-type')?.startsWith('text/event-stream')) {
+        note(answer.status);
+        return await this.passOn(answer, response);
+      }
       const text = Buffer.from(await answer.arrayBuffer());
       if (weather.kind === 'cut') {
         note('cut');
