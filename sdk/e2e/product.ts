@@ -18,8 +18,12 @@ export interface Product {
   get<T>(path: string): Promise<T>;
   /** Writes as its operator would. */
   post<T>(path: string, body: object): Promise<T>;
+  /** Changes a setting of the project. */
+  set(settings: object): Promise<void>;
   /** What the customer's own server proves a user with. */
   userHash(user: string): string;
+  /** The same as a JWT that expires in so many seconds. */
+  userToken(user: string, seconds: number): string;
   stop(): void;
 }
 
@@ -32,7 +36,7 @@ export async function startProduct(variables: Record<string, string> = {}): Prom
   const text = readFileSync(join(directory, 'env'), 'utf8');
   const value = (name: string) => new RegExp(`${name}='([^']+)'`).exec(text)?.[1] ?? '';
   const [url, secretKey] = [value('REKINDLE_URL'), value('REKINDLE_SECRET_KEY')];
-  const state = JSON.parse(readFileSync(join(directory, 'state.json'), 'utf8')) as { first: { identitySecret: string } };
+  const state = JSON.parse(readFileSync(join(directory, 'state.json'), 'utf8')) as { first: { identitySecret: string; adminEmail: string; adminPassword: string } };
   const ask = async <T>(path: string, init: RequestInit): Promise<T> => {
     const answer = await fetch(url + path, { ...init, headers: { 'x-api-key': secretKey, 'content-type': 'application/json' } });
     if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
@@ -45,6 +49,23 @@ export async function startProduct(variables: Record<string, string> = {}): Prom
     publicKey: value('REKINDLE_PUBLIC_KEY'),
     get: (path) => ask(path, {}),
     post: (path, body) => ask(path, { method: 'POST', body: JSON.stringify(body) }),
+    async set(settings) {
+      const { adminEmail: email, adminPassword: password } = state.first;
+      const json = { 'content-type': 'application/json' };
+      const login = await fetch(`${url}/auth/login`, { method: 'POST', headers: json, body: JSON.stringify({ email, password }) });
+      const { csrfToken } = (await login.json()) as { csrfToken: string };
+      const [cookie = ''] = (login.headers.get('set-cookie') ?? '').split(';');
+      const projectId = value('REKINDLE_PROJECT_ID');
+      const path = `${url}/projects/${projectId}`;
+      const headers = { ...json, cookie, 'x-csrf-token': csrfToken, 'x-project-id': projectId };
+      const answer = await fetch(path, { method: 'PUT', headers, body: JSON.stringify(settings) });
+      if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
+    },
+    userToken(user, seconds) {
+      const encoded = (part: object) => Buffer.from(JSON.stringify(part)).toString('base64url');
+      const signed = `${encoded({ alg: 'HS256', typ: 'JWT' })}.${encoded({ sub: user, exp: Math.floor(Date.now() / 1_000) + seconds })}`;
+      return `${signed}.${createHmac('sha256', state.first.identitySecret).update(signed).digest('base64url')}`;
+    },
     userHash: (user) => createHmac('sha256', state.first.identitySecret).update(user).digest('hex'),
     stop() {
       run('down');

@@ -33,7 +33,7 @@ function Person() {
   }
   const signIn = (form: FormData) => {
     const user = String(form.get('user'));
-    // A project that verifies identities also wants `{ userHash }`, made by your server.
+    // A project that verifies identities also wants `{ userToken }`, a function that fetches a JWT from your server.
     rekindle.identify(user, { name: user });
     setName(user);
   };

@@ -4,18 +4,26 @@ import { type Item, type Properties, PROPERTIES_BYTES, isName } from './items';
 import { TOO_LARGE, bytes, toJson } from './json';
 import type { Settings } from './options';
 import type { Platform } from './platform';
+import { Proofs, type UserTokenProvider, isProof } from './proofs';
 import { Queue } from './queue';
 import { Sender } from './sender';
 import { uuids } from './uuid';
 
 /** What `identify` takes beside the properties. */
 export interface IdentifyOptions {
-  /** HMAC-SHA256 of the user id under the project's identity secret, in hex: where identity verification is on. */
+  /** HMAC-SHA256 of the user id under the project's identity secret, in hex. Does not expire: prefer `userToken`. */
   userHash?: string;
+  /**
+   * Where identity verification is on: a JWT from your server, signed with HS256 under the project's identity secret, with `sub` (the
+   * user id) and `exp`; or a function that returns one. It is called when the server refuses the token, or wants one.
+   */
+  userToken?: string | UserTokenProvider;
 }
 
 const NAME = 'names and ids are 1–200 characters of text';
 const OBJECT = 'properties are an object';
+/** Characters of an item without its properties, about. */
+const ENVELOPE = 300;
 
 /** `changed` is what another page did, or a change of consent; the others are as they are called. */
 type Occasion = 'identify' | 'reset' | 'changed' | 'hide' | 'show' | 'online' | 'dispose';
@@ -24,6 +32,7 @@ type Occasion = 'identify' | 'reset' | 'changed' | 'hide' | 'show' | 'online' | 
 export class Client {
   readonly identity: Identity;
   readonly drops: Drops;
+  readonly proofs: Proofs;
   /** When what is recorded now has happened, where that was not now: milliseconds since 1970. */
   calledAt: number | undefined;
   readonly #queue: Queue;
@@ -31,7 +40,6 @@ export class Client {
   readonly #uuid: () => string;
   readonly #listeners = new Set<readonly [Occasion, (() => void)?]>();
   #ended = false;
-  #written: [time: number, text: string] = [-1, ''];
 
   constructor(
     readonly settings: Settings,
@@ -44,7 +52,8 @@ export class Client {
     this.identity = new Identity(platform, `${prefix}identity`, this.#uuid, settings.optOutByDefault, anonymousId);
     this.drops = new Drops(settings.debug, settings.onDrop);
     this.#queue = new Queue(platform, `${prefix}queue.`, (count) => this.drops.add('queue_full', 'too many items wait; the oldest were dropped', undefined, count));
-    this.#sender = new Sender(this.#queue, settings, platform, this.drops);
+    this.proofs = new Proofs(this.identity, settings.apiKey, settings.userToken, () => this.#changed());
+    this.#sender = new Sender(this.#queue, settings, platform, this.drops, this.proofs);
     this.on('dispose', platform.watch({ hide: () => this.#hidden(), show: () => this.#shown(), online: () => this.#online() }));
     const reload = () => {
       this.identity.reload();
@@ -81,9 +90,12 @@ export class Client {
     const { userId: before } = this.identity.get();
     // What somebody else did on this device stays theirs.
     if (before !== undefined && before !== userId) this.identity.reset();
-    const userHash = options?.userHash;
-    this.identity.set({ userId, ...(typeof userHash === 'string' && { userHash }) });
+    const { userHash, userToken } = options ?? {};
+    if (typeof userToken === 'function') this.proofs.provider = userToken;
+    this.identity.set({ userId, ...(isProof(userHash) && { userHash }), ...(isProof(userToken) && { userToken }) });
     this.#add({ type: 'identify' }, properties);
+    // Sends at once what waited for the token.
+    if (userToken) this.#sender.online();
     this.#tell('identify');
   }
 
@@ -96,6 +108,13 @@ export class Client {
   /** Sends what waits. Resolves when that is done or has failed; what failed is sent later. */
   flush(): Promise<void> {
     return this.#ended ? Promise.resolve() : this.#sender.flush();
+  }
+
+  /** Sends items that were recorded elsewhere on this device, unless nothing is to be recorded. */
+  resend(items: Item[]): void {
+    if (this.hasOptedOutTracking()) return;
+    this.#queue.add(items);
+    void this.flush();
   }
 
   /** Forgets the person: what waits is sent, the device is unlinked from push, and a new anonymous id begins. */
@@ -172,12 +191,6 @@ export class Client {
     this.#tell('online');
   }
 
-  /** Written once for all items of a millisecond: a page may record thousands in one task. */
-  #timestamp(time: number): string {
-    if (this.#written[0] !== time) this.#written = [time, new Date(time).toISOString()];
-    return this.#written[1];
-  }
-
   #hidden(): void {
     if (this.settings.autoTrackLifecycle) this.track('app_backgrounded');
     this.#sender.hide();
@@ -203,17 +216,16 @@ export class Client {
     if (text === TOO_LARGE || (text.length * 3 > PROPERTIES_BYTES && bytes(text) > PROPERTIES_BYTES)) {
       return this.drops.add('too_large', 'properties are at most 32 KiB of JSON', what);
     }
-    const item: Item = {
-      ...what,
-      id: this.#uuid(),
-      timestamp: this.#timestamp(this.calledAt ?? this.platform.now()),
-      user_id: userId,
-      anonymous_id: anonymousId,
-      user_hash: userHash,
+    const time = this.calledAt ?? this.platform.now();
+    // Written in slices after the task: a page may record thousands in one.
+    const json = () => {
+      const timestamp = new Date(time).toISOString();
+      const item: Item = { ...what, id: this.#uuid(), timestamp, user_id: userId, anonymous_id: anonymousId, user_hash: userHash };
+      // The properties are text already.
+      return `${JSON.stringify(item).slice(0, -1)},"properties":${text}}`;
     };
-    // The properties are text already.
-    this.#queue.push(`${JSON.stringify(item).slice(0, -1)},"properties":${text}}`);
-    this.platform.log('debug', item, properties);
+    this.#queue.push(json, text.length + ENVELOPE, userId);
+    this.platform.log('debug', what, properties);
     this.#sender.schedule();
   }
 }

@@ -1,3 +1,4 @@
+import { ask } from './ask';
 import type { Client } from './client';
 import { parsed } from './json';
 
@@ -19,16 +20,15 @@ export interface NewsItem {
 
 /** Whose inbox it is, as the API asks for it; none where nobody is identified. */
 export function inboxOf(client: Client): string | undefined {
-  const { userId, userHash } = client.identity.get();
-  if (userId === undefined) return undefined;
-  return `user_id=${encodeURIComponent(userId)}${userHash ? `&user_hash=${encodeURIComponent(userHash)}` : ''}`;
+  const { userId } = client.identity.get();
+  return userId === undefined ? undefined : `user_id=${encodeURIComponent(userId)}`;
 }
 
 /** What the project has for the person of this device to read. Reading fails with an `Error` in the server's words. */
 export class Content {
   constructor(private readonly client: Client) {}
 
-  /** In-app messages of the identified person; none where nobody is. Needs a `userHash`. */
+  /** In-app messages of the identified person; none where nobody is. Needs a `userToken` or a `userHash`. */
   async inbox(): Promise<InboxItem[]> {
     const who = inboxOf(this.client);
     return who ? ((await this.get(`/inbox?${who}`)).items as InboxItem[]) : [];
@@ -45,8 +45,7 @@ export class Content {
   }
 
   private async get(path: string, method = 'GET'): Promise<{ items?: unknown; message?: string }> {
-    const { settings, platform } = this.client;
-    const answer = await platform.fetch(settings.apiUrl + path, { method, headers: { 'x-api-key': settings.apiKey } });
+    const answer = await ask(this.client, path, method);
     const body = parsed<{ items: unknown; message: string }>(await answer.text());
     if (answer.status >= 300 || !body) throw new Error(body?.message ?? `the server answered ${answer.status}, and not as Rekindle does`);
     return body;

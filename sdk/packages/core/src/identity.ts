@@ -5,6 +5,7 @@ interface Known {
   anonymousId: string;
   userId?: string;
   userHash?: string;
+  userToken?: string;
   /** Whether nothing is to be recorded. */
   optedOut?: boolean;
   push?: Device;
@@ -31,6 +32,8 @@ export class Identity {
   readonly #platform: Platform;
   readonly #fresh: () => string;
   #known: Known;
+  /** Whoever was identified before: what waits of them is sent with their proof. */
+  #before: Partial<Known> = {};
   /** What is stored is older than what is known here. */
   #unwritten = false;
 
@@ -49,11 +52,22 @@ export class Identity {
     return this.#known;
   }
 
+  /** What is known of the current user, or of the one before; nothing of anyone else. */
+  of(userId: string | undefined): Partial<Known> {
+    return [this.#known, this.#before].find((known) => known.userId === userId) ?? {};
+  }
+
   set(change: Partial<Known>): void {
     // Another tab may have written since this one last read, for example that nothing is to be recorded.
     this.reload();
-    this.#known = { ...this.#known, ...change };
+    this.#become({ ...this.#known, ...change });
     this.#write();
+  }
+
+  #become(known: Known): void {
+    const { userId } = this.#known;
+    if (userId !== undefined && userId !== known.userId) this.#before = this.#known;
+    this.#known = known;
   }
 
   /** Also in the record of the person, where earlier versions of the SDK look. */
@@ -73,12 +87,12 @@ export class Identity {
 
   /** Somebody else, of whom nothing is known. */
   reset(): void {
-    this.set({ anonymousId: this.#fresh(), userId: undefined, userHash: undefined });
+    this.set({ anonymousId: this.#fresh(), userId: undefined, userHash: undefined, userToken: undefined });
   }
 
   /** As another page wrote it. */
   reload(): void {
-    if (!this.#unwritten) this.#known = this.#read() ?? this.#known;
+    if (!this.#unwritten) this.#become(this.#read() ?? this.#known);
     // An opt-out elsewhere holds also where the storage is full.
     else if (this.#consent()) this.#known = { ...this.#known, optedOut: true };
   }

@@ -1,3 +1,4 @@
+export { ask } from './ask';
 export { Client, type IdentifyOptions } from './client';
 export { Content, type InboxItem, type NewsItem } from './content';
 export { type InboxChange, followInboxSoon } from './live';
@@ -5,8 +6,9 @@ export { judge } from './transport';
 export type { CartItem, Checkout, Order, Product } from './ecommerce';
 export type { Drop, DropReason } from './drops';
 export { Facade } from './facade';
-export type { Properties } from './items';
+export type { Item, Properties } from './items';
 export { type Options, type Settings, settings } from './options';
 export type { Answer, Platform, RequestOptions, Signals, Store } from './platform';
+export type { UserTokenProvider } from './proofs';
 export { PushLink } from './push';
 export { uuids } from './uuid';

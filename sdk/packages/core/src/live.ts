@@ -15,10 +15,12 @@ const pause = () => 2_000 * (1 + Math.random());
  * connections to one server. What came meanwhile is told when it is seen again. Returns how to stop.
  */
 export function followInbox(client: Client, listener: (change: InboxChange) => void, open: typeof follow = follow): () => void {
-  const { platform, settings } = client;
+  const { platform, settings, proofs } = client;
   let close: (() => void) | undefined;
   let timer: unknown;
   let whose: string | undefined;
+  /** The key and the proof that the stream was asked for with. */
+  let headers: Record<string, string> = {};
   /** The last message that came. */
   let cursor: string | undefined;
   let failures = 0;
@@ -48,6 +50,7 @@ export function followInbox(client: Client, listener: (change: InboxChange) => v
     if (another) cursor = undefined;
     const left = another && whose !== undefined;
     whose = inbox;
+    headers = proofs.headers();
     if (inbox && !platform.hidden()) listen(inbox);
     // Nobody's inbox has nothing in it, and of another person's nothing is known yet.
     if (!inbox || left) tell({ type: 'unread', unread: 0 });
@@ -56,7 +59,7 @@ export function followInbox(client: Client, listener: (change: InboxChange) => v
     let text = '';
     heard = false;
     const place = cursor ? `&cursor=${encodeURIComponent(cursor)}` : '';
-    close = open(`${settings.apiUrl}/inbox/stream?${inbox}${place}`, { 'x-api-key': settings.apiKey }, {
+    close = open(`${settings.apiUrl}/inbox/stream?${inbox}${place}`, headers, {
       text(part) {
         const blocks = (text + part).split('\n\n');
         text = blocks.pop() ?? '';
@@ -67,9 +70,13 @@ export function followInbox(client: Client, listener: (change: InboxChange) => v
         if (status === 200 && heard) return again(pause());
         // Refused: until it is somebody else, or proven.
         if (status >= 400 && status < 500 && status !== 408 && status !== 429) {
-          platform.log('warn', 'inbox: the server refuses to have it followed', status);
-          // Who reads the list now gets the server's words.
-          return tell({ type: 'unread', unread: 0 });
+          const refused = () => {
+            platform.log('warn', 'inbox: the server refuses to have it followed', status);
+            // Who reads the list now gets the server's words.
+            tell({ type: 'unread', unread: 0 });
+          };
+          if (status !== 403) return refused();
+          return void proofs.renew(headers['x-user-token']).then((renewed) => (renewed ? anew() : refused()));
         }
         again(retryAfter(header, platform.now()) ?? Math.max(pause(), backoff(++failures, Math.random)));
       },
@@ -88,7 +95,7 @@ export function followInbox(client: Client, listener: (change: InboxChange) => v
     else if (data && typeof data.unread === 'number') tell({ type: 'unread', unread: data.unread });
   };
   const anew = () => {
-    if (inboxOf(client) !== whose) begin();
+    if (inboxOf(client) !== whose || JSON.stringify(proofs.headers()) !== JSON.stringify(headers)) begin();
   };
 
   const stops = [

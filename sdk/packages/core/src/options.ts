@@ -1,4 +1,5 @@
 import type { Drop } from './drops';
+import type { UserTokenProvider } from './proofs';
 
 /** What `init` takes everywhere. */
 export interface Options {
@@ -22,9 +23,16 @@ export interface Options {
   optOutByDefault?: boolean;
   /** Called each time that something is dropped: it was not recorded and will not be. */
   onDrop?: (drop: Drop) => void;
+  /**
+   * Called when the server refuses the user's token, or wants one: returns a fresh JWT from your server. Meanwhile what the user does is
+   * kept.
+   */
+  userToken?: UserTokenProvider;
 }
 
-export type Settings = Required<Omit<Options, 'onDrop'>> & Pick<Options, 'onDrop'>;
+type Calls = 'onDrop' | 'userToken';
+
+export type Settings = Required<Omit<Options, Calls>> & Pick<Options, Calls>;
 
 const LOCAL = 'http://localhost:8080';
 
@@ -48,6 +56,7 @@ export function settings(options: Options, defaultUrl: string = LOCAL): Settings
     flushIntervalSeconds: between(given.flushIntervalSeconds, 1, 3600, 30),
     optOutByDefault: given.optOutByDefault === true,
     ...(typeof given.onDrop === 'function' && { onDrop: given.onDrop }),
+    ...(typeof given.userToken === 'function' && { userToken: given.userToken }),
   };
 }
 

@@ -1,3 +1,4 @@
+import { ask } from './ask';
 import type { Client } from './client';
 import type { Device } from './identity';
 
@@ -74,11 +75,11 @@ export class PushLink {
   }
 
   private async align(): Promise<boolean> {
-    const { push, userId, anonymousId, userHash } = this.client.identity.get();
+    const { push, userId, anonymousId } = this.client.identity.get();
     if (!push?.token) return true;
     const owner = push.off || push.idle ? undefined : (userId ?? anonymousId);
     if (push.owner === owner) return true;
-    const who = userId === undefined ? { anonymous_id: anonymousId } : { user_id: userId, user_hash: userHash };
+    const who = userId === undefined ? { anonymous_id: anonymousId } : { user_id: userId };
     const { token, platform } = push;
     const done = owner === undefined ? await this.ask('DELETE', { token }) : await this.ask('POST', { ...who, token, platform });
     const now = this.client.identity.get().push;
@@ -87,15 +88,9 @@ export class PushLink {
   }
 
   private async ask(method: string, body: unknown): Promise<boolean> {
-    const { settings, platform } = this.client;
-    const answer = await platform.fetch(`${settings.apiUrl}/push-tokens`, {
-      method,
-      headers: { 'content-type': 'application/json', 'x-api-key': settings.apiKey },
-      body: JSON.stringify(body),
-      keepalive: true,
-    });
+    const answer = await ask(this.client, '/push-tokens', method, body);
     const done = answer.status >= 200 && answer.status < 300;
-    if (!done) platform.log('warn', 'push: the server did not take the token', await answer.text());
+    if (!done) this.client.platform.log('warn', 'push: the server did not take the token', await answer.text());
     return done;
   }
 }

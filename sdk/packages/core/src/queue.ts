@@ -1,3 +1,4 @@
+import type { Item } from './items';
 import { parsed } from './json';
 import type { Platform, Store } from './platform';
 
@@ -5,7 +6,7 @@ import type { Platform, Store } from './platform';
 const PART = 25;
 /** Items in memory at most; beyond it the oldest are dropped. */
 export const MAX_ITEMS = 20_000;
-/** Characters of JSON in memory at most. */
+/** Characters of JSON in memory at most, about. */
 export const MAX_CHARACTERS: number = 8 * 1024 * 1024;
 /** Characters of JSON in the storage at most: the page needs some of its quota, too. */
 export const MAX_STORED: number = 2 * 1024 * 1024;
@@ -14,11 +15,25 @@ const BURST = 100;
 /** Parts written in one slice. */
 const SLICE = 20;
 
-/** An item that waits, as the JSON text that will be sent. */
-export interface Waiting {
-  readonly json: string;
+/** An item that waits. */
+export class Waiting {
   /** Sent or dropped. */
   gone?: boolean;
+
+  #text: string | undefined;
+
+  constructor(
+    private readonly write: () => string,
+    /** Characters of its JSON, about. */
+    readonly size: number,
+    /** Whose it is, where they were identified. */
+    readonly user: string | undefined,
+  ) {}
+
+  /** What will be sent; written when it is needed, and once. */
+  get json(): string {
+    return (this.#text ??= this.write());
+  }
 }
 
 interface Part {
@@ -54,15 +69,15 @@ export class Queue {
     this.#onFull = onFull;
   }
 
-  push(json: string): void {
+  push(write: () => string, size: number, user?: string): void {
     let part = this.#parts.at(-1);
     if (!part || part.items.length >= PART) {
       part = { key: `${this.#prefix}${this.#platform.instance}.${this.#made++}`, items: [], stored: 0 };
       this.#parts.push(part);
     }
-    part.items.push({ json });
+    part.items.push(new Waiting(write, size, user));
     this.length++;
-    this.#characters += json.length;
+    this.#characters += size;
     if (this.#burst++ < BURST) this.#write(part);
     else this.#unwritten.add(part);
     this.#arm();
@@ -73,6 +88,15 @@ export class Queue {
       this.#keep(oldest, []);
     }
     if (dropped) this.#onFull(dropped);
+  }
+
+  /** Adds items that were recorded elsewhere, and stores them. */
+  add(items: Item[]): void {
+    for (const item of items) {
+      const json = JSON.stringify(item);
+      this.push(() => json, json.length, item?.user_id);
+    }
+    this.persist();
   }
 
   /** The oldest items, in order. */
@@ -126,8 +150,7 @@ export class Queue {
     for (const key of keys.sort((a, b) => number(a) - number(b))) {
       const items = parsed<unknown[]>(this.#store?.get(key));
       // Else it is not ours, or damaged: nothing to be saved.
-      if (Array.isArray(items)) for (const item of items) this.push(JSON.stringify(item));
-      this.persist();
+      if (Array.isArray(items)) this.add(items as Item[]);
       this.#store?.remove(key);
       this.persist();
     }
@@ -143,7 +166,7 @@ export class Queue {
       if (kept.has(item)) continue;
       item.gone = true;
       this.length--;
-      this.#characters -= item.json.length;
+      this.#characters -= item.size;
     }
     part.items = items;
     this.#write(part);

@@ -4,6 +4,7 @@ import { BATCH_BYTES, BATCH_ITEMS } from './items';
 import { bytes, parsed } from './json';
 import type { Settings } from './options';
 import type { Platform } from './platform';
+import type { Proofs } from './proofs';
 import type { Queue, Waiting } from './queue';
 import { type Verdict, judge } from './transport';
 
@@ -29,14 +30,16 @@ export class Sender {
   #stopped = false;
   #ended = false;
   readonly #drops: Drops;
+  readonly #proofs: Proofs;
   /** What was said already. */
   readonly #warned = new Set<string>();
 
-  constructor(queue: Queue, settings: Settings, platform: Platform, drops: Drops) {
+  constructor(queue: Queue, settings: Settings, platform: Platform, drops: Drops, proofs: Proofs) {
     this.#queue = queue;
     this.#settings = settings;
     this.#platform = platform;
     this.#drops = drops;
+    this.#proofs = proofs;
   }
 
   /** Sees to it that what waits goes out: soon where it is enough, else in its time. */
@@ -60,8 +63,8 @@ export class Sender {
   /** The page may be gone after this: the oldest items go out in a request that outlives it. */
   hide(): void {
     this.#queue.persist();
-    if (!this.#may() || !this.#queue.length) return;
     const batch = this.#batch();
+    if (!this.#may() || !batch.length) return;
     void this.#post(batch, true).then((verdict) => {
       if (verdict.kind === 'taken') this.#taken(batch, verdict);
     });
@@ -97,8 +100,14 @@ export class Sender {
   async #run(): Promise<void> {
     await this.#platform.store?.written?.();
     while (this.#queue.length && this.#may()) {
-      this.#queue.persist(BATCH_ITEMS);
+      // What is sent is stored before.
+      this.#queue.persist(BATCH_ITEMS / 5);
       const batch = this.#batch();
+      if (!batch.length) {
+        // All that waits is of the current user, who must be proven first.
+        this.#renew();
+        return;
+      }
       const verdict = await this.#post(batch, false);
       if (verdict.kind === 'later') {
         const own = backoff(++this.#failures, Math.random);
@@ -132,13 +141,27 @@ export class Sender {
     else this.#sleep();
   }
 
+  /** Gets a fresh token, and goes on as soon as there is one. Meanwhile, and where the app has none, what others did is sent. */
+  #renew(): void {
+    this.#sleep();
+    this.#wake(backoff(++this.#failures, Math.random));
+    void this.#proofs.renew().then((renewed) => void (renewed && this.flush()));
+  }
+
   /** The server has the batch, except for what it refused of it. */
-  #taken(batch: Waiting[], { body }: Verdict): void {
+  #taken(batch: Waiting[], { body, token }: Verdict): void {
     const details = body?.details;
+    const done = new Set(batch);
     if (Array.isArray(details)) {
-      for (const { index, message } of details as Array<{ index: number; message: unknown }>) this.#drop(batch[index], message);
+      for (const { index, message, code } of details as Array<{ index: number; message: unknown; code?: unknown }>) {
+        const user = batch[index]?.user;
+        if (code === 'identity_unproven' && user !== undefined && this.#proofs.refuse(user, token)) {
+          done.delete(batch[index]!);
+          this.#warn(String(message));
+        } else this.#drop(batch[index], message);
+      }
     }
-    this.#queue.remove(new Set(batch));
+    this.#queue.remove(done);
   }
 
   #drop(item: Waiting | undefined, message: unknown, tooLarge?: boolean): void {
@@ -153,16 +176,25 @@ export class Sender {
     if (status === 404 || status === 405) why = `apiUrl is wrong: ${apiUrl}/events/batch answers ${status}`;
     else if (status === undefined) why = this.#failures >= NO_ANSWER ? `${apiUrl} does not answer: check apiUrl and the network` : why;
     else if (status < 500 && status !== 408 && status !== 429) why = `${apiUrl} answers ${status}, but not as Rekindle does: check apiUrl`;
-    if (!why || this.#warned.has(why)) return;
+    if (why) this.#warn(why);
+  }
+
+  #warn(why: string): void {
+    if (this.#warned.has(why)) return;
     this.#warned.add(why);
     warn(`${why}. Events are kept and sent later.`);
   }
 
-  /** The oldest items that fit into one request. */
+  /** The oldest items that fit into one request, of one user at most: one proof is sent with them. */
   #batch(): Waiting[] {
     const batch: Waiting[] = [];
     let size = 64;
+    let user: string | undefined;
     for (const item of this.#queue) {
+      if (item.user !== undefined) {
+        if (this.#proofs.isRefused(item.user)) continue;
+        if (item.user !== (user ??= item.user)) break;
+      }
       size += bytes(item.json) + 1;
       if (batch.length && (batch.length >= this.#most || size > BATCH_BYTES)) break;
       batch.push(item);
@@ -172,7 +204,9 @@ export class Sender {
 
   /** Never rejects: what fails or takes too long is for later. */
   #post(batch: Waiting[], keepalive: boolean): Promise<Verdict> {
-    const { apiUrl, apiKey } = this.#settings;
+    const { apiUrl } = this.#settings;
+    const headers = this.#proofs.headers(batch.find((item) => item.user !== undefined)?.user);
+    const token = headers['x-user-token'];
     const platform = this.#platform;
     const items = batch.map((item) => item.json).join(',');
     const sentAt = new Date(platform.now()).toISOString();
@@ -182,12 +216,12 @@ export class Sender {
       platform
         .fetch(`${apiUrl}/events/batch`, {
           method: 'POST',
-          headers: { 'content-type': 'application/json', 'x-api-key': apiKey },
+          headers: { ...headers, 'content-type': 'application/json' },
           body: `{"sentAt":"${sentAt}","batch":[${items}]}`,
           keepalive,
         })
         .then((answer) => judge(answer, platform.now()))
-        .then(done, fail)
+        .then((verdict) => done({ ...verdict, token }), fail)
         .finally(() => platform.clearTimer(timer));
     });
   }

@@ -13,6 +13,8 @@ export interface Verdict {
   body?: { errors?: unknown; details?: unknown; message?: unknown };
   /** Of the answer; missing where there was none. */
   status?: number;
+  /** The user's token that was sent. */
+  token?: string;
   /** Milliseconds that it asks for until the next try. */
   after?: number;
 }

@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest';
 import type { Reader } from '../src/follow';
 import { type InboxChange, followInbox } from '../src/live';
-import { FakeDevice } from './place';
+import { FakeDevice, settle } from './place';
 
 /** Streams that are asked for, and what came of them. */
 function streams() {
-  const asked: Array<{ url: URL; key: string | undefined; reader: Reader; open: boolean }> = [];
+  const asked: Array<{ url: URL; headers: Record<string, string>; reader: Reader; open: boolean }> = [];
   const open = (url: string, headers: Record<string, string>, reader: Reader) => {
-    const stream = { url: new URL(url), key: headers['x-api-key'], reader, open: true };
+    const stream = { url: new URL(url), headers, reader, open: true };
     asked.push(stream);
     return () => void (stream.open = false);
   };
@@ -28,7 +28,9 @@ function following() {
 
 test('what comes is told, however it is cut into pieces, and the next stream goes on behind it', async () => {
   const { device, told, asked } = following();
-  expect([asked[0]!.url.pathname, asked[0]!.url.search, asked[0]!.key]).toEqual(['/api/v1/inbox/stream', '?user_id=a%26b&user_hash=h', 'pk_live_x']);
+  expect([asked[0]!.url.pathname, asked[0]!.url.search]).toEqual(['/api/v1/inbox/stream', '?user_id=a%26b']);
+  // The proof is in no address: those are logged.
+  expect(asked[0]!.headers).toEqual({ 'x-api-key': 'pk_live_x', 'x-user-hash': 'h' });
   const text = `retry: 2000\n\n: heartbeat\n\nevent: unread\ndata: {"unread":2}\n\n${message('m1', 'Hi')}${message('m2', 'Ü')}event: message\ndata: broken\n\n`;
   for (const letter of text) asked[0]!.reader.text(letter);
   expect(told).toEqual([
@@ -71,7 +73,8 @@ test('a lost connection and a full gateway are tried again; a refusal is not, un
   await device.pass(3_600_000);
   expect([asked.length, told]).toEqual([3, [{ type: 'unread', unread: 0 }]]);
   client.identify('a&b', {}, { userHash: 'right' });
-  expect(asked[3]!.url.searchParams.get('user_hash')).toBe('right');
+  await settle();
+  expect(asked[3]!.headers['x-user-hash']).toBe('right');
 });
 
 test('only while the page is to be seen, for whoever is identified, and until it is stopped', async () => {

@@ -177,7 +177,7 @@ test('a device is whose who uses it: registered, moved, unlinked, over lost conn
   expect(calls()).toEqual([['POST', { anonymous_id: client.getAnonymousId(), token: 't1', platform: 'IOS' }]]);
   client.identify('ada', {}, { userHash: 'h' });
   await settle();
-  expect(calls()[1]).toEqual(['POST', { user_id: 'ada', user_hash: 'h', token: 't1', platform: 'IOS' }]);
+  expect(calls()[1]).toEqual(['POST', { user_id: 'ada', token: 't1', platform: 'IOS' }]);
 
   device.server.answer = () => 'lost';
   await client.reset();

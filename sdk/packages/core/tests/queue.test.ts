@@ -24,18 +24,19 @@ function queueIn(store: ReturnType<typeof mapStore>, instance = 'one') {
   return { queue: new Queue({ store, instance, setTimer }, 'q.', (count) => void dropped.push(count)), later, dropped };
 }
 
+const push = (queue: Queue, json: string) => queue.push(() => json, json.length);
 const texts = (queue: Queue) => [...queue].map((item) => item.json);
 const stored = ({ map }: ReturnType<typeof mapStore>) => [...map.values()].flatMap((part) => JSON.parse(part) as unknown[]);
 
 test('a queue is stored as it grows and shrinks, and another takes it over in order', () => {
   const store = mapStore();
   const { queue } = queueIn(store);
-  for (let i = 0; i < 60; i++) queue.push(String(i));
+  for (let i = 0; i < 60; i++) push(queue, String(i));
   expect(store.map.size).toBe(3);
   queue.remove(new Set([...queue].slice(0, 30)));
   expect(queue.length).toBe(30);
   const { queue: other } = queueIn(store, 'two');
-  other.push('100');
+  push(other, '100');
   expect(other.others()).toEqual(['one']);
   other.takeOver('one');
   expect(texts(other)).toEqual(['100', ...Array.from({ length: 30 }, (_, i) => String(i + 30))]);
@@ -55,7 +56,7 @@ test('what another left damaged is let go', () => {
 test('10,000 items of one task are kept, and written in slices after it', () => {
   const store = mapStore();
   const { queue, later, dropped } = queueIn(store);
-  for (let i = 0; i < 10_000; i++) queue.push(String(i));
+  for (let i = 0; i < 10_000; i++) push(queue, String(i));
   expect([queue.length, dropped, store.writes]).toEqual([10_000, [], 100]);
   for (let run = later.shift(); run; run = later.shift()) {
     const before = store.writes;
@@ -68,7 +69,7 @@ test('10,000 items of one task are kept, and written in slices after it', () => 
 test('what is closed or hidden in the task of a burst is stored as a whole', () => {
   const store = mapStore();
   const { queue } = queueIn(store);
-  for (let i = 0; i < 5_000; i++) queue.push(String(i));
+  for (let i = 0; i < 5_000; i++) push(queue, String(i));
   queue.close();
   expect(stored(store)).toHaveLength(5_000);
 });
@@ -76,7 +77,7 @@ test('what is closed or hidden in the task of a burst is stored as a whole', () 
 test('beyond the number of items that are kept the oldest go, and are reported', () => {
   const store = mapStore();
   const { queue, dropped, later } = queueIn(store);
-  for (let i = 0; i < MAX_ITEMS + 30; i++) queue.push(String(i));
+  for (let i = 0; i < MAX_ITEMS + 30; i++) push(queue, String(i));
   const count = dropped.reduce((sum, each) => sum + each, 0);
   expect(count).toBeGreaterThanOrEqual(30);
   expect([queue.length, texts(queue)[0]]).toEqual([MAX_ITEMS + 30 - count, String(count)]);
@@ -88,7 +89,7 @@ test('memory and storage have a bound in characters', () => {
   const store = mapStore();
   const { queue, dropped, later } = queueIn(store);
   const large = JSON.stringify('x'.repeat(30_000));
-  for (let i = 0; i < 400; i++) queue.push(large);
+  for (let i = 0; i < 400; i++) push(queue, large);
   for (let run = later.shift(); run; run = later.shift()) run();
   const kept = texts(queue).reduce((sum, text) => sum + text.length, 0);
   expect(kept).toBeLessThanOrEqual(MAX_CHARACTERS);

@@ -1,6 +1,5 @@
-import { type Client, PushLink } from '@rekindle/core';
-import { type Remembered, recall, remember } from './worker/memory';
-import { sendReports } from './worker/report';
+import { type Client, PushLink, ask } from '@rekindle/core';
+import { type Remembered, pending, recall, remember } from './worker/memory';
 
 export interface WebPushOptions {
   /** Default: false. */
@@ -92,7 +91,11 @@ export class WebPush {
   private async catchUp(): Promise<void> {
     const { token } = (await recall()) ?? {};
     if (token) await this.link.replace(token);
-    await sendReports();
+    const { reports, forget } = await pending();
+    if (!reports.length) return;
+    // Each has its id: what the worker or another page sends as well is recorded once.
+    this.client.resend(reports);
+    await forget(reports);
   }
 
   private isOff(): boolean {
@@ -100,8 +103,7 @@ export class WebPush {
   }
 
   private async serverKey(): Promise<string> {
-    const { settings, platform } = this.client;
-    const answer = await platform.fetch(`${settings.apiUrl}/push-tokens`, { method: 'GET', headers: { 'x-api-key': settings.apiKey } });
+    const answer = await ask(this.client, '/push-tokens', 'GET');
     const body = JSON.parse(await answer.text()) as { data?: { vapid_public_key?: string }; message?: string };
     if (!body.data?.vapid_public_key) throw new Error(body.message ?? 'the server has no key for web push');
     return body.data.vapid_public_key;
@@ -110,11 +112,11 @@ export class WebPush {
   /** The worker reports what it received in the name of whoever uses this browser. */
   private async tellWorker(more?: Partial<Remembered>): Promise<void> {
     const { settings, identity } = this.client;
-    const { userId, anonymousId, userHash, optedOut, push } = identity.get();
+    const { userId, anonymousId, userHash, userToken, optedOut, push } = identity.get();
     // Subscribed by a call, it reports as well.
     if (!(this.options.enabled || push || more) || typeof caches === 'undefined') return;
     const { apiUrl, apiKey } = settings;
-    const who = { apiUrl, apiKey, userId, anonymousId, userHash, optedOut: !!optedOut, unlinked: !push?.token || !!push.off || !!push.idle };
+    const who = { apiUrl, apiKey, userId, anonymousId, userHash, userToken, optedOut: !!optedOut, unlinked: !push?.token || !!push.off || !!push.idle };
     await remember({ ...who, ...more }).catch(() => undefined);
   }
 }

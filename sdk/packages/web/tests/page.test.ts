@@ -229,7 +229,7 @@ test('push where the browser has none: false, and never an error', async () => {
 
 test('what is to be read: items, or an error in the words of the server', async () => {
   const answers: Record<string, [number, unknown]> = {
-    '/inbox?user_id=a%26b&user_hash=h': [200, { items: [{ id: '1', title: 'Hi' }] }],
+    '/inbox?user_id=a%26b': [200, { items: [{ id: '1', title: 'Hi' }] }],
     '/feed': [403, { error: 'Forbidden', message: 'not with this key', status: 403 }],
   };
   begin();

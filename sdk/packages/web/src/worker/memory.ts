@@ -1,3 +1,5 @@
+import type { Item } from '@rekindle/core';
+
 /** What the page tells the service worker. Kept in a cache: both can reach it, and it needs no schema. */
 export interface Remembered {
   apiUrl: string;
@@ -5,6 +7,7 @@ export interface Remembered {
   userId?: string;
   anonymousId: string;
   userHash?: string;
+  userToken?: string;
   serverKey?: string;
   /** Nothing is to be recorded. */
   optedOut?: boolean;
@@ -30,16 +33,16 @@ export async function recall(): Promise<Remembered | undefined> {
   return found ? ((await found.json()) as Remembered) : undefined;
 }
 
-export function keep(report: { id: string }): Promise<void> {
+export function keep(report: Item): Promise<void> {
   return write(PENDING + report.id, report);
 }
 
 /** The reports that wait, oldest first, and how to let some of them go. */
-export async function pending(): Promise<{ reports: Array<{ id: string }>; forget(reports: Array<{ id: string }>): Promise<void> }> {
+export async function pending(): Promise<{ reports: Item[]; forget(reports: Item[]): Promise<void> }> {
   const cache = await caches.open(CACHE);
   const keys = (await cache.keys()).filter(({ url }) => url.includes(PENDING));
-  const found = await Promise.all(keys.map(async (key) => (await cache.match(key))?.json() as Promise<{ id: string } | undefined>));
-  const forget = async (reports: Array<{ id: string }>) => {
+  const found = await Promise.all(keys.map(async (key) => (await cache.match(key))?.json() as Promise<Item | undefined>));
+  const forget = async (reports: Item[]) => {
     await Promise.all(reports.map(({ id }) => cache.delete(PENDING + id)));
   };
   return { reports: found.filter((report) => report !== undefined), forget };

@@ -77,7 +77,7 @@ async function renew(worker: Worker, event: Happening): Promise<void> {
   if (who.unlinked) return;
   const person = who.userId === undefined ? { anonymous_id: who.anonymousId } : { user_id: who.userId, user_hash: who.userHash };
   // The page tells it again where this is lost.
-  await post(`${who.apiUrl}/push-tokens`, who.apiKey, { ...person, token, platform: 'WEB' }).catch(() => undefined);
+  await post(`${who.apiUrl}/push-tokens`, who, { ...person, token, platform: 'WEB' }).catch(() => undefined);
 }
 
 function parsed(event: Happening): Message | undefined {

@@ -1,0 +1,176 @@
+import { expect, test, vi } from 'vitest';
+import { Content, type Drop, PushLink } from '../src/index';
+import { type InboxChange, followInbox } from '../src/live';
+import { FakeDevice, settle } from './place';
+
+/** A device on a server that verifies users by tokens: only those in `valid` prove whom they name. */
+function verifying() {
+  const device = new FakeDevice();
+  const valid = new Map<string, string>();
+  device.server.answer = ({ url, init, items }) => {
+    const proven = valid.get(init.headers['x-user-token'] ?? '');
+    if (!url.endsWith('/events/batch')) {
+      const user = new URL(url).searchParams.get('user_id') ?? (JSON.parse(init.body ?? '{}') as { user_id?: string }).user_id;
+      return user === proven ? { status: 202, body: { items: [] } } : { status: 403, body: { status: 403, message: 'user_token has expired' } };
+    }
+    const refused = items.flatMap(({ user_id }, index) => (user_id === undefined || user_id === proven ? [] : [index]));
+    items.forEach((item, index) => refused.includes(index) || device.server.recorded.set(String(item.id), item));
+    const details = refused.map((index) => ({ index, message: 'user_token has expired', code: 'identity_unproven' }));
+    return { status: 202, body: { success: !refused.length, processed: items.length - refused.length, errors: refused.length, details } };
+  };
+  const events = () => [...device.server.recorded.values()].map((item) => item.event ?? item.type);
+  return { device, valid, events };
+}
+
+test('events are kept until the app has a fresh token, and none is recorded twice', async () => {
+  vi.spyOn(console, 'warn').mockReturnValue();
+  const { device, valid, events } = verifying();
+  const drops: Drop[] = [];
+  const asked: string[] = [];
+  let fresh: string | undefined;
+  const client = device.start({
+    onDrop: (drop) => drops.push(drop),
+    userToken: async (userId) => {
+      asked.push(userId);
+      if (!fresh) throw new Error('the backend is away');
+      return fresh;
+    },
+  });
+  client.track('before');
+  client.identify('ann', {}, { userToken: 'old' });
+  client.track('after');
+  await client.flush();
+  expect([events(), asked]).toEqual([['before'], ['ann']]);
+  await device.pass(60_000);
+  expect(asked.length).toBeGreaterThan(1);
+  // Not again with a token that was refused.
+  expect(device.server.batches).toHaveLength(1);
+  fresh = 'new';
+  valid.set('new', 'ann');
+  await device.pass(600_000);
+  expect(events()).toEqual(['before', 'identify', 'after']);
+  expect(device.server.batches.at(-1)!.init.headers['x-user-token']).toBe('new');
+  // The token is none of the items', and outlives the page.
+  expect(JSON.stringify([...device.server.recorded.values()])).not.toContain('new');
+  device.kill();
+  const again = device.start();
+  again.track('next day');
+  await again.flush();
+  expect([events().at(-1), drops]).toEqual(['next day', []]);
+});
+
+test('without the callback they are kept until identify brings a token', async () => {
+  vi.spyOn(console, 'warn').mockReturnValue();
+  const { device, valid, events } = verifying();
+  const client = device.start();
+  client.identify('ann', {}, { userToken: 'old' });
+  for (let i = 0; i < 30; i++) client.track('kept');
+  await device.pass(600_000);
+  expect([events(), device.server.batches.length]).toEqual([[], 1]);
+  valid.set('new', 'ann');
+  client.identify('ann', {}, { userToken: 'new' });
+  await device.pass(1_000);
+  expect(events()).toEqual(['identify', ...Array.from({ length: 30 }, () => 'kept'), 'identify']);
+});
+
+test('a function that is given to identify takes the place of the one of init', async () => {
+  const { device, valid, events } = verifying();
+  const asked: string[] = [];
+  const client = device.start({ userToken: () => void asked.push('init') });
+  valid.set('of-ann', 'ann');
+  const userToken = async (userId: string) => {
+    asked.push(userId);
+    return 'of-ann';
+  };
+  client.identify('ann', { plan: 'pro' }, { userToken });
+  await client.flush();
+  await device.pass(1_000);
+  expect([events(), asked]).toEqual([['identify'], ['ann']]);
+});
+
+test('what was recorded elsewhere is sent with the proof of its user, and not after an opt-out', async () => {
+  const { device, valid, events } = verifying();
+  valid.set('of-ann', 'ann');
+  const client = device.start();
+  client.identify('ann', {}, { userToken: 'of-ann' });
+  const item = { type: 'track', event: 'push_received', timestamp: '2026-01-01T00:00:00.000Z', user_id: 'ann', anonymous_id: 'a' } as const;
+  client.resend([{ ...item, id: 'r1' }]);
+  await device.pass(1_000);
+  expect(events()).toEqual(['identify', 'push_received']);
+  client.optOutTracking();
+  client.resend([{ ...item, id: 'r2' }]);
+  await device.pass(60_000);
+  expect(events()).toHaveLength(2);
+});
+
+test('whoever gives no tokens loses what is refused, and hears of it', async () => {
+  vi.spyOn(console, 'warn').mockReturnValue();
+  const { device, events } = verifying();
+  const drops: Drop[] = [];
+  const client = device.start({ onDrop: (drop) => drops.push(drop) });
+  client.identify('ann');
+  await client.flush();
+  expect([events(), drops.map(({ reason, message }) => [reason, message])]).toEqual([[], [['rejected', 'user_token has expired']]]);
+});
+
+test('what one user did is sent with their own token after another has come', async () => {
+  const { device, valid, events } = verifying();
+  valid.set('of-ann', 'ann').set('of-bob', 'bob');
+  const client = device.start();
+  client.identify('ann', {}, { userToken: 'of-ann' });
+  device.server.script = ['lost'];
+  await client.reset();
+  client.track('nobody');
+  client.identify('bob', {}, { userToken: 'of-bob' });
+  await client.flush();
+  expect(events()).toEqual(['identify', 'nobody', 'identify']);
+  const tokens = device.server.batches.map((sent) => sent.init.headers['x-user-token']);
+  expect(tokens).toEqual(['of-ann', 'of-ann', 'of-bob']);
+  client.track('later');
+  await client.reset();
+  expect(events().at(-1)).toBe('later');
+});
+
+test('an app that never answers holds up nothing for long, and another user\'s token is not taken', async () => {
+  vi.spyOn(console, 'warn').mockReturnValue();
+  const { device, valid, events } = verifying();
+  let answer: (token: string) => void = () => {};
+  const client = device.start({ userToken: () => new Promise((done) => (answer = done)) });
+  client.identify('ann');
+  await client.flush();
+  await client.reset();
+  client.track('nobody');
+  await client.flush();
+  expect(events()).toContain('nobody');
+  await device.pass(31_000);
+  valid.set('of-ann', 'ann');
+  answer('of-ann');
+  client.identify('bob');
+  await settle();
+  expect(client.identity.get().userToken).toBeUndefined();
+});
+
+test('the inbox, its stream and the device are asked for again with a fresh token, never by the address', async () => {
+  const { device, valid } = verifying();
+  valid.set('new', 'ann');
+  const client = device.start({ userToken: () => 'new' });
+  client.identify('ann', {}, { userToken: 'old' });
+  expect(await new Content(client).inbox()).toEqual([]);
+  expect(client.identity.get().userToken).toBe('new');
+  const push = new PushLink(client);
+  client.identify('ann', {}, { userToken: 'old' });
+  expect(await push.register('t', 'IOS')).toBe(true);
+
+  client.identify('ann', {}, { userToken: 'old' });
+  const told: InboxChange[] = [];
+  const streams: Array<{ token?: string; end: (status: number, after: null) => void }> = [];
+  followInbox(client, (change) => void told.push(change), (url, headers, { end }) => {
+    expect(url).not.toMatch(/token|hash|old|new/);
+    streams.push({ token: headers['x-user-token'], end });
+    return () => {};
+  });
+  streams[0]!.end(403, null);
+  await settle();
+  expect([streams.map(({ token }) => token), told]).toEqual([['old', 'new'], []]);
+  for (const { url } of device.server.sent) expect(url).not.toMatch(/token=|hash|old|new/);
+});
