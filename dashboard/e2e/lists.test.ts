@@ -32,6 +32,30 @@ test('devices that were registered are listed, with whose they are', async () =>
   await page.getByRole('heading', { level: 1, name: who }).waitFor();
 });
 
+test('a public key is restricted to origins and a limit, and both can be changed', async () => {
+  const name = unique('Site');
+  await open(page, 'api-keys');
+  await page.getByRole('button', { name: 'Make a key' }).click();
+  const form = page.getByRole('dialog');
+  await form.getByLabel('Name').fill(name);
+  await form.getByLabel('Allowed origins').fill('https://shop.example.com/path');
+  await form.getByLabel('Requests per second').fill('5');
+  await form.getByRole('button', { name: 'Make a key' }).click();
+  await form.getByText('must be a scheme, a host').first().waitFor();
+  await form.getByLabel('Allowed origins').fill('https://Shop.example.com\nhttps://*.example.org');
+  await form.getByRole('button', { name: 'Make a key' }).click();
+  await page.getByRole('dialog').getByText('pk_live_').waitFor();
+  await page.keyboard.press('Escape');
+  const row = page.getByRole('row').filter({ hasText: name });
+  await row.getByText('https://shop.example.com', { exact: true }).waitFor();
+  await row.getByRole('button', { name: `Change ${name}` }).click();
+  await expectAccessible(page, 'a key that is changed');
+  await page.getByRole('dialog').getByLabel('Allowed origins').fill('');
+  await page.getByRole('dialog').getByLabel('Requests per second').fill('');
+  await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+  await row.getByText('Any', { exact: true }).waitFor();
+});
+
 test('a push template names what a tap opens', async () => {
   const name = unique('Tap');
   await open(page, 'templates/new');

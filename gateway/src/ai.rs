@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use reqwest::Client;
 use reqwest::redirect::Policy;
-use shared::ids::ProjectId;
+use shared::ids::OwnerId;
 
 use config::AiConfig;
 use limit::Limits;
@@ -26,8 +26,10 @@ pub enum AiError {
     Failed(String),
     #[error("the AI provider did not answer within {0} s")]
     Timeout(u64),
-    /// The project's own limit; seconds until it makes sense to try again.
-    #[error("this project's limit is {per_minute} generated texts a minute; wait {retry_after} s")]
+    /// The owner's limit; seconds until it makes sense to try again.
+    #[error(
+        "the limit is {per_minute} generated texts a minute for this project and its creator's others; wait {retry_after} s"
+    )]
     TooMany { per_minute: u32, retry_after: u32 },
 }
 
@@ -39,7 +41,7 @@ pub struct Ai {
 }
 
 impl Ai {
-    /// `replicas` gateways share each project's limit.
+    /// `replicas` gateways share each owner's limit.
     pub fn new(config: AiConfig, replicas: u32) -> anyhow::Result<Self> {
         // One is set already where several programs share a process.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -53,8 +55,8 @@ impl Ai {
     }
 
     /// The model's answer to a user's words under a system's.
-    pub async fn complete(&self, project: ProjectId, system: &str, user: &str) -> Result<String, AiError> {
-        self.limits.take(project)?;
+    pub async fn complete(&self, owner: OwnerId, system: &str, user: &str) -> Result<String, AiError> {
+        self.limits.take(owner)?;
         self.ask(&Request::new(&self.config.model, system, user)).await
     }
 

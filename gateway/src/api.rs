@@ -131,6 +131,7 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::RotateSigningSecret(_) => projects::rotate_signing_secret(cx).await,
         Route::ListApiKeys => api_keys::list(cx).await,
         Route::CreateApiKey => api_keys::create(cx).await,
+        Route::UpdateApiKey => api_keys::update(cx).await,
         Route::RevokeApiKey => api_keys::revoke(cx).await,
         Route::ListTeam => team::list(cx).await,
         Route::ChangeMember(id) => team::change(cx, id).await,

@@ -14,6 +14,7 @@ use shared::store::Store;
 use shared::trace::Sampler;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::ai::Ai;
 use crate::api::inbox::Inboxes;
@@ -21,14 +22,16 @@ use crate::auth::identity::SecretCache;
 use crate::auth::key_cache::KeyCache;
 use crate::auth::session::Lookups;
 use crate::auth::sign_in_queue::SignInQueue;
+use crate::client_address::ClientAddress;
 use crate::config::GatewayConfig;
 use crate::docs::Docs;
 use crate::health::readiness::Readiness;
 use crate::ingest::applied::Applied;
-use crate::links::{Lately, Looks};
+use crate::links::Lately;
 use crate::measure::Meters;
-use crate::places::Places;
-use crate::rate_limit::RateLimits;
+use crate::permits::Permits;
+use crate::rate_limit::{LimitByKey, RateLimits};
+use crate::slots::Slots;
 
 /// The parts that an [`App`] is put together from.
 pub struct Parts {
@@ -55,6 +58,10 @@ pub struct App {
     /// Of sessions.
     pub lookups: Lookups,
     pub limits: RateLimits,
+    /// Requests of one account outside of any project.
+    pub account_limit: LimitByKey<Uuid>,
+    /// Requests from one address that were not authorized.
+    pub refusal_limit: LimitByKey<ClientAddress>,
     pub docs: Docs,
     /// Where one is configured.
     pub ai: Option<Ai>,
@@ -66,22 +73,23 @@ pub struct App {
     pub applied: Applied,
     /// Repeats of what the links in messages tell.
     pub told_by_links: Lately,
-    /// Room for what the pages behind links read.
-    pub link_looks: Looks,
+    /// For what the pages behind links read from the database.
+    pub link_permits: Permits,
+    /// Pages shown behind the links of one message.
+    pub link_limit: LimitByKey<Uuid>,
     /// Who follows which inbox.
     pub inboxes: Inboxes,
-    /// Room for segments to be evaluated in while somebody waits.
-    pub evaluations: Semaphore,
+    /// For evaluating segments while a client waits.
+    pub evaluations: Permits,
     /// Searches for people that found more of them than are counted, and when: who looks for `an` asks again with every
     /// page and letter, and counting ten thousand is most of the work.
     pub large_searches: Cache<(ProjectId, String, Option<bool>), Instant>,
-    /// Room for texts to be filled in while somebody waits.
-    pub renderings: Arc<Semaphore>,
-    /// Room for imports and exports, which take long.
-    pub imports: Places,
+    /// For rendering texts while a client waits.
+    pub renderings: Permits,
+    pub imports: Slots,
     /// Whose slice is under way.
     pub import_turn: Semaphore,
-    pub exports: Places,
+    pub exports: Slots,
     /// No longer ready: requests are only being finished.
     pub draining: AtomicBool,
 }

@@ -7,6 +7,7 @@ pub mod identity;
 pub mod key_cache;
 pub mod last_used;
 pub mod logins;
+pub mod origins;
 pub mod passwords;
 pub mod session;
 pub mod sign_in_queue;
@@ -18,7 +19,8 @@ pub use watch::{begin, watch};
 
 use std::sync::Arc;
 
-use shared::ids::{IdSpace, ProjectId};
+use http::header::ORIGIN;
+use shared::ids::{IdSpace, OwnerId, ProjectId};
 use shared::store::accounts::Account;
 use shared::store::api_keys::{self, KeyHash, KeyType};
 use shared::store::audit::Actor;
@@ -27,6 +29,7 @@ use uuid::Uuid;
 
 use crate::context::Request;
 use crate::error::ApiError;
+use crate::rate_limit::{Allowance, Lane, RateLimits};
 use crate::router::{Access, Route};
 use key_cache::KnownKey;
 use session::Session;
@@ -60,6 +63,14 @@ impl Caller {
         matches!(self, Self::Member { .. })
     }
 
+    /// The account, where it is a session.
+    pub fn account(&self) -> Option<Uuid> {
+        match self {
+            Self::Key(_) => None,
+            Self::Member { account, .. } => Some(account.id),
+        }
+    }
+
     /// Whether it is a public key, which anybody may have read.
     pub fn is_public(&self) -> bool {
         matches!(self, Self::Key(key) if key.key_type == KeyType::Public)
@@ -84,9 +95,24 @@ pub fn key_hash(request: &Request<'_>) -> Option<KeyHash> {
 /// A caller and the project that it was let into.
 pub struct Admission {
     pub project: ProjectId,
-    /// The project's limit, in requests a second.
+    pub owner: OwnerId,
+    /// The project's limit, in requests per second.
     pub rate_limit: u32,
     pub caller: Caller,
+}
+
+impl Admission {
+    /// Counts a request against the limits of the project and, where it has one, of the key.
+    pub async fn allowance(&self, limits: &RateLimits) -> Allowance {
+        let (project, limit) = (self.project, self.rate_limit);
+        match &self.caller {
+            Caller::Key(key) if key.key_type == KeyType::Public => match key.settings.rate_limit {
+                Some(of_key) if of_key < limit => limits.take_of_key((project, limit), (key.id, of_key)).await,
+                _ => limits.take(project, limit, Lane::Public).await,
+            },
+            Caller::Key(_) | Caller::Member { .. } => limits.take(project, limit, Lane::Priority).await,
+        }
+    }
 }
 
 /// Lets a request into the project that its key belongs to, or that a member's session names.
@@ -108,7 +134,10 @@ pub async fn admit(request: &Request<'_>, route: Route<'_>) -> Result<Admission,
 /// The session of a request that belongs to no project, where nobody else is let in.
 pub async fn logged_in(request: &Request<'_>) -> Result<Session, ApiError> {
     match (session::of(request).await?, header::key(request.headers)) {
-        (Some(session), _) => Ok(session),
+        (Some(session), _) => {
+            request.app.account_limit.take(&session.account.id)?;
+            Ok(session)
+        }
         (None, Some(text)) => Err(key_in_place_of_session(request, text).await?),
         (None, None) => Err(session::MISSING),
     }
@@ -118,7 +147,11 @@ async fn known(request: &Request<'_>, text: &str) -> Result<Arc<KnownKey>, ApiEr
     if !api_keys::looks_like_key(text) {
         return Err(NO_KEY);
     }
-    request.app.keys.find(&request.app.store, &api_keys::hash(text)).await?.ok_or(NO_KEY)
+    let (keys, hash) = (&request.app.keys, api_keys::hash(text));
+    if !keys.is_known(&hash) {
+        request.check_refusals()?;
+    }
+    keys.find(&request.app.store, &hash).await?.ok_or(NO_KEY)
 }
 
 async fn by_key(request: &Request<'_>, text: &str, access: Access) -> Result<Admission, ApiError> {
@@ -126,8 +159,16 @@ async fn by_key(request: &Request<'_>, text: &str, access: Access) -> Result<Adm
     if key.key_type == KeyType::Public && access != Access::Public {
         return Err(ApiError::Forbidden("this address needs a secret key (sk_live_…); the one sent is public"));
     }
+    if let Some(origin) = request.headers.get(ORIGIN)
+        && !origins::allow(&key.settings.allowed_origins, origin.as_bytes())
+    {
+        return Err(ApiError::Forbidden(
+            "this key may not be used from the origin of this page: an ADMIN adds it to the key's allowed origins",
+        ));
+    }
     key.used(request.received_ms);
-    Ok(Admission { project: key.project, rate_limit: key.rate_limit, caller: Caller::Key(key) })
+    let rate_limit = request.app.config.effective_rate_limit(key.rate_limit);
+    Ok(Admission { project: key.project, owner: key.owner, rate_limit, caller: Caller::Key(key) })
 }
 
 /// What a key is told where only sessions are let in: that it is no use if it works, else that it does not.
@@ -143,7 +184,8 @@ async fn by_session(request: &Request<'_>, session: Session, route: Route<'_>) -
     }
     Ok(Admission {
         project: membership.project,
-        rate_limit: membership.rate_limit,
+        owner: membership.owner,
+        rate_limit: request.app.config.effective_rate_limit(membership.rate_limit),
         caller: Caller::Member { account: session.account, role: membership.role },
     })
 }

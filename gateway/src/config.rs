@@ -47,6 +47,10 @@ pub struct GatewayConfig {
     pub max_connections: usize,
     /// Inboxes that are followed live at a time; each takes a connection.
     pub inbox_streams: usize,
+    /// Requests per second that a project may have at most, whatever is stored.
+    pub max_rate_limit: u32,
+    /// Projects that one account may have created.
+    pub max_projects_per_account: u32,
     /// How many gateways share a project's limit while Redis is away.
     pub replicas: u32,
     /// Without one, each gateway limits on its own.
@@ -66,7 +70,8 @@ pub struct GatewayConfig {
 
 impl GatewayConfig {
     /// `GATEWAY_ADDR` (127.0.0.1:8080), `PUBLIC_BASE_URL` (`http://` and that address), `TRUST_FORWARDED` (off),
-    /// `GATEWAY_MAX_CONNECTIONS` (10000), `GATEWAY_INBOX_STREAMS` (2000), `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `REDIS_CA_FILE` (none), `OUTBOUND_ALLOW` (none),
+    /// `GATEWAY_MAX_CONNECTIONS` (10000), `GATEWAY_INBOX_STREAMS` (2000), `MAX_RATE_LIMIT` (100000), `MAX_PROJECTS_PER_ACCOUNT` (1000),
+    /// `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `REDIS_CA_FILE` (none), `OUTBOUND_ALLOW` (none),
     /// `PROJECT_CREATION` (anyone), `SYSTEM_SMTP_URL` with `SYSTEM_MAIL_FROM` and `PUSH_PROVIDER_APP_ID` as delivery has them (none), and what [`AiConfig`]
     /// and [`Sampling`] read.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
@@ -79,6 +84,8 @@ impl GatewayConfig {
             trust_forwarded: on_or_off(env, "TRUST_FORWARDED")?,
             max_connections: env.bounded("GATEWAY_MAX_CONNECTIONS", 10_000, 1..=1_000_000, "1 to 1000000")?,
             inbox_streams: env.bounded("GATEWAY_INBOX_STREAMS", 2_000, 1..=1_000_000, "1 to 1000000")?,
+            max_rate_limit: env.bounded("MAX_RATE_LIMIT", 100_000, 1..=1_000_000, "1 to 1000000")?,
+            max_projects_per_account: env.bounded("MAX_PROJECTS_PER_ACCOUNT", 1_000, 1..=1_000_000, "1 to 1000000")?,
             replicas: env.bounded("GATEWAY_REPLICAS", 1, 1..=1_000, "1 to 1000")?,
             redis: buckets::Server::from_env(env)?,
             outbound: OutboundPolicy::from_env(env)?,
@@ -120,6 +127,11 @@ impl GatewayConfig {
         let forwarded = || proto().is_some_and(|proto| proto.trim().eq_ignore_ascii_case("https"));
         self.public_base_url.starts_with("https://") || (self.trust_forwarded && forwarded())
     }
+
+    /// A project's limit, within what the operator allows now.
+    pub fn effective_rate_limit(&self, stored: u32) -> u32 {
+        stored.min(self.max_rate_limit)
+    }
 }
 
 fn on_or_off(env: &Env, name: &str) -> Result<bool, EnvError> {
@@ -140,6 +152,8 @@ impl Default for GatewayConfig {
             trust_forwarded: false,
             max_connections: 10_000,
             inbox_streams: 2_000,
+            max_rate_limit: 100_000,
+            max_projects_per_account: 1_000,
             replicas: 1,
             redis: None,
             outbound: OutboundPolicy::default(),
@@ -164,6 +178,8 @@ mod tests {
             ("GATEWAY_MAX_CONNECTIONS", "0"),
             ("GATEWAY_INBOX_STREAMS", "0"),
             ("GATEWAY_REPLICAS", "-1"),
+            ("MAX_RATE_LIMIT", "0"),
+            ("MAX_PROJECTS_PER_ACCOUNT", "0"),
             ("TRUST_FORWARDED", "maybe"),
             ("PROJECT_CREATION", "nobody"),
         ] {

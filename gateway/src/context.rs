@@ -8,13 +8,14 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 use hyper::body::Incoming;
 use serde_json::{Map, Value};
-use shared::ids::ProjectId;
+use shared::ids::{OwnerId, ProjectId};
 use shared::store::Connection;
 use shared::trace::TraceContext;
 
 use crate::app::App;
 use crate::auth::Caller;
 use crate::body::{self, Media};
+use crate::client_address::{self, ClientAddress};
 use crate::error::ApiError;
 use crate::query::Query;
 
@@ -40,6 +41,8 @@ pub struct Request<'a> {
     pub method: &'a Method,
     pub uri: &'a Uri,
     pub headers: &'a HeaderMap,
+    /// Where it is known.
+    pub client: Option<ClientAddress>,
     /// Where the request is traced.
     pub trace: Option<TraceContext>,
     body: &'a Unread,
@@ -51,6 +54,8 @@ pub struct Request<'a> {
 pub struct Context<'a> {
     request: &'a Request<'a>,
     pub project: ProjectId,
+    /// Owner of the project.
+    pub owner: OwnerId,
     pub caller: Caller,
 }
 
@@ -63,8 +68,8 @@ impl<'a> Deref for Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub fn new(request: &'a Request<'a>, project: ProjectId, caller: Caller) -> Self {
-        Self { request, project, caller }
+    pub fn new(request: &'a Request<'a>, (project, owner): (ProjectId, OwnerId), caller: Caller) -> Self {
+        Self { request, project, owner, caller }
     }
 }
 
@@ -78,7 +83,8 @@ impl<'a> Request<'a> {
         (body, peer): (&'a Unread, IpAddr),
     ) -> Self {
         let http::request::Parts { method, uri, headers, .. } = parts;
-        Self { app, request_id, received_ms, method, uri, headers, trace, body, peer }
+        let client = client_address::of(Some(peer), headers, app.config.trust_forwarded);
+        Self { app, request_id, received_ms, method, uri, headers, client, trace, body, peer }
     }
 
     /// Whether the client speaks TLS, with us or with the proxy before us.
@@ -88,13 +94,8 @@ impl<'a> Request<'a> {
 
     /// The address of the client: as the proxy names it where it is trusted, else the other end of the connection.
     pub fn origin(&self) -> IpAddr {
-        // A client may send the header itself; the proxy's own entry is the last.
-        let forwarded = || {
-            let last = self.headers.get_all("x-forwarded-for").into_iter().next_back()?.to_str().ok()?;
-            last.rsplit(',').next()?.trim().parse().ok()
-        };
-        let trusted = self.app.config.trust_forwarded;
-        trusted.then(forwarded).flatten().unwrap_or(self.peer)
+        let forwarded = self.app.config.trust_forwarded.then(|| client_address::forwarded(self.headers));
+        forwarded.flatten().unwrap_or(self.peer)
     }
 
     pub fn query(&self) -> Result<Query, ApiError> {
@@ -104,6 +105,11 @@ impl<'a> Request<'a> {
     /// A header's text; none where it is absent, empty or not ASCII.
     pub fn header(&self, name: &str) -> Option<&'a str> {
         self.headers.get(name).and_then(|v| v.to_str().ok()).map(str::trim).filter(|v| !v.is_empty())
+    }
+
+    /// Refuses (429) a client from whose address too many requests were not authorized: before the database is asked who calls.
+    pub fn check_refusals(&self) -> Result<(), ApiError> {
+        self.client.map_or(Ok(()), |client| self.app.refusal_limit.check(&client))
     }
 
     /// A connection to the database, for a few statements.

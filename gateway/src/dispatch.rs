@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use http::header::{CACHE_CONTROL, CONNECTION, STRICT_TRANSPORT_SECURITY};
-use http::{HeaderName, HeaderValue, Method, Request, Response};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use shared::trace::TraceContext;
 
 use crate::app::App;
-use crate::auth::Admission;
+use crate::client_address;
 use crate::context::{self, Context, Unread};
 use crate::error::ApiError;
 use crate::respond::{self, Reply};
-use crate::router::{self, Access, Miss, Route};
+use crate::router::{self, Access, Miss, Route, Unbound};
 use crate::stream::AnswerBody;
 use crate::{api, auth, body, compress, cors, dashboard, framing, health, links, request_id, sdk, traced};
 
@@ -36,11 +36,15 @@ pub async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Resp
     let span = traced::begin(&app.sampler, &parts.headers);
     let outcome =
         AssertUnwindSafe(reply(app, &parts, (&body, peer), (request_id, span.context()), &found)).catch_unwind().await;
+    let client = client_address::of(Some(peer), &parts.headers, app.config.trust_forwarded);
     let mut reply = match outcome {
         Ok(Ok(reply)) => reply,
         Ok(Err(error)) => respond::error(&error, request_id),
         Err(_) => respond::error(&ApiError::Internal("the handler panicked".to_owned()), request_id),
     };
+    if let Some(client) = client.filter(|_| is_refusal(&found, reply.status)) {
+        let _ = app.refusal_limit.take(&client);
+    }
     if let Some(unwanted) = body.take() {
         body::discard(unwanted, &parts.headers).await;
     }
@@ -82,6 +86,12 @@ fn is_open(found: &Result<Route<'_>, Miss>, method: &Method, path: &str) -> bool
     }
 }
 
+/// Whether an answer says that the caller has proven nothing. Signatures and invitations name what may not exist.
+fn is_refusal(found: &Result<Route<'_>, Miss>, status: StatusCode) -> bool {
+    let names_unknown = matches!(found, Ok(Route::Unbound(Unbound::AcceptInvite | Unbound::Webhook(_))));
+    status == StatusCode::UNAUTHORIZED || (names_unknown && status == StatusCode::NOT_FOUND)
+}
+
 async fn reply(
     app: &App,
     parts: &http::request::Parts,
@@ -99,11 +109,20 @@ async fn reply(
     }
     let request = context::Request::new(app, request_id, received_ms, trace, parts, (body, peer));
     if let Route::Unbound(route) = route {
+        request.check_refusals()?;
         return in_time(api::handle_unbound(&request, route)).await;
     }
-    let Admission { project, rate_limit, caller } = auth::admit(&request, route).await?;
-    let allowance = app.limits.take(project, rate_limit).await;
-    let context = Context::new(&request, project, caller);
+    let admission = auth::admit(&request, route).await?;
+    if route == Route::RevokeApiKey {
+        // A leaked key must not be able to use up what its revocation needs.
+        if let Some(account) = admission.caller.account() {
+            app.account_limit.take(&account)?;
+        }
+        let context = Context::new(&request, (admission.project, admission.owner), admission.caller);
+        return handled(&context, route).await;
+    }
+    let allowance = admission.allowance(&app.limits).await;
+    let context = Context::new(&request, (admission.project, admission.owner), admission.caller);
     let done = match respond::within(&allowance) {
         Ok(()) => handled(&context, route).await,
         Err(over) => Err(over),

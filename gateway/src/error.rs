@@ -7,6 +7,7 @@ use shared::store::StoreError;
 use uuid::Uuid;
 
 use crate::ai::AiError;
+use crate::rate_limit::Scope;
 
 /// One thing that is wrong with the input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -64,8 +65,8 @@ pub enum ApiError {
     /// Well-formed but invalid.
     #[error("{}", summary(.0))]
     Invalid(Vec<Problem>),
-    #[error("this project's limit is {limit} requests a second; wait {retry_after} s")]
-    TooManyRequests { limit: u32, retry_after: u32 },
+    #[error("this {}'s limit is {limit} requests per second; wait {retry_after} s", scope.as_str())]
+    TooManyRequests { scope: Scope, limit: u32, retry_after: u32 },
     /// Too many wrong passwords.
     #[error("too many wrong passwords for this address; wait {retry_after} s")]
     TooManyAttempts { retry_after: u32 },
@@ -209,7 +210,10 @@ mod tests {
         for _ in 0..20 {
             assert!((1..=5).contains(&ApiError::Unavailable("x").retry_after().unwrap()));
         }
-        assert_eq!(ApiError::TooManyRequests { limit: 1, retry_after: 3 }.retry_after(), Some(3));
+        assert_eq!(
+            ApiError::TooManyRequests { scope: Scope::Project, limit: 1, retry_after: 3 }.retry_after(),
+            Some(3)
+        );
         assert_eq!(ApiError::Timeout.retry_after(), None);
     }
 }

@@ -14,15 +14,15 @@ use shared::store::{Connection, Store, StoreError};
 use crate::auth::Standing;
 use crate::context::Context;
 use crate::error::ApiError;
-use crate::places::{Full, Place};
 use crate::respond::Reply;
+use crate::slots::{Full, Slot};
 use crate::stream::{Maker, Pieces};
 use encoding::Encoding;
 
 /// Exports under way in one gateway.
-pub const AT_ONCE: usize = 4;
-/// And of one project.
-pub const AT_ONCE_OF_PROJECT: usize = 2;
+pub const AT_ONCE: usize = 8;
+/// Exports under way of the projects of one owner.
+pub const AT_ONCE_PER_OWNER: usize = 2;
 /// Rows of a stretch: the first one's, and the most.
 const FIRST: i64 = 20;
 const MOST: i64 = 1_000;
@@ -65,19 +65,19 @@ struct Export<L> {
     limit: i64,
     encoding: Encoding,
     standing: Option<Standing>,
-    _place: Place,
+    _slot: Slot,
 }
 
 /// Answers with a list as NDJSON. The first stretch is read before the answer begins, so that it can still be an error.
 pub async fn answer(cx: &Context<'_>, file_name: &str, list: impl List) -> Result<Reply, ApiError> {
-    let place = cx.app.exports.take(cx.project).map_err(|full| match full {
-        Full::Project => ApiError::TooMany("2 exports of this project are under way, which is the limit"),
-        Full::Gateway => ApiError::Unavailable("as many exports are under way as there may be"),
+    let slot = cx.app.exports.take(cx.owner).map_err(|full| match full {
+        Full::Owner => ApiError::TooMany("exports of this project or of its creator's other projects use their share"),
+        Full::Gateway => ApiError::Unavailable("as many exports are under way as this gateway allows"),
     })?;
     let encoding = Encoding::asked(cx.headers);
     let gzip = encoding.is_gzip();
     let (store, standing) = (cx.app.store.clone(), Standing::of(cx));
-    let mut export = Export { list, store, limit: FIRST, encoding, standing, _place: place };
+    let mut export = Export { list, store, limit: FIRST, encoding, standing, _slot: slot };
     let first = export.read(&mut cx.database().await?).await?;
     let (maker, pieces) = Pieces::new();
     tokio::spawn(async move {

@@ -23,8 +23,8 @@ pub use run::{Asked, run};
 /// Bytes of a body, also after decompression.
 pub const MAX_BYTES: u64 = 1 << 30;
 /// Imports under way in one gateway.
-pub const AT_ONCE: usize = 4;
-/// Imports of one project under way in all gateways.
-pub const AT_ONCE_OF_PROJECT: usize = 2;
+pub const AT_ONCE: usize = 8;
+/// Imports under way of one project in all gateways, and of the projects of one owner in one gateway.
+pub const AT_ONCE_PER_OWNER: usize = 2;
 /// Problems of lines that are kept and shown; of the others only the number.
 const MAX_PROBLEMS: usize = 100;

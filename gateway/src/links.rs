@@ -4,7 +4,6 @@
 
 mod choose;
 mod lately;
-mod looks;
 mod page;
 mod preferences;
 mod tracked;
@@ -27,13 +26,19 @@ use crate::body;
 use crate::context::Unread;
 use crate::error::ApiError;
 use crate::ingest::{ids, publish};
+use crate::permits::Permit;
 use crate::query::Query;
 use crate::respond::Reply;
 
 pub use lately::Lately;
-pub use looks::Looks;
 pub use page::page;
 
+/// Reads for the pages behind links at once in one gateway.
+pub const AT_ONCE: usize = 4;
+/// Reads at once for the links of one project.
+pub const AT_ONCE_PER_OWNER: usize = 2;
+/// How long such a read waits for its permit.
+const TURN: Duration = Duration::from_millis(500);
 /// How long an answer waits until what was asked for has been applied.
 const WAIT: Duration = Duration::from_secs(3);
 /// How long it looks for the name of its person.
@@ -109,10 +114,15 @@ impl Told {
     }
 }
 
+/// Waits for a permit to read what a page shows. The database's connections are shared, and a link can be opened without end.
+async fn read_permit(app: &App, about: About) -> Option<Permit> {
+    app.link_permits.acquire(about.project.into(), TURN).await
+}
+
 /// How somebody is called, where that can be found out at once.
 async fn named(app: &App, about: About) -> ShownPerson {
     let named = async {
-        let _turn = app.link_looks.turn().await?;
+        let _permit = read_permit(app, about).await?;
         let db = app.store.connection().await.ok()?;
         people::shown(&db, about.project, &[about.user]).await.ok()?.remove(&about.user)
     };

@@ -1,14 +1,17 @@
-//! How many requests a project may make: a quota a second with a burst of twice that, shared by all gateways.
+//! How many requests a project may make: a quota per second with a burst of twice that, shared by all gateways.
 //!
 //! Tokens are leased from Redis in twentieths of a second's quota and spent in process, so that a request costs a few
-//! nanoseconds and all gateways together let in at most a lease or two each too many. Without Redis every gateway keeps
-//! its own share.
+//! nanoseconds and all gateways together exceed the limit by a lease or two per lane each at most. Without Redis every gateway
+//! keeps its own share.
+//!
+//! A public key can be read from any page that uses it, so public keys cannot take all of a project's quota: a fifth of it is
+//! kept for secret keys and sessions while those need it ([`Lane`]).
 
+mod by_key;
 mod local;
-mod project;
+mod quota;
 
 use std::convert::Infallible;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,47 +19,102 @@ use quick_cache::sync::Cache;
 use shared::buckets::Buckets;
 use shared::ids::ProjectId;
 use shared::shutdown::Shutdown;
+use uuid::Uuid;
 
 use crate::config::GatewayConfig;
-use project::Project;
+pub use by_key::LimitByKey;
+use quota::Quota;
 
-/// What a request was told about its project's limit.
+/// What a limit applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Project,
+    /// One public key.
+    ApiKey,
+    /// One dashboard account, outside of any project.
+    Account,
+    /// One client address.
+    Address,
+    /// The links of one message.
+    Link,
+}
+
+impl Scope {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Project => "project",
+            Self::ApiKey => "API key",
+            Self::Account => "account",
+            Self::Address => "address",
+            Self::Link => "link",
+        }
+    }
+}
+
+/// Which tokens a request may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Requests with public keys.
+    Public,
+    /// Requests with secret keys or sessions, which also have tokens that public keys cannot take.
+    Priority,
+}
+
+/// Outcome of counting a request against a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// Let in, or to come back after so many seconds.
+    pub scope: Scope,
+    /// Granted, or denied for this many seconds.
     pub granted: Result<(), u32>,
-    /// Requests a second.
+    /// Requests per second.
     pub limit: u32,
-    /// How many may follow at once, as far as this gateway knows.
+    /// Requests that may follow at once, as far as this gateway knows.
     pub remaining: u32,
-    /// Seconds until all of the limit is there again.
+    /// Seconds until all of the limit is available again.
     pub reset: u32,
 }
 
 impl Allowance {
-    fn granted(limit: u32, left: u32) -> Self {
+    fn granted(scope: Scope, limit: u32, left: u32) -> Self {
         let remaining = left.min(limit);
         // Less than the whole limit is there again within the second.
-        Self { granted: Ok(()), limit, remaining, reset: u32::from(remaining < limit) }
+        Self { scope, granted: Ok(()), limit, remaining, reset: u32::from(remaining < limit) }
     }
 
-    fn denied(limit: u32, wait: Duration) -> Self {
+    fn denied(scope: Scope, limit: u32, wait: Duration) -> Self {
         let seconds = wait.as_secs_f64().ceil().clamp(1.0, 3_600.0) as u32;
-        Self { granted: Err(seconds), limit, remaining: 0, reset: seconds }
+        Self { scope, granted: Err(seconds), limit, remaining: 0, reset: seconds }
+    }
+
+    /// Both limits apply: what is denied by either is denied.
+    fn and(self, other: Self) -> Self {
+        if self.granted.is_err() || other.granted.is_ok() {
+            let (remaining, reset) = (self.remaining.min(other.remaining), self.reset.max(other.reset));
+            return Self { remaining, reset, ..self };
+        }
+        other
     }
 }
 
 /// How many seconds of quota may be used at once.
-const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
+const BURST: u32 = 2;
 
-/// Every project's limit.
+/// Tokens kept for [`Lane::Priority`] beside the burst: a tenth of a second's quota, at least one.
+fn priority_capacity(limit: u32) -> u32 {
+    (limit / 10).max(1)
+}
+
+/// Limit of one project, or of one of its public keys.
+type Key = (ProjectId, Option<Uuid>);
+
+/// The limits of all projects and keys.
 pub struct RateLimits {
     replicas: u32,
     redis: Option<Arc<Buckets>>,
-    projects: Cache<ProjectId, Arc<Project>>,
+    quotas: Cache<Key, Arc<Quota>>,
 }
 
-/// Projects whose state is kept; one that is forgotten begins with what Redis knows, or anew.
+/// Limits whose state is kept; one that was evicted begins with what Redis knows, or anew.
 const CAPACITY: usize = 100_000;
 
 impl RateLimits {
@@ -69,7 +127,7 @@ impl RateLimits {
                 None
             }
         };
-        Self { replicas: config.replicas, redis, projects: Cache::new(CAPACITY) }
+        Self { replicas: config.replicas, redis, quotas: Cache::new(CAPACITY) }
     }
 
     /// Whether limits are shared with the other gateways at this moment.
@@ -77,15 +135,36 @@ impl RateLimits {
         self.redis.as_ref().is_some_and(|r| r.is_up())
     }
 
-    /// Counts a request of a project with `limit` requests a second.
-    pub async fn take(&self, project: ProjectId, limit: u32) -> Allowance {
-        let limit = limit.max(1);
-        let new = || Ok::<_, Infallible>(Arc::new(Project::new(project, limit, self.replicas)));
-        let Ok(mut state) = self.projects.get_or_insert_with(&project, new);
-        if state.limit != limit {
-            state = Arc::new(Project::new(project, limit, self.replicas));
-            self.projects.insert(project, state.clone());
+    /// Counts a request against a project's limit of `limit` requests per second.
+    pub async fn take(&self, project: ProjectId, limit: u32, lane: Lane) -> Allowance {
+        self.quota((project, None), Scope::Project, limit).take(self.redis.as_ref(), lane).await
+    }
+
+    /// Counts a request with a public key that has a limit of its own, against that limit and the project's.
+    pub async fn take_of_key(&self, (project, limit): (ProjectId, u32), (key, key_limit): (Uuid, u32)) -> Allowance {
+        let quota = self.quota((project, Some(key)), Scope::ApiKey, key_limit);
+        let of_key = quota.take(self.redis.as_ref(), Lane::Public).await;
+        if of_key.granted.is_err() {
+            return of_key;
         }
-        state.take(self.redis.as_ref()).await
+        of_key.and(self.take(project, limit, Lane::Public).await)
+    }
+
+    fn quota(&self, key: Key, scope: Scope, limit: u32) -> Arc<Quota> {
+        let limit = limit.max(1);
+        let new = || {
+            let bucket = match key {
+                (project, None) => format!("rate-limit:{project}"),
+                (project, Some(key)) => format!("rate-limit:{project}:{key}"),
+            };
+            Arc::new(Quota::new(bucket, scope, limit, self.replicas))
+        };
+        let Ok(quota) = self.quotas.get_or_insert_with(&key, || Ok::<_, Infallible>(new()));
+        if quota.limit == limit {
+            return quota;
+        }
+        let changed = new();
+        self.quotas.insert(key, changed.clone());
+        changed
     }
 }

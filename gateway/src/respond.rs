@@ -122,15 +122,15 @@ const RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
 const RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
 const RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
 
-/// Whether a project's limit lets a request in.
+/// Whether a limit lets a request in.
 pub fn within(allowance: &Allowance) -> Result<(), ApiError> {
     allowance.granted.map_err(|retry_after| {
         metrics::counter!(shared::metric_name::Metric::RateLimited).increment(1);
-        ApiError::TooManyRequests { limit: allowance.limit, retry_after }
+        ApiError::TooManyRequests { scope: allowance.scope, limit: allowance.limit, retry_after }
     })
 }
 
-/// Tells about the project's limit.
+/// Adds the headers about the limit that a request was counted against.
 pub fn tell_limit(reply: &mut Reply, allowance: &Allowance) {
     for (name, value) in [
         (RATELIMIT_LIMIT, allowance.limit),

@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::ai::Ai;
 use crate::api::inbox::Inboxes;
 use crate::api::rendering;
+use crate::api::segments::evaluate;
 use crate::app::{App, Parts};
 use crate::auth;
 use crate::auth::identity::SecretCache;
@@ -29,18 +30,23 @@ use crate::config::ProcessConfig;
 use crate::docs::Docs;
 use crate::health::readiness::Readiness;
 use crate::ingest::applied::Applied;
-use crate::links::{Lately, Looks};
+use crate::links::{self, Lately};
 use crate::measure::Meters;
-use crate::places::Places;
-use crate::rate_limit::RateLimits;
+use crate::permits::Permits;
+use crate::rate_limit::{LimitByKey, RateLimits, Scope};
+use crate::slots::Slots;
 use crate::{export, import};
 
 /// Searches that are remembered to find many.
 const LARGE_SEARCHES: usize = 1_000;
 /// How often the clock is set by the database's.
 const SYNCHRONIZE: Duration = Duration::from_mins(1);
-/// Segments evaluated at once: they must leave the others connections and processors.
-const EVALUATIONS: usize = 2;
+/// Requests per second of one account outside of any project, in one gateway.
+const PER_ACCOUNT: u32 = 50;
+/// Requests per second from one address that may be answered 401, in one gateway.
+const REFUSALS_PER_ADDRESS: u32 = 20;
+/// Pages shown per second behind one message's links, in one gateway.
+const PER_LINK: u32 = 10;
 
 impl App {
     /// Puts it together and starts its background tasks, which end with the shutdown.
@@ -50,6 +56,8 @@ impl App {
         let app = Arc::new(Self {
             ingest: GroupCommit::start(&publisher, &bus.names, ingest_stream.partitions, &TaskTracker::new()),
             limits: RateLimits::start(&config, &bus.config.stream_prefix, shutdown),
+            account_limit: LimitByKey::new(Scope::Account, PER_ACCOUNT),
+            refusal_limit: LimitByKey::new(Scope::Address, REFUSALS_PER_ADDRESS),
             docs: Docs::new(&config.public_base_url)?,
             ai: config.ai.clone().map(|ai| Ai::new(ai, config.replicas)).transpose()?,
             keys: Arc::default(),
@@ -61,14 +69,15 @@ impl App {
             sampler: Sampler::new(config.sampling),
             applied: Applied::new(ingest_stream.partitions),
             told_by_links: Lately::default(),
-            link_looks: Looks::default(),
+            link_permits: Permits::new(links::AT_ONCE, links::AT_ONCE_PER_OWNER),
+            link_limit: LimitByKey::new(Scope::Link, PER_LINK),
             inboxes: Inboxes::new(config.inbox_streams, shutdown.clone()),
-            evaluations: Semaphore::new(EVALUATIONS),
+            evaluations: Permits::new(evaluate::AT_ONCE, evaluate::AT_ONCE_PER_OWNER),
             large_searches: Cache::new(LARGE_SEARCHES),
-            renderings: Arc::new(Semaphore::new(rendering::AT_ONCE)),
-            imports: Places::new(import::AT_ONCE, import::AT_ONCE_OF_PROJECT),
+            renderings: Permits::new(rendering::AT_ONCE, rendering::AT_ONCE_PER_OWNER),
+            imports: Slots::new(import::AT_ONCE, import::AT_ONCE_PER_OWNER),
             import_turn: Semaphore::new(1),
-            exports: Places::new(export::AT_ONCE, export::AT_ONCE_OF_PROJECT),
+            exports: Slots::new(export::AT_ONCE, export::AT_ONCE_PER_OWNER),
             draining: AtomicBool::new(false),
             config,
             store,

@@ -80,6 +80,18 @@ pub struct Terms {
     pub reserve: f64,
 }
 
+/// Tokens beside a bucket's own that only privileged callers may take. A fifth of the tokens that come goes to them first.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Priority {
+    /// The most of them that the bucket holds: none, or at least one.
+    pub capacity: f64,
+    /// Whether this caller may take them.
+    pub is_granted: bool,
+}
+
+/// Share of the tokens that come that goes to [`Priority`] first, as in `lease.lua`.
+pub const PRIORITY_SHARE: f64 = 0.2;
+
 /// What came of asking for tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -134,9 +146,21 @@ impl Buckets {
 
     /// Takes up to `wanted` tokens from the bucket of this name; `None` when Redis cannot tell in time.
     pub async fn lease(&self, name: &str, terms: Terms, wanted: u32) -> Option<Lease> {
+        self.lease_with_priority(name, terms, Priority::default(), wanted).await
+    }
+
+    /// Takes up to `wanted` tokens like [`Buckets::lease`], from a bucket that keeps some for privileged callers.
+    pub async fn lease_with_priority(
+        &self,
+        name: &str,
+        terms: Terms,
+        priority: Priority,
+        wanted: u32,
+    ) -> Option<Lease> {
         let mut connection = self.connection.load_full().map(|c| (*c).clone())?;
         let mut invocation = self.lease.key(format!("{}{name}", self.prefix));
         invocation.arg(terms.rate).arg(terms.most).arg(terms.reserve).arg(wanted);
+        invocation.arg(priority.capacity).arg(u8::from(priority.is_granted));
         let asked = invocation.invoke_async::<(u32, u32, u64)>(&mut connection);
         let (taken, left, wait_ms) = self.in_time(tokio::time::timeout(BUDGET, asked).await.ok())?;
         Some(Lease { taken, left, wait: Duration::from_millis(wait_ms) })

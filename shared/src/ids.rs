@@ -14,6 +14,17 @@ use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 #[serde(transparent)]
 pub struct ProjectId(pub Uuid);
 
+/// Owns one or more projects: the account that created them, or the project itself where the operator created it. Limits on
+/// shared resources are counted by owner, so that many projects of one account get one share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OwnerId(pub Uuid);
+
+impl From<ProjectId> for OwnerId {
+    fn from(project: ProjectId) -> Self {
+        Self(project.0)
+    }
+}
+
 impl std::fmt::Display for ProjectId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)

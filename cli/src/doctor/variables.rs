@@ -58,6 +58,8 @@ pub const VARIABLES: &[(&str, Kind)] = &[
     ("MAIL_BASE_URL", Kind::Url),
     ("MASTER_KEY", Kind::Text),
     ("MASTER_KEY_FILE", Kind::Text),
+    ("MAX_PROJECTS_PER_ACCOUNT", Kind::Number(1, 1_000_000)),
+    ("MAX_RATE_LIMIT", Kind::Number(1, 1_000_000)),
     ("NATS_CA_FILE", Kind::Text),
     ("NATS_URL", Kind::Text),
     ("OTEL_BSP_SCHEDULE_DELAY", Kind::Number(10, 60_000)),

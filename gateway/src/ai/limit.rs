@@ -1,4 +1,4 @@
-//! How many texts each project may have written: a model costs its operator money.
+//! How many texts the projects of one owner may have written: a model costs its operator money.
 
 use std::convert::Infallible;
 use std::num::NonZeroU32;
@@ -7,28 +7,28 @@ use std::sync::Arc;
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use quick_cache::sync::Cache;
-use shared::ids::ProjectId;
+use shared::ids::OwnerId;
 
 use super::AiError;
 
-/// Projects whose state is kept.
+/// Owners whose state is kept.
 const CAPACITY: usize = 10_000;
 
 pub struct Limits {
     per_minute: u32,
     quota: Quota,
-    projects: Cache<ProjectId, Arc<DefaultDirectRateLimiter>>,
+    owners: Cache<OwnerId, Arc<DefaultDirectRateLimiter>>,
 }
 
 impl Limits {
     pub fn new(per_minute: u32, replicas: u32) -> Self {
         let share = NonZeroU32::new(per_minute / replicas.max(1)).unwrap_or(NonZeroU32::MIN);
-        Self { per_minute, quota: Quota::per_minute(share), projects: Cache::new(CAPACITY) }
+        Self { per_minute, quota: Quota::per_minute(share), owners: Cache::new(CAPACITY) }
     }
 
-    pub fn take(&self, project: ProjectId) -> Result<(), AiError> {
+    pub fn take(&self, owner: OwnerId) -> Result<(), AiError> {
         let new = || Ok::<_, Infallible>(Arc::new(RateLimiter::direct(self.quota)));
-        let Ok(limiter) = self.projects.get_or_insert_with(&project, new);
+        let Ok(limiter) = self.owners.get_or_insert_with(&owner, new);
         limiter.check().map_err(|denied| {
             let wait = denied.wait_time_from(DefaultClock::default().now());
             let retry_after = wait.as_secs_f64().ceil().clamp(1.0, 60.0) as u32;
@@ -44,9 +44,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_project_has_its_own_share() {
+    fn each_owner_has_its_own_share() {
         let limits = Limits::new(4, 2);
-        let (one, other) = (ProjectId(Uuid::from_u128(1)), ProjectId(Uuid::from_u128(2)));
+        let (one, other) = (OwnerId(Uuid::from_u128(1)), OwnerId(Uuid::from_u128(2)));
         assert_eq!((0..5).filter(|_| limits.take(one).is_ok()).count(), 2);
         assert!(limits.take(other).is_ok());
         let Err(AiError::TooMany { per_minute, retry_after }) = limits.take(one) else { panic!("no limit") };

@@ -45,7 +45,7 @@ pub async fn generate(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let ai = cx.app.ai.as_ref().ok_or(ApiError::NotConfigured(
         "no AI is configured: the operator sets AI_BASE_URL, AI_MODEL and, where it needs one, AI_API_KEY for the gateway",
     ))?;
-    let answer = ai.complete(cx.project, &copy::instructions(channel), &copy::request(context, tone)).await?;
+    let answer = ai.complete(cx.owner, &copy::instructions(channel), &copy::request(context, tone)).await?;
     let Copy { title, body } = Copy::of(channel, &answer)
         .map_err(|why| AiError::Failed(format!("the AI provider's answer cannot be used: {why}")))?;
     ok(&CopyView { title, body })

@@ -72,12 +72,13 @@ impl SecretsView {
 }
 
 impl ProjectView {
-    fn new(project: Project, role: Role, secrets: Option<SecretsView>) -> Self {
+    fn new(app: &App, project: Project, role: Role, secrets: Option<SecretsView>) -> Self {
         Self {
             id: project.id.0,
             name: project.name,
             timezone: project.timezone,
-            rate_limit: project.rate_limit,
+            // What applies now: the operator may have lowered the ceiling since.
+            rate_limit: app.config.effective_rate_limit(project.rate_limit),
             retention_days: project.retention_days,
             tracking: project.tracking,
             identity_verification: project.identity_verification,
@@ -113,18 +114,27 @@ pub async fn create(request: &Request<'_>) -> Result<Reply, ApiError> {
     let key = idempotency::key(request)?;
     let under_key = |key| idempotency::id_of(session.account.id, "project", key);
     let id = ProjectId(key.map_or_else(|| ids::fresh(now.as_millisecond()), under_key));
-    let project = input::new_project(&body, id, now)?;
+    let project = input::new_project(&body, id, now, app.config.max_rate_limit)?;
     let secrets = ProjectSecrets::random();
     let mut db = request.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    if key.is_some() {
-        accounts::lock(&tx, session.account.id).await?;
-        if let Some(made) = made_before(app, &tx, session.account.id, id).await? {
-            return Ok(made);
-        }
+    // One at a time, so that neither a repeat nor the limit is missed.
+    accounts::lock(&tx, session.account.id).await?;
+    if key.is_some()
+        && let Some(made) = made_before(app, &tx, session.account.id, id).await?
+    {
+        return Ok(made);
+    }
+    let most = app.config.max_projects_per_account;
+    if projects::count_created_by(&tx, session.account.id).await? >= most {
+        return Err(ApiError::Conflict(format!(
+            "your account has created {most} projects, which is the most that this installation allows; delete one first, or \
+             ask its operator to raise MAX_PROJECTS_PER_ACCOUNT"
+        )));
     }
     projects::insert(&tx, &app.master_keys, id, &project.name, &secrets, now).await?;
     projects::update(&tx, &project).await?;
+    projects::set_creator(&tx, id, session.account.id).await?;
     members::join(&tx, id, session.account.id, Role::Admin, now).await?;
     let change = Change {
         action: "project.created",
@@ -138,7 +148,7 @@ pub async fn create(request: &Request<'_>) -> Result<Reply, ApiError> {
     tx.commit().await.map_err(StoreError::from)?;
     changed::announce(request, Topic::Project).await;
     let tag = tag(&project)?;
-    Ok(created(&ProjectView::new(project, Role::Admin, Some(SecretsView::new(secrets, now))))?.tagged(&tag))
+    Ok(created(&ProjectView::new(app, project, Role::Admin, Some(SecretsView::new(secrets, now))))?.tagged(&tag))
 }
 
 fn may_create(app: &App, account: &Account) -> Result<(), ApiError> {
@@ -177,11 +187,11 @@ pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
 /// As a member of that role sees it.
 async fn view(app: &App, db: &impl GenericClient, project: Project, role: Role) -> Result<ProjectView, ApiError> {
     if role != Role::Admin {
-        return Ok(ProjectView::new(project, role, None));
+        return Ok(ProjectView::new(app, project, role, None));
     }
     let secrets = projects::secrets(db, &app.master_keys, project.id).await?;
     let secrets = secrets.map(|secrets| SecretsView::new(secrets, app.clock.now()));
-    Ok(ProjectView::new(project, role, secrets))
+    Ok(ProjectView::new(app, project, role, secrets))
 }
 
 fn role_of(cx: &Context<'_>) -> Role {
@@ -196,7 +206,7 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let current = projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
     precondition.check("project", || tag(&current))?;
-    let project = input::changed_project(&body, current.clone(), cx.app.clock.now())?;
+    let project = input::changed_project(&body, current.clone(), cx.app.clock.now(), cx.app.config.max_rate_limit)?;
     projects::update(&tx, &project).await?;
     if project.timezone != current.timezone {
         date_due::plan::ask_anew(&tx, cx.project, project.updated_at).await?;

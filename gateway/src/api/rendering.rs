@@ -1,37 +1,40 @@
-//! Filling in texts while somebody waits. It keeps a processor busy, so few do it at once, and none of the threads that
-//! answer everybody else.
+//! Rendering texts while a client waits. It keeps a processor busy, so few run at once, on none of the threads that answer
+//! other requests.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use shared::ids::OwnerId;
 
 use crate::context::Context;
 use crate::error::ApiError;
+use crate::permits::Permits;
 
-/// How many at once.
-pub const AT_ONCE: usize = 2;
-/// How long a request waits for its turn.
+/// Renderings at once in one gateway.
+pub const AT_ONCE: usize = 3;
+/// Renderings at once for the projects of one owner.
+pub const AT_ONCE_PER_OWNER: usize = 2;
+/// How long a request waits for its permit.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// What the work comes to. Its place is free again when it is done, also where nobody waits for it any more.
+/// Runs the work and returns its result. The permit is free again when the work is done, even if its request is gone by then.
 pub async fn rendered<T: Send + 'static>(
     cx: &Context<'_>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
-    in_turn(&cx.app.renderings, work).await
+    permitted(&cx.app.renderings, cx.owner, work).await
 }
 
-async fn in_turn<T: Send + 'static>(
-    places: &Arc<Semaphore>,
+async fn permitted<T: Send + 'static>(
+    permits: &Permits,
+    owner: OwnerId,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
-    let Ok(Ok(place)) = tokio::time::timeout(WAIT, places.clone().acquire_owned()).await else {
-        return Err(ApiError::Unavailable("as many texts are being rendered as may be at once"));
+    let Some(permit) = permits.acquire(owner, WAIT).await else {
+        return Err(ApiError::Unavailable("as many texts are being rendered as this gateway allows"));
     };
     let done = tokio::task::spawn_blocking(move || {
         let done = work();
-        drop(place);
+        drop(permit);
         done
     });
     done.await.map_err(|e| ApiError::Internal(e.to_string()))
@@ -39,26 +42,33 @@ async fn in_turn<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::mpsc;
+
+    use uuid::Uuid;
 
     use super::*;
 
     #[tokio::test]
-    async fn whoever_finds_no_place_is_told_so_and_a_place_outlives_its_request() {
-        let places = Arc::new(Semaphore::new(1));
-        assert_eq!(in_turn(&places, || 5).await.unwrap(), 5);
+    async fn a_permit_outlives_its_request() {
+        let owner = OwnerId(Uuid::from_u128(1));
+        let permits = Arc::new(Permits::new(1, 1));
+        assert_eq!(permitted(&permits, owner, || 5).await.unwrap(), 5);
         let (go_on, wait) = mpsc::channel::<()>();
+        let (begun, begins) = tokio::sync::oneshot::channel();
         let long = {
-            let places = places.clone();
-            tokio::spawn(async move { in_turn(&places, move || wait.recv()).await })
+            let permits = permits.clone();
+            let work = move || {
+                let _ = begun.send(());
+                wait.recv()
+            };
+            tokio::spawn(async move { permitted(&permits, owner, work).await })
         };
-        while places.available_permits() == 1 {
-            tokio::task::yield_now().await;
-        }
+        begins.await.unwrap();
         long.abort();
         let _ = long.await;
-        assert!(matches!(in_turn(&places, || 5).await, Err(ApiError::Unavailable(_))));
+        assert!(matches!(permitted(&permits, owner, || 5).await, Err(ApiError::Unavailable(_))));
         go_on.send(()).unwrap();
-        assert_eq!(in_turn(&places, || 5).await.unwrap(), 5);
+        assert_eq!(permitted(&permits, owner, || 5).await.unwrap(), 5);
     }
 }

@@ -17,6 +17,7 @@ use crate::context::Request;
 use crate::error::ApiError;
 use crate::ingest::prefer::Wait;
 use crate::ingest::{ids, publish};
+use crate::rate_limit::Lane;
 use crate::respond::{self, Reply, accepted};
 use input::Notification;
 use signature::Signature;
@@ -37,7 +38,8 @@ pub async fn receive(request: &Request<'_>, segment: &str) -> Result<Reply, ApiE
     let body = request.read_bytes(Media::Json, body::MAX_BYTES).await?;
     signature.verify(secrets.accepted_webhook(from_ms(request.received_ms)), &body)?;
 
-    let allowance = app.limits.take(project, rate_limit).await;
+    let rate_limit = app.config.effective_rate_limit(rate_limit);
+    let allowance = app.limits.take(project, rate_limit, Lane::Priority).await;
     let taken = match respond::within(&allowance) {
         Ok(()) => take(request, project, &signature, &body).await,
         Err(over) => Err(over),

@@ -122,6 +122,11 @@ impl KeyCache {
         self.load(hash, async { api_keys::find_active(&store.connection().await?, hash).await }).await
     }
 
+    /// Whether the database need not be asked about a hash.
+    pub fn is_known(&self, hash: &KeyHash) -> bool {
+        self.known.peek(hash).is_some_and(|known| self.is_good(&known))
+    }
+
     /// Asks the database; many who ask for one key wait for one answer.
     async fn load(
         &self,
@@ -172,7 +177,7 @@ impl KeyCache {
         self.confirmed_ms.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// Forgets keys that were made or ended.
+    /// Forgets keys that were created, changed or revoked.
     pub fn forget(&self, hashes: &[KeyHash]) {
         self.forgotten.fetch_add(1, Ordering::SeqCst);
         for hash in hashes {

@@ -111,6 +111,7 @@ pub async fn of(request: &Request<'_>) -> Result<Option<Session>, ApiError> {
     let Some(id) = cookie::value(request.headers, request.is_secure()).filter(|id| id.len() == 64) else {
         return Ok(None);
     };
+    request.check_refusals()?;
     let turn = request.app.lookups.turn().await?;
     let (now, hash) = (request.app.clock.now(), hash(id));
     let db = request.database().await?;

@@ -11,7 +11,7 @@ use shared::store::{Store, StoreError, client_ids};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::AT_ONCE_OF_PROJECT;
+use super::AT_ONCE_PER_OWNER;
 use super::run::Asked;
 use crate::api::audit_log;
 use crate::context::Context;
@@ -60,7 +60,7 @@ impl Hold {
             let message = format!("this import goes on with line {}, not {from}", import.next_line);
             return Err(conflict(message));
         }
-        if imports::running(&tx, cx.project, now).await? >= AT_ONCE_OF_PROJECT as i64 {
+        if imports::running(&tx, cx.project, now).await? >= AT_ONCE_PER_OWNER as i64 {
             return Err(too_many());
         }
         let attempt = imports::take(&tx, cx.project, id, now + LEASE).await?;
@@ -145,9 +145,11 @@ impl Drop for Hold {
     }
 }
 
-/// A project has as many imports under way as it may have.
+/// The project, or its owner in this gateway, has as many imports under way as allowed.
 pub fn too_many() -> ApiError {
-    ApiError::TooMany("2 imports of this project are under way, which is the limit; wait until one is through")
+    ApiError::TooMany(
+        "imports of this project or of its creator's other projects use their share; wait until one is complete",
+    )
 }
 
 fn conflict(message: impl Into<String>) -> ApiError {

@@ -17,7 +17,7 @@ use crate::auth::Standing;
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
-use crate::places::Full;
+use crate::slots::Full;
 
 /// For how long the worker may take to record a slice, before the client is told to come back.
 const RECORDED: Duration = Duration::from_mins(1);
@@ -37,9 +37,9 @@ pub struct Asked<'a> {
 
 /// Imports the request's body. An import that broke off goes on where it was.
 pub async fn run(cx: &Context<'_>, asked: Asked<'_>) -> Result<UserImport, ApiError> {
-    let _place = cx.app.imports.take(cx.project).map_err(|full| match full {
-        Full::Project => too_many(),
-        Full::Gateway => ApiError::Unavailable("as many imports are under way as there may be"),
+    let _slot = cx.app.imports.take(cx.owner).map_err(|full| match full {
+        Full::Owner => too_many(),
+        Full::Gateway => ApiError::Unavailable("as many imports are under way as this gateway allows"),
     })?;
     let source = match Source::new(cx.take_body()?, cx.headers, MAX_BYTES) {
         Ok(source) => source,

@@ -66,8 +66,8 @@ pub fn not_yet() -> Reply {
 }
 
 pub fn too_many() -> Reply {
-    let later = "<p>This was changed many times within a minute. Please try again in a minute.</p>";
-    page(StatusCode::TOO_MANY_REQUESTS, "Too many changes", later).with("retry-after", "60")
+    let later = "<p>This link was opened many times within a short time. Please try again in a minute.</p>";
+    page(StatusCode::TOO_MANY_REQUESTS, "Too many requests", later).with("retry-after", "60")
 }
 
 #[cfg(test)]

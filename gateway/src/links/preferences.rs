@@ -15,8 +15,8 @@ use shared::suppression::{Address, Reason};
 use uuid::Uuid;
 
 use super::choose::{self, Chosen, Refused};
-use super::page::{Escaped, no_link, not_yet, page};
-use super::unsubscribe;
+use super::page::{Escaped, no_link, not_yet, page, too_many};
+use super::{read_permit, unsubscribe};
 use crate::app::App;
 use crate::query::Query;
 use crate::respond::Reply;
@@ -48,6 +48,9 @@ enum Asked {
 /// Without a form it only shows; with one it changes what was asked for.
 pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
     let Some(about) = link::read_preferences(&app.master_keys, token) else { return no_link() };
+    if form.is_none() && app.link_limit.take(&about.message).is_err() {
+        return too_many();
+    }
     let asked = form.map(asked);
     if let Some(asked) = &asked
         && let Err(refused) = tell(app, about, asked).await
@@ -55,7 +58,9 @@ pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
         return unsubscribe::refuses(about, &refused);
     }
     let seen = async {
-        let Some(_turn) = app.link_looks.turn().await else { return Err(StoreError::Unavailable("busy".to_owned())) };
+        let Some(_permit) = read_permit(app, about).await else {
+            return Err(StoreError::Unavailable("busy".to_owned()));
+        };
         tokio::time::timeout(LOOK, look(app, about))
             .await
             .unwrap_or_else(|_| Err(StoreError::Unavailable("silent".to_owned())))

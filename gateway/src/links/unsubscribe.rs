@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::choose::{self, Chosen, Refused};
 use super::page::{Escaped, no_link, not_yet, page, too_many};
-use super::{Told, hand_over, named};
+use super::{Told, hand_over, named, read_permit};
 use crate::app::App;
 use crate::query::Query;
 use crate::respond::Reply;
@@ -22,6 +22,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Without a form it only asks; with one it unsubscribes: by the page's button or by the mail program's own (RFC 8058).
 pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
     let Some(about) = link::read_unsubscribe(&app.master_keys, token) else { return no_link() };
+    if form.is_none() && app.link_limit.take(&about.message).is_err() {
+        return too_many();
+    }
     // Beside the page's own address, wherever that is.
     let choose = format!(
         "<p><a href=\"{}\">Choose what you get</a></p>",
@@ -71,7 +74,7 @@ async fn asks(app: &App, about: About, choose: &str) -> Reply {
 }
 
 async fn name_of(app: &App, about: About, group: Uuid) -> Option<String> {
-    let _turn = app.link_looks.turn().await?;
+    let _permit = read_permit(app, about).await?;
     let db = app.store.connection().await.ok()?;
     Some(subscription_groups::get(&db, about.project, group).await.ok()??.name)
 }

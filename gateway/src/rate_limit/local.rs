@@ -1,47 +1,86 @@
-//! A limit kept by this process alone: its share of the project's quota.
+//! A limit kept by this process alone. Pure: the caller brings the time.
 
-use std::num::NonZeroU32;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use governor::clock::{Clock, DefaultClock};
-use governor::middleware::StateInformationMiddleware;
-use governor::state::{InMemoryState, NotKeyed};
-use governor::{Quota, RateLimiter};
+use shared::buckets::PRIORITY_SHARE;
 
-use super::{Allowance, BURST};
+use super::{BURST, Lane, priority_capacity};
 
-type Governor<C> = RateLimiter<NotKeyed, InMemoryState, C, StateInformationMiddleware>;
+/// Float tolerance when comparing tokens.
+const EPSILON: f64 = 1e-6;
 
-pub struct Local<C: Clock = DefaultClock> {
-    pub limit: u32,
-    governor: Governor<C>,
-    clock: C,
+/// A token bucket: full at first, with a burst of [`BURST`] seconds and, where it has them, tokens for [`Lane::Priority`].
+pub struct Local {
+    rate: f64,
+    priority_capacity: f64,
+    level: Mutex<Level>,
+}
+
+#[derive(Clone, Copy)]
+struct Level {
+    tokens: f64,
+    priority: f64,
+    at: Option<Instant>,
 }
 
 impl Local {
-    /// The share of one of `replicas` gateways in `limit` requests a second.
-    pub fn new(limit: u32, replicas: u32) -> Self {
-        Self::by(DefaultClock::default(), limit, replicas)
-    }
-}
-
-impl<C: Clock + Clone> Local<C> {
-    /// The same by a clock of the caller's.
-    pub fn by(clock: C, limit: u32, replicas: u32) -> Self {
-        let share = NonZeroU32::new(limit / replicas.max(1)).unwrap_or(NonZeroU32::MIN);
-        let quota = Quota::per_second(share).allow_burst(share.saturating_mul(BURST));
-        let governor =
-            RateLimiter::direct_with_clock(quota, clock.clone()).with_middleware::<StateInformationMiddleware>();
-        Self { limit, governor, clock }
+    /// The share of one of `replicas` gateways in `limit` requests per second.
+    pub fn share(limit: u32, replicas: u32, has_priority: bool) -> Self {
+        let share = (limit / replicas.max(1)).max(1);
+        Self::new(share, if has_priority { priority_capacity(share) } else { 0 })
     }
 
-    pub fn take(&self) -> Allowance {
-        match self.governor.check() {
-            Ok(state) => Allowance::granted(self.limit, state.remaining_burst_capacity()),
-            Err(denied) => {
-                let wait = denied.wait_time_from(self.clock.now());
-                Allowance::denied(self.limit, wait)
-            }
+    pub fn new(per_second: u32, priority_capacity: u32) -> Self {
+        let (rate, priority_capacity) = (f64::from(per_second), f64::from(priority_capacity));
+        let level = Level { tokens: rate * f64::from(BURST), priority: priority_capacity, at: None };
+        Self { rate, priority_capacity, level: Mutex::new(level) }
+    }
+
+    /// Takes a token; returns how many are left, or how long to wait for one.
+    pub fn take(&self, lane: Lane, now: Instant) -> Result<u32, Duration> {
+        self.look(lane, now, true)
+    }
+
+    /// Whether there is a token, like [`Local::take`] but without taking it.
+    pub fn peek(&self, lane: Lane, now: Instant) -> Result<u32, Duration> {
+        self.look(lane, now, false)
+    }
+
+    fn look(&self, lane: Lane, now: Instant, takes: bool) -> Result<u32, Duration> {
+        let mut level = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        self.fill(&mut level, now);
+        let is_privileged = lane == Lane::Priority;
+        let spent = f64::from(u8::from(takes));
+        if level.tokens + EPSILON >= 1.0 {
+            level.tokens -= spent;
+        } else if is_privileged && level.priority + EPSILON >= 1.0 {
+            level.priority -= spent;
+        } else {
+            return Err(self.wait(*level, is_privileged));
         }
+        let priority = if is_privileged { level.priority } else { 0.0 };
+        Ok((level.tokens + EPSILON).max(0.0) as u32 + (priority + EPSILON).max(0.0) as u32)
+    }
+
+    fn fill(&self, level: &mut Level, now: Instant) {
+        let at = level.at.map_or(now, |at| at.max(now));
+        let passed = level.at.map_or(Duration::ZERO, |before| now.saturating_duration_since(before));
+        level.at = Some(at);
+        let come = passed.as_secs_f64() * self.rate;
+        let to_priority = (self.priority_capacity - level.priority).min(come * PRIORITY_SHARE);
+        level.priority += to_priority;
+        level.tokens = (level.tokens + come - to_priority).min(self.rate * f64::from(BURST));
+    }
+
+    /// How long it takes until there is a token. Until the priority tokens are full, only the rest of what comes is for all.
+    fn wait(&self, level: Level, is_privileged: bool) -> Duration {
+        let (short, missing) = (1.0 - level.tokens, self.priority_capacity - level.priority);
+        let mut needed = (short / (1.0 - PRIORITY_SHARE)).min(short + missing);
+        if is_privileged && self.priority_capacity >= 1.0 {
+            needed = needed.min((1.0 - level.priority) / PRIORITY_SHARE);
+        }
+        Duration::from_secs_f64((needed / self.rate).max(0.0))
     }
 }
 
@@ -49,13 +88,50 @@ impl<C: Clock + Clone> Local<C> {
 mod tests {
     use super::*;
 
+    fn granted(local: &Local, lane: Lane, now: Instant) -> u32 {
+        (0..1_000).take_while(|_| local.take(lane, now).is_ok()).count() as u32
+    }
+
     #[test]
-    fn a_burst_is_twice_the_share() {
-        let local = Local::new(10, 2);
-        let granted = (0..20).filter(|_| local.take().granted.is_ok()).count();
-        assert_eq!(granted, 10);
-        let denied = local.take();
-        assert_eq!((denied.granted, denied.limit, denied.remaining), (Err(1), 10, 0));
-        assert!(Local::new(1, 5).take().granted.is_ok());
+    fn burst_is_twice_the_share_of_one_gateway() {
+        let (local, now) = (Local::share(10, 2, false), Instant::now());
+        assert_eq!(granted(&local, Lane::Public, now), 10);
+        assert_eq!(local.take(Lane::Public, now), Err(Duration::from_millis(200)));
+        assert!(Local::share(1, 5, true).take(Lane::Public, now).is_ok());
+    }
+
+    #[test]
+    fn public_callers_cannot_take_the_last_tokens() {
+        let (local, start) = (Local::share(100, 1, true), Instant::now());
+        assert_eq!(granted(&local, Lane::Public, start), 200);
+        assert_eq!(granted(&local, Lane::Priority, start), 10);
+        assert!(local.take(Lane::Priority, start).is_err());
+        // Under a flood of public callers a fifth of what comes is kept.
+        let mut taken = [0, 0];
+        for ms in 1..=10_000 {
+            let now = start + Duration::from_millis(ms);
+            taken[0] += granted(&local, Lane::Public, now);
+            taken[1] += granted(&local, Lane::Priority, now);
+        }
+        assert!(taken[0] >= 790 && taken[1] >= 190 && taken[0] + taken[1] <= 1_000, "{taken:?}");
+    }
+
+    #[test]
+    fn unused_priority_tokens_do_not_slow_public_callers() {
+        let (local, start) = (Local::share(100, 1, true), Instant::now());
+        granted(&local, Lane::Public, start);
+        let taken: u32 =
+            (1..=1_000).map(|n| granted(&local, Lane::Public, start + Duration::from_millis(10 * n))).sum();
+        assert!((999..=1_000).contains(&taken), "{taken}");
+    }
+
+    #[test]
+    fn peek_takes_nothing_and_a_clock_set_back_fills_nothing() {
+        let (local, now) = (Local::new(1, 0), Instant::now() + Duration::from_secs(10));
+        assert_eq!((local.peek(Lane::Public, now), local.peek(Lane::Public, now)), (Ok(2), Ok(2)));
+        assert_eq!(granted(&local, Lane::Public, now), 2);
+        assert!(local.peek(Lane::Public, now - Duration::from_secs(5)).is_err());
+        assert!(local.peek(Lane::Public, now).is_err());
+        assert!(local.peek(Lane::Public, now + Duration::from_secs(1)).is_ok());
     }
 }

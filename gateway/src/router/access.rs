@@ -126,6 +126,7 @@ impl Route<'_> {
             | Self::RotateSigningSecret(_)
             | Self::ListApiKeys
             | Self::CreateApiKey
+            | Self::UpdateApiKey
             | Self::RevokeApiKey
             | Self::ChangeMember(_)
             | Self::RemoveMember(_)

@@ -66,7 +66,7 @@ impl Route<'_> {
             Self::RotateWebhookSecret(_) => "/projects/:id/webhook-secret",
             Self::RotateIdentitySecret(_) => "/projects/:id/identity-secret",
             Self::RotateSigningSecret(_) => "/projects/:id/signing-secret",
-            Self::ListApiKeys | Self::CreateApiKey | Self::RevokeApiKey => "/api-keys",
+            Self::ListApiKeys | Self::CreateApiKey | Self::UpdateApiKey | Self::RevokeApiKey => "/api-keys",
             Self::ListTeam => "/team",
             Self::ChangeMember(_) | Self::RemoveMember(_) => "/team/:id",
             Self::ListInvites | Self::CreateInvite => "/team/invites",

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::fixture::Gateway;
+use crate::fixture::{Gateway, held_renderings};
 use crate::people::Rows;
 use crate::setup::Tenant;
 
@@ -178,7 +178,7 @@ async fn a_dry_run_shows_the_way_and_does_nothing() {
     fields.push(' ');
     assert_eq!(fields, "events[0].event events[0].after x ");
     assert_eq!(gateway.post(&project, &simulate, &json!({"userId": "nobody"})).await.fields(), ["userId"]);
-    let held = gateway.app.renderings.clone().acquire_many_owned(2).await.unwrap();
+    let held = held_renderings(&gateway, &project).await;
     assert_eq!(gateway.post(&project, &simulate, &json!({})).await.status, 503);
     drop(held);
 }

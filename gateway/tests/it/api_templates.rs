@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::fixture::{Gateway, texts};
+use crate::fixture::{Gateway, held_renderings, texts};
 use crate::people::Rows;
 
 #[tokio::test]
@@ -186,10 +186,14 @@ async fn a_preview_shows_the_template_as_somebody_would_see_it() {
     let answer = gateway.post(&project, &path, &json!({})).await;
     assert_eq!((answer.status, answer.fields()), (422, vec!["body"]), "{}", answer.body);
 
-    // Where as many are being rendered as may be, a request is told so after a moment.
-    let held = gateway.app.renderings.clone().acquire_many_owned(2).await.unwrap();
-    assert_eq!(gateway.app.renderings.available_permits(), 0);
+    // Where its owner's share is in use, a request is refused after a moment; one of another owner is not.
+    let held = held_renderings(&gateway, &project).await;
     assert_eq!(gateway.post(&project, &path, &json!({})).await.status, 503);
+    let other = gateway.project().await;
+    let plain = json!({"name": "n", "channel": "PUSH", "subject": "t", "body": "b"});
+    let made = gateway.post(&other, "/templates", &plain).await.expect(201);
+    let others = format!("/templates/{}/preview", made["id"].as_str().unwrap());
+    gateway.post(&other, &others, &json!({})).await.expect(200);
     drop(held);
     assert_eq!(gateway.post(&project, &path, &json!({})).await.status, 422);
 }

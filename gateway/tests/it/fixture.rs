@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use gateway::App;
 use gateway::config::GatewayConfig;
+use gateway::permits::Permit;
 use serde_json::Value;
 use shared::bus::Bus;
 use shared::env::Env;
@@ -156,6 +158,14 @@ impl Gateway {
             }
         }
     }
+}
+
+/// Takes the project's whole share of the permits to render.
+pub async fn held_renderings(gateway: &Gateway, project: &Tenant) -> [Option<Permit>; 2] {
+    let acquire = || gateway.app.renderings.acquire(project.id.into(), Duration::ZERO);
+    let held = [acquire().await, acquire().await];
+    assert!(held.iter().all(Option::is_some));
+    held
 }
 
 /// A field of every item of a list.

@@ -144,10 +144,10 @@ async fn another_projects_ids_find_and_change_nothing() {
             }
         }
     }
-    // The one that takes its id in the body.
-    for id in &ids {
-        let answer = gateway.send_as(&eve, "DELETE", "/api-keys", json!({ "id": id }).to_string()).await;
-        assert_eq!(answer.status, 404, "{id}");
+    // Those that take their id in the body.
+    for (method, id) in ids.iter().flat_map(|id| [("DELETE", id), ("PUT", id)]) {
+        let answer = gateway.send_as(&eve, method, "/api-keys", json!({ "id": id }).to_string()).await;
+        assert_eq!(answer.status, 404, "{method} {id}");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let after = rows_of(&gateway, &project).await;

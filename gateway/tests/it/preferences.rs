@@ -252,7 +252,7 @@ async fn whoever_calls_a_link_without_end_takes_few_connections_from_the_others(
     }
     let waiting =
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    assert_eq!(gateway.sql.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0), 4);
+    assert_eq!(gateway.sql.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0), 2);
     // The name of the group is not needed to leave it.
     let asks = call(&gateway, "GET", &of_group, "").await;
     assert!(asks.status == 200 && asks.text.contains("no more of these messages"), "{asks:?}");

@@ -1,26 +1,49 @@
 -- Takes tokens from a bucket.
--- KEYS[1]: the bucket. ARGV: tokens a second, the most that it holds, what is to be left in it, how many are wanted.
--- Returns how many were taken, how many are left, and after how many milliseconds there will be one if none was taken.
+-- KEYS[1]: the bucket. ARGV: tokens per second, capacity, tokens to leave in it, tokens wanted, priority capacity, and 1 where
+-- the caller may take priority tokens. Priority tokens lie beside the bucket's own; a fifth of what comes goes to them first.
+-- Returns the tokens taken, the tokens left to this caller, and the milliseconds until the next one if none was taken.
 local rate, most, reserve, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local capacity, has_priority = tonumber(ARGV[5]), ARGV[6] == '1'
+local share = 0.2
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local state = redis.call('HMGET', KEYS[1], 'tokens', 'at', 'rests_until')
+local state = redis.call('HMGET', KEYS[1], 'tokens', 'at', 'rests_until', 'priority')
 local tokens, at = tonumber(state[1]) or most, tonumber(state[2]) or now
+local priority = math.min(capacity, tonumber(state[4]) or capacity)
 -- Until then nothing comes; for a minute at most, whatever becomes of the clock.
 local rests_until = math.min(tonumber(state[3]) or 0, now + 60000000)
 local rest = math.max(0, rests_until - now) / 1000
 -- A clock that was set back fills nothing.
-tokens = math.min(most, tokens + math.max(0, now - math.max(at, rests_until)) * rate / 1000000)
+local come = math.max(0, now - math.max(at, rests_until)) * rate / 1000000
+local to_priority = math.min(capacity - priority, come * share)
+priority = priority + to_priority
+tokens = math.min(most, tokens + come - to_priority)
 local taken = 0
 if rest == 0 then
-    taken = math.max(0, math.min(wanted, math.floor(tokens - reserve)))
+    local own = math.max(0, math.min(wanted, math.floor(tokens - reserve)))
+    tokens = tokens - own
+    local extra = 0
+    if has_priority then
+        extra = math.min(wanted - own, math.floor(priority))
+        priority = priority - extra
+    end
+    taken = own + extra
 end
-tokens = tokens - taken
-redis.call('HSET', KEYS[1], 'tokens', string.format('%.6f', tokens), 'at', string.format('%.0f', now))
+redis.call('HSET', KEYS[1], 'tokens', string.format('%.6f', tokens), 'at', string.format('%.0f', now), 'priority', string.format('%.6f', priority))
 -- Once it is full, forgetting it changes nothing.
-redis.call('PEXPIRE', KEYS[1], math.ceil(rest + (most - tokens) * 1000 / rate) + 1000)
+local missing = math.max(most - tokens + capacity - priority, (capacity - priority) / share)
+redis.call('PEXPIRE', KEYS[1], math.ceil(rest + missing * 1000 / rate) + 1000)
 local wait = 0
 if taken == 0 then
-    wait = math.ceil(rest + (1 + reserve - tokens) * 1000 / rate)
+    local short = 1 + reserve - tokens
+    local needed = math.min(short / (1 - share), short + capacity - priority)
+    if has_priority then
+        needed = math.min(needed, (1 - priority) / share)
+    end
+    wait = math.ceil(rest + needed * 1000 / rate)
 end
-return { taken, math.max(0, math.floor(tokens)), wait }
+local left = math.floor(tokens)
+if has_priority then
+    left = left + math.floor(priority)
+end
+return { taken, math.max(0, left), wait }

@@ -1,5 +1,7 @@
 //! API keys: kept as a hash, shown once.
 
+use std::sync::Arc;
+
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
@@ -8,7 +10,7 @@ use uuid::Uuid;
 
 use super::StoreError;
 use super::changes::{self, Topic};
-use crate::ids::ProjectId;
+use crate::ids::{OwnerId, ProjectId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyType {
@@ -53,13 +55,25 @@ pub struct NewKey {
 pub struct ActiveKey {
     pub id: Uuid,
     pub project: ProjectId,
+    /// Owner of the project.
+    pub owner: OwnerId,
     pub key_type: KeyType,
     /// As it is listed.
     pub prefix: String,
+    pub settings: KeySettings,
     /// The project's limit, in requests a second.
     pub rate_limit: u32,
     /// Whether the project makes public keys prove the user ids that they name.
     pub identity_verification: bool,
+}
+
+/// Restrictions of one public key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeySettings {
+    /// Origins that browsers may send the key from, normalized; empty: any.
+    pub allowed_origins: Arc<[String]>,
+    /// Requests per second; the project's limit applies as well.
+    pub rate_limit: Option<u32>,
 }
 
 /// A key as it is listed.
@@ -70,6 +84,7 @@ pub struct ListedKey {
     pub key_type: KeyType,
     /// The key's first characters.
     pub prefix: String,
+    pub settings: KeySettings,
     pub created_at: Timestamp,
     /// Written now and again.
     pub last_used_at: Option<Timestamp>,
@@ -131,6 +146,16 @@ pub async fn insert(
     Ok(())
 }
 
+/// Writes the name and the settings of a key that was read by [`get_for_update`].
+pub async fn update(tx: &Transaction<'_>, project: ProjectId, key: &ListedKey) -> Result<(), StoreError> {
+    let seq = changes::next(tx, Topic::ApiKey).await?;
+    let sql = "UPDATE api_key SET name = $3, allowed_origins = $4, rate_limit = $5, changed_seq = $6 \
+               WHERE project_id = $1 AND id = $2";
+    let (origins, limit) = (&key.settings.allowed_origins[..], key.settings.rate_limit.map(u32::cast_signed));
+    tx.execute(sql, &[&project, &key.id, &key.name, &origins, &limit, &seq]).await?;
+    Ok(())
+}
+
 /// Ends a key; false when the project has no such key that works.
 pub async fn revoke(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<bool, StoreError> {
     let seq = changes::next(tx, Topic::ApiKey).await?;
@@ -147,7 +172,7 @@ pub async fn revoke_all(tx: &Transaction<'_>, project: ProjectId, now: Timestamp
     Ok(())
 }
 
-const LISTED: &str = "SELECT id, name, type, prefix, created_at, last_used_at FROM api_key \
+const LISTED: &str = "SELECT id, name, type, prefix, created_at, last_used_at, allowed_origins, rate_limit FROM api_key \
                       WHERE project_id = $1 AND revoked_at IS NULL";
 
 fn listed_from_row(row: &Row) -> Result<ListedKey, StoreError> {
@@ -158,6 +183,7 @@ fn listed_from_row(row: &Row) -> Result<ListedKey, StoreError> {
         prefix: row.try_get(3)?,
         created_at: row.try_get(4)?,
         last_used_at: row.try_get(5)?,
+        settings: settings(row, 6)?,
     })
 }
 
@@ -191,13 +217,14 @@ pub async fn set_last_used(db: &impl GenericClient, uses: &[KeyUse], before: Tim
 
 /// Finds the key that works under a hash.
 pub async fn find_active(db: &impl GenericClient, hash: &KeyHash) -> Result<Option<ActiveKey>, StoreError> {
-    let sql = "SELECT k.id, k.project_id, k.type, k.prefix, p.rate_limit, p.identity_verification \
+    let sql = "SELECT k.id, k.project_id, k.type, k.prefix, p.rate_limit, p.identity_verification, \
+               coalesce(p.created_by, p.project_id), k.allowed_origins, k.rate_limit \
                FROM api_key k JOIN project p ON p.project_id = k.project_id WHERE k.hash = $1 AND k.revoked_at IS NULL";
     let statement = db.prepare_cached(sql).await?;
     db.query_opt(&statement, &[&&hash[..]]).await?.as_ref().map(active_from_row).transpose()
 }
 
-/// The hashes of keys made or ended after a sequence: what a cache must forget.
+/// The hashes of keys created, changed or revoked after a sequence: what a cache must forget.
 pub async fn changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<KeyHash>, StoreError> {
     let statement = db.prepare_cached("SELECT hash FROM api_key WHERE changed_seq > $1").await?;
     let rows = db.query(&statement, &[&seq]).await?;
@@ -216,7 +243,16 @@ fn active_from_row(row: &Row) -> Result<ActiveKey, StoreError> {
         prefix: row.try_get(3)?,
         rate_limit: row.try_get::<_, i32>(4)?.unsigned_abs(),
         identity_verification: row.try_get(5)?,
+        owner: OwnerId(row.try_get(6)?),
+        settings: settings(row, 7)?,
     })
+}
+
+/// Reads `allowed_origins` and `rate_limit`, which are the columns from `first` on.
+fn settings(row: &Row, first: usize) -> Result<KeySettings, StoreError> {
+    let origins: Vec<String> = row.try_get(first)?;
+    let rate_limit: Option<i32> = row.try_get(first + 1)?;
+    Ok(KeySettings { allowed_origins: origins.into(), rate_limit: rate_limit.map(i32::unsigned_abs) })
 }
 
 fn key_type(text: &str) -> Result<KeyType, StoreError> {

@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::StoreError;
-use crate::ids::ProjectId;
+use crate::ids::{OwnerId, ProjectId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -49,6 +49,7 @@ pub struct Member {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     pub project: ProjectId,
+    pub owner: OwnerId,
     pub project_name: String,
     /// The project's limit, in requests a second.
     pub rate_limit: u32,
@@ -69,7 +70,7 @@ pub async fn join(
     Ok(())
 }
 
-const MEMBERSHIPS: &str = "SELECT m.project_id, p.name, p.rate_limit, m.role FROM member m \
+const MEMBERSHIPS: &str = "SELECT m.project_id, p.name, p.rate_limit, m.role, coalesce(p.created_by, p.project_id) FROM member m \
                            JOIN project p ON p.project_id = m.project_id WHERE m.account_id = $1";
 
 fn membership(row: &Row) -> Result<Membership, StoreError> {
@@ -78,6 +79,7 @@ fn membership(row: &Row) -> Result<Membership, StoreError> {
         project_name: row.try_get(1)?,
         rate_limit: row.try_get::<_, i32>(2)?.unsigned_abs(),
         role: role(row.try_get(3)?)?,
+        owner: OwnerId(row.try_get(4)?),
     })
 }
 

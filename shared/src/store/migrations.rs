@@ -22,6 +22,7 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "accounts_and_caps",
         sql: include_str!("../../migrations/0002_accounts_and_caps.sql"),
     },
+    Migration { version: 3, name: "limits", sql: include_str!("../../migrations/0003_limits.sql") },
 ];
 
 /// The schema that this program was written for.

@@ -1,29 +1,45 @@
-import { Button, Modal, NativeSelect, Stack, Text, TextInput } from '@mantine/core';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { Button, Modal, Text } from '@mantine/core';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, read } from '../../api/client';
-import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { forgetKey, rememberKey } from '../../app/known-keys';
 import { useProject } from '../../app/project';
 import { Ask } from '../../components/ask';
 import { Empty } from '../../components/empty';
-import { Failure, Loaded } from '../../components/failure';
+import { Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
 import { Moment } from '../../components/moment';
 import { Page } from '../../components/page';
 import { SecretOnce } from '../../components/snippet';
 import { t } from '../../text';
 import { keyOf } from './key';
+import { KeyForm } from './key-form';
+import { EMPTY, type KeyDraft, type KeyFields, draftOf } from './restrictions';
 
 export function ApiKeys() {
   const { projectId } = useProject();
   const client = useQueryClient();
   const [making, setMaking] = useState(false);
+  const [changing, setChanging] = useState<{ id: string; draft: KeyDraft } | null>(null);
   const [secret, setSecret] = useState<string | null>(null);
   const key = [projectId, 'api-keys'];
   const keys = useQuery({ queryKey: key, queryFn: ({ signal }) => read(api.GET('/api-keys', { signal })) });
   const again = () => void client.invalidateQueries({ queryKey: key });
+  const create = async ({ name, allowedOrigins, rateLimit }: KeyFields, type: KeyDraft['type']) => {
+    const restrictions = type === 'public' ? { allowedOrigins, rateLimit } : {};
+    const created = keyOf(await read(api.POST('/api-keys', { body: { name, type, ...restrictions } })));
+    if (type === 'public') rememberKey(projectId, created);
+    setMaking(false);
+    setSecret(created);
+    again();
+  };
+  const change = async (id: string, fields: KeyFields) => {
+    await read(api.PUT('/api-keys', { body: { id, ...fields } }));
+    setChanging(null);
+    notify(t.keys.changed);
+    again();
+  };
   return (
     <Page title={t.keys.title} actions={<Button onClick={() => setMaking(true)}>{t.keys.create}</Button>}>
       <Text>{t.keys.text}</Text>
@@ -38,8 +54,18 @@ export function ApiKeys() {
               { title: t.keys.name, cell: (each) => each.name },
               { title: t.keys.type, cell: (each) => t.keys.types[each.type] },
               { title: t.keys.prefix, cell: (each) => <code>{each.prefix}</code> },
+              { title: t.keys.origins, cell: (each) => (each.type === 'secret' ? '–' : each.allowedOrigins.length === 0 ? t.keys.anyOrigin : each.allowedOrigins.map((origin) => <div key={origin}>{origin}</div>)) },
+              { title: t.keys.limit, cell: (each) => each.rateLimit ?? '–' },
               { title: t.keys.created, cell: (each) => <Moment at={each.createdAt} /> },
               { title: t.keys.used, cell: (each) => (each.lastUsedAt ? <Moment at={each.lastUsedAt} /> : t.keys.never) },
+              {
+                title: t.keys.change,
+                cell: (each) => (
+                  <Button variant="default" size="compact-sm" aria-label={t.keys.changeNamed(each.name)} onClick={() => setChanging({ id: each.id, draft: draftOf(each) })}>
+                    {t.keys.change}
+                  </Button>
+                ),
+              },
               {
                 title: t.keys.revoke,
                 cell: (each) => (
@@ -62,39 +88,12 @@ export function ApiKeys() {
         )}
       </Loaded>
       <Modal opened={making} onClose={() => setMaking(false)} title={t.keys.create} closeButtonProps={{ 'aria-label': t.close }}>
-        <Make
-          onMade={(made) => {
-            setMaking(false);
-            setSecret(made);
-            again();
-          }}
-        />
+        <KeyForm draft={EMPTY} label={t.keys.create} save={create} />
+      </Modal>
+      <Modal opened={changing !== null} onClose={() => setChanging(null)} title={t.keys.change} closeButtonProps={{ 'aria-label': t.close }}>
+        {changing && <KeyForm exists draft={changing.draft} label={t.keys.save} save={(fields) => change(changing.id, fields)} />}
       </Modal>
       <SecretOnce title={t.keys.made} secret={secret} onClose={() => setSecret(null)} />
     </Page>
-  );
-}
-
-function Make({ onMade }: { onMade: (key: string) => void }) {
-  const { projectId } = useProject();
-  const [name, setName] = useState('');
-  const [type, setType] = useState<'public' | 'secret'>('public');
-  const making = useMutation({
-    mutationFn: async (body: { name: string; type: typeof type }) => keyOf(await read(api.POST('/api-keys', { body }))),
-    // As it was asked for, whatever is chosen meanwhile.
-    onSuccess(key, made) {
-      if (made.type === 'public') rememberKey(projectId, key);
-      onMade(key);
-    },
-  });
-  return (
-    <Stack>
-      <TextInput label={t.keys.name} description={t.keys.nameHint} required value={name} onChange={(event) => setName(event.currentTarget.value)} error={problemOf(making.error, 'name')} data-autofocus />
-      <NativeSelect label={t.keys.type} value={type} onChange={(event) => setType(event.currentTarget.value === 'secret' ? 'secret' : 'public')} data={[{ value: 'public', label: t.keys.types.public }, { value: 'secret', label: t.keys.types.secret }]} />
-      <Failure error={making.error} />
-      <Button loading={making.isPending} onClick={() => making.mutate({ name, type })}>
-        {t.keys.create}
-      </Button>
-    </Stack>
   );
 }

@@ -2,6 +2,9 @@ export const access = {
   keys: {
     title: 'API keys', text: 'A public key may be in apps and pages: it can only send what people do. A secret key opens everything, and stays on servers.', create: 'Make a key', name: 'Name', type: 'Kind', types: { public: 'Public', secret: 'Secret' }, prefix: 'Begins with',
     created: 'Made', used: 'Last used', never: 'Never', revoke: 'Revoke', revokeTitle: 'Revoke this key?', revokeText: (name: string, prefix: string) => `“${name}” (${prefix}…) stops working everywhere within a second.`, made: 'The new key', revoked: 'The key is revoked.',
+    change: 'Change', changeNamed: (name: string) => `Change ${name}`, changed: 'The key was changed.', save: 'Save',
+    origins: 'Allowed origins', originsHint: 'One per line, such as https://shop.example.com or https://*.example.com. Leave empty for any. Only browsers are restricted.', anyOrigin: 'Any',
+    limit: 'Requests per second', limitHint: 'Leave empty to apply the project’s limit alone.',
     emptyTitle: 'No keys yet', emptyText: 'Apps and servers show who they are by a key.', nameHint: 'Where it is used',
     lost: 'A key was made, but the answer that held it was lost, and it is not shown again. Revoke it under API keys, and make another.',
   },

@@ -21,7 +21,7 @@ use shared::store::{Store, StoreError};
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
-use super::streams::Place;
+use super::streams::StreamSlot;
 use super::{ItemView, Owner, ids_of, owner, paging};
 use crate::auth::Standing;
 use crate::context::Context;
@@ -58,7 +58,7 @@ pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let db = cx.database().await?;
     let person = people::find_id(&db, cx.project, &user).await?;
     let person = person.unwrap_or_else(|| people::candidates(cx.project, &user)[0]);
-    let place = cx.app.inboxes.enter((cx.project, person))?;
+    let slot = cx.app.inboxes.enter((cx.project, person), cx.owner)?;
     drop(db);
     // Before the first look, so that nothing slips between the two.
     let hints = subscribed(&cx.app.bus, cx.project, person).await;
@@ -81,7 +81,7 @@ pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
         look_at: now,
         check_at: now + STANDING_CHECK,
         end_at: now + proven_for.map_or(LONGEST, |proven| proven.min(LONGEST)),
-        _place: place,
+        _slot: slot,
     };
     let (maker, pieces) = Pieces::new();
     tokio::spawn(async move {
@@ -135,7 +135,7 @@ struct Following {
     look_at: Instant,
     check_at: Instant,
     end_at: Instant,
-    _place: Place,
+    _slot: StreamSlot,
 }
 
 impl Following {

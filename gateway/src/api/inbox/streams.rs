@@ -1,78 +1,77 @@
-//! Who follows which inbox: so many at a time, and no one person's clients more than a few.
+//! The inbox streams that are open: a number in one gateway, shared between owners, and a few for each inbox.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use shared::bus::Bus;
-use shared::ids::ProjectId;
+use shared::ids::{OwnerId, ProjectId};
 use shared::shutdown::Shutdown;
 use uuid::Uuid;
 
 use crate::error::ApiError;
+use crate::slots::{Full, Slot, Slots};
 
-/// Streams for one inbox at a time: tabs and devices of one person.
-const OF_ONE: usize = 10;
-/// The part of all streams that those of one project may be.
-const OF_PROJECT: usize = 2;
+/// Streams of one inbox at a time: tabs and devices of one user.
+const PER_INBOX: usize = 10;
 
 type Inbox = (ProjectId, Uuid);
+type Open = Arc<Mutex<HashMap<Inbox, usize>>>;
 
 /// The streams that are open.
 pub struct Inboxes {
-    open: Arc<Mutex<HashMap<Inbox, usize>>>,
-    most: usize,
-    /// Streams end with it: who follows one goes on at another gateway.
+    open: Open,
+    slots: Slots,
+    /// Streams end with it: their clients reconnect to another gateway.
     pub shutdown: Shutdown,
 }
 
-/// A place for one stream, free again when it is dropped.
-pub struct Place {
+/// A slot for one stream, free again when it is dropped.
+pub struct StreamSlot {
     inbox: Inbox,
-    open: Arc<Mutex<HashMap<Inbox, usize>>>,
+    open: Open,
+    _slot: Slot,
 }
 
-fn locked(open: &Mutex<HashMap<Inbox, usize>>) -> MutexGuard<'_, HashMap<Inbox, usize>> {
+fn locked(open: &Open) -> MutexGuard<'_, HashMap<Inbox, usize>> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Inboxes {
-    pub fn new(most: usize, shutdown: Shutdown) -> Self {
-        Self { open: Arc::default(), most, shutdown }
+    pub fn new(capacity: usize, shutdown: Shutdown) -> Self {
+        Self { open: Open::default(), slots: Slots::new(capacity, capacity), shutdown }
     }
 
-    /// Takes a place, where there is one.
-    pub fn enter(&self, inbox: Inbox) -> Result<Place, ApiError> {
+    /// Takes a slot, where there is one.
+    pub fn enter(&self, inbox: Inbox, owner: OwnerId) -> Result<StreamSlot, ApiError> {
         let mut open = locked(&self.open);
-        if open.values().sum::<usize>() >= self.most {
-            return Err(ApiError::Unavailable("this gateway follows as many inboxes as it may"));
-        }
-        let of_project = open.iter().filter(|((project, _), _)| *project == inbox.0).map(|(_, n)| n).sum::<usize>();
-        if of_project >= self.most.div_ceil(OF_PROJECT) {
-            return Err(ApiError::TooMany("this project's streams are half of all that this gateway follows"));
-        }
-        let of_one = open.entry(inbox).or_default();
-        if *of_one >= OF_ONE {
+        if open.get(&inbox).is_some_and(|own| *own >= PER_INBOX) {
             return Err(ApiError::TooMany("10 streams of this inbox are open, which is the limit; close one"));
         }
-        *of_one += 1;
-        Ok(Place { inbox, open: self.open.clone() })
+        let slot = self.slots.take(owner).map_err(|full| match full {
+            Full::Gateway => ApiError::Unavailable("as many inbox streams are open as this gateway allows"),
+            Full::Owner => {
+                ApiError::TooMany("streams of this project or of its creator's other projects use their share")
+            }
+        })?;
+        *open.entry(inbox).or_default() += 1;
+        Ok(StreamSlot { inbox, open: self.open.clone(), _slot: slot })
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut open = locked(&self.open);
-        if let Some(of_one) = open.get_mut(&self.inbox) {
-            *of_one -= 1;
-            if *of_one == 0 {
+        if let Some(own) = open.get_mut(&self.inbox) {
+            *own -= 1;
+            if *own == 0 {
                 open.remove(&self.inbox);
             }
         }
     }
 }
 
-/// Tells those who follow one of these inboxes, at any gateway, to look now. Only a hint.
+/// Notifies the streams of these inboxes, at every gateway, that something has changed. Only a hint.
 pub async fn announce(bus: &Bus, project: ProjectId, users: &[Uuid]) {
     if !bus.is_connected() {
         return;
@@ -89,18 +88,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_few_and_free_again() {
-        let of = |project, n| (ProjectId(Uuid::from_u128(project)), Uuid::from_u128(n));
-        let inbox = |n| of(0, n);
+    fn an_inbox_and_an_owner_have_their_shares() {
+        let owner = |n| OwnerId(Uuid::from_u128(n));
+        let inbox = |project, n| (ProjectId(Uuid::from_u128(project)), Uuid::from_u128(n));
         let inboxes = Inboxes::new(24, Shutdown::new());
-        let mut places: Vec<Place> = (0..OF_ONE).map(|_| inboxes.enter(inbox(1)).ok().unwrap()).collect();
-        assert_eq!(inboxes.enter(inbox(1)).err().unwrap().status().as_u16(), 429);
-        places.extend((0..2).map(|_| inboxes.enter(inbox(2)).ok().unwrap()));
-        assert_eq!(inboxes.enter(inbox(3)).err().unwrap().status().as_u16(), 429);
-        places.extend((0..12).map(|n| inboxes.enter(of(1 + n % 2, n)).ok().unwrap()));
-        assert_eq!(inboxes.enter(of(3, 1)).err().unwrap().status().as_u16(), 503);
-        places.clear();
-        assert!(locked(&inboxes.open).is_empty());
-        assert!(inboxes.enter(inbox(1)).is_ok());
+        let mut held: Vec<StreamSlot> =
+            (0..PER_INBOX).map(|_| inboxes.enter(inbox(0, 1), owner(0)).ok().unwrap()).collect();
+        assert_eq!(inboxes.enter(inbox(0, 1), owner(0)).err().unwrap().status().as_u16(), 429);
+        // Half of all for the projects of one owner together.
+        held.extend((0..2).map(|n| inboxes.enter(inbox(1, n), owner(0)).ok().unwrap()));
+        assert_eq!(inboxes.enter(inbox(2, 1), owner(0)).err().unwrap().status().as_u16(), 429);
+        held.extend((0..6).map(|n| inboxes.enter(inbox(3, n), owner(1)).ok().unwrap()));
+        assert_eq!(inboxes.enter(inbox(3, 9), owner(1)).err().unwrap().status().as_u16(), 429);
+        held.push(inboxes.enter(inbox(4, 1), owner(2)).ok().unwrap());
+        held.clear();
+        assert!(locked(&inboxes.open).is_empty() && inboxes.slots.taken() == 0);
     }
 }

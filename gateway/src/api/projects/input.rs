@@ -11,8 +11,8 @@ use crate::fields::{Fields, Text};
 
 const NAME: Text = Text::line(200);
 const TIMEZONE: Text = Text::line(100);
-/// Requests a second.
-const RATE_LIMIT: std::ops::RangeInclusive<i64> = 1..=1_000_000;
+/// Requests per second.
+const DEFAULT_RATE_LIMIT: u32 = 1_000;
 const RETENTION_DAYS: std::ops::RangeInclusive<i64> = 1..=3_650;
 /// Hours for which a replaced identity secret is accepted: apps keep what it signed for as long as they are installed.
 const OVERLAP_HOURS: std::ops::RangeInclusive<i64> = 0..=720;
@@ -32,7 +32,12 @@ const READ_ONLY: &[&str] = &[
 ];
 
 /// A project as posted. `name` is required.
-pub fn new_project(body: &Map<String, Value>, id: ProjectId, now: Timestamp) -> Result<Project, ApiError> {
+pub fn new_project(
+    body: &Map<String, Value>,
+    id: ProjectId,
+    now: Timestamp,
+    max_rate_limit: u32,
+) -> Result<Project, ApiError> {
     let mut fields = Fields::of(body);
     if !fields.has("name") || fields.is_null("name") {
         fields.problem("name", "is required");
@@ -41,21 +46,26 @@ pub fn new_project(body: &Map<String, Value>, id: ProjectId, now: Timestamp) -> 
         id,
         name: String::new(),
         timezone: "UTC".to_owned(),
-        rate_limit: 1_000,
+        rate_limit: DEFAULT_RATE_LIMIT.min(max_rate_limit),
         retention_days: 400,
         tracking: true,
         identity_verification: false,
         created_at: now,
         updated_at: now,
     };
-    with_fields(fields, project)
+    with_fields(fields, project, max_rate_limit)
 }
 
 /// A project with the fields that were sent.
-pub fn changed_project(body: &Map<String, Value>, current: Project, now: Timestamp) -> Result<Project, ApiError> {
+pub fn changed_project(
+    body: &Map<String, Value>,
+    current: Project,
+    now: Timestamp,
+    max_rate_limit: u32,
+) -> Result<Project, ApiError> {
     let mut fields = Fields::of(body);
     fields.not_null(&["name"]);
-    with_fields(fields, Project { updated_at: now, ..current })
+    with_fields(fields, Project { updated_at: now, ..current }, max_rate_limit)
 }
 
 /// Whether a body holds the project's name, by which whoever deletes it says that they mean this one.
@@ -77,7 +87,7 @@ pub fn overlap(body: &Map<String, Value>) -> Result<u64, ApiError> {
     Ok(hours.map_or(DEFAULT_OVERLAP_HOURS, i64::unsigned_abs))
 }
 
-fn with_fields(mut fields: Fields<'_>, mut project: Project) -> Result<Project, ApiError> {
+fn with_fields(mut fields: Fields<'_>, mut project: Project, max_rate_limit: u32) -> Result<Project, ApiError> {
     fields.read_only(READ_ONLY);
     fields.not_null(SETTINGS);
     if let Some(name) = fields.text("name", &NAME) {
@@ -92,7 +102,7 @@ fn with_fields(mut fields: Fields<'_>, mut project: Project) -> Result<Project, 
         }
         timezone.clone_into(&mut project.timezone);
     }
-    if let Some(limit) = fields.integer("rateLimit", RATE_LIMIT) {
+    if let Some(limit) = fields.integer("rateLimit", 1..=max_rate_limit.into()) {
         project.rate_limit = limit as u32;
     }
     if let Some(days) = fields.integer("retentionDays", RETENTION_DAYS) {
@@ -116,7 +126,7 @@ mod tests {
 
     fn new(value: Value) -> Result<Project, Vec<String>> {
         let body = value.as_object().cloned().unwrap();
-        new_project(&body, ProjectId(uuid::Uuid::nil()), Timestamp::UNIX_EPOCH).map_err(|e| named(&e))
+        new_project(&body, ProjectId(uuid::Uuid::nil()), Timestamp::UNIX_EPOCH, 5_000).map_err(|e| named(&e))
     }
 
     fn named(error: &ApiError) -> Vec<String> {
@@ -140,7 +150,7 @@ mod tests {
             ("timezone", json!("Mars/Olympus")),
             ("timezone", json!(5)),
             ("rateLimit", json!(0)),
-            ("rateLimit", json!(1_000_001)),
+            ("rateLimit", json!(5_001)),
             ("rateLimit", json!("many")),
             ("retentionDays", json!(0)),
             ("retentionDays", json!(3_651)),
@@ -162,7 +172,7 @@ mod tests {
         let read = json!({"id": "x", "name": "Shop", "role": "ADMIN", "webhookSecret": "w", "identitySecret": "i",
                           "previousWebhookSecretUntil": null, "signingSecret": "s", "previousSigningSecretUntil": null, "createdAt": "", "updatedAt": "", "rateLimit": 5});
         let body = read.as_object().cloned().unwrap();
-        let changed = changed_project(&body, project, Timestamp::UNIX_EPOCH).unwrap();
+        let changed = changed_project(&body, project, Timestamp::UNIX_EPOCH, 5_000).unwrap();
         assert_eq!(changed.rate_limit, 5);
     }
 }

@@ -6,12 +6,16 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use shared::store::segments::evaluate::{self, members};
 use shared::store::{StoreError, Transaction};
-use tokio::sync::SemaphorePermit;
 use uuid::Uuid;
 
 use crate::context::Context;
 use crate::error::ApiError;
+use crate::permits::Permit;
 
+/// Evaluations at once in one gateway: they must leave other requests connections and processors.
+pub const AT_ONCE: usize = 3;
+/// Evaluations at once for the projects of one owner.
+pub const AT_ONCE_PER_OWNER: usize = 2;
 /// How long the statements of one request may take.
 pub const AT_MOST: Duration = Duration::from_secs(10);
 /// How long one of many segments may take.
@@ -27,12 +31,10 @@ pub struct Count {
     user_count_error: Option<&'static str>,
 }
 
-/// Room for an evaluation. Few run at once: each may keep a processor and a connection busy.
-pub async fn room<'a>(cx: &Context<'a>) -> Result<SemaphorePermit<'a>, ApiError> {
-    match tokio::time::timeout(AT_MOST, cx.app.evaluations.acquire()).await {
-        Ok(Ok(permit)) => Ok(permit),
-        _ => Err(ApiError::Unavailable("other costly reads are under way")),
-    }
+/// Waits for a permit to evaluate. Few run at once: each may keep a processor and a connection busy.
+pub async fn room(cx: &Context<'_>) -> Result<Permit, ApiError> {
+    let permit = cx.app.evaluations.acquire(cx.owner, AT_MOST).await;
+    permit.ok_or(ApiError::Unavailable("other costly reads are under way"))
 }
 
 /// Begins to evaluate rules, in a transaction whose statements are bounded.

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::RngSeed;
 use shared::ids::ProjectId;
-use shared::store::api_keys::KeyType;
+use shared::store::api_keys::{KeySettings, KeyType};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -81,6 +81,8 @@ impl State {
             project: PROJECT,
             key_type: KeyType::Public,
             prefix: String::new(),
+            owner: PROJECT.into(),
+            settings: KeySettings::default(),
             rate_limit: self.limit,
             identity_verification: false,
         })

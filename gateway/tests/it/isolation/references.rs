@@ -43,8 +43,9 @@ const GIVEN: [(&str, &str); 8] = [
 ];
 /// What answers otherwise than by a refusal, or to others than keys, and is tried by itself: below, and the first in
 /// `another_projects_ids_find_and_change_nothing`.
-const TRIED_APART: [(&str, &str); 5] = [
+const TRIED_APART: [(&str, &str); 6] = [
     ("DELETE /api-keys", "id"),
+    ("PUT /api-keys", "id"),
     ("POST /channels/{id}/test", "userId"),
     ("POST /dead-letters/replay", "ids"),
     ("POST /segments/{id}/members", "add"),

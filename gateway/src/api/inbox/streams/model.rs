@@ -1,4 +1,4 @@
-//! Clients that come and go at random, against a list of who is there.
+//! Clients that come and go at random, against a list of the streams that are open.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -6,40 +6,57 @@ use proptest::test_runner::RngSeed;
 
 use super::*;
 
-/// Somebody comes to an inbox of a project, or one of those who are there goes.
+/// A client opens the inbox of a user in a project, or one of those that are there leaves.
 fn act() -> impl Strategy<Value = Result<(u128, u128), Index>> {
-    prop_oneof![3 => (0..3_u128, 0..3_u128).prop_map(Ok), 1 => any::<Index>().prop_map(Err)]
+    prop_oneof![3 => (0..4_u128, 0..3_u128).prop_map(Ok), 1 => any::<Index>().prop_map(Err)]
+}
+
+/// Each owner has two projects.
+fn owner_of(project: u128) -> u128 {
+    project / 2
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn places_are_given_as_long_as_there_are_some(most in 1..60_usize, acts in prop::collection::vec(act(), 1..150)) {
-        let inboxes = Inboxes::new(most, Shutdown::new());
-        let mut there: Vec<((u128, u128), Place)> = Vec::new();
+    fn an_owner_gets_a_stream_just_when_it_holds_fewer_than_are_free(
+        capacity in 1..60_usize,
+        acts in prop::collection::vec(act(), 1..150),
+    ) {
+        let inboxes = Inboxes::new(capacity, Shutdown::new());
+        let mut there: Vec<((u128, u128), StreamSlot)> = Vec::new();
         for act in acts {
-            let (project, person) = match act {
+            let (project, user) = match act {
                 Ok(inbox) => inbox,
                 Err(_) if there.is_empty() => continue,
-                Err(who) => {
-                    drop(there.swap_remove(who.index(there.len())));
+                Err(which) => {
+                    drop(there.swap_remove(which.index(there.len())));
                     continue;
                 }
             };
             let count = |is: &dyn Fn(&(u128, u128)) -> bool| there.iter().filter(|(inbox, _)| is(inbox)).count();
-            let is_full = count(&|_| true) == most;
-            let has_too_many = count(&|inbox| inbox.0 == project) * 2 >= most || count(&|inbox| *inbox == (project, person)) == 10;
-            let expected = if is_full { 503 } else if has_too_many { 429 } else { 200 };
-            match inboxes.enter((ProjectId(Uuid::from_u128(project)), Uuid::from_u128(person))) {
-                Ok(place) => {
-                    prop_assert_eq!(expected, 200, "{} of {} are there", there.len(), most);
-                    there.push(((project, person), place));
+            let own = count(&|inbox| owner_of(inbox.0) == owner_of(project));
+            let free = capacity - there.len();
+            let expected = if count(&|inbox| *inbox == (project, user)) == PER_INBOX || own == capacity {
+                429
+            } else if free == 0 {
+                503
+            } else if own >= free {
+                429
+            } else {
+                200
+            };
+            let inbox = (ProjectId(Uuid::from_u128(project)), Uuid::from_u128(user));
+            match inboxes.enter(inbox, OwnerId(Uuid::from_u128(owner_of(project)))) {
+                Ok(slot) => {
+                    prop_assert_eq!(expected, 200, "{} of {} are there", there.len(), capacity);
+                    there.push(((project, user), slot));
                 }
                 Err(refused) => prop_assert_eq!(refused.status().as_u16(), expected),
             }
         }
         there.clear();
-        prop_assert!(locked(&inboxes.open).is_empty());
+        prop_assert!(locked(&inboxes.open).is_empty() && inboxes.slots.taken() == 0);
     }
 }

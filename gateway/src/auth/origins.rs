@@ -1,0 +1,139 @@
+//! Origins that browsers may send a public key from.
+//!
+//! Only browsers send `Origin` and keep pages from changing it: a program with the key can claim any origin, or none.
+
+/// Characters of an origin.
+const MOST: usize = 300;
+/// What stands for any subdomain.
+const ANY: &str = "*.";
+
+/// The origin as browsers write it, or why it is none. `https://*.example.com` stands for every subdomain of `example.com`.
+pub fn normalized(text: &str) -> Result<String, &'static str> {
+    const SHAPE: &str =
+        "must be a scheme, a host and, where it is not the scheme's own, a port, such as https://shop.example.com";
+    let text = text.trim();
+    if text.len() > MOST {
+        return Err("must have at most 300 characters");
+    }
+    let (scheme, rest) = text.split_once("://").ok_or(SHAPE)?;
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    if !is_scheme || rest.contains(['/', '?', '#', '@', '\\']) || rest.contains(char::is_whitespace) {
+        return Err(SHAPE);
+    }
+    let scheme = scheme.to_ascii_lowercase();
+    let is_web = scheme == "http" || scheme == "https";
+    let (any, host) = rest.strip_prefix(ANY).map_or(("", rest), |host| (ANY, host));
+    if host.contains('*') {
+        return Err("may have `*` only in place of all subdomains, such as https://*.example.com");
+    }
+    let (host, port) = if is_web { web_host(&scheme, host).ok_or(SHAPE)? } else { (host.to_ascii_lowercase(), None) };
+    if host.is_empty() {
+        return Err(SHAPE);
+    }
+    if !any.is_empty() && (!is_web || !host.contains('.') || host.parse::<std::net::IpAddr>().is_ok()) {
+        return Err("must name a domain after `*.`, such as https://*.example.com");
+    }
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+    Ok(format!("{scheme}://{any}{host}{port}"))
+}
+
+/// The host in lower case and Punycode, and its port where that is not the scheme's own.
+fn web_host(scheme: &str, host: &str) -> Option<(String, Option<u16>)> {
+    let url = url::Url::parse(&format!("{scheme}://{host}")).ok()?;
+    Some((url.host_str()?.to_owned(), url.port()))
+}
+
+/// Whether a request with this `Origin` may use a key. With no origins listed it always may.
+pub fn allow(allowed: &[String], origin: &[u8]) -> bool {
+    if allowed.is_empty() {
+        return true;
+    }
+    let Ok(origin) = std::str::from_utf8(origin) else { return false };
+    // Browsers write it in lower case; anything else is no harm.
+    let origin = origin.to_ascii_lowercase();
+    allowed.iter().any(|allowed| matches(allowed, &origin))
+}
+
+fn matches(allowed: &str, origin: &str) -> bool {
+    let Some((scheme, domain)) = allowed.split_once("://*") else { return allowed == origin };
+    // Of `https://*.example.com`: `.example.com`, and something before it.
+    let subdomain = origin.strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://"));
+    subdomain.and_then(|rest| rest.strip_suffix(domain)).is_some_and(|sub| !sub.is_empty() && !sub.contains(':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_are_kept_as_browsers_write_them() {
+        for (given, kept) in [
+            ("https://shop.example.com", "https://shop.example.com"),
+            (" HTTPS://Shop.Example.com:443 ", "https://shop.example.com"),
+            ("http://localhost:3000", "http://localhost:3000"),
+            ("http://localhost:80", "http://localhost"),
+            ("https://bücher.example", "https://xn--bcher-kva.example"),
+            ("http://[2001:DB8::1]:8080", "http://[2001:db8::1]:8080"),
+            ("https://*.Example.com", "https://*.example.com"),
+            ("https://*.example.com:8443", "https://*.example.com:8443"),
+            ("capacitor://localhost", "capacitor://localhost"),
+            ("chrome-extension://abcdef", "chrome-extension://abcdef"),
+        ] {
+            assert_eq!(normalized(given).as_deref(), Ok(kept), "{given}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_origin_is_refused() {
+        for wrong in [
+            "",
+            "*",
+            "null",
+            "example.com",
+            "https://",
+            "://example.com",
+            "https://example.com/",
+            "https://example.com/path",
+            "https://example.com?x",
+            "https://user@example.com",
+            "https://exa mple.com",
+            "https://*",
+            "https://*.com",
+            "https://*.",
+            "https://*.1.2.3.4",
+            "https://a.*.example.com",
+            "https://*example.com",
+            "https://example.com:99999",
+            "capacitor://*.local.host",
+            "1a://example.com",
+        ] {
+            assert!(normalized(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(normalized(&format!("https://{}.example", "a".repeat(300))).is_err());
+    }
+
+    #[test]
+    fn exact_origins_and_subdomains_match_and_nothing_else() {
+        let allowed = ["https://shop.example.com".to_owned(), "https://*.example.org:8443".to_owned()];
+        for origin in ["https://shop.example.com", "https://a.example.org:8443", "https://a.b.example.org:8443"] {
+            assert!(allow(&allowed, origin.as_bytes()), "{origin}");
+        }
+        for origin in [
+            "",
+            "null",
+            "http://shop.example.com",
+            "https://shop.example.com:8443",
+            "https://shop.example.com.evil.test",
+            "https://example.org:8443",
+            "https://.example.org:8443",
+            "https://a.example.org",
+            "https://evil.test:1.example.org:8443",
+            "https://aexample.org:8443",
+            "http://a.example.org:8443",
+        ] {
+            assert!(!allow(&allowed, origin.as_bytes()), "{origin}");
+        }
+        assert!(allow(&[], b"https://anything.example") && !allow(&allowed, b"\xff"));
+    }
+}

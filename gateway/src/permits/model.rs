@@ -1,0 +1,93 @@
+//! Requests of several owners that come, give up and end at random: who is served next.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::test_runner::RngSeed;
+use uuid::Uuid;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Act {
+    Come(u128),
+    GiveUp(Index),
+    End(Index),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => (0..4_u128).prop_map(Act::Come),
+        1 => any::<Index>().prop_map(Act::GiveUp),
+        3 => any::<Index>().prop_map(Act::End),
+    ]
+}
+
+struct Request<'a> {
+    owner: u128,
+    permit: Pin<Box<dyn Future<Output = Option<Permit>> + 'a>>,
+}
+
+/// Moves the requests that were served; returns their owners in the order of their coming.
+fn served(waiting: &mut Vec<Request<'_>>, held: &mut Vec<(u128, Permit)>) -> Vec<u128> {
+    let mut owners = Vec::new();
+    let mut at = 0;
+    while at < waiting.len() {
+        match waiting[at].permit.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(permit) => {
+                let owner = waiting.remove(at).owner;
+                owners.push(owner);
+                held.extend(permit.map(|permit| (owner, permit)));
+            }
+            Poll::Pending => at += 1,
+        }
+    }
+    owners
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_free_permit_goes_to_the_owner_that_holds_the_fewest(
+        capacity in 1..4_usize,
+        per_owner in 1..4_usize,
+        acts in prop::collection::vec(act(), 1..80),
+    ) {
+        // Entered for its timers alone, which so never end.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _entered = runtime.enter();
+        let permits = Permits::new(capacity, per_owner);
+        let mut waiting: Vec<Request<'_>> = Vec::new();
+        let mut held: Vec<(u128, Permit)> = Vec::new();
+        for act in acts {
+            match act {
+                Act::Come(owner) => {
+                    let permit = permits.acquire(OwnerId(Uuid::from_u128(owner)), Duration::from_hours(1));
+                    waiting.push(Request { owner, permit: Box::pin(permit) });
+                }
+                Act::GiveUp(which) if !waiting.is_empty() => drop(waiting.remove(which.index(waiting.len()))),
+                Act::End(which) if !held.is_empty() => drop(held.swap_remove(which.index(held.len()))),
+                Act::GiveUp(_) | Act::End(_) => {}
+            }
+            let count = |held: &[(u128, Permit)], owner| held.iter().filter(|(of, _)| *of == owner).count();
+            let before: Vec<usize> = (0..4).map(|owner| count(&held, owner)).collect();
+            let (came, owners) = (waiting.iter().map(|request| request.owner).collect::<Vec<_>>(), served(&mut waiting, &mut held));
+            // Nothing is left over for a request that waits.
+            let may = |owner: u128| count(&held, owner) < per_owner;
+            prop_assert!(held.len() == capacity || !waiting.iter().any(|request| may(request.owner)));
+            prop_assert!(held.len() <= capacity && (0..4).all(|owner| count(&held, owner) <= per_owner));
+            // One at a time becomes free: it went to one of those that held the fewest.
+            if let [owner] = owners[..] {
+                let passed = came.iter().filter(|other| before[**other as usize] < before[owner as usize]);
+                prop_assert_eq!(passed.count(), 0, "{} was served, of {:?} with {:?}", owner, came, before);
+            }
+        }
+        drop(waiting);
+        held.clear();
+        let state = permits.0.locked();
+        prop_assert!(state.free == capacity && state.held.is_empty());
+    }
+}
