@@ -1,5 +1,5 @@
 //! Moves dead letters from their stream into the database, where their project sees them and can try them again. The stream
-//! keeps no copy of them: erasing a user's data would not reach it.
+//! keeps no copy of them: erasing a user's data would not reach it. Letters of unknown projects stay for less than a day.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use async_nats::jetstream::Message as Delivered;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::stream::Stream;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use prost::Message as _;
@@ -16,10 +17,13 @@ use shared::event::{Body, EncodedBatch, IngestItem, uuid};
 use shared::ids::{self, ProjectId};
 use shared::send::{Channel, Lane, SendChunk};
 use shared::store::dead_letters::{self, DeadItem};
+use shared::store::users::recipient;
+use shared::store::users::record::PersonKey;
 use shared::store::{Connection, erasures, project_removals};
 use uuid::Uuid;
 
 use crate::App;
+use crate::erasures::UNSEARCHABLE_KEPT;
 use crate::tick::TickError;
 
 /// Messages in one look.
@@ -39,6 +43,7 @@ pub async fn collect(app: Arc<App>) -> Result<(), TickError> {
         ..pull::Config::default()
     };
     let consumer: PullConsumer = stream.get_or_create_consumer(&name, config).await.map_err(broker)?;
+    forget_old(&app, &stream, consumer.cached_info().ack_floor.stream_sequence).await?;
     loop {
         let mut messages = consumer.fetch().max_messages(MOST).messages().await.map_err(broker)?;
         let mut taken = 0;
@@ -59,6 +64,22 @@ pub async fn collect(app: Arc<App>) -> Result<(), TickError> {
     }
 }
 
+/// Deletes letters that were taken over and are nearly a day old: those of unknown projects, and those that could not be deleted
+/// at once. Any of them may hold an erased user's data.
+async fn forget_old(app: &App, stream: &Stream, acknowledged: u64) -> Result<(), TickError> {
+    let before_ms = app.now_ms() - UNSEARCHABLE_KEPT.as_millis() as i64;
+    let mut state = stream.cached_info().state.clone();
+    for _ in 0..MOST {
+        let stored_ms = (state.first_timestamp.unix_timestamp_nanos() / 1_000_000) as i64;
+        if state.messages == 0 || state.first_sequence > acknowledged || stored_ms >= before_ms {
+            break;
+        }
+        stream.delete_message(state.first_sequence).await.map_err(broker)?;
+        state = stream.get_info().await.map_err(broker)?.state;
+    }
+    Ok(())
+}
+
 /// Returns the sequence number of a letter that the stream need not keep: all but those of an unknown project.
 async fn take_over(app: &App, message: &Delivered) -> Result<Option<u64>, TickError> {
     let info = message.info().map_err(broker)?;
@@ -74,8 +95,12 @@ async fn take_over(app: &App, message: &Delivered) -> Result<Option<u64>, TickEr
     } else {
         dead.of_ingest(names, partitions)
     };
-    let Some(item) = found else {
-        tracing::warn!(seq = dead.seq, reason = dead.reason, "a dead letter of no project stays in its stream");
+    let Some((mut item, users)) = found else {
+        // Without its reason, which may hold values of a user's.
+        tracing::warn!(
+            seq = dead.seq,
+            "dead letter of an unknown project: it is deleted from its stream after 23 hours"
+        );
         return Ok(None);
     };
     let done = Some(dead.seq);
@@ -83,13 +108,16 @@ async fn take_over(app: &App, message: &Delivered) -> Result<Option<u64>, TickEr
     if !project_removals::among(&db, &[item.project]).await?.is_empty() {
         return Ok(done);
     }
-    if let Some(user) = item.user_id {
-        let person = (item.project, user);
-        let erased = erasures::of(&db, &[person]).await?;
-        // What was accepted before the erasure is theirs no longer.
-        if erased.get(&person).is_some_and(|at| item.created_at <= *at) {
-            return Ok(done);
-        }
+    let people: Vec<PersonKey> = users.iter().map(|user| (item.project, *user)).collect();
+    let erased = erasures::of(&db, &people).await?;
+    // What was accepted before the erasure is theirs no longer.
+    if people.iter().any(|person| erased.get(person).is_some_and(|at| item.created_at <= *at)) {
+        return Ok(done);
+    }
+    if users.len() > 1 {
+        // Their erasure finds the letter by the id that leads to a user.
+        let known = recipient::load(&db, item.project, &users).await?;
+        item.user_id = users.iter().find_map(|user| known.get(user)).map(|user| user.id).or(item.user_id);
     }
     dead_letters::keep(&db, &item).await?;
     Ok(done)
@@ -117,8 +145,8 @@ impl Dead {
         ids::timed_for(self.at_ms, &[b"dead", &self.seq.to_be_bytes()])
     }
 
-    /// An item that could not be recorded; none where nobody can tell whose it was.
-    fn of_ingest(&self, names: &Names, partitions: u16) -> Option<DeadItem> {
+    /// An item that could not be recorded, and the users whom it names; none where its project is unknown.
+    fn of_ingest(&self, names: &Names, partitions: u16) -> Option<(DeadItem, Vec<Uuid>)> {
         let batch = EncodedBatch::decode_checked(self.payload.clone()).ok()?;
         let [encoded] = &batch.items[..] else { return None };
         let item = IngestItem::decode(encoded.clone()).ok()?;
@@ -126,10 +154,11 @@ impl Dead {
         let key = item.user_key().ok();
         let any = item.row_id().unwrap_or_default().as_u128() % u128::from(partitions.max(1));
         let partition = key.map_or(any as u16, |key| key.partition(project, partitions));
-        Some(DeadItem {
+        let user = key.map(|key| key.internal_id(project));
+        let item = DeadItem {
             project,
             id: self.id(),
-            user_id: key.map(|key| key.internal_id(project)),
+            user_id: user,
             name: name_of(item.body.as_ref()),
             channel: None,
             message_id: None,
@@ -139,11 +168,12 @@ impl Dead {
             payload: self.payload.to_vec(),
             created_at: from_ms(item.received_ms),
             died_at: from_ms(self.at_ms),
-        })
+        };
+        Some((item, user.into_iter().collect()))
     }
 
-    /// A message that those who send could not read, or give a row.
-    fn of_sending(&self, names: &Names, partitions: u16) -> Option<DeadItem> {
+    /// A message that delivery could not read or store, and the users whom it names; none where its project is unknown.
+    fn of_sending(&self, names: &Names, partitions: u16) -> Option<(DeadItem, Vec<Uuid>)> {
         let chunk = SendChunk::decode_checked(self.payload.clone()).ok()?;
         let (project, message, channel, created_at) = match (&chunk.direct[..], &chunk.refs[..]) {
             ([direct], []) => {
@@ -153,12 +183,13 @@ impl Dead {
             _ => return None,
         };
         let (project, message) = (uuid("project_id", project).ok()?, uuid("message_id", message).ok()?);
-        let user: Option<Uuid> = chunk.direct.first().and_then(|d| uuid("user_ids", d.user_ids.first()?).ok());
+        let users = chunk.direct.iter().flat_map(|direct| &direct.user_ids);
+        let users: Vec<Uuid> = users.filter_map(|id| uuid("user_ids", id).ok()).collect();
         let partition = (message.as_u128() % u128::from(partitions.max(1))) as u16;
-        Some(DeadItem {
+        let item = DeadItem {
             project: ProjectId(project),
             id: self.id(),
-            user_id: user,
+            user_id: users.first().copied(),
             name: "message".to_owned(),
             channel: Some(channel),
             message_id: Some(message),
@@ -168,7 +199,8 @@ impl Dead {
             payload: self.payload.to_vec(),
             created_at,
             died_at: from_ms(self.at_ms),
-        })
+        };
+        Some((item, users))
     }
 }
 
@@ -228,13 +260,13 @@ mod tests {
     fn an_item_goes_back_to_its_persons_partition() {
         let names = Names::new("t_");
         let read = dead(batch(&[track("a\0b")]));
-        let item = read.of_ingest(&names, 8).unwrap();
+        let (item, users) = read.of_ingest(&names, 8).unwrap();
         let key = ids::UserKey::External("u");
         assert_eq!(
             (item.project.0, item.name.as_str(), item.reason.as_str()),
             (PROJECT, "event a b", "not_recorded: why")
         );
-        assert_eq!(item.user_id, Some(key.internal_id(item.project)));
+        assert_eq!((item.user_id, users), (Some(key.internal_id(item.project)), vec![key.internal_id(item.project)]));
         assert_eq!(item.subject, names.ingest(key.partition(item.project, 8)));
         assert_eq!((item.id, item.payload), (read.id(), read.payload.to_vec()));
         assert_eq!((item.created_at, item.died_at), (from_ms(4_000), from_ms(5_000)));
@@ -259,8 +291,9 @@ mod tests {
             ..DirectMessage::default()
         };
         let chunk = SendChunk { version: send::VERSION, refs: Vec::new(), direct: vec![direct] };
-        let item = dead(chunk.encode_to_vec()).of_sending(&Names::new(""), 8).unwrap();
+        let (item, users) = dead(chunk.encode_to_vec()).of_sending(&Names::new(""), 8).unwrap();
         assert_eq!((item.message_id, item.user_id), (Some(Uuid::from_u128(9)), Some(Uuid::from_u128(3))));
+        assert_eq!(users, [Uuid::from_u128(3)]);
         assert_eq!((item.channel, item.subject.as_str()), (Some(Channel::Sms), "send.sms.direct"));
     }
 }

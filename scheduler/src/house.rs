@@ -25,7 +25,7 @@ pub struct Chore {
     work: Work,
 }
 
-pub const CHORES: [Chore; 23] = [
+pub const CHORES: [Chore; 25] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
     Chore {
         what: "what new time partitions hold",
@@ -72,6 +72,16 @@ pub const CHORES: [Chore; 23] = [
         work: |app| Box::pin(retention::clear_capped_sends(app)),
     },
     Chore { what: "old erasures", every: Duration::from_hours(1), work: |app| Box::pin(erasures::forget(app)) },
+    Chore {
+        what: "erasures that a restored database does not know",
+        every: Duration::from_hours(24),
+        work: |app| Box::pin(erasures::repeat_unknown(app)),
+    },
+    Chore {
+        what: "dead letters that name no user",
+        every: Duration::from_mins(10),
+        work: |app| Box::pin(erasures::forget_unnamed(app)),
+    },
     Chore { what: "sessions that have ended", every: Duration::from_mins(10), work: |app| Box::pin(end_sessions(app)) },
     Chore {
         what: "deleted subscription groups",
@@ -93,6 +103,14 @@ const IMPORTS_KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
 const DAYS_KEPT: i64 = 100;
 /// Until a chore that failed is tried again.
 const RETRY: Duration = Duration::from_secs(5);
+
+/// Does every task once, as at the start; for tests.
+pub async fn run_once(app: &Arc<App>) -> Result<(), TickError> {
+    for chore in CHORES {
+        (chore.work)(app.clone()).await?;
+    }
+    Ok(())
+}
 
 /// Does a chore until the shutdown.
 pub async fn repeat(chore: Chore, app: Arc<App>, shutdown: Shutdown) {

@@ -6,16 +6,21 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::context::ConsumerInfoErrorKind;
 use async_nats::jetstream::stream::{Info, Stream};
+use jiff::{SignedDuration, Timestamp};
 use shared::bus::continuity::{Found, Position, find, last_before};
 use shared::bus::topology;
 use shared::send::{Channel, Lane};
-use shared::store::ingest_partitions;
+use shared::store::{erasures, ingest_partitions};
 
 use crate::App;
+use crate::erasures::UNSEARCHABLE_KEPT;
 use crate::tick::TickError;
 
-/// Removes from the ingest stream what has been applied: what is older than is kept for a restored database, and when
-/// the stream is well filled, all of it. And always the readiness probes, which nobody reads. Before that it makes the streams
+/// How long after an erasure entries of before it may still come in: an import counts as accepted when its request began.
+const COMES_LATE: SignedDuration = SignedDuration::from_hours(1);
+
+/// Removes from the ingest stream what has been applied: what is older than is kept for a restored database, what may hold data of
+/// users who were erased nearly a day ago, and when the stream is well filled, all of it. And always the readiness probes, which nobody reads. Before that it makes the streams
 /// anew that a broker has lost, so that those who publish and read go on by themselves.
 pub async fn purge(app: Arc<App>) -> Result<(), TickError> {
     let names = &app.bus.names;
@@ -60,9 +65,14 @@ async fn last_to_go(app: &App, stream: &Stream, info: &Info) -> Result<Option<u6
     if is_full(info.state.bytes, most, app.config.purge_above_percent) {
         return Ok(Some(info.state.last_sequence));
     }
+    let db = app.store.connection().await?;
+    let erased = erasures::latest_until(&db, app.now() - UNSEARCHABLE_KEPT).await?.map(|at| at + COMES_LATE);
+    let before = erased.unwrap_or(Timestamp::MIN).max(app.now() - app.config.keep_ingest);
     let first_ms = (info.state.first_timestamp.unix_timestamp_nanos() / 1_000_000) as i64;
-    let age = Duration::from_millis((app.now_ms() - first_ms).max(0).unsigned_abs());
-    let Some(too_old) = age.checked_sub(app.config.keep_ingest).filter(|d| !d.is_zero()) else { return Ok(None) };
+    let too_old = Duration::from_millis((before.as_millisecond() - first_ms).max(0).unsigned_abs());
+    if too_old.is_zero() {
+        return Ok(None);
+    }
     let start_time = info.state.first_timestamp + too_old;
     Ok(Some(last_before(stream, DeliverPolicy::ByStartTime { start_time }).await.map_err(broker)?))
 }

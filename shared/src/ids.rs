@@ -86,6 +86,12 @@ impl<'a> UserKey<'a> {
     }
 }
 
+/// In place of a user's id in events that came under a merged anonymous user's id without proof: they count for no user, and
+/// an erasure of that user's ids finds them.
+pub fn unproven(anonymous: Uuid) -> Uuid {
+    Uuid::new_v5(&anonymous, b"unproven")
+}
+
 /// How long before its receipt a client's UUIDv7 may have been made to serve as the event's own id.
 pub const CLIENT_ID_PAST_MS: i64 = 30 * 86_400_000;
 /// How far ahead of its receipt it may lie.

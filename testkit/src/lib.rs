@@ -24,6 +24,7 @@ mod provider_server;
 mod push_gateway;
 mod push_provider_service;
 mod redis;
+pub mod scan;
 pub mod servers;
 mod session;
 mod sms_service;

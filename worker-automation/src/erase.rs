@@ -4,9 +4,14 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use prost::Message as _;
+use shared::bus::Names;
+use shared::event::{self as wire, Body, EncodedBatch, IngestItem, id_bytes};
+use shared::ids;
 use shared::store::erasures::{self, Erased};
 use shared::store::events::counters;
 use shared::store::messages::insert;
+use shared::store::outbox::OutboxRow;
 use shared::store::users::read;
 use shared::store::users::record::{self, NewPerson, PersonKey};
 use shared::store::users::search;
@@ -62,7 +67,8 @@ impl Erasures {
         Ok(items.into_iter().filter(|item| erased.is_empty() || !is_erased(item)).collect())
     }
 
-    /// Erases a person under all their ids, which it returns.
+    /// Erases a person under all their ids, which it returns. An item that comes again erases nothing: the user may have come back
+    /// since.
     pub async fn erase(
         &mut self,
         tx: &Transaction<'_>,
@@ -70,6 +76,10 @@ impl Erasures {
         item: &Item,
         person: Uuid,
     ) -> Result<Vec<PersonKey>, StoreError> {
+        let before = erasures::of(tx, &[(item.project, person)]).await?;
+        if before.values().any(|at| item.received <= *at) {
+            return Ok(Vec::new());
+        }
         self.latest = self.latest.max(Some(item.received));
         erase(tx, (lane, now), item, person).await
     }
@@ -82,6 +92,27 @@ fn keys(item: &Item) -> impl Iterator<Item = PersonKey> {
     let named = item.who.known.iter().chain(&item.who.anonymous).map(|n| n.id);
     let chose = if let Action::Subscribe(chosen) = &item.action { Some(chosen.person) } else { None };
     named.chain(internal).chain(chose).map(|id| (item.project, id))
+}
+
+/// An entry of the log of erasures, by which the scheduler repeats them on a restored database: an item for each of the user's
+/// ids, and nothing else of the user.
+pub fn log_entry(names: &Names, partition: i16, item: &Item, gone: &[PersonKey]) -> OutboxRow {
+    let erase = |(_, user): &PersonKey| IngestItem {
+        project_id: id_bytes(item.project.0),
+        id: id_bytes(ids::timed_for(item.received.as_millisecond(), &[b"erasure", user.as_bytes()])),
+        received_ms: item.received.as_millisecond(),
+        timestamp_ms: item.received.as_millisecond(),
+        body: Some(Body::Erase(wire::Erase { user_id: id_bytes(*user) })),
+        ..IngestItem::default()
+    };
+    let items = gone.iter().map(|key| erase(key).encode_to_vec().into()).collect();
+    OutboxRow {
+        partition,
+        id: ids::timed_for(item.received.as_millisecond(), &[b"erasures", item.id.as_bytes()]),
+        subject: names.ingest_erasures(),
+        payload: EncodedBatch { version: wire::VERSION, items }.encode_to_vec(),
+        traces: Vec::new(),
+    }
 }
 
 async fn erase(

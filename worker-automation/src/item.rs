@@ -242,6 +242,7 @@ impl Item {
                 | Action::RemoveToken { .. }
                 | Action::Webhook { .. }
                 | Action::Subscribe(_)
+                | Action::Erase { .. }
         );
         if who.named().is_none() && !needs_nobody {
             return Err(WireError::Missing("user"));

@@ -15,7 +15,7 @@ use shared::store::{StoreError, Transaction};
 
 use crate::item::{Action, Item};
 use crate::people::People;
-use crate::runs::{NOBODY, NewEvent};
+use crate::runs::NewEvent;
 
 /// What one project's segments look at.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +117,7 @@ impl<'w> Marks<'w> {
         if self.is_idle() {
             return;
         }
-        for event in new.iter().filter(|event| event.person.1 != NOBODY) {
+        for event in new.iter().filter(|event| !event.is_nobodys()) {
             let look = self.watched(event.person.0).and_then(|watched| watched.events.get(event.name));
             if let Some(look) = look {
                 self.found.insert((look, event.person));

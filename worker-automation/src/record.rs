@@ -10,12 +10,12 @@ use jiff::Timestamp;
 use shared::bus::Names;
 use shared::clock::Clock;
 use shared::failpoint;
-use shared::ids::ProjectId;
+use shared::ids::{self, ProjectId};
 use shared::metric_name::Metric;
 use shared::store::events::record::{NewClientId, claim_client_ids};
 use shared::store::ingest_partitions::{self, Advance};
 use shared::store::outbox::{self, OutboxRow};
-use shared::store::users::record::{self as users, Edition};
+use shared::store::users::record::{self as users, Edition, PersonKey};
 use shared::store::{Store, StoreError, Transaction};
 use shared::trace::Span;
 use uuid::Uuid;
@@ -224,6 +224,11 @@ impl Recorder {
                 }
                 Part::Erasure(item, person) => {
                     let gone = erasures.erase(tx, (lane, now), item, person).await?;
+                    if !gone.is_empty() {
+                        let entry = erase::log_entry(&self.names, lane, item, &gone);
+                        outbox::insert(tx, std::slice::from_ref(&entry), now).await?;
+                        applied.recorded.outbox.push(entry);
+                    }
                     let mut marks = Marks::new(&ground.watches);
                     marks.people(gone);
                     marks.store(tx, now).await?;
@@ -259,7 +264,7 @@ impl Recorder {
             let (name, properties) = item.action.event()?;
             let person = match item.action {
                 Action::Webhook { .. } => people.of(item).unwrap_or((item.project, NOBODY)),
-                _ if people.refuses(item) => (item.project, NOBODY),
+                _ if people.refuses(item) => refused(item),
                 _ => people.of(item)?,
             };
             Some(NewEvent { item, person, name, properties })
@@ -307,8 +312,7 @@ impl Recorder {
         // A merge later in the batch tells whose the earlier events are.
         for event in &mut new.events {
             // A merge that the lock has shown refuses events that were taken for the anonymous user's.
-            let refused = people.refuses(event.item);
-            event.person = if refused { (event.item.project, NOBODY) } else { people.resolve(event.person) };
+            event.person = if people.refuses(event.item) { refused(event.item) } else { people.resolve(event.person) };
         }
 
         let mut marks = Marks::new(&ground.watches);
@@ -357,6 +361,11 @@ impl Recorder {
         let is_new = |item: &Item| item.claimed_id().is_none_or(|id| claimed.contains(&(item.project, id)));
         Ok(first.into_iter().filter(|(_, item)| is_new(item)).collect())
     }
+}
+
+/// In place of the user of an item that was refused for want of a proof.
+fn refused(item: &Item) -> PersonKey {
+    (item.project, item.who.anonymous.as_ref().map_or(NOBODY, |anonymous| ids::unproven(anonymous.id)))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use shared::automation::TriggerType;
-use shared::ids::ProjectId;
+use shared::ids::{self, ProjectId};
 use shared::journey::{self, Input, Moved, NeedsPerson, Occurrence, Program, Run, RunStatus, Situation, State};
 use shared::store::runs::record::{self as runs, Enrolment, RunRow};
 use shared::store::users::record::PersonKey;
@@ -25,7 +25,7 @@ use shared::trace::{Kind, Span};
 use uuid::Uuid;
 
 use crate::days::Days;
-use crate::item::{Action, Item};
+use crate::item::{Action, Item, Named};
 use crate::matching::{Index, Startable};
 use crate::people::People;
 
@@ -46,9 +46,15 @@ pub struct NewEvent<'a> {
 }
 
 impl NewEvent<'_> {
+    /// Whether it counts for no user.
+    pub fn is_nobodys(&self) -> bool {
+        let refused = |anonymous: &Named| self.person.1 == ids::unproven(anonymous.id);
+        self.person.1 == NOBODY || (self.item.unproven && self.item.who.anonymous.as_ref().is_some_and(refused))
+    }
+
     /// By what kind of automation it may be waited for; none where it is nobody's.
     fn trigger(&self) -> Option<TriggerType> {
-        self.item.action.trigger().filter(|_| self.person.1 != NOBODY)
+        self.item.action.trigger().filter(|_| !self.is_nobodys())
     }
 
     /// The automations that it starts.

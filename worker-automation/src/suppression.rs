@@ -150,8 +150,14 @@ pub async fn store(
         let Some(address) = address(of, &addresses, people) else { continue };
         let reason = match told {
             Told::Arrived => continue,
-            Told::Bounced { softly: true } if !suppressions::bounced_softly(tx, project, &address).await? => continue,
-            Told::Bounced { .. } => Reason::Bounced,
+            Told::Bounced { softly: true } => {
+                let Some((user, _)) = message.and_then(|id| addresses.get(&id)) else { continue };
+                if !suppressions::bounced_softly(tx, (project, *user), &address).await? {
+                    continue;
+                }
+                Reason::Bounced
+            }
+            Told::Bounced { softly: false } => Reason::Bounced,
             Told::Complained => Reason::Complained,
             Told::Unsubscribed => Reason::Unsubscribed,
         };
@@ -178,12 +184,15 @@ pub async fn take_back(
 }
 
 /// The address that something was told of, by its message's.
-fn address((item, message, told): &ToldOf<'_>, of: &HashMap<Uuid, Address>, people: &People) -> Option<Address> {
+fn address((item, message, told): &ToldOf<'_>, of: &HashMap<Uuid, UsersAddress>, people: &People) -> Option<Address> {
     // A message that is kept no more, or none at all: then the person is known, and mail is what is meant.
     let person = || people.of(item).map(|(_, id)| Address::person(Channel::Email, id));
-    let went_to = message.and_then(|id| of.get(&id)).cloned();
+    let went_to = message.and_then(|id| of.get(&id)).map(|(_, address)| address.clone());
     went_to.or_else(|| person().filter(|_| *told == Told::Unsubscribed))
 }
+
+/// A message's recipient and the address that it went to.
+type UsersAddress = (Uuid, Address);
 
 /// Where messages went to; of one that was not sent yet, where it would go now.
 async fn addresses(
@@ -191,7 +200,7 @@ async fn addresses(
     project: ProjectId,
     messages: &[Uuid],
     people: &People,
-) -> Result<HashMap<Uuid, Address>, StoreError> {
+) -> Result<HashMap<Uuid, UsersAddress>, StoreError> {
     let recipients = suppressions::recipients(tx, project, messages).await?;
     let unsent = recipients.values().filter(|r| r.address.is_none()).map(|r| r.user_id);
     let loaded = recipient::load(tx, project, &unsent.collect::<Vec<_>>()).await?;
@@ -207,7 +216,7 @@ async fn addresses(
             own.unwrap_or_else(|| themselves(channel, user_id))
         }
     };
-    Ok(recipients.into_iter().map(|(message, recipient)| (message, address(recipient))).collect())
+    Ok(recipients.into_iter().map(|(message, recipient)| (message, (recipient.user_id, address(recipient)))).collect())
 }
 
 #[cfg(test)]

@@ -137,13 +137,13 @@ impl Sender {
         }
     }
 
-    /// Shows in the channel what the provider said about its settings, or that all is well. Failing to is no reason
-    /// to hold a message up.
-    pub async fn note(&self, app: &App, outcome: &Outcome) {
+    /// Shows in the channel what the provider said about its settings, or that all is well. `recipient` is left out of the text,
+    /// which outlives the user's erasure. Failing to is no reason to hold a message up.
+    pub async fn note(&self, app: &App, outcome: &Outcome, recipient: &str) {
         let error = match outcome {
             Outcome::Misconfigured(why) => {
                 *self.cleared() = None;
-                Some(why.as_str())
+                Some(without(why, recipient))
             }
             Outcome::Accepted(_) => {
                 let mut cleared = self.cleared();
@@ -157,7 +157,7 @@ impl Sender {
         };
         let written = async {
             let db = app.store.connection().await?;
-            channels::set_error(&db, self.project, self.channel, self.version, error, app.clock.now()).await
+            channels::set_error(&db, self.project, self.channel, self.version, error.as_deref(), app.clock.now()).await
         };
         if let Err(error) = written.await {
             tracing::warn!(project = %self.project, %error, "cannot note the state of a channel");
@@ -167,6 +167,21 @@ impl Sender {
     fn cleared(&self) -> MutexGuard<'_, Option<Instant>> {
         self.cleared.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Replaces a recipient in a provider's text, in any case of its ASCII letters.
+fn without(text: &str, recipient: &str) -> String {
+    let (lower, recipient) = (text.to_ascii_lowercase(), recipient.to_ascii_lowercase());
+    if recipient.is_empty() {
+        return text.to_owned();
+    }
+    let (mut kept, mut end) = (String::new(), 0);
+    for (at, found) in lower.match_indices(&recipient) {
+        kept.push_str(&text[end..at]);
+        kept.push_str("(recipient)");
+        end = at + found.len();
+    }
+    kept + &text[end..]
 }
 
 type Key = (ProjectId, Channel);

@@ -104,13 +104,20 @@ pub async fn keep(app: &App, message: &Claimed, address: &str, outcome: &Outcome
     let Some(reason) = learnt(message.channel, outcome) else { return };
     let address = Address { channel: message.channel, text: address.to_owned() };
     let new = Suppression::new(message.project, address, reason, app.clock.now());
-    let note = outcome.words().chars().filter(|c| !c.is_control()).take(500).collect();
-    let new = Suppression { message_id: Some(message.id), note, ..new };
+    let new = Suppression { message_id: Some(message.id), note: codes(outcome.words()), ..new };
     let project: ProjectId = message.project;
     let kept = async { suppressions::put(&app.store.connection().await?, project, &[new]).await };
     if let Err(error) = kept.await {
         tracing::warn!(%project, %error, "cannot put an address on the suppression list");
     }
+}
+
+/// The codes that a refusal begins with, such as `550 5.1.1`. The text after them may name the user, and an entry of the list
+/// outlives their erasure.
+fn codes(words: &str) -> String {
+    let is_code = |word: &&str| word.trim_end_matches(':').bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let codes = words.split_whitespace().take_while(is_code);
+    codes.take(3).collect::<Vec<_>>().join(" ").trim_end_matches(':').chars().take(30).collect()
 }
 
 #[cfg(test)]
@@ -133,6 +140,18 @@ mod tests {
             (Channel::Push, gone("410 Unregistered"), None),
         ] {
             assert_eq!(learnt(channel, &outcome), reason, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_note_holds_codes_only() {
+        for (words, note) in [
+            ("550 5.1.1 <ann@example.com>: Recipient address rejected", "550 5.1.1"),
+            ("400 30005: Unknown destination handset +15005550006", "400 30005"),
+            ("Ann Smith does not work here 5.1.1", ""),
+            ("", ""),
+        ] {
+            assert_eq!(codes(words), note, "{words}");
         }
     }
 

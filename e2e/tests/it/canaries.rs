@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod world;
+pub mod world;
 
 use std::time::Duration;
 
@@ -11,8 +11,7 @@ use e2e::system::MASTER_KEY;
 use e2e::{Options, Program, System, drained};
 use reqwest::Method;
 use serde_json::{Value, json};
-use testkit::{ApnsService, OtlpReceiver, ProviderServer, SmsService, eventually};
-use tokio_postgres::Client;
+use testkit::{ApnsService, OtlpReceiver, ProviderServer, SmsService, eventually, scan};
 
 use crate::shop::Shop;
 use crate::traces::traced;
@@ -39,16 +38,9 @@ const PERSONAL: [&str; 9] = [
 /// Secrets of which the text is ours to choose.
 const CHOSEN: [&str; 4] = ["canary-password", "canary-key", "canary-sms-token", "canary-login"];
 
-/// What a value may be told as: itself, its bytes in hexadecimal digits, and as a program shows bytes to its makers.
-fn forms(value: &str) -> [String; 3] {
-    let digits = value.bytes().fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"));
-    let bytes = format!("{:?}", value.as_bytes());
-    [value.to_owned(), digits, bytes.trim_matches(['[', ']']).to_owned()]
-}
-
 /// The lines of a text that hold a value in any form.
 fn lines_with<'a>(text: &'a str, value: &str) -> Vec<&'a str> {
-    let forms = forms(value);
+    let forms = scan::forms(value);
     text.lines().filter(|line| forms.iter().any(|form| line.contains(form))).collect()
 }
 
@@ -184,7 +176,7 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
         if calls >= 6 { Ok(()) } else { Err(format!("{calls} calls")) }
     };
     eventually(SOON, probe).await;
-    let dump = dump(&drained::database(&system).await).await;
+    let dump = scan::dump(&drained::database(&system).await).await;
 
     // What is lost is told of, too, by the programs that have its address with the password.
     let programs = [&system.gateway, &system.automation, &system.delivery, &system.scheduler];
@@ -255,17 +247,4 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
         let found = lines_with(&dump, secret);
         assert!(found.is_empty(), "{what} in the database: {found:#?}");
     }
-}
-
-/// Every row of every table, as text; bytes as hexadecimal digits.
-async fn dump(db: &Client) -> String {
-    let sql = "SELECT quote_ident(relname) FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace";
-    let mut all = String::new();
-    for table in db.query(sql, &[]).await.unwrap() {
-        for row in db.query(&format!("SELECT t::text FROM {} t", table.get::<_, String>(0)), &[]).await.unwrap() {
-            all.push_str(row.get(0));
-            all.push('\n');
-        }
-    }
-    all
 }

@@ -1,5 +1,7 @@
 //! Changing and erasing a person through the whole system.
 
+mod leftovers;
+
 use std::time::Duration;
 
 use e2e::System;

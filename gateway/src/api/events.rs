@@ -146,7 +146,8 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     }
     let look = Look::Event(event.name.clone());
     dirty::mark(&tx, cx.project, &look, &[event.user_id], cx.app.clock.now()).await?;
-    audit_log::note(cx, &tx, "event.deleted", (event.id, &event.name), json!({})).await?;
+    // Without its name: clients choose it, and the log outlives the user's erasure.
+    audit_log::note(cx, &tx, "event.deleted", (event.id, ""), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
 }

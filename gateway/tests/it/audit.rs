@@ -93,7 +93,7 @@ async fn people_and_messages() {
         answer = gateway.delete(&project, "/users/ann") => panic!("{answer:?}"),
         () = noted(4) => {}
     }
-    let expected = [("message.sent", ""), ("event.deleted", "bought"), ("user.updated", ""), ("user.deleted", "")];
+    let expected = [("message.sent", ""), ("event.deleted", ""), ("user.updated", ""), ("user.deleted", "")];
     assert_eq!(lines(&gateway, &admin).await, pairs(&expected));
     let log = gateway.get_as(&admin, "/audit-log").await.expect(200);
     let [deleted, updated, _, message] = [0, 1, 2, 3].map(|line: usize| log["entries"][line].clone());

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use shared::store::api_keys;
 use shared::store::members::Role;
-use testkit::ApnsService;
+use testkit::{ApnsService, scan};
 
 use crate::document::operations;
 use crate::fixture::Gateway;
@@ -28,20 +28,6 @@ async fn ada(gateway: &Gateway, project: &Tenant) -> Login {
     let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
     let csrf_token = answer.json()["csrfToken"].as_str().unwrap().to_owned();
     Login { account: id, email, project: project.id, cookie, csrf_token }
-}
-
-/// Every row of every table, as text.
-async fn dump(gateway: &Gateway) -> String {
-    let sql = "SELECT quote_ident(relname) FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace";
-    let mut all = String::new();
-    for table in gateway.sql.query(sql, &[]).await.unwrap() {
-        let rows = format!("SELECT t::text FROM {} t", table.get::<_, String>(0));
-        for row in gateway.sql.query(&rows, &[]).await.unwrap() {
-            all.push_str(row.get(0));
-            all.push('\n');
-        }
-    }
-    all
 }
 
 #[tokio::test]
@@ -94,7 +80,7 @@ async fn nothing_in_a_dump_or_in_a_later_answer_opens_anything() {
         ("the identity secret", text(&after["identitySecret"])),
     ];
 
-    let dump = dump(&gateway).await;
+    let dump = scan::dump(&gateway.sql).await;
     assert!(dump.contains("ada@example.com") && dump.contains(&text(&key["prefix"])), "{dump}");
     // Also as bytes, which the text of a row shows in hexadecimal digits.
     assert!(dump.contains(&hex::encode(api_keys::hash(&text(&key["key"])))), "bytes are looked through, too");

@@ -1,16 +1,19 @@
 //! From the dead-letter stream into the database, and back into the way of items.
 
+use jiff::SignedDuration;
 use prost::Message as _;
 use scheduler::dead_letters::collect;
 use shared::bus::dead_letter;
+use shared::clock::Clock;
 use shared::event::{Body, EncodedBatch, IngestItem, Track, VERSION, id_bytes};
 use shared::ids::UserKey;
 use shared::store::dead_letters::{self, DeadFilter, Kind, Replayed};
 use shared::store::erasures::{self, Erased};
 use shared::store::filter::Start;
+use testkit::eventually_true;
 use uuid::Uuid;
 
-use crate::place::Place;
+use crate::place::{Place, SOON};
 
 #[tokio::test]
 async fn what_was_put_aside_is_shown_once_and_goes_its_way_again() {
@@ -56,6 +59,27 @@ async fn what_was_put_aside_is_shown_once_and_goes_its_way_again() {
     // Nothing of it comes back by itself.
     collect(app).await.unwrap();
     assert_eq!(dead_letters::total(&db, place.project, &all).await.unwrap().count, 0);
+}
+
+#[tokio::test]
+async fn a_letter_of_an_unknown_project_stays_for_less_than_a_day() {
+    let mut place = Place::new().await;
+    for _ in 0..3 {
+        dead_letter::bury(&place.bus, "ingest", "message 7", "not protobuf", vec![255].into()).await.unwrap();
+    }
+    let now = place.clock.now();
+    for (hours, left) in [(22, 3), (24, 0)] {
+        place.clock = Clock::manual(now + SignedDuration::from_hours(hours));
+        collect(place.app().await).await.unwrap();
+        // Acknowledgements are on their way.
+        eventually_true("all are taken over", SOON, async || {
+            let stream = place.bus.jetstream.get_stream(place.bus.names.dead_stream()).await.unwrap();
+            let taken_over = stream.consumer_info(place.bus.names.dead_consumer()).await.unwrap();
+            taken_over.ack_floor.stream_sequence == 3
+        })
+        .await;
+        assert_eq!(in_stream(&place).await, left, "after {hours} h");
+    }
 }
 
 #[tokio::test]

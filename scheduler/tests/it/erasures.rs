@@ -1,8 +1,13 @@
 //! What erased people leave behind.
 
-use scheduler::erasures::finish;
+use bytes::Bytes;
+use prost::Message as _;
+use scheduler::erasures::{self, finish};
+use shared::bus::Publisher;
+use shared::clock::{Clock, from_ms};
+use shared::event::{Body, Erase, IngestBatch, IngestItem, VERSION, id_bytes};
 use shared::ids;
-use shared::store::erasures::{self, Erased, SLICE};
+use shared::store::erasures::{self as store, Erased, SLICE};
 use uuid::Uuid;
 
 use crate::place::Place;
@@ -26,15 +31,15 @@ async fn what_is_too_much_to_go_at_once_goes_slice_by_slice() {
     db.execute(counted, &[]).await.unwrap();
 
     // The first slice goes with the erasure.
-    let at = shared::clock::from_ms(now);
+    let at = from_ms(now);
     let tx = db.transaction().await.unwrap();
-    let removed = erasures::remove_slice(&tx, place.project, &[person], (at, None)).await.unwrap();
+    let removed = store::remove_slice(&tx, place.project, &[person], (at, None)).await.unwrap();
     assert_eq!((removed.events.iter().map(|e| e.2).sum::<i64>(), removed.left), (SLICE, true));
     shared::store::events::counters::take(&tx, place.project, &removed.events).await.unwrap();
     let erased = Erased { accepted: at, applied: at };
-    erasures::record(&tx, place.project, &[person], erased, true).await.unwrap();
+    store::record(&tx, place.project, &[person], erased, true).await.unwrap();
     tx.commit().await.unwrap();
-    let under_way = erasures::under_way(&db, place.project, &[person, other]).await.unwrap();
+    let under_way = store::under_way(&db, place.project, &[person, other]).await.unwrap();
     assert_eq!(under_way.keys().collect::<Vec<_>>(), [&person]);
 
     // What was accepted since stays.
@@ -49,8 +54,8 @@ async fn what_is_too_much_to_go_at_once_goes_slice_by_slice() {
     );
     let left = left.await.unwrap();
     assert_eq!((left.get::<_, i64>(0), left.get::<_, i64>(1), left.get::<_, i64>(2)), (11, 10, 10));
-    assert!(erasures::under_way(&db, place.project, &[person]).await.unwrap().is_empty());
-    assert_eq!(erasures::of(&db, &[(place.project, person)]).await.unwrap().len(), 1);
+    assert!(store::under_way(&db, place.project, &[person]).await.unwrap().is_empty());
+    assert_eq!(store::of(&db, &[(place.project, person)]).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -74,13 +79,13 @@ async fn what_is_told_of_the_last_messages_meanwhile_goes_with_them() {
     // Somebody else's, and one of the same person since.
     let (others, since) = (made(first, other, many + 1).await, made(last, person, many + 2).await);
 
-    let at = shared::clock::from_ms(now);
+    let at = from_ms(now);
     let tx = db.transaction().await.unwrap();
     let ids = [person];
-    erasures::remove_people(&tx, place.project, &ids).await.unwrap();
+    store::remove_people(&tx, place.project, &ids).await.unwrap();
     let before = "DELETE FROM message WHERE project_id = $1 AND user_id = $2 AND id < $3";
     tx.execute(before, &[&place.project, &person, &theirs[SLICE as usize]]).await.unwrap();
-    erasures::record(&tx, place.project, &ids, Erased { accepted: at, applied: at }, true).await.unwrap();
+    store::record(&tx, place.project, &ids, Erased { accepted: at, applied: at }, true).await.unwrap();
     tx.commit().await.unwrap();
 
     // Somebody has a mail open that is still to go.
@@ -92,7 +97,7 @@ async fn what_is_told_of_the_last_messages_meanwhile_goes_with_them() {
     let click = "INSERT INTO campaign_click (project_id, campaign_id, message_id, link, user_id, clicks) VALUES ($1, $2, $3, $4, $5, 1)";
     let told = "INSERT INTO webhook_delivery (project_id, endpoint_id, id, type, user_id, data, happened_at, created_at) \
                 VALUES ($1, $2, gen_random_uuid(), 'message.clicked', $3, jsonb_build_object('messageId', $4::uuid), now(), $5)";
-    let later = shared::clock::from_ms(now + 1_000);
+    let later = from_ms(now + 1_000);
     for (message, user, link) in [
         (theirs[SLICE as usize], person, own_link),
         (theirs[theirs.len() - 1], person, shared_link),
@@ -111,4 +116,47 @@ async fn what_is_told_of_the_last_messages_meanwhile_goes_with_them() {
     }
     let links = db.query("SELECT link FROM campaign_link", &[]).await.unwrap();
     assert_eq!(links.iter().map(|row| row.get::<_, Uuid>(0)).collect::<Vec<_>>(), [shared_link]);
+}
+
+#[tokio::test]
+async fn a_restored_database_is_told_of_erasures_that_it_does_not_know() {
+    let mut place = Place::new().await;
+    let db = place.store.connection().await.unwrap();
+    let project = "INSERT INTO project (project_id, name, secrets, created_at, updated_at, changed_seq) \
+                   VALUES ($1, 'Shop', '', now(), now(), 1)";
+    db.execute(project, &[&place.project]).await.unwrap();
+    let now_ms = place.clock.now_ms();
+    let entry = |user: u128, received_ms: i64| {
+        let body = Body::Erase(Erase { user_id: id_bytes(Uuid::from_u128(user)) });
+        let (project_id, id) = (id_bytes(place.project.0), id_bytes(ids::fresh(received_ms)));
+        let item = IngestItem { project_id, id, received_ms, body: Some(body), ..IngestItem::default() };
+        Bytes::from(IngestBatch { version: VERSION, items: vec![item] }.encode_to_vec())
+    };
+    let names = place.bus.names.clone();
+    let publisher = Publisher::new(place.bus.clone());
+    let (known, unknown, past) = (entry(5, now_ms), entry(6, now_ms), entry(7, now_ms - 30 * 86_400_000));
+    for entry in [&known, &unknown, &past] {
+        publisher.publish(names.ingest_erasures(), entry.clone()).await.unwrap();
+    }
+    record(&place, 5, now_ms).await;
+    erasures::repeat_unknown(place.app().await).await.unwrap();
+    let published = place.payloads(&names.ingest_stream(), &names.ingest(0)).await;
+    assert_eq!(published, [(names.ingest(0), unknown)]);
+
+    record(&place, 6, now_ms).await;
+    erasures::repeat_unknown(place.app().await).await.unwrap();
+    assert_eq!(place.payloads(&names.ingest_stream(), &names.ingest(0)).await.len(), 1, "it is known by now");
+    // Those that are too old to be known go.
+    place.clock = Clock::manual(from_ms(now_ms + 30 * 86_400_000));
+    erasures::repeat_unknown(place.app().await).await.unwrap();
+    assert_eq!(place.payloads(&names.ingest_stream(), &names.ingest_erasures()).await, []);
+}
+
+async fn record(place: &Place, user: u128, at_ms: i64) {
+    let at = from_ms(at_ms);
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    let erased = Erased { accepted: at, applied: at };
+    store::record(&tx, place.project, &[Uuid::from_u128(user)], erased, false).await.unwrap();
+    tx.commit().await.unwrap();
 }

@@ -5,12 +5,15 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use jiff::{SignedDuration, Timestamp};
 use scheduler::purge::{purge, purge_acknowledged};
 use shared::bus::{Publisher, topology};
 use shared::clock::{Clock, from_ms};
 use shared::send::{Channel, Lane};
+use shared::store::erasures::{self, Erased};
 use shared::store::ingest_partitions;
 use testkit::eventually_true;
+use uuid::Uuid;
 
 use crate::place::{Place, SOON};
 
@@ -130,6 +133,33 @@ async fn what_is_old_goes_and_what_is_young_stays_for_a_restored_database() {
     purge(place.app().await).await.unwrap();
     assert_eq!(left(&place).await, (0, 4));
     assert_eq!(stream.info().await.unwrap().state.consumer_count, 0);
+}
+
+#[tokio::test]
+async fn what_was_applied_before_an_erasure_goes_within_a_day() {
+    let mut place = Place::new().await;
+    let names = place.bus.names.clone();
+    let left = async |place: &Place| (left(place, &names.ingest(0)).await, left(place, &names.ingest(1)).await);
+    fill(&place, 5, 10, 100).await;
+    let now = place.clock.now();
+    let erase = async |place: &Place, at: Timestamp| {
+        let mut db = place.store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        let erased = Erased { accepted: at, applied: at };
+        erasures::record(&tx, place.project, &[Uuid::from_u128(5)], erased, false).await.unwrap();
+        tx.commit().await.unwrap();
+    };
+    // All of it came in too long after this one to hold anything of that user.
+    erase(&place, now - SignedDuration::from_hours(2)).await;
+    place.clock = Clock::manual(now + SignedDuration::from_hours(21));
+    purge(place.app().await).await.unwrap();
+    assert_eq!(left(&place).await, (3, 2));
+    erase(&place, now).await;
+    purge(place.app().await).await.unwrap();
+    assert_eq!(left(&place).await, (3, 2));
+    place.clock.advance(Duration::from_hours(2));
+    purge(place.app().await).await.unwrap();
+    assert_eq!(left(&place).await, (0, 2), "what nobody has applied stays");
 }
 
 /// A reader that acknowledged what the stream still has, as after a disk that was full: it read another lane up to there.

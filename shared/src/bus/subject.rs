@@ -35,6 +35,11 @@ impl Names {
         format!("{}ingest.canary", self.prefix)
     }
 
+    /// Erasures that were carried out, kept for as long as a backup from before one may be restored.
+    pub fn ingest_erasures(&self) -> String {
+        format!("{}ingest.erasures", self.prefix)
+    }
+
     /// The durable consumer of a partition: stable, so that its lag can be watched from outside.
     pub fn ingest_consumer(&self, partition: u16) -> String {
         format!("{}ingest-{partition}", self.prefix)

@@ -197,6 +197,11 @@ pub async fn total(db: &impl GenericClient, project: ProjectId, wanted: &DeadFil
     Ok(Total::counted(count))
 }
 
+/// Removes items that name no user and died before a time.
+pub async fn forget_unnamed(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
+    Ok(db.execute("DELETE FROM dead_item WHERE user_id IS NULL AND died_at < $1", &[&before]).await?)
+}
+
 /// Keeps an item of the stream; once, however often it is read, until it is published again.
 pub async fn keep(db: &impl GenericClient, item: &DeadItem) -> Result<(), StoreError> {
     let sql = "INSERT INTO dead_item (project_id, id, user_id, name, channel, message_id, reason, partition, subject, payload, \

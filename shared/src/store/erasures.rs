@@ -13,12 +13,12 @@ use super::client_ids::FORGETTABLE;
 use super::users::record::PersonKey;
 use super::users::seen::Moves;
 use super::{StoreError, capped_sends, push_tokens, webhook_deliveries};
-use crate::ids::ProjectId;
+use crate::ids::{ProjectId, unproven};
 
 /// Rows removed at once; what is more goes in slices.
 pub const SLICE: i64 = 5_000;
 /// Tables whose rows with a person's `user_id` simply go. What needs more is removed by statements of its own.
-const OWNED: [&str; 12] = [
+const OWNED: [&str; 13] = [
     "subscription",
     "segment_member",
     "segment_membership",
@@ -31,6 +31,7 @@ const OWNED: [&str; 12] = [
     "inbox_owner",
     "campaign_click",
     "capped_send",
+    "bounce_streak",
 ];
 
 /// When somebody was erased.
@@ -61,6 +62,12 @@ pub async fn record(
 /// When the latest erasure was accepted: who was accepted after it needs no look at the others.
 pub async fn latest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
     Ok(db.query_one(&db.prepare_cached("SELECT max(erased_at) FROM erasure").await?, &[]).await?.try_get(0)?)
+}
+
+/// When the latest erasure that was accepted until a time was accepted.
+pub async fn latest_until(db: &impl GenericClient, until: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+    let sql = "SELECT max(erased_at) FROM erasure WHERE erased_at <= $1";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&until]).await?.try_get(0)?)
 }
 
 /// When these people were erased, as far as they were.
@@ -168,7 +175,9 @@ pub async fn remove_slice(
     (at, applied): (Timestamp, Option<Timestamp>),
 ) -> Result<Removed, StoreError> {
     let events = "received_at <= $3 AND $4::timestamptz IS NULL";
-    let until = bound(tx, "events", events, (project, ids, at, None)).await?;
+    // Also those that were sent without proof.
+    let senders: Vec<Uuid> = ids.iter().copied().chain(ids.iter().copied().map(unproven)).collect();
+    let until = bound(tx, "events", events, (project, &senders, at, None)).await?;
     let sql = format!(
         "WITH gone AS (DELETE FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at <= $3 AND id < $4 \
          RETURNING client_id, name, received_at), \
@@ -176,7 +185,7 @@ pub async fn remove_slice(
          SELECT date_bin('15 minutes', received_at, 'epoch'), name, count(*) FROM gone GROUP BY 1, 2"
     );
     let last = until.unwrap_or(Uuid::max());
-    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&project, &ids, &at, &last]).await?;
+    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&project, &senders, &at, &last]).await?;
     let events = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)));
     let events: Vec<(Timestamp, String, i64)> = events.collect::<Result<_, StoreError>>()?;
 

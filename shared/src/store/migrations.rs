@@ -23,6 +23,7 @@ pub const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/0002_accounts_and_caps.sql"),
     },
     Migration { version: 3, name: "limits", sql: include_str!("../../migrations/0003_limits.sql") },
+    Migration { version: 4, name: "erasure", sql: include_str!("../../migrations/0004_erasure.sql") },
 ];
 
 /// The schema that this program was written for.
@@ -100,9 +101,11 @@ mod tests {
     use super::*;
 
     /// Databases hold these checksums: a line is added with each migration, and none is ever changed.
-    const FROZEN: [(&str, &str); 2] = [
+    const FROZEN: [(&str, &str); 4] = [
         ("0001_core.sql", "ee347fec27bd566d2c87f2a359de0ceff1b56562d997e898910672d5ab9c86e3"),
         ("0002_accounts_and_caps.sql", "db3b9560b74bedc703b1894e2d433638f9bc77a391976d5e5a58345cfc325863"),
+        ("0003_limits.sql", "f053cb0578d9e72a153aa171878eb55c56c4c761a8ac26273a124a737bb062db"),
+        ("0004_erasure.sql", "7cd9631610e4fb00084c35744edaf35fe529893a463a48bb9abe73e4bc8c5da0"),
     ];
 
     fn file(migration: &Migration) -> String {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
@@ -148,13 +149,19 @@ pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Res
     Ok(())
 }
 
-/// Counts a soft bounce; true when there have been as many in a row as count like a hard one.
-pub async fn bounced_softly(tx: &Transaction<'_>, project: ProjectId, address: &Address) -> Result<bool, StoreError> {
-    let sql = "INSERT INTO bounce_streak AS s (project_id, channel, address, count) VALUES ($1, $2, $3, 1) \
-               ON CONFLICT (project_id, channel, address) DO UPDATE SET count = s.count + 1 RETURNING count";
+/// Counts a soft bounce of a message to `user`; true when there have been as many in a row as count like a hard one. Erasing the
+/// user removes the count.
+pub async fn bounced_softly(
+    tx: &Transaction<'_>,
+    (project, user): PersonKey,
+    address: &Address,
+) -> Result<bool, StoreError> {
+    let sql = "INSERT INTO bounce_streak AS s (project_id, channel, address, count, user_id) VALUES ($1, $2, $3, 1, $4) \
+               ON CONFLICT (project_id, channel, address) DO UPDATE SET count = s.count + 1, user_id = excluded.user_id \
+               RETURNING count";
     let statement = tx.prepare_cached(sql).await?;
-    let count: i32 =
-        tx.query_one(&statement, &[&project, &address.channel.as_str(), &address.text]).await?.try_get(0)?;
+    let values: [&(dyn ToSql + Sync); 4] = [&project, &address.channel.as_str(), &address.text, &user];
+    let count: i32 = tx.query_one(&statement, &values).await?.try_get(0)?;
     Ok(count >= SOFT_BOUNCES)
 }
 

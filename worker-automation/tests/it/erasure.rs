@@ -161,3 +161,42 @@ async fn what_a_run_tracks_is_its_persons_whatever_others_call_themselves() {
     assert_eq!(f.text(whose).await, Some(format!("named again:{own} waited:u1")));
     f.stop().await;
 }
+
+#[tokio::test]
+async fn events_without_proof_go_with_the_user_whose_anonymous_id_they_name() {
+    let f = Fixture::start().await;
+    f.publish(vec![anonymous_track(&f, "a1", "viewed")]).await;
+    f.applied().await;
+    f.publish(vec![identify(&f, Some("u1"), Some("a1"), json!({})), identify(&f, Some("u2"), Some("a2"), json!({}))])
+        .await;
+    f.applied().await;
+    let without_proof = |anonymous: &str| {
+        let item = anonymous_track(&f, anonymous, "late");
+        IngestItem { unproven: true, received_ms: item.received_ms + 3_600_000, ..item }
+    };
+    f.publish(vec![without_proof("a1"), without_proof("a2")]).await;
+    f.applied().await;
+    assert_eq!(f.number("SELECT count(*) FROM events WHERE name = 'late'").await, 2);
+    let erasure = erase(&f, "u1");
+    f.publish(vec![IngestItem { received_ms: erasure.received_ms + 7_200_000, ..erasure }]).await;
+    f.applied().await;
+    assert_eq!(f.text("SELECT string_agg(anonymous_id, ' ') FROM events").await.as_deref(), Some("a2"));
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn an_erasure_that_comes_again_leaves_who_came_back() {
+    let f = Fixture::start().await;
+    f.publish(vec![identify(&f, Some("u1"), Some("a1"), json!({"plan": "old"}))]).await;
+    f.applied().await;
+    let erasure = erase(&f, "u1");
+    let later = |item: IngestItem| IngestItem { received_ms: erasure.received_ms + 1_000, ..item };
+    f.publish(vec![erasure.clone(), later(identify(&f, Some("u1"), None, json!({"plan": "new"})))]).await;
+    f.applied().await;
+    let again = IngestItem { id: id_bytes(uuid::Uuid::from_u128(7)), user_id: None, ..erasure };
+    f.publish_to(3, vec![again]).await;
+    f.applied().await;
+    assert_eq!(f.text("SELECT properties->>'plan' FROM users").await.as_deref(), Some("new"));
+    assert!(f.dead_letters().await.is_empty());
+    f.stop().await;
+}

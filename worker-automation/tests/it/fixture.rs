@@ -152,15 +152,7 @@ impl Fixture {
 
     /// Waits until everything published so far has been applied.
     pub async fn applied(&self) {
-        let mut stream = self.bus.jetstream.get_stream(self.bus.names.ingest_stream()).await.unwrap();
-        let last = stream.info().await.unwrap().state.last_sequence as i64;
-        let sql = "SELECT coalesce(max(applied_seq), 0) FROM ingest_partition";
-        testkit::eventually(WITHIN, async || {
-            let applied = self.number(sql).await;
-            if applied >= last { Ok(()) } else { Err(format!("{applied} of {last}")) }
-        })
-        .await;
-        // The newest message is applied; of the other partitions, each one's own newest must be too.
+        let stream = self.bus.jetstream.get_stream(self.bus.names.ingest_stream()).await.unwrap();
         for partition in 0..8_u16 {
             let subject = self.bus.names.ingest(partition);
             let Ok(newest) = stream.get_last_raw_message_by_subject(&subject).await else { continue };

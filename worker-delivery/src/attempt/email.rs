@@ -57,7 +57,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Opti
         }
     };
     failpoint::hit("delivery.after_email_sent");
-    sender.note(app, &outcome).await;
+    sender.note(app, &outcome, &address).await;
     if !judge::is_test(message) {
         suppressed::keep(app, message, &address, &outcome).await;
     }

@@ -77,7 +77,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, admitted: O
     failpoint::hit("delivery.after_push_sent");
     let Some(decisive) = devices::decisive(&results) else { return failed(message, "channel_not_configured") };
     for result in &results {
-        sender.note(app, &result.outcome).await;
+        sender.note(app, &result.outcome, &result.token.token).await;
     }
     forget_gone(app, message.project, &results).await;
     Settled {

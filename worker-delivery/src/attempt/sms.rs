@@ -60,7 +60,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Opti
         }
     };
     failpoint::hit("delivery.after_sms_sent");
-    sender.note(app, &outcome).await;
+    sender.note(app, &outcome, &sms.to).await;
     if !judge::is_test(message) {
         suppressed::keep(app, message, &sms.to, &outcome).await;
     }

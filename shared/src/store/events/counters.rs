@@ -72,16 +72,22 @@ pub async fn most_frequent(
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-/// Adds a project's new rows to its sums; returns how many rows there were. One statement, so that whoever reads sees
-/// each of them once.
+/// Adds a project's new rows to its sums; returns how many rows there were. One statement, so that a reader sees each of them once.
+/// Sums that come to nothing go, for an event's name may be personal data and its last event may have been an erased user's.
 pub async fn fold(db: &impl GenericClient, project: ProjectId) -> Result<u64, StoreError> {
     let sql = "WITH gone AS (DELETE FROM event_count_new WHERE project_id = $1 RETURNING day, counts), \
                added AS (SELECT g.day, c.key AS name, sum(c.value::bigint)::bigint AS count FROM gone g, jsonb_each_text(g.counts) c GROUP BY 1, 2), \
                put AS (INSERT INTO event_count_sum (project_id, day, name, count) SELECT $1, day, name, count FROM added ORDER BY day, name \
                ON CONFLICT (project_id, day, name) DO UPDATE SET count = event_count_sum.count + excluded.count) \
-               SELECT count(*) FROM gone";
-    let statement = db.prepare_cached(sql).await?;
-    let rows: i64 = db.query_one(&statement, &[&project]).await?.try_get(0)?;
+               SELECT (SELECT count(*) FROM gone), array_agg(day), array_agg(name) FROM added WHERE count <= 0";
+    let row = db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?;
+    let (rows, days, names): (i64, Option<Vec<Date>>, Option<Vec<String>>) =
+        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    if let (Some(days), Some(names)) = (days, names) {
+        let sql = "DELETE FROM event_count_sum s USING unnest($2::date[], $3::text[]) AS v(d, n) \
+                   WHERE s.project_id = $1 AND s.day = v.d AND s.name = v.n AND s.count = 0";
+        db.execute(&db.prepare_cached(sql).await?, &[&project, &days, &names]).await?;
+    }
     Ok(rows as u64)
 }
 
