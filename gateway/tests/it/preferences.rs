@@ -245,7 +245,7 @@ async fn whoever_calls_a_link_without_end_takes_few_connections_from_the_others(
     for _ in 0..6 {
         calls.spawn(Call::new(gateway.address(), "GET", &path).send(String::new()));
     }
-    for _ in 0..2 {
+    for _ in 0..4 {
         let page = calls.join_next().await.unwrap().unwrap();
         assert_eq!((page.status, page.header("retry-after")), (503, Some("5")), "{page:?}");
         assert!(page.text.contains("try again"), "{}", page.text);
