@@ -94,11 +94,11 @@ async fn an_unknown_field_is_refused_but_where_events_come_in(world: &World) {
     wrong.none();
 }
 
-/// But for people, who are changed by another program: that is tried with the whole system.
+/// But for users, which another program changes (tested with the whole system), and API keys, of which GET returns a list.
 async fn what_was_read_can_be_sent_back_and_changes_nothing(world: &World) {
     let all = operations();
     let mut wrong = Wrong::default();
-    for put in all.iter().filter(|o| o.method == "PUT" && o.path != "/users/{id}") {
+    for put in all.iter().filter(|o| o.method == "PUT" && !["/users/{id}", "/api-keys"].contains(&o.path.as_str())) {
         let Some(get) = all.iter().find(|o| o.method == "GET" && o.path == put.path) else { continue };
         let read = world.send(get, "").await.json();
         let answer = world.send(put, read.to_string()).await;
