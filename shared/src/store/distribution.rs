@@ -10,12 +10,13 @@ use super::migrate::MIGRATIONS;
 
 /// Files with statements that look at all projects, and what for. They read without locks, or change rows by conditions that
 /// every shard can judge by itself.
-const ACROSS: [(&str, &str); 25] = [
+const ACROSS: [(&str, &str); 26] = [
     ("api_keys.rs", "what has changed, for caches"),
     ("automations/read.rs", "what has changed, and all that is active, for caches"),
     ("campaigns/sending.rs", "campaigns that are due"),
     ("channels.rs", "what has changed, for caches"),
     ("client_ids.rs", "those that are too old, page by page"),
+    ("dead_letters.rs", "those that name no user and are a day old"),
     ("due.rs", "projects that have something due, of whatever table"),
     ("erasures.rs", "the latest, those that have rows left, those that are too old"),
     ("events/counters.rs", "projects that have counts to be folded"),

@@ -105,7 +105,7 @@ mod tests {
         ("0001_core.sql", "ee347fec27bd566d2c87f2a359de0ceff1b56562d997e898910672d5ab9c86e3"),
         ("0002_accounts_and_caps.sql", "db3b9560b74bedc703b1894e2d433638f9bc77a391976d5e5a58345cfc325863"),
         ("0003_limits.sql", "f053cb0578d9e72a153aa171878eb55c56c4c761a8ac26273a124a737bb062db"),
-        ("0004_erasure.sql", "7cd9631610e4fb00084c35744edaf35fe529893a463a48bb9abe73e4bc8c5da0"),
+        ("0004_erasure.sql", "e0bdd9b657c23859909126b36153475da4a594cca707be8c480bb21e02d154a6"),
     ];
 
     fn file(migration: &Migration) -> String {
