@@ -81,7 +81,7 @@ test('every released script that a page has pinned with its hash is served and r
     files: Record<string, { path: string; integrity: string }>;
   }
   const { versions } = (await (await fetch(`${here.site.api}/sdk/v1/integrity.json`)).json()) as { versions: Record<string, Listed> };
-  expect(Object.keys(versions)).toContain('1.0.0');
+  expect(Object.keys(versions).length).toBeGreaterThan(1);
   for (const { files } of Object.values(versions)) {
     const { path, integrity } = files['web.js']!;
     const page = await here.context.newPage();

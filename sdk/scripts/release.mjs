@@ -25,12 +25,11 @@ const last = Object.keys(released).at(-1);
 if (!/^1\.\d+\.\d+$/.test(version)) throw new Error(`usage: npm run release -- <version>, such as 1.2.0; the last one is ${last}`);
 if (!isAfter(version, last)) throw new Error(`${version} does not follow ${last}`);
 
-// The packages depend on one another by exact versions.
-for (const file of readdirSync(path('packages')).map((name) => path(`packages/${name}/package.json`))) {
-  const text = readFileSync(file, 'utf8').replace(/("version": "|"@rekindle\/\w+": ")\d+\.\d+\.\d+"/g, `$1${version}"`);
-  writeFileSync(file, text);
+// The packages depend on one another by exact versions. In the lock, only what is ours: npm would add every system's binaries.
+const ours = /("name": "@rekindle\/[\w-]+",\s+"version": "|"@rekindle\/[\w-]+": ")\d+\.\d+\.\d+"/g;
+for (const file of [...readdirSync(path('packages')).map((name) => `packages/${name}/package.json`), 'package-lock.json']) {
+  writeFileSync(path(file), readFileSync(path(file), 'utf8').replace(ours, `$1${version}"`));
 }
-execFileSync('npm', ['install', '--package-lock-only', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: path('.'), stdio: 'inherit' });
 for (const script of ['build', 'embed']) execFileSync('npm', ['run', '--silent', script], { cwd: path('.'), stdio: ['ignore', 'ignore', 'inherit'] });
 
 mkdirSync(gateway(version));
@@ -44,5 +43,5 @@ const versions = Object.keys(released).reverse();
 for (const old of versions.slice(SERVED)) rmSync(gateway(old), { recursive: true, force: true });
 const list = versions.slice(0, SERVED).map((each) => `"${each}"`).join(', ');
 const code = readFileSync(gateway('releases.rs'), 'utf8');
-writeFileSync(gateway('releases.rs'), code.replace(/releases!\[[^\]]*\]/, `releases![${list}]`));
+writeFileSync(gateway('releases.rs'), code.replace(/releases! \{ "[^}]*\}/, `releases! { ${list} }`));
 console.log(`released ${version}; the gateway serves ${versions.slice(0, SERVED).join(', ')}`);

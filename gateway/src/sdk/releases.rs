@@ -20,4 +20,4 @@ macro_rules! releases {
     };
 }
 
-pub const RELEASES: &[Release] = releases!["1.0.0"];
+pub const RELEASES: &[Release] = releases! { "1.1.0", "1.0.0" };
