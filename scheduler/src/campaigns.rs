@@ -1,9 +1,9 @@
 //! Campaigns: begun when they fall due, their audience taken in slices, their messages released at the allowed pace.
 //!
-//! One look at a campaign is one transaction that finds its next people or counts how its test does, which may take long, and
-//! then holds its row; what it released is published after the commit, and what was not published then is found due by the
-//! look for messages. So several schedulers take turns, and whatever dies in between repeats at most a hand-over, which is
-//! harmless.
+//! Each check of a campaign first judges its failures, in a short transaction: delivery needs the row of outcomes to settle. A
+//! second transaction finds the next recipients or counts how the test does, which may take long, and then locks the
+//! campaign's row. What it released is published after the commit; what was not published then is found due by the
+//! look for messages. Several schedulers take turns, and a crash in between repeats at most a publication, which is harmless.
 
 mod failures;
 pub mod late;
@@ -28,7 +28,7 @@ use shared::store::campaigns::faults::{self, Fault};
 use shared::store::campaigns::outcomes;
 use shared::store::campaigns::sending::{self, Progress};
 use shared::store::campaigns::winner::release_rest;
-use shared::store::{StoreError, Transaction, projects};
+use shared::store::{Connection, StoreError, Transaction, projects};
 use uuid::Uuid;
 
 pub use failures::Limits;
@@ -158,6 +158,9 @@ struct Ahead {
 
 async fn look(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Released>, TickError> {
     let mut db = app.store.connection().await?;
+    if let Some(channel) = pause_failing(app, &mut db, project, id).await? {
+        return Ok(Some(Released { channel, rows: Vec::new() }));
+    }
     let tx = db.transaction().await.map_err(StoreError::from)?;
     shared::store::segments::evaluate::limit(&tx, STATEMENT).await?;
     if !sending::take_turn(&tx, project, id).await? {
@@ -188,7 +191,6 @@ async fn look(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Released
             Vec::new()
         }
         CampaignStatus::Scheduled => begin(&tx, project, &campaign, now).await?,
-        CampaignStatus::Sending if is_failing(app, &tx, project, &campaign, now).await? => Vec::new(),
         CampaignStatus::Sending => send(app, &tx, (&campaign, progress), &ahead, project, now).await?,
         CampaignStatus::Paused => sweep(&tx, project, (&campaign, &progress), now, Sweep::Park).await?,
         CampaignStatus::Cancelled => sweep(&tx, project, (&campaign, &progress), now, Sweep::Cancel).await?,
@@ -237,29 +239,40 @@ async fn begin(
     Ok(Vec::new())
 }
 
-/// Whether so much has failed that the campaign was paused.
-async fn is_failing(
+/// Pauses a campaign of which too much has failed; returns its channel if it was paused. Commits by itself, because delivery cannot
+/// settle the campaign's messages while the row of its outcomes is locked.
+async fn pause_failing(
     app: &App,
-    tx: &Transaction<'_>,
+    db: &mut Connection,
     project: ProjectId,
-    campaign: &Campaign,
-    now: Timestamp,
-) -> Result<bool, TickError> {
-    let id = campaign.id;
-    let outcomes = outcomes::get(tx, project, id).await?;
-    match judge(&outcomes, app.config.failures) {
-        Judgement::Fine => Ok(false),
+    id: Uuid,
+) -> Result<Option<Channel>, TickError> {
+    let outcomes = outcomes::get(&*db, project, id).await?;
+    if judge(&outcomes, app.config.failures) == Judgement::Fine {
+        return Ok(None);
+    }
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let Some((campaign, _)) = sending::hold(&tx, project, id, app.clock.now()).await? else { return Ok(None) };
+    if campaign.status != CampaignStatus::Sending || app.jumped().is_some() {
+        return Ok(None);
+    }
+    // Read again: another scheduler may have judged the same outcomes before the campaign was locked.
+    let outcomes = outcomes::get(&tx, project, id).await?;
+    let channel = match judge(&outcomes, app.config.failures) {
+        Judgement::Fine => None,
         Judgement::FineSoFar => {
-            outcomes::judged(tx, project, id, &outcomes).await?;
-            Ok(false)
+            outcomes::judged(&tx, project, id, &outcomes).await?;
+            None
         }
         Judgement::TooMany(reason) => {
             tracing::warn!(%project, campaign = %id, reason, "a campaign pauses itself");
-            let paused = (CampaignStatus::Paused, Some(reason.as_str()));
-            sending::to_state(tx, project, id, paused, Some(now), now).await?;
-            Ok(true)
+            let (paused, now) = ((CampaignStatus::Paused, Some(reason.as_str())), app.now());
+            sending::to_state(&tx, project, id, paused, Some(now), now).await?;
+            Some(campaign.channel)
         }
-    }
+    };
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(channel)
 }
 
 /// Takes one slice, releases what the pace and its time allow, and ends the sending when nothing is left.

@@ -4,7 +4,7 @@ pub mod devices;
 pub mod judge;
 pub mod reschedule;
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use shared::backoff::Backoff;
@@ -15,6 +15,7 @@ use shared::send::Channel;
 use shared::store::messages::settle::{Settled, settle};
 use shared::store::{Store, StoreError, capped_sends};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::{self, JoinSet};
 use uuid::Uuid;
 
 /// Between two tries. Short, so that after an outage what is known is written before the scheduler looks for claims
@@ -25,6 +26,8 @@ const LOG_EVERY: u32 = 250;
 /// How long the first of a group waits for others.
 const LINGER: Duration = Duration::from_millis(20);
 const GROUP: usize = 500;
+/// Projects settled at once, each over a connection of its own: half of the pool's default size.
+const WRITERS: usize = 8;
 const WAITING: usize = 4_096;
 
 struct Entry {
@@ -54,24 +57,85 @@ impl Settler {
     }
 }
 
+/// Writes what is queued: projects concurrently, each by one writer at a time, so that a project whose rows are locked delays no
+/// other.
 async fn run(store: Store, clock: Clock, mut queue: mpsc::Receiver<Entry>) {
-    while let Some(first) = queue.recv().await {
-        tokio::time::sleep(LINGER).await;
-        let mut group: BTreeMap<ProjectId, Vec<Entry>> = BTreeMap::new();
-        let mut next = Some(first);
-        let mut count = 0;
-        while let Some(entry) = next {
-            group.entry(entry.settled.project).or_default().push(entry);
-            count += 1;
-            next = if count < GROUP { queue.try_recv().ok() } else { None };
-        }
-        for (project, entries) in group {
-            let writer = Writer { store: store.clone(), clock: clock.clone(), project };
-            match writer.once(&entries).await {
-                Ok(()) => answer(entries),
-                // From here on it may take long, and what others know must not grow old meanwhile.
-                Err(error) => drop(tokio::spawn(async move { writer.insist(entries, error).await })),
+    let mut waiting = Waiting::default();
+    let mut writers: JoinSet<()> = JoinSet::new();
+    let mut is_open = true;
+    while is_open || !writers.is_empty() {
+        tokio::select! {
+            first = queue.recv(), if is_open => match first {
+                Some(first) => {
+                    tokio::time::sleep(LINGER).await;
+                    waiting.push(first);
+                    for _ in 1..GROUP {
+                        let Ok(entry) = queue.try_recv() else { break };
+                        waiting.push(entry);
+                    }
+                }
+                None => is_open = false,
+            },
+            Some(ended) = writers.join_next_with_id() => {
+                let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
+                waiting.finish(id);
             }
+        }
+        while writers.len() < WRITERS
+            && let Some((project, entries)) = waiting.next()
+        {
+            let writer = Writer { store: store.clone(), clock: clock.clone(), project };
+            let task = writers.spawn(async move {
+                match writer.once(&entries).await {
+                    Ok(()) => answer(entries),
+                    // Retries may take long, and newer outcomes of the project must not wait for them.
+                    Err(error) => drop(tokio::spawn(async move { writer.insist(entries, error).await })),
+                }
+            });
+            waiting.begin(project, task.id());
+        }
+    }
+}
+
+/// Entries that wait for a writer, by project.
+#[derive(Default)]
+struct Waiting {
+    entries: HashMap<ProjectId, Vec<Entry>>,
+    /// Projects with entries and without a writer, longest waiting first.
+    ready: VecDeque<ProjectId>,
+    writing: HashMap<task::Id, ProjectId>,
+}
+
+impl Waiting {
+    fn push(&mut self, entry: Entry) {
+        let project = entry.settled.project;
+        let entries = self.entries.entry(project).or_default();
+        if entries.is_empty() && !self.writing.values().any(|busy| *busy == project) {
+            self.ready.push_back(project);
+        }
+        entries.push(entry);
+    }
+
+    /// Takes up to [`GROUP`] entries of the next project.
+    fn next(&mut self) -> Option<(ProjectId, Vec<Entry>)> {
+        let project = self.ready.pop_front()?;
+        let mut entries = self.entries.remove(&project).unwrap_or_default();
+        if entries.len() > GROUP {
+            self.entries.insert(project, entries.split_off(GROUP));
+        }
+        Some((project, entries))
+    }
+
+    fn begin(&mut self, project: ProjectId, writer: task::Id) {
+        self.writing.insert(writer, project);
+    }
+
+    /// Lets a project have its next writer.
+    fn finish(&mut self, writer: task::Id) {
+        if let Some(project) = self.writing.remove(&writer)
+            && self.entries.contains_key(&project)
+        {
+            self.ready.push_back(project);
         }
     }
 }

@@ -147,3 +147,30 @@ async fn what_is_resumed_goes_by_the_template_that_was_mended_meanwhile() {
     );
     place.stop().await;
 }
+
+#[tokio::test]
+async fn outcomes_are_not_locked_while_recipients_are_stored() {
+    let mut place = Place::new().await;
+    people(&place, 300).await;
+    let pro = segment(&place, "pro").await;
+    let id = campaign(&place, pro, place.clock.now(), Settings::default()).await.id;
+    move_to(&place, id, CampaignStatus::Sending).await;
+    let mut db = place.store.connection().await.unwrap();
+    // To be judged, and fine so far.
+    let outcome = "INSERT INTO campaign_outcome (project_id, campaign_id, sent, failed, failed_in_row) VALUES ($1, $2, 900, 100, 1)";
+    db.execute(outcome, &[&place.project, &id]).await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    tx.batch_execute("LOCK TABLE message_count IN EXCLUSIVE MODE").await.unwrap();
+    place.run().await;
+    let waiting = "SELECT count(*) > 0 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation \
+                   WHERE NOT l.granted AND c.relname = 'message_count'";
+    testkit::eventually_true("storing recipients waits", SOON, async || {
+        tx.query_one(waiting, &[]).await.unwrap().get(0)
+    })
+    .await;
+    let judged = "SELECT sent FROM campaign_outcome WHERE campaign_id = $1 FOR UPDATE NOWAIT";
+    assert_eq!(tx.query_one(judged, &[&id]).await.unwrap().get::<_, i64>(0), 0);
+    tx.commit().await.unwrap();
+    delivered_until(&place, id, CampaignStatus::Completed).await;
+    place.stop().await;
+}

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends with what it found")]
 
+mod campaigns;
 mod crash;
 mod dead_letters;
 mod direct;

@@ -244,3 +244,44 @@ async fn a_claim_that_was_overtaken_settles_nothing() {
     assert_eq!(settled(end(1, Failed)).await, 0);
     assert_eq!(place.row(message.id).await.unwrap().status, "sent");
 }
+
+#[tokio::test]
+async fn a_project_whose_outcomes_are_locked_delays_no_other() {
+    let mut place = Place::new().await;
+    let (locked, other) = (place.project, place.another_project().await);
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let (campaign, messages) = crate::campaigns::campaign(&place).await;
+    accepting(&mut place).await;
+    let mut db = place.store.connection().await.unwrap();
+    let sql =
+        "INSERT INTO campaign_outcome (project_id, campaign_id, sent, failed, failed_in_row) VALUES ($1, $2, 0, 0, 0)";
+    db.execute(sql, &[&locked, &campaign]).await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    tx.query("SELECT FROM campaign_outcome WHERE campaign_id = $1 FOR UPDATE", &[&campaign]).await.unwrap();
+    let id = messages[&ann];
+    crate::campaigns::release(&place, &[id]).await;
+    // The moment names the attempt: one that times out is made again.
+    let waiting =
+        "SELECT max(waitstart)::text FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
+    let since = async || tx.query_one(waiting, &[]).await.unwrap().get::<_, Option<String>>(0);
+    eventually_true("settling waits for the lock", SOON, async || since().await.is_some()).await;
+    let first = since().await;
+
+    place.project = other;
+    let bob = place.user("bob", Some("bob@example.com"), None).await;
+    for _ in 0..3 {
+        let message = place.message(bob);
+        place.queue(std::slice::from_ref(&message)).await;
+        let sent = "SELECT status = 'sent' FROM message WHERE id = $1";
+        // Asked by the transaction that holds the lock, which is thereby never idle for long.
+        eventually_true("the other project's message is settled", SOON, async || {
+            tx.query_one(sent, &[&message.id]).await.unwrap().get(0)
+        })
+        .await;
+        assert_eq!(since().await, first, "it waited for the locked project");
+    }
+    tx.commit().await.unwrap();
+    place.project = locked;
+    assert_eq!(place.settled(id, 1).await.status, "sent");
+    place.stop().await;
+}
