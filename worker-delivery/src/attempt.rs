@@ -64,6 +64,9 @@ async fn run(app: Arc<App>, loaded: Loaded, token: Option<Token>) -> Settled {
     if let Some(reason) = loaded.suppressed.filter(|_| !judge::is_test(message)) {
         return judge::known(message, DeliveryState::Suppressed, Some(reason));
     }
+    if loaded.is_undecided {
+        return judge::undecided(message, at);
+    }
     if loaded.capped {
         return judge::known(message, DeliveryState::Suppressed, Some("frequency_cap"));
     }

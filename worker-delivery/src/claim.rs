@@ -14,6 +14,7 @@ use shared::store::StoreError;
 use shared::store::capped_sends;
 use shared::store::messages;
 use shared::store::messages::claim::{Claimed, claim, claim_locked};
+use shared::store::messages::merged::{self, Other};
 use shared::store::projects;
 use shared::store::push_tokens::{self, PushToken};
 use shared::store::suppressions;
@@ -44,6 +45,8 @@ pub struct Loaded {
     pub tokens: Vec<PushToken>,
     /// Why the person is not written to, where that is so: as the ledger says it.
     pub suppressed: Option<&'static str>,
+    /// The user's other message of the same sending is being claimed, so this one is decided on later.
+    pub is_undecided: bool,
     /// The user, or the address, has been sent as many messages lately as the project allows.
     pub capped: bool,
     /// It is recorded as a send that counts against the frequency cap.
@@ -56,6 +59,7 @@ pub struct Loaded {
 #[derive(Clone, Copy, Default)]
 struct Verdict {
     suppressed: Option<&'static str>,
+    is_undecided: bool,
     capped: bool,
     counted: bool,
 }
@@ -110,14 +114,21 @@ pub async fn claim_slice(
     let tracks = claimed.iter().any(|m| m.channel == Channel::Email) && projects::tracks(&tx, project).await?;
     let recipient = |m: &Claimed| candidates(m).find_map(|id| people.get(&id));
     let subscribed = suppressed::subscribed(&tx, project, &claimed, recipient).await?;
+    let others = merged::others(&tx, project, &claimed, |m| Some(recipient(m)?.id)).await?;
     let mut frequency = Frequency::load(&tx, project, &claimed, recipient, &senders, now).await?;
     let (mut verdicts, mut counted) = (HashMap::new(), Vec::new());
     for message in &claimed {
         let (Some(person), Some(sender)) = (recipient(message), senders.get(&message.channel)) else { continue };
         let reason = suppressed::reason(message, person, &listed).map(Reason::status_reason);
+        let other = others.get(&message.id);
         let reason = reason
             .or_else(|| suppressed::by_group(message, person, &subscribed))
-            .or_else(|| suppressed::as_anonymous(message, person, &sender.rules));
+            .or_else(|| suppressed::as_anonymous(message, person, &sender.rules))
+            .or_else(|| (other == Some(&Other::Sent)).then_some(suppressed::MERGED));
+        if reason.is_none() && other == Some(&Other::Locked) {
+            verdicts.insert(message.id, Verdict { is_undecided: true, ..Verdict::default() });
+            continue;
+        }
         // Of several in one slice only as many go out as the cap allows.
         let cap = sender.rules.cap.filter(|_| message.lane != Lane::Direct && reason.is_none());
         let verdict = match cap.map(|cap| frequency.admit(cap, project, message, person, now)) {
@@ -139,7 +150,8 @@ pub async fn claim_slice(
         let template = message.template_id.and_then(|id| templates.get(&id)).cloned();
         let devices = recipient.as_ref().filter(|_| message.channel == Channel::Push).and_then(|r| tokens.get(&r.id));
         let tokens = devices.cloned().unwrap_or_default();
-        let Verdict { suppressed, capped, counted } = verdicts.get(&message.id).copied().unwrap_or_default();
+        let Verdict { suppressed, is_undecided, capped, counted } =
+            verdicts.get(&message.id).copied().unwrap_or_default();
         let (is_mail, template_found) =
             (message.channel == Channel::Email, template.as_ref().and_then(|t| t.as_ref().ok()));
         let names_preferences = match template_found {
@@ -162,7 +174,18 @@ pub async fn claim_slice(
         }
         let tracked =
             tracks && app.config.is_reachable && message.channel == Channel::Email && !judge::is_test(&message);
-        Some(Loaded { message, recipient, template, sender, tokens, suppressed, capped, counted, tracked })
+        Some(Loaded {
+            message,
+            recipient,
+            template,
+            sender,
+            tokens,
+            suppressed,
+            is_undecided,
+            capped,
+            counted,
+            tracked,
+        })
     };
     Ok(claimed.into_iter().filter_map(load).collect())
 }

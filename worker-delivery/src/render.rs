@@ -203,6 +203,7 @@ mod tests {
             user_id: Uuid::from_u128(3),
             channel: Channel::Email,
             lane: Lane::Automation,
+            sending: None,
             template_id: None,
             subscription_group_id: None,
             content: json!({}),

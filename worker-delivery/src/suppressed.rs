@@ -18,6 +18,10 @@ use crate::App;
 use crate::channels::Rules;
 use crate::provider::Outcome;
 
+/// Status reason of a campaign's message to a user who was sent another of the same sending: the two users who had a message each
+/// were merged.
+pub const MERGED: &str = "merged";
+
 /// Status reason of a message to a user without an external ID, where the channels send to known users only.
 const ANONYMOUS_USER: &str = "anonymous_user";
 
@@ -162,6 +166,7 @@ mod tests {
             user_id: person.id,
             channel: Channel::Email,
             lane: Lane::Campaign,
+            sending: None,
             template_id: None,
             subscription_group_id: None,
             content: Value::Null,

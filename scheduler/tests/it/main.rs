@@ -15,7 +15,6 @@ mod house;
 mod jumps;
 mod lapsed;
 mod local_time;
-mod merges;
 mod messages;
 mod place;
 mod plans;

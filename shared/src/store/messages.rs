@@ -5,6 +5,7 @@ pub mod claim;
 pub mod counts;
 pub mod due;
 pub mod insert;
+pub mod merged;
 pub mod read;
 pub mod receipts;
 pub mod settle;

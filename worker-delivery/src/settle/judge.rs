@@ -125,6 +125,13 @@ pub fn quiet(message: &Claimed, until: Timestamp, at: Circumstances) -> Settled 
     again(message, &format!("quiet_hours: until {until}"), at.now, reschedule::while_quiet(wait, at.random))
 }
 
+/// A message whose user has another of the same sending that is being claimed: tried again once that claim is committed. Spread
+/// out, so that two such messages do not defer to each other again.
+pub fn undecided(message: &Claimed, at: Circumstances) -> Settled {
+    let delay = Duration::from_secs(1).mul_f64(1.0 + at.random);
+    again(message, "waiting: another message of the campaign to the same user is being sent", at.now, delay)
+}
+
 /// Whether earlier calls whose outcome was never learned leave room for another one. What nobody waits for is not
 /// worth a second copy.
 pub fn may_be_sent(message: &Claimed, at: Circumstances) -> bool {
@@ -194,6 +201,7 @@ mod tests {
             user_id: Uuid::from_u128(3),
             channel: Channel::Email,
             lane,
+            sending: None,
             template_id: None,
             subscription_group_id: None,
             content: json!({}),

@@ -14,6 +14,7 @@ mod in_app;
 mod invites;
 mod limits;
 mod mail_server;
+mod merges;
 mod outage;
 mod outcomes;
 mod place;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use deadpool_postgres::Transaction;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
@@ -13,6 +13,7 @@ use crate::campaign::LocalTimes;
 use crate::ids::ProjectId;
 use crate::rule::sql::Membership;
 use crate::rule::{Condition, Leaf, Rule, sql};
+use crate::store::messages::by_id::of_sending;
 use crate::store::messages::insert::any_lane;
 use crate::store::segments::evaluate;
 use crate::store::{StoreError, projects};
@@ -74,9 +75,10 @@ pub async fn find_slice(
     Ok(Slice { people, zones, is_last, after: (progress.occurrence, progress.taken_to, campaign.updated_at) })
 }
 
-/// Takes these people into the ledger, parked. Each gets one row of each sending, whatever is done twice: the row's id is
-/// made of it. Who was merged since the beginning, and had a row before, has one already; whoever is gone or was merged since
-/// they were found gets none. The campaign's row is held, and stands where the slice goes on.
+/// Stores messages to these users, parked. The id of a message is derived from the sending and the user, so a repeat stores nothing.
+/// Users who were erased or merged since they were found get none. A user who was merged with one that has a message already gets
+/// another here; delivery sends one of them (`messages::merged`). The caller holds the campaign's row, and the slice continues
+/// from it.
 pub async fn take_slice(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -85,7 +87,6 @@ pub async fn take_slice(
     slice: &Slice,
 ) -> Result<(), StoreError> {
     let key = format!("{}:{}", campaign.id, progress.occurrence);
-    let served = served(tx, project, &key, progress, slice).await?;
     let times = send_times(tx, project, campaign, progress, slice).await?;
     let mut params: Vec<&(dyn ToSql + Sync)> = vec![&project];
     let mut place = |value| {
@@ -102,7 +103,7 @@ pub async fn take_slice(
     let (first, last, taken) = (place(&first), place(&last), place(&slice.is_last));
     let (channel, data, id) = (place(&channel), place(&data), place(&campaign.id));
     let group = place(&campaign.subscription_group_id);
-    let (templates, names, bounds, served) = (place(&templates), place(&names), place(&bounds), place(&served));
+    let (templates, names, bounds) = (place(&templates), place(&names), place(&bounds));
     let (started, lane, number) = (place(&progress.started_at), place(&lane), place(&progress.occurrence));
     // Whoever does not fall into the test gets no variant yet, and nothing before there is one.
     let in_test = match &test_share {
@@ -112,14 +113,14 @@ pub async fn take_slice(
             format!("(('x' || substr(s.hash, 19, 6))::bit(24)::int)::float8 / 16777216 * 100 < ${share}::float8")
         }
     };
-    let row_id = row_id(&format!("${ms}"), "hash");
+    let row_id = of_sending(&format!("${ms}"), "hash");
     let statement = format!(
         "WITH slice AS MATERIALIZED (SELECT u.id, v.send_at, md5(${key}::text || u.id::text) AS hash \
          FROM unnest(${people}::uuid[], ${times}::timestamptz[]) AS v (id, send_at) JOIN users u ON u.project_id = $1::uuid \
          AND u.id = v.id AND u.id BETWEEN ${first}::uuid AND ${last}::uuid AND u.merged_into IS NULL), \
          share AS MATERIALIZED (SELECT s.id, s.hash, s.send_at, {in_test} AS tested, \
          width_bucket((('x' || substr(s.hash, 25, 7))::bit(28)::int)::float8 / 268435456 * 100, \
-         ${bounds}::float8[]) AS nth FROM slice s WHERE NOT (s.id = ANY(${served}::uuid[]))), \
+         ${bounds}::float8[]) AS nth FROM slice s), \
          new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, data, campaign_id, occurrence, \
          variant, subscription_group_id, send_at, created_at, updated_at) \
          SELECT $1::uuid, {row_id}, id, \
@@ -152,39 +153,6 @@ async fn send_times(
     let by_name: HashMap<&str, Timestamp> = names.into_iter().zip(times).collect();
     let known = slice.zones.iter().map(|zone| zone.as_deref().and_then(|name| by_name.get(name).copied()));
     Ok(known.map(|time| time.unwrap_or(local.elsewhere)).collect())
-}
-
-/// A merge may be written by another machine's clock, and its transaction may have taken its time.
-const MERGED_BEFORE: SignedDuration = SignedDuration::from_mins(5);
-
-/// Whoever of a slice was merged with somebody since the beginning who had a row before: they have theirs, whomever delivery
-/// has since noted it for. A merge is as old as its writing, however long ago what said so was accepted; whoever was
-/// written for another reason has been served no less. Each is looked up by the id that their row was made with: joined
-/// freely, the rows of the whole sending would be read for each slice.
-async fn served(
-    tx: &Transaction<'_>,
-    project: ProjectId,
-    key: &str,
-    progress: &Progress,
-    slice: &Slice,
-) -> Result<Vec<Uuid>, StoreError> {
-    let since = progress.started_at.checked_sub(MERGED_BEFORE).unwrap_or(progress.started_at);
-    let row_id = row_id("$5", "md5($4::text || was.id::text)");
-    let sql = format!(
-        "SELECT DISTINCT p.id FROM unnest($2::uuid[]) AS p (id) CROSS JOIN LATERAL (SELECT u.id FROM users u \
-         WHERE u.project_id = $1 AND u.merged_into = p.id AND u.updated_at >= $3 OFFSET 0) AS was \
-         CROSS JOIN LATERAL (SELECT FROM message m WHERE m.project_id = $1 AND m.id = {row_id} OFFSET 0) AS had"
-    );
-    let started_ms = progress.started_at.as_millisecond();
-    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&project, &slice.people, &since, &key, &started_ms]).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
-}
-
-/// The id of a row, as SQL: of the beginning in Unix milliseconds, and the hash of the sending's key and the person's id.
-fn row_id(ms: &str, hash: &str) -> String {
-    format!(
-        "(lpad(to_hex({ms}::bigint), 12, '0') || '7' || substr({hash}, 1, 3) || '8' || substr({hash}, 4, 15))::uuid"
-    )
 }
 
 /// Whoever is in the campaign's segment and in none of the excluded ones.

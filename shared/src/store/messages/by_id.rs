@@ -25,6 +25,14 @@ pub(in crate::store) fn wanted(array: &str) -> String {
     format!("(SELECT DISTINCT unnest({array}::uuid[]) AS id ORDER BY 1) AS w")
 }
 
+/// The id of a campaign's message, as SQL: of the time its sending began in Unix milliseconds, and the MD5 of the sending's key
+/// (`campaign:occurrence`) followed by the user's id.
+pub(in crate::store) fn of_sending(ms: &str, hash: &str) -> String {
+    format!(
+        "(lpad(to_hex({ms}::bigint), 12, '0') || '7' || substr({hash}, 1, 3) || '8' || substr({hash}, 4, 15))::uuid"
+    )
+}
+
 /// For each row `w`, which has an `id`, the project's (`$1`) message `m` of that id, as SQL after `FROM`.
 ///
 /// What is asked of `due_at` belongs outside: by its index, what is due might be looked through for each id.

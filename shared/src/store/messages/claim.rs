@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::by_id::{self, Lock};
-use crate::ids::ProjectId;
+use crate::ids::{self, ProjectId};
 use crate::send::{Channel, Lane};
 use crate::store::StoreError;
 use crate::trace::TraceContext;
@@ -20,6 +20,8 @@ pub struct Claimed {
     pub user_id: Uuid,
     pub channel: Channel,
     pub lane: Lane,
+    /// Of a campaign's message.
+    pub sending: Option<Sending>,
     pub template_id: Option<Uuid>,
     /// Only whoever is subscribed to it is sent the message.
     pub subscription_group_id: Option<Uuid>,
@@ -39,6 +41,22 @@ pub struct Claimed {
     /// From when on it may be sent: of a campaign when it was released, or else when it was made.
     pub released_at: Timestamp,
     pub trace: Option<TraceContext>,
+}
+
+/// One occurrence of a campaign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sending {
+    pub campaign: Uuid,
+    pub occurrence: i32,
+    /// When it began, in Unix milliseconds: the time in the ids of its messages.
+    pub started_ms: i64,
+}
+
+impl Sending {
+    /// What the ids of its messages are derived from, followed by the user's id.
+    pub fn key(&self) -> String {
+        format!("{}:{}", self.campaign, self.occurrence)
+    }
 }
 
 /// What was handed over, as a `w` of [`by_id::look_up`]: the same message may have been twice.
@@ -109,7 +127,7 @@ async fn claim_by(
     let sql = format!(
         "WITH free AS (SELECT m.* FROM {free}), held AS ({change} RETURNING m.*) \
          SELECT m.project_id, m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt, m.failures, \
-         m.ambiguous - m.forgiven, free.claimed, m.created_at, coalesce(m.released_at, m.created_at), m.subscription_group_id, m.trace \
+         m.ambiguous - m.forgiven, free.claimed, m.created_at, coalesce(m.released_at, m.created_at), m.subscription_group_id, m.trace, m.campaign_id, m.occurrence \
          FROM held m JOIN free ON free.id = m.id",
         free = by_id::look_up(WANTED, &format!("{}, claimed", by_id::KEPT), READY, lock),
         change = by_id::change(
@@ -125,9 +143,16 @@ async fn claim_by(
 
 fn from_row(row: &Row) -> Result<Claimed, StoreError> {
     let (channel, lane): (&str, &str) = (row.try_get(3)?, row.try_get(4)?);
+    let id: Uuid = row.try_get(1)?;
+    let occurrence = row.try_get::<_, Option<Uuid>>(16)?.zip(row.try_get::<_, Option<i32>>(17)?);
     Ok(Claimed {
         project: row.try_get(0)?,
-        id: row.try_get(1)?,
+        id,
+        sending: occurrence.map(|(campaign, occurrence)| Sending {
+            campaign,
+            occurrence,
+            started_ms: ids::time_ms(id),
+        }),
         user_id: row.try_get(2)?,
         channel: super::channel(channel)?,
         lane: super::lane(lane)?,

@@ -18,6 +18,7 @@ fn message(lane: Lane, is_test: bool) -> Claimed {
         user_id: Uuid::from_u128(3),
         channel: Channel::Email,
         lane,
+        sending: None,
         template_id: None,
         subscription_group_id: None,
         content: if is_test { json!({ "test": true, "to": "a@b.co" }) } else { json!({}) },
