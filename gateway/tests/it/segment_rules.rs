@@ -31,6 +31,8 @@ async fn agree(world: &World, rules: &Value) -> Result<(), TestCaseError> {
         world.people.iter().filter(|p| reference::all(rules, p, world)).map(|p| p.id).collect();
     let found = world.found(&parsed).await;
     prop_assert_eq!(&found, &expected, "PostgreSQL, {}", rules);
+    let in_ranges = world.found_in_ranges(&parsed, 1 + rules.to_string().len() % 4).await;
+    prop_assert_eq!(&in_ranges, &expected, "PostgreSQL by ranges of ids, {}", rules);
     let in_memory: BTreeSet<Uuid> =
         world.people.iter().filter(|p| eval::holds(&parsed, &p.facts(world), world.now)).map(|p| p.id).collect();
     prop_assert_eq!(&in_memory, &expected, "memory, {}", rules);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends with what it found")]
 
+mod audience;
 mod calm;
 mod campaigns;
 mod dates;

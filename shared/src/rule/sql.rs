@@ -3,6 +3,9 @@
 //! Each behaviour, list and segment becomes a set of people that is joined to theirs (`LEFT JOIN … ON id = u.id`), so
 //! that it is made once by one scan and never looked up person by person; a hash join of any size stays within its
 //! memory, which the hashed subplan of an `IN` does not. Who was merged counts as whom they became (`alias`).
+//!
+//! A query of many people can be cut into ranges of user ids (`people_between`). Each set then holds only users of the range,
+//! so that a slice reads what its own users did, and all slices together read everything once.
 
 mod behaviour;
 mod params;
@@ -53,6 +56,30 @@ pub fn people(project: ProjectId, rules: &[Rule], segments: &HashMap<Uuid, Membe
     let mut compiler = Compiler::new(project, segments, now);
     let select = compiler.select(rules);
     compiler.finish(select)
+}
+
+/// As [`people`], for users whose ids lie in a range. The condition's first parameters after the project ($1) are the
+/// range's bounds.
+pub fn people_between(
+    project: ProjectId,
+    rules: &[Rule],
+    segments: &HashMap<Uuid, Membership>,
+    now: Timestamp,
+    range: IdRange,
+) -> People {
+    let mut compiler = Compiler::new(project, segments, now);
+    let after = compiler.params.add(Param::Id(range.after));
+    let to = compiler.params.add(Param::Id(range.to));
+    compiler.range = Some((after, to));
+    let select = compiler.select(rules);
+    compiler.finish(select)
+}
+
+/// User ids behind `after`, up to `to` and with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdRange {
+    pub after: Uuid,
+    pub to: Uuid,
 }
 
 /// Compiles membership of one segment.
@@ -119,6 +146,8 @@ struct Compiler<'a> {
     with: Vec<String>,
     /// The names of the segments in it; none while one is being compiled.
     named: HashMap<Uuid, Option<String>>,
+    /// The parameters of the range of user ids, where only those are looked for.
+    range: Option<(String, String)>,
 }
 
 /// `users u` and what is joined to it, and the condition.
@@ -133,9 +162,18 @@ const ALIAS: &str = "alias (id, person) AS (SELECT id, merged_into FROM users WH
     UNION SELECT a.id, m.merged_into FROM alias a JOIN users m ON m.project_id = $1 AND m.id = a.person \
     WHERE m.merged_into IS NOT NULL)";
 
+/// The ids that were merged into users of a range, found from those users on.
+fn alias_of_range((after, to): &(String, String)) -> String {
+    format!(
+        "alias (id, person) AS (SELECT id, merged_into FROM users WHERE project_id = $1 AND merged_into > {after}::uuid \
+         AND merged_into <= {to}::uuid UNION SELECT m.id, a.person FROM alias a CROSS JOIN LATERAL \
+         (SELECT id FROM users WHERE project_id = $1 AND merged_into = a.id OFFSET 0) AS m)"
+    )
+}
+
 impl<'a> Compiler<'a> {
     fn new(project: ProjectId, segments: &'a HashMap<Uuid, Membership>, now: Timestamp) -> Self {
-        Self { segments, now, params: Params::of(project), with: Vec::new(), named: HashMap::new() }
+        Self { segments, now, params: Params::of(project), with: Vec::new(), named: HashMap::new(), range: None }
     }
 
     fn finish(self, select: Select) -> People {
@@ -143,7 +181,8 @@ impl<'a> Compiler<'a> {
         let with = if joins.is_empty() && self.with.is_empty() {
             String::new()
         } else {
-            let all: Vec<&str> = std::iter::once(ALIAS).chain(self.with.iter().map(String::as_str)).collect();
+            let alias = self.range.as_ref().map_or_else(|| ALIAS.to_owned(), alias_of_range);
+            let all: Vec<&str> = std::iter::once(alias.as_str()).chain(self.with.iter().map(String::as_str)).collect();
             format!("WITH RECURSIVE {}", all.join(", "))
         };
         People { with, from: format!("users u{joins}"), condition, params: self.params.into_vec() }
@@ -152,8 +191,28 @@ impl<'a> Compiler<'a> {
     fn select(&mut self, rules: &[Rule]) -> Select {
         let mut select = Select { joins: String::new(), condition: String::new(), joined: 0 };
         let condition = self.all(rules, &mut select);
-        select.condition = format!("u.project_id = $1 AND u.merged_into IS NULL AND {condition}");
+        let in_range =
+            self.range.as_ref().map_or_else(String::new, |range| format!("{} AND ", in_range("u.id", range)));
+        select.condition = format!("u.project_id = $1 AND u.merged_into IS NULL AND {in_range}{condition}");
         select
+    }
+
+    /// Rows of a table that has a `user_id`, each under the id of the person whose it is (`id`), with some of its columns: as SQL.
+    /// The conditions call the table `d`.
+    fn owned(&self, table: &str, columns: &str, conditions: &str) -> String {
+        match &self.range {
+            None => format!(
+                "SELECT coalesce(a.person, d.user_id) AS id{columns} FROM {table} d LEFT JOIN alias a ON a.id = d.user_id \
+                 WHERE {conditions}"
+            ),
+            // Ids that were merged lie anywhere, so each of those is looked up. A range alone would have to be all ids.
+            Some(range) => format!(
+                "SELECT d.user_id AS id{columns} FROM {table} d WHERE {conditions} AND {in_range} \
+                 UNION ALL SELECT a.person AS id{columns} FROM {table} d JOIN alias a ON a.id = d.user_id \
+                 WHERE {conditions} AND d.user_id = ANY(ARRAY(SELECT id FROM alias))",
+                in_range = in_range("d.user_id", range)
+            ),
+        }
     }
 
     fn all(&mut self, rules: &[Rule], select: &mut Select) -> String {
@@ -229,10 +288,8 @@ impl<'a> Compiler<'a> {
 
     fn list_members(&mut self, lists: &[Uuid]) -> String {
         let lists = self.params.add(Param::Ids(lists.to_vec()));
-        format!(
-            "(SELECT DISTINCT coalesce(a.person, m.user_id) AS id FROM segment_member m LEFT JOIN alias a ON a.id = m.user_id \
-             WHERE m.project_id = $1 AND m.segment_id = ANY({lists}::uuid[]))"
-        )
+        let conditions = format!("d.project_id = $1 AND d.segment_id = ANY({lists}::uuid[])");
+        format!("(SELECT DISTINCT id FROM ({}) AS d)", self.owned("segment_member", "", &conditions))
     }
 
     fn with_token(&mut self, platforms: &BTreeSet<Platform>) -> String {
@@ -240,13 +297,15 @@ impl<'a> Compiler<'a> {
             String::new()
         } else {
             let names = platforms.iter().map(|platform| platform.as_str().to_owned()).collect();
-            format!(" AND t.platform = ANY({}::text[])", self.params.add(Param::Texts(names)))
+            format!(" AND d.platform = ANY({}::text[])", self.params.add(Param::Texts(names)))
         };
-        format!(
-            "(SELECT DISTINCT coalesce(a.person, t.user_id) AS id FROM push_token t LEFT JOIN alias a ON a.id = t.user_id \
-             WHERE t.project_id = $1 AND t.user_id IS NOT NULL{wanted})"
-        )
+        let conditions = format!("d.project_id = $1 AND d.user_id IS NOT NULL{wanted}");
+        format!("(SELECT DISTINCT id FROM ({}) AS d)", self.owned("push_token", "", &conditions))
     }
+}
+
+fn in_range(id: &str, (after, to): &(String, String)) -> String {
+    format!("{id} > {after}::uuid AND {id} <= {to}::uuid")
 }
 
 /// Whether somebody is in one of the joined sets, or in none. Said plainly, so that the planner sees an inner join.

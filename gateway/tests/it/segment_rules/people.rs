@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use shared::ids::{self, ProjectId, UserKey};
 use shared::push_token::Platform;
 use shared::rule::eval::{self, Actual, Facts, Stats};
+use shared::rule::sql::{IdRange, people_between};
 use shared::rule::{Aggregate, Behaviour, Deed, Rule, Source, segments};
 use shared::store::Store;
 use shared::store::segments::{Segment, SegmentType, evaluate, insert};
@@ -166,6 +167,28 @@ impl World {
         let ids = evaluate::ids(&tx, &people).await.unwrap();
         assert_eq!(evaluate::count(&tx, &people).await.unwrap(), ids.len() as i64);
         ids.into_iter().collect()
+    }
+
+    /// As [`Self::found`], by so many ranges of ids, each evaluated by itself.
+    pub async fn found_in_ranges(&self, rules: &[Rule], ranges: usize) -> BTreeSet<Uuid> {
+        let mut db = self.store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        evaluate::for_ranges(&tx, true).await.unwrap();
+        let definitions = evaluate::definitions(&tx, self.project, &segments(rules)).await.unwrap();
+        let mut bounds: Vec<Uuid> = self.people.iter().flat_map(|person| &person.ids).copied().collect();
+        bounds.sort_unstable();
+        let step = bounds.len().div_ceil(ranges);
+        let ends = bounds.chunks(step).filter_map(|chunk| chunk.last().copied());
+        let (mut found, mut after) = (BTreeSet::new(), Uuid::nil());
+        for to in ends {
+            let range = IdRange { after, to };
+            let people = people_between(self.project, rules, &definitions, self.now, range);
+            for id in evaluate::ids(&tx, &people).await.unwrap() {
+                assert!(id > after && id <= to && found.insert(id), "{id} is not of its range, or found twice");
+            }
+            after = to;
+        }
+        found
     }
 
     async fn segment(&self, id: Uuid, segment_type: SegmentType, rules: Value) {

@@ -26,11 +26,9 @@ impl Compiler<'_> {
         let Rows { table, conditions } = self.rows(behaviour);
         let having = self.having(behaviour);
         let not = if opposite { "NOT " } else { "" };
-        format!(
-            "(SELECT coalesce(a.person, d.user_id) AS id FROM {table} d LEFT JOIN alias a ON a.id = d.user_id \
-             WHERE {} GROUP BY 1 HAVING {not}({having}))",
-            conditions.join(" AND ")
-        )
+        let columns = if behaviour.totals.is_empty() { "" } else { ", d.properties" };
+        let owned = self.owned(table, columns, &conditions.join(" AND "));
+        format!("(SELECT id FROM ({owned}) AS d GROUP BY id HAVING {not}({having}))")
     }
 
     /// The count, the edge and the totals of the people whose ids are a parameter. The totals are texts, for one that no double

@@ -1,6 +1,7 @@
 //! Taking a campaign's audience into the ledger.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
@@ -15,19 +16,20 @@ use crate::rule::sql::Membership;
 use crate::rule::{Condition, Leaf, Rule, sql};
 use crate::store::messages::by_id::of_sending;
 use crate::store::messages::insert::any_lane;
-use crate::store::segments::evaluate;
+use crate::store::segments::evaluate::{self, Definitions};
+use crate::store::users::read;
 use crate::store::{StoreError, projects};
 
-/// The next people of an audience, found before the campaign's row is locked: that may take long, and whoever pauses or
-/// cancels it shall not wait.
+/// The next recipients of an audience, found before the campaign's row is locked, because finding them may take long and must not
+/// delay a pause or a cancellation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     people: Vec<Uuid>,
-    /// What they call their timezones, in lower case, where it is sent by those.
+    /// The names of their timezones, in lower case, where the campaign is sent by those.
     zones: Vec<Option<String>>,
-    /// Nobody comes after them.
-    is_last: bool,
-    /// Of which sending they are, after whom, and by the campaign as of when.
+    /// Users up to this id have been judged; none where all have.
+    to: Option<Uuid>,
+    /// The occurrence, the position and the version of the campaign that the slice continues from.
     after: (i32, Option<Uuid>, Timestamp),
 }
 
@@ -40,13 +42,18 @@ impl Slice {
         self.people.is_empty()
     }
 
-    /// Whether it goes on where a campaign, held now, stands: nobody has changed it or taken people since.
+    /// Whether the slice continues from the campaign's current position: no one has changed it or stored recipients since.
     pub fn goes_on_from(&self, campaign: &Campaign, progress: &Progress) -> bool {
         self.after == (progress.occurrence, progress.taken_to, campaign.updated_at)
     }
 }
 
-/// Finds the next `most` people of the audience. Each person is judged by the slice that they fall into.
+/// How long finding one slice of a sparse audience may go on, and how long one of its queries should take at most.
+const FINDING: Duration = Duration::from_secs(5);
+const RANGE: Duration = Duration::from_secs(1);
+
+/// Finds up to `most` further recipients. Users are judged range by range in the order of their ids: the cost of a slice depends on
+/// the users in its ranges and not on the size of the audience. Where few of them are recipients, the ranges grow.
 pub async fn find_slice(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -55,24 +62,51 @@ pub async fn find_slice(
     most: i64,
     now: Timestamp,
 ) -> Result<Slice, StoreError> {
-    let sql::People { with, from, condition, params } = audience(tx, project, campaign, now).await?;
+    let (rules, segments) = audience(tx, project, campaign).await?;
+    let after = (progress.occurrence, progress.taken_to, campaign.updated_at);
+    let mut slice = Slice { people: Vec::new(), zones: Vec::new(), to: progress.taken_to, after };
+    let (began, mut width) = (Instant::now(), most);
+    evaluate::for_ranges(tx, true).await?;
+    loop {
+        let asked = Instant::now();
+        let from = slice.to.unwrap_or(Uuid::nil());
+        let end = read::range_end(tx, project, from, width).await?;
+        let range = sql::IdRange { after: from, to: end.unwrap_or(Uuid::max()) };
+        let left = most - slice.people.len() as i64;
+        let by_zone = campaign.settings.send_in_user_timezone;
+        let people = sql::people_between(project, &rules, &segments, now, range);
+        let found = find(tx, &people, by_zone, left).await?;
+        let (count, is_cut) = (found.len() as i64, found.len() as i64 == left);
+        for (id, zone) in found {
+            slice.people.push(id);
+            slice.zones.push(zone);
+        }
+        slice.to = if is_cut { slice.people.last().copied() } else { end };
+        if slice.to.is_none() || slice.people.len() as i64 > most / 2 || began.elapsed() > FINDING {
+            break;
+        }
+        if count < width / 8 && asked.elapsed() * 4 < RANGE {
+            width *= 4;
+        }
+    }
+    evaluate::for_ranges(tx, false).await?;
+    Ok(slice)
+}
+
+/// Up to `most` of these people in the order of their ids, with the names of their timezones.
+async fn find(
+    tx: &Transaction<'_>,
+    sql::People { with, from, condition, params }: &sql::People,
+    by_zone: bool,
+    most: i64,
+) -> Result<Vec<(Uuid, Option<String>)>, StoreError> {
     let mut params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|p| p as &(dyn ToSql + Sync)).collect();
-    let from_id = progress.taken_to.unwrap_or(Uuid::nil());
-    params.push(&from_id);
     params.push(&most);
-    let (after, limit) = (params.len() - 1, params.len());
-    let by_zone = campaign.settings.send_in_user_timezone;
+    let limit = params.len();
     let zone = if by_zone { "lower(u.properties ->> 'timezone')" } else { "NULL::text" };
-    let statement = format!(
-        "{with} SELECT u.id, {zone} FROM {from} WHERE {condition} AND u.id > ${after}::uuid ORDER BY u.id LIMIT ${limit}::bigint"
-    );
-    evaluate::for_sets(tx, true).await?;
-    let rows = tx.query(&statement, &params).await?;
-    evaluate::for_sets(tx, false).await?;
-    let people: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-    let zones: Vec<Option<String>> = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
-    let is_last = (people.len() as i64) < most;
-    Ok(Slice { people, zones, is_last, after: (progress.occurrence, progress.taken_to, campaign.updated_at) })
+    let statement =
+        format!("{with} SELECT u.id, {zone} FROM {from} WHERE {condition} ORDER BY u.id LIMIT ${limit}::bigint");
+    tx.query(&statement, &params).await?.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 /// Stores messages to these users, parked. The id of a message is derived from the sending and the user, so a repeat stores nothing.
@@ -100,7 +134,8 @@ pub async fn take_slice(
     let test_share = campaign.settings.winner.as_ref().map(|winner| winner.test_share);
     let (first, last) = (slice.people.first().copied(), slice.people.last().copied());
     let (people, times, ms, key) = (place(&slice.people), place(&times), place(&started_ms), place(&key));
-    let (first, last, taken) = (place(&first), place(&last), place(&slice.is_last));
+    let is_last = slice.to.is_none();
+    let (first, last, to, taken) = (place(&first), place(&last), place(&slice.to), place(&is_last));
     let (channel, data, id) = (place(&channel), place(&data), place(&campaign.id));
     let group = place(&campaign.subscription_group_id);
     let (templates, names, bounds) = (place(&templates), place(&names), place(&bounds));
@@ -129,7 +164,7 @@ pub async fn take_slice(
          ON CONFLICT (project_id, id) DO NOTHING RETURNING 1), \
          counted AS (INSERT INTO message_count (project_id, lane, count) SELECT $1::uuid, ${lane}::smallint, count(*) FROM new \
          ON CONFLICT (project_id, lane) DO UPDATE SET count = message_count.count + excluded.count) \
-         UPDATE campaign c SET taken_to = coalesce(${last}::uuid, c.taken_to), taken = ${taken}::boolean, \
+         UPDATE campaign c SET taken_to = coalesce(${to}::uuid, c.taken_to), taken = ${taken}::boolean, \
          recipients = c.recipients + (SELECT count(*) FROM new) WHERE c.project_id = $1::uuid AND c.id = ${id}::uuid"
     );
     tx.execute(&statement, &params).await?;
@@ -155,18 +190,17 @@ async fn send_times(
     Ok(known.map(|time| time.unwrap_or(local.elsewhere)).collect())
 }
 
-/// Whoever is in the campaign's segment and in none of the excluded ones.
+/// The rules of users who are in the campaign's segment and in none of the excluded ones, and the segments that these name.
 async fn audience(
     tx: &Transaction<'_>,
     project: ProjectId,
     campaign: &Campaign,
-    now: Timestamp,
-) -> Result<sql::People, StoreError> {
+) -> Result<(Vec<Rule>, Definitions), StoreError> {
     let member = |ids: &[Uuid], negated| {
         Rule::Leaf(Leaf { negated, condition: Condition::Segment(ids.iter().copied().collect()) })
     };
     let roots: BTreeSet<Uuid> = campaign.segment_ids().into_iter().collect();
-    let segments: HashMap<Uuid, Membership> = evaluate::definitions(tx, project, &roots).await?;
+    let segments = evaluate::definitions(tx, project, &roots).await?;
     let mut rules = match segments.get(&campaign.segment_id) {
         Some(Membership::Rules(rules)) => rules.clone(),
         _ => vec![member(&[campaign.segment_id], false)],
@@ -174,7 +208,7 @@ async fn audience(
     if !campaign.exclude_segment_ids.is_empty() {
         rules.push(member(&campaign.exclude_segment_ids, true));
     }
-    Ok(sql::people(project, &rules, &segments, now))
+    Ok((rules, segments))
 }
 
 /// Templates, names, and the percentages at which the next one begins.

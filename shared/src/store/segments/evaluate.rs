@@ -34,18 +34,22 @@ pub async fn limit(tx: &Transaction<'_>, at_most: Duration) -> Result<(), StoreE
 /// Bounds the statements of a transaction that finds people, and fits it to that.
 pub async fn bound(tx: &Transaction<'_>, at_most: Duration) -> Result<(), StoreError> {
     limit(tx, at_most).await?;
-    for_sets(tx, true).await
+    Ok(tx.batch_execute(FOR_SETS).await?)
 }
 
-/// Fits a transaction to joining sets, or to other things again. How many people satisfy a rule cannot be guessed, and a
-/// set that was taken for small would be gone through once for each person. Sets should also find room in memory.
-pub async fn for_sets(tx: &Transaction<'_>, on: bool) -> Result<(), StoreError> {
+/// How many people satisfy a rule cannot be guessed, and a set that was taken for small would be gone through once for each person.
+/// Sets should also find room in memory.
+const FOR_SETS: &str = "SET LOCAL enable_nestloop = off; SET LOCAL work_mem = '64MB'";
+
+/// Configures the planner of a transaction for queries of one range of user ids, or resets it. Without sequential scans, because a
+/// scan of a whole table for each range makes the cost of all ranges quadratic.
+pub async fn for_ranges(tx: &Transaction<'_>, on: bool) -> Result<(), StoreError> {
     let sql = if on {
-        "SET LOCAL enable_nestloop = off; SET LOCAL work_mem = '64MB'"
+        format!("{FOR_SETS}; SET LOCAL enable_seqscan = off")
     } else {
-        "SET LOCAL enable_nestloop = on"
+        "SET LOCAL enable_nestloop = on; SET LOCAL enable_seqscan = on".to_owned()
     };
-    Ok(tx.batch_execute(sql).await?)
+    Ok(tx.batch_execute(&sql).await?)
 }
 
 /// These segments, and all that their rules name in turn. One that is not there is left out.

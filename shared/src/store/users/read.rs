@@ -143,6 +143,18 @@ pub async fn ids_after(
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
+/// The id of the `width`-th user behind an id, in the order of ids; none where there are fewer.
+pub async fn range_end(
+    db: &impl GenericClient,
+    project: ProjectId,
+    after: Uuid,
+    width: i64,
+) -> Result<Option<Uuid>, StoreError> {
+    let sql = "SELECT id FROM users WHERE project_id = $1 AND id > $2 ORDER BY id OFFSET $3 LIMIT 1";
+    let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &after, &(width - 1).max(0)]).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
+
 /// As [`all_ids`], of many: pairs of an id and whose it is.
 pub async fn all_ids_of(
     db: &impl GenericClient,

@@ -1,0 +1,80 @@
+//! How many rows finding an audience reads.
+
+use jiff::SignedDuration;
+use serde_json::json;
+use shared::campaign::Settings;
+use shared::ids::{self, ProjectId};
+use shared::store::campaigns::audience::find_slice;
+use shared::store::campaigns::sending;
+use shared::store::segments::{self, Segment, SegmentType};
+use uuid::Uuid;
+
+use crate::campaigns::{campaign, people};
+use crate::place::Place;
+
+const SLICE: i64 = 500;
+
+/// Users of a project of its own who did two things each, and every fifth a third; some of it before they were merged.
+async fn project(place: &mut Place, users: i64) {
+    place.project = ProjectId(ids::fresh(place.clock.now_ms()));
+    people(place, users).await;
+    let db = place.store.connection().await.unwrap();
+    let anonymous = "INSERT INTO users (project_id, id, properties, merged_into, created_at, last_seen_at, updated_at) \
+                     SELECT $1, md5('a' || i)::uuid, '{}', md5(i::text)::uuid, now(), now(), now() \
+                     FROM generate_series(1, $2::bigint, 7) AS i";
+    db.execute(anonymous, &[&place.project, &users]).await.unwrap();
+    let events = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
+                  SELECT $1, (lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint), 12, '0') || '7' || substr(h, 1, 3) || '8' \
+                  || substr(h, 4, 15))::uuid, name, id, '{}', now(), now() \
+                  FROM (SELECT u.id, e.name, md5(u.id::text || e.name) AS h FROM users u \
+                  CROSS JOIN unnest(ARRAY['viewed', 'searched', 'bought']) AS e (name) \
+                  WHERE u.project_id = $1 AND (e.name <> 'bought' OR right(u.id::text, 1) < '3')) AS of";
+    db.execute(events, &[&place.project]).await.unwrap();
+}
+
+async fn buyers(place: &Place) -> Uuid {
+    let (id, now) = (ids::fresh(place.clock.now_ms()), place.clock.now());
+    let rules = json!([
+        {"field": "event:viewed", "operator": "did"},
+        {"field": "event:bought", "operator": "did_not"},
+        {"field": "plan", "operator": "exists"},
+    ]);
+    let (name, description, segment_type) = ("b".to_owned(), String::new(), SegmentType::Rules);
+    let segment = Segment { id, name, description, segment_type, rules, created_at: now, updated_at: now };
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    segments::insert(&tx, place.project, &segment).await.unwrap();
+    tx.commit().await.unwrap();
+    id
+}
+
+/// Rows read for one slice, for each recipient found.
+async fn cost(place: &Place, campaign: Uuid) -> i64 {
+    let mut db = place.store.connection().await.unwrap();
+    let now = place.clock.now() + SignedDuration::from_secs(1);
+    db.batch_execute("ANALYZE").await.unwrap();
+    sending::begin(&db, place.project, campaign, now, now).await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    let (campaign, progress) = sending::hold(&tx, place.project, campaign, now).await.unwrap().unwrap();
+    let sql = "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::bigint FROM pg_stat_xact_user_tables \
+               WHERE relname LIKE 'events%' OR relname = 'users'";
+    let before: i64 = tx.query_one(sql, &[]).await.unwrap().get(0);
+    let slice = find_slice(&tx, place.project, &campaign, &progress, SLICE, now).await.unwrap();
+    let after: i64 = tx.query_one(sql, &[]).await.unwrap().get(0);
+    assert!(slice.len() as i64 > SLICE / 2, "{} found", slice.len());
+    (after - before) / slice.len() as i64
+}
+
+#[tokio::test]
+async fn rows_read_per_recipient_do_not_grow_with_the_audience() {
+    let mut place = Place::new().await;
+    let mut costs = Vec::new();
+    for users in [3_000, 12_000] {
+        project(&mut place, users).await;
+        let segment = buyers(&place).await;
+        let id = campaign(&place, segment, place.clock.now(), Settings::default()).await.id;
+        costs.push(cost(&place, id).await);
+    }
+    let [small, large] = costs[..] else { panic!("{costs:?}") };
+    assert!(small < 30 && large <= 2 * small, "{small} and {large} rows for each recipient");
+}
