@@ -1,7 +1,7 @@
 //! Erasing people within the recording transaction: in the order of their items, and for good. What was accepted before
 //! an erasure but comes to be applied after it, by another partition or from a restored backup, is left out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use jiff::Timestamp;
 use prost::Message as _;
@@ -12,13 +12,14 @@ use shared::store::erasures::{self, Erased};
 use shared::store::events::counters;
 use shared::store::messages::insert;
 use shared::store::outbox::OutboxRow;
-use shared::store::users::read;
 use shared::store::users::record::{self, NewPerson, PersonKey};
-use shared::store::users::search;
-use shared::store::{StoreError, Transaction};
+use shared::store::users::{read, removals, search};
+use shared::store::{Connection, StoreError, Transaction};
 use uuid::Uuid;
 
 use crate::item::{Action, Item, Named};
+use crate::known::{Begun, Known};
+use crate::record::{Batch, RecordError};
 
 /// A part of a batch: erasures take their turn among the other items.
 pub enum Part<'a> {
@@ -46,6 +47,66 @@ pub fn parts(items: Vec<&Item>) -> Vec<Part<'_>> {
     parts
 }
 
+/// Why a transaction was aborted.
+#[derive(Debug)]
+pub enum Aborted {
+    /// The erasures must be announced again, for these users too.
+    Unannounced(Vec<PersonKey>),
+    By(RecordError),
+}
+
+impl From<RecordError> for Aborted {
+    fn from(error: RecordError) -> Self {
+        Self::By(error)
+    }
+}
+
+impl From<StoreError> for Aborted {
+    fn from(error: StoreError) -> Self {
+        Self::By(error.into())
+    }
+}
+
+/// Announces the erasures of a batch. Returns the users that it is going to erase, under all ids known so far, and those that were
+/// found to be missing before (`more`).
+pub async fn announce(
+    db: &mut Connection,
+    batch: &Batch,
+    skip: &HashSet<usize>,
+    more: &[PersonKey],
+) -> Result<Vec<PersonKey>, StoreError> {
+    let mut users: BTreeSet<PersonKey> = more.iter().copied().collect();
+    for (_, item) in batch.items.iter().enumerate().filter(|(i, _)| !skip.contains(i)) {
+        if let Action::Erase { person } = item.action {
+            let person = read::resolve(db, item.project, person).await?.unwrap_or(person);
+            users.extend(read::all_ids(db, item.project, person).await?.into_iter().map(|id| (item.project, id)));
+        }
+    }
+    let users: Vec<PersonKey> = users.into_iter().collect();
+    if !users.is_empty() {
+        removals::announce(db, &users).await?;
+    }
+    Ok(users)
+}
+
+/// Begins to record: follows what was erased, and locks the users whom the transaction erases and those of its items' users who
+/// are being erased by others.
+pub async fn begin(
+    tx: &Transaction<'_>,
+    known: &Known,
+    erased: &[PersonKey],
+    items: impl Iterator<Item = &Item>,
+) -> Result<Begun, Aborted> {
+    let edition = removals::edition(tx).await?;
+    let begun = known.follow(tx, edition).await?;
+    removals::lock(tx, erased, &known.pending(items.flat_map(keys))).await?;
+    // Another erasure of the same users may have ended the announcement.
+    if removals::pending(tx, erased).await?.len() < erased.len() {
+        return Err(Aborted::Unannounced(Vec::new()));
+    }
+    Ok(begun)
+}
+
 /// When the latest erasure was accepted, as this transaction sees it.
 pub struct Erasures {
     latest: Option<Timestamp>,
@@ -68,20 +129,20 @@ impl Erasures {
     }
 
     /// Erases a person under all their ids, which it returns. An item that comes again erases nothing: the user may have come back
-    /// since.
+    /// since. All of them must have been `announced`.
     pub async fn erase(
         &mut self,
         tx: &Transaction<'_>,
         (lane, now): (i16, Timestamp),
-        item: &Item,
-        person: Uuid,
-    ) -> Result<Vec<PersonKey>, StoreError> {
+        (item, person): (&Item, Uuid),
+        announced: &[PersonKey],
+    ) -> Result<Vec<PersonKey>, Aborted> {
         let before = erasures::of(tx, &[(item.project, person)]).await?;
         if before.values().any(|at| item.received <= *at) {
             return Ok(Vec::new());
         }
         self.latest = self.latest.max(Some(item.received));
-        erase(tx, (lane, now), item, person).await
+        erase(tx, (lane, now), (item, person), announced).await
     }
 }
 
@@ -118,14 +179,19 @@ pub fn log_entry(names: &Names, partition: i16, item: &Item, gone: &[PersonKey])
 async fn erase(
     tx: &Transaction<'_>,
     (lane, now): (i16, Timestamp),
-    item: &Item,
-    person: Uuid,
-) -> Result<Vec<PersonKey>, StoreError> {
+    (item, person): (&Item, Uuid),
+    announced: &[PersonKey],
+) -> Result<Vec<PersonKey>, Aborted> {
     let (project, at) = (item.project, item.received);
     let person = read::resolve(tx, project, person).await?.unwrap_or(person);
     let mut ids = read::all_ids(tx, project, person).await?;
     ids.sort_unstable();
     let keys: Vec<PersonKey> = ids.iter().map(|id| (project, *id)).collect();
+    // An id that was merged since the announcement.
+    let unannounced: Vec<PersonKey> = keys.iter().filter(|key| !announced.contains(key)).copied().collect();
+    if !unannounced.is_empty() {
+        return Err(Aborted::Unannounced(unannounced));
+    }
     let rows = record::lock(tx, &keys).await?;
     let mut moves = erasures::remove_people(tx, project, &ids).await?;
     let removed = erasures::remove_slice(tx, project, &ids, (at, None)).await?;

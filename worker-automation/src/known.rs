@@ -4,11 +4,12 @@
 //! person's, and when it last noted that they were seen. All three are remembered here after a commit. Another process
 //! may change each of them meanwhile, and this is why that does no harm:
 //!
-//! - **Rows that go away.** Recording itself never removes one. Whoever else does says so in the same transaction, which
-//!   waits until the recording transactions under way have ended and keeps others from starting; each transaction reads
-//!   the [`Edition`] under that lock, and a new one empties this memory. The edition is another too when the server was
-//!   restarted or is another one, for it may then have lost the last commits (a failover, a restored backup), and the
-//!   memory is emptied whenever a partition turns out not to stand where it was left.
+//! - **Rows that go away.** Only an erasure removes users, in three steps (`store::users::removals`). It is announced, and
+//!   waits until the transactions that do not know of it have ended. Later ones read what was announced ([`Known::follow`]):
+//!   they forget these users, believe nothing of them until the erasure is finished, and share a lock on each that they name,
+//!   which the erasure takes exclusively. All other users stay in memory. Everything is forgotten when the server was restarted
+//!   or is another one, for it may then have lost the last commits (a failover, a restored backup), and whenever a partition
+//!   does not stand where it was left.
 //! - **Merges.** Only anonymous people are merged, once, and for good. An anonymous person's event that is recorded under
 //!   their own id after another worker has merged them is read as the known person's all the same, because reads expand
 //!   a person into all their ids and merging rewrites no events: it is as if the event had come a moment earlier, and
@@ -22,13 +23,19 @@
 
 use std::sync::RwLock;
 
+use foldhash::{HashMap, HashSet};
 use jiff::Timestamp;
 use quick_cache::sync::Cache;
-use shared::store::users::record::{Edition, PersonKey};
+use shared::store::users::record::PersonKey;
+use shared::store::users::removals::{self, Edition, Removal};
+use shared::store::{StoreError, Transaction};
 use uuid::Uuid;
 
 /// For how long a person is believed to be as they were, in milliseconds.
 const TRUST: i64 = 60_000;
+/// Erasures that are remembered at least, and for how long in milliseconds: longer than any transaction runs.
+const REMEMBERED: usize = 10_000;
+const REMEMBERED_FOR: i64 = 3_600_000;
 /// By how much the noted time may be behind the last event, in milliseconds.
 pub const SEEN_EVERY: i64 = 60_000;
 
@@ -59,7 +66,25 @@ impl Learnt {
 pub struct Known {
     present: Cache<PersonKey, Present>,
     merged: Cache<PersonKey, Uuid>,
-    edition: RwLock<Option<Edition>>,
+    state: RwLock<State>,
+}
+
+#[derive(Default)]
+struct State {
+    edition: Option<Edition>,
+    /// How often everything was forgotten.
+    resets: u64,
+    /// Users who are being erased.
+    pending: HashSet<PersonKey>,
+    /// In which edition a user's erasure was announced or, later, finished. Editions count milliseconds.
+    removed: HashMap<PersonKey, i64>,
+}
+
+/// What a transaction began with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    seq: i64,
+    resets: u64,
 }
 
 /// How a person stands, as far as is known.
@@ -70,39 +95,114 @@ pub enum Standing {
     Merged(Uuid),
     /// To be looked up.
     Unknown,
+    /// Being erased: to be looked up, and locked.
+    Erased,
+}
+
+impl State {
+    /// Whether it includes what had changed by an edition.
+    fn includes(&self, edition: Edition) -> bool {
+        self.edition.is_some_and(|own| own.server_started == edition.server_started && own.seq >= edition.seq)
+    }
+
+    fn note(&mut self, Removal { user, seq, is_pending }: &Removal) {
+        self.removed.insert(*user, *seq);
+        if *is_pending {
+            self.pending.insert(*user);
+        } else {
+            self.pending.remove(user);
+        }
+    }
 }
 
 impl Known {
     /// Remembers so many people at most, of about 60 bytes each.
     pub fn new(people: usize) -> Self {
-        Self { present: Cache::new(people), merged: Cache::new(people / 16 + 1), edition: RwLock::default() }
+        let (present, merged) = (Cache::new(people), Cache::new(people / 16 + 1));
+        Self { present, merged, state: RwLock::default() }
     }
 
-    /// To be called by each transaction with the edition that it has found.
-    pub fn check(&self, edition: Edition) {
-        if self.edition.read().is_ok_and(|known| *known == Some(edition)) {
-            return;
+    /// Forgets the users of erasures that were announced or finished since the last call. Each transaction calls it with the edition
+    /// that it has read, before anything else.
+    pub async fn follow(&self, tx: &Transaction<'_>, edition: Edition) -> Result<Begun, StoreError> {
+        let (includes, last) = match self.state.read() {
+            Ok(state) => (state.includes(edition), state.edition),
+            Err(_) => (false, None),
+        };
+        if includes {
+            return Ok(self.begun(edition));
         }
-        if let Ok(mut known) = self.edition.write()
-            && *known != Some(edition)
-        {
-            self.present.clear();
-            self.merged.clear();
-            *known = Some(edition);
+        if let Some(last) = last.filter(|last| last.server_started == edition.server_started) {
+            let changed = removals::changed_since(tx, Some(last.seq)).await?;
+            // An erasure by an earlier version of the program is not among them.
+            if changed.iter().any(|removal| removal.seq >= edition.seq) {
+                self.remove(edition, &changed);
+                return Ok(self.begun(edition));
+            }
         }
+        let pending = removals::changed_since(tx, None).await?;
+        self.reset(edition, &pending);
+        Ok(self.begun(edition))
+    }
+
+    fn begun(&self, edition: Edition) -> Begun {
+        Begun { seq: edition.seq, resets: self.state.read().map_or(0, |state| state.resets) }
+    }
+
+    fn remove(&self, edition: Edition, changed: &[Removal]) {
+        let Ok(mut state) = self.state.write() else { return };
+        for removal in changed {
+            if state.removed.get(&removal.user).is_none_or(|known| *known < removal.seq) {
+                self.present.remove(&removal.user);
+                self.merged.remove(&removal.user);
+                state.note(removal);
+            }
+        }
+        if state.removed.len() > REMEMBERED {
+            let State { pending, removed, .. } = &mut *state;
+            removed.retain(|user, seq| pending.contains(user) || *seq + REMEMBERED_FOR > edition.seq);
+        }
+        if !state.includes(edition) {
+            state.edition = Some(edition);
+        }
+    }
+
+    fn reset(&self, edition: Edition, pending: &[Removal]) {
+        let Ok(mut state) = self.state.write() else { return };
+        // Another lane may have done so.
+        if !state.includes(edition) {
+            self.clear(&mut state);
+            state.edition = Some(edition);
+            pending.iter().for_each(|removal| state.note(removal));
+        }
+    }
+
+    fn clear(&self, state: &mut State) {
+        self.present.clear();
+        self.merged.clear();
+        *state = State { resets: state.resets + 1, ..State::default() };
     }
 
     /// Forgets everybody.
     pub fn forget(&self) {
-        if let Ok(mut known) = self.edition.write() {
-            self.present.clear();
-            self.merged.clear();
-            *known = None;
+        if let Ok(mut state) = self.state.write() {
+            self.clear(&mut state);
+        }
+    }
+
+    /// Returns those of these users who are being erased.
+    pub fn pending(&self, users: impl Iterator<Item = PersonKey>) -> Vec<PersonKey> {
+        match self.state.read() {
+            Ok(state) if !state.pending.is_empty() => users.filter(|user| state.pending.contains(user)).collect(),
+            _ => Vec::new(),
         }
     }
 
     /// How a person stands at `now` for an event of the time `seen`.
     pub fn standing(&self, key: &PersonKey, seen: Timestamp, now: Timestamp) -> Standing {
+        if self.state.read().is_ok_and(|state| state.pending.contains(key)) {
+            return Standing::Erased;
+        }
         if let Some(into) = self.merged.get(key) {
             return Standing::Merged(into);
         }
@@ -116,18 +216,21 @@ impl Known {
         }
     }
 
-    /// To be called after the commit of a transaction that began in this edition.
-    pub fn learn(&self, edition: Edition, learnt: Learnt, now: Timestamp) {
-        // Held while learning, so that nothing of an older edition comes in after the memory was emptied.
-        let Ok(current) = self.edition.read() else { return };
-        if *current != Some(edition) {
+    /// Learns what a transaction found, after its commit: nothing of users whose erasure it did not know to be finished.
+    pub fn learn(&self, begun: Begun, learnt: Learnt, now: Timestamp) {
+        // Held while learning, so that nothing comes in behind a removal.
+        let Ok(state) = self.state.read() else { return };
+        if state.edition.is_none() || state.resets != begun.resets {
             return;
         }
+        let holds = |key: &PersonKey| {
+            !state.pending.contains(key) && state.removed.get(key).is_none_or(|seq| *seq <= begun.seq)
+        };
         let checked = seconds(now);
-        for (key, seen) in learnt.present {
+        for (key, seen) in learnt.present.into_iter().filter(|(key, _)| holds(key)) {
             self.present.insert(key, Present { seen: seconds(seen), checked });
         }
-        for (key, into) in learnt.merged {
+        for (key, into) in learnt.merged.into_iter().filter(|(key, _)| holds(key)) {
             self.present.remove(&key);
             self.merged.insert(key, into);
         }

@@ -98,7 +98,7 @@ impl People {
             }
         }
         let mut missing = BTreeSet::new();
-        for (key, mention) in &mentions {
+        for (key, mention) in &mut mentions {
             match known.standing(key, mention.last, now) {
                 // Whether an item without proof counts depends on when the merge was, which the cache does not know.
                 _ if unproven.contains(key) => {
@@ -109,6 +109,10 @@ impl People {
                     people.pointers.insert(*key, into);
                 }
                 Standing::Unknown => {
+                    missing.insert(*key);
+                }
+                Standing::Erased => {
+                    mention.locks = true;
                     missing.insert(*key);
                 }
             }

@@ -1,6 +1,7 @@
 //! One recording transaction: what a batch of items does to events, people, runs and messages, and how far that has
 //! brought the partitions. All of it is committed, or nothing.
 
+mod batch;
 mod ground;
 
 use std::collections::HashSet;
@@ -13,19 +14,20 @@ use shared::failpoint;
 use shared::ids::{self, ProjectId};
 use shared::metric_name::Metric;
 use shared::store::events::record::{NewClientId, claim_client_ids};
-use shared::store::ingest_partitions::{self, Advance};
+use shared::store::ingest_partitions;
 use shared::store::outbox::{self, OutboxRow};
-use shared::store::users::record::{self as users, Edition, PersonKey};
-use shared::store::{Store, StoreError, Transaction};
+use shared::store::users::record::PersonKey;
+use shared::store::users::removals;
+use shared::store::{Connection, Store, StoreError, Transaction};
 use shared::trace::Span;
 use uuid::Uuid;
 
 use crate::days::Days;
 use crate::endpoints::Endpoints;
-use crate::erase::{self, Erasures, Part};
+use crate::erase::{self, Aborted, Erasures, Part};
 use crate::events;
 use crate::item::{Action, Item};
-use crate::known::{Known, Learnt};
+use crate::known::{Begun, Known, Learnt};
 use crate::marks::{Marks, Watching};
 use crate::matching::{Index, Reading};
 use crate::people::People;
@@ -34,40 +36,8 @@ use crate::removed::Removed;
 use crate::runs::{self, NOBODY, NewEvent, Programs, Stage};
 use crate::totals::Totals;
 use crate::{receipts, subscriptions, suppression, tokens};
+pub use batch::Batch;
 use ground::Ground;
-
-/// Items to be recorded, and the positions that they bring their partitions to.
-#[derive(Debug, Default)]
-pub struct Batch {
-    pub items: Vec<Item>,
-    pub steps: Vec<Advance>,
-}
-
-impl Batch {
-    /// Two batches that do the same one after the other, cut between messages; `None` where there is but one.
-    pub fn halves(&self) -> Option<(Self, Self)> {
-        let mut messages: Vec<(i16, i64)> = self.items.iter().map(|i| (i.partition, i.seq)).collect();
-        messages.dedup();
-        if messages.len() < 2 {
-            return None;
-        }
-        // A partition's messages stand in order, so what is taken of each is what comes first.
-        let first: HashSet<(i16, i64)> = messages[..messages.len() / 2].iter().copied().collect();
-        let reached = |p: i16| first.iter().filter(|(partition, _)| *partition == p).map(|(_, seq)| *seq).max();
-        let (mut before, mut after) = (Self::default(), Self::default());
-        for step in &self.steps {
-            let middle = reached(step.partition);
-            before.steps.extend(middle.map(|to| Advance { to, to_ns: 0, ..*step }));
-            let rest = Advance { from: middle.unwrap_or(step.from), ..*step };
-            after.steps.extend((rest.from < rest.to).then_some(rest));
-        }
-        for item in &self.items {
-            let half = if first.contains(&(item.partition, item.seq)) { &mut before } else { &mut after };
-            half.items.push(item.clone());
-        }
-        Some((before, after))
-    }
-}
 
 /// Whether a transaction is to stand, or only to be tried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +104,7 @@ pub struct Recorder {
 /// What a transaction has done, if it is committed.
 struct Applied {
     recorded: Recorded,
-    edition: Edition,
+    begun: Begun,
     learnt: Learnt,
     counted: Vec<ProjectId>,
     events: Vec<(ProjectId, Uuid)>,
@@ -170,8 +140,27 @@ impl Recorder {
         trusted: Option<&Recent>,
     ) -> Result<Recorded, RecordError> {
         let mut connection = self.store.connection().await?;
-        let tx = ingest_partitions::begin(&mut connection).await?;
-        let applied = self.apply(&tx, batch, skip, trusted).await?;
+        let mut more = Vec::new();
+        loop {
+            let erased = erase::announce(&mut connection, batch, skip, &more).await?;
+            match self.transact(&mut connection, (batch, skip, mode), trusted, &erased).await {
+                Ok(recorded) => return Ok(recorded),
+                Err(Aborted::Unannounced(users)) => more.extend(users),
+                Err(Aborted::By(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// One transaction, which may erase the users in `erased`.
+    async fn transact(
+        &self,
+        connection: &mut Connection,
+        (batch, skip, mode): (&Batch, &HashSet<usize>, Mode),
+        trusted: Option<&Recent>,
+        erased: &[PersonKey],
+    ) -> Result<Recorded, Aborted> {
+        let tx = ingest_partitions::begin(connection).await?;
+        let applied = self.apply(&tx, (batch, skip), trusted, erased).await?;
         if mode == Mode::Trial {
             tx.rollback().await.map_err(StoreError::from)?;
             return Ok(applied.recorded);
@@ -181,12 +170,15 @@ impl Recorder {
             // Another reads on, or the database was set back.
             self.known.forget();
             let deposed = batch.steps.iter().map(|s| s.partition).filter(|p| !moved.contains(p)).collect();
-            return Err(RecordError::Deposed(deposed));
+            return Err(RecordError::Deposed(deposed).into());
+        }
+        if !erased.is_empty() {
+            removals::finish(&tx, erased).await?;
         }
         failpoint::hit("automation.before_commit");
         tx.commit().await.map_err(StoreError::from)?;
         failpoint::hit("automation.after_commit");
-        self.known.learn(applied.edition, applied.learnt, applied.now);
+        self.known.learn(applied.begun, applied.learnt, applied.now);
         self.totals.note(applied.counted);
         self.recent.remember(&applied.events);
         Ok(applied.recorded)
@@ -195,15 +187,11 @@ impl Recorder {
     async fn apply(
         &self,
         tx: &Transaction<'_>,
-        batch: &Batch,
-        skip: &HashSet<usize>,
+        (batch, skip): (&Batch, &HashSet<usize>),
         trusted: Option<&Recent>,
-    ) -> Result<Applied, RecordError> {
-        if batch.items.iter().any(|item| matches!(item.action, Action::Erase { .. })) {
-            users::begin_removal(tx).await?;
-        }
-        let edition = users::edition(tx).await?;
-        self.known.check(edition);
+        erased: &[PersonKey],
+    ) -> Result<Applied, Aborted> {
+        let begun = erase::begin(tx, &self.known, erased, batch.items.iter()).await?;
         let ground = self.ground(tx).await?;
         let now = self.clock.now();
         // Two lanes never hold one partition, so the partition tells their counters apart.
@@ -214,7 +202,7 @@ impl Recorder {
         let fresh = self.without_repeats(tx, &all).await?;
         let recorded = Recorded { repeats: (all.len() - fresh.len()) as u64, ..Recorded::default() };
         let (learnt, counted, events) = (Learnt::default(), Vec::new(), Vec::new());
-        let mut applied = Applied { recorded, edition, learnt, counted, events, now };
+        let mut applied = Applied { recorded, begun, learnt, counted, events, now };
         let mut erasures = Erasures::load(tx).await?;
         for part in erase::parts(fresh.iter().map(|(_, item)| *item).collect()) {
             match part {
@@ -223,7 +211,7 @@ impl Recorder {
                     self.apply_part(tx, (&ground, trusted), &items, lane, &mut applied).await?;
                 }
                 Part::Erasure(item, person) => {
-                    let gone = erasures.erase(tx, (lane, now), item, person).await?;
+                    let gone = erasures.erase(tx, (lane, now), (item, person), erased).await?;
                     if !gone.is_empty() {
                         let entry = erase::log_entry(&self.names, lane, item, &gone);
                         outbox::insert(tx, std::slice::from_ref(&entry), now).await?;
@@ -232,8 +220,6 @@ impl Recorder {
                     let mut marks = Marks::new(&ground.watches);
                     marks.people(gone);
                     marks.store(tx, now).await?;
-                    // It may be about them.
-                    applied.learnt = Learnt::default();
                 }
             }
         }
@@ -366,38 +352,4 @@ impl Recorder {
 /// In place of the user of an item that was refused for want of a proof.
 fn refused(item: &Item) -> PersonKey {
     (item.project, item.who.anonymous.as_ref().map_or(NOBODY, |anonymous| ids::unproven(anonymous.id)))
-}
-
-#[cfg(test)]
-mod tests {
-    use prost::Message;
-    use shared::event::{Body, IngestItem, Track, id_bytes};
-
-    use super::*;
-
-    fn item(partition: i16, seq: i64) -> Item {
-        let wire = IngestItem {
-            project_id: id_bytes(Uuid::from_u128(1)),
-            id: id_bytes(Uuid::from_u128(2)),
-            user_id: Some("u".into()),
-            body: Some(Body::Track(Track::default())),
-            ..IngestItem::default()
-        };
-        Item::decode(wire.encode_to_vec().into(), partition, seq).unwrap()
-    }
-
-    fn step(partition: i16, from: i64, to: i64) -> Advance {
-        Advance { partition, epoch: 7, from, to, to_ns: 0 }
-    }
-
-    #[test]
-    fn halves_do_the_same_one_after_the_other() {
-        let items = [(1, 4), (1, 4), (2, 5), (1, 6), (2, 7)].map(|(p, s)| item(p, s)).to_vec();
-        let batch = Batch { items, steps: vec![step(1, 3, 6), step(2, 0, 9), step(3, 1, 2)] };
-        let (first, second) = batch.halves().unwrap();
-        assert_eq!(first.steps, [step(1, 3, 4), step(2, 0, 5)]);
-        assert_eq!(second.steps, [step(1, 4, 6), step(2, 5, 9), step(3, 1, 2)]);
-        assert_eq!((first.items.len(), second.items.len()), (3, 2));
-        assert!(Batch { items: vec![item(1, 4), item(1, 4)], steps: vec![step(1, 3, 4)] }.halves().is_none());
-    }
 }

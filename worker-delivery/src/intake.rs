@@ -13,7 +13,8 @@ use shared::metric_name::Metric;
 use shared::send::{Channel, DirectMessage, Lane, MessageRef, SendChunk};
 use shared::store::messages::insert::{NewMessage, any_lane, queued};
 use shared::store::users::recipient;
-use shared::store::users::record::{self, PersonKey};
+use shared::store::users::record::PersonKey;
+use shared::store::users::removals;
 use shared::store::{Connection, StoreError, erasures, project_removals};
 use shared::trace::TraceContext;
 use uuid::Uuid;
@@ -117,13 +118,14 @@ impl Intake {
     }
 }
 
-/// Gives direct messages their rows, which it returns; none to those of users who were erased after these were accepted. All of
-/// it under the lock that an erasure takes: an erasure waits for these rows and removes them, or is seen here.
+/// Gives direct messages their rows, which it returns; none to those of users who were erased after these were accepted. An
+/// erasure of the users either waits for these rows and removes them, or is seen here.
 async fn insert(app: &App, candidates: &[Candidate]) -> Result<Vec<NewMessage>, StoreError> {
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await?;
-    record::edition(&tx).await?;
+    removals::edition(&tx).await?;
     let named: Vec<PersonKey> = candidates.iter().flat_map(|c| c.users.iter().map(|id| (c.row.project, *id))).collect();
+    removals::lock(&tx, &[], &removals::pending(&tx, &named).await?).await?;
     let erased = erasures::of(&tx, &named).await?;
     let is_erased =
         |c: &Candidate, id: &Uuid| erased.get(&(c.row.project, *id)).is_some_and(|at| c.row.created_at <= *at);

@@ -10,7 +10,7 @@ use shared::ids::{ProjectId, UserKey};
 use shared::journey;
 use shared::store::date_due::plan::{self, Dated, Plan};
 use shared::store::date_due::{self, Note};
-use shared::store::users::record::{edition, outlast_recording};
+use shared::store::users::removals::{edition, outlast};
 use shared::store::{StoreError, Transaction};
 use uuid::Uuid;
 
@@ -37,7 +37,7 @@ pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
 async fn slice(app: &App, project: ProjectId, automation: Uuid) -> Result<Found, TickError> {
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    // Nobody is erased meanwhile, so that nothing is noted of those who are gone.
+    // An erasure is announced before, and its users are left out, or it waits for the end of this.
     edition(&tx).await?;
     let Some(plan) = plan::take(&tx, project, automation).await? else { return Ok(Found::Nothing) };
     match &plan.trigger {
@@ -45,7 +45,7 @@ async fn slice(app: &App, project: ProjectId, automation: Uuid) -> Result<Found,
             tx.rollback().await.map_err(StoreError::from)?;
             // What is recorded from then on knows of the automation, and notes what it changes; what was recorded before
             // is seen by the slices.
-            outlast_recording(&mut db).await?;
+            outlast(&db).await?;
             plan::begun(&db, &plan).await?;
             return Ok(Found::More);
         }

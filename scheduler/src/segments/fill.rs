@@ -14,7 +14,7 @@ use shared::store::segments::follow::{self, Follow, Since, Turn};
 use shared::store::segments::membership;
 use shared::store::segments::person::crowd::{self, Pair, Verdict, Verdicts};
 use shared::store::users::read;
-use shared::store::users::record::outlast_recording;
+use shared::store::users::removals::outlast;
 use shared::store::{StoreError, Transaction};
 use uuid::Uuid;
 
@@ -45,7 +45,7 @@ pub async fn look(app: &App, project: ProjectId, segment: Uuid) -> Result<Found,
         Follow { filled_to, since, .. } => {
             if filled_to.is_none() {
                 // One that began before the segment came to be followed marks nobody for it.
-                outlast_recording(&mut app.store.connection().await?).await?;
+                outlast(&app.store.connection().await?).await?;
             }
             slice(app, project, (segment, since)).await
         }

@@ -10,7 +10,7 @@ use super::migrate::MIGRATIONS;
 
 /// Files with statements that look at all projects, and what for. They read without locks, or change rows by conditions that
 /// every shard can judge by itself.
-const ACROSS: [(&str, &str); 26] = [
+const ACROSS: [(&str, &str); 27] = [
     ("api_keys.rs", "what has changed, for caches"),
     ("automations/read.rs", "what has changed, and all that is active, for caches"),
     ("campaigns/sending.rs", "campaigns that are due"),
@@ -33,6 +33,7 @@ const ACROSS: [(&str, &str); 26] = [
     ("segments/follow.rs", "what has changed, and what is due"),
     ("subscription_groups.rs", "one that was deleted"),
     ("user_imports.rs", "those that are too old"),
+    ("users/removals.rs", "erasures that were announced or finished"),
     ("users/search.rs", "everybody, once, where the texts are made anew"),
     ("users/seen.rs", "days that are too old"),
     ("webhook_deliveries.rs", "those that are too old"),

@@ -123,7 +123,7 @@ pub async fn nothing_left(tx: &Transaction<'_>, (project, id): PersonKey) -> Res
 
 /// Forgets erasures before which nothing can be waiting any more.
 pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
-    Ok(db.execute("DELETE FROM erasure WHERE erased_at < $1 AND NOT has_left", &[&before]).await?)
+    Ok(db.execute("DELETE FROM erasure WHERE erased_at < $1 AND NOT has_left AND NOT is_pending", &[&before]).await?)
 }
 
 /// Removes the people's own rows and what hangs on them by itself: runs with their timers, devices. What they are

@@ -24,6 +24,11 @@ pub const MIGRATIONS: &[Migration] = &[
     },
     Migration { version: 3, name: "limits", sql: include_str!("../../migrations/0003_limits.sql") },
     Migration { version: 4, name: "erasure", sql: include_str!("../../migrations/0004_erasure.sql") },
+    Migration {
+        version: 5,
+        name: "announced_erasures",
+        sql: include_str!("../../migrations/0005_announced_erasures.sql"),
+    },
 ];
 
 /// The schema that this program was written for.
@@ -101,11 +106,12 @@ mod tests {
     use super::*;
 
     /// Databases hold these checksums: a line is added with each migration, and none is ever changed.
-    const FROZEN: [(&str, &str); 4] = [
+    const FROZEN: [(&str, &str); 5] = [
         ("0001_core.sql", "ee347fec27bd566d2c87f2a359de0ceff1b56562d997e898910672d5ab9c86e3"),
         ("0002_accounts_and_caps.sql", "db3b9560b74bedc703b1894e2d433638f9bc77a391976d5e5a58345cfc325863"),
         ("0003_limits.sql", "f053cb0578d9e72a153aa171878eb55c56c4c761a8ac26273a124a737bb062db"),
         ("0004_erasure.sql", "e0bdd9b657c23859909126b36153475da4a594cca707be8c480bb21e02d154a6"),
+        ("0005_announced_erasures.sql", "955328c34d5a19e42d25b73b9ec65e37a67f0f7727fb0d66f5c1ea7a41227cae"),
     ];
 
     fn file(migration: &Migration) -> String {

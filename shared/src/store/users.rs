@@ -6,5 +6,6 @@ mod place;
 pub mod read;
 pub mod recipient;
 pub mod record;
+pub mod removals;
 pub mod search;
 pub mod seen;

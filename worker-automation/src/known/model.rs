@@ -1,6 +1,6 @@
 //! What a worker remembers, against a database that other workers, erasures and failovers change meanwhile.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -12,9 +12,12 @@ use super::*;
 const PEOPLE: u128 = 4;
 const LANES: usize = 2;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Act {
-    Begin,
+    /// A transaction whose items name these people.
+    Begin {
+        names: BTreeSet<u128>,
+    },
     /// An event of somebody's, so many milliseconds before now; looked up where it has to be.
     Event {
         person: u128,
@@ -35,7 +38,10 @@ enum Act {
     SeenElsewhere {
         person: u128,
     },
-    Removed {
+    EraseAnnounced {
+        person: u128,
+    },
+    EraseFinished {
         person: u128,
     },
     /// The last that was committed is gone.
@@ -48,14 +54,15 @@ enum Act {
 fn act() -> impl Strategy<Value = Act> {
     let person = || 0..PEOPLE;
     prop_oneof![
-        6 => Just(Act::Begin),
+        6 => prop::collection::btree_set(person(), 1..=PEOPLE as usize).prop_map(|names| Act::Begin { names }),
         12 => (person(), prop_oneof![0..2_000_i64, 0..200_000_i64]).prop_map(|(person, ago_ms)| Act::Event { person, ago_ms }),
         1 => (person(), person()).prop_map(|(person, into)| Act::Merge { person, into }),
         6 => Just(Act::Commit),
         6 => Just(Act::Learn),
         1 => (person(), person()).prop_map(|(person, into)| Act::MergedElsewhere { person, into }),
         1 => person().prop_map(|person| Act::SeenElsewhere { person }),
-        2 => person().prop_map(|person| Act::Removed { person }),
+        2 => person().prop_map(|person| Act::EraseAnnounced { person }),
+        4 => person().prop_map(|person| Act::EraseFinished { person }),
         1 => person().prop_map(|person| Act::FailedOver { person }),
         1 => Just(Act::Forget),
     ]
@@ -68,10 +75,38 @@ struct Row {
 
 /// The transaction of a lane, and whether it is committed.
 struct Tx {
-    edition: Edition,
+    begun: Begun,
+    names: BTreeSet<u128>,
     now: i64,
     learnt: Learnt,
     is_committed: bool,
+}
+
+/// Erasures as the database has them.
+#[derive(Default)]
+struct Erasures {
+    rows: HashMap<u128, (i64, bool)>,
+    /// Lanes whose transactions had begun before the announcement.
+    awaited: HashMap<u128, BTreeSet<usize>>,
+}
+
+impl Erasures {
+    fn changed_since(&self, seq: Option<i64>) -> Vec<Removal> {
+        let rows = self.rows.iter().filter(|(_, (at, is_pending))| seq.map_or(*is_pending, |seq| *at > seq));
+        rows.map(|(person, (seq, is_pending))| Removal { user: key(*person), seq: *seq, is_pending: *is_pending })
+            .collect()
+    }
+}
+
+/// As `Known::follow`, with these erasures.
+fn follow(known: &Known, edition: Edition, erasures: &Erasures) -> Begun {
+    let last = known.state.read().unwrap().edition;
+    match last.filter(|last| last.server_started == edition.server_started) {
+        Some(last) if last.seq >= edition.seq => {}
+        Some(last) => known.remove(edition, &erasures.changed_since(Some(last.seq))),
+        None => known.reset(edition, &erasures.changed_since(None)),
+    }
+    known.begun(edition)
 }
 
 fn key(person: u128) -> PersonKey {
@@ -97,20 +132,20 @@ proptest! {
         let mut now = 1_790_000_000_000_i64;
         let mut edition = Edition { seq: 1, server_started: from_ms(now) };
         let mut rows: HashMap<u128, Row> = HashMap::new();
+        let mut erasures = Erasures::default();
         // When somebody was last looked up.
         let mut checked: HashMap<u128, i64> = HashMap::new();
         let mut lanes: [Option<Tx>; LANES] = [None, None];
         for (pause_ms, lane, act) in acts {
             now += pause_ms;
-            // Removing waits for the transactions that are under way.
             let is_locked = lanes.iter().flatten().any(|tx| !tx.is_committed);
             match act {
-                Act::Begin if lanes[lane].is_none() => {
-                    known.check(edition);
-                    lanes[lane] = Some(Tx { edition, now, learnt: Learnt::default(), is_committed: false });
+                Act::Begin { names } if lanes[lane].is_none() => {
+                    let begun = follow(&known, edition, &erasures);
+                    lanes[lane] = Some(Tx { begun, names, now, learnt: Learnt::default(), is_committed: false });
                 }
                 Act::Event { person, ago_ms } => {
-                    let Some(tx) = lanes[lane].as_mut().filter(|tx| !tx.is_committed) else { continue };
+                    let Some(tx) = lanes[lane].as_mut().filter(|tx| !tx.is_committed && tx.names.contains(&person)) else { continue };
                     let at = tx.now - ago_ms;
                     let standing = known.standing(&key(person), from_ms(at), from_ms(tx.now));
                     let row = rows.get(&person);
@@ -125,7 +160,7 @@ proptest! {
                         Standing::Merged(into) => {
                             prop_assert_eq!(row.and_then(|row| row.merged), Some(into.as_u128()));
                         }
-                        Standing::Unknown => {
+                        Standing::Unknown | Standing::Erased => {
                             let row = rows.entry(person).or_insert(Row { seen: at, merged: None });
                             row.seen = row.seen.max(at);
                             let last = checked.entry(person).or_insert(tx.now);
@@ -138,21 +173,26 @@ proptest! {
                     }
                 }
                 Act::Merge { person, into } => {
-                    let Some(tx) = lanes[lane].as_mut().filter(|tx| !tx.is_committed) else { continue };
+                    let names = |tx: &&mut Tx| !tx.is_committed && tx.names.contains(&person);
+                    let Some(tx) = lanes[lane].as_mut().filter(names) else { continue };
                     if merge(&mut rows, person, into) {
                         tx.learnt.merged.push((key(person), Uuid::from_u128(into)));
                     }
                 }
                 Act::Commit => if let Some(tx) = &mut lanes[lane] {
                     tx.is_committed = true;
+                    erasures.awaited.values_mut().for_each(|lanes| lanes.retain(|other| *other != lane));
                 },
                 Act::Learn if lanes[lane].as_ref().is_some_and(|tx| tx.is_committed) => {
-                    let Tx { edition: of, learnt, now: at, .. } = lanes[lane].take().unwrap();
-                    // Not where it was forgotten meanwhile.
-                    let is_of_use = of == edition && *known.edition.read().unwrap() == Some(of) && now - at < TRUST - 1_000;
+                    let Tx { begun, learnt, now: at, .. } = lanes[lane].take().unwrap();
+                    // Not where everything was forgotten meanwhile, or the person erased.
+                    let is_of_use = known.state.read().unwrap().resets == begun.resets && now - at < TRUST - 1_000;
+                    let is_erased = |key: &PersonKey| {
+                        erasures.rows.get(&key.1.as_u128()).is_some_and(|(seq, is_pending)| *is_pending || *seq > begun.seq)
+                    };
                     let present = learnt.present.clone();
-                    known.learn(of, learnt, from_ms(at));
-                    for (key, seen) in present.into_iter().filter(|_| is_of_use) {
+                    known.learn(begun, learnt, from_ms(at));
+                    for (key, seen) in present.into_iter().filter(|(key, _)| is_of_use && !is_erased(key)) {
                         let is_merged = rows[&key.1.as_u128()].merged.is_some();
                         let standing = known.standing(&key, seen, from_ms(now));
                         prop_assert!(is_merged || standing == Standing::Fresh, "{:?} though just learnt", standing);
@@ -164,9 +204,22 @@ proptest! {
                 Act::SeenElsewhere { person } => if let Some(row) = rows.get_mut(&person) {
                     row.seen = row.seen.max(now);
                 },
-                Act::Removed { person } if !is_locked => {
-                    rows.remove(&person);
+                Act::EraseAnnounced { person } => {
                     edition.seq += 1;
+                    erasures.rows.insert(person, (edition.seq, true));
+                    let under_way = (0..LANES).filter(|lane| lanes[*lane].as_ref().is_some_and(|tx| !tx.is_committed));
+                    erasures.awaited.insert(person, under_way.collect());
+                }
+                Act::EraseFinished { person } => {
+                    let is_pending = erasures.rows.get(&person).is_some_and(|(_, is_pending)| *is_pending);
+                    let is_awaited = erasures.awaited.get(&person).is_some_and(|lanes| !lanes.is_empty());
+                    // Those that name the person have locked them.
+                    let is_named = lanes.iter().flatten().any(|tx| !tx.is_committed && tx.names.contains(&person));
+                    if is_pending && !is_awaited && !is_named {
+                        rows.remove(&person);
+                        edition.seq += 1;
+                        erasures.rows.insert(person, (edition.seq, false));
+                    }
                 }
                 Act::FailedOver { person } if !is_locked => {
                     rows.remove(&person);

@@ -10,11 +10,12 @@ use shared::event::IngestItem;
 use shared::ids::{ProjectId, UserKey};
 use shared::store::events::counters;
 use shared::store::ingest_partitions::{self, Advance};
-use shared::store::users::{read, record as users};
+use shared::store::users::{read, record as users, removals};
 use uuid::Uuid;
 use worker_automation::item::Item;
 use worker_automation::record::{Batch, Mode, RecordError, Recorded, Recorder};
 
+use crate::erasure::erase;
 use crate::fixture::{Fixture, anonymous_track, identify, track};
 
 /// A worker that records by hand what it is given, with a partition and a memory of its own.
@@ -49,6 +50,11 @@ impl Hand {
     async fn record(&mut self, items: Vec<IngestItem>) -> Recorded {
         self.try_record(items).await.unwrap()
     }
+}
+
+/// Fails where something waits that should not.
+async fn within<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(10), work).await.expect("it waits")
 }
 
 fn clock(f: &Fixture) -> Clock {
@@ -130,10 +136,13 @@ async fn who_was_removed_is_made_anew_by_their_next_item() {
     let a1 = anonymous_track(&f, "a1", "viewed");
     hand.record(vec![identify(&f, Some("u1"), Some("a1"), json!({"plan": "pro"})), a1]).await;
 
+    let erased = [UserKey::External("u1"), UserKey::Anonymous("a1")].map(|key| (f.project, key.internal_id(f.project)));
     let mut eraser = f.store.connection().await.unwrap();
+    removals::announce(&mut eraser, &erased).await.unwrap();
     let tx = eraser.transaction().await.unwrap();
-    users::begin_removal(&tx).await.unwrap();
+    removals::lock(&tx, &erased, &[]).await.unwrap();
     tx.batch_execute("DELETE FROM users; DELETE FROM events").await.unwrap();
+    removals::finish(&tx, &erased).await.unwrap();
     tx.commit().await.unwrap();
 
     hand.record(vec![anonymous_track(&f, "a1", "viewed"), track(&f, "u1", "viewed", json!({}))]).await;
@@ -143,23 +152,105 @@ async fn who_was_removed_is_made_anew_by_their_next_item() {
 }
 
 #[tokio::test]
-async fn a_removal_and_a_recording_transaction_take_turns() {
+async fn recording_waits_for_the_erasure_of_the_user_it_names() {
     let f = Fixture::without_worker().await;
     let clock = clock(&f);
     let mut hand = Hand::new(&f, &clock).await;
     hand.record(vec![track(&f, "u1", "viewed", json!({}))]).await;
+    let erased = [(f.project, UserKey::External("u1").internal_id(f.project))];
     let mut eraser = f.store.connection().await.unwrap();
+    removals::announce(&mut eraser, &erased).await.unwrap();
     let tx = eraser.transaction().await.unwrap();
-    users::begin_removal(&tx).await.unwrap();
+    removals::lock(&tx, &erased, &[]).await.unwrap();
     let event = track(&f, "u1", "viewed", json!({}));
     let recording = tokio::spawn(async move { hand.record(vec![event]).await });
     let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     f.eventually("it waits", waiting, 1).await;
     tx.batch_execute("DELETE FROM users; DELETE FROM events").await.unwrap();
+    removals::finish(&tx, &erased).await.unwrap();
     tx.commit().await.unwrap();
     recording.await.unwrap();
     assert_eq!(f.number("SELECT count(*) FROM events e JOIN users u ON u.id = e.user_id").await, 1);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn an_erasure_leaves_all_other_users_in_the_cache() {
+    let f = Fixture::without_worker().await;
+    let clock = clock(&f);
+    let (mut hand, mut other) = (Hand::new(&f, &clock).await, Hand::new(&f, &clock).await);
+    let event = |user: &str| track(&f, user, "viewed", json!({}));
+    hand.record(vec![event("u1"), event("u2")]).await;
+    other.record(vec![erase(&f, "u2")]).await;
+    // The erased user is looked up again, and the cache is as new as the erasure.
+    hand.record(vec![event("u2")]).await;
+    assert_eq!(f.number("SELECT count(*) FROM events e JOIN users u ON u.id = e.user_id").await, 2);
+    // A look-up of the other user would wait for this lock.
+    f.execute("BEGIN; LOCK TABLE users IN ACCESS EXCLUSIVE MODE").await;
+    within(hand.record(vec![event("u1")])).await;
+    f.execute("COMMIT").await;
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn an_erasure_under_way_delays_no_other_user() {
+    let f = Fixture::without_worker().await;
+    let clock = clock(&f);
+    let (mut hand, mut other) = (Hand::new(&f, &clock).await, Hand::new(&f, &clock).await);
+    let event = |user: &str| track(&f, user, "viewed", json!({}));
+    hand.record(vec![event("u1"), event("u2")]).await;
+    f.execute("BEGIN; SELECT FROM users WHERE external_id = 'u2' FOR UPDATE").await;
+    let erasure = erase(&f, "u2");
+    let erasing = tokio::spawn(async move { other.record(vec![erasure]).await });
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
+    f.eventually("the erasure waits for the row", waiting, 1).await;
+    within(hand.record(vec![event("u1"), event("u3")])).await;
+    f.execute("COMMIT").await;
+    erasing.await.unwrap();
+    assert_eq!(f.text("SELECT string_agg(external_id, ' ' ORDER BY external_id) FROM users").await.unwrap(), "u1 u3");
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn an_erasure_waits_for_transactions_that_had_begun_before_it() {
+    let f = Fixture::without_worker().await;
+    let clock = clock(&f);
+    let (mut hand, mut other) = (Hand::new(&f, &clock).await, Hand::new(&f, &clock).await);
+    let event = |user: &str| track(&f, user, "viewed", json!({}));
+    hand.record(vec![event("u1"), event("u2")]).await;
+    let mut db = f.store.connection().await.unwrap();
+    let recording = db.transaction().await.unwrap();
+    recording.batch_execute("SET LOCAL idle_in_transaction_session_timeout = 0").await.unwrap();
+    removals::edition(&recording).await.unwrap();
+    let erasure = erase(&f, "u2");
+    let erasing = tokio::spawn(async move { other.record(vec![erasure]).await });
+    f.eventually("it is announced", "SELECT count(*) FROM erasure WHERE is_pending", 1).await;
+    // It has cached the user, and knows of no erasure.
+    let late = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
+                SELECT project_id, (left(id::text, 24) || 'aaaaaaaaaaaa')::uuid, 'late', user_id, '{}', now(), now() - interval '1 hour' \
+                FROM events WHERE user_id = $1";
+    let u2 = UserKey::External("u2").internal_id(f.project);
+    assert_eq!(recording.execute(late, &[&u2]).await.unwrap(), 1);
+    within(hand.record(vec![event("u1")])).await;
+    assert_eq!(f.number("SELECT count(*) FROM erasure WHERE is_pending").await, 1);
+    recording.commit().await.unwrap();
+    erasing.await.unwrap();
+    assert_eq!(f.number("SELECT count(*) FROM events WHERE name = 'late'").await, 0);
+    assert_eq!(f.number("SELECT count(*) FROM erasure WHERE is_pending").await, 0);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn an_erasure_includes_an_id_that_is_merged_after_its_announcement() {
+    let f = Fixture::without_worker().await;
+    let clock = clock(&f);
+    let mut hand = Hand::new(&f, &clock).await;
+    hand.record(vec![anonymous_track(&f, "a1", "viewed")]).await;
+    hand.record(vec![identify(&f, Some("u1"), Some("a1"), json!({})), erase(&f, "u1")]).await;
+    assert_eq!(f.number("SELECT count(*) FROM users").await, 0);
+    assert_eq!(f.number("SELECT count(*) FROM events").await, 0);
+    assert_eq!(f.number("SELECT count(*) FROM erasure WHERE NOT is_pending").await, 2);
     f.stop().await;
 }
 

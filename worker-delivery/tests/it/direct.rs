@@ -8,7 +8,7 @@ use shared::event::id_bytes;
 use shared::ids::UserKey;
 use shared::send::Lane;
 use shared::store::erasures::{self, Erased};
-use shared::store::users::record::begin_removal;
+use shared::store::users::removals;
 use testkit::eventually;
 use uuid::Uuid;
 
@@ -149,8 +149,10 @@ async fn a_direct_message_that_meets_an_erasure_leaves_no_row() {
     let (id, message) = place.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
     let now = place.clock.now();
     let mut db = place.store.connection().await.unwrap();
+    let erased = [(place.project, ann)];
+    removals::announce(&mut db, &erased).await.unwrap();
     let tx = db.transaction().await.unwrap();
-    begin_removal(&tx).await.unwrap();
+    removals::lock(&tx, &erased, &[]).await.unwrap();
     erasures::record(&tx, place.project, &[ann], Erased { accepted: now, applied: now }, false).await.unwrap();
     place.send_direct(vec![message]).await;
     // It waits for the erasure, and does not look before it.
@@ -162,6 +164,7 @@ async fn a_direct_message_that_meets_an_erasure_leaves_no_row() {
         if count > 0 { Ok(()) } else { Err("nobody waits for the erasure".to_owned()) }
     })
     .await;
+    removals::finish(&tx, &erased).await.unwrap();
     tx.commit().await.unwrap();
     place.drained().await;
     assert!(place.row(id).await.is_none());

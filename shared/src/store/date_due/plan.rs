@@ -89,12 +89,14 @@ pub async fn bound(
     row.map(|row| Ok(row.try_get(0)?)).transpose()
 }
 
-/// Of the people behind `done_to` up to another, those with the property (its first key), or with a date noted.
+/// Returns the users behind `done_to` up to another who have the property (its first key) or a date noted, except those who are
+/// being erased.
 pub async fn people(tx: &Transaction<'_>, plan: &Plan, key: &str, to: Option<Uuid>) -> Result<Vec<Dated>, StoreError> {
     let sql = "SELECT u.id, u.external_id, u.anonymous_id, u.properties -> $3::text, u.properties -> 'timezone', d.last_at FROM users u \
                LEFT JOIN date_due d ON d.project_id = $1 AND d.automation_id = $2 AND d.user_id = u.id \
                WHERE u.project_id = $1 AND u.id > $4 AND u.id <= $5 AND u.merged_into IS NULL \
-               AND (u.properties ? $3::text OR d.user_id IS NOT NULL) ORDER BY u.id";
+               AND (u.properties ? $3::text OR d.user_id IS NOT NULL) \
+               AND NOT EXISTS (SELECT FROM erasure e WHERE e.project_id = $1 AND e.user_id = u.id AND e.is_pending) ORDER BY u.id";
     let (behind, to) = (plan.done_to.unwrap_or_default(), to.unwrap_or(Uuid::max()));
     let statement = tx.prepare_cached(sql).await?;
     let rows = tx.query(&statement, &[&plan.project, &plan.automation, &key, &behind, &to]).await?;

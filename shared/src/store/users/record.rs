@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use deadpool_postgres::{GenericClient, Transaction};
+use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use tokio_postgres::types::ToSql;
@@ -13,49 +13,6 @@ use super::seen::Moves;
 use crate::ids::ProjectId;
 use crate::store::StoreError;
 use crate::store::by_project::{self, Of};
-
-/// A key of Postgres's advisory locks: "rkpeople" in ASCII.
-const REMOVAL: i64 = 0x72_6b70_656f_706c;
-
-/// What knowledge of people holds good for. It changes when rows are removed or put back by anything but recording
-/// ([`begin_removal`]), and when the server is another one or was restarted: it may then be a copy that lacks what was
-/// committed last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Edition {
-    pub seq: i64,
-    pub server_started: Timestamp,
-}
-
-/// The edition, which stays as it is until the end of the transaction.
-pub async fn edition(tx: &Transaction<'_>) -> Result<Edition, StoreError> {
-    let (lock, sql) = (
-        "SELECT pg_advisory_xact_lock_shared($1)",
-        "SELECT seq, pg_postmaster_start_time() FROM change WHERE topic = 'person'",
-    );
-    let (lock, statement) = (tx.prepare_cached(lock).await?, tx.prepare_cached(sql).await?);
-    // Two statements, for the second must see what was committed while the first waited.
-    tx.execute(&lock, &[&REMOVAL]).await?;
-    let row = tx.query_one(&statement, &[]).await?;
-    Ok(Edition { seq: row.try_get(0)?, server_started: row.try_get(1)? })
-}
-
-/// To be called in a transaction before it removes people's rows or puts any back, unless it is recording's own: waits
-/// for the recording transactions under way and keeps others waiting until its end; then no one's knowledge holds good.
-pub async fn begin_removal(tx: &Transaction<'_>) -> Result<(), StoreError> {
-    tx.execute("SELECT pg_advisory_xact_lock($1)", &[&REMOVAL]).await?;
-    // At least the time, so that a restored database never comes to a number that somebody has seen.
-    let sql = "UPDATE change SET seq = greatest(seq + 1, (extract(epoch FROM statement_timestamp()) * 1000)::bigint) WHERE topic = 'person'";
-    tx.execute(sql, &[]).await?;
-    Ok(())
-}
-
-/// Waits until the recording transactions that are under way have ended. It takes a transaction of its own, for others wait
-/// for the end of that.
-pub async fn outlast_recording(db: &mut impl GenericClient) -> Result<(), StoreError> {
-    let tx = db.transaction().await?;
-    tx.execute("SELECT pg_advisory_xact_lock($1)", &[&REMOVAL]).await?;
-    Ok(tx.commit().await?)
-}
 
 /// A person within a project.
 pub type PersonKey = (ProjectId, Uuid);
