@@ -1,6 +1,10 @@
 //! Channels whose settings are missing or wrong.
 
+use std::time::Duration;
+
 use serde_json::json;
+use shared::send::Channel;
+use shared::store::messages::settle::{HELD, held, release_held};
 use testkit::{TestMailbox, eventually_true};
 
 use crate::place::{Place, SOON};
@@ -81,4 +85,24 @@ async fn without_settings_a_message_fails_and_the_next_one_after_they_are_made_d
     mailbox.wait_for(1, SOON).await;
     assert_eq!(place.settled(second.id, 1).await.status, "sent");
     place.stop().await;
+}
+
+#[tokio::test]
+async fn held_messages_that_another_worker_is_releasing_are_skipped() {
+    let place = Place::new().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let messages: Vec<_> = (0..4).map(|_| place.message(ann)).collect();
+    place.insert(&messages).await;
+    let (mut one, other) = (place.store.connection().await.unwrap(), place.store.connection().await.unwrap());
+    let hold = "UPDATE message SET status_reason = $1, due_at = now() + interval '10 minutes'";
+    one.execute(hold, &[&format!("{HELD}: 535")]).await.unwrap();
+    let (project, now) = (place.project, place.clock.now());
+    let ids = held(&one, project, Channel::Email, now).await.unwrap();
+    assert_eq!(ids.len(), 4);
+    let tx = one.transaction().await.unwrap();
+    assert_eq!(release_held(&tx, project, Channel::Email, &ids[..2], now).await.unwrap(), 2);
+    let rest = release_held(&other, project, Channel::Email, &ids, now);
+    assert_eq!(tokio::time::timeout(Duration::from_secs(5), rest).await.expect("it waits for the rows").unwrap(), 2);
+    tx.commit().await.unwrap();
+    assert_eq!(release_held(&other, project, Channel::Email, &ids, now).await.unwrap(), 0);
 }
