@@ -51,7 +51,13 @@ impl Target {
                 let state = State::load(dir)?.context("the run directory has no state: run `rekindle up`")?;
                 Ok(services::origin(&state))
             }
-            None => Ok(public_base_url(&Env::from_process(), "http://127.0.0.1:8080")?),
+            None => {
+                let env = Env::from_process();
+                // A default would print a link that leads nowhere, and replace the one that was printed before.
+                env.get("PUBLIC_BASE_URL")
+                    .context("set PUBLIC_BASE_URL to the gateway's public address: the link leads there")?;
+                Ok(public_base_url(&env, "")?)
+            }
         }
     }
 
@@ -138,7 +144,7 @@ pub async fn invite(command: &InviteCommand) -> Result<()> {
     let target = Target::of(database)?;
     let origin = target.public_base_url()?;
     let link = target.provision.invite_link(*project, email, &origin).await?;
-    eprintln!("Whoever opens this link joins the project as {email}: give it to that person only.");
+    eprintln!("Anyone who opens this link can join the project as {email}. Send it to that person only.");
     println!("{link}");
     Ok(())
 }

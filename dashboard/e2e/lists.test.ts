@@ -41,7 +41,7 @@ test('a public key is restricted to origins and a limit, and both can be changed
   await form.getByLabel('Allowed origins').fill('https://shop.example.com/path');
   await form.getByLabel('Requests per second').fill('5');
   await form.getByRole('button', { name: 'Make a key' }).click();
-  await form.getByText('must be a scheme, a host').first().waitFor();
+  await form.getByText('must be an origin such as').first().waitFor();
   await form.getByLabel('Allowed origins').fill('https://Shop.example.com\nhttps://*.example.org');
   await form.getByRole('button', { name: 'Make a key' }).click();
   await page.getByRole('dialog').getByText('pk_live_').waitFor();

@@ -163,7 +163,7 @@ async fn by_key(request: &Request<'_>, text: &str, access: Access) -> Result<Adm
         && !origins::allow(&key.settings.allowed_origins, origin.as_bytes())
     {
         return Err(ApiError::Forbidden(
-            "this key may not be used from the origin of this page: an ADMIN adds it to the key's allowed origins",
+            "this key is not allowed from the origin of this page; an ADMIN can add the origin to the key's allowed origins",
         ));
     }
     key.used(request.received_ms);

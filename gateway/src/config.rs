@@ -113,7 +113,7 @@ impl ProjectCreation {
             None | Some("anyone") => Ok(Self::Anyone),
             Some("operator") => Ok(Self::Operator),
             Some(other) => {
-                let problem = format!("{other:?} is neither");
+                let problem = format!("is {other:?}");
                 Err(EnvError { name: NAME.to_owned(), problem, allowed: "operator or anyone" })
             }
         }

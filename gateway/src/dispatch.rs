@@ -86,7 +86,7 @@ fn is_open(found: &Result<Route<'_>, Miss>, method: &Method, path: &str) -> bool
     }
 }
 
-/// Whether an answer says that the caller has proven nothing. Signatures and invitations name what may not exist.
+/// Whether an answer counts as an authorization failure: 401, and 404 for unknown invitations and webhook projects.
 fn is_refusal(found: &Result<Route<'_>, Miss>, status: StatusCode) -> bool {
     let names_unknown = matches!(found, Ok(Route::Unbound(Unbound::AcceptInvite | Unbound::Webhook(_))));
     status == StatusCode::UNAUTHORIZED || (names_unknown && status == StatusCode::NOT_FOUND)

@@ -65,7 +65,7 @@ pub enum ApiError {
     /// Well-formed but invalid.
     #[error("{}", summary(.0))]
     Invalid(Vec<Problem>),
-    #[error("this {}'s limit is {limit} requests per second; wait {retry_after} s", scope.as_str())]
+    #[error("over the rate limit of this {} ({limit}/s); retry after {retry_after} s", scope.as_str())]
     TooManyRequests { scope: Scope, limit: u32, retry_after: u32 },
     /// Too many wrong passwords.
     #[error("too many wrong passwords for this address; wait {retry_after} s")]

@@ -71,7 +71,7 @@ struct Export<L> {
 /// Answers with a list as NDJSON. The first stretch is read before the answer begins, so that it can still be an error.
 pub async fn answer(cx: &Context<'_>, file_name: &str, list: impl List) -> Result<Reply, ApiError> {
     let slot = cx.app.exports.take(cx.owner).map_err(|full| match full {
-        Full::Owner => ApiError::TooMany("exports of this project or of its creator's other projects use their share"),
+        Full::Owner => ApiError::TooMany("this project and its creator's other projects have reached their limit of running exports; wait until one is complete"),
         Full::Gateway => ApiError::Unavailable("as many exports are under way as this gateway allows"),
     })?;
     let encoding = Encoding::asked(cx.headers);

@@ -1,4 +1,4 @@
-//! Slots for work that lasts: a number in one gateway, shared between the owners of projects.
+//! Limits long-running work in one gateway and shares its slots between the owners of projects.
 //!
 //! An owner may hold as many slots as are still free, up to a limit. So each new owner leaves some for the next one, and none
 //! of them fills the gateway, whatever the number of its projects.

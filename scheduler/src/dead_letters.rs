@@ -110,7 +110,7 @@ async fn take_over(app: &App, message: &Delivered) -> Result<Option<u64>, TickEr
     }
     let people: Vec<PersonKey> = users.iter().map(|user| (item.project, *user)).collect();
     let erased = erasures::of(&db, &people).await?;
-    // What was accepted before the erasure is theirs no longer.
+    // The user was erased after this was accepted: drop it.
     if people.iter().any(|person| erased.get(person).is_some_and(|at| item.created_at <= *at)) {
         return Ok(done);
     }

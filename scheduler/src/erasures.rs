@@ -22,7 +22,7 @@ const REMEMBERED: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// 24 hours.
 pub const UNSEARCHABLE_KEPT: SignedDuration = SignedDuration::from_hours(23);
 
-/// For how long the log holds an erasure; shorter, so that each of them still has its row.
+/// How long the log keeps an erasure; shorter than `REMEMBERED`, so that every entry still has its row in the database.
 const LOGGED: SignedDuration = SignedDuration::from_hours(29 * 24);
 
 /// Removes slice after slice until nothing is left.

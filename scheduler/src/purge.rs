@@ -16,8 +16,8 @@ use crate::App;
 use crate::erasures::UNSEARCHABLE_KEPT;
 use crate::tick::TickError;
 
-/// How long after an erasure entries of before it may still come in: an import counts as accepted when its request began.
-const COMES_LATE: SignedDuration = SignedDuration::from_hours(1);
+/// Entries accepted before an erasure may be published this much later: an import counts as accepted when its request began.
+const MAX_PUBLISH_DELAY: SignedDuration = SignedDuration::from_hours(1);
 
 /// Removes from the ingest stream what has been applied: what is older than is kept for a restored database, what may hold data of
 /// users who were erased nearly a day ago, and when the stream is well filled, all of it. And always the readiness probes, which nobody reads. Before that it makes the streams
@@ -66,7 +66,7 @@ async fn last_to_go(app: &App, stream: &Stream, info: &Info) -> Result<Option<u6
         return Ok(Some(info.state.last_sequence));
     }
     let db = app.store.connection().await?;
-    let erased = erasures::latest_until(&db, app.now() - UNSEARCHABLE_KEPT).await?.map(|at| at + COMES_LATE);
+    let erased = erasures::latest_until(&db, app.now() - UNSEARCHABLE_KEPT).await?.map(|at| at + MAX_PUBLISH_DELAY);
     let before = erased.unwrap_or(Timestamp::MIN).max(app.now() - app.config.keep_ingest);
     let first_ms = (info.state.first_timestamp.unix_timestamp_nanos() / 1_000_000) as i64;
     let too_old = Duration::from_millis((before.as_millisecond() - first_ms).max(0).unsigned_abs());

@@ -1,21 +1,25 @@
--- min-reader: 1
--- Accounts whose mailbox is proven, sessions that can be listed, and frequency caps that count addresses.
+-- min-reader: 2
+-- Accounts whose mailbox is proven, sessions that can be listed, and frequency caps that count addresses. Older programs give the
+-- links of invitations to those who invite, so they must stop first.
 
--- When it was proven whose mailbox it is; null: never. Accounts made before this by an invitation's link are unproven: the
--- link was also shown to the project's ADMINs. All others were made by an operator.
+-- When it was proven whose mailbox it is; null: never. Of the accounts that exist, those are proven that an operator created or
+-- added to a project. The others came by an invitation's link, which was also shown to the project's ADMINs.
 ALTER TABLE account ADD COLUMN verified_at timestamptz;
 UPDATE account a SET verified_at = a.created_at
-    WHERE NOT EXISTS (SELECT FROM invite i WHERE lower(i.email) = lower(a.email) AND i.accepted_at IS NOT NULL);
+    WHERE EXISTS (SELECT FROM audit_log l WHERE l.action = 'member.joined' AND l.actor_type = 'operator' AND l.resource_id = a.id::text)
+    AND NOT EXISTS (SELECT FROM invite i WHERE lower(i.email) = lower(a.email) AND i.accepted_at IS NOT NULL);
 
 -- The SHA-256 of the token in the mailed link (null: none was mailed), and of the one in the link that an operator printed last.
--- Links of before were not only mailed, so they prove nothing and are withdrawn: such an invitation is made again.
+-- The links of pending invitations prove nothing: those invitations are revoked.
 ALTER TABLE invite ALTER COLUMN token_hash DROP NOT NULL;
 ALTER TABLE invite ADD COLUMN operator_token_hash bytea;
-UPDATE invite SET token_hash = NULL WHERE accepted_at IS NULL;
+UPDATE invite SET revoked_at = now(), token_hash = NULL, sealed_link = NULL, mail_due_at = NULL,
+    mail_status = CASE mail_status WHEN 'queued' THEN 'failed' ELSE mail_status END
+    WHERE accepted_at IS NULL AND revoked_at IS NULL;
 CREATE INDEX invite_operator_token ON invite (operator_token_hash) WHERE operator_token_hash IS NOT NULL;
 
 -- `id` names a session in lists and opens nothing; `user_agent` is the browser's, shortened; `used_at` is exact to the hour.
--- The defaults are for programs of before, which work on beside newer ones during an upgrade.
+-- The defaults are for sessions that exist.
 ALTER TABLE session ADD COLUMN id uuid NOT NULL DEFAULT gen_random_uuid();
 ALTER TABLE session ADD COLUMN user_agent text NOT NULL DEFAULT '';
 ALTER TABLE session ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();

@@ -1,5 +1,5 @@
--- min-reader: 1
--- Owners of projects, and restrictions of public keys.
+-- min-reader: 3
+-- Owners of projects, and restrictions of public keys, which older programs would not enforce.
 
 -- The account that created the project; null: the operator did. Limits on shared resources are counted by it.
 ALTER TABLE project ADD COLUMN created_by uuid;

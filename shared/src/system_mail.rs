@@ -10,8 +10,8 @@ use crate::percent;
 
 const URL: &str = "SYSTEM_SMTP_URL";
 const FROM: &str = "SYSTEM_MAIL_FROM";
-const URL_FORMS: &str =
-    "smtps://user:password@host, smtp://user:password@host (STARTTLS), or smtp://host?security=none";
+const URL_FORMS: &str = "smtps://user:password@host, smtp://user:password@host (STARTTLS), or smtp://host?security=none; \
+                         in the password, characters such as @ / # are percent-encoded";
 const FROM_FORMS: &str = "an address such as rekindle@example.com or Rekindle <rekindle@example.com>";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

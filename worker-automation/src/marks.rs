@@ -117,7 +117,7 @@ impl<'w> Marks<'w> {
         if self.is_idle() {
             return;
         }
-        for event in new.iter().filter(|event| !event.is_nobodys()) {
+        for event in new.iter().filter(|event| !event.is_unattributed()) {
             let look = self.watched(event.person.0).and_then(|watched| watched.events.get(event.name));
             if let Some(look) = look {
                 self.found.insert((look, event.person));

@@ -46,15 +46,15 @@ pub struct NewEvent<'a> {
 }
 
 impl NewEvent<'_> {
-    /// Whether it counts for no user.
-    pub fn is_nobodys(&self) -> bool {
+    /// Returns whether the event is attributed to no user.
+    pub fn is_unattributed(&self) -> bool {
         let refused = |anonymous: &Named| self.person.1 == ids::unproven(anonymous.id);
         self.person.1 == NOBODY || (self.item.unproven && self.item.who.anonymous.as_ref().is_some_and(refused))
     }
 
     /// By what kind of automation it may be waited for; none where it is nobody's.
     fn trigger(&self) -> Option<TriggerType> {
-        self.item.action.trigger().filter(|_| !self.is_nobodys())
+        self.item.action.trigger().filter(|_| !self.is_unattributed())
     }
 
     /// The automations that it starts.

@@ -223,7 +223,7 @@ impl Writer {
         let project = self.project;
         let settled: Vec<&Settled> = entries.iter().map(|e| &e.settled).collect();
         let db = self.store.connection().await?;
-        // Before the outcome is written: afterwards nothing would remember to do it.
+        // Before the outcome is written: after a crash in between, nothing would release the sends.
         let unsent: Vec<(Uuid, i32)> = settled.iter().filter(|s| s.frees_cap()).map(|s| (s.id, s.attempt)).collect();
         capped_sends::release(&db, project, &unsent).await?;
         let written = settle(&db, project, &settled, self.clock.now()).await?;

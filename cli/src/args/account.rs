@@ -33,7 +33,7 @@ pub enum AccountCommand {
         #[command(flatten)]
         database: DatabaseArgs,
     },
-    /// Declare that an account's address is its holder's, where no mailed invitation can prove it.
+    /// Mark an account's email address as verified, for installations that cannot mail an invitation.
     Verify {
         /// What the person signs in with.
         #[arg(long, value_parser = email)]

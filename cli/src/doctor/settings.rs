@@ -14,7 +14,7 @@ const CHECK: &str = "settings";
 const PUBLIC: &str = "PUBLIC_BASE_URL";
 
 /// Beginnings of names that are the product's own.
-const OWN: [&str; 22] = [
+const OWN: [&str; 24] = [
     "ADMIN_",
     "AI_",
     "APNS_",
@@ -27,6 +27,7 @@ const OWN: [&str; 22] = [
     "INBOX_",
     "INGEST_",
     "MASTER_",
+    "MAX_",
     "NATS_",
     "OUTBOUND_",
     "PARTITION_",
@@ -36,6 +37,7 @@ const OWN: [&str; 22] = [
     "SCHEDULER_",
     "STREAM_",
     "SYSTEM_",
+    "TRUST_",
     "VAPID_",
 ];
 

@@ -52,7 +52,7 @@ impl Provision {
         Ok(password)
     }
 
-    /// Declares, on the operator's word, that an account's address is its holder's.
+    /// Marks an account's address as verified; the operator vouches for it.
     pub async fn verify(&self, email: &str) -> Result<()> {
         let mut connection = self.connection().await?;
         let account = found(&connection, email).await?;
@@ -95,8 +95,8 @@ impl Provision {
         let account = found(&connection, email).await?;
         if !account.is_verified {
             bail!(
-                "{email} is not verified: whoever opened an unmailed invitation created the account, and it may not be theirs. \
-                 An invitation by mail verifies it; so does `rekindle account verify`, if you know whose it is"
+                "{email} is not verified: the account was created through a link that was not mailed, so it may belong to someone else. \
+                 Invite the address by mail, or run `rekindle account verify` once you know who holds the account"
             );
         }
         let tx = connection.transaction().await?;

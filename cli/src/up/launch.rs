@@ -80,7 +80,7 @@ pub async fn until_ready(dir: &RunDir, state: &State, progress: &Progress) -> Re
         if let Some((name, entry)) = hopeless(&table) {
             let end = entry.last_end.as_deref().unwrap_or("gone");
             bail!(
-                "{name} does not stay up ({end}); the end of its log:\n{}\nRepeat `up` once that is mended; `rekindle logs {name}` shows more, `rekindle down` stops everything.",
+                "{name} does not stay up ({end}); the end of its log:\n{}\n`rekindle logs {name}` shows more. To try again, run `rekindle down` and then `rekindle up`.",
                 log_end(dir, name)
             );
         }

@@ -23,8 +23,7 @@ const NAME: Text = Text::line(200);
 const MOST: usize = 500;
 const ORIGINS_MAX: usize = 50;
 const ORIGIN: Text = Text::line(300);
-const FOR_PUBLIC_KEYS: &str =
-    "is for public keys: whoever holds a secret key can send any origin and any number of requests";
+const FOR_PUBLIC_KEYS: &str = "applies to public keys only; leave it out for a secret key";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

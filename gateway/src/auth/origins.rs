@@ -10,7 +10,7 @@ const ANY: &str = "*.";
 /// The origin as browsers write it, or why it is none. `https://*.example.com` stands for every subdomain of `example.com`.
 pub fn normalized(text: &str) -> Result<String, &'static str> {
     const SHAPE: &str =
-        "must be a scheme, a host and, where it is not the scheme's own, a port, such as https://shop.example.com";
+        "must be an origin such as https://shop.example.com: scheme, host and optional port, without a path";
     let text = text.trim();
     if text.len() > MOST {
         return Err("must have at most 300 characters");

@@ -5,7 +5,7 @@ use shared::password;
 use super::sign_in_queue::Turn;
 use crate::error::ApiError;
 
-/// Whether a password is the one of a hash. Without a hash it is not, after as long a time.
+/// Returns whether a password matches a hash. Without a hash it returns false after the same time.
 pub async fn fits(turn: &Turn, password: &str, hash: Option<String>) -> Result<bool, ApiError> {
     let (password, known) = (password.to_owned(), hash.is_some());
     let hash = hash.unwrap_or_else(|| password::NOBODYS.to_owned());

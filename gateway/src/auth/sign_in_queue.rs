@@ -1,4 +1,4 @@
-//! Who checks a password next. Hashing takes tens of milliseconds of a processor, so few are hashed at a time, and a flood
+//! A fair queue for password checks. Hashing takes tens of milliseconds of a processor, so few are hashed at a time, and a flood
 //! of sign-ins from one origin, or for one account, must not keep others waiting.
 //!
 //! A waiter's rank is the number of sign-ins ahead of it that share its origin or its account, whichever is greater. The
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::error::ApiError;
 
-/// Of all origins together: a processor hashes as many within `PATIENCE`.
+/// Waiters of all origins: about as many as one processor hashes within `PATIENCE`.
 const MAX_WAITING: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
 const BUSY: ApiError = ApiError::Unavailable("too many passwords are being checked");

@@ -148,7 +148,7 @@ impl Drop for Hold {
 /// The project, or its owner in this gateway, has as many imports under way as allowed.
 pub fn too_many() -> ApiError {
     ApiError::TooMany(
-        "imports of this project or of its creator's other projects use their share; wait until one is complete",
+        "this project and its creator's other projects have reached their limit of running imports; wait until one is complete",
     )
 }
 

@@ -97,7 +97,7 @@ async fn a_key_with_a_limit_leaves_the_rest_of_the_projects_to_others() {
         }
     }
     let message = refused.unwrap().error(429);
-    assert!(message.contains("this API key's limit is 3"), "{message}");
+    assert!(message.contains("rate limit of this API key (3/s)"), "{message}");
     assert_eq!(tracked(&gateway, &project.public, None).await.status, 202);
 
     gateway.put_as(&admin, "/api-keys", &json!({"id": made["id"], "rateLimit": null})).await.expect(200);

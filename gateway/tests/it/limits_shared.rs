@@ -171,6 +171,6 @@ async fn one_account_cannot_ask_without_end_outside_of_projects() {
         refused = answers.into_iter().find(|answer| answer.status == 429);
     }
     let message = refused.unwrap().error(429);
-    assert!(message.contains("this account's limit"), "{message}");
+    assert!(message.contains("rate limit of this account"), "{message}");
     gateway.get_as(&calm, "/projects").await.expect(200);
 }

@@ -119,7 +119,7 @@ async fn what_is_told_of_the_last_messages_meanwhile_goes_with_them() {
 }
 
 #[tokio::test]
-async fn a_restored_database_is_told_of_erasures_that_it_does_not_know() {
+async fn unknown_erasures_are_replayed_to_a_restored_database() {
     let mut place = Place::new().await;
     let db = place.store.connection().await.unwrap();
     let project = "INSERT INTO project (project_id, name, secrets, created_at, updated_at, changed_seq) \

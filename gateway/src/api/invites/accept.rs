@@ -58,7 +58,10 @@ pub async fn accept(request: &Request<'_>) -> Result<Reply, ApiError> {
     pending(&invite, now)?;
     let inviter = members::get(&tx, invite.project, invite.invited_by).await?;
     if inviter.is_none_or(|inviter| inviter.role != Role::Admin) {
-        return Err(ApiError::Conflict("whoever invited you is no ADMIN of the project any more".to_owned()));
+        return Err(ApiError::Conflict(
+            "the person who invited you is no longer an ADMIN of this project; ask an ADMIN for a new invitation"
+                .to_owned(),
+        ));
     }
     let credentials = settle(&tx, joining, &invite, holder, now).await?;
     let account = &credentials.account;

@@ -32,9 +32,9 @@ pub struct Count {
 }
 
 /// Waits for a permit to evaluate. Few run at once: each may keep a processor and a connection busy.
-pub async fn room(cx: &Context<'_>) -> Result<Permit, ApiError> {
+pub async fn evaluation_permit(cx: &Context<'_>) -> Result<Permit, ApiError> {
     let permit = cx.app.evaluations.acquire(cx.owner, AT_MOST).await;
-    permit.ok_or(ApiError::Unavailable("other costly reads are under way"))
+    permit.ok_or(ApiError::Unavailable("too many segment evaluations are running"))
 }
 
 /// Begins to evaluate rules, in a transaction whose statements are bounded.
@@ -52,13 +52,13 @@ pub fn failed(error: StoreError) -> ApiError {
 
 /// The number of a segment's people now.
 pub async fn count_of(cx: &Context<'_>, segment: Uuid) -> Result<Count, ApiError> {
-    let _room = room(cx).await?;
+    let _permit = evaluation_permit(cx).await?;
     counted(cx, segment, AT_MOST).await
 }
 
 /// The same of several, one after the other; those that come too late are not counted.
 pub async fn counts_of(cx: &Context<'_>, segments: &[Uuid]) -> Result<Vec<Count>, ApiError> {
-    let _room = room(cx).await?;
+    let _permit = evaluation_permit(cx).await?;
     let began = Instant::now();
     let mut counts = Vec::with_capacity(segments.len());
     for segment in segments {

@@ -8,7 +8,7 @@ use shared::store::segments::{SegmentType, evaluate as people, person};
 use shared::store::users::read;
 use uuid::Uuid;
 
-use super::evaluate::{AT_MOST, failed, room};
+use super::evaluate::{AT_MOST, evaluation_permit, failed};
 use super::found;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -29,7 +29,7 @@ pub async fn explain(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError>
     let segment = found(cx, segment).await?;
     let named = query.get("user_id").or_else(|| query.get("userId"));
     let named = named.ok_or_else(|| ApiError::invalid("user_id", "is required: an external or internal id"))?;
-    let _room = room(cx).await?;
+    let _permit = evaluation_permit(cx).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     people::limit(&tx, AT_MOST).await?;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::super::users::UserView;
 use super::super::{audit_log, paging, path};
-use super::evaluate::{self, Count, bound, failed, room};
+use super::evaluate::{self, Count, bound, evaluation_permit, failed};
 use super::{found, input, locked, rests};
 use crate::body;
 use crate::context::Context;
@@ -35,7 +35,7 @@ struct EstimateView {
 pub async fn estimate(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_json(body::MAX_BYTES).await?;
     let (rules, sample) = input::estimate(&body)?;
-    let _room = room(cx).await?;
+    let _permit = evaluation_permit(cx).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     rests::check_named(cx, &tx, body.get("rules").unwrap_or(&Value::Null)).await?;
@@ -64,7 +64,7 @@ pub async fn list_users(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiErr
     let page = query.page()?;
     let start = paging::start_by_time(&query, page)?;
     let segment = found(cx, segment).await?;
-    let _room = room(cx).await?;
+    let _permit = evaluation_permit(cx).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     bound(&tx).await?;
