@@ -11,6 +11,8 @@ The link replaces one that was printed before; the mailed link stays valid. The 
 belongs to this project alone, cannot create projects, and passes to whoever opens an invitation mailed to its address.
 `rekindle account verify` makes it a full account, once you know that the address is theirs.
 
+With DATABASE_URL, set PUBLIC_BASE_URL as well: the link leads there.
+
 Example:
   rekindle invite link --project <ID> --email grace@example.com";
 

@@ -160,6 +160,8 @@ async fn an_operator_prints_a_link_that_does_not_prove_the_mailbox() {
     let id = ProjectId(project.trim().parse().unwrap());
     let link = ["invite", "link", "--project", project.trim(), "--email", "GRACE@example.com"];
     let said = fail(&mut operate(&database, &link));
+    assert!(said.contains("set PUBLIC_BASE_URL"), "{said}");
+    let said = fail(operate(&database, &link).env("PUBLIC_BASE_URL", "https://app.example.com"));
     assert!(said.contains("no pending invitation"), "{said}");
 
     let mut db = database.store().connection().await.unwrap();
