@@ -113,8 +113,8 @@ async fn reply(
         return in_time(api::handle_unbound(&request, route)).await;
     }
     let admission = auth::admit(&request, route).await?;
-    if route == Route::RevokeApiKey {
-        // A leaked key must not be able to use up what its revocation needs.
+    if matches!(route, Route::RevokeApiKey | Route::ListApiKeys) {
+        // A leaked key must not be able to use up what finding and revoking it needs.
         if let Some(account) = admission.caller.account() {
             app.account_limit.take(&account)?;
         }

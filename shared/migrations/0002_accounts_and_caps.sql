@@ -9,6 +9,12 @@ UPDATE account a SET verified_at = a.created_at
     WHERE EXISTS (SELECT FROM audit_log l WHERE l.action = 'member.joined' AND l.actor_type = 'operator' AND l.resource_id = a.id::text)
     AND NOT EXISTS (SELECT FROM invite i WHERE lower(i.email) = lower(a.email) AND i.accepted_at IS NOT NULL);
 
+-- Only ASCII letters are equal without regard to case: other foldings make one address of two mailboxes.
+DROP INDEX account_email;
+CREATE UNIQUE INDEX account_email ON account (lower(email COLLATE "C"));
+DROP INDEX invite_open;
+CREATE INDEX invite_open ON invite (project_id, lower(email COLLATE "C")) WHERE accepted_at IS NULL AND revoked_at IS NULL;
+
 -- The SHA-256 of the token in the mailed link (null: none was mailed), and of the one in the link that an operator printed last.
 -- The links of pending invitations prove nothing: those invitations are revoked.
 ALTER TABLE invite ALTER COLUMN token_hash DROP NOT NULL;

@@ -109,7 +109,7 @@ async fn filter(
     };
     let user_ids = match query.get("user") {
         None => None,
-        Some(user) => match people::find_id(db, cx.project, user).await? {
+        Some(user) => match people::find_readable_id(db, cx.project, user).await? {
             Some(person) => Some(people::all_ids(db, cx.project, person).await?),
             None => Some(Vec::new()),
         },

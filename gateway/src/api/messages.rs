@@ -125,7 +125,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
         MessageFilter { user_ids: None, channel: channel(&query)?, status: query.choice("status", &statuses())? };
     let db = cx.database().await?;
     if let Some(user) = query.get("userId").or(query.get("user_id")) {
-        filter.user_ids = match people::find_id(&db, cx.project, user).await? {
+        filter.user_ids = match people::find_readable_id(&db, cx.project, user).await? {
             Some(person) => Some(people::all_ids(&db, cx.project, person).await?),
             None => Some(people::candidates(cx.project, user)),
         };

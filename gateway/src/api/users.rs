@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
+use shared::store::Connection;
 use shared::store::push_tokens::{self, PushToken};
 use shared::store::users::list::{self as people, UserFilter};
 use shared::store::users::read::{self, User};
@@ -127,12 +128,14 @@ impl From<PushToken> for DeviceView {
 
 /// `GET /users/:id`
 pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    person(cx, &path::text(segment, "user")?).await
+    let id = path::text(segment, "user")?;
+    let db = cx.database().await?;
+    let user = read::find_readable(&db, cx.project, &id).await?;
+    person(cx, db, user).await
 }
 
-async fn person(cx: &Context<'_>, id: &str) -> Result<Reply, ApiError> {
-    let db = cx.database().await?;
-    let user = read::find(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("user"))?;
+async fn person(cx: &Context<'_>, db: Connection, user: Option<User>) -> Result<Reply, ApiError> {
+    let user = user.ok_or_else(|| ApiError::no_such("user"))?;
     let devices = push_tokens::of_person(&db, cx.project, user.id).await?;
     let subscriptions = subscriptions::of(cx, &db, user.id).await?;
     let devices = devices.into_iter().map(DeviceView::from).collect();

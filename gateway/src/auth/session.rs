@@ -106,6 +106,11 @@ pub async fn begin(request: &Request<'_>, credentials: Credentials) -> Result<Se
     Ok(session)
 }
 
+/// The hash of the session that a request names, whether or not it holds.
+pub fn hash_of(request: &Request<'_>) -> Option<SessionHash> {
+    cookie::value(request.headers, request.is_secure()).map(hash)
+}
+
 /// The session that a request brings, if it holds. Unsafe requests must bring its token, too.
 pub async fn of(request: &Request<'_>) -> Result<Option<Session>, ApiError> {
     let Some(id) = cookie::value(request.headers, request.is_secure()).filter(|id| id.len() == 64) else {

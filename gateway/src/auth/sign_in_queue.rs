@@ -69,7 +69,7 @@ impl SignInQueue {
     pub async fn turn(&self, origin: IpAddr, email: &str) -> Result<Turn, ApiError> {
         let key = Key {
             origin: self.seed.hash_one(network(origin)),
-            account: self.seed.hash_one(email.trim().to_lowercase()),
+            account: self.seed.hash_one(email.trim().to_ascii_lowercase()),
         };
         let (granted, turn) = oneshot::channel();
         let dropped = lock(&self.state).push(Waiting { key, granted });

@@ -1,14 +1,15 @@
-//! Whether somebody who was let in for something long still may.
+//! Whether a caller whose long request was admitted may still go on.
 
 use std::sync::Arc;
 
+use shared::clock::Clock;
 use shared::ids::ProjectId;
 use shared::store::api_keys::KeyHash;
+use shared::store::sessions::{self, SessionHash};
 use shared::store::{Store, StoreError, members};
-use uuid::Uuid;
 
 use super::key_cache::KeyCache;
-use super::{Caller, key_hash};
+use super::{Caller, key_hash, session};
 use crate::context::Context;
 
 /// A caller, to be asked about again.
@@ -16,6 +17,7 @@ use crate::context::Context;
 pub struct Standing {
     keys: Arc<KeyCache>,
     store: Store,
+    clock: Clock,
     project: ProjectId,
     by: By,
 }
@@ -23,7 +25,7 @@ pub struct Standing {
 #[derive(Clone)]
 enum By {
     Key(KeyHash),
-    Member(Uuid),
+    Session(SessionHash),
 }
 
 impl Standing {
@@ -31,19 +33,28 @@ impl Standing {
     pub fn of(cx: &Context<'_>) -> Option<Self> {
         let by = match &cx.caller {
             Caller::Key(_) => By::Key(key_hash(cx)?),
-            Caller::Member { account, .. } => By::Member(account.id),
+            Caller::Member { .. } => By::Session(session::hash_of(cx)?),
         };
-        Some(Self { keys: cx.app.keys.clone(), store: cx.app.store.clone(), project: cx.project, by })
+        let app = cx.app;
+        Some(Self {
+            keys: app.keys.clone(),
+            store: app.store.clone(),
+            clock: app.clock.clone(),
+            project: cx.project,
+            by,
+        })
     }
 
-    /// Whether the key still works, or the account still belongs to the project. While that cannot be told, it does.
+    /// Returns whether the key still works, or the session lasts and its account still belongs to the project; true while the
+    /// database does not answer.
     pub async fn holds(&self) -> bool {
         let found: Result<bool, StoreError> = match &self.by {
             By::Key(hash) => self.keys.find(&self.store, hash).await.map(|key| key.is_some()),
-            By::Member(account) => {
+            By::Session(hash) => {
                 let membership = async {
                     let db = self.store.connection().await?;
-                    members::membership_of(&db, *account, self.project).await
+                    let Some(session) = sessions::find(&db, hash, self.clock.now()).await? else { return Ok(None) };
+                    members::membership_of(&db, session.account.id, self.project).await
                 };
                 membership.await.map(|found| found.is_some())
             }

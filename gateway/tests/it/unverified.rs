@@ -96,6 +96,21 @@ async fn a_verified_account_is_opened_by_no_link_without_its_password() {
 }
 
 #[tokio::test]
+async fn an_address_of_other_letters_is_another_account_in_any_case() {
+    let (gateway, eve, bigcorp) = started().await;
+    hijack(&gateway, &bigcorp).await;
+    account(&gateway.app.store, "kim@bigcorp.example", Some(OWN)).await;
+    // The dotted capital I and the sign of the Kelvin are lower-cased to "i" and "k" in many languages' rules.
+    for other in ["ceo@b\u{130}gcorp.example", "\u{212a}im@bigcorp.example"] {
+        let (_, mailed) = invite(&gateway, &eve, other, "MEMBER").await;
+        let joined = accept(&gateway, &mailed, EVES).await;
+        assert_eq!((joined.status, &joined.json()["user"]["email"]), (200, &json!(other)), "{}", joined.text);
+    }
+    assert_eq!(verified_members(&gateway, &bigcorp).await[1], (CEO.to_owned(), false));
+    assert_eq!(gateway.post_login("KIM@bigcorp.example", OWN).await.status, 200);
+}
+
+#[tokio::test]
 async fn an_invitation_is_answered_alike_whether_or_not_the_address_has_an_account() {
     let (gateway, eve, _) = started().await;
     account(&gateway.app.store, CEO, Some(OWN)).await;

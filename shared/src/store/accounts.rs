@@ -34,7 +34,7 @@ fn from_row(row: &Row) -> Result<Credentials, StoreError> {
 
 /// By address, without regard to case.
 pub async fn find(db: &impl GenericClient, email: &str) -> Result<Option<Credentials>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM account WHERE lower(email) = lower($1)");
+    let sql = format!("SELECT {COLUMNS} FROM account WHERE lower(email COLLATE \"C\") = lower($1 COLLATE \"C\")");
     db.query_opt(&db.prepare_cached(&sql).await?, &[&email]).await?.as_ref().map(from_row).transpose()
 }
 
@@ -78,7 +78,7 @@ pub async fn insert(
 ) -> Result<bool, StoreError> {
     let verified_at = new.is_verified.then_some(now);
     let sql = "INSERT INTO account (id, email, name, password_hash, verified_at, created_at, updated_at) \
-               VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (lower(email)) DO NOTHING";
+               VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (lower(email COLLATE \"C\")) DO NOTHING";
     Ok(tx.execute(sql, &[&new.id, &new.email, &new.name, &password_hash, &verified_at, &now]).await? == 1)
 }
 
@@ -91,7 +91,7 @@ pub async fn upsert(
     now: Timestamp,
 ) -> Result<Uuid, StoreError> {
     let sql = "INSERT INTO account (id, email, password_hash, verified_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $4, $4) \
-               ON CONFLICT (lower(email)) DO UPDATE SET password_hash = excluded.password_hash, \
+               ON CONFLICT (lower(email COLLATE \"C\")) DO UPDATE SET password_hash = excluded.password_hash, \
                verified_at = coalesce(account.verified_at, excluded.verified_at), updated_at = excluded.updated_at RETURNING id";
     Ok(tx.query_one(sql, &[&id, &email, &password_hash, &now]).await?.try_get(0)?)
 }

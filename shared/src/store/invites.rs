@@ -92,7 +92,7 @@ pub enum LinkHolder {
 /// Stores an invitation, with the token of the link that is mailed, if one is. Revokes pending invitations of the same
 /// address.
 pub async fn insert(tx: &Transaction<'_>, new: &Invite, token: Option<&TokenHash>) -> Result<(), StoreError> {
-    let sql = "UPDATE invite SET revoked_at = $3 WHERE project_id = $1 AND lower(email) = lower($2) \
+    let sql = "UPDATE invite SET revoked_at = $3 WHERE project_id = $1 AND lower(email COLLATE \"C\") = lower($2 COLLATE \"C\") \
                AND accepted_at IS NULL AND revoked_at IS NULL";
     tx.execute(sql, &[&new.project, &new.email, &new.created_at]).await?;
     let sql = "INSERT INTO invite (project_id, id, email, role, token_hash, invited_by, created_at, expires_at) \
@@ -150,7 +150,7 @@ pub async fn pending_for_update(
     now: Timestamp,
 ) -> Result<Option<Invite>, StoreError> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM invite WHERE project_id = $1 AND lower(email) = lower($2) AND accepted_at IS NULL \
+        "SELECT {COLUMNS} FROM invite WHERE project_id = $1 AND lower(email COLLATE \"C\") = lower($2 COLLATE \"C\") AND accepted_at IS NULL \
          AND revoked_at IS NULL AND expires_at > $3 ORDER BY id DESC LIMIT 1 FOR UPDATE"
     );
     tx.query_opt(&sql, &[&project, &email, &now]).await?.as_ref().map(from_row).transpose()

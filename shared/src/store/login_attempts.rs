@@ -18,7 +18,7 @@ pub enum Attempt {
 }
 
 fn address_hash(email: &str) -> Vec<u8> {
-    Sha256::digest(email.to_lowercase().as_bytes()).to_vec()
+    Sha256::digest(email.to_ascii_lowercase().as_bytes()).to_vec()
 }
 
 /// Counts a try at an address before its password is looked at, so that tries at the same time cannot slip through

@@ -142,7 +142,7 @@ pub async fn list(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     automations::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("automation"))?;
     let user = match query.get("userId").or_else(|| query.get("user_id")) {
         None => None,
-        Some(text) => Some(match people::find_id(&db, cx.project, text).await? {
+        Some(text) => Some(match people::find_readable_id(&db, cx.project, text).await? {
             Some(person) => people::all_ids(&db, cx.project, person).await?,
             None => Vec::new(),
         }),

@@ -72,7 +72,7 @@ pub async fn simulate(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError
     let segments = evaluate::definitions(&db, cx.project, &rule::segments(rules)).await?;
     let (person, past): (Person, Past) = match &asked.user_id {
         Some(named) => {
-            let user = read::find(&db, cx.project, named).await?;
+            let user = read::find_readable(&db, cx.project, named).await?;
             let user = user.ok_or_else(|| ApiError::invalid("userId", "no such user in this project"))?;
             let past = Past::load(&db, cx.project, user.id, (rules, &segments), now).await.map_err(failed)?;
             (person::load(&db, cx.project, user, (rules, &segments), now).await.map_err(failed)?.into(), past)

@@ -56,7 +56,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let db = cx.database().await?;
     let user_id = match query.get("userId").or(query.get("user_id")) {
         // Somebody unknown has no devices.
-        Some(user) => Some(people::find_id(&db, cx.project, user).await?.unwrap_or_default()),
+        Some(user) => Some(people::find_readable_id(&db, cx.project, user).await?.unwrap_or_default()),
         None => None,
     };
     let filter = DeviceFilter { platform, user_id };

@@ -33,7 +33,7 @@ pub async fn explain(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError>
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     people::limit(&tx, AT_MOST).await?;
-    let user = read::find(&tx, cx.project, named).await?.ok_or_else(|| ApiError::no_such("user"))?;
+    let user = read::find_readable(&tx, cx.project, named).await?.ok_or_else(|| ApiError::no_such("user"))?;
     let now = cx.app.clock.now();
     let rules = segment.parsed_rules()?;
     let definitions = people::definitions(&tx, cx.project, &[segment.id].into()).await?;

@@ -49,7 +49,7 @@ pub async fn preview(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError>
     let person = match &named {
         None => Recipient::nobody(Uuid::nil(), now),
         Some(named) => {
-            let id = read::find_id(&db, cx.project, named).await?;
+            let id = read::find_readable_id(&db, cx.project, named).await?;
             let found = recipient::load(&db, cx.project, id.as_slice()).await?.into_values().next();
             found.ok_or_else(|| ApiError::invalid("userId", "no such user in this project"))?
         }

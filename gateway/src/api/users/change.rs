@@ -39,7 +39,13 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     }
     let properties = Value::Object(patch).to_string().into();
     apply(cx, &user, Body::Identify(Identify { properties })).await?;
-    person(cx, &user.id.to_string()).await
+    let db = cx.database().await?;
+    // By the internal id: it may have been merged meanwhile, and a text could name another user.
+    let user = match read::resolve(&db, cx.project, user.id).await? {
+        Some(id) => read::get(&db, cx.project, id).await?,
+        None => None,
+    };
+    person(cx, db, user).await
 }
 
 /// `DELETE /users/:id`

@@ -28,9 +28,12 @@ struct Follower {
 
 impl Follower {
     async fn follow(gateway: &Gateway, key: &str, query: &str, headers: &str) -> Self {
+        Self::follow_with(gateway, query, &format!("x-api-key: {key}\r\n{headers}")).await
+    }
+
+    async fn follow_with(gateway: &Gateway, query: &str, headers: &str) -> Self {
         let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
-        let head =
-            format!("GET /api/v1/inbox/stream?{query} HTTP/1.1\r\nhost: test\r\nx-api-key: {key}\r\n{headers}\r\n");
+        let head = format!("GET /api/v1/inbox/stream?{query} HTTP/1.1\r\nhost: test\r\n{headers}\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         Self { stream, text: String::new() }
     }
@@ -172,6 +175,19 @@ async fn a_stream_ends_with_its_gateway_and_with_its_key() {
     tokio::time::timeout(secs(10), gateway.stop()).await.unwrap();
     assert!(!by_public.read_until("no such text").await);
     assert!(by_public.text.ends_with("0\r\n\r\n"), "the answer is whole: {:?}", by_public.text);
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_session() {
+    let (gateway, project, _) = place().await;
+    let admin = gateway.log_in(&project, shared::store::members::Role::Admin).await;
+    let headers = format!("cookie: {}\r\nx-project-id: {}\r\n", admin.cookie, project.id);
+    let mut follower = Follower::follow_with(&gateway, "user_id=ann", &headers).await;
+    follower.next("unread").await;
+    // Signed out, and still a member of the project.
+    gateway.sql.execute("DELETE FROM session WHERE account_id = $1", &[&admin.account]).await.unwrap();
+    let ended = tokio::time::timeout(secs(5), follower.read_until("\r\n0\r\n\r\n")).await;
+    assert_eq!(ended.ok(), Some(true));
 }
 
 #[tokio::test]

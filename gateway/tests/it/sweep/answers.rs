@@ -27,9 +27,9 @@ async fn every_answer_bears_what_it_has_to() {
             &answer,
         );
         wrong.note(is("access-control-allow-credentials", None), &format!("{told}: credentials"), &answer);
-        // Revoking a key counts against no project's limit.
-        let is_revocation = (operation.method.as_str(), operation.path.as_str()) == ("DELETE", "/api-keys");
-        let limited = !is_revocation && !matches!(operation.access, Access::Anyone | Access::Session);
+        // Listing and revoking keys count against no project's limit.
+        let is_exempt = operation.path == "/api-keys" && ["GET", "DELETE"].contains(&operation.method.as_str());
+        let limited = !is_exempt && !matches!(operation.access, Access::Anyone | Access::Session);
         for name in ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"] {
             let number = answer.header(name).map(|value| value.parse::<u32>().is_ok());
             // A webhook is limited once its signature is known to be right.

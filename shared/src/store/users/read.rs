@@ -49,11 +49,19 @@ pub(in crate::store) fn from_row(row: &Row) -> Result<User, StoreError> {
     })
 }
 
-/// The internal ids that a text may name, the first that exists being meant: as an external id, then as an internal one,
-/// then as an anonymous one.
+/// The internal ids of the users whom a text may name; the first that exists is meant. It is an external id, or else an internal
+/// one. Anyone with a public key can create an anonymous user under an id of their choice, so a text that names a user never
+/// stands for an anonymous id.
 pub fn candidates(project: ProjectId, text: &str) -> Vec<Uuid> {
-    let [external, anonymous] = [UserKey::External(text), UserKey::Anonymous(text)].map(|key| key.internal_id(project));
-    std::iter::once(external).chain(Uuid::try_parse(text).ok()).chain([anonymous]).collect()
+    let external = UserKey::External(text).internal_id(project);
+    std::iter::once(external).chain(Uuid::try_parse(text).ok()).collect()
+}
+
+/// As [`candidates`], and then the anonymous user with this id: for reading only.
+fn readable(project: ProjectId, text: &str) -> Vec<Uuid> {
+    let mut candidates = candidates(project, text);
+    candidates.push(UserKey::Anonymous(text).internal_id(project));
+    candidates
 }
 
 /// The ids of merged people point to whom they became; a pointer is followed to its end. Each is looked up by itself, which
@@ -66,9 +74,22 @@ const PERSON: &str = "WITH RECURSIVE way AS ( \
 /// Those who were merged into the person `o.id`, looked up as in [`PERSON`].
 const MERGED: &str = "LATERAL (SELECT id FROM users WHERE project_id = $1 AND merged_into = o.id OFFSET 0) u";
 
-/// The person whom an external, internal or anonymous id leads to.
+/// The user whom an external or internal id leads to.
 pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Option<User>, StoreError> {
-    let Some(id) = find_id(db, project, text).await? else { return Ok(None) };
+    row_of(db, project, find_id(db, project, text).await?).await
+}
+
+/// The user whom an external, internal or anonymous id leads to, for reading only.
+pub async fn find_readable(
+    db: &impl GenericClient,
+    project: ProjectId,
+    text: &str,
+) -> Result<Option<User>, StoreError> {
+    row_of(db, project, find_readable_id(db, project, text).await?).await
+}
+
+async fn row_of(db: &impl GenericClient, project: ProjectId, id: Option<Uuid>) -> Result<Option<User>, StoreError> {
+    let Some(id) = id else { return Ok(None) };
     let sql = format!("SELECT {COLUMNS} FROM users WHERE project_id = $1 AND id = $2");
     db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
@@ -81,7 +102,23 @@ pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Resul
 
 /// As [`find`], the internal id only.
 pub async fn find_id(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Option<Uuid>, StoreError> {
-    let candidates = candidates(project, text);
+    first_of(db, project, candidates(project, text)).await
+}
+
+/// As [`find_readable`], the internal id only.
+pub async fn find_readable_id(
+    db: &impl GenericClient,
+    project: ProjectId,
+    text: &str,
+) -> Result<Option<Uuid>, StoreError> {
+    first_of(db, project, readable(project, text)).await
+}
+
+async fn first_of(
+    db: &impl GenericClient,
+    project: ProjectId,
+    candidates: Vec<Uuid>,
+) -> Result<Option<Uuid>, StoreError> {
     let sql = format!(
         "{PERSON} SELECT id FROM way WHERE merged_into IS NULL ORDER BY array_position($2::uuid[], start) LIMIT 1"
     );
@@ -209,10 +246,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_an_external_id_then_an_internal_one_then_an_anonymous_one() {
+    fn a_text_is_an_external_id_then_an_internal_one_and_for_reading_an_anonymous_one() {
         let project = ProjectId(Uuid::from_u128(1));
         let of = |key: UserKey<'_>| key.internal_id(project);
-        assert_eq!(candidates(project, "u1"), [of(UserKey::External("u1")), of(UserKey::Anonymous("u1"))]);
+        assert_eq!(candidates(project, "u1"), [of(UserKey::External("u1"))]);
+        assert_eq!(readable(project, "u1"), [of(UserKey::External("u1")), of(UserKey::Anonymous("u1"))]);
         let id = Uuid::from_u128(9);
         assert_eq!(candidates(project, &id.to_string())[1], id);
     }
