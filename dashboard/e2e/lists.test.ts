@@ -45,7 +45,7 @@ test('a public key is restricted to origins and a limit, and both can be changed
   await form.getByLabel('Allowed origins').fill('https://Shop.example.com\nhttps://*.example.org');
   await form.getByRole('button', { name: 'Make a key' }).click();
   await page.getByRole('dialog').getByText('pk_live_').waitFor();
-  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'I have kept it' }).click();
   const row = page.getByRole('row').filter({ hasText: name });
   await row.getByText('https://shop.example.com', { exact: true }).waitFor();
   await row.getByRole('button', { name: `Change ${name}` }).click();
