@@ -6,7 +6,7 @@ use http::HeaderMap;
 
 const FORWARDED: &str = "x-forwarded-for";
 
-/// An IPv4 address, or an IPv6 network of 64 bits, which is what one subscriber has.
+/// The [`network`] of a public address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(IpAddr);
 
@@ -18,7 +18,7 @@ pub fn of(peer: Option<IpAddr>, headers: &HeaderMap, trusts_forwarded: bool) -> 
         Some(entry) => parse(entry)?,
         None => peer?,
     };
-    network(address.to_canonical())
+    is_public(address.to_canonical()).then(|| ClientAddress(network(address)))
 }
 
 /// The address in the last entry of `X-Forwarded-For`. A client may send the header itself; the proxy's own entry is the last.
@@ -41,18 +41,22 @@ fn parse(entry: &str) -> Option<IpAddr> {
     }
 }
 
-fn network(address: IpAddr) -> Option<ClientAddress> {
+/// The network that one client can choose its addresses from: an IPv4 address, or the first 64 bits of an IPv6 address.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64)).into(),
+    }
+}
+
+fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
             let is_shared = v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64;
-            let is_local = v4.is_loopback() || v4.is_private() || v4.is_link_local() || v4.is_unspecified();
-            (!is_shared && !is_local).then_some(ClientAddress(address))
+            !(is_shared || v4.is_loopback() || v4.is_private() || v4.is_link_local() || v4.is_unspecified())
         }
         IpAddr::V6(v6) => {
-            let is_local =
-                v6.is_loopback() || v6.is_unspecified() || v6.is_unique_local() || v6.is_unicast_link_local();
-            let [a, b, c, d, ..] = v6.segments();
-            (!is_local).then_some(ClientAddress(IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))))
+            !(v6.is_loopback() || v6.is_unspecified() || v6.is_unique_local() || v6.is_unicast_link_local())
         }
     }
 }

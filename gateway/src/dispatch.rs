@@ -36,13 +36,14 @@ pub async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Resp
     let span = traced::begin(&app.sampler, &parts.headers);
     let outcome =
         AssertUnwindSafe(reply(app, &parts, (&body, peer), (request_id, span.context()), &found)).catch_unwind().await;
-    let client = client_address::of(Some(peer), &parts.headers, app.config.trust_forwarded);
     let mut reply = match outcome {
         Ok(Ok(reply)) => reply,
         Ok(Err(error)) => respond::error(&error, request_id),
         Err(_) => respond::error(&ApiError::Internal("the handler panicked".to_owned()), request_id),
     };
-    if let Some(client) = client.filter(|_| is_refusal(&found, reply.status)) {
+    if is_refusal(&found, reply.status)
+        && let Some(client) = client_address::of(Some(peer), &parts.headers, app.config.trust_forwarded)
+    {
         let _ = app.refusal_limit.take(&client);
     }
     if let Some(unwanted) = body.take() {

@@ -38,7 +38,7 @@ pub const AT_ONCE: usize = 4;
 /// Reads at once for the links of one project.
 pub const AT_ONCE_PER_OWNER: usize = 2;
 /// How long such a read waits for its permit.
-const TURN: Duration = Duration::from_millis(500);
+const PERMIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long an answer waits until what was asked for has been applied.
 const WAIT: Duration = Duration::from_secs(3);
 /// How long it looks for the name of its person.
@@ -116,7 +116,7 @@ impl Told {
 
 /// Waits for a permit to read what a page shows. The database's connections are shared, and a link can be opened without end.
 async fn read_permit(app: &App, about: About) -> Option<Permit> {
-    app.link_permits.acquire(about.project.into(), TURN).await
+    app.link_permits.acquire(about.project.into(), PERMIT_TIMEOUT).await
 }
 
 /// How somebody is called, where that can be found out at once.

@@ -12,7 +12,7 @@ use shared::store::accounts::{self, Account};
 use shared::store::audit::{self, Actor, Change};
 use shared::store::changes::Topic;
 use shared::store::members::{self, Role};
-use shared::store::projects::{self, Project, ProjectSecrets};
+use shared::store::projects::{self, Project, ProjectSecrets, creators};
 use shared::store::{GenericClient, StoreError, Transaction, date_due, project_removals};
 use uuid::Uuid;
 
@@ -126,7 +126,7 @@ pub async fn create(request: &Request<'_>) -> Result<Reply, ApiError> {
         return Ok(made);
     }
     let most = app.config.max_projects_per_account;
-    if projects::count_created_by(&tx, session.account.id).await? >= most {
+    if creators::count_projects(&tx, session.account.id).await? >= most {
         return Err(ApiError::Conflict(format!(
             "your account has created {most} projects, which is the most that this installation allows; delete one first, or \
              ask its operator to raise MAX_PROJECTS_PER_ACCOUNT"
@@ -134,7 +134,7 @@ pub async fn create(request: &Request<'_>) -> Result<Reply, ApiError> {
     }
     projects::insert(&tx, &app.master_keys, id, &project.name, &secrets, now).await?;
     projects::update(&tx, &project).await?;
-    projects::set_creator(&tx, id, session.account.id).await?;
+    creators::set(&tx, id, session.account.id).await?;
     members::join(&tx, id, session.account.id, Role::Admin, now).await?;
     let change = Change {
         action: "project.created",

@@ -7,12 +7,13 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::client_address::network;
 use crate::error::ApiError;
 
 /// Waiters of all origins: about as many as one processor hashes within `PATIENCE`.
@@ -80,14 +81,6 @@ impl SignInQueue {
             // Too long, or dropped from a full queue.
             Ok(Err(_)) | Err(_) => Err(BUSY),
         }
-    }
-}
-
-/// The network that one client can choose its addresses from.
-fn network(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => ip.into(),
-        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 64)).into(),
     }
 }
 

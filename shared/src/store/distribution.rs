@@ -10,7 +10,7 @@ use super::migrate::MIGRATIONS;
 
 /// Files with statements that look at all projects, and what for. They read without locks, or change rows by conditions that
 /// every shard can judge by itself.
-const ACROSS: [(&str, &str); 27] = [
+const ACROSS: [(&str, &str); 28] = [
     ("api_keys.rs", "what has changed, for caches"),
     ("automations/read.rs", "what has changed, and all that is active, for caches"),
     ("campaigns/sending.rs", "campaigns that are due"),
@@ -25,6 +25,7 @@ const ACROSS: [(&str, &str); 27] = [
     ("invites/mail.rs", "mails that are due, and those that no longer matter"),
     ("project_removals.rs", "projects that were deleted"),
     ("projects.rs", "all projects, and those that have changed"),
+    ("projects/creators.rs", "how many projects an account created"),
     ("push_tokens.rs", "those that were taken away long ago"),
     ("runs/listeners.rs", "those whose time is over"),
     ("runs/resume.rs", "automations that were deleted"),

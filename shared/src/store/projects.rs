@@ -1,5 +1,7 @@
 //! Projects: the tenants.
 
+pub mod creators;
+
 use std::time::Duration;
 
 use deadpool_postgres::{GenericClient, Transaction};
@@ -7,7 +9,6 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
-use uuid::Uuid;
 
 use super::changes::{self, Topic};
 use super::sealed::Sealed;
@@ -214,30 +215,14 @@ pub async fn timezones_changed_after(
 
 /// Every project, oldest first: for operators' tools.
 pub async fn list(db: &impl GenericClient) -> Result<Vec<Project>, StoreError> {
-    db.query(&format!("SELECT {COLUMNS} FROM project ORDER BY created_at, project_id"), &[])
-        .await?
-        .iter()
-        .map(from_row)
-        .collect()
+    let sql = format!("SELECT {COLUMNS} FROM project ORDER BY created_at, project_id");
+    db.query(&sql, &[]).await?.iter().map(from_row).collect()
 }
 
 /// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
 pub async fn get_for_update(tx: &Transaction<'_>, id: ProjectId) -> Result<Option<Project>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM project WHERE project_id = $1 FOR UPDATE");
     tx.query_opt(&sql, &[&id]).await?.as_ref().map(from_row).transpose()
-}
-
-/// Records the account that created a project.
-pub async fn set_creator(tx: &Transaction<'_>, id: ProjectId, account: Uuid) -> Result<(), StoreError> {
-    tx.execute("UPDATE project SET created_by = $2 WHERE project_id = $1", &[&id, &account]).await?;
-    Ok(())
-}
-
-/// Counts the projects that an account created and that still exist.
-pub async fn count_created_by(db: &impl GenericClient, account: Uuid) -> Result<u32, StoreError> {
-    let statement = db.prepare_cached("SELECT count(*) FROM project WHERE created_by = $1").await?;
-    let count: i64 = db.query_one(&statement, &[&account]).await?.try_get(0)?;
-    Ok(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 /// Writes a project that was read by [`get_for_update`] and changed.

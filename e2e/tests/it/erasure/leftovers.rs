@@ -314,7 +314,7 @@ async fn nothing_of_an_erased_user_is_anywhere_a_day_later() {
     let gone = async || {
         house::run_once(&scheduler).await.map_err(|error| format!("{error:?}"))?;
         let mut left = holding(&system, &bus).await;
-        // The list keeps the address by design: whoever wants no mail gets none, also after they were erased.
+        // The list keeps the address by design: a user who unsubscribed gets no mail after an erasure either.
         left.retain(|(place, canary)| !(place == "suppression" && *canary == EMAIL));
         if left.is_empty() { Ok(()) } else { Err(format!("{left:#?}")) }
     };

@@ -155,7 +155,7 @@ pub async fn report(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let mut db = cx.database().await?;
     let campaign = campaigns::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("campaign"))?;
     let counts_goal = campaign.settings.goal.is_some() && campaign.started_at.is_some();
-    let _room = if counts_goal {
+    let _permit = if counts_goal {
         // Nobody keeps a connection from others while they wait for a permit.
         drop(db);
         let permit = evaluation_permit(cx).await?;

@@ -41,10 +41,7 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     apply(cx, &user, Body::Identify(Identify { properties })).await?;
     let db = cx.database().await?;
     // By the internal id: it may have been merged meanwhile, and a text could name another user.
-    let user = match read::resolve(&db, cx.project, user.id).await? {
-        Some(id) => read::get(&db, cx.project, id).await?,
-        None => None,
-    };
+    let user = read::follow(&db, cx.project, user.id).await?;
     person(cx, db, user).await
 }
 

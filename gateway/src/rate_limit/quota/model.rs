@@ -185,7 +185,7 @@ enum Act {
         requests: u32,
         is_lost: bool,
     },
-    /// Nobody else comes, and a request that was denied is repeated after its `Retry-After`.
+    /// No other request comes, and a denied request is repeated after its `Retry-After`.
     Await,
     Hear,
     Redis {
@@ -260,7 +260,7 @@ proptest! {
                     if let (Allowance { granted: Err(seconds), .. }, _) = note(&mut world, false) {
                         world.now_us += u64::from(seconds) * MICRO;
                         let (allowance, by) = note(&mut world, false);
-                        prop_assert!(allowance.granted.is_ok(), "{:?} by {:?}, as it was told {} s", allowance, by, seconds);
+                        prop_assert!(allowance.granted.is_ok(), "{:?} by {:?}, {} s after its denial", allowance, by, seconds);
                     }
                 }
                 Act::Hear => world.hear(which, lane),

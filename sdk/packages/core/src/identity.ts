@@ -32,7 +32,7 @@ export class Identity {
   readonly #platform: Platform;
   readonly #fresh: () => string;
   #known: Known;
-  /** Whoever was identified before: what waits of them is sent with their proof. */
+  /** The previous user, whose queued items are sent with their own proof. */
   #before: Partial<Known> = {};
   /** What is stored is older than what is known here. */
   #unwritten = false;

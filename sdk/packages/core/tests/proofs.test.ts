@@ -103,7 +103,7 @@ test('what was recorded elsewhere is sent with the proof of its user, and not af
   expect(events()).toHaveLength(2);
 });
 
-test('whoever gives no tokens loses what is refused, and hears of it', async () => {
+test('without a token, refused items are dropped and reported', async () => {
   vi.spyOn(console, 'warn').mockReturnValue();
   const { device, events } = verifying();
   const drops: Drop[] = [];

@@ -133,7 +133,12 @@ pub async fn hold(tx: &Transaction<'_>, project: ProjectId, person: Uuid) -> Res
     Ok(tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &person]).await?.is_some())
 }
 
-/// The person whom an internal id leads to.
+/// The user whom an internal id leads to.
+pub async fn follow(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<User>, StoreError> {
+    row_of(db, project, resolve(db, project, id).await?).await
+}
+
+/// As [`follow`], the internal id only.
 pub async fn resolve(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Uuid>, StoreError> {
     let sql = format!("{PERSON} SELECT id FROM way WHERE merged_into IS NULL");
     let row = db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &vec![id]]).await?;
