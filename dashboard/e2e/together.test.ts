@@ -85,7 +85,7 @@ test('two people edit the settings of a project', async () => {
   const [first, second] = await both('settings');
   await first.getByLabel('Timezone').fill('Europe/Paris');
   expect(await press(first, 'Save')).toBe(200);
-  await second.getByLabel('Days that events are kept').fill('100');
+  await second.getByLabel('Retention in days').fill('100');
   expect(await press(second, 'Save')).toBe(412);
   await conflict(second).waitFor();
   // Only what was changed here goes over theirs.

@@ -25,9 +25,9 @@ use shared::send::{Channel, Lane, MessageRef, SendChunk};
 use shared::store::campaigns::Campaign;
 use shared::store::campaigns::audience::{Slice, find_slice, take_slice};
 use shared::store::campaigns::faults::{self, Fault};
-use shared::store::campaigns::outcomes;
 use shared::store::campaigns::sending::{self, Progress};
 use shared::store::campaigns::winner::release_rest;
+use shared::store::campaigns::{open, outcomes};
 use shared::store::{Connection, StoreError, Transaction, projects};
 use uuid::Uuid;
 
@@ -366,8 +366,8 @@ async fn sweep(
             (sending::park(tx, &of, SWEPT, now).await?, sending::is_released(tx, &of).await?)
         }
         Sweep::Cancel => {
-            let of = sending::Rows::of_all(project, id);
-            (sending::cancel(tx, &of, SWEPT, now).await?, sending::is_open(tx, &of).await?)
+            let cancelled = open::cancel_some(tx, project, (id, campaign.created_at), SWEPT, now).await?;
+            (cancelled.count, cancelled.left)
         }
     };
     // What delivery holds just now comes back as settled or as to be retried, or its lease runs out.

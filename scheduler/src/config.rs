@@ -25,11 +25,13 @@ pub struct SchedulerConfig {
     pub purge_above_percent: u64,
     /// In-app messages are kept for so long after they arrived.
     pub keep_inbox: Duration,
+    /// Items that could not be recorded are kept for so long.
+    pub keep_dead_letters: Duration,
 }
 
 impl SchedulerConfig {
     /// `SCHEDULER_TICK_MS` (250), `CAMPAIGN_HAND_OVER_MS` (60000), `CAMPAIGN_FAILURES_IN_ROW` (100), `CAMPAIGN_FAILURES_OF` (1000), `INGEST_KEEP_HOURS` (72),
-    /// `INGEST_PURGE_ABOVE_PERCENT` (70), `INBOX_KEEP_DAYS` (90).
+    /// `INGEST_PURGE_ABOVE_PERCENT` (70), `INBOX_KEEP_DAYS` (90), `DEAD_LETTERS_KEEP_DAYS` (90).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let tick = env.bounded("SCHEDULER_TICK_MS", 250, 10..=10_000, "10 to 10000")?;
         let hours = env.bounded("INGEST_KEEP_HOURS", 72, 1..=8_760, "1 to 8760")?;
@@ -50,6 +52,9 @@ impl SchedulerConfig {
             keep_ingest: Duration::from_hours(hours),
             purge_above_percent: env.bounded("INGEST_PURGE_ABOVE_PERCENT", 70, 1..=100, "1 to 100")?,
             keep_inbox: Duration::from_hours(24 * env.bounded("INBOX_KEEP_DAYS", 90, 1..=3_650, "1 to 3650")?),
+            keep_dead_letters: Duration::from_hours(
+                24 * env.bounded("DEAD_LETTERS_KEEP_DAYS", 90, 1..=3_650, "1 to 3650")?,
+            ),
         })
     }
 }
@@ -68,6 +73,7 @@ mod tests {
             ("INGEST_PURGE_ABOVE_PERCENT", "101"),
             ("CAMPAIGN_FAILURES_OF", "0"),
             ("INBOX_KEEP_DAYS", "0"),
+            ("DEAD_LETTERS_KEEP_DAYS", "0"),
         ] {
             assert_eq!(SchedulerConfig::from_env(&Env::from_pairs([(name, value)])).unwrap_err().name, name);
         }

@@ -7,10 +7,11 @@ use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use shared::clock::from_ms;
 use shared::event::{Body, IngestBatch, IngestItem, uuid};
+use shared::store::erasures::{self, Erased};
 use shared::store::events::counters;
 use shared::store::messages::insert;
 use shared::store::users::record::PersonKey;
-use shared::store::{dead_letters, erasures, projects, push_tokens};
+use shared::store::{Connection, StoreError, dead_letters, projects, push_tokens};
 
 use crate::App;
 use crate::tick::TickError;
@@ -25,21 +26,47 @@ pub const UNSEARCHABLE_KEPT: SignedDuration = SignedDuration::from_hours(23);
 /// How long the log keeps an erasure; shorter than `REMEMBERED`, so that every entry still has its row in the database.
 const LOGGED: SignedDuration = SignedDuration::from_hours(29 * 24);
 
-/// Removes slice after slice until nothing is left.
+/// Removes slice after slice until nothing is left of anyone.
 pub async fn finish(app: Arc<App>) -> Result<(), TickError> {
+    let mut db = app.store.connection().await?;
     loop {
-        let mut connection = app.store.connection().await?;
-        let tx = connection.transaction().await.map_err(shared::store::StoreError::from)?;
+        let tx = db.transaction().await.map_err(StoreError::from)?;
         let Some((person, erased)) = erasures::take_left(&tx).await? else { return Ok(()) };
-        let (project, id) = person;
-        let removed = erasures::remove_slice(&tx, project, &[id], (erased.accepted, Some(erased.applied))).await?;
-        counters::take(&tx, project, &removed.events).await?;
-        insert::count(&tx, project, insert::any_lane(), -removed.messages).await?;
-        if !removed.left {
-            erasures::nothing_left(&tx, person).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        if !finish_one(&mut db, person, erased).await? {
+            return Ok(());
         }
-        tx.commit().await.map_err(shared::store::StoreError::from)?;
     }
+}
+
+/// Removes what is left of one id, month by month: a transaction locks the partitions of one month. False where another
+/// scheduler is removing it.
+async fn finish_one(db: &mut Connection, person: PersonKey, erased: Erased) -> Result<bool, TickError> {
+    let (project, id) = person;
+    let months = erasures::months(&*db).await?;
+    for (nth, month) in months.iter().enumerate() {
+        loop {
+            let tx = db.transaction().await.map_err(StoreError::from)?;
+            match erasures::hold_left(&tx, person).await? {
+                None => return Ok(false),
+                // Erased anew meanwhile: that begins with the first month again.
+                Some(now) if now != erased => return Ok(true),
+                Some(_) => {}
+            }
+            let times = (erased.accepted, Some(erased.applied));
+            let removed = erasures::remove_slice(&tx, project, &[id], times, *month).await?;
+            counters::take(&tx, project, &removed.events).await?;
+            insert::count(&tx, project, insert::any_lane(), -removed.messages).await?;
+            if !removed.left && nth + 1 == months.len() {
+                erasures::nothing_left(&tx, person).await?;
+            }
+            tx.commit().await.map_err(StoreError::from)?;
+            if !removed.left {
+                break;
+            }
+        }
+    }
+    Ok(true)
 }
 
 /// Forgets erasures of long ago, and the tokens that were taken away by then.

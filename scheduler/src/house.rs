@@ -13,6 +13,7 @@ use shared::store::users::{search, seen};
 use shared::store::{login_attempts, sessions, time_partitions, user_imports, workers};
 
 use crate::purge::{purge, purge_acknowledged};
+use crate::retention::ledger;
 use crate::tick::TickError;
 use crate::{App, backlog, dead_letters, erasures, removals, retention, subscriptions, thaw, webhooks};
 
@@ -25,7 +26,7 @@ pub struct Chore {
     work: Work,
 }
 
-pub const CHORES: [Chore; 25] = [
+pub const CHORES: [Chore; 29] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
     Chore {
         what: "what new time partitions hold",
@@ -70,6 +71,26 @@ pub const CHORES: [Chore; 25] = [
         what: "sends past the frequency cap's span",
         every: Duration::from_hours(1),
         work: |app| Box::pin(retention::clear_capped_sends(app)),
+    },
+    Chore {
+        what: "messages past their retention",
+        every: Duration::from_hours(1),
+        work: |app| Box::pin(ledger::clear_messages(app)),
+    },
+    Chore {
+        what: "runs past their retention",
+        every: Duration::from_hours(6),
+        work: |app| Box::pin(ledger::clear_runs(app)),
+    },
+    Chore {
+        what: "dead letters past their retention",
+        every: Duration::from_hours(1),
+        work: |app| Box::pin(ledger::forget_dead_letters(app)),
+    },
+    Chore {
+        what: "message counts of past quarters",
+        every: Duration::from_hours(1),
+        work: |app| Box::pin(ledger::fold_counts(app)),
     },
     Chore { what: "old erasures", every: Duration::from_hours(1), work: |app| Box::pin(erasures::forget(app)) },
     Chore {

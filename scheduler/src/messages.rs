@@ -1,7 +1,7 @@
 //! Messages that somebody has to look at again, handed to delivery: retries, leases that ran out, and hand-overs that
 //! never arrived.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use shared::failpoint;
 use shared::ids::ProjectId;
 use shared::send::{Channel, Lane, MessageRef, SendChunk};
 use shared::store::messages::due::{self, DueMessage};
+use shared::store::months::Month;
 use uuid::Uuid;
 
 use crate::App;
@@ -25,13 +26,16 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// One look at what is due. Which of two hand-overs of a row is heeded is decided by the attempt that they name: the
 /// first claim moves it on, and the second finds nothing. So a hand-over may be late, lost or repeated.
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
-    let projects = due::projects(&tick::connection(&app).await?, app.now(), PROJECTS).await?;
-    tick::each(&app.failing_messages, projects, |project| hand_over(&app, project)).await
+    let due = due::projects(&tick::connection(&app).await?, app.now(), PROJECTS).await?;
+    let projects = due.iter().map(|due| due.project).collect();
+    let months: HashMap<ProjectId, Vec<Month>> = due.into_iter().map(|due| (due.project, due.months)).collect();
+    let months_of = |project| months.get(&project).map_or(&[][..], Vec::as_slice);
+    tick::each(&app.failing_messages, projects, |project| hand_over(&app, project, months_of(project))).await
 }
 
-async fn hand_over(app: &App, project: ProjectId) -> Result<Found, TickError> {
+async fn hand_over(app: &App, project: ProjectId, months: &[Month]) -> Result<Found, TickError> {
     let now = app.now();
-    let due = due::take(&app.store.connection().await?, project, now, MESSAGES as i64).await?;
+    let due = due::take(&mut app.store.connection().await?, project, months, now, MESSAGES).await?;
     if !due.messages.is_empty() {
         failpoint::hit("scheduler.after_messages_taken");
     }

@@ -1,5 +1,7 @@
 //! Events that are older than their projects keep them, the clicks of that age, the ids that clients chose, and old in-app
-//! messages.
+//! messages. Messages and runs: see [`ledger`].
+
+pub mod ledger;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use shared::clock::from_ms;
 use shared::ids::{CLIENT_ID_PAST_MS, ProjectId};
 use shared::store::campaigns::clicks;
 use shared::store::events::retention;
-use shared::store::time_partitions::expired;
+use shared::store::time_partitions::expired::{self, Expired};
 use shared::store::{Connection, StoreError, capped_sends, channels, client_ids, inbox, projects};
 
 use crate::App;
@@ -41,7 +43,8 @@ async fn clear_events(app: &App, db: &mut Connection) -> Result<(), TickError> {
     // What fails for one holds up no other; of all that failed, the first is told.
     let mut done = remove_partitions(db, now_ms - (longest * DAY_MS).max(LATE_MS), &known).await;
     for (project, days) in kept {
-        let cleared = clear_project(db, project, from_ms(now_ms - i64::from(days) * DAY_MS)).await;
+        let before = from_ms(now_ms - i64::from(days) * DAY_MS);
+        let cleared = clear_project(db, project, before).await;
         if let Err(error) = &cleared {
             tracing::warn!(%project, %error, "cannot remove what a project keeps no longer; trying again later");
         }
@@ -52,33 +55,27 @@ async fn clear_events(app: &App, db: &mut Connection) -> Result<(), TickError> {
 
 /// Removes a project's events from before a time, slice by slice.
 async fn clear_project(db: &mut Connection, project: ProjectId, before: Timestamp) -> Result<(), TickError> {
-    loop {
-        let since = Instant::now();
-        let tx = db.transaction().await.map_err(StoreError::from)?;
-        let removed = retention::remove_slice(&tx, project, before).await?;
-        tx.commit().await.map_err(StoreError::from)?;
-        if removed < retention::SLICE {
-            return Ok(());
+    for month in retention::months(db, before).await? {
+        loop {
+            let since = Instant::now();
+            let tx = db.transaction().await.map_err(StoreError::from)?;
+            let removed = retention::remove_slice(&tx, project, month, before).await?;
+            tx.commit().await.map_err(StoreError::from)?;
+            if removed < retention::SLICE {
+                break;
+            }
+            breathe(since).await;
         }
-        breathe(since).await;
     }
+    Ok(())
 }
 
 /// Removes the partitions that end until then as a whole: first they are taken out of their table, and then they are counted
 /// no more and are gone, in one transaction.
 async fn remove_partitions(db: &mut Connection, until_ms: i64, known: &HashSet<ProjectId>) -> Result<(), TickError> {
     for partition in expired::expired(db, EVENTS, until_ms).await? {
-        match expired::take_out(db, &partition).await {
-            Ok(()) => {}
-            Err(error) if error.is_too_slow() || error.is_conflict() => {
-                let name = partition.name();
-                tracing::warn!(
-                    name,
-                    "a partition past every retention cannot be taken out now: its table is being read"
-                );
-                break;
-            }
-            Err(error) => return Err(error.into()),
+        if !take_out(db, &partition).await? {
+            break;
         }
     }
     for name in expired::taken_out(db, EVENTS).await? {
@@ -89,6 +86,19 @@ async fn remove_partitions(db: &mut Connection, until_ms: i64, known: &HashSet<P
         tracing::info!(name, "removed a partition past every retention");
     }
     Ok(())
+}
+
+/// Takes a partition out of its table; false where others read that for too long.
+async fn take_out(db: &Connection, partition: &Expired) -> Result<bool, TickError> {
+    match expired::take_out(db, partition).await {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_too_slow() || error.is_conflict() => {
+            let name = partition.name();
+            tracing::warn!(name, "a partition past every retention cannot be taken out now: its table is being read");
+            Ok(false)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Forgets the ids that clients chose when no project keeps events of their age any more.

@@ -29,6 +29,7 @@ pub mod members;
 pub mod messages;
 pub mod migrate;
 pub mod migrations;
+pub mod months;
 pub mod news;
 pub mod outbox;
 pub mod project_removals;

@@ -146,6 +146,10 @@ impl Erasures {
     }
 }
 
+/// Months whose events and messages are removed in the transaction of the erasure: the next one, whose partitions are made
+/// ahead, this one and the last. The scheduler removes what is older, so that this transaction locks few partitions.
+const RECENT_MONTHS: usize = 3;
+
 /// The ids that an item names somebody by; an internal one in a known id's place only where the product itself sent it.
 fn keys(item: &Item) -> impl Iterator<Item = PersonKey> {
     let known = item.who.known.as_ref().filter(|_| item.names_internally());
@@ -194,10 +198,16 @@ async fn erase(
     }
     let rows = record::lock(tx, &keys).await?;
     let mut moves = erasures::remove_people(tx, project, &ids).await?;
-    let removed = erasures::remove_slice(tx, project, &ids, (at, None)).await?;
-    erasures::record(tx, project, &ids, Erased { accepted: at, applied: now }, removed.left).await?;
-    counters::take(tx, project, &removed.events).await?;
-    insert::count(tx, project, lane, -removed.messages).await?;
+    let months = erasures::months(tx).await?;
+    let (older, recent) = months.split_at(months.len().saturating_sub(RECENT_MONTHS));
+    let mut left = !older.is_empty();
+    for month in recent {
+        let removed = erasures::remove_slice(tx, project, &ids, (at, None), *month).await?;
+        left |= removed.left;
+        counters::take(tx, project, &removed.events).await?;
+        insert::count(tx, project, lane, -removed.messages).await?;
+    }
+    erasures::record(tx, project, &ids, Erased { accepted: at, applied: now }, left).await?;
     let mut people = -(rows.iter().filter(|row| row.merged_into.is_none()).count() as i64);
 
     // Who did something since, which another partition applied earlier, is a new person.

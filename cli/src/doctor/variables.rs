@@ -49,6 +49,7 @@ pub const VARIABLES: &[(&str, Kind)] = &[
     ("GATEWAY_INBOX_STREAMS", Kind::Number(1, 1_000_000)),
     ("GATEWAY_MAX_CONNECTIONS", Kind::Number(1, 1_000_000)),
     ("GATEWAY_REPLICAS", Kind::Number(1, 1_000)),
+    ("DEAD_LETTERS_KEEP_DAYS", Kind::Number(1, 3_650)),
     ("INBOX_KEEP_DAYS", Kind::Number(1, 3_650)),
     ("INGEST_KEEP_HOURS", Kind::Number(1, 8_760)),
     ("INGEST_MAX_BYTES", BYTES),

@@ -8,6 +8,7 @@ use shared::clock::{Clock, from_ms};
 use shared::event::{Body, Erase, IngestBatch, IngestItem, VERSION, id_bytes};
 use shared::ids;
 use shared::store::erasures::{self as store, Erased, SLICE};
+use shared::store::months::Month;
 use uuid::Uuid;
 
 use crate::place::Place;
@@ -19,7 +20,7 @@ async fn what_is_too_much_to_go_at_once_goes_slice_by_slice() {
     let (person, other) = (Uuid::from_u128(5), Uuid::from_u128(6));
     let now = place.clock.now_ms();
     let events = "INSERT INTO events (project_id, id, client_id, name, user_id, properties, ts, received_at) \
-                  SELECT $1, (lpad(to_hex($2::bigint - n * 20000), 12, '0') || '70008' || lpad(to_hex(n), 15, '0'))::uuid, \
+                  SELECT $1, (lpad(to_hex($2::bigint - n), 12, '0') || '70008' || lpad(to_hex(n), 15, '0'))::uuid, \
                   overlay(md5(n::text) PLACING '5' FROM 13 FOR 1)::uuid, 'viewed', $3, '{}', now(), to_timestamp($2::bigint / 1000.0) FROM generate_series($4::bigint, $5::bigint) n";
     let many = SLICE * 2 + 100;
     db.execute(events, &[&place.project, &now, &person, &1_i64, &many]).await.unwrap();
@@ -33,7 +34,7 @@ async fn what_is_too_much_to_go_at_once_goes_slice_by_slice() {
     // The first slice goes with the erasure.
     let at = from_ms(now);
     let tx = db.transaction().await.unwrap();
-    let removed = store::remove_slice(&tx, place.project, &[person], (at, None)).await.unwrap();
+    let removed = store::remove_slice(&tx, place.project, &[person], (at, None), Month::at(now)).await.unwrap();
     assert_eq!((removed.events.iter().map(|e| e.2).sum::<i64>(), removed.left), (SLICE, true));
     shared::store::events::counters::take(&tx, place.project, &removed.events).await.unwrap();
     let erased = Erased { accepted: at, applied: at };

@@ -72,7 +72,12 @@ impl Sent {
                 done.push(($name, count, std::array::from_fn(|n| after[n] - before[n])));
             };
         }
-        work!("take", due::take(tx, project, now, 1_000).await.unwrap().count);
+        let months = due::months(&*tx).await.unwrap();
+        work!("take", due::take(tx, project, &months, now, 1_000).await.unwrap().count);
+        // What pins the plan of that one is set until the end of the transaction.
+        for setting in ["seqscan", "indexscan", "indexonlyscan", "bitmapscan", "sort"] {
+            tx.batch_execute(&format!("SET LOCAL enable_{setting} TO DEFAULT")).await.unwrap();
+        }
         let handed_over: Vec<(Uuid, i32)> = ids.iter().map(|id| (*id, 0)).collect();
         work!("claim", claim(&*tx, project, &handed_over, self.later(5), now).await.unwrap().len());
         let ends = self.ends(1);
@@ -159,7 +164,7 @@ async fn of_partitions_that_nobody_has_analyzed_only_the_rows_in_question_are_re
     for (mode, mut session) in MODES.into_iter().zip(sessions) {
         let mut tx = session.transaction().await.unwrap();
         for (name, count, [scanned, rows, pages]) in sent.goes(&mut tx).await {
-            let is_near = scanned == 0 && rows <= 8 * WANTED && pages <= 50 * WANTED;
+            let is_near = scanned == 0 && rows <= 8 * WANTED && pages <= 60 * WANTED;
             assert!(is_near, "{mode}, {name}: {scanned} rows by scans, {rows} by indexes, {pages} pages");
             assert_eq!(count, WANTED, "{mode}, {name}");
         }

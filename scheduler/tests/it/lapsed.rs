@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use shared::campaign::{CampaignStatus, Settings};
 use shared::send::DeliveryState;
-use shared::store::campaigns::sending;
+use shared::store::campaigns::open;
 use shared::store::dead_letters::{self, DeadFilter};
 use shared::store::messages::claim::claim;
 use shared::store::messages::due;
@@ -44,13 +44,15 @@ async fn a_cancel_ends_also_what_a_dead_delivery_held() {
     // Whoever holds some may still be at it.
     assert_eq!(place.count("SELECT count(*) FROM message WHERE status = 'queued'").await, 2);
     // The lease is over, and the look for messages has handed one of them over again.
-    let db = place.store.connection().await.unwrap();
+    let mut db = place.store.connection().await.unwrap();
     let lapsed = "UPDATE message SET updated_at = now() - interval '11 minutes', \
                   due_at = now() + CASE WHEN id = $1 THEN interval '1 minute' ELSE interval '-1 second' END WHERE claimed";
     assert_eq!(db.execute(lapsed, &[&held[0].0]).await.unwrap(), 2);
     place.eventually_none("SELECT count(*) FROM message WHERE status = 'queued'").await;
     place.eventually_none("SELECT count(*) FROM campaign WHERE look_at IS NOT NULL").await;
-    assert!(!sending::has_open(&db, place.project, id).await.unwrap());
+    let tx = db.transaction().await.unwrap();
+    assert!(!open::has_open(&tx, place.project, (id, place.clock.now())).await.unwrap());
+    tx.rollback().await.unwrap();
     assert_eq!(place.count("SELECT sum(ambiguous)::bigint FROM message").await, 2);
     place.stop().await;
 
@@ -91,7 +93,8 @@ async fn what_a_pause_is_to_take_back_is_not_handed_over_meanwhile() {
     let lapsed = "UPDATE message SET due_at = now() - interval '1 second' WHERE claimed";
     assert_eq!(db.execute(lapsed, &[]).await.unwrap(), 2);
     let handed_over = async |db: &mut deadpool_postgres::Object| {
-        due::take(db, place.project, place.clock.now(), 100).await.unwrap().count
+        let months = due::months(&*db).await.unwrap();
+        due::take(db, place.project, &months, place.clock.now(), 100).await.unwrap().count
     };
     for status in [CampaignStatus::Paused, CampaignStatus::Cancelled] {
         move_to(&place, id, status).await;
@@ -123,7 +126,8 @@ async fn what_is_sent_again_of_a_paused_campaign_is_not_read_at_every_look() {
     assert_eq!(replayed.messages, 2);
     let at = async |db: &mut deadpool_postgres::Object, seconds| {
         let now = now + SignedDuration::from_secs(seconds);
-        let taken = due::take(db, place.project, now, 100).await.unwrap();
+        let months = due::months(&*db).await.unwrap();
+        let taken = due::take(db, place.project, &months, now, 100).await.unwrap();
         (taken.messages.len(), taken.count)
     };
     assert_eq!(at(&mut db, 1).await, (0, 2));

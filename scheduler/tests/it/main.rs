@@ -15,6 +15,7 @@ mod frozen;
 mod house;
 mod jumps;
 mod lapsed;
+mod ledger_retention;
 mod local_time;
 mod messages;
 mod place;

@@ -62,6 +62,11 @@ pub async fn rows(place: &Place, project: ProjectId) -> (i64, i64, i64, i64) {
     (row.get(0), row.get(1), row.get(2), row.get(3))
 }
 
+/// When the week of a time began.
+fn monday(ms: i64) -> i64 {
+    ms - (ms - 4 * DAY_MS).rem_euclid(7 * DAY_MS)
+}
+
 async fn partitions(place: &Place) -> BTreeSet<String> {
     let sql = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'events'::regclass";
     let rows = place.store.connection().await.unwrap().query(sql, &[]).await.unwrap();
@@ -98,23 +103,23 @@ async fn a_partition_past_every_retention_goes_as_a_whole() {
     let mut place = Place::new().await;
     let (one, two) = (project(&place, 5).await, project(&place, 64).await);
     let now = place.clock.now_ms();
-    let today = now - now.rem_euclid(DAY_MS);
-    for (project, day) in [(one, -20), (two, -20), (two, -1), (two, 0), (two, 3)] {
-        events(&place, project, today + day * DAY_MS + 7_100_000, 500).await;
+    let monday = monday(now);
+    for (project, day) in [(one, -20), (two, -20), (two, -1), (two, 0), (two, 10)] {
+        events(&place, project, monday + day * DAY_MS + 7_100_000, 500).await;
     }
     // Of a project that is deleted nothing is counted, and nobody else's is left out.
-    events(&place, ProjectId(Uuid::from_u128(1)), today - 20 * DAY_MS, 3).await;
+    events(&place, ProjectId(Uuid::from_u128(1)), monday - 20 * DAY_MS, 3).await;
     let all = partitions(&place).await;
     let db = place.store.connection().await.unwrap();
-    // Out of the middle of an hour, so that it is the whole days of before that are over.
-    place.clock = Clock::manual(from_ms(today + 65 * DAY_MS + 40_000_000));
+    // Out of the middle of an hour, so that it is the whole weeks of before that are over.
+    place.clock = Clock::manual(from_ms(monday + (7 + 64) * DAY_MS + 40_000_000));
     clear(place.app().await).await.unwrap();
     assert_eq!(rows(&place, one).await, (0, 500, 0, 0));
     assert_eq!(rows(&place, two).await, (500, 2000, 500, 0));
     let left = partitions(&place).await;
     let date = |ms: i64| from_ms(ms).to_string()[..10].replace('-', "");
     let gone: Vec<&String> = all.difference(&left).collect();
-    assert_eq!(gone, [&format!("events_{}", date(today)), &format!("events_before_{}", date(today))]);
+    assert_eq!(gone, [&format!("events_{}", date(monday)), &format!("events_before_{}", date(monday))]);
     let tables = "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname LIKE 'events%'";
     assert_eq!(place.count(tables).await, left.len() as i64);
 
@@ -130,11 +135,12 @@ async fn what_may_still_come_finds_its_partition() {
     let mut place = Place::new().await;
     project(&place, 1).await;
     let all = partitions(&place).await;
-    let now = place.clock.now_ms();
-    place.clock = Clock::manual(from_ms(now + 60 * DAY_MS));
+    // The oldest partition ends on the Monday.
+    let monday = monday(place.clock.now_ms());
+    place.clock = Clock::manual(from_ms(monday + 61 * DAY_MS - 60_000));
     clear(place.app().await).await.unwrap();
     assert_eq!(partitions(&place).await, all, "it may have been accepted a month ago, and be a month older");
-    place.clock = Clock::manual(from_ms(now + 62 * DAY_MS));
+    place.clock = Clock::manual(from_ms(monday + 61 * DAY_MS + 60_000));
     clear(place.app().await).await.unwrap();
     assert_ne!(partitions(&place).await, all);
 }

@@ -4,6 +4,7 @@ pub mod audience;
 pub mod clicks;
 pub mod conversions;
 pub mod faults;
+pub mod open;
 pub mod outcomes;
 pub mod sending;
 pub mod winner;

@@ -8,7 +8,8 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::StoreError;
-use super::filter::{Filter, Pin, Start, Total};
+use super::filter::{Filter, MOST_COUNTED, Pin, Start, Total};
+use super::months::{self, Month};
 use crate::ids::ProjectId;
 use crate::send::Channel;
 use crate::store::messages::by_id;
@@ -117,6 +118,15 @@ const TABLES: [Table; 2] = [
 ];
 
 impl Table {
+    /// Conditions that split the table into parts, newest first, each for a statement of its own.
+    async fn parts(&self, db: &impl GenericClient) -> Result<Vec<String>, StoreError> {
+        if self.kind == Kind::Item {
+            return Ok(vec!["true".to_owned()]);
+        }
+        let months = months::of_table(db, "message").await?;
+        Ok(months.into_iter().map(|month| month.condition("id")).collect())
+    }
+
     fn filter<'a>(
         &self,
         project: &'a ProjectId,
@@ -164,18 +174,27 @@ pub async fn list(
 ) -> Result<Vec<DeadLetter>, StoreError> {
     let channel = wanted.channel.map(Channel::as_str);
     let (offset, most) = (start.offset(), start.offset().saturating_add(limit));
-    let tx = Pin::Ordered.begin(db).await?;
     let mut found = Vec::new();
     for table in TABLES.iter().filter(|table| wanted.takes(table.kind)) {
-        let mut filter = table.filter(&project, wanted, channel.as_ref());
-        if let Start::After(id) = start {
-            filter.and("id < ?1", &[id]);
-        }
-        for row in filter.page(&tx, (table.columns, table.name, "id DESC"), &0, &most).await? {
-            found.push(table.letter(&row)?);
+        let mut left = most;
+        for within in table.parts(db).await? {
+            let mut filter = table.filter(&project, wanted, channel.as_ref());
+            filter.and(&within, &[]);
+            if let Start::After(id) = start {
+                filter.and("id < ?1", &[id]);
+            }
+            let tx = Pin::Ordered.begin(db).await?;
+            let rows = filter.page(&tx, (table.columns, table.name, "id DESC"), &0, &left).await?;
+            tx.commit().await?;
+            left -= rows.len() as i64;
+            for row in rows {
+                found.push(table.letter(&row)?);
+            }
+            if left <= 0 {
+                break;
+            }
         }
     }
-    tx.commit().await?;
     found.sort_unstable_by_key(|letter| std::cmp::Reverse(letter.id));
     let (offset, limit) = (usize::try_from(offset).unwrap_or(0), usize::try_from(limit).unwrap_or(0));
     Ok(found.into_iter().skip(offset).take(limit).collect())
@@ -183,16 +202,26 @@ pub async fn list(
 
 pub async fn total(db: &impl GenericClient, project: ProjectId, wanted: &DeadFilter) -> Result<Total, StoreError> {
     if wanted.is_open() {
-        let sql = "SELECT (SELECT count(*) FROM message WHERE project_id = $1 AND dead) \
-                   + (SELECT count(*) FROM dead_item WHERE project_id = $1)";
-        let row = db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?;
-        return Ok(Total::exact(row.try_get(0)?));
+        let items = "SELECT count(*) FROM dead_item WHERE project_id = $1";
+        let mut count: i64 = db.query_one(&db.prepare_cached(items).await?, &[&project]).await?.try_get(0)?;
+        for month in months::of_table(db, "message").await? {
+            let within = month.condition("id");
+            let sql = format!("SELECT count(*) FROM message WHERE project_id = $1 AND dead AND {within}");
+            count += db.query_one(&month.prepare(db, &sql).await?, &[&project]).await?.try_get::<_, i64>(0)?;
+        }
+        return Ok(Total::exact(count));
     }
     let channel = wanted.channel.map(Channel::as_str);
     let mut count = 0;
     for table in TABLES.iter().filter(|table| wanted.takes(table.kind)) {
-        let found = table.filter(&project, wanted, channel.as_ref()).count_capped(db, table.name).await?;
-        count += found.count + i64::from(found.capped);
+        for within in table.parts(db).await? {
+            let mut filter = table.filter(&project, wanted, channel.as_ref());
+            filter.and(&within, &[]);
+            count += filter.count(db, table.name, MOST_COUNTED + 1 - count).await?;
+            if count > MOST_COUNTED {
+                return Ok(Total::counted(count));
+            }
+        }
     }
     Ok(Total::counted(count))
 }
@@ -226,6 +255,12 @@ pub async fn keep(db: &impl GenericClient, item: &DeadItem) -> Result<(), StoreE
     )
     .await?;
     Ok(())
+}
+
+/// Removes a project's items that failed before a time; returns how many.
+pub async fn forget(db: &impl GenericClient, project: ProjectId, before: Timestamp) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM dead_item WHERE project_id = $1 AND died_at < $2";
+    Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &before]).await?)
 }
 
 /// How many were given another try.
@@ -263,19 +298,47 @@ async fn replay_messages(
     most: i64,
     now: Timestamp,
 ) -> Result<u64, StoreError> {
+    let months = match &wanted.ids {
+        Some(ids) => months::split(ids, |id| *id).into_iter().map(|(month, _)| month).collect(),
+        None => months::of_table(tx, "message").await?.into_iter().rev().collect::<Vec<Month>>(),
+    };
+    let mut replayed = 0;
+    for month in months {
+        let left = most - i64::try_from(replayed).unwrap_or(most);
+        months::set_savepoint(tx).await?;
+        match replay_messages_in(tx, project, month, wanted, left, now).await? {
+            0 => months::release_locks(tx).await?,
+            some => replayed += some,
+        }
+        if replayed >= most.unsigned_abs() {
+            break;
+        }
+    }
+    Ok(replayed)
+}
+
+async fn replay_messages_in(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    month: Month,
+    wanted: &DeadFilter,
+    most: i64,
+    now: Timestamp,
+) -> Result<u64, StoreError> {
     // Of a campaign that was cancelled or deleted nothing is sent any more.
     let dead = format!(
         "(SELECT {} FROM message m WHERE project_id = $1 AND dead AND ($2::uuid[] IS NULL OR id = ANY($2)) \
          AND ($3::text IS NULL OR channel = $3) AND ($4::text IS NULL OR split_part(status_reason, ':', 1) = $4) \
          AND (campaign_id IS NULL OR EXISTS (SELECT FROM campaign c WHERE c.project_id = $1 AND c.id = m.campaign_id \
          AND c.status IN ('SENDING', 'SCHEDULED', 'COMPLETED', 'PAUSED'))) \
-         ORDER BY id LIMIT $5 FOR UPDATE OF m SKIP LOCKED) AS dead",
-        by_id::KEPT
+         AND {} ORDER BY id LIMIT $5 FOR UPDATE OF m SKIP LOCKED) AS dead",
+        by_id::KEPT,
+        month.condition("id")
     );
     let set = "status = 'queued', status_reason = NULL, dead = false, failures = 0, forgiven = m.ambiguous, \
                failed_at = NULL, due_at = $6, updated_at = $6, released_at = CASE WHEN m.campaign_id IS NOT NULL THEN $6::timestamptz END";
     let channel = wanted.channel.map(Channel::as_str);
-    let sql = by_id::change(&dead, "", set);
+    let sql = by_id::change(month, &dead, "", set);
     Ok(tx.execute(&sql, &[&project, &wanted.ids, &channel, &wanted.reason, &most, &now]).await?)
 }
 

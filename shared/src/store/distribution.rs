@@ -23,6 +23,7 @@ const ACROSS: [(&str, &str); 28] = [
     ("events/retention.rs", "the next project of a table"),
     ("invites.rs", "an invitation by the token in its link"),
     ("invites/mail.rs", "mails that are due, and those that no longer matter"),
+    ("messages/retention.rs", "how many messages of each project a table holds"),
     ("project_removals.rs", "projects that were deleted"),
     ("projects.rs", "all projects, and those that have changed"),
     ("projects/creators.rs", "how many projects an account created"),

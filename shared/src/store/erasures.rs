@@ -10,10 +10,11 @@ use uuid::Uuid;
 
 use super::by_project::{self, Of};
 use super::client_ids::FORGETTABLE;
+use super::months::{self, Month};
 use super::users::record::PersonKey;
 use super::users::seen::Moves;
 use super::{StoreError, capped_sends, push_tokens, webhook_deliveries};
-use crate::ids::{ProjectId, unproven};
+use crate::ids::{self as id_times, ProjectId, unproven};
 
 /// Rows removed at once; what is more goes in slices.
 pub const SLICE: i64 = 5_000;
@@ -114,6 +115,24 @@ pub async fn take_left(tx: &Transaction<'_>) -> Result<Option<(PersonKey, Erased
     Ok(None)
 }
 
+/// Locks an erased id that has rows left until the end of the transaction. None where another scheduler holds it, or has
+/// removed the rest.
+pub async fn hold_left(tx: &Transaction<'_>, (project, id): PersonKey) -> Result<Option<Erased>, StoreError> {
+    let sql = "SELECT erased_at, applied_at FROM erasure WHERE project_id = $1 AND user_id = $2 AND has_left \
+               FOR UPDATE SKIP LOCKED";
+    let row = tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &id]).await?;
+    row.map(|row| Ok(Erased { accepted: row.try_get(0)?, applied: row.try_get(1)? })).transpose()
+}
+
+/// The months in which users may have events or messages, oldest first.
+pub async fn months(db: &impl GenericClient) -> Result<Vec<Month>, StoreError> {
+    let mut all = months::of_table(db, "events").await?;
+    all.extend(months::of_table(db, "message").await?);
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
 /// Notes that nothing is left.
 pub async fn nothing_left(tx: &Transaction<'_>, (project, id): PersonKey) -> Result<(), StoreError> {
     let sql = "UPDATE erasure SET has_left = false WHERE project_id = $1 AND user_id = $2";
@@ -155,7 +174,7 @@ pub async fn remove_people(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid
 }
 
 /// What a slice of a removal came to.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Removed {
     /// Events by the quarter of an hour of their receipt and name, for the counters.
     pub events: Vec<(Timestamp, String, i64)>,
@@ -164,7 +183,7 @@ pub struct Removed {
     pub left: bool,
 }
 
-/// Removes at most about [`SLICE`] events of these people that were accepted until the erasure, and as many messages:
+/// Removes at most [`SLICE`] events of these users in a month that were accepted until the erasure, and as many messages:
 /// those that were asked for until then, and those that the product made for them, which is all that are there while the
 /// erasure is being applied (`applied` is none) and later those of before. What was told of a message meanwhile goes with it. An id
 /// that an event was sent under may count anew.
@@ -173,29 +192,33 @@ pub async fn remove_slice(
     project: ProjectId,
     ids: &[Uuid],
     (at, applied): (Timestamp, Option<Timestamp>),
+    month: Month,
 ) -> Result<Removed, StoreError> {
-    let events = "received_at <= $3 AND $4::timestamptz IS NULL";
+    let within = month.condition("id");
+    let events = format!("received_at <= $3 AND $4::timestamptz IS NULL AND {within}");
     // Also those that were sent without proof.
     let senders: Vec<Uuid> = ids.iter().copied().chain(ids.iter().copied().map(unproven)).collect();
-    let until = bound(tx, "events", events, (project, &senders, at, None)).await?;
+    let until = bound(tx, "events", &events, (project, &senders, at, None), month).await?;
     let sql = format!(
         "WITH gone AS (DELETE FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at <= $3 AND id < $4 \
-         RETURNING client_id, name, received_at), \
+         AND {within} RETURNING client_id, name, received_at), \
          names AS (DELETE FROM client_id USING gone g WHERE project_id = $1 AND id = g.client_id AND {FORGETTABLE}) \
          SELECT date_bin('15 minutes', received_at, 'epoch'), name, count(*) FROM gone GROUP BY 1, 2"
     );
     let last = until.unwrap_or(Uuid::max());
-    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&project, &senders, &at, &last]).await?;
+    let rows = tx.query(&month.prepare(tx, &sql).await?, &[&project, &senders, &at, &last]).await?;
     let events = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)));
     let events: Vec<(Timestamp, String, i64)> = events.collect::<Result<_, StoreError>>()?;
 
-    let theirs = "CASE WHEN lane = 'direct' THEN created_at <= $3 ELSE $4::timestamptz IS NULL OR created_at < $4 END";
-    let until_message = bound(tx, "message", theirs, (project, ids, at, applied)).await?;
+    let theirs = format!(
+        "CASE WHEN lane = 'direct' THEN created_at <= $3 ELSE $4::timestamptz IS NULL OR created_at < $4 END AND {within}"
+    );
+    let until_message = bound(tx, "message", &theirs, (project, ids, at, applied), month).await?;
     let sql = format!(
         "DELETE FROM message WHERE project_id = $1 AND user_id = ANY($2) AND {theirs} AND id < $5 RETURNING id, campaign_id"
     );
     let last = until_message.unwrap_or(Uuid::max());
-    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&project, &ids, &at, &applied, &last]).await?;
+    let rows = tx.query(&month.prepare(tx, &sql).await?, &[&project, &ids, &at, &applied, &last]).await?;
     let messages: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
     let campaigns: Vec<Option<Uuid>> = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
     // After the messages: whoever settles one at this moment, or is told of a click in it, has written that by now, or finds it gone.
@@ -235,11 +258,12 @@ async fn bound(
     table: &str,
     theirs: &str,
     (project, ids, at, applied): (ProjectId, &[Uuid], Timestamp, Option<Timestamp>),
+    month: Month,
 ) -> Result<Option<Uuid>, StoreError> {
     let sql = format!(
         "SELECT id FROM {table} WHERE project_id = $1 AND user_id = ANY($2) AND {theirs} ORDER BY id OFFSET {SLICE} LIMIT 1"
     );
-    let row = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project, &ids, &at, &applied]).await?;
+    let row = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &ids, &at, &applied]).await?;
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
@@ -250,7 +274,11 @@ pub async fn active_since(
     ids: &[Uuid],
     at: Timestamp,
 ) -> Result<Vec<(Uuid, Timestamp)>, StoreError> {
-    let sql = "SELECT user_id, min(received_at) FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at > $3 GROUP BY user_id";
-    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids, &at]).await?;
+    // An event's id lies back no further than that when it is received. Planned anew each time, so that the bound leaves
+    // out the partitions before it.
+    let first = id_times::lower_bound(at.as_millisecond() - id_times::CLIENT_ID_PAST_MS);
+    let sql = "SELECT user_id, min(received_at) FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at > $3 \
+               AND id >= $4 GROUP BY user_id";
+    let rows = tx.query(sql, &[&project, &ids, &at, &first]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }

@@ -152,12 +152,17 @@ impl<'a> Filter<'a> {
 
     /// Counts up to [`MOST_COUNTED`].
     pub(super) async fn count_capped(&self, db: &impl GenericClient, table: &str) -> Result<Total, StoreError> {
-        let sql = format!(
-            "SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {} LIMIT {}) AS found",
-            self.conditions,
-            MOST_COUNTED + 1
-        );
-        Ok(Total::counted(db.query_one(&db.prepare_cached(&sql).await?, &self.params).await?.try_get(0)?))
+        Ok(Total::counted(self.count(db, table, MOST_COUNTED + 1).await?))
+    }
+
+    /// Counts up to `most`.
+    pub(super) async fn count(&self, db: &impl GenericClient, table: &str, most: i64) -> Result<i64, StoreError> {
+        let limit = self.params.len() + 1;
+        let conditions = &self.conditions;
+        let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {conditions} LIMIT ${limit}) AS found");
+        let mut params = self.params.clone();
+        params.push(&most);
+        Ok(db.query_one(&db.prepare_cached(&sql).await?, &params).await?.try_get(0)?)
     }
 }
 

@@ -8,6 +8,7 @@ pub mod insert;
 pub mod merged;
 pub mod read;
 pub mod receipts;
+pub mod retention;
 pub mod settle;
 
 use super::{StoreError, channel};

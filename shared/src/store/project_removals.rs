@@ -7,13 +7,16 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::StoreError;
+use super::months::{self, Month};
 use crate::ids::ProjectId;
 
 /// Rows removed at once.
 pub const SLICE: i64 = 5_000;
 
-/// Partitioned tables, which are cleared in the order of their ids.
-const BY_ID: [&str; 3] = ["message", "events", "client_id"];
+/// Tables partitioned by time, which are cleared month by month.
+const BY_MONTH: [&str; 2] = ["message", "events"];
+/// A partitioned table that is cleared in the order of its ids.
+const BY_ID: &str = "client_id";
 /// The others: what is due first, then what grew, then what was set up. A test holds this against the schema.
 const BY_ROW: [&str; 48] = [
     "timer",
@@ -100,7 +103,7 @@ pub struct Removal {
     pub removed_at: Timestamp,
 }
 
-/// Takes one that is due; nobody else takes it until the end of the transaction.
+/// Takes a removal that is due and locks it until the end of the transaction.
 pub async fn take_due(tx: &Transaction<'_>, now: Timestamp) -> Result<Option<Removal>, StoreError> {
     // A distributed store locks within one project, so each that is due is tried by itself.
     let due = "SELECT project_id FROM project_removal WHERE look_at <= $1 ORDER BY look_at";
@@ -115,28 +118,46 @@ pub async fn take_due(tx: &Transaction<'_>, now: Timestamp) -> Result<Option<Rem
     Ok(None)
 }
 
-/// Removes up to [`SLICE`] rows of the first table that still has some; returns how many they were, none when all is gone.
-pub async fn remove_slice(tx: &Transaction<'_>, project: ProjectId) -> Result<u64, StoreError> {
-    for table in BY_ID {
-        let removed = remove_by_id(tx, table, project).await?;
-        if removed > 0 {
-            return Ok(removed);
-        }
-    }
-    for table in BY_ROW {
-        let removed = remove_by_row(tx, table, project).await?;
-        if removed > 0 {
-            return Ok(removed);
-        }
-    }
-    Ok(0)
+/// Locks a due removal until the end of the transaction. False where another scheduler holds it, or has finished it.
+pub async fn hold(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<bool, StoreError> {
+    let sql = "SELECT FROM project_removal WHERE project_id = $1 AND look_at <= $2 FOR UPDATE SKIP LOCKED";
+    Ok(tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &now]).await?.is_some())
 }
 
-async fn remove_by_id(tx: &Transaction<'_>, table: &str, project: ProjectId) -> Result<u64, StoreError> {
-    let sql = format!("SELECT id FROM {table} WHERE project_id = $1 ORDER BY id OFFSET {SLICE} LIMIT 1");
+/// Rows of a project that one transaction removes. A transaction keeps its locks on partitions and tables to its end, so a part
+/// is one table, and one month of a table that is partitioned by time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Month(&'static str, Month),
+    ById(&'static str),
+    ByRow(&'static str),
+}
+
+/// All parts, in the order in which they are removed.
+pub async fn parts(db: &impl GenericClient) -> Result<Vec<Part>, StoreError> {
+    let mut parts = Vec::new();
+    for table in BY_MONTH {
+        parts.extend(months::of_table(db, table).await?.into_iter().rev().map(|month| Part::Month(table, month)));
+    }
+    parts.push(Part::ById(BY_ID));
+    parts.extend(BY_ROW.map(Part::ByRow));
+    Ok(parts)
+}
+
+/// Removes up to [`SLICE`] rows of a part; returns how many they were, none when all are gone.
+pub async fn remove_slice(tx: &Transaction<'_>, project: ProjectId, part: Part) -> Result<u64, StoreError> {
+    match part {
+        Part::Month(table, month) => remove_by_id(tx, table, project, &month.condition("id")).await,
+        Part::ById(table) => remove_by_id(tx, table, project, "true").await,
+        Part::ByRow(table) => remove_by_row(tx, table, project).await,
+    }
+}
+
+async fn remove_by_id(tx: &Transaction<'_>, table: &str, project: ProjectId, limited: &str) -> Result<u64, StoreError> {
+    let sql = format!("SELECT id FROM {table} WHERE project_id = $1 AND {limited} ORDER BY id OFFSET {SLICE} LIMIT 1");
     let row = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project]).await?;
     let end: Option<Uuid> = row.map(|row| row.try_get(0)).transpose()?;
-    let sql = format!("DELETE FROM {table} WHERE project_id = $1 AND ($2::uuid IS NULL OR id < $2)");
+    let sql = format!("DELETE FROM {table} WHERE project_id = $1 AND {limited} AND ($2::uuid IS NULL OR id < $2)");
     Ok(tx.execute(&tx.prepare_cached(&sql).await?, &[&project, &end]).await?)
 }
 
@@ -164,5 +185,5 @@ pub async fn forget(tx: &Transaction<'_>, project: ProjectId) -> Result<(), Stor
 
 /// The tables that hold rows of projects, as this module knows them.
 pub fn tables() -> impl Iterator<Item = &'static str> {
-    BY_ID.into_iter().chain(BY_ROW).chain(LAST)
+    BY_MONTH.into_iter().chain([BY_ID]).chain(BY_ROW).chain(LAST)
 }

@@ -5,3 +5,4 @@ pub mod listeners;
 pub mod read;
 pub mod record;
 pub mod resume;
+pub mod retention;

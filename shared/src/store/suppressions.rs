@@ -14,6 +14,7 @@ use super::{StoreError, channel};
 use crate::ids::ProjectId;
 use crate::send::Channel;
 use crate::store::messages::by_id::{self, Lock};
+use crate::store::months;
 use crate::store::users::record::PersonKey;
 use crate::suppression::{Address, Reason, SOFT_BOUNCES};
 
@@ -192,18 +193,18 @@ pub async fn recipients(
     project: ProjectId,
     messages: &[Uuid],
 ) -> Result<HashMap<Uuid, Recipient>, StoreError> {
-    let (Some(first), Some(last)) = (messages.iter().min(), messages.iter().max()) else { return Ok(HashMap::new()) };
-    let columns = "m.id, m.user_id, m.channel, m.address";
-    let found = by_id::look_up(&by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::None);
-    let rows = db
-        .query(&db.prepare_cached(&format!("SELECT m.* FROM {found}")).await?, &[&project, &messages, first, last])
-        .await?;
-    let recipient = |row: &Row| {
-        let found =
-            Recipient { user_id: row.try_get(1)?, channel: channel(row.try_get(2)?)?, address: row.try_get(3)? };
-        Ok((row.try_get(0)?, found))
-    };
-    rows.iter().map(recipient).collect()
+    let mut recipients = HashMap::with_capacity(messages.len());
+    for (month, ids) in months::split(messages, |id| *id) {
+        let (first, last) = (ids.iter().min(), ids.iter().max());
+        let columns = "m.id, m.user_id, m.channel, m.address";
+        let found = by_id::look_up(month, &by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::None);
+        let statement = month.prepare(db, &format!("SELECT m.* FROM {found}")).await?;
+        for row in db.query(&statement, &[&project, &ids, &first, &last]).await? {
+            let (user_id, address) = (row.try_get(1)?, row.try_get(3)?);
+            recipients.insert(row.try_get(0)?, Recipient { user_id, channel: channel(row.try_get(2)?)?, address });
+        }
+    }
+    Ok(recipients)
 }
 
 /// What the list is narrowed to.

@@ -5,12 +5,13 @@ pub mod expired;
 use deadpool_postgres::{GenericClient, Transaction};
 use tokio_postgres::error::SqlState;
 
+use super::months::Month;
 use super::{Connection, StoreError};
 use crate::clock::{from_ms, rfc3339};
 use crate::ids;
 
 const DAY_MS: i64 = 86_400_000;
-/// Days made ahead, so that a scheduler away for days is not missed.
+/// Days for which partitions are made ahead, so that a scheduler away for days is not missed.
 const AHEAD: i64 = 14;
 /// What must be there ahead before the rest may wait for another time.
 const NEEDED_MS: i64 = 2 * DAY_MS;
@@ -19,6 +20,8 @@ const BACK: i64 = 31;
 /// A key of Postgres's advisory locks: "rkparts" in ASCII.
 const LOCK: i64 = 0x72_6b70_6172_7473;
 const TABLES: [&str; 2] = ["events", "message"];
+/// 1970-01-01 was a Thursday, the first Monday four days later.
+const FIRST_MONDAY_MS: i64 = 4 * DAY_MS;
 
 /// A partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,17 +31,31 @@ struct Range {
     to_ms: i64,
 }
 
-/// What is missing at `now_ms`, given the end of the newest partition (Unix milliseconds), if there is one.
+/// Returns the bounds, in Unix milliseconds, of the partition for a time: a week from Monday for events, a calendar month for
+/// messages.
+///
+/// Longer partitions mean fewer relations to lock. Shorter ones have smaller indexes to insert into, which matters for events.
+fn period(table: &str, ms: i64) -> (i64, i64) {
+    if table == "message" {
+        let month = Month::at(ms);
+        return (month.start_ms(), month.next().start_ms());
+    }
+    let monday = ms - (ms - FIRST_MONDAY_MS).rem_euclid(7 * DAY_MS);
+    (monday, monday + 7 * DAY_MS)
+}
+
+/// What is missing at `now_ms`, given the end of the newest partition (Unix milliseconds), if there is one. An earlier release
+/// made daily partitions, so it may be in the middle of a week or month.
 fn missing(table: &str, now_ms: i64, newest_end: Option<i64>) -> Vec<Range> {
     let today = now_ms - now_ms.rem_euclid(DAY_MS);
     let mut ranges = Vec::new();
     let mut from = newest_end.unwrap_or_else(|| {
-        let start = today - BACK * DAY_MS;
-        ranges.push(Range { name: format!("{table}_before_{}", date(today)), from_ms: start, to_ms: today });
-        today
+        let (start, first) = (today - BACK * DAY_MS, period(table, today).0);
+        ranges.push(Range { name: format!("{table}_before_{}", date(first)), from_ms: start, to_ms: first });
+        first
     });
     while from < today + AHEAD * DAY_MS {
-        let to = from + DAY_MS;
+        let to = period(table, from).1;
         ranges.push(Range { name: format!("{table}_{}", date(from)), from_ms: from, to_ms: to });
         from = to;
     }
@@ -161,14 +178,37 @@ mod tests {
 
     #[test]
     fn the_first_partitions_reach_back_and_ahead_without_gaps() {
-        let now = 1_790_000_000_000;
-        let ranges = missing("events", now, None);
-        assert_eq!(ranges[0].name, "events_before_20260921");
-        assert_eq!(ranges[1].name, "events_20260921");
-        assert_eq!(ranges.len() as i64, AHEAD + 1);
-        assert!(ranges.windows(2).all(|w| w[0].to_ms == w[1].from_ms));
-        assert!(ranges[0].from_ms <= now - ids::CLIENT_ID_PAST_MS);
-        assert!(ranges.last().unwrap().to_ms > now + ids::CLIENT_ID_FUTURE_MS);
+        for now in (0..500).map(|day| 1_790_000_000_000 + day * DAY_MS) {
+            for table in TABLES {
+                let ranges = missing(table, now, None);
+                assert!(ranges.windows(2).all(|w| w[0].to_ms == w[1].from_ms));
+                assert!(ranges[0].from_ms <= now - ids::CLIENT_ID_PAST_MS);
+                assert!(ranges.last().unwrap().to_ms > now + ids::CLIENT_ID_FUTURE_MS);
+                assert!(ranges.last().unwrap().to_ms >= now + (AHEAD - 1) * DAY_MS);
+            }
+        }
+    }
+
+    #[test]
+    fn events_are_partitioned_by_week_and_messages_by_month() {
+        let names = |table| missing(table, 1_790_000_000_000, None).into_iter().map(|r| r.name).collect::<Vec<_>>();
+        assert_eq!(names("events"), ["events_before_20260921", "events_20260921", "events_20260928"]);
+        assert_eq!(names("message"), ["message_before_20260901", "message_20260901", "message_20261001"]);
+    }
+
+    #[test]
+    fn partitions_of_another_length_are_continued_without_a_gap() {
+        let thursday = 1_790_208_000_000;
+        let bounds = |table| {
+            let ranges = missing(table, thursday - 14 * DAY_MS, Some(thursday)).into_iter();
+            let later = missing(table, thursday, Some(thursday)).into_iter();
+            (ranges.count(), later.map(|r| (date(r.from_ms), date(r.to_ms))).collect::<Vec<_>>())
+        };
+        let day = |text: &str| text.to_owned();
+        let weeks = [("20260924", "20260928"), ("20260928", "20261005"), ("20261005", "20261012")];
+        let months = [("20260924", "20261001"), ("20261001", "20261101")];
+        assert_eq!(bounds("events"), (0, weeks.map(|(a, b)| (day(a), day(b))).to_vec()));
+        assert_eq!(bounds("message"), (0, months.map(|(a, b)| (day(a), day(b))).to_vec()));
     }
 
     #[test]
@@ -176,8 +216,8 @@ mod tests {
         let now = 1_790_000_000_000;
         let end = missing("events", now, None).last().unwrap().to_ms;
         assert_eq!(missing("events", now, Some(end)), []);
-        let tomorrow = missing("events", now + DAY_MS, Some(end));
-        assert_eq!(tomorrow.len(), 1);
-        assert_eq!(tomorrow[0].from_ms, end);
+        let next_week = missing("events", now + 7 * DAY_MS, Some(end));
+        assert_eq!(next_week.len(), 1);
+        assert_eq!(next_week[0].from_ms, end);
     }
 }

@@ -9,6 +9,7 @@ mod distribution;
 mod mailbox;
 mod migrations;
 mod nats;
+mod partition_locks;
 mod partitions;
 mod postgres;
 mod provider_server;

@@ -7,6 +7,7 @@ use shared::ids::{fresh, lower_bound};
 use shared::store::time_partitions::{self, Ensured};
 use testkit::TestDatabase;
 use tokio_postgres::Client;
+use uuid::Uuid;
 
 const DAY_MS: i64 = 86_400_000;
 const NEWEST: &str = "SELECT max(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = 'events'::regclass \
@@ -15,6 +16,15 @@ const NEWEST: &str = "SELECT max(inhrelid::regclass::text) FROM pg_inherits WHER
 async fn partitions(client: &Client) -> i64 {
     let sql = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'events'::regclass";
     client.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+/// The bounds of a table's partitions, in order.
+async fn bounds(client: &Client, table: &str) -> Vec<(Uuid, Uuid)> {
+    let sql = "SELECT bounds[1]::uuid, bounds[2]::uuid FROM (SELECT regexp_match(pg_get_expr(c.relpartbound, c.oid), \
+               'FROM \\(''(.{36})''\\) TO \\(''(.{36})''\\)') AS bounds FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
+               WHERE i.inhparent = $1::text::regclass) AS p ORDER BY 1";
+    let rows = client.query(sql, &[&table]).await.unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
 async fn drop_newest(client: &Client, how_many: usize) {
@@ -36,7 +46,7 @@ async fn they_are_made_while_others_read_and_write() {
     let (client, reader) = (database.client().await, database.client().await);
     let now_ms = Clock::system().now_ms();
     let before = partitions(&client).await;
-    drop_newest(&client, 2).await;
+    drop_newest(&client, 1).await;
     // As a backup does for hours.
     reader.batch_execute("BEGIN; SELECT count(*) FROM events; LOCK TABLE events IN ACCESS SHARE MODE").await.unwrap();
     client.batch_execute("BEGIN").await.unwrap();
@@ -45,7 +55,7 @@ async fn they_are_made_while_others_read_and_write() {
     let since = Instant::now();
     let store = database.store();
     let ensured = time_partitions::ensure(&mut store.connection().await.unwrap(), now_ms).await.unwrap();
-    assert_eq!(ensured, Ensured { made: 2, put_off: false });
+    assert_eq!(ensured, Ensured { made: 1, put_off: false });
     assert!(since.elapsed() < Duration::from_millis(900), "{:?}", since.elapsed());
     insert(&client, now_ms).await;
     client.batch_execute("COMMIT").await.unwrap();
@@ -65,13 +75,13 @@ async fn several_processes_make_each_once() {
     let client = database.client().await;
     let (store, now_ms) = (database.store(), Clock::system().now_ms());
     let before = partitions(&client).await;
-    drop_newest(&client, 3).await;
+    drop_newest(&client, 2).await;
     let ensure = async || {
         let mut db = store.connection().await.unwrap();
         time_partitions::ensure(&mut db, now_ms).await.unwrap().made
     };
     let (one, two, three) = tokio::join!(ensure(), ensure(), ensure());
-    assert_eq!(one + two + three, 3);
+    assert_eq!(one + two + three, 2);
     assert_eq!(partitions(&client).await, before);
 }
 
@@ -97,17 +107,54 @@ async fn a_locked_table_puts_it_off_unless_they_are_needed_soon() {
 async fn what_stands_in_the_way_is_left_and_the_others_are_made() {
     let database = TestDatabase::create().await;
     let client = database.client().await;
-    let (store, now_ms) = (database.store(), Clock::system().now_ms());
-    let today = now_ms - now_ms.rem_euclid(DAY_MS);
+    let (store, next_week) = (database.store(), Clock::system().now_ms() + 7 * DAY_MS);
+    time_partitions::ensure(&mut store.connection().await.unwrap(), next_week).await.unwrap();
     drop_newest(&client, 2).await;
     // Reaches half a millisecond into the first of those that are missing.
     let name: String = client.query_one(NEWEST, &[]).await.unwrap().get(0);
-    let (from, to) = (lower_bound(today + 11 * DAY_MS), lower_bound(today + 12 * DAY_MS));
-    let beyond = uuid::Uuid::from_u128(to.as_u128() + (1 << 70));
+    let (from, to) = *bounds(&client, "events").await.last().unwrap();
+    let beyond = Uuid::from_u128(to.as_u128() + (1 << 70));
     let sql = format!(
         "ALTER TABLE events DETACH PARTITION {name}; ALTER TABLE events ATTACH PARTITION {name} FOR VALUES FROM ('{from}') TO ('{beyond}')"
     );
     client.batch_execute(&sql).await.unwrap();
-    let ensured = time_partitions::ensure(&mut store.connection().await.unwrap(), now_ms).await.unwrap();
+    let ensured = time_partitions::ensure(&mut store.connection().await.unwrap(), next_week).await.unwrap();
     assert_eq!(ensured, Ensured { made: 1, put_off: false });
+}
+
+#[tokio::test]
+async fn daily_partitions_of_an_earlier_release_are_continued_by_weekly_and_monthly_ones() {
+    let database = TestDatabase::create().await;
+    let client = database.client().await;
+    let (store, now_ms) = (database.store(), Clock::system().now_ms());
+    let today = now_ms - now_ms.rem_euclid(DAY_MS);
+    for table in ["events", "message"] {
+        let sql = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = $1::text::regclass";
+        for row in client.query(sql, &[&table]).await.unwrap() {
+            client.batch_execute(&format!("DROP TABLE {}", row.get::<_, &str>(0))).await.unwrap();
+        }
+        for day in -31..14 {
+            let [from, to] = [day, day + 1].map(|day| lower_bound(today + day * DAY_MS));
+            let name = format!("{table}_day_{}", day + 31);
+            let sql = format!("CREATE TABLE {name} PARTITION OF {table} FOR VALUES FROM ('{from}') TO ('{to}')");
+            client.batch_execute(&sql).await.unwrap();
+        }
+    }
+    let mut db = store.connection().await.unwrap();
+    let ensured = time_partitions::ensure(&mut db, now_ms).await.unwrap();
+    assert_eq!(ensured, Ensured { made: 0, put_off: false });
+
+    // Within sixty days a daily scheduler would have made 120.
+    for day in 1..=60 {
+        time_partitions::ensure(&mut db, now_ms + day * DAY_MS).await.unwrap();
+    }
+    for (table, most) in [("events", 10), ("message", 4)] {
+        let bounds = bounds(&client, table).await;
+        assert!(bounds.windows(2).all(|two| two[0].1 == two[1].0), "{table} has a gap: {bounds:?}");
+        assert!(bounds.last().unwrap().1 >= lower_bound(today + 74 * DAY_MS), "{table} ends too early: {bounds:?}");
+        assert!(bounds.len() - 45 <= most, "{table} has {} partitions", bounds.len());
+    }
+    for day in -31..74 {
+        insert(&client, today + day * DAY_MS).await;
+    }
 }

@@ -258,8 +258,9 @@ impl Place {
 
     /// What the scheduler does: hands over what is due.
     pub async fn sweep(&self) -> usize {
-        let db = self.store.connection().await.unwrap();
-        let due = due::take(&db, self.project, self.clock.now(), 100).await.unwrap().messages;
+        let mut db = self.store.connection().await.unwrap();
+        let months = due::months(&db).await.unwrap();
+        let due = due::take(&mut db, self.project, &months, self.clock.now(), 100).await.unwrap().messages;
         let rows: Vec<(Uuid, u32)> = due.iter().map(|m| (m.id, m.attempt.unsigned_abs())).collect();
         if !rows.is_empty() {
             self.hand_over(&rows).await;

@@ -23,6 +23,7 @@ pub async fn conversions(
     let Some(within) = Span::parse(&goal.within) else { return Ok(Vec::new()) };
     let since = started_at.checked_sub(CLIENTS_CLOCK).unwrap_or(started_at);
     let since = ids::lower_bound(since.as_millisecond());
+    // Planned anew each time, so that the ids leave out the partitions before the sending.
     let sql = "WITH did AS MATERIALIZED (SELECT coalesce(u.merged_into, e.user_id) AS person, e.ts FROM events e \
                LEFT JOIN users u ON u.project_id = $1 AND u.id = e.user_id \
                WHERE e.project_id = $1 AND e.name = $5 AND e.id >= $6), \
@@ -32,8 +33,6 @@ pub async fn conversions(
                AND m.id BETWEEN $3 AND $4 AND m.campaign_id = $2 \
                WHERE ids.ts BETWEEN m.sent_at AND m.sent_at + make_interval(secs => $7) GROUP BY m.variant";
     let within = within.seconds() as f64;
-    let statement = db.prepare_cached(sql).await?;
-    let rows =
-        db.query(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &goal.event, &since, &within]).await?;
+    let rows = db.query(sql, &[&of.project, &of.campaign, &of.first, &of.last, &goal.event, &since, &within]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }

@@ -16,6 +16,7 @@ use crate::store::StoreError;
 use crate::store::by_project::{self, Of};
 use crate::store::due::{self, Due};
 use crate::store::messages::by_id;
+use crate::store::months::Month;
 
 /// How far a campaign has been sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,14 +58,23 @@ impl Rows {
         Self { project, campaign, first: ids::timed(ms, [0; 10]), last: ids::timed(ms, [u8::MAX; 10]) }
     }
 
-    /// Those of all its sendings: a dead letter of an earlier one may have been sent again.
-    pub fn of_all(project: ProjectId, campaign: Uuid) -> Self {
-        Self { project, campaign, first: Uuid::nil(), last: Uuid::max() }
+    /// Those of all its sendings in a month: a dead letter of an earlier one may have been sent again.
+    pub fn of_month(project: ProjectId, campaign: Uuid, month: Month) -> Self {
+        Self { project, campaign, first: month.first_id(), last: month.end_id() }
+    }
+
+    pub(super) fn month(&self) -> Month {
+        Month::of(self.first)
+    }
+
+    /// The conditions of a row that is still to be sent: see [`TO_SEND`].
+    pub(super) fn to_send(&self) -> String {
+        format!("{TO_SEND} AND {}", self.month().condition("id"))
     }
 }
 
 /// The conditions of a row that is still to be sent.
-pub(super) const TO_SEND: &str = "project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 AND status = 'queued'";
+const TO_SEND: &str = "project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 AND status = 'queued'";
 
 /// The condition of a row that nobody holds at `$6`: it is not claimed, or its lease is over. That is seen by its end (it has none
 /// where a pause took the row back after it), or, where the row has been handed over again since, by the claim's age: no
@@ -260,26 +270,28 @@ pub async fn look_again(
 pub async fn released(tx: &impl GenericClient, of: &Rows, most: i64, now: Timestamp) -> Result<i64, StoreError> {
     // No lease and no hand-over lies further ahead than ten minutes: of what waits for longer the index alone is read.
     let sql = format!(
-        "SELECT count(*) FROM (SELECT FROM message WHERE {TO_SEND} AND due_at <= $6::timestamptz + interval '15 minutes' \
-         AND (claimed OR attempt = 0 OR due_at <= $6::timestamptz + interval '2 minutes') LIMIT $5) AS found"
+        "SELECT count(*) FROM (SELECT FROM message WHERE {} AND due_at <= $6::timestamptz + interval '15 minutes' \
+         AND (claimed OR attempt = 0 OR due_at <= $6::timestamptz + interval '2 minutes') LIMIT $5) AS found",
+        of.to_send()
     );
-    let statement = tx.prepare_cached(&sql).await?;
+    let statement = of.month().prepare(tx, &sql).await?;
     Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now]).await?.try_get(0)?)
 }
 
 /// Whether any of its rows is released, also of those that wait for long.
 pub async fn is_released(tx: &impl GenericClient, of: &Rows) -> Result<bool, StoreError> {
-    let sql = format!("SELECT EXISTS (SELECT FROM message WHERE {TO_SEND} AND due_at IS NOT NULL)");
-    let statement = tx.prepare_cached(&sql).await?;
+    let sql = format!("SELECT EXISTS (SELECT FROM message WHERE {} AND due_at IS NOT NULL)", of.to_send());
+    let statement = of.month().prepare(tx, &sql).await?;
     Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last]).await?.try_get(0)?)
 }
 
 /// When the first of those rows may go out that may not yet; none where there is none whose time is known.
 pub async fn next_time(tx: &impl GenericClient, of: &Rows, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
     let sql = format!(
-        "SELECT send_at FROM message WHERE {TO_SEND} AND send_at > $5 AND send_at < 'infinity' ORDER BY send_at LIMIT 1"
+        "SELECT send_at FROM message WHERE {} AND send_at > $5 AND send_at < 'infinity' ORDER BY send_at LIMIT 1",
+        of.to_send()
     );
-    let statement = tx.prepare_cached(&sql).await?;
+    let statement = of.month().prepare(tx, &sql).await?;
     let row = tx.query_opt(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &now]).await?;
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
@@ -295,8 +307,8 @@ pub async fn release(
 ) -> Result<Vec<(Uuid, i32)>, StoreError> {
     let set = "due_at = $7, released_at = $6, \
                template_id = CASE WHEN m.variant IS NULL THEN coalesce($8::uuid, m.template_id) ELSE m.template_id END";
-    let sql = by_id::change(&waiting("send_at <= $6 AND due_at IS NULL"), "", set) + " RETURNING m.id, m.attempt";
-    let statement = tx.prepare_cached(&sql).await?;
+    let sql = change_waiting(of, "send_at <= $6 AND due_at IS NULL", set) + " RETURNING m.id, m.attempt";
+    let statement = of.month().prepare(tx, &sql).await?;
     let rows =
         tx.query(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now, &again, &template]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
@@ -304,8 +316,8 @@ pub async fn release(
 
 /// Parks up to `most` of the rows that were released and that nobody holds; returns how many.
 pub async fn park(tx: &impl GenericClient, of: &Rows, most: i64, now: Timestamp) -> Result<u64, StoreError> {
-    let sql = by_id::change(&waiting(&format!("due_at IS NOT NULL AND {FREE}")), "", "due_at = NULL");
-    let statement = tx.prepare_cached(&sql).await?;
+    let sql = change_waiting(of, &format!("due_at IS NOT NULL AND {FREE}"), "due_at = NULL");
+    let statement = of.month().prepare(tx, &sql).await?;
     Ok(tx.execute(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now]).await?)
 }
 
@@ -314,33 +326,34 @@ pub async fn park(tx: &impl GenericClient, of: &Rows, most: i64, now: Timestamp)
 pub async fn cancel(tx: &impl GenericClient, of: &Rows, most: i64, now: Timestamp) -> Result<u64, StoreError> {
     let set = "status = 'cancelled', status_reason = 'campaign_cancelled', due_at = NULL, \
                ambiguous = m.ambiguous + m.claimed::int, updated_at = $6";
-    let statement = tx.prepare_cached(&by_id::change(&waiting(FREE), "", set)).await?;
+    let statement = of.month().prepare(tx, &change_waiting(of, FREE, set)).await?;
     Ok(tx.execute(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now]).await?)
 }
 
-/// Up to `$5` rows that are still to be sent, by a condition on them and the time (`$6`), locked: as SQL, to be changed.
-pub(super) fn waiting(which: &str) -> String {
-    let kept = by_id::KEPT;
-    format!("(SELECT {kept} FROM message WHERE {TO_SEND} AND {which} LIMIT $5 FOR UPDATE SKIP LOCKED) AS waiting")
+/// Changes up to `$5` rows that are still to be sent, by a condition on them and the time (`$6`), as SQL.
+pub(super) fn change_waiting(of: &Rows, which: &str, set: &str) -> String {
+    let (kept, conditions) = (by_id::KEPT, of.to_send());
+    let rows = format!(
+        "(SELECT {kept} FROM message WHERE {conditions} AND {which} LIMIT $5 FOR UPDATE SKIP LOCKED) AS waiting"
+    );
+    by_id::change(of.month(), &rows, "", set)
 }
 
 /// Whether rows of it are still to be sent.
 pub async fn is_open(tx: &impl GenericClient, of: &Rows) -> Result<bool, StoreError> {
-    let sql = format!("SELECT EXISTS (SELECT FROM message WHERE {TO_SEND})");
-    let statement = tx.prepare_cached(&sql).await?;
+    let sql = format!("SELECT EXISTS (SELECT FROM message WHERE {})", of.to_send());
+    let statement = of.month().prepare(tx, &sql).await?;
     Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last]).await?.try_get(0)?)
-}
-
-/// Whether messages of any of its sendings are still to be sent.
-pub async fn has_open(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<bool, StoreError> {
-    let sql = "SELECT EXISTS (SELECT FROM message WHERE project_id = $1 AND campaign_id = $2 AND status = 'queued')";
-    Ok(db.query_one(sql, &[&project, &id]).await?.try_get(0)?)
 }
 
 /// How many messages of one sending stand where: by variant and status. Read from the index alone.
 pub async fn report(db: &impl GenericClient, of: &Rows) -> Result<Vec<(Option<String>, String, i64)>, StoreError> {
-    let sql = "SELECT variant, status, count(*) FROM message WHERE project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 \
-               GROUP BY variant, status ORDER BY variant, status";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign, &of.first, &of.last]).await?;
+    let sql = format!(
+        "SELECT variant, status, count(*) FROM message WHERE project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 \
+         AND {} GROUP BY variant, status ORDER BY variant, status",
+        of.month().condition("id")
+    );
+    let rows =
+        db.query(&of.month().prepare(db, &sql).await?, &[&of.project, &of.campaign, &of.first, &of.last]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
 }

@@ -8,16 +8,16 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::conversions::conversions;
-use super::sending::{Progress, Rows, TO_SEND, waiting};
+use super::sending::{Progress, Rows, change_waiting};
 use crate::campaign::{Goal, Metric, Score, Variant, Verdict};
 use crate::ids::ProjectId;
 use crate::store::StoreError;
-use crate::store::messages::by_id;
 
 /// Whether messages of the test are still on their way, other than those that their provider has refused for now.
 pub async fn is_under_way(tx: &impl GenericClient, of: &Rows) -> Result<bool, StoreError> {
-    let sql = format!("SELECT EXISTS (SELECT FROM message WHERE {TO_SEND} AND send_at < 'infinity' AND failures = 0)");
-    let statement = tx.prepare_cached(&sql).await?;
+    let sql =
+        format!("SELECT EXISTS (SELECT FROM message WHERE {} AND send_at < 'infinity' AND failures = 0)", of.to_send());
+    let statement = of.month().prepare(tx, &sql).await?;
     Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last]).await?.try_get(0)?)
 }
 
@@ -36,7 +36,8 @@ pub async fn scores(
     };
     let sql = format!(
         "SELECT variant, count(*) FILTER (WHERE sent_at IS NOT NULL), count(*) FILTER (WHERE {result}) FROM message \
-         WHERE project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 AND variant IS NOT NULL GROUP BY variant"
+         WHERE project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 AND {} AND variant IS NOT NULL GROUP BY variant",
+        of.month().condition("id")
     );
     let rows = tx.query(&sql, &[&of.project, &of.campaign, &of.first, &of.last]).await?;
     let score = |row: &Row| -> Result<Score, StoreError> {
@@ -98,8 +99,8 @@ pub async fn release_rest(
     (now, again): (Timestamp, Timestamp),
 ) -> Result<Vec<(Uuid, i32)>, StoreError> {
     let set = "due_at = $7, send_at = $6, released_at = $6, variant = $8, template_id = $9";
-    let sql = by_id::change(&waiting("send_at = 'infinity'"), "", set) + " RETURNING m.id, m.attempt";
-    let statement = tx.prepare_cached(&sql).await?;
+    let sql = change_waiting(of, "send_at = 'infinity'", set) + " RETURNING m.id, m.attempt";
+    let statement = of.month().prepare(tx, &sql).await?;
     let (name, template) = (&variant.name, &variant.template_id);
     let rows = tx
         .query(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now, &again, name, template])

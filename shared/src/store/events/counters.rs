@@ -91,6 +91,12 @@ pub async fn fold(db: &impl GenericClient, project: ProjectId) -> Result<u64, St
     Ok(rows as u64)
 }
 
+/// Forgets a project's sums of days before one of which no event is left; returns how many.
+pub async fn forget_empty(db: &impl GenericClient, project: ProjectId, before: Date) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM event_count_sum WHERE project_id = $1 AND day < $2 AND count = 0";
+    Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &before]).await?)
+}
+
 /// The projects that have rows to be folded.
 pub async fn unfolded(db: &impl GenericClient) -> Result<Vec<ProjectId>, StoreError> {
     let rows = db.query("SELECT DISTINCT project_id FROM event_count_new", &[]).await?;

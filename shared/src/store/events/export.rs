@@ -9,6 +9,7 @@ use super::read::{Event, from_row};
 use crate::ids::ProjectId;
 use crate::store::StoreError;
 use crate::store::filter::Pin;
+use crate::store::months::{self, Month};
 
 /// How many events one stretch looks at, where there is no index for those that are wanted.
 const LOOKED_AT: i64 = 5_000;
@@ -21,7 +22,7 @@ pub struct Stretch {
     pub next: Option<Uuid>,
 }
 
-/// The events behind a row's id that are wanted, at most `limit`.
+/// The events behind a row's id that are wanted, at most `limit`. Read month by month until the stretch is full.
 pub async fn stretch(
     db: &mut impl GenericClient,
     project: ProjectId,
@@ -37,27 +38,37 @@ pub async fn stretch(
         (Some(names @ [_, _, ..]), None) if names.len() <= FEW_NAMES => Way::ByName,
         _ => Way::InOrder,
     };
-    let tx = Pin::Indexed.begin(db).await?;
+    let newest = Month::of(Uuid::from_u128(behind.as_u128().saturating_sub(1)));
     // Of many names one walks through all events, which may be long without coming upon one of them.
     let many = way == Way::InOrder && wanted.user_ids.is_none() && wanted.names.as_ref().is_some_and(|n| n.len() > 1);
-    let end: Option<Uuid> = if many {
-        let sql = format!(
-            "SELECT id FROM events WHERE project_id = $1 AND id < $2 ORDER BY id DESC OFFSET {} LIMIT 1",
-            LOOKED_AT - 1
-        );
-        let row = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project, &behind]).await?;
-        row.map(|row| row.try_get(0)).transpose()?
-    } else {
-        None
-    };
-    let sql = wanted.stretch_sql(way);
-    let from = end.unwrap_or(Uuid::nil());
-    let params: [&(dyn ToSql + Sync); 6] = [&project, &wanted.names, &wanted.user_ids, &behind, &from, &limit];
-    let rows = tx.query(&tx.prepare_cached(&sql).await?, &params).await?;
-    tx.commit().await?;
-    let events = rows.iter().map(from_row).collect::<Result<Vec<Event>, _>>()?;
-    // A full page may have ended before the stretch did.
-    let full = events.len() as i64 == limit;
-    let next = if full { events.last().map(|event| event.id) } else { end };
-    Ok(Stretch { events, next })
+    let mut events: Vec<Event> = Vec::new();
+    for month in months::of_table(db, "events").await?.into_iter().filter(|month| *month <= newest) {
+        let tx = Pin::Indexed.begin(db).await?;
+        let end: Option<Uuid> = if many {
+            let sql = format!(
+                "SELECT id FROM events WHERE project_id = $1 AND id < $2 AND {} ORDER BY id DESC OFFSET {} LIMIT 1",
+                month.condition("id"),
+                LOOKED_AT - 1
+            );
+            let row = tx.query_opt(&month.prepare(&tx, &sql).await?, &[&project, &behind]).await?;
+            row.map(|row| row.try_get(0)).transpose()?
+        } else {
+            None
+        };
+        let sql = wanted.stretch_sql(way, month);
+        let (from, left) = (end.unwrap_or(Uuid::nil()), limit - events.len() as i64);
+        let params: [&(dyn ToSql + Sync); 6] = [&project, &wanted.names, &wanted.user_ids, &behind, &from, &left];
+        let rows = tx.query(&month.prepare(&tx, &sql).await?, &params).await?;
+        tx.commit().await?;
+        for row in &rows {
+            events.push(from_row(row)?);
+        }
+        // A full page may have ended before the stretch did.
+        let is_full = events.len() as i64 >= limit;
+        let next = if is_full { events.last().map(|event| event.id) } else { end };
+        if next.is_some() {
+            return Ok(Stretch { events, next });
+        }
+    }
+    Ok(Stretch { events, next: None })
 }

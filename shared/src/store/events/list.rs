@@ -9,6 +9,7 @@ use super::read::{COLUMNS, Event, from_row};
 use crate::ids::ProjectId;
 use crate::store::StoreError;
 use crate::store::filter::{MOST_COUNTED, Pin, Start, Total};
+use crate::store::months::{self, Month};
 
 /// Names that are read each by itself; of more, all events are read where the names make up one in so many of them.
 pub(super) const FEW_NAMES: usize = 20;
@@ -54,13 +55,24 @@ impl EventFilter {
     }
 
     /// Behind `$4`, from `$5` on, at most `$6`.
-    fn page_sql(&self, way: Way) -> String {
-        self.newest_sql(way, "id < $4", ("$5::bigint + $6::bigint", "OFFSET $5 LIMIT $6"))
+    fn page_sql(&self, way: Way, month: Month) -> String {
+        let place = format!("id < $4 AND {}", month.condition("id"));
+        self.newest_sql(way, &place, ("$5::bigint + $6::bigint", "OFFSET $5 LIMIT $6"))
+    }
+
+    /// Counts those of a month behind `$4`, at most `$5`.
+    fn count_sql(&self, month: Month) -> String {
+        format!(
+            "SELECT count(*) FROM (SELECT 1 FROM events WHERE project_id = $1 AND {} AND id < $4 AND {} LIMIT $5) AS found",
+            self.conditions(Way::InOrder),
+            month.condition("id")
+        )
     }
 
     /// Behind `$4`, down to `$5`, at most `$6`.
-    pub(super) fn stretch_sql(&self, way: Way) -> String {
-        self.newest_sql(way, "id < $4 AND id >= $5::uuid", ("$6::bigint", "LIMIT $6"))
+    pub(super) fn stretch_sql(&self, way: Way, month: Month) -> String {
+        let place = format!("id < $4 AND id >= $5::uuid AND {}", month.condition("id"));
+        self.newest_sql(way, &place, ("$6::bigint", "LIMIT $6"))
     }
 
     /// `most` is how many of each name or person may be needed for the `part` that is wanted.
@@ -79,7 +91,7 @@ impl EventFilter {
 }
 
 /// One page, by the rows' ids, and how many there are in all: exact from the counters unless the list is narrowed to
-/// people. A page may begin behind a row's id.
+/// people. A page may begin behind a row's id. Read month by month until the page is full.
 pub async fn list(
     db: &mut impl GenericClient,
     project: ProjectId,
@@ -90,36 +102,69 @@ pub async fn list(
     if wanted.finds_nothing() {
         return Ok((Vec::new(), Total::exact(0)));
     }
-    let tx = Pin::Indexed.begin(db).await?;
+    let months = months::of_table(db, "events").await?;
     let total = match wanted.user_ids {
-        None => Total::exact(counters::total(&tx, project, wanted.names.as_deref()).await?),
-        Some(_) => found(&tx, project, wanted).await?,
+        None => Total::exact(counters::total(db, project, wanted.names.as_deref()).await?),
+        Some(_) => {
+            let mut found = 0;
+            for month in &months {
+                found += count(db, project, wanted, *month, Uuid::max(), MOST_COUNTED + 1 - found).await?;
+                if found > MOST_COUNTED {
+                    break;
+                }
+            }
+            Total::counted(found)
+        }
     };
     let way = match (wanted.names.as_deref(), wanted.user_ids.as_deref()) {
         (_, Some([_, _, ..])) => Way::ByUser,
         (Some(names @ [_, _, ..]), None) => {
-            let many = names.len() > FEW_NAMES && total.count * DENSE >= counters::total(&tx, project, None).await?;
+            let many = names.len() > FEW_NAMES && total.count * DENSE >= counters::total(db, project, None).await?;
             if many { Way::InOrder } else { Way::ByName }
         }
         _ => Way::InOrder,
     };
-    let (behind, offset) = match start {
+    let (behind, mut offset) = match start {
         Start::After(id) => (*id, 0),
         Start::Offset(rows) => (Uuid::max(), *rows),
     };
-    let params: [&(dyn ToSql + Sync); 6] = [&project, &wanted.names, &wanted.user_ids, &behind, &offset, &limit];
-    let rows = tx.query(&tx.prepare_cached(&wanted.page_sql(way)).await?, &params).await?;
-    tx.commit().await?;
-    Ok((rows.iter().map(from_row).collect::<Result<_, _>>()?, total))
+    let mut page: Vec<Event> = Vec::new();
+    for month in months.into_iter().filter(|month| *month <= Month::of(behind)) {
+        let skipped = offset;
+        if skipped > 0 {
+            // Those that this month holds are skipped; the rest of the offset is the older months'.
+            offset -= count(db, project, wanted, month, behind, skipped).await?;
+            if offset > 0 {
+                continue;
+            }
+        }
+        let left = limit - page.len() as i64;
+        let tx = Pin::Indexed.begin(db).await?;
+        let params: [&(dyn ToSql + Sync); 6] = [&project, &wanted.names, &wanted.user_ids, &behind, &skipped, &left];
+        let rows = tx.query(&month.prepare(&tx, &wanted.page_sql(way, month)).await?, &params).await?;
+        tx.commit().await?;
+        for row in &rows {
+            page.push(from_row(row)?);
+        }
+        if page.len() as i64 >= limit {
+            break;
+        }
+    }
+    Ok((page, total))
 }
 
-/// Counts as far as totals go.
-async fn found(db: &impl GenericClient, project: ProjectId, wanted: &EventFilter) -> Result<Total, StoreError> {
-    let sql = format!(
-        "SELECT count(*) FROM (SELECT 1 FROM events WHERE project_id = $1 AND {} LIMIT {}) AS found",
-        wanted.conditions(Way::InOrder),
-        MOST_COUNTED + 1
-    );
-    let row = db.query_one(&db.prepare_cached(&sql).await?, &[&project, &wanted.names, &wanted.user_ids]).await?;
-    Ok(Total::counted(row.try_get(0)?))
+/// Counts the events of a month behind a row's id, up to `most`.
+async fn count(
+    db: &mut impl GenericClient,
+    project: ProjectId,
+    wanted: &EventFilter,
+    month: Month,
+    behind: Uuid,
+    most: i64,
+) -> Result<i64, StoreError> {
+    let tx = Pin::Indexed.begin(db).await?;
+    let statement = month.prepare(&tx, &wanted.count_sql(month)).await?;
+    let row = tx.query_one(&statement, &[&project, &wanted.names, &wanted.user_ids, &behind, &most]).await?;
+    tx.commit().await?;
+    Ok(row.try_get(0)?)
 }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::ids::{IdSpace, ProjectId, derived_event_id, own_row_id};
 use crate::store::StoreError;
 use crate::store::filter::{Filter, search_condition};
+use crate::store::months::Month;
 
 /// A recorded event.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,8 +51,10 @@ pub(super) fn from_row(row: &Row) -> Result<Event, StoreError> {
 }
 
 async fn by_row_id(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Event>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM events WHERE project_id = $1 AND id = $2");
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let month = Month::of(id);
+    let within = month.condition("id");
+    let sql = format!("SELECT {COLUMNS} FROM events WHERE project_id = $1 AND id = $2 AND {within}");
+    db.query_opt(&month.prepare(db, &sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// By the row's id, the id that the API showed, or the id that its client sent. Where a backend's event and one that was sent

@@ -11,6 +11,7 @@ use super::counters;
 use crate::clock::from_ms;
 use crate::ids::{self, ProjectId};
 use crate::store::StoreError;
+use crate::store::months::{self, Month};
 
 /// Rows removed at once.
 pub const SLICE: i64 = 5_000;
@@ -29,14 +30,30 @@ pub async fn end(db: &impl GenericClient) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Removes at most [`SLICE`] of a project's oldest events from before a time; returns how many they were.
-pub async fn remove_slice(tx: &Transaction<'_>, project: ProjectId, before: Timestamp) -> Result<i64, StoreError> {
-    let before = ids::lower_bound(before.as_millisecond());
-    let sql = format!("SELECT id FROM events WHERE project_id = $1 AND id < $2 ORDER BY id OFFSET {SLICE} LIMIT 1");
-    let row = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project, &before]).await?;
+/// The months that hold events from before a time, oldest first.
+pub async fn months(db: &impl GenericClient, before: Timestamp) -> Result<Vec<Month>, StoreError> {
+    let last = Month::at(before.as_millisecond());
+    let months = months::of_table(db, "events").await?;
+    Ok(months.into_iter().rev().take_while(|month| *month <= last).collect())
+}
+
+/// Removes at most [`SLICE`] of a project's oldest events of a month from before a time; returns how many they were.
+pub async fn remove_slice(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    month: Month,
+    before: Timestamp,
+) -> Result<i64, StoreError> {
+    let (before, within) = (ids::lower_bound(before.as_millisecond()), month.condition("id"));
+    let sql = format!(
+        "SELECT id FROM events WHERE project_id = $1 AND id < $2 AND {within} ORDER BY id OFFSET {SLICE} LIMIT 1"
+    );
+    let row = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &before]).await?;
     let end: Uuid = row.map(|row| row.try_get(0)).transpose()?.unwrap_or(before);
-    let sql = "DELETE FROM events WHERE project_id = $1 AND id < $2 RETURNING received_at, name, client_id";
-    let gone = tx.query(&tx.prepare_cached(sql).await?, &[&project, &end]).await?;
+    let sql = format!(
+        "DELETE FROM events WHERE project_id = $1 AND id < $2 AND {within} RETURNING received_at, name, client_id"
+    );
+    let gone = tx.query(&month.prepare(tx, &sql).await?, &[&project, &end]).await?;
     let mut counts: BTreeMap<(i64, &str), i64> = BTreeMap::new();
     let mut client_ids: Vec<Uuid> = Vec::new();
     for row in &gone {

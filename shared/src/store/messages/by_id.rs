@@ -3,9 +3,11 @@
 //! A partition that is new has no statistics, and what lies between two ids is then taken for next to nothing: a join, or
 //! `id = ANY` beside such bounds, would read all of it. A plan that was made while the partition was empty even stays for a while.
 //! So each id is looked up for itself, and a change takes the way of an insert that meets the row which is there: by the
-//! primary key, with no join that could be planned otherwise. The bounds beside the ids only leave other partitions out.
+//! primary key, with no join that could be planned otherwise. A statement is about one [`Month`]; the bounds beside the ids
+//! leave out further partitions of it.
 
 use crate::store::by_project;
+use crate::store::months::Month;
 
 /// What a row that meets another cannot be without, of the rows to be changed.
 pub(in crate::store) const KEPT: &str = "project_id, id, user_id, channel, lane, status, created_at, updated_at";
@@ -33,10 +35,10 @@ pub(in crate::store) fn of_sending(ms: &str, hash: &str) -> String {
     )
 }
 
-/// For each row `w`, which has an `id`, the project's (`$1`) message `m` of that id, as SQL after `FROM`.
+/// For each row `w`, which has an `id` of the month, the project's (`$1`) message `m` of that id, as SQL after `FROM`.
 ///
 /// What is asked of `due_at` belongs outside: by its index, what is due might be looked through for each id.
-pub(in crate::store) fn look_up(w: &str, columns: &str, conditions: &str, lock: Lock) -> String {
+pub(in crate::store) fn look_up(month: Month, w: &str, columns: &str, conditions: &str, lock: Lock) -> String {
     let lock = match lock {
         Lock::None => "",
         Lock::Wait => "FOR UPDATE OF m",
@@ -44,19 +46,21 @@ pub(in crate::store) fn look_up(w: &str, columns: &str, conditions: &str, lock: 
     };
     // `OFFSET 0` keeps it a look-up of its own, and conditions from outside out of it.
     format!(
-        "{w} CROSS JOIN LATERAL (SELECT {columns} FROM message m WHERE m.project_id = $1 AND m.id = w.id AND {conditions} \
-         OFFSET 0 {lock}) AS m"
+        "{w} CROSS JOIN LATERAL (SELECT {columns} FROM message m WHERE m.project_id = $1 AND m.id = w.id AND {month} \
+         AND {conditions} OFFSET 0 {lock}) AS m",
+        month = month.condition("m.id")
     )
 }
 
-/// Changes rows `m` that this statement or its transaction has locked, as SQL. `rows` (after `FROM`) has the columns
+/// Changes rows `m` of the month that this statement or its transaction has locked, as SQL. `rows` (after `FROM`) has the columns
 /// [`KEPT`] of them, and what `more` names beside those (`", due_at"`); all of it is `excluded` in `set`. No id may come twice.
-pub(in crate::store) fn change(rows: &str, more: &str, set: &str) -> String {
+pub(in crate::store) fn change(month: Month, rows: &str, more: &str, set: &str) -> String {
     if by_project::is_spread() {
         // The way of the insert takes neither parameters nor sums of times on a distributed store; there the rows' own ids make up for it.
         return format!(
             "UPDATE message AS m SET {set} FROM (SELECT {KEPT}{more} FROM {rows}) AS excluded \
-             WHERE m.project_id = $1 AND m.id = excluded.id"
+             WHERE m.project_id = $1 AND m.id = excluded.id AND {month}",
+            month = month.condition("m.id")
         );
     }
     format!(

@@ -10,6 +10,7 @@ use super::by_id::{self, Lock};
 use crate::ids::{self, ProjectId};
 use crate::send::{Channel, Lane};
 use crate::store::StoreError;
+use crate::store::months::{self, Month};
 use crate::trace::TraceContext;
 
 /// A message that is this process's to send until its lease ends.
@@ -106,12 +107,17 @@ pub async fn standing(
     project: ProjectId,
     wanted: &[(Uuid, i32)],
 ) -> Result<Vec<(Uuid, i32)>, StoreError> {
-    let (ids, attempts): (Vec<Uuid>, Vec<i32>) = wanted.iter().copied().unzip();
-    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
-    let found = by_id::look_up(WANTED, "id, attempt", READY, Lock::None);
-    let statement = db.prepare_cached(&format!("SELECT m.id, m.attempt FROM {found}")).await?;
-    let rows = db.query(&statement, &[&project, &ids, &attempts, first, last]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    let mut standing = Vec::new();
+    for (month, wanted) in months::split(wanted, |row| row.0) {
+        let (ids, attempts): (Vec<Uuid>, Vec<i32>) = wanted.into_iter().unzip();
+        let (first, last) = (ids.iter().min(), ids.iter().max());
+        let found = by_id::look_up(month, WANTED, "id, attempt", READY, Lock::None);
+        let statement = month.prepare(db, &format!("SELECT m.id, m.attempt FROM {found}")).await?;
+        for row in db.query(&statement, &[&project, &ids, &attempts, &first, &last]).await? {
+            standing.push((row.try_get(0)?, row.try_get(1)?));
+        }
+    }
+    Ok(standing)
 }
 
 async fn claim_by(
@@ -122,22 +128,38 @@ async fn claim_by(
     now: Timestamp,
     lock: Lock,
 ) -> Result<Vec<Claimed>, StoreError> {
-    let (ids, attempts): (Vec<Uuid>, Vec<i32>) = wanted.iter().copied().unzip();
-    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
+    let mut claimed = Vec::with_capacity(wanted.len());
+    for (month, wanted) in months::split(wanted, |row| row.0) {
+        claimed.extend(claim_in(db, project, (month, wanted), lease, now, lock).await?);
+    }
+    Ok(claimed)
+}
+
+async fn claim_in(
+    db: &impl GenericClient,
+    project: ProjectId,
+    (month, wanted): (Month, Vec<(Uuid, i32)>),
+    lease: Timestamp,
+    now: Timestamp,
+    lock: Lock,
+) -> Result<Vec<Claimed>, StoreError> {
+    let (ids, attempts): (Vec<Uuid>, Vec<i32>) = wanted.into_iter().unzip();
+    let (first, last) = (ids.iter().min(), ids.iter().max());
     let sql = format!(
         "WITH free AS (SELECT m.* FROM {free}), held AS ({change} RETURNING m.*) \
          SELECT m.project_id, m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt, m.failures, \
          m.ambiguous - m.forgiven, free.claimed, m.created_at, coalesce(m.released_at, m.created_at), m.subscription_group_id, m.trace, m.campaign_id, m.occurrence \
          FROM held m JOIN free ON free.id = m.id",
-        free = by_id::look_up(WANTED, &format!("{}, claimed", by_id::KEPT), READY, lock),
+        free = by_id::look_up(month, WANTED, &format!("{}, claimed", by_id::KEPT), READY, lock),
         change = by_id::change(
+            month,
             "free",
             "",
             "attempt = m.attempt + 1, ambiguous = m.ambiguous + m.claimed::int, claimed = true, due_at = $6, updated_at = $7",
         ),
     );
-    let statement = db.prepare_cached(&sql).await?;
-    let rows = db.query(&statement, &[&project, &ids, &attempts, first, last, &lease, &now]).await?;
+    let statement = month.prepare(db, &sql).await?;
+    let rows = db.query(&statement, &[&project, &ids, &attempts, &first, &last, &lease, &now]).await?;
     rows.iter().map(from_row).collect()
 }
 

@@ -13,6 +13,8 @@ use crate::store::StoreError;
 const QUARTER_MS: i64 = 15 * 60 * 1_000;
 /// Rows for each number, so that those who count at once seldom wait for one another.
 const LANES: i16 = 16;
+/// The lane of a quarter that is over: the sum of the others.
+const FOLDED: i16 = -1;
 
 /// The quarter that a time lies in.
 pub(super) fn quarter(at: Timestamp) -> Timestamp {
@@ -42,6 +44,28 @@ pub(super) async fn add(
     let statement = db.prepare_cached(sql).await?;
     db.execute(&statement, &[&project, &quarter(now), &any_lane(), &channels, &statuses, &numbers]).await?;
     Ok(())
+}
+
+/// Adds up the lanes of a project's quarters between two times. In one statement, so that a reader sees each count once.
+pub async fn fold(
+    db: &impl GenericClient,
+    project: ProjectId,
+    from: Timestamp,
+    until: Timestamp,
+) -> Result<u64, StoreError> {
+    let sql = "WITH gone AS (DELETE FROM message_status_count WHERE project_id = $1 AND at >= $2 AND at < $3 AND lane <> $4 \
+               RETURNING at, channel, status, count) \
+               INSERT INTO message_status_count AS s (project_id, at, channel, status, lane, count) \
+               SELECT $1, at, channel, status, $4, sum(count)::bigint FROM gone GROUP BY at, channel, status \
+               ORDER BY at, channel, status \
+               ON CONFLICT (project_id, at, channel, status, lane) DO UPDATE SET count = s.count + excluded.count";
+    Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &from, &until, &FOLDED]).await?)
+}
+
+/// Removes a project's quarters from before a time.
+pub async fn forget(db: &impl GenericClient, project: ProjectId, before: Timestamp) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM message_status_count WHERE project_id = $1 AND at < $2";
+    Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &before]).await?)
 }
 
 /// Messages that came to a state within a quarter of an hour.

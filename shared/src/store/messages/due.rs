@@ -1,6 +1,6 @@
 //! Messages that somebody has to look at again: retries, leases that ran out, hand-overs that never arrived.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -11,6 +11,8 @@ use crate::ids::ProjectId;
 use crate::send::{Channel, Lane};
 use crate::store::StoreError;
 use crate::store::due::{self, Due};
+use crate::store::filter::Pin;
+use crate::store::months::{self, Month};
 
 const DUE: Due = Due { table: "message", at: "due_at" };
 
@@ -35,22 +37,68 @@ pub struct Taken {
     pub count: usize,
 }
 
+/// A project with due messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueProject {
+    pub project: ProjectId,
+    /// The months of their ids, the one with the oldest due message first.
+    pub months: Vec<Month>,
+}
+
+/// The months in which messages may be due: those of the table's partitions.
+pub async fn months(db: &impl GenericClient) -> Result<Vec<Month>, StoreError> {
+    months::of_table(db, "message").await
+}
+
 /// Since when the oldest due message has been due, or when the next one falls due.
 pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
-    due::oldest(db, Due { table: "message", at: "due_at" }).await
+    let mut oldest: Option<Timestamp> = None;
+    for month in months(db).await? {
+        if let Some(due) = due::oldest(db, DUE, &month.condition("id")).await? {
+            oldest = Some(oldest.map_or(due, |oldest| oldest.min(due)));
+        }
+    }
+    Ok(oldest)
 }
 
-/// Projects with due messages, some of them where there are many.
-pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
-    due::projects(db, DUE, now, most).await
+/// Returns up to `most` projects with due messages, the project with the oldest due message first. Takes no locks on rows:
+/// Citus refuses locks across projects.
+///
+/// Each month is a statement of its own, so that the relation locks of one are released before the next takes its own.
+pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<DueProject>, StoreError> {
+    let mut found: BTreeMap<ProjectId, Vec<(Timestamp, Month)>> = BTreeMap::new();
+    for month in months(db).await? {
+        for (project, due) in due::oldest_by_project(db, DUE, &month.condition("id"), now, most).await? {
+            found.entry(project).or_default().push((due, month));
+        }
+    }
+    let mut found: Vec<(Timestamp, DueProject)> = found
+        .into_iter()
+        .filter_map(|(project, mut due)| {
+            due.sort_unstable();
+            let oldest = due.first()?.0;
+            Some((oldest, DueProject { project, months: due.into_iter().map(|(_, month)| month).collect() }))
+        })
+        .collect();
+    found.sort_unstable_by_key(|(oldest, due)| (*oldest, due.project));
+    found.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+    Ok(found.into_iter().map(|(_, due)| due).collect())
 }
 
-/// Messages that nobody has looked at since they fell due before a time, counted up to `most`.
+/// Counts up to `most` messages that have been due since before a time.
 pub async fn overdue(db: &impl GenericClient, before: Timestamp, most: i64) -> Result<i64, StoreError> {
-    due::overdue(db, DUE, before, most).await
+    let mut count = 0;
+    for month in months(db).await? {
+        count += due::overdue(db, DUE, &month.condition("id"), before, most - count).await?;
+        if count >= most {
+            break;
+        }
+    }
+    Ok(count)
 }
 
-/// Takes a project's due messages for one hand-over, oldest first, by making them due again in a minute.
+/// Takes a project's due messages of some months for one hand-over, by making them due again in a minute. Of each month the
+/// longest due come first.
 ///
 /// That is all the state there is: a hand-over that is lost is simply made again. `claimed` stays as it is, so that
 /// delivery still sees that a lease ran out.
@@ -58,20 +106,51 @@ pub async fn overdue(db: &impl GenericClient, before: Timestamp, most: i64) -> R
 /// What belongs to a campaign that is paused or cancelled is not handed over. Where it is claimed, it is left as it is to whoever
 /// takes that back: it would seem to be held for another minute, and the two would race for it each time. What is not (a dead
 /// letter that was sent again meanwhile) is due again like the others, or it would be read at every look.
-pub async fn take(db: &impl GenericClient, project: ProjectId, now: Timestamp, most: i64) -> Result<Taken, StoreError> {
-    let due = "SELECT m.*, back.held FROM message m \
-               CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM campaign c WHERE c.project_id = $1 AND c.id = m.campaign_id \
-               AND c.status IN ('PAUSED', 'CANCELLED')) AS held) AS back \
-               WHERE m.project_id = $1 AND m.due_at <= $2 AND m.status = 'queued' AND NOT (m.claimed AND back.held) \
-               ORDER BY m.due_at LIMIT $3 FOR UPDATE OF m SKIP LOCKED";
+pub async fn take(
+    db: &mut impl GenericClient,
+    project: ProjectId,
+    months: &[Month],
+    now: Timestamp,
+    most: usize,
+) -> Result<Taken, StoreError> {
+    let mut taken = Taken { messages: Vec::new(), count: 0 };
+    for month in months {
+        take_in(db, project, *month, now, most - taken.count, &mut taken).await?;
+        if taken.count >= most {
+            break;
+        }
+    }
+    Ok(taken)
+}
+
+async fn take_in(
+    db: &mut impl GenericClient,
+    project: ProjectId,
+    month: Month,
+    now: Timestamp,
+    most: usize,
+    taken: &mut Taken,
+) -> Result<(), StoreError> {
+    let due = format!(
+        "SELECT m.*, back.held FROM message m \
+         CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM campaign c WHERE c.project_id = $1 AND c.id = m.campaign_id \
+         AND c.status IN ('PAUSED', 'CANCELLED')) AS held) AS back \
+         WHERE m.project_id = $1 AND m.due_at <= $2 AND m.status = 'queued' AND NOT (m.claimed AND back.held) \
+         AND {within} ORDER BY m.due_at LIMIT $3 FOR UPDATE OF m SKIP LOCKED",
+        within = month.condition("m.id")
+    );
     let sql = format!(
         "WITH due AS ({due}), put_off AS ({change}) SELECT id, channel, lane, attempt, held, \
          attempt = 0 AND created_at < $2::timestamptz - interval '1 minute' FROM due ORDER BY due_at",
-        change = by_id::change("due", "", "due_at = $2::timestamptz + interval '1 minute'")
+        change = by_id::change(month, "due", "", "due_at = $2::timestamptz + interval '1 minute'")
     );
-    let statement = db.prepare_cached(&sql).await?;
-    let rows = db.query(&statement, &[&project, &now, &most]).await?;
-    let mut taken = Taken { messages: Vec::with_capacity(rows.len()), count: rows.len() };
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    // By the index of what is due. Where a partition has no statistics, a range of ids is taken for few rows, and all that the
+    // project has would be read.
+    let tx = Pin::Ordered.begin(db).await?;
+    let rows = tx.query(&month.prepare(&tx, &sql).await?, &[&project, &now, &most]).await?;
+    tx.commit().await?;
+    taken.count += rows.len();
     for row in rows {
         if !row.try_get::<_, bool>(4)? {
             let (channel, lane): (&str, &str) = (row.try_get(1)?, row.try_get(2)?);
@@ -80,7 +159,7 @@ pub async fn take(db: &impl GenericClient, project: ProjectId, now: Timestamp, m
             taken.messages.push(DueMessage { id, channel, lane, attempt, has_waited });
         }
     }
-    Ok(taken)
+    Ok(())
 }
 
 /// Notes of messages that were taken at `now`, and that nobody has ever worked on, that the broker has their hand-over; returns how
@@ -95,14 +174,19 @@ pub async fn handed_over(
     ids: &[Uuid],
     now: Timestamp,
 ) -> Result<u64, StoreError> {
-    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(0) };
-    let free = "m.id BETWEEN $3 AND $4 AND m.attempt = 0 AND m.status = 'queued' AND NOT m.claimed";
-    let found = by_id::look_up(&by_id::wanted("$2"), &format!("{}, due_at", by_id::KEPT), free, Lock::Skip);
-    let rows = format!("(SELECT m.* FROM {found} WHERE m.due_at = $5::timestamptz + interval '1 minute') AS free");
-    let later = "due_at = $5::timestamptz \
-                 + least(greatest(interval '1 minute', $5::timestamptz - m.created_at), interval '10 minutes')";
-    let statement = db.prepare_cached(&by_id::change(&rows, "", later)).await?;
-    Ok(db.execute(&statement, &[&project, &ids, first, last, &now]).await?)
+    let mut postponed = 0;
+    for (month, ids) in months::split(ids, |id| *id) {
+        let (first, last) = (ids.iter().min(), ids.iter().max());
+        let free = "m.id BETWEEN $3 AND $4 AND m.attempt = 0 AND m.status = 'queued' AND NOT m.claimed";
+        let columns = format!("{}, due_at", by_id::KEPT);
+        let found = by_id::look_up(month, &by_id::wanted("$2"), &columns, free, Lock::Skip);
+        let rows = format!("(SELECT m.* FROM {found} WHERE m.due_at = $5::timestamptz + interval '1 minute') AS free");
+        let later = "due_at = $5::timestamptz \
+                     + least(greatest(interval '1 minute', $5::timestamptz - m.created_at), interval '10 minutes')";
+        let statement = month.prepare(db, &by_id::change(month, &rows, "", later)).await?;
+        postponed += db.execute(&statement, &[&project, &ids, &first, &last, &now]).await?;
+    }
+    Ok(postponed)
 }
 
 /// Makes messages that nobody has claimed since they were handed over due at the times beside them, and notes why; returns
@@ -115,18 +199,34 @@ pub async fn put_off(
     reason: &str,
     now: Timestamp,
 ) -> Result<u64, StoreError> {
-    let (ids, attempts): (Vec<Uuid>, Vec<i32>) = rows.iter().copied().unzip();
-    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(0) };
+    let rows: Vec<((Uuid, i32), Timestamp)> = rows.iter().copied().zip(due.iter().copied()).collect();
+    let mut postponed = 0;
+    for (month, rows) in months::split(&rows, |row| row.0.0) {
+        postponed += put_off_in(db, project, (month, rows), reason, now).await?;
+    }
+    Ok(postponed)
+}
+
+async fn put_off_in(
+    db: &impl GenericClient,
+    project: ProjectId,
+    (month, rows): (Month, Vec<((Uuid, i32), Timestamp)>),
+    reason: &str,
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let (rows, due): (Vec<(Uuid, i32)>, Vec<Timestamp>) = rows.into_iter().unzip();
+    let (ids, attempts): (Vec<Uuid>, Vec<i32>) = rows.into_iter().unzip();
+    let (first, last) = (ids.iter().min(), ids.iter().max());
     let later = "(SELECT DISTINCT ON (id, attempt) * FROM unnest($2::uuid[], $3::int[], $4::timestamptz[]) AS v (id, attempt, due) \
                  ORDER BY id, attempt) AS w";
     let free = "m.id BETWEEN $5 AND $6 AND m.attempt = w.attempt AND m.status = 'queued' AND NOT m.claimed";
     let rows = format!(
         "(SELECT m.*, w.due AS due_at FROM {found} WHERE m.was_due IS NOT NULL) AS free",
-        found = by_id::look_up(later, &format!("{}, due_at AS was_due", by_id::KEPT), free, Lock::Wait),
+        found = by_id::look_up(month, later, &format!("{}, due_at AS was_due", by_id::KEPT), free, Lock::Wait),
     );
     let set = "due_at = excluded.due_at, status_reason = $7, updated_at = $8";
-    let statement = db.prepare_cached(&by_id::change(&rows, ", due_at", set)).await?;
-    Ok(db.execute(&statement, &[&project, &ids, &attempts, &due, first, last, &reason, &now]).await?)
+    let statement = month.prepare(db, &by_id::change(month, &rows, ", due_at", set)).await?;
+    Ok(db.execute(&statement, &[&project, &ids, &attempts, &due, &first, &last, &reason, &now]).await?)
 }
 
 /// Makes messages that were taken and did not reach the broker due again at `due_at`, which is sooner than they are
@@ -158,12 +258,17 @@ async fn give_back_by(
     due_at: Timestamp,
     lock: Lock,
 ) -> Result<u64, StoreError> {
-    let (ids, attempts): (Vec<Uuid>, Vec<i32>) = taken.iter().copied().unzip();
-    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(0) };
-    let wanted = "(SELECT * FROM unnest($2::uuid[], $3::int[]) AS v (id, attempt) ORDER BY id) AS w";
-    let free = "m.id BETWEEN $4 AND $5 AND m.attempt = w.attempt AND m.status = 'queued'";
-    let found = by_id::look_up(wanted, &format!("{}, due_at", by_id::KEPT), free, lock);
-    let rows = format!("(SELECT m.* FROM {found} WHERE m.due_at > $6) AS free");
-    let statement = db.prepare_cached(&by_id::change(&rows, "", "due_at = $6")).await?;
-    Ok(db.execute(&statement, &[&project, &ids, &attempts, first, last, &due_at]).await?)
+    let taken: Vec<(Uuid, i32)> = taken.iter().copied().collect();
+    let mut released = 0;
+    for (month, taken) in months::split(&taken, |row| row.0) {
+        let (ids, attempts): (Vec<Uuid>, Vec<i32>) = taken.into_iter().unzip();
+        let (first, last) = (ids.iter().min(), ids.iter().max());
+        let wanted = "(SELECT * FROM unnest($2::uuid[], $3::int[]) AS v (id, attempt) ORDER BY id) AS w";
+        let free = "m.id BETWEEN $4 AND $5 AND m.attempt = w.attempt AND m.status = 'queued'";
+        let found = by_id::look_up(month, wanted, &format!("{}, due_at", by_id::KEPT), free, lock);
+        let rows = format!("(SELECT m.* FROM {found} WHERE m.due_at > $6) AS free");
+        let statement = month.prepare(db, &by_id::change(month, &rows, "", "due_at = $6")).await?;
+        released += db.execute(&statement, &[&project, &ids, &attempts, &first, &last, &due_at]).await?;
+    }
+    Ok(released)
 }

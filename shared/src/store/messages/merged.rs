@@ -10,6 +10,7 @@ use super::by_id::{self, Lock};
 use super::claim::{Claimed, Sending};
 use crate::ids::ProjectId;
 use crate::store::StoreError;
+use crate::store::months;
 use crate::store::users::read;
 
 /// Why a campaign's message that was claimed is not sent now.
@@ -129,16 +130,15 @@ async fn read(
     lock: Lock,
 ) -> Result<HashMap<Pair, bool>, StoreError> {
     let ids: Vec<Uuid> = pairs.iter().map(|pair| pair.other).collect();
-    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(HashMap::new()) };
-    let found = by_id::look_up(
-        &by_id::wanted("$2"),
-        &format!("m.id, {MAY_BE_SENT} AS may_be_sent"),
-        "m.id BETWEEN $3 AND $4",
-        lock,
-    );
-    let statement = tx.prepare_cached(&format!("SELECT m.id, m.may_be_sent FROM {found}")).await?;
-    let rows = tx.query(&statement, &[&project, &ids, first, last]).await?;
-    let found: HashMap<Uuid, bool> =
-        rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, StoreError>>()?;
+    let mut found: HashMap<Uuid, bool> = HashMap::with_capacity(ids.len());
+    for (month, ids) in months::split(&ids, |id| *id) {
+        let (first, last) = (ids.iter().min(), ids.iter().max());
+        let columns = format!("m.id, {MAY_BE_SENT} AS may_be_sent");
+        let rows = by_id::look_up(month, &by_id::wanted("$2"), &columns, "m.id BETWEEN $3 AND $4", lock);
+        let statement = month.prepare(tx, &format!("SELECT m.id, m.may_be_sent FROM {rows}")).await?;
+        for row in tx.query(&statement, &[&project, &ids, &first, &last]).await? {
+            found.insert(row.try_get(0)?, row.try_get(1)?);
+        }
+    }
     Ok(pairs.iter().filter_map(|pair| Some((*pair, *found.get(&pair.other)?))).collect())
 }

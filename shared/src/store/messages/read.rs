@@ -10,7 +10,8 @@ use super::by_id::{self, Lock};
 use crate::ids::ProjectId;
 use crate::send::{Channel, DeliveryState};
 use crate::store::StoreError;
-use crate::store::filter::{Filter, Start, Total};
+use crate::store::filter::{Filter, MOST_COUNTED, Start, Total};
+use crate::store::months::{self, Month};
 
 /// A message as the API shows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,8 +83,10 @@ fn from_row(row: &Row) -> Result<Message, StoreError> {
 }
 
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Message>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM message WHERE project_id = $1 AND id = $2");
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let month = Month::of(id);
+    let within = month.condition("id");
+    let sql = format!("SELECT {COLUMNS} FROM message WHERE project_id = $1 AND id = $2 AND {within}");
+    db.query_opt(&month.prepare(db, &sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// How messages of these ids stand, each with the reason. Unknown ids are left out.
@@ -92,18 +95,18 @@ pub async fn states(
     project: ProjectId,
     ids: &[Uuid],
 ) -> Result<Vec<(Uuid, DeliveryState, Option<String>)>, StoreError> {
-    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Vec::new()) };
-    let columns = "m.id, m.status, m.status_reason";
-    let found = by_id::look_up(&by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::None);
-    let rows = db
-        .query(&db.prepare_cached(&format!("SELECT m.* FROM {found}")).await?, &[&project, &ids, first, last])
-        .await?;
-    let state = |row: &Row| {
-        let status: &str = row.try_get(1)?;
-        let status = super::status(status)?;
-        Ok((row.try_get(0)?, status, row.try_get(2)?))
-    };
-    rows.iter().map(state).collect()
+    let mut states = Vec::with_capacity(ids.len());
+    for (month, ids) in months::split(ids, |id| *id) {
+        let (first, last) = (ids.iter().min(), ids.iter().max());
+        let columns = "m.id, m.status, m.status_reason";
+        let found = by_id::look_up(month, &by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::None);
+        let statement = month.prepare(db, &format!("SELECT m.* FROM {found}")).await?;
+        for row in db.query(&statement, &[&project, &ids, &first, &last]).await? {
+            let status: &str = row.try_get(1)?;
+            states.push((row.try_get(0)?, super::status(status)?, row.try_get(2)?));
+        }
+    }
+    Ok(states)
 }
 
 /// What a list of messages is narrowed to.
@@ -150,7 +153,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Newest first. A page may begin behind a message's id.
+/// Newest first. A page may begin behind a message's id. Read month by month until the page is full.
 pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
@@ -159,12 +162,34 @@ pub async fn list(
     limit: i64,
 ) -> Result<Vec<Message>, StoreError> {
     let wanted = filter.wanted();
-    let mut filter = Filter::of(&project);
-    wanted.apply(&mut filter);
-    if let Start::After(id) = start {
-        filter.and("id < ?1", &[id]);
+    let mut page = Vec::new();
+    let mut offset = start.offset();
+    for month in months::of_table(db, "message").await? {
+        let mut filter = Filter::of(&project);
+        wanted.apply(&mut filter);
+        filter.and(&month.condition("id"), &[]);
+        if let Start::After(id) = start {
+            if month > Month::of(*id) {
+                continue;
+            }
+            filter.and("id < ?1", &[id]);
+        }
+        let (skipped, left) = (offset, limit - page.len() as i64);
+        if skipped > 0 {
+            // Those that this month holds are skipped; the rest of the offset is the older months'.
+            offset -= filter.count(db, "message", skipped).await?;
+            if offset > 0 {
+                continue;
+            }
+        }
+        for row in filter.page(db, (COLUMNS, "message", "id DESC"), &skipped, &left).await? {
+            page.push(from_row(&row)?);
+        }
+        if page.len() as i64 >= limit {
+            break;
+        }
     }
-    filter.page(db, (COLUMNS, "message", "id DESC"), &start.offset(), &limit).await?.iter().map(from_row).collect()
+    Ok(page)
 }
 
 /// Exact from the counters where nothing narrows the list.
@@ -174,7 +199,15 @@ pub async fn total(db: &impl GenericClient, project: ProjectId, filter: &Message
         let sql = "SELECT coalesce(sum(count), 0)::bigint FROM message_count WHERE project_id = $1";
         return Ok(Total::exact(db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?.try_get(0)?));
     }
-    let mut filter = Filter::of(&project);
-    wanted.apply(&mut filter);
-    filter.count_capped(db, "message").await
+    let mut count = 0;
+    for month in months::of_table(db, "message").await? {
+        let mut filter = Filter::of(&project);
+        wanted.apply(&mut filter);
+        filter.and(&month.condition("id"), &[]);
+        count += filter.count(db, "message", MOST_COUNTED + 1 - count).await?;
+        if count > MOST_COUNTED {
+            break;
+        }
+    }
+    Ok(Total::counted(count))
 }

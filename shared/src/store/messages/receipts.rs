@@ -12,6 +12,7 @@ use crate::ids::ProjectId;
 use crate::send::{Channel, DeliveryState};
 use crate::store::StoreError;
 use crate::store::campaigns::clicks::{self, Click};
+use crate::store::months::{self, Month};
 use crate::store::segments::dirty;
 
 /// Word that a message has come to a state.
@@ -95,13 +96,15 @@ pub async fn apply(
     now: Timestamp,
 ) -> Result<Applied, StoreError> {
     let ids: Vec<Uuid> = receipts.iter().map(|r| r.message).collect();
-    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(Applied::default()) };
     let columns = "m.id, m.status, m.status_reason, m.delivered_at, m.opened_at, m.clicked_at, m.failed_at, m.bounced_at, m.complained_at, \
                    m.channel, m.campaign_id, m.user_id, m.variant";
-    let found = by_id::look_up(&by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::Wait);
-    let rows = tx
-        .query(&tx.prepare_cached(&format!("SELECT m.* FROM {found}")).await?, &[&project, &ids, first, last])
-        .await?;
+    let mut rows = Vec::new();
+    for (month, ids) in months::split(&ids, |id| *id) {
+        let (first, last) = (ids.iter().min(), ids.iter().max());
+        let found = by_id::look_up(month, &by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::Wait);
+        let statement = month.prepare(tx, &format!("SELECT m.* FROM {found}")).await?;
+        rows.extend(tx.query(&statement, &[&project, &ids, &first, &last]).await?);
+    }
     let mut messages: BTreeMap<Uuid, (Progress, Progress)> = BTreeMap::new();
     let mut clicked: BTreeMap<Uuid, Vec<&str>> = BTreeMap::new();
     for receipt in receipts {
@@ -151,13 +154,17 @@ pub async fn apply(
     counts::add(tx, project, &counted, now).await?;
     let moved: BTreeSet<Uuid> = messages.keys().filter_map(|id| people.get(id)).copied().collect();
     dirty::mark_messages(tx, project, &moved.into_iter().collect::<Vec<_>>(), now).await?;
-    write(tx, project, &messages.into_iter().map(|(id, (_, after))| (id, after)).collect::<Vec<_>>(), now).await?;
+    let changed: Vec<(Uuid, Progress)> = messages.into_iter().map(|(id, (_, after))| (id, after)).collect();
+    for (month, changed) in months::split(&changed, |row| row.0) {
+        write(tx, project, month, &changed, now).await?;
+    }
     Ok(Applied { reached, unknown })
 }
 
 async fn write(
     tx: &Transaction<'_>,
     project: ProjectId,
+    month: Month,
     changed: &[(Uuid, Progress)],
     now: Timestamp,
 ) -> Result<(), StoreError> {
@@ -174,6 +181,7 @@ async fn write(
     let rows = format!(
         "(SELECT m.*, w.status, w.status_reason, {times} FROM {}) AS v",
         by_id::look_up(
+            month,
             &progress,
             "m.project_id, m.id, m.user_id, m.channel, m.lane, m.created_at, m.updated_at",
             "m.id BETWEEN $11 AND $12",
@@ -184,8 +192,8 @@ async fn write(
                opened_at = excluded.opened_at, clicked_at = excluded.clicked_at, failed_at = excluded.failed_at, \
                bounced_at = excluded.bounced_at, complained_at = excluded.complained_at, \
                due_at = CASE WHEN excluded.status = 'queued' THEN m.due_at END, updated_at = $13";
-    let sql = by_id::change(&rows, &format!(", status_reason, {times}"), set);
-    let statement = tx.prepare_cached(&sql).await?;
+    let sql = by_id::change(month, &rows, &format!(", status_reason, {times}"), set);
+    let statement = month.prepare(tx, &sql).await?;
     tx.execute(
         &statement,
         &[

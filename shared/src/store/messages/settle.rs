@@ -11,6 +11,7 @@ use crate::ids::{self, ProjectId};
 use crate::rule::look::Look;
 use crate::send::{Channel, DeliveryState, is_dead_letter, reason_code};
 use crate::store::StoreError;
+use crate::store::months::{self, Month};
 use crate::store::webhook_deliveries::tell;
 
 /// How the reason of a message begins that waits until its channel's settings are mended.
@@ -104,8 +105,22 @@ pub async fn settle(
     settled: &[&Settled],
     now: Timestamp,
 ) -> Result<Vec<Uuid>, StoreError> {
+    let mut written = Vec::with_capacity(settled.len());
+    for (month, settled) in months::split(settled, |s| s.id) {
+        written.extend(settle_in(db, project, month, &settled, now).await?);
+    }
+    Ok(written)
+}
+
+async fn settle_in(
+    db: &impl GenericClient,
+    project: ProjectId,
+    month: Month,
+    settled: &[&Settled],
+    now: Timestamp,
+) -> Result<Vec<Uuid>, StoreError> {
     let messages: Vec<Uuid> = settled.iter().map(|s| s.id).collect();
-    let (Some(first), Some(last)) = (messages.iter().min(), messages.iter().max()) else { return Ok(Vec::new()) };
+    let (first, last) = (messages.iter().min(), messages.iter().max());
     let attempts: Vec<i32> = settled.iter().map(|s| s.attempt).collect();
     let statuses: Vec<&str> = settled.iter().map(|s| s.status.as_str()).collect();
     let reasons: Vec<Option<&str>> = settled.iter().map(|s| s.reason.as_deref()).collect();
@@ -166,8 +181,9 @@ pub async fn settle(
                WHERE m.counts AND m.status IN ('sent', 'failed', 'suppressed') \
                AND EXISTS (SELECT FROM webhook_endpoint WHERE project_id = $1 AND enabled)) \
                SELECT id FROM moved",
-        looked_up = by_id::look_up(ends, by_id::KEPT, still, Lock::Wait),
+        looked_up = by_id::look_up(month, ends, by_id::KEPT, still, Lock::Wait),
         change = by_id::change(
+            month,
             "ends",
             ", status_reason, due_at, failures, ambiguous, subject, provider, provider_message_id, devices, dead, segments, address",
             set,
@@ -177,7 +193,7 @@ pub async fn settle(
         asking = tell::asking("$1", "'message.' || m.status"),
         person = tell::person("$1", "m.user_id"),
     );
-    let statement = db.prepare_cached(&sql).await?;
+    let statement = month.prepare(db, &sql).await?;
     let rows = db
         .query(
             &statement,
@@ -194,8 +210,8 @@ pub async fn settle(
                 &subjects,
                 &providers,
                 &provider_ids,
-                first,
-                last,
+                &first,
+                &last,
                 &now,
                 &devices,
                 &counts::quarter(now),
@@ -222,10 +238,15 @@ pub async fn held(
     channel: Channel,
     now: Timestamp,
 ) -> Result<Vec<Uuid>, StoreError> {
-    let sql = format!("SELECT id FROM message WHERE project_id = $1 AND {WAITS} AND due_at > $4");
-    let statement = db.prepare_cached(&sql).await?;
-    let found = db.query(&statement, &[&project, &channel.as_str(), &HELD, &now]).await?;
-    let mut ids: Vec<Uuid> = found.iter().map(|r| r.try_get(0)).collect::<Result<_, _>>()?;
+    let mut ids: Vec<Uuid> = Vec::new();
+    for month in months::of_table(db, "message").await? {
+        let within = month.condition("id");
+        let sql = format!("SELECT id FROM message WHERE project_id = $1 AND {WAITS} AND due_at > $4 AND {within}");
+        let statement = month.prepare(db, &sql).await?;
+        for row in db.query(&statement, &[&project, &channel.as_str(), &HELD, &now]).await? {
+            ids.push(row.try_get(0)?);
+        }
+    }
     ids.sort_unstable();
     Ok(ids)
 }
@@ -239,11 +260,15 @@ pub async fn release_held(
     ids: &[Uuid],
     now: Timestamp,
 ) -> Result<u64, StoreError> {
-    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(0) };
-    let still = format!("m.id BETWEEN $5 AND $6 AND {WAITS}");
-    let columns = format!("{}, due_at", by_id::KEPT);
-    let found = by_id::look_up(&by_id::wanted("$4"), &columns, &still, Lock::Skip);
-    let rows = format!("(SELECT m.* FROM {found} WHERE m.due_at > $7) AS held");
-    let statement = db.prepare_cached(&by_id::change(&rows, "", "due_at = $7")).await?;
-    Ok(db.execute(&statement, &[&project, &channel.as_str(), &HELD, &ids, first, last, &now]).await?)
+    let mut released = 0;
+    for (month, ids) in months::split(ids, |id| *id) {
+        let (first, last) = (ids.iter().min(), ids.iter().max());
+        let still = format!("m.id BETWEEN $5 AND $6 AND {WAITS}");
+        let columns = format!("{}, due_at", by_id::KEPT);
+        let found = by_id::look_up(month, &by_id::wanted("$4"), &columns, &still, Lock::Skip);
+        let rows = format!("(SELECT m.* FROM {found} WHERE m.due_at > $7) AS held");
+        let statement = month.prepare(db, &by_id::change(month, &rows, "", "due_at = $7")).await?;
+        released += db.execute(&statement, &[&project, &channel.as_str(), &HELD, &ids, &first, &last, &now]).await?;
+    }
+    Ok(released)
 }

@@ -23,6 +23,11 @@ impl Expired {
     pub fn name(&self) -> &str {
         &self.range.name
     }
+
+    /// Whether taking it out was begun, and not finished.
+    pub fn is_pending(&self) -> bool {
+        self.is_pending
+    }
 }
 
 /// The partitions that end until then (Unix milliseconds), and those that were begun to be taken out; the latter first, for

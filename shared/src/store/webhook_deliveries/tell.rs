@@ -10,6 +10,7 @@ use crate::ids::{self, ProjectId};
 use crate::store::StoreError;
 use crate::store::by_project::{self, Of};
 use crate::store::messages::by_id::{self, Lock};
+use crate::store::months::{self, Month};
 use crate::webhook::TEST;
 
 /// The columns that are written, as SQL.
@@ -59,8 +60,22 @@ pub async fn of_messages(
     news: &[MessageNews],
     now: Timestamp,
 ) -> Result<u64, StoreError> {
+    let mut told = 0;
+    for (month, news) in months::split(news, |n| n.message) {
+        told += of_month(tx, project, month, &news, now).await?;
+    }
+    Ok(told)
+}
+
+async fn of_month(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    month: Month,
+    news: &[MessageNews],
+    now: Timestamp,
+) -> Result<u64, StoreError> {
     let messages: Vec<Uuid> = news.iter().map(|n| n.message).collect();
-    let (Some(first), Some(last)) = (messages.iter().min(), messages.iter().max()) else { return Ok(0) };
+    let (first, last) = (messages.iter().min(), messages.iter().max());
     let ids: Vec<Uuid> = news.iter().map(|_| ids::fresh(now.as_millisecond())).collect();
     let kinds: Vec<&str> = news.iter().map(|n| n.kind).collect();
     let times: Vec<Timestamp> = news.iter().map(|n| n.at).collect();
@@ -71,6 +86,7 @@ pub async fn of_messages(
          FROM (SELECT w.news, w.kind, w.at, w.reason, w.url, m.* FROM {found}) AS m {asking} {person}",
         data = message_data("m.reason", "m.url"),
         found = by_id::look_up(
+            month,
             "unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::text[]) \
              AS w (news, id, kind, at, reason, url)",
             "m.id, m.user_id, m.channel, m.template_id, m.campaign_id, m.automation_id, m.run_id, m.provider, m.provider_message_id",
@@ -80,9 +96,9 @@ pub async fn of_messages(
         asking = asking("$1", "m.kind"),
         person = person("$1", "m.user_id"),
     );
-    let statement = tx.prepare_cached(&sql).await?;
+    let statement = month.prepare(tx, &sql).await?;
     let told = tx
-        .execute(&statement, &[&project, &ids, &messages, &kinds, &times, &reasons, &urls, first, last, &now])
+        .execute(&statement, &[&project, &ids, &messages, &kinds, &times, &reasons, &urls, &first, &last, &now])
         .await?;
     Ok(told)
 }

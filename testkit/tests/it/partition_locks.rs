@@ -1,0 +1,373 @@
+//! Relation locks of statements on partitioned tables, on PostgreSQL's default settings. Its lock table holds about 6,400
+//! locks, of all connections together.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use shared::clock::{Clock, from_ms};
+use shared::config::DatabaseConfig;
+use shared::ids::{self, ProjectId};
+use shared::local::PostgresOptions;
+use shared::rule;
+use shared::send::{Channel, DeliveryState};
+use shared::store::campaigns::{open, sending};
+use shared::store::dead_letters::{self, DeadFilter};
+use shared::store::events::export;
+use shared::store::events::list::{self as events, EventFilter};
+use shared::store::events::retention;
+use shared::store::filter::Start;
+use shared::store::messages::claim::{claim, standing};
+use shared::store::messages::counts;
+use shared::store::messages::due;
+use shared::store::messages::read::{self, MessageFilter};
+use shared::store::messages::receipts::{self, Receipt};
+use shared::store::messages::retention as message_retention;
+use shared::store::messages::settle::{self, Settled, settle};
+use shared::store::months::Month;
+use shared::store::segments::evaluate;
+use shared::store::{Connection, Store, erasures, migrate, project_removals, time_partitions};
+use testkit::PrivatePostgres;
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+const DAY_MS: i64 = 86_400_000;
+/// Days with a partition of their own, as installations have that began with partitions by day.
+const DAYS: i64 = 401;
+const DAYS_AHEAD: i64 = 14;
+/// Connections that work at the same time.
+const CONNECTIONS: usize = 10;
+/// For how long each kind of work is watched at least, so that its locks are seen.
+const WATCHED: Duration = Duration::from_secs(1);
+/// Relations that one transaction locks where partitions are days: the tables and indexes of a month of events and messages.
+const MOST_BY_DAY: i64 = 31 * (4 + 8) + 60;
+/// The same where events are partitioned by week and messages by month.
+const MOST_AS_MADE: i64 = 6 * 4 + 8 + 40;
+/// Relations that a statement without a time limit locks there: 59 weeks of events.
+const MOST_UNLIMITED: i64 = 59 * 4 + 40;
+
+struct Ledger {
+    server: PrivatePostgres,
+    store: Store,
+    project: ProjectId,
+    user: Uuid,
+    now: Timestamp,
+}
+
+impl Ledger {
+    /// A server with PostgreSQL's defaults and the product's tables.
+    async fn new() -> Self {
+        let options = PostgresOptions { max_connections: 100, shared_buffers_mb: 128, ..PostgresOptions::for_tests() };
+        let server = PrivatePostgres::start_with(options).await;
+        let config = DatabaseConfig { url: server.url(), pool_size: CONNECTIONS };
+        let clock = Clock::system();
+        migrate::run(&config, &clock).await.unwrap();
+        let client = server.client().await;
+        for (setting, default) in [("max_locks_per_transaction", "64"), ("max_connections", "100")] {
+            let row = client.query_one("SELECT current_setting($1)", &[&setting]).await.unwrap();
+            assert_eq!(row.get::<_, &str>(0), default);
+        }
+        let project = ProjectId(ids::fresh(clock.now_ms()));
+        let store = Store::new(&config, "test").unwrap();
+        Self { server, store, project, user: Uuid::from_u128(7), now: clock.now() }
+    }
+
+    async fn drop_partitions(&self) {
+        let client = self.server.client().await;
+        let sql = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent IN ('events'::regclass, 'message'::regclass)";
+        for row in client.query(sql, &[]).await.unwrap() {
+            client.batch_execute(&format!("DROP TABLE {}", row.get::<_, &str>(0))).await.unwrap();
+        }
+    }
+
+    fn day_ms(&self, day: i64) -> i64 {
+        let now_ms = self.now.as_millisecond();
+        now_ms - now_ms.rem_euclid(DAY_MS) + (day - DAYS + DAYS_AHEAD) * DAY_MS
+    }
+
+    async fn partitions_by_day(&self) {
+        self.drop_partitions().await;
+        let client = self.server.client().await;
+        for table in ["events", "message"] {
+            for day in 0..DAYS {
+                let (from, to) = (ids::lower_bound(self.day_ms(day)), ids::lower_bound(self.day_ms(day + 1)));
+                let sql =
+                    format!("CREATE TABLE {table}_{day} PARTITION OF {table} FOR VALUES FROM ('{from}') TO ('{to}')");
+                client.batch_execute(&sql).await.unwrap();
+            }
+        }
+    }
+
+    /// As the scheduler makes them over as many days.
+    async fn partitions_as_made(&self) {
+        self.drop_partitions().await;
+        let mut db = self.store.connection().await.unwrap();
+        for day in (31..=DAYS - DAYS_AHEAD).step_by(7) {
+            time_partitions::ensure(&mut db, self.day_ms(day)).await.unwrap();
+        }
+    }
+
+    fn id(&self, day: i64, n: u8) -> Uuid {
+        ids::timed(self.day_ms(day) + 3_600_000, [n; 10])
+    }
+
+    /// The messages of one worker, of which one lies in each of ten months.
+    fn messages(&self, worker: u8) -> Vec<Uuid> {
+        (0..10).map(|nth| self.id(DAYS - DAYS_AHEAD - 1 - nth * 30, worker)).collect()
+    }
+
+    /// Ten due messages of each worker, and an event of each day.
+    async fn fill(&self) {
+        let db = self.store.connection().await.unwrap();
+        let message = "INSERT INTO message (project_id, id, user_id, channel, lane, status, due_at, created_at, updated_at) \
+                       SELECT $1, i, $2, 'EMAIL', 'automation', 'queued', $3, $3, $3 FROM unnest($4::uuid[]) AS v (i)";
+        for worker in 0..=u8::try_from(CONNECTIONS).unwrap() {
+            let (past, messages) = (self.now - SignedDuration::from_hours(1), self.messages(worker));
+            db.execute(message, &[&self.project, &self.user, &past, &messages]).await.unwrap();
+        }
+        let event = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
+                     SELECT $1, i, 'seen', $2, '{}', $3, $3 FROM unnest($4::uuid[]) AS v (i)";
+        let days: Vec<Uuid> = (31..DAYS - DAYS_AHEAD).map(|day| self.id(day, 1)).collect();
+        for days in days.chunks(20) {
+            db.execute(event, &[&self.project, &self.user, &self.now, &days]).await.unwrap();
+        }
+    }
+
+    fn later(&self) -> Timestamp {
+        self.now + SignedDuration::from_mins(5)
+    }
+
+    async fn poll(&self) {
+        let mut db = self.store.connection().await.unwrap();
+        time_partitions::ensure(&mut db, self.now.as_millisecond()).await.unwrap();
+        time_partitions::analyze_new(&db).await.unwrap();
+        due::projects(&db, self.now, 100).await.unwrap();
+        due::oldest(&db).await.unwrap();
+        due::overdue(&db, self.now, 100).await.unwrap();
+    }
+
+    async fn take(&self) {
+        let mut db = self.store.connection().await.unwrap();
+        let months = due::months(&db).await.unwrap();
+        let taken = due::take(&mut db, self.project, &months, self.now, 50).await.unwrap();
+        let rows: BTreeSet<(Uuid, i32)> = taken.messages.iter().map(|m| (m.id, m.attempt)).collect();
+        let ids: Vec<Uuid> = rows.iter().map(|row| row.0).collect();
+        due::handed_over(&db, self.project, &ids, self.now).await.unwrap();
+        let rows_and_times: (Vec<(Uuid, i32)>, Vec<Timestamp>) = rows.iter().map(|row| (*row, self.later())).unzip();
+        due::put_off(&db, self.project, &rows_and_times.0, &rows_and_times.1, "test", self.now).await.unwrap();
+        due::give_back_locked(&db, self.project, &rows, self.now).await.unwrap();
+    }
+
+    /// What the scheduler does for a campaign that was created with the oldest partition.
+    async fn send_campaign(&self) {
+        let mut db = self.store.connection().await.unwrap();
+        let campaign = (Uuid::from_u128(3), from_ms(self.day_ms(40)));
+        sending::due(&db, self.now, 10, 10).await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        let rows = sending::Rows::of_month(self.project, campaign.0, Month::at(self.now.as_millisecond()));
+        sending::released(&tx, &rows, 10, self.now).await.unwrap();
+        sending::release(&tx, &rows, None, 10, (self.now, self.later())).await.unwrap();
+        sending::next_time(&tx, &rows, self.now).await.unwrap();
+        sending::park(&tx, &rows, 10, self.now).await.unwrap();
+        sending::report(&tx, &rows).await.unwrap();
+        tx.commit().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        open::cancel_some(&tx, self.project, campaign, 10, self.now).await.unwrap();
+        open::has_open(&tx, self.project, campaign).await.unwrap();
+        dead_letters::replay(&tx, self.project, &DeadFilter::default(), 10, self.now).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    /// Counts the users who did something within a week.
+    async fn evaluate(&self) {
+        let db = self.store.connection().await.unwrap();
+        self.count_users(&db, json!({"within": "7d", "count": {"gte": 2}})).await;
+    }
+
+    async fn count_users(&self, db: &Connection, did: Value) {
+        let rules = json!([{"field": "event:seen", "operator": "did", "value": did}]);
+        let rules = rule::parse(&rules, "rules").unwrap();
+        let users = evaluate::satisfying(db, self.project, &rules, self.now).await.unwrap();
+        evaluate::count(db, &users).await.unwrap();
+    }
+
+    /// What delivery does with messages, from the claim to the receipt.
+    async fn send(&self, worker: u8) {
+        let mut db = self.store.connection().await.unwrap();
+        let states = read::states(&db, self.project, &self.messages(worker)).await.unwrap();
+        assert_eq!(states.len(), 10);
+        let mut attempts = Vec::new();
+        for id in self.messages(worker) {
+            let message = read::get(&db, self.project, id).await.unwrap().unwrap();
+            attempts.push((id, message.attempts));
+        }
+        standing(&db, self.project, &attempts).await.unwrap();
+        let claimed = claim(&db, self.project, &attempts, self.later(), self.now).await.unwrap();
+        let ends: Vec<Settled> = claimed
+            .iter()
+            .map(|c| Settled {
+                due_at: Some(self.later()),
+                ..Settled::new(self.project, c.id, c.attempt, DeliveryState::Queued)
+            })
+            .collect();
+        let ends: Vec<&Settled> = ends.iter().collect();
+        assert_eq!(settle(&db, self.project, &ends, self.now).await.unwrap().len(), claimed.len());
+        let told = |id: &Uuid| Receipt {
+            message: *id,
+            state: DeliveryState::Delivered,
+            at: self.now,
+            reason: None,
+            url: None,
+        };
+        for id in &self.messages(worker)[..2] {
+            let tx = db.transaction().await.unwrap();
+            receipts::apply(&tx, self.project, &[told(id)], self.now).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+    }
+
+    async fn list(&self) {
+        let mut db = self.store.connection().await.unwrap();
+        for filter in [
+            MessageFilter::default(),
+            MessageFilter { user_ids: Some(vec![self.user]), ..MessageFilter::default() },
+            MessageFilter { status: Some(DeliveryState::Opened), ..MessageFilter::default() },
+        ] {
+            read::list(&db, self.project, &filter, &Start::Offset(70), 50).await.unwrap();
+            read::total(&db, self.project, &filter).await.unwrap();
+        }
+        let filter = EventFilter { user_ids: Some(vec![self.user]), names: None };
+        events::list(&mut db, self.project, &filter, &Start::Offset(100), 50).await.unwrap();
+        export::stretch(&mut db, self.project, &filter, Uuid::max(), 50).await.unwrap();
+        dead_letters::list(&mut db, self.project, &DeadFilter::default(), &Start::Offset(0), 50).await.unwrap();
+        dead_letters::total(&db, self.project, &DeadFilter::default()).await.unwrap();
+        settle::held(&db, self.project, Channel::Email, self.now).await.unwrap();
+        counts::since(&db, self.project, self.now).await.unwrap();
+    }
+
+    async fn erase(&self) {
+        let mut db = self.store.connection().await.unwrap();
+        for month in erasures::months(&db).await.unwrap() {
+            let tx = db.transaction().await.unwrap();
+            let nobody = [Uuid::from_u128(8)];
+            erasures::remove_slice(&tx, self.project, &nobody, (self.now, Some(self.now)), month).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+    }
+
+    async fn retain(&self) {
+        let mut db = self.store.connection().await.unwrap();
+        let before = from_ms(self.day_ms(200));
+        let other = ProjectId(Uuid::from_u128(9));
+        for month in retention::months(&db, before).await.unwrap() {
+            let tx = db.transaction().await.unwrap();
+            retention::remove_slice(&tx, other, month, before).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+        for month in message_retention::months(&db, before).await.unwrap() {
+            let tx = db.transaction().await.unwrap();
+            message_retention::remove_slice(&tx, other, month, before).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+        for part in project_removals::parts(&db).await.unwrap() {
+            let tx = db.transaction().await.unwrap();
+            project_removals::remove_slice(&tx, other, part).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+    }
+
+    async fn all(&self, worker: u8) {
+        self.poll().await;
+        self.take().await;
+        self.send(worker).await;
+        self.send_campaign().await;
+        self.evaluate().await;
+        self.list().await;
+        self.erase().await;
+        self.retain().await;
+    }
+}
+
+/// The most relations that one connection locked while it repeated some work until PostgreSQL had made generic plans, which
+/// it does from the sixth execution on.
+async fn peak(monitor: &Client, work: impl AsyncFn()) -> i64 {
+    let is_done = AtomicBool::new(false);
+    let often = async {
+        let (since, mut times) = (Instant::now(), 0);
+        while times < 7 || since.elapsed() < WATCHED {
+            work().await;
+            times += 1;
+        }
+        is_done.store(true, Ordering::Relaxed);
+    };
+    let watch = async {
+        let sql = "SELECT coalesce(max(n), 0) FROM (SELECT count(DISTINCT l.relation) AS n FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
+                   WHERE l.locktype = 'relation' AND a.application_name LIKE 'rekindle-test%' GROUP BY l.pid) AS held";
+        let mut peak = 0;
+        while !is_done.load(Ordering::Relaxed) {
+            peak = peak.max(monitor.query_one(sql, &[]).await.unwrap().get::<_, i64>(0));
+        }
+        peak
+    };
+    tokio::join!(often, watch).1
+}
+
+async fn assert_each_kind_is_bounded(ledger: &Ledger, most: i64) {
+    let monitor = ledger.server.client().await;
+    let held = [
+        ("poll", peak(&monitor, async || ledger.poll().await).await),
+        ("take", peak(&monitor, async || ledger.take().await).await),
+        ("send", peak(&monitor, async || ledger.send(0).await).await),
+        ("send campaign", peak(&monitor, async || ledger.send_campaign().await).await),
+        ("evaluate", peak(&monitor, async || ledger.evaluate().await).await),
+        ("list", peak(&monitor, async || ledger.list().await).await),
+        ("erase", peak(&monitor, async || ledger.erase().await).await),
+        ("retain", peak(&monitor, async || ledger.retain().await).await),
+    ];
+    println!("most relations locked by one connection: {held:?}");
+    for (kind, locks) in held {
+        assert!(locks > 0 && locks <= most, "{kind}: {locks} relations, at most {most} are expected");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_hundred_partitions_fit_the_default_lock_table() {
+    let ledger = Ledger::new().await;
+    ledger.partitions_by_day().await;
+    ledger.fill().await;
+
+    // A statement without bounds on ids locks all partitions and indexes: half of the lock table.
+    let client = ledger.server.client().await;
+    client.batch_execute("BEGIN; SELECT count(*) FROM message WHERE due_at <= now()").await.unwrap();
+    let sql = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation'";
+    assert!(client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) > 8 * DAYS);
+    client.batch_execute("ROLLBACK").await.unwrap();
+
+    assert_each_kind_is_bounded(&ledger, MOST_BY_DAY).await;
+    let worker = |n: usize| {
+        let ledger = &ledger;
+        async move {
+            ledger.all(u8::try_from(n).unwrap()).await;
+        }
+    };
+    futures_util::future::join_all((1..=CONNECTIONS).map(worker)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_year_of_weekly_and_monthly_partitions_takes_few_locks() {
+    let ledger = Ledger::new().await;
+    ledger.partitions_as_made().await;
+    ledger.fill().await;
+    assert_each_kind_is_bounded(&ledger, MOST_AS_MADE).await;
+
+    // A rule without a time limit reads all of them.
+    let monitor = ledger.server.client().await;
+    let unlimited = async || {
+        let db = ledger.store.connection().await.unwrap();
+        ledger.count_users(&db, json!({"count": {"gte": 2}})).await;
+    };
+    let locks = peak(&monitor, unlimited).await;
+    assert!(locks > MOST_AS_MADE && locks <= MOST_UNLIMITED, "{locks} relations");
+}
