@@ -30,6 +30,9 @@ const MOST_OF_PROJECT: i64 = 5;
 const PROJECTS: usize = 8;
 /// Whoever took one and says nothing for so long is gone.
 const LEASE: Duration = Duration::from_mins(2);
+const SUBJECT: &str = "Invitation to join a project";
+/// Digits of the shortest text that mail programs take for a phone number.
+const PHONE_DIGITS: usize = 7;
 
 /// The route by the operator's mail server, if there is one.
 pub fn route(config: &DeliveryConfig) -> Option<Route<MailProvider>> {
@@ -140,11 +143,12 @@ fn next(outcome: &Outcome, attempt: i32, random: f64) -> Next {
     delay.map_or(Next::Done(MailStatus::Failed), Next::Again)
 }
 
-/// The mail; none where it has no address that mail can be sent to.
+/// Builds the mail; `None` for an address that mail cannot be sent to. The tenant chooses the project's name and the
+/// inviter's, so the subject holds neither, and the text holds only names of which a mail program makes no link.
 fn email(mail: &InviteMail) -> Option<Email> {
     let to = address::mailbox(Some(&mail.to), None).ok()?;
-    let project = address::display_name(&mail.project_name).unwrap_or_else(|| "a project".to_owned());
-    let who = address::display_name(&mail.inviter).unwrap_or_else(|| "Somebody".to_owned());
+    let project = unlinked_name(&mail.project_name).unwrap_or_else(|| "a project".to_owned());
+    let who = unlinked_name(&mail.inviter).unwrap_or_else(|| "Someone".to_owned());
     let until = mail.expires_at.strftime("%-d %B %Y, %H:%M UTC");
     let text = format!(
         "{who} invites you to join {project} as {}.\n\nAccept the invitation:\n{}\n\n\
@@ -155,15 +159,43 @@ fn email(mail: &InviteMail) -> Option<Email> {
     let link = render::escaped(&mail.link).replace('"', "&quot;");
     let html = with_line_breaks(&render::escaped(&text))
         .replace(&render::escaped(&mail.link), &format!("<a href=\"{link}\">{link}</a>"));
-    Some(Email {
-        id: mail.id,
-        to,
-        subject: format!("Invitation to {project}"),
-        html,
-        text,
-        date: mail.created_at,
-        unsubscribe: None,
-    })
+    Some(Email { id: mail.id, to, subject: SUBJECT.to_owned(), html, text, date: mail.created_at, unsubscribe: None })
+}
+
+/// Returns a display name, unless a mail program could turn a part of it into a link: to a web page, an email address or
+/// a phone number.
+fn unlinked_name(name: &str) -> Option<String> {
+    let is_linkable = |name: &String| {
+        name.chars().any(is_link_punctuation) || name.chars().filter(|c| c.is_numeric()).count() >= PHONE_DIGITS
+    };
+    address::display_name(name).filter(|name| !is_linkable(name))
+}
+
+/// `.`, `/`, `\\`, `:` and `@`, and the characters that become one of them when text is normalised.
+fn is_link_punctuation(c: char) -> bool {
+    matches!(
+        c,
+        '.' | '\u{2024}'
+            ..='\u{2026}'
+                | '\u{3002}'
+                | '\u{fe52}'
+                | '\u{ff0e}'
+                | '\u{ff61}'
+                | '/'
+                | '\u{2044}'
+                | '\u{2215}'
+                | '\u{ff0f}'
+                | '\\'
+                | '\u{fe68}'
+                | '\u{ff3c}'
+                | ':'
+                | '\u{fe13}'
+                | '\u{fe55}'
+                | '\u{ff1a}'
+                | '@'
+                | '\u{fe6b}'
+                | '\u{ff20}'
+    )
 }
 
 #[cfg(test)]
@@ -190,12 +222,41 @@ mod tests {
 
     #[test]
     fn a_mail_says_who_invites_to_what_and_holds_the_link() {
-        let email = email(&mail("ann@example.com", "Shop\r\nBcc: x@y.z", "<b>Ada</b>")).unwrap();
-        assert_eq!(email.subject, "Invitation to Shop Bcc: x@y.z");
-        assert!(email.text.contains("<b>Ada</b> invites you to join Shop") && email.text.contains("token=abc&x=1\n"));
+        let email = email(&mail("ann@example.com", "Shop\r\n& Co", "<b>Ada")).unwrap();
+        assert_eq!(email.subject, "Invitation to join a project");
+        assert!(
+            email.text.starts_with("<b>Ada invites you to join Shop & Co as ")
+                && email.text.contains("token=abc&x=1\n")
+        );
         assert!(email.text.contains("until 8 January 1970, 00:00 UTC"), "{}", email.text);
         assert!(email.html.contains("&lt;b&gt;Ada") && email.html.contains("token=abc&amp;x=1\">"), "{}", email.html);
         assert!(super::email(&mail("nobody", "Shop", "")).is_none());
+    }
+
+    #[test]
+    fn a_name_that_could_become_a_link_is_not_shown() {
+        for name in [
+            "win at evil.example",
+            "https://evil",
+            "evil\u{3002}example",
+            "evil\u{ff0e}example",
+            "ann@evil",
+            "tel:1",
+            "\\\\evil",
+            "call +1 500 555-0006",
+            "call ５００５５５０",
+            "\u{202e}\r\n",
+        ] {
+            let email = email(&mail("ann@example.com", name, name)).unwrap();
+            assert_eq!(email.subject, "Invitation to join a project");
+            assert!(email.text.starts_with("Someone invites you to join a project as "), "{name}: {}", email.text);
+            assert_eq!(email.html.matches("href").count(), 1, "{}", email.html);
+            assert!(!email.html.contains("evil") && !email.html.contains("call"), "{}", email.html);
+        }
+        for name in ["Café 24", "Ann & Sons, Ltd", "हिन्दी", "株式会社"] {
+            let email = email(&mail("ann@example.com", name, name)).unwrap();
+            assert!(email.text.starts_with(&format!("{name} invites you to join {name} as ")), "{}", email.text);
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde_json::json;
 use shared::ids;
 use shared::store::accounts;
 use shared::store::invites::{self, Invite, InviteStatus, MailStatus, mail};
+use shared::store::login_attempts::{self, Attempt, Subject};
 use shared::store::members::{self, Role};
 use shared::store::{StoreError, Transaction};
 use uuid::Uuid;
@@ -27,8 +28,9 @@ use crate::respond::{Reply, created, deleted, ok};
 /// How long an invitation can be accepted.
 const LASTS: Duration = Duration::from_hours(7 * 24);
 const DAY: Duration = Duration::from_hours(24);
-/// The operator's mail server sends them, to addresses that the project chooses.
-const MAX_PER_DAY: i64 = 100;
+/// Limit for a project, and for an account over all of its projects: the operator's mail server sends invitations to
+/// addresses that a tenant chooses.
+const MAX_PER_DAY: i32 = 100;
 /// Invitations in one answer at most.
 const LIST_MAX: i64 = 1_000;
 
@@ -127,8 +129,14 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     if is_verified_member(&tx, &invite).await? {
         return Err(ApiError::Conflict(format!("{email} belongs to the team already")));
     }
-    if invites::count_since(&tx, cx.project, now - DAY).await? >= MAX_PER_DAY {
+    if invites::count_since(&tx, cx.project, now - DAY).await? >= i64::from(MAX_PER_DAY) {
         return Err(ApiError::TooMany("a project can create 100 invitations in 24 hours; create more tomorrow"));
+    }
+    let by_account = Subject::Invitations(account.id);
+    if login_attempts::count(&tx, by_account, MAX_PER_DAY, DAY, now).await? != Attempt::Counted {
+        return Err(ApiError::TooMany(
+            "an account can create 100 invitations in 24 hours, over all of its projects; create more tomorrow",
+        ));
     }
     if cx.app.config.system_mail {
         let (token, hash) = invites::new_token();

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use shared::store::accounts::{self, Credentials};
-use shared::store::login_attempts::{self, Attempt};
+use shared::store::login_attempts::{self, Attempt, Subject};
 
 use super::passwords;
 use crate::context::Request;
@@ -25,7 +25,7 @@ pub async fn check(request: &Request<'_>, email: &str, password: &str) -> Result
     let (found, attempt) = {
         let db = app.store.connection().await?;
         let found = accounts::find(&db, email).await?;
-        (found, login_attempts::count(&db, email, MOST_WRONG, WINDOW, now).await?)
+        (found, login_attempts::count(&db, Subject::Passwords(email), MOST_WRONG, WINDOW, now).await?)
     };
     let id = found.as_ref().map_or_else(|| "none".to_owned(), |found| found.account.id.to_string());
     let request_id = request.request_id;

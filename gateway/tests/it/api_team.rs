@@ -1,11 +1,12 @@
 //! `/team`, its invitations, and `/auth/invites/accept`
 
 use serde_json::{Value, json};
+use shared::ids::ProjectId;
 use shared::store::members::Role;
 
 use crate::fixture::{Gateway, texts};
 use crate::invitations::{SYSTEM_MAIL, accept, invite};
-use crate::login::{Login, account};
+use crate::login::{Login, account, join};
 use crate::setup::{Tenant, master_keys};
 
 async fn statuses(gateway: &Gateway, by: &Login) -> Vec<String> {
@@ -232,6 +233,43 @@ async fn a_project_creates_a_limited_number_of_invitations_a_day() {
     assert_eq!(gateway.post_as(&admin, "/team/invites", &body).await.status, 429);
     gateway.sql.execute("DELETE FROM invite WHERE email = '1@example.com'", &[]).await.unwrap();
     gateway.post_as(&admin, "/team/invites", &body).await.expect(201);
+}
+
+#[tokio::test]
+async fn an_account_creates_a_limited_number_of_invitations_a_day_over_all_its_projects() {
+    let (gateway, _, admin) = started().await;
+    let create = async |name: &str| {
+        let made = gateway.post_as(&admin, "/projects", &json!({ "name": name })).await.expect(201);
+        Login { project: ProjectId(made["id"].as_str().unwrap().parse().unwrap()), ..admin.clone() }
+    };
+    let invite = async |by: &Login, n: u32| {
+        gateway.post_as(by, "/team/invites", &json!({"email": format!("{n}@example.com")})).await
+    };
+    let first = create("first").await;
+    for n in 0..50 {
+        invite(&first, n).await.expect(201);
+    }
+    let path = format!("/projects/{}", first.project);
+    gateway.send_as(&first, "DELETE", &path, json!({"name": "first"}).to_string()).await.expect(200);
+    // As the scheduler does after a deletion.
+    gateway.sql.execute("DELETE FROM invite", &[]).await.unwrap();
+
+    let second = create("second").await;
+    for n in 50..100 {
+        invite(&second, n).await.expect(201);
+    }
+    let refused = invite(&second, 100).await.expect(429);
+    assert!(refused["message"].as_str().unwrap().contains("over all of its projects"), "{refused}");
+    let colleague = account(&gateway.app.store, "colleague@example.com", None).await;
+    join(&gateway.app.store, second.project, colleague, Role::Admin).await;
+    let colleague = gateway.session_of(colleague, "colleague@example.com", second.project).await;
+    invite(&colleague, 101).await.expect(201);
+
+    // The first 50 leave the window.
+    let aged = "UPDATE login_attempt SET failed_at = ARRAY(SELECT CASE WHEN n <= 50 THEN t - interval '1 day' ELSE t END \
+                FROM unnest(failed_at) WITH ORDINALITY AS v (t, n)) WHERE cardinality(failed_at) = 100";
+    assert_eq!(gateway.sql.execute(aged, &[]).await.unwrap(), 1);
+    invite(&second, 102).await.expect(201);
 }
 
 #[tokio::test]
