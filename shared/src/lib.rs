@@ -15,6 +15,7 @@ pub mod email;
 pub mod env;
 pub mod event;
 pub mod failpoint;
+pub mod fair_share;
 pub mod ids;
 pub mod journey;
 pub mod link;

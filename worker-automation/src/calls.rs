@@ -5,6 +5,7 @@
 mod answer;
 mod rotation;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,21 +18,23 @@ use shared::bus::Publisher;
 use shared::clock::Clock;
 use shared::event::{Answer as AnswerItem, Body, IngestBatch, IngestItem, VERSION, id_bytes};
 use shared::failpoint;
+use shared::fair_share::FairSlots;
 use shared::ids;
 use shared::journey::Answer;
 use shared::outbound::HttpClient;
 use shared::secrets::MasterKeys;
 use shared::shutdown::Shutdown;
+use shared::store::projects::creators;
 use shared::store::webhook_calls::{self, Claimed};
 use shared::store::{Store, StoreError, projects};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use answer::{Judged, judge};
 use rotation::Rotation;
 
-/// Calls under way at a time.
-const AT_ONCE: usize = 64;
+/// Calls of one owner under way at a time, with an eighth more for the others.
+const OF_OWNER: usize = 64;
 /// Projects in one poll: high enough for all that have due calls.
 const PROJECTS: i64 = 10_000;
 /// After so long a call that was claimed and not settled is made again: longer than any call takes.
@@ -59,10 +62,10 @@ pub struct Caller {
 impl Caller {
     /// Runs until the shutdown; what is under way then comes to its end.
     pub async fn run(self, shutdown: Shutdown) {
-        let (caller, room, tasks) = (Arc::new(self), Arc::new(Semaphore::new(AT_ONCE)), TaskTracker::new());
+        let (caller, slots, tasks) = (Arc::new(self), FairSlots::new(OF_OWNER), TaskTracker::new());
         let mut rotation = Rotation::default();
         while !shutdown.is_cancelled() {
-            if let Err(error) = caller.look(&room, &tasks, &mut rotation, &shutdown).await {
+            if let Err(error) = caller.look(&slots, &tasks, &mut rotation, &shutdown).await {
                 tracing::debug!(%error, "cannot look for calls; trying again");
             }
             tokio::select! {
@@ -78,7 +81,7 @@ impl Caller {
     /// Claims due calls, at most as many as can be made at once, so that a kill leaves few of them in doubt.
     async fn look(
         self: &Arc<Self>,
-        room: &Arc<Semaphore>,
+        slots: &FairSlots,
         tasks: &TaskTracker,
         rotation: &mut Rotation,
         shutdown: &Shutdown,
@@ -86,25 +89,32 @@ impl Caller {
         loop {
             let mut claimed = 0;
             let now = self.clock.now();
-            let mut due = webhook_calls::projects(&self.store.connection().await?, now, PROJECTS).await?;
+            let db = self.store.connection().await?;
+            let mut due = webhook_calls::projects(&db, now, PROJECTS).await?;
+            let owners = if due.is_empty() { HashMap::new() } else { creators::owners(&db, &due).await? };
+            drop(db);
             rotation.sort(&mut due);
-            // Each project its share, so that one whose service is slow keeps nobody else's calls waiting for long.
-            let share = (AT_ONCE / due.len().max(1)).max(1);
+            // The projects of one owner share its slots evenly.
+            let share = (OF_OWNER / due.len().max(1)).max(1);
             for project in due {
-                let most = room.available_permits().min(share);
-                if most == 0 || shutdown.is_cancelled() {
+                if shutdown.is_cancelled() {
                     return Ok(());
+                }
+                let owner = owners.get(&project).copied().unwrap_or_else(|| project.into());
+                let taken: Vec<_> = (0..share).map_while(|_| slots.take(owner)).collect();
+                if taken.is_empty() {
+                    continue;
                 }
                 rotation.serve(project);
                 let lease = now.checked_add(LEASE).unwrap_or(now);
                 let db = self.store.connection().await?;
-                for call in webhook_calls::claim(&db, project, now, lease, most as i64).await? {
-                    let Ok(permit) = room.clone().acquire_owned().await else { return Ok(()) };
+                let calls = webhook_calls::claim(&db, project, now, lease, taken.len() as i64).await?;
+                for (call, slot) in calls.into_iter().zip(taken) {
                     claimed += 1;
                     let caller = self.clone();
                     tasks.spawn(async move {
                         caller.handle(call).await;
-                        drop(permit);
+                        drop(slot);
                         caller.wake.notify_one();
                     });
                 }

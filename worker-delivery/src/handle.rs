@@ -27,6 +27,7 @@ use crate::attempt::attempt;
 use crate::backlogs::Row;
 use crate::claim::{Held, claim_slice, standing};
 use crate::claim_turns::in_turn;
+use crate::in_hand::Tenant;
 use crate::intake::{Intake, Refused, Wanted};
 use crate::limits::Admitted;
 use crate::traced;
@@ -158,6 +159,7 @@ async fn send_project(
     under_way: &mut Vec<JoinHandle<()>>,
 ) -> Result<Vec<Row>, Unfinished> {
     let (mut rows, mut has_waited, began) = (rows.to_vec(), false, Instant::now());
+    let of = Tenant { owner: app.owners.of(&app.store, project).await?, project };
     while !rows.is_empty() {
         if goes_behind(app, (queue, crowd), project) {
             has_room(app, queue, project, crowd).await?;
@@ -166,10 +168,10 @@ async fn send_project(
         let limit = app.channels.limit(app, (project, queue.channel)).await?;
         let admitted = async {
             match &limit {
-                Some(limit) => (limit.admit(&app.permits, queue.lane, project, rows.len()).await, None),
+                Some(limit) => (limit.admit(&app.permits, queue.lane, of, rows.len()).await, None),
                 None => {
                     let turn = app.claim_turns.next(project, queue.lane).await;
-                    (Admitted::freely(app.permits.acquire(queue.lane, project, rows.len()).await), Some(turn))
+                    (Admitted::freely(app.permits.acquire(queue.lane, of, rows.len()).await), Some(turn))
                 }
             }
         };

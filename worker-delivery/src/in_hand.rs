@@ -1,22 +1,28 @@
-//! What of each project is in hand at its providers, and how much more may be. Pure.
+//! Which provider calls may be under way, and of whom. Pure.
 //!
-//! A project may have so much in hand as stands in proportion to what is still free: alone all that is meant to be in hand at a
-//! time, among others less. So some room is left for whoever has little in hand, however long the calls of one other take.
+//! Slots for calls are shared between owners, see [`FairShare`]: whatever is free goes to an owner with few calls under way,
+//! however long the calls of another take.
 //!
-//! What came of a call is still to be written when its place is free again. Of that, too, a project may have only so much: where
-//! it cannot be written, no more is begun.
+//! The outcome of a call is still to be written when its slot is free again. A project may have only so many unwritten outcomes:
+//! where they cannot be written, no more calls are begun.
 
 use std::collections::HashMap;
 
-use shared::ids::ProjectId;
+use shared::fair_share::FairShare;
+use shared::ids::{OwnerId, ProjectId};
 use shared::send::Lane;
 
-/// For each place that is free a project may hold so many.
-const TO_ONE_FREE: usize = 8;
-/// So many messages of a project may be begun and not written down: more than are in hand at a time and are written together.
+/// Messages of a project that may be begun and not written: more than are under way at a time and are written together.
 const UNSETTLED: usize = 2_048;
 
-/// Where a call has its place.
+/// Whose calls are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    pub owner: OwnerId,
+    pub project: ProjectId,
+}
+
+/// The slots that a call has its own from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pool {
     /// Kept for direct messages.
@@ -24,76 +30,41 @@ pub enum Pool {
     Common,
 }
 
-/// The places of all calls.
+/// The slots of all calls.
 #[derive(Debug)]
 pub struct InHand {
-    direct: Places,
-    common: Places,
+    direct: FairShare,
+    common: FairShare,
     /// How many are begun of each project that has any, and not settled.
     begun: HashMap<ProjectId, usize>,
 }
 
-#[derive(Debug)]
-struct Places {
-    /// As many as one project may hold.
-    alone: usize,
-    free: usize,
-    held: HashMap<ProjectId, usize>,
-}
-
-impl Places {
-    fn new(alone: usize) -> Self {
-        Self { alone, free: alone + alone.div_ceil(TO_ONE_FREE), held: HashMap::new() }
-    }
-
-    fn has_room_for(&self, project: ProjectId) -> bool {
-        let held = self.held.get(&project).copied().unwrap_or(0);
-        held < self.alone.min(TO_ONE_FREE * self.free)
-    }
-
-    fn take(&mut self, project: ProjectId) {
-        self.free -= 1;
-        *self.held.entry(project).or_default() += 1;
-    }
-
-    fn give_back(&mut self, project: ProjectId) {
-        self.free += 1;
-        if let Some(held) = self.held.get_mut(&project) {
-            *held -= 1;
-            if *held == 0 {
-                self.held.remove(&project);
-            }
-        }
-    }
-}
-
 impl InHand {
-    /// For `total` calls of one project at a time, at least 2, and an eighth more for the others. A quarter is kept for direct
+    /// For `total` calls of one owner at a time, at least 2, and an eighth more for the others. A quarter is kept for direct
     /// messages, so that they never wait behind the other lanes; they may use the rest too.
     pub fn new(total: usize) -> Self {
         let direct = (total / 4).max(1);
         let common = total.saturating_sub(direct).max(1);
-        Self { direct: Places::new(direct), common: Places::new(common), begun: HashMap::new() }
+        Self { direct: FairShare::new(direct), common: FairShare::new(common), begun: HashMap::new() }
     }
 
-    /// Takes a place for a call, if there is one for that project.
-    pub fn take(&mut self, lane: Lane, project: ProjectId) -> Option<Pool> {
-        if self.begun.get(&project).is_some_and(|begun| *begun >= UNSETTLED) {
+    /// Takes a slot for a call, if the tenant's share has one.
+    pub fn take(&mut self, lane: Lane, of: Tenant) -> Option<Pool> {
+        if self.begun.get(&of.project).is_some_and(|begun| *begun >= UNSETTLED) {
             return None;
         }
         let pools: &[Pool] = match lane {
             Lane::Direct => &[Pool::Direct, Pool::Common],
             Lane::Automation | Lane::Campaign => &[Pool::Common],
         };
-        let pool = pools.iter().copied().find(|pool| self.places(*pool).has_room_for(project))?;
-        self.places(pool).take(project);
-        *self.begun.entry(project).or_default() += 1;
+        let pool = pools.iter().copied().find(|pool| self.share(*pool).take(of.owner))?;
+        *self.begun.entry(of.project).or_default() += 1;
         Some(pool)
     }
 
-    /// A call has ended, and its place is free.
-    pub fn give_back(&mut self, pool: Pool, project: ProjectId) {
-        self.places(pool).give_back(project);
+    /// A call has ended, and its slot is free.
+    pub fn give_back(&mut self, pool: Pool, owner: OwnerId) {
+        self.share(pool).give_back(owner);
     }
 
     /// What came of a message is written, or nothing was begun after all. Returns whether more may be begun just for that.
@@ -112,7 +83,7 @@ impl InHand {
         self.begun.contains_key(&project)
     }
 
-    fn places(&mut self, pool: Pool) -> &mut Places {
+    fn share(&mut self, pool: Pool) -> &mut FairShare {
         match pool {
             Pool::Direct => &mut self.direct,
             Pool::Common => &mut self.common,
@@ -132,9 +103,14 @@ mod tests {
         ProjectId(Uuid::from_u128(n))
     }
 
+    /// An owner with one project.
+    fn tenant(n: u128) -> Tenant {
+        Tenant { owner: project(n).into(), project: project(n) }
+    }
+
     /// How many a project gets until there is no room for it.
     fn filled(in_hand: &mut InHand, lane: Lane, n: u128) -> usize {
-        std::iter::from_fn(|| in_hand.take(lane, project(n))).count()
+        std::iter::from_fn(|| in_hand.take(lane, tenant(n))).count()
     }
 
     #[test]
@@ -167,6 +143,17 @@ mod tests {
     }
 
     #[test]
+    fn projects_of_one_owner_share_its_slots() {
+        let mut in_hand = InHand::new(32);
+        let of_one_owner = |n| Tenant { owner: project(1).into(), project: project(n) };
+        let taken =
+            (1..=20).flat_map(|n| [of_one_owner(n); 4]).filter(|of| in_hand.take(Lane::Direct, *of).is_some()).count();
+        assert_eq!(taken, 32, "of 20 projects no more than of one");
+        assert!(in_hand.take(Lane::Direct, tenant(99)).is_some());
+        assert!(in_hand.take(Lane::Campaign, tenant(99)).is_some());
+    }
+
+    #[test]
     fn a_share_shrinks_when_others_ask_and_grows_again() {
         let mut in_hand = InHand::new(32);
         filled(&mut in_hand, Lane::Campaign, 1);
@@ -174,12 +161,12 @@ mod tests {
         assert!((1..=3).contains(&second), "{second}");
         // What the first gives back is the other's before it is the first's again.
         for _ in 0..12 {
-            in_hand.give_back(Pool::Common, project(1));
+            in_hand.give_back(Pool::Common, tenant(1).owner);
         }
         let more = filled(&mut in_hand, Lane::Campaign, 2);
         assert!(more >= 8, "{more}");
         for _ in 0..second + more {
-            in_hand.give_back(Pool::Common, project(2));
+            in_hand.give_back(Pool::Common, tenant(2).owner);
         }
         assert_eq!(filled(&mut in_hand, Lane::Campaign, 1), 12);
     }
@@ -187,9 +174,9 @@ mod tests {
     #[test]
     fn who_has_begun_something_has_until_it_is_settled() {
         let mut in_hand = InHand::new(8);
-        let pool = in_hand.take(Lane::Direct, project(1)).unwrap();
+        let pool = in_hand.take(Lane::Direct, tenant(1)).unwrap();
         assert!(in_hand.has_begun(project(1)) && !in_hand.has_begun(project(2)));
-        in_hand.give_back(pool, project(1));
+        in_hand.give_back(pool, tenant(1).owner);
         assert!(in_hand.has_begun(project(1)), "what came of it is not written");
         in_hand.settled(project(1));
         assert!(!in_hand.has_begun(project(1)));
@@ -199,12 +186,12 @@ mod tests {
     fn no_more_is_begun_while_too_much_is_not_written() {
         let mut in_hand = InHand::new(8);
         let mut begun = 0;
-        while let Some(pool) = in_hand.take(Lane::Direct, project(1)) {
-            in_hand.give_back(pool, project(1));
+        while let Some(pool) = in_hand.take(Lane::Direct, tenant(1)) {
+            in_hand.give_back(pool, tenant(1).owner);
             begun += 1;
         }
         assert_eq!(begun, UNSETTLED);
-        assert!(in_hand.take(Lane::Direct, project(2)).is_some(), "others go on");
+        assert!(in_hand.take(Lane::Direct, tenant(2)).is_some(), "others go on");
         assert!(in_hand.settled(project(1)));
         assert!(!in_hand.settled(project(1)), "there was room already");
         assert_eq!(filled(&mut in_hand, Lane::Campaign, 1), 2);

@@ -17,6 +17,7 @@ mod in_hand;
 mod intake;
 mod invites;
 pub mod limits;
+mod owners;
 mod permits;
 pub mod provider;
 pub mod render;
@@ -44,6 +45,7 @@ use channels::Channels;
 use claim_turns::ClaimTurns;
 use config::DeliveryConfig;
 use limits::Limits;
+use owners::Owners;
 use permits::Permits;
 use provider::{MailProvider, Outside, apns};
 use routes::Route;
@@ -66,6 +68,7 @@ pub struct App {
     pub outside: Outside,
     pub shutdown: Shutdown,
     templates: Templates,
+    owners: Owners,
     permits: Permits,
     claim_turns: ClaimTurns,
     backlogs: Backlogs,
@@ -87,6 +90,7 @@ impl App {
         Arc::new(Self {
             outside: Outside { http, addresses, clock: clock.clone(), apns_tokens: apns::Tokens::default(), limits },
             templates: Templates::default(),
+            owners: Owners::default(),
             permits: Permits::new(config.concurrency),
             claim_turns: ClaimTurns::default(),
             backlogs: Backlogs::default(),

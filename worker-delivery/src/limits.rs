@@ -24,6 +24,7 @@ use tokio::sync::{Mutex as Turn, MutexGuard as Taken};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::in_hand::Tenant;
 use crate::permits::{Permit, Permits};
 use level::Level;
 use waiting::{Pace, Waiting};
@@ -181,7 +182,7 @@ impl Limit {
     /// Waits for the right to claim up to `most` messages of a project and lane: direct ones are urgent, and the others take turns.
     ///
     /// Permits are waited for without the account's turn, as others of the account may have theirs; and tokens without permits.
-    pub async fn admit(&self, permits: &Permits, lane: Lane, project: ProjectId, most: usize) -> Admitted {
+    pub async fn admit(&self, permits: &Permits, lane: Lane, of: Tenant, most: usize) -> Admitted {
         let urgent = lane == Lane::Direct;
         let (_own, mut waited) = taken(&self.own[usize::from(urgent)]).await;
         let mut held: Vec<Permit> = Vec::new();
@@ -196,7 +197,7 @@ impl Limit {
             };
             waited |= has_waited;
             loop {
-                held.extend(permits.acquire_free(lane, project, most - held.len()).await);
+                held.extend(permits.acquire_free(lane, of, most - held.len()).await);
                 if held.is_empty() {
                     break;
                 }
@@ -209,7 +210,7 @@ impl Limit {
                 waited |= self.rested(urgent).await;
             }
             drop(turn);
-            held = permits.acquire(lane, project, 1).await;
+            held = permits.acquire(lane, of, 1).await;
         }
     }
 
@@ -348,11 +349,16 @@ mod tests {
         assert!(limit.take(true, 1).await.is_empty());
     }
 
+    /// An owner with one project.
+    fn tenant(n: u128) -> Tenant {
+        let project = ProjectId(Uuid::from_u128(n));
+        Tenant { owner: project.into(), project }
+    }
+
     #[tokio::test]
     async fn who_waits_for_permits_keeps_nobody_else_of_the_account_waiting() {
         let (limits, permits) = (Limits::new(None, 1), Permits::new(8));
-        let [(one, first), (other, second)] =
-            [1, 2].map(|n| (ProjectId(Uuid::from_u128(n)), limits.of(&["push"], Some(100)).unwrap()));
+        let [(one, first), (other, second)] = [1, 2].map(|n| (tenant(n), limits.of(&["push"], Some(100)).unwrap()));
         let mut held = permits.acquire(Lane::Campaign, one, 500).await;
         let mut waiting = pin!(first.admit(&permits, Lane::Campaign, one, 1));
         assert!(tokio::time::timeout(Duration::from_millis(20), &mut waiting).await.is_err());

@@ -10,7 +10,7 @@ use shared::metric_name::Metric;
 use shared::send::Lane;
 use tokio::sync::oneshot;
 
-use crate::in_hand::{InHand, Pool};
+use crate::in_hand::{InHand, Pool, Tenant};
 
 /// What a busy lane waits for more permits than one, so that a claim is worth its statement.
 const GATHER: Duration = Duration::from_millis(3);
@@ -22,13 +22,13 @@ pub struct Permit {
     permits: Permits,
     /// Until the call has ended.
     pool: Option<Pool>,
-    project: ProjectId,
+    of: Tenant,
 }
 
 impl Permit {
-    /// The call has ended: its place is another's.
+    /// The call has ended: its slot is another's.
     pub fn called(&mut self) {
-        self.permits.give_back(self.pool.take(), self.project, false);
+        self.permits.give_back(self.pool.take(), self.of, false);
     }
 }
 
@@ -46,33 +46,33 @@ struct State {
 #[derive(Debug)]
 struct Waiting {
     lane: Lane,
-    project: ProjectId,
+    of: Tenant,
     most: usize,
     given: oneshot::Sender<Vec<Permit>>,
 }
 
 impl Permits {
-    /// For `total` calls of one project at a time, at least 2, and an eighth more.
+    /// For `total` calls of one owner at a time, at least 2, and an eighth more.
     pub fn new(total: usize) -> Self {
         Self(Arc::new(Mutex::new(State { in_hand: InHand::new(total), waiting: VecDeque::new() })))
     }
 
     /// Waits until at least one call of the project is permitted, and takes up to `most`.
-    pub async fn acquire(&self, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
-        let permits = self.first(lane, project, most).await;
-        self.gather(permits, lane, project, most).await
+    pub async fn acquire(&self, lane: Lane, of: Tenant, most: usize) -> Vec<Permit> {
+        let permits = self.first(lane, of, most).await;
+        self.gather(permits, lane, of, most).await
     }
 
     /// Takes up to `most` where at least one is permitted at once, and else none.
-    pub async fn acquire_free(&self, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
-        let permits = self.take(&mut self.state(), lane, project, most);
-        if permits.is_empty() { permits } else { self.gather(permits, lane, project, most).await }
+    pub async fn acquire_free(&self, lane: Lane, of: Tenant, most: usize) -> Vec<Permit> {
+        let permits = self.take(&mut self.state(), lane, of, most);
+        if permits.is_empty() { permits } else { self.gather(permits, lane, of, most).await }
     }
 
-    async fn gather(&self, mut permits: Vec<Permit>, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
+    async fn gather(&self, mut permits: Vec<Permit>, lane: Lane, of: Tenant, most: usize) -> Vec<Permit> {
         if permits.len() < most.min(GATHER_BELOW) && lane != Lane::Direct {
             tokio::time::sleep(GATHER).await;
-            permits.extend(self.take(&mut self.state(), lane, project, most - permits.len()));
+            permits.extend(self.take(&mut self.state(), lane, of, most - permits.len()));
         }
         permits
     }
@@ -82,37 +82,36 @@ impl Permits {
         self.state().in_hand.has_begun(project)
     }
 
-    async fn first(&self, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
+    async fn first(&self, lane: Lane, of: Tenant, most: usize) -> Vec<Permit> {
         let given = {
             let mut state = self.state();
-            let permits = self.take(&mut state, lane, project, most);
+            let permits = self.take(&mut state, lane, of, most);
             if !permits.is_empty() || most == 0 {
                 return permits;
             }
             let (given, waits) = oneshot::channel();
-            state.waiting.push_back(Waiting { lane, project, most, given });
+            state.waiting.push_back(Waiting { lane, of, most, given });
             waits
         };
         // Whoever waits is answered, and never forgotten.
         given.await.unwrap_or_default()
     }
 
-    fn take(&self, state: &mut State, lane: Lane, project: ProjectId, most: usize) -> Vec<Permit> {
-        let places = std::iter::from_fn(|| state.in_hand.take(lane, project)).take(most);
-        let permits: Vec<Permit> =
-            places.map(|pool| Permit { permits: self.clone(), pool: Some(pool), project }).collect();
+    fn take(&self, state: &mut State, lane: Lane, of: Tenant, most: usize) -> Vec<Permit> {
+        let places = std::iter::from_fn(|| state.in_hand.take(lane, of)).take(most);
+        let permits: Vec<Permit> = places.map(|pool| Permit { permits: self.clone(), pool: Some(pool), of }).collect();
         gauge!(Metric::MessagesInHand).increment(permits.len() as f64);
         permits
     }
 
     /// Of a call its place, where it still has one, and that it is settled.
-    fn give_back(&self, pool: Option<Pool>, project: ProjectId, is_settled: bool) {
+    fn give_back(&self, pool: Option<Pool>, of: Tenant, is_settled: bool) {
         let mut unwanted = Vec::new();
         let mut state = self.state();
         if let Some(pool) = pool {
-            state.in_hand.give_back(pool, project);
+            state.in_hand.give_back(pool, of.owner);
         }
-        let is_room = is_settled && state.in_hand.settled(project);
+        let is_room = is_settled && state.in_hand.settled(of.project);
         if pool.is_none() && !is_room {
             return;
         }
@@ -121,7 +120,7 @@ impl Permits {
             if waiting.given.is_closed() {
                 continue;
             }
-            let permits = self.take(&mut state, waiting.lane, waiting.project, waiting.most);
+            let permits = self.take(&mut state, waiting.lane, waiting.of, waiting.most);
             if permits.is_empty() {
                 still.push_back(waiting);
             } else if let Err(permits) = waiting.given.send(permits) {
@@ -142,7 +141,7 @@ impl Permits {
 impl Drop for Permit {
     fn drop(&mut self) {
         gauge!(Metric::MessagesInHand).decrement(1.0);
-        self.permits.give_back(self.pool.take(), self.project, true);
+        self.permits.give_back(self.pool.take(), self.of, true);
     }
 }
 
@@ -150,12 +149,18 @@ impl Drop for Permit {
 mod model;
 #[cfg(test)]
 mod tests {
+    use shared::ids::OwnerId;
     use uuid::Uuid;
 
     use super::*;
 
-    const ONE: ProjectId = ProjectId(Uuid::from_u128(1));
-    const OTHER: ProjectId = ProjectId(Uuid::from_u128(2));
+    const ONE: Tenant = tenant(1);
+    const OTHER: Tenant = tenant(2);
+
+    /// An owner with one project.
+    const fn tenant(n: u128) -> Tenant {
+        Tenant { owner: OwnerId(Uuid::from_u128(n)), project: ProjectId(Uuid::from_u128(n)) }
+    }
 
     #[tokio::test]
     async fn direct_messages_never_wait_for_the_other_lanes() {

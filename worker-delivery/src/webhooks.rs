@@ -12,13 +12,14 @@ use http::{Method, Request, Uri};
 use jiff::Timestamp;
 use shared::clock::rfc3339;
 use shared::failpoint;
+use shared::fair_share::{FairSlot, FairSlots};
 use shared::ids::ProjectId;
 use shared::metric_name::Metric;
 use shared::outbound::{Answer, CallError};
 use shared::store::StoreError;
 use shared::store::webhook_deliveries::claim::{self, Claimed, End, Try};
 use shared::store::webhook_endpoints::{self, DueEndpoint};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -27,8 +28,8 @@ use verdict::{Next, Verdict, judge};
 
 /// How often is looked for what is due.
 const LOOK: Duration = Duration::from_millis(500);
-/// Calls under way at a time, and those of them to one endpoint.
-const AT_ONCE: usize = 512;
+/// Calls of one owner under way at a time, with an eighth more for the others, and those of them to one endpoint.
+const OF_OWNER: usize = 512;
 const OF_ENDPOINT: usize = 8;
 /// For so long a lane goes by what it has read of its endpoint: its address, its secrets, that it is enabled.
 const FRESH: Duration = Duration::from_secs(2);
@@ -41,7 +42,7 @@ type Key = (ProjectId, Uuid);
 
 struct Sender {
     app: Arc<App>,
-    room: Arc<Semaphore>,
+    slots: FairSlots,
     /// Lanes under way, by endpoint.
     lanes: Mutex<HashMap<Key, usize>>,
     wake: Notify,
@@ -49,8 +50,8 @@ struct Sender {
 
 /// Sends what is due until the shutdown; calls under way then come to their end.
 pub async fn send_due(app: Arc<App>) {
-    let (room, lanes, wake) = (Arc::new(Semaphore::new(AT_ONCE)), Mutex::default(), Notify::new());
-    let sender = Arc::new(Sender { app, room, lanes, wake });
+    let (slots, lanes, wake) = (FairSlots::new(OF_OWNER), Mutex::default(), Notify::new());
+    let sender = Arc::new(Sender { app, slots, lanes, wake });
     let shutdown = sender.app.shutdown.clone();
     while !shutdown.is_cancelled() {
         if let Err(error) = sender.look().await {
@@ -69,7 +70,7 @@ struct Lane {
     sender: Arc<Sender>,
     endpoint: Arc<DueEndpoint>,
     began: Instant,
-    _permit: OwnedSemaphorePermit,
+    _slot: FairSlot,
 }
 
 impl Drop for Lane {
@@ -86,22 +87,26 @@ impl Drop for Lane {
 }
 
 impl Sender {
-    /// Opens lanes for whoever has something due and room for it.
+    /// Opens lanes to endpoints that have something due, as far as their owners' shares have slots.
     async fn look(self: &Arc<Self>) -> Result<(), StoreError> {
         let db = self.app.store.connection().await?;
-        let mut due = webhook_endpoints::due(&db, &self.app.config.master_keys, self.app.clock.now()).await?;
+        let found = webhook_endpoints::due(&db, &self.app.config.master_keys, self.app.clock.now()).await?;
         drop(db);
-        // Whoever has fewest goes first: where room is short, nobody waits for those who take long.
-        due.sort_by_key(|endpoint| self.lanes_of((endpoint.project, endpoint.id)));
-        for endpoint in due {
+        let mut due = Vec::with_capacity(found.len());
+        for endpoint in found {
+            due.push((self.app.owners.of(&self.app.store, endpoint.project).await?, endpoint));
+        }
+        // Where slots are short, they go to the owners and endpoints with the fewest calls under way.
+        due.sort_by_key(|(owner, of)| (self.slots.held(*owner), self.lanes_of((of.project, of.id))));
+        for (owner, endpoint) in due {
             let most = if endpoint.failures >= SUSPECT { 1 } else { OF_ENDPOINT };
             let most = most.saturating_sub(self.lanes_of((endpoint.project, endpoint.id)));
-            let permits: Vec<_> = (0..most).map_while(|_| self.room.clone().try_acquire_owned().ok()).collect();
-            if permits.is_empty() {
+            let slots: Vec<_> = (0..most).map_while(|_| self.slots.take(owner)).collect();
+            if slots.is_empty() {
                 continue;
             }
             let endpoint = Arc::new(endpoint);
-            let claimed = match self.claim(&endpoint, permits.len()).await {
+            let claimed = match self.claim(&endpoint, slots.len()).await {
                 Ok(claimed) => claimed,
                 Err(error) if error.is_unavailable() && !error.is_too_slow() => return Err(error),
                 Err(error) => {
@@ -110,8 +115,8 @@ impl Sender {
                     continue;
                 }
             };
-            for (delivery, permit) in claimed.into_iter().zip(permits) {
-                self.open(endpoint.clone(), delivery, permit);
+            for (delivery, slot) in claimed.into_iter().zip(slots) {
+                self.open(endpoint.clone(), delivery, slot);
             }
         }
         Ok(())
@@ -121,10 +126,10 @@ impl Sender {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied().unwrap_or(0)
     }
 
-    fn open(self: &Arc<Self>, endpoint: Arc<DueEndpoint>, first: Claimed, permit: OwnedSemaphorePermit) {
+    fn open(self: &Arc<Self>, endpoint: Arc<DueEndpoint>, first: Claimed, slot: FairSlot) {
         let key = (endpoint.project, endpoint.id);
         *self.lanes.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
-        let lane = Lane { sender: self.clone(), endpoint, began: Instant::now(), _permit: permit };
+        let lane = Lane { sender: self.clone(), endpoint, began: Instant::now(), _slot: slot };
         self.app.tasks.spawn(lane.run(first));
     }
 

@@ -26,7 +26,7 @@ const ACROSS: [(&str, &str); 29] = [
     ("messages/retention.rs", "how many messages of each project a table holds"),
     ("project_removals.rs", "projects that were deleted"),
     ("projects.rs", "all projects, and those that have changed"),
-    ("projects/creators.rs", "how many projects an account created"),
+    ("projects/creators.rs", "the owners of projects, and how many projects an account created"),
     ("push_tokens.rs", "those that were taken away long ago"),
     ("runs/listeners.rs", "those whose time is over"),
     ("runs/resume.rs", "automations that were deleted"),

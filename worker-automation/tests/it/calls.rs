@@ -5,8 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::json;
 use sha2::Sha256;
+use shared::ids::ProjectId;
 use shared::secrets::MasterKeys;
-use shared::store::projects::{self, ProjectSecrets};
+use shared::store::projects::{self, ProjectSecrets, creators};
 use testkit::{Fault, ProviderServer, Received, Reply};
 use uuid::Uuid;
 
@@ -117,5 +118,41 @@ async fn what_cannot_be_called_is_told_and_the_run_goes_on() {
         f.deactivate(automation).await;
         f.execute("DELETE FROM run").await;
     }
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn hanging_calls_of_one_owner_hold_up_no_other_owners_calls() {
+    let mut f = Fixture::start().await;
+    let hanging = ProviderServer::start(|_: &Received| Reply::json(200, &json!({}))).await;
+    let account = Uuid::from_u128(7);
+    for n in 1..=2 {
+        f.project = ProjectId(Uuid::from_u128(n));
+        project(&f).await;
+        let mut db = f.store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        creators::set(&tx, f.project, account).await.unwrap();
+        tx.commit().await.unwrap();
+        automation(&f, &hanging.url()).await;
+        for user in 0..80 {
+            hanging.fail_next(Fault::Hang);
+            f.publish(vec![track(&f, &format!("u{user}"), "e", json!({}))]).await;
+        }
+    }
+    // Those that failed are due again within seconds; those under way, after their lease.
+    let under_way = format!(
+        "SELECT count(*) FROM webhook_call WHERE attempt = 1 AND due_at > now() + interval '15 s' AND url LIKE '{}%'",
+        hanging.url()
+    );
+    f.eventually("one owner's calls are under way", &under_way, 64).await;
+
+    f.project = ProjectId(Uuid::from_u128(3));
+    project(&f).await;
+    let prompt = ProviderServer::start(|_: &Received| Reply::json(200, &json!({"tier": 3}))).await;
+    automation(&f, &prompt.url()).await;
+    f.publish((0..20).map(|n| track(&f, &format!("u{n}"), "e", json!({}))).collect()).await;
+    f.eventually("the other owner's runs went on", "SELECT count(*) FROM message", 20).await;
+    assert_eq!(f.number(&under_way).await, 64, "none of the hanging calls has ended");
+    drop(hanging);
     f.stop().await;
 }

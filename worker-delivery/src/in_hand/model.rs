@@ -29,6 +29,12 @@ struct Message {
     place: Option<Pool>,
 }
 
+/// An owner with one project.
+fn tenant(n: u128) -> Tenant {
+    let project = ProjectId(Uuid::from_u128(n));
+    Tenant { owner: project.into(), project }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
@@ -41,7 +47,7 @@ proptest! {
         let mut book: Vec<Message> = Vec::new();
         let direct = (total / 4).max(1);
         for (project, act) in acts {
-            let id = ProjectId(Uuid::from_u128(project));
+            let of = tenant(project);
             match act {
                 Act::Take(lane) => {
                     // Of each pool: how many one may hold, how many places there are, and what is taken of them.
@@ -55,7 +61,7 @@ proptest! {
                         (alone, places - of(None), of(Some(project)))
                     };
                     let pools = if lane == Lane::Direct { vec![Pool::Direct, Pool::Common] } else { vec![Pool::Common] };
-                    let taken = in_hand.take(lane, id);
+                    let taken = in_hand.take(lane, of);
                     if let Some(pool) = taken {
                         let (alone, free, own) = holds(pool);
                         prop_assert!(pools.contains(&pool) && free > 0, "a place that there is not");
@@ -73,17 +79,17 @@ proptest! {
                     let held: Vec<_> = book.iter_mut().filter(|m| m.place.is_some()).collect();
                     if let Some(message) = (!held.is_empty()).then(|| which.index(held.len())).and_then(|i| held.into_iter().nth(i)) {
                         let place = message.place.take().unwrap();
-                        in_hand.give_back(place, ProjectId(Uuid::from_u128(message.project)));
+                        in_hand.give_back(place, tenant(message.project).owner);
                     }
                 }
                 Act::Settle(which) => {
                     if !book.is_empty() {
                         let message = book.remove(which.index(book.len()));
-                        let of = ProjectId(Uuid::from_u128(message.project));
+                        let of = tenant(message.project);
                         if let Some(place) = message.place {
-                            in_hand.give_back(place, of);
+                            in_hand.give_back(place, of.owner);
                         }
-                        prop_assert!(!in_hand.settled(of), "it was never full");
+                        prop_assert!(!in_hand.settled(of.project), "it was never full");
                     }
                 }
             }
@@ -94,14 +100,13 @@ proptest! {
         }
         // When all is given back, everybody finds what was there at first.
         for message in book {
-            let of = ProjectId(Uuid::from_u128(message.project));
+            let of = tenant(message.project);
             if let Some(place) = message.place {
-                in_hand.give_back(place, of);
+                in_hand.give_back(place, of.owner);
             }
-            in_hand.settled(of);
+            in_hand.settled(of.project);
         }
-        let one = ProjectId(Uuid::from_u128(9));
-        let alone = std::iter::from_fn(|| in_hand.take(Lane::Direct, one)).count();
+        let alone = std::iter::from_fn(|| in_hand.take(Lane::Direct, tenant(9))).count();
         prop_assert_eq!(alone, direct + (total - direct).max(1));
     }
 }

@@ -38,7 +38,7 @@ type Given = Pin<Box<dyn Future<Output = Vec<Permit>>>>;
 /// Who waits, the first to come first.
 struct Wait {
     lane: Lane,
-    project: ProjectId,
+    of: Tenant,
     given: Given,
 }
 
@@ -49,13 +49,19 @@ fn take_given(waits: &mut Vec<Wait>, held: &mut Vec<Permit>) -> bool {
     for mut wait in waits.drain(..) {
         if let Poll::Ready(permits) = wait.given.as_mut().poll(&mut context) {
             held.extend(permits);
-            is_unfair |= still.iter().any(|before| (before.lane, before.project) == (wait.lane, wait.project));
+            is_unfair |= still.iter().any(|before| (before.lane, before.of) == (wait.lane, wait.of));
         } else {
             still.push(wait);
         }
     }
     *waits = still;
     is_unfair
+}
+
+/// An owner with one project.
+fn tenant(n: u128) -> Tenant {
+    let project = ProjectId(Uuid::from_u128(n));
+    Tenant { owner: project.into(), project }
 }
 
 proptest! {
@@ -71,10 +77,10 @@ proptest! {
         for act in acts {
             match act {
                 Act::Acquire { lane, project, most } => {
-                    let project = ProjectId(Uuid::from_u128(project));
-                    let of = permits.clone();
-                    let given = Box::pin(async move { of.first(lane, project, most).await });
-                    waits.push(Wait { lane, project, given });
+                    let of = tenant(project);
+                    let permits = permits.clone();
+                    let given = Box::pin(async move { permits.first(lane, of, most).await });
+                    waits.push(Wait { lane, of, given });
                 }
                 // Perhaps they were just given some, and have not seen it.
                 Act::Leave(which) if !waits.is_empty() => drop(waits.remove(which.index(waits.len()))),
@@ -91,8 +97,8 @@ proptest! {
             }
             prop_assert!(!take_given(&mut waits, &mut held), "who came later was served before");
             for wait in &waits {
-                let room = permits.take(&mut permits.state(), wait.lane, wait.project, 1);
-                prop_assert!(room.is_empty(), "{:?} {} waits, and there is room", wait.lane, wait.project);
+                let room = permits.take(&mut permits.state(), wait.lane, wait.of, 1);
+                prop_assert!(room.is_empty(), "{:?} {} waits, and there is room", wait.lane, wait.of.project);
             }
         }
         while !waits.is_empty() {
@@ -101,8 +107,7 @@ proptest! {
             held.clear();
         }
         held.clear();
-        let one = ProjectId(Uuid::from_u128(9));
-        let all = permits.take(&mut permits.state(), Lane::Direct, one, usize::MAX);
+        let all = permits.take(&mut permits.state(), Lane::Direct, tenant(9), usize::MAX);
         let direct = (total / 4).max(1);
         prop_assert_eq!(all.len(), direct + (total - direct).max(1));
         // Not while the state is locked, as each gives its own back.

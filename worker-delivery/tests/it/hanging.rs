@@ -22,30 +22,38 @@ const MANY: usize = 1_500;
 const WAITING: usize = 8_192;
 
 #[tokio::test]
-async fn a_hanging_provider_holds_up_no_other_projects_direct_messages() {
+async fn hanging_providers_of_one_owner_hold_up_no_other_owners_direct_messages() {
     let (mut place, mailbox) = (Place::new().await, TestMailbox::start().await);
     let prompt = place.project;
     place.configure(mailbox.port(), json!({}), None).await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
 
-    let hanging = place.another_project().await;
-    place.project = hanging;
-    // It takes connections, and never says a word.
+    // A server that takes connections and never answers, for two projects of one account.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    place.configure(silent.local_addr().unwrap().port(), json!({}), None).await;
-    let ben = place.user("ben", Some("ben@example.com"), None).await;
+    let port = silent.local_addr().unwrap().port();
     let listening = tokio::spawn(async move {
         let mut open = Vec::new();
         loop {
             open.push(silent.accept().await.unwrap());
         }
     });
+    let (mut hanging, mut users) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        place.project = place.another_project().await;
+        place.set_creator(Uuid::from_u128(7)).await;
+        place.configure(port, json!({}), None).await;
+        users.push(place.user("ben", Some("ben@example.com"), None).await);
+        hanging.push(place.project);
+    }
     place.run().await;
-    let codes = (0..MANY).map(|_| place.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
-    join_all(codes.map(|message| place.send_direct(vec![message]))).await;
-    eventually(SOON, async || match place.begun(hanging).await {
+    for (project, ben) in hanging.iter().zip(users) {
+        place.project = *project;
+        let codes = (0..MANY / 2).map(|_| place.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
+        join_all(codes.map(|message| place.send_direct(vec![message]))).await;
+    }
+    eventually(SOON, async || match place.begun(hanging[0]).await + place.begun(hanging[1]).await {
         CONCURRENCY => Ok(()),
-        held => Err(format!("{held} in hand")),
+        begun => Err(format!("{begun} are under way")),
     })
     .await;
     place.drained().await;
@@ -59,7 +67,8 @@ async fn a_hanging_provider_holds_up_no_other_projects_direct_messages() {
         assert!(began.elapsed() < Duration::from_secs(2), "it took {:?}", began.elapsed());
         assert_eq!(place.settled(id, 1).await.status, "sent");
     }
-    assert_eq!(place.begun(hanging).await, CONCURRENCY, "the others still hang");
+    let begun = place.begun(hanging[0]).await + place.begun(hanging[1]).await;
+    assert_eq!(begun, CONCURRENCY, "the others still hang");
     listening.abort();
     place.stop().await;
 }

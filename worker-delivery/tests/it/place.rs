@@ -21,7 +21,7 @@ use shared::store::Store;
 use shared::store::channels::{self, ChannelSettings};
 use shared::store::messages::due;
 use shared::store::messages::insert::{NewMessage, queued};
-use shared::store::projects::{self, ProjectSecrets};
+use shared::store::projects::{self, ProjectSecrets, creators};
 use testkit::{TestDatabase, TestMailbox, TestNats, eventually};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -190,6 +190,14 @@ impl Place {
         projects::insert(&tx, &self.keys, project, "Bank", &ProjectSecrets::random(), self.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
         project
+    }
+
+    /// Records the account that created the project.
+    pub async fn set_creator(&self, account: Uuid) {
+        let mut db = self.store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        creators::set(&tx, self.project, account).await.unwrap();
+        tx.commit().await.unwrap();
     }
 
     /// How many of a project's messages are begun and not settled.

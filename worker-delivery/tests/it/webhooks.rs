@@ -203,6 +203,38 @@ async fn a_slow_endpoint_keeps_nobody_waiting_but_itself() {
 }
 
 #[tokio::test]
+async fn hanging_endpoints_of_one_owner_hold_up_no_other_owners_webhooks() {
+    let mut place = Place::new().await;
+    let (hanging, prompt) = (server().await, server().await);
+    let to_prompt = endpoint(&place, &prompt.url(), &["*"], &EndpointSecrets::random()).await;
+    let own = place.project;
+    // More endpoints in two projects of one account than its slots can serve.
+    for _ in 0..2 {
+        place.project = place.another_project().await;
+        place.set_creator(Uuid::from_u128(7)).await;
+        for _ in 0..40 {
+            let to = endpoint(&place, &hanging.url(), &["*"], &EndpointSecrets::random()).await;
+            for _ in 0..8 {
+                hanging.fail_next(Fault::Hang);
+                test(&place, to).await;
+            }
+        }
+    }
+    place.project = own;
+    place.run().await;
+    hanging.wait_for(512, SOON).await;
+    for _ in 0..20 {
+        let id = test(&place, to_prompt).await;
+        assert_eq!(tried(&place, to_prompt, id, 1).await.status, DeliveryStatus::Delivered);
+    }
+    let failing = "SELECT count(*) FROM webhook_endpoint WHERE failing_since IS NOT NULL";
+    let db = place.store.connection().await.unwrap();
+    assert_eq!(db.query_one(failing, &[]).await.unwrap().get::<_, i64>(0), 0, "none of the hanging calls has ended");
+    drop(hanging);
+    place.stop().await;
+}
+
+#[tokio::test]
 async fn an_endpoint_that_is_gone_is_disabled_and_told_nothing_more() {
     let mut place = Place::new().await;
     let server = server().await;

@@ -1,0 +1,130 @@
+//! Shares slots for calls to other systems between the owners of projects. Pure.
+//!
+//! An owner may hold eight times as many slots as are free, up to a limit of its own, and there are an eighth more slots than
+//! that limit. So an owner alone gets its limit, and an owner without a slot finds one, however long the calls of another take.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::ids::OwnerId;
+
+/// Slots that an owner may hold for each one that is free.
+const PER_FREE: usize = 8;
+
+#[derive(Debug)]
+pub struct FairShare {
+    per_owner: usize,
+    free: usize,
+    held: HashMap<OwnerId, usize>,
+}
+
+impl FairShare {
+    /// `per_owner` slots for one owner, and an eighth more for the others.
+    pub fn new(per_owner: usize) -> Self {
+        Self { per_owner, free: per_owner + per_owner.div_ceil(PER_FREE), held: HashMap::new() }
+    }
+
+    /// The number of slots that an owner holds.
+    pub fn held(&self, owner: OwnerId) -> usize {
+        self.held.get(&owner).copied().unwrap_or(0)
+    }
+
+    /// Takes a slot for an owner; false where its share is used up.
+    pub fn take(&mut self, owner: OwnerId) -> bool {
+        if self.held(owner) >= self.per_owner.min(PER_FREE * self.free) {
+            return false;
+        }
+        self.free -= 1;
+        *self.held.entry(owner).or_default() += 1;
+        true
+    }
+
+    pub fn give_back(&mut self, owner: OwnerId) {
+        let Some(held) = self.held.get_mut(&owner) else { return };
+        self.free += 1;
+        *held -= 1;
+        if *held == 0 {
+            self.held.remove(&owner);
+        }
+    }
+}
+
+/// The slots of one process, shared out as [`FairShare`] says.
+#[derive(Clone, Debug)]
+pub struct FairSlots(Arc<Mutex<FairShare>>);
+
+/// A slot, free again when it is dropped.
+#[derive(Debug)]
+pub struct FairSlot {
+    owner: OwnerId,
+    slots: FairSlots,
+}
+
+impl FairSlots {
+    /// As [`FairShare::new`].
+    pub fn new(per_owner: usize) -> Self {
+        Self(Arc::new(Mutex::new(FairShare::new(per_owner))))
+    }
+
+    /// Takes a slot, if the owner's share has one at once.
+    pub fn take(&self, owner: OwnerId) -> Option<FairSlot> {
+        self.share().take(owner).then(|| FairSlot { owner, slots: self.clone() })
+    }
+
+    /// The number of slots that an owner holds.
+    pub fn held(&self, owner: OwnerId) -> usize {
+        self.share().held(owner)
+    }
+
+    fn share(&self) -> MutexGuard<'_, FairShare> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for FairSlot {
+    fn drop(&mut self) {
+        self.slots.share().give_back(self.owner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn owner(n: u128) -> OwnerId {
+        OwnerId(Uuid::from_u128(n))
+    }
+
+    /// The number of slots that an owner gets until there are no more for it.
+    fn filled(share: &mut FairShare, n: u128) -> usize {
+        (0..).take_while(|_| share.take(owner(n))).count()
+    }
+
+    #[test]
+    fn an_owner_alone_gets_its_limit_and_leaves_slots_to_the_next() {
+        for per_owner in [1, 2, 8, 64, 512] {
+            let mut share = FairShare::new(per_owner);
+            assert_eq!(filled(&mut share, 1), per_owner);
+            assert!(filled(&mut share, 2) >= (per_owner / 16).max(1), "{per_owner}");
+        }
+    }
+
+    #[test]
+    fn a_slot_that_is_given_back_goes_to_the_owner_with_fewer() {
+        let mut share = FairShare::new(64);
+        let (first, second) = (filled(&mut share, 1), filled(&mut share, 2));
+        for _ in 0..first {
+            share.give_back(owner(1));
+            assert!(filled(&mut share, 2) > 0 || share.held(owner(2)) == 64);
+        }
+        assert!(second < 9 && share.held(owner(2)) == 64);
+        for _ in 0..64 {
+            share.give_back(owner(2));
+        }
+        assert_eq!(share.free, 72, "no slot is lost, and none is made");
+        share.give_back(owner(2));
+        assert_eq!((share.free, share.held.len()), (72, 0), "an owner without slots gives none back");
+    }
+}
