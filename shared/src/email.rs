@@ -13,9 +13,56 @@ pub fn is_address(text: &str) -> bool {
         && domain.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'))
 }
 
+/// Returns an address in the form in which addresses are compared: the local part in lower case, and the domain in the
+/// Unicode form of UTS 46, so that Punycode and full-width letters make no difference. A domain that UTS 46 refuses is
+/// only put into lower case.
+pub fn normalized(text: &str) -> String {
+    let Some((local, domain)) = text.trim().rsplit_once('@') else { return text.trim().to_lowercase() };
+    let domain = match idna::domain_to_unicode(domain) {
+        (unicode, Ok(())) => unicode,
+        (_, Err(_)) => domain.to_lowercase(),
+    };
+    format!("{}@{domain}", local.to_lowercase())
+}
+
+/// Returns an address with its domain in Punycode; `None` for an address whose domain has no such form.
+pub fn with_ascii_domain(address: &str) -> Option<String> {
+    let (local, domain) = address.rsplit_once('@')?;
+    Some(format!("{local}@{}", idna::domain_to_ascii(domain).ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_spelling_of_a_domain_has_one_normal_form() {
+        for spelling in [
+            "ann@bücher.example",
+            " Ann@BÜCHER.Example ",
+            "ann@xn--bcher-kva.example",
+            "ann@XN--BCHER-KVA.example",
+            "ann@ｂüｃｈｅｒ.example",
+            "ann@bücher\u{3002}example",
+            // A letter and a combining mark.
+            "ann@bu\u{308}cher.example",
+        ] {
+            assert_eq!(normalized(spelling), "ann@bücher.example", "{spelling}");
+        }
+        assert_eq!(with_ascii_domain("ann@bücher.example").as_deref(), Some("ann@xn--bcher-kva.example"));
+        for (text, normal) in [
+            ("Ann@Example.COM", "ann@example.com"),
+            ("Ａnn@example.com", "ａnn@example.com"),
+            ("ann@Straße.example", "ann@straße.example"),
+            ("ann@mail_1.Example", "ann@mail_1.example"),
+            // No valid Punycode.
+            ("ann@XN--A.example", "ann@xn--a.example"),
+            ("No Address", "no address"),
+        ] {
+            assert_eq!(normalized(text), normal, "{text}");
+            assert_eq!(normalized(normal), normal);
+        }
+    }
 
     #[test]
     fn addresses_are_told_from_other_texts() {

@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use crate::email;
 use crate::ids::ProjectId;
 use crate::send::{Channel, Lane};
 
@@ -66,7 +67,21 @@ pub struct Address {
 
 impl Address {
     pub fn email(text: &str) -> Self {
-        Self { channel: Channel::Email, text: text.trim().to_lowercase() }
+        Self { channel: Channel::Email, text: email::normalized(text) }
+    }
+
+    /// Returns the texts under which the list may hold this address: as it is, normalised, and with the domain in
+    /// Punycode. Earlier versions stored domains as they were spelled, in lower case.
+    pub fn spellings(&self) -> Vec<String> {
+        let mut spellings = vec![self.text.clone()];
+        if self.channel == Channel::Email {
+            let normal = email::normalized(&self.text);
+            spellings.extend(email::with_ascii_domain(&normal));
+            spellings.push(normal);
+            spellings.sort_unstable();
+            spellings.dedup();
+        }
+        spellings
     }
 
     /// Of a number in international form.
@@ -125,11 +140,24 @@ mod tests {
     #[test]
     fn an_address_is_one_however_it_is_written() {
         assert_eq!(Address::email(" Ann@Example.COM "), Address::email("ann@example.com"));
+        assert_eq!(Address::email("ann@xn--bcher-kva.example"), Address::email("Ann@Bücher.example"));
         let project = ProjectId(Uuid::from_u128(1));
         let id = |address: &Address, reason| address.id(project, reason);
         let ann = Address::email("ann@example.com");
         assert_eq!(id(&ann, Reason::Bounced), id(&Address::email("ANN@example.com"), Reason::Bounced));
         assert_ne!(id(&ann, Reason::Bounced), id(&ann, Reason::Manual));
+    }
+
+    #[test]
+    fn entries_are_looked_up_under_every_spelling_of_their_domain() {
+        let both = ["ann@bücher.example", "ann@xn--bcher-kva.example"];
+        assert_eq!(Address::email(both[1]).spellings(), both);
+        let stored_before = Address { channel: Channel::Email, text: both[1].to_owned() };
+        assert_eq!(stored_before.spellings(), both);
+        assert_eq!(Address::email("ann@example.com").spellings(), ["ann@example.com"]);
+        let user = Uuid::from_u128(7);
+        assert_eq!(Address::person(Channel::Email, user).spellings(), [user.to_string()]);
+        assert_eq!(Address::number("+15005550006").spellings(), ["+15005550006"]);
     }
 
     #[test]

@@ -25,9 +25,14 @@ pub const MERGED: &str = "merged";
 /// Status reason of a message to a user without an external ID, where the channels send to known users only.
 const ANONYMOUS_USER: &str = "anonymous_user";
 
-/// Returns the entries of the suppression list that concern a user: their address on the channel, and the user as such.
+/// Returns the entries of the suppression list that concern a user: their address on the channel, the same address as
+/// earlier versions stored it, and the user as such.
 pub fn addresses(channel: Channel, person: &Recipient) -> impl Iterator<Item = Address> {
-    address(channel, person).into_iter().chain([Address::person(channel, person.id)])
+    let stored_before = person.email.as_deref().filter(|_| channel == Channel::Email);
+    let stored_before = stored_before.map(|email| Address { channel, text: email.trim().to_lowercase() });
+    let own = address(channel, person);
+    let stored_before = stored_before.filter(|before| own.as_ref() != Some(before));
+    own.into_iter().chain(stored_before).chain([Address::person(channel, person.id)])
 }
 
 /// Returns the user's own address on a channel, normalised.
@@ -188,6 +193,10 @@ mod tests {
         let message = |lane| Claimed { lane, ..message_to(&person) };
         let listed = |address, reasons: &[Reason]| HashMap::from([(address, reasons.to_vec())]);
         let ann = Address::email("ann@example.com");
+        let spelled = Recipient { email: Some("Ann@ｅxample.com".to_owned()), ..person.clone() };
+        let stored_before = Address { channel: Channel::Email, text: "ann@ｅxample.com".to_owned() };
+        let expected = [ann.clone(), stored_before, Address::person(Channel::Email, person.id)];
+        assert_eq!(addresses(Channel::Email, &spelled).collect::<Vec<_>>(), expected);
         let both = [Reason::Unsubscribed, Reason::Bounced];
         for (listed, lane, found) in [
             (listed(ann.clone(), &[Reason::Unsubscribed]), Lane::Campaign, Some(Reason::Unsubscribed)),

@@ -87,8 +87,8 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
 fn filter(query: &Query) -> Result<SuppressionFilter, ApiError> {
     let channel = query.choice("channel", &Channel::ALL.map(|channel| (channel.as_str(), channel)))?;
     let reason = query.choice("reason", &Reason::ALL.map(|reason| (reason.as_str(), reason)))?;
-    let address = query.get("address").map(input::normalised);
-    Ok(SuppressionFilter { channel, reason, address })
+    let spellings = query.get("address").map(input::spellings);
+    Ok(SuppressionFilter { channel, reason, spellings })
 }
 
 /// `POST /suppressions`

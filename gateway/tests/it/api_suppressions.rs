@@ -67,6 +67,27 @@ async fn addresses_are_put_on_the_list_and_taken_off() {
 }
 
 #[tokio::test]
+async fn an_address_is_listed_and_removed_under_every_spelling_of_its_domain() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let punycode = json!({"address": "Ann@xn--bcher-kva.example"});
+    let made = gateway.post(&project, "/suppressions", &punycode).await.expect(201);
+    assert_eq!(made["address"], "ann@bücher.example");
+    // As earlier versions stored it.
+    let sql = "INSERT INTO suppression (project_id, channel, address, reason, id, note, created_at) \
+               VALUES ($1, 'EMAIL', 'ann@xn--bcher-kva.example', 'bounced', gen_random_uuid(), '', now())";
+    gateway.sql.execute(sql, &[&project.id]).await.unwrap();
+    for address in ["ann@b%C3%BCcher.example", "ANN@XN--BCHER-KVA.example"] {
+        let found = gateway.get(&project, &format!("/suppressions?address={address}")).await.expect(200);
+        assert_eq!(found["total"], 2, "{address}");
+    }
+    let body = json!({"address": "ann@ｂüｃｈｅｒ.example"}).to_string();
+    let json = [("content-type", "application/json")];
+    gateway.send("DELETE", "/suppressions", &project.secret, &json, body).await.expect(200);
+    assert_eq!(gateway.get(&project, "/suppressions").await.expect(200)["total"], 0);
+}
+
+#[tokio::test]
 async fn only_a_post_unsubscribes_and_only_by_a_link_that_was_made_here() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;

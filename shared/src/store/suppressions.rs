@@ -1,6 +1,6 @@
 //! The suppression list: addresses that nothing is sent to, and how near others are to it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -54,8 +54,13 @@ fn reason(text: &str) -> Result<Reason, StoreError> {
     Reason::parse(text).ok_or_else(|| StoreError::Corrupt(format!("a suppression's reason {text:?}")))
 }
 
-fn columns(addresses: &[Address]) -> (Vec<&str>, Vec<&str>) {
-    addresses.iter().map(|a| (a.channel.as_str(), a.text.as_str())).unzip()
+/// Returns the channels and texts under which these addresses may be stored, each pair once.
+fn spelled(addresses: &[Address]) -> (Vec<&'static str>, Vec<String>) {
+    let of = |address: &Address| {
+        let channel = address.channel.as_str();
+        address.spellings().into_iter().map(move |text| (channel, text))
+    };
+    addresses.iter().flat_map(of).collect::<BTreeSet<_>>().into_iter().unzip()
 }
 
 /// Why these addresses get nothing, those that are on the list.
@@ -68,12 +73,15 @@ pub async fn reasons(
     if addresses.is_empty() {
         return Ok(found);
     }
-    let (channels, texts) = columns(addresses);
+    let (channels, texts) = spelled(addresses);
     let sql = "SELECT s.channel, s.address, s.reason FROM unnest($2::text[], $3::text[]) AS v (c, a) \
                JOIN suppression s ON s.project_id = $1 AND s.channel = v.c AND s.address = v.a";
     for row in db.query(&db.prepare_cached(sql).await?, &[&project, &channels, &texts]).await? {
-        let address = Address { channel: channel(row.try_get(0)?)?, text: row.try_get(1)? };
-        found.entry(address).or_default().push(reason(row.try_get(2)?)?);
+        let (channel, text, reason) =
+            (channel(row.try_get(0)?)?, row.try_get::<_, String>(1)?, reason(row.try_get(2)?)?);
+        for address in addresses.iter().filter(|a| a.channel == channel && a.spellings().contains(&text)) {
+            found.entry(address.clone()).or_default().push(reason);
+        }
     }
     Ok(found)
 }
@@ -171,7 +179,7 @@ pub async fn arrived(tx: &Transaction<'_>, project: ProjectId, addresses: &[Addr
     if addresses.is_empty() {
         return Ok(());
     }
-    let (channels, texts) = columns(addresses);
+    let (channels, texts) = spelled(addresses);
     let sql = "DELETE FROM bounce_streak s USING unnest($2::text[], $3::text[]) AS v (c, a) \
                WHERE s.project_id = $1 AND s.channel = v.c AND s.address = v.a";
     tx.execute(&tx.prepare_cached(sql).await?, &[&project, &channels, &texts]).await?;
@@ -212,15 +220,18 @@ pub async fn recipients(
 pub struct SuppressionFilter {
     pub channel: Option<Channel>,
     pub reason: Option<Reason>,
-    /// In full, normalised.
-    pub address: Option<String>,
+    /// The spellings of one address, in full.
+    pub spellings: Option<Vec<String>>,
 }
 
 impl SuppressionFilter {
-    fn conditions<'a>(&self, project: &'a ProjectId, texts: &'a [&'a str; 3]) -> Filter<'a> {
+    fn conditions<'a>(&'a self, project: &'a ProjectId, texts: &'a [&'a str; 2]) -> Filter<'a> {
         let mut filter = Filter::of(project);
-        let given = [self.channel.is_some(), self.reason.is_some(), self.address.is_some()];
-        for ((column, text), given) in ["channel", "reason", "address"].into_iter().zip(texts).zip(given) {
+        if let Some(spellings) = &self.spellings {
+            filter.and("address = ANY(?1)", &[spellings]);
+        }
+        let given = [self.channel.is_some(), self.reason.is_some()];
+        for ((column, text), given) in ["channel", "reason"].into_iter().zip(texts).zip(given) {
             if given {
                 filter.and(&format!("{column} = ?1"), &[text]);
             }
@@ -228,12 +239,8 @@ impl SuppressionFilter {
         filter
     }
 
-    fn texts(&self) -> [&str; 3] {
-        [
-            self.channel.map_or("", Channel::as_str),
-            self.reason.map_or("", Reason::as_str),
-            self.address.as_deref().unwrap_or(""),
-        ]
+    fn texts(&self) -> [&'static str; 2] {
+        [self.channel.map_or("", Channel::as_str), self.reason.map_or("", Reason::as_str)]
     }
 }
 
@@ -266,11 +273,11 @@ pub async fn remove(
     address: &Address,
     reason: Option<Reason>,
 ) -> Result<u64, StoreError> {
-    let sql = "DELETE FROM suppression WHERE project_id = $1 AND channel = $2 AND address = $3 \
+    let sql = "DELETE FROM suppression WHERE project_id = $1 AND channel = $2 AND address = ANY($3) \
                AND ($4::text IS NULL OR reason = $4)";
     let reason = reason.map(Reason::as_str);
     let statement = tx.prepare_cached(sql).await?;
-    let removed = tx.execute(&statement, &[&project, &address.channel.as_str(), &address.text, &reason]).await?;
+    let removed = tx.execute(&statement, &[&project, &address.channel.as_str(), &address.spellings(), &reason]).await?;
     arrived(tx, project, std::slice::from_ref(address)).await?;
     Ok(removed)
 }
@@ -282,7 +289,7 @@ pub async fn take_back(
     addresses: &[Address],
     until: Timestamp,
 ) -> Result<(), StoreError> {
-    let (channels, texts) = columns(addresses);
+    let (channels, texts) = spelled(addresses);
     let sql = "DELETE FROM suppression s USING unnest($2::text[], $3::text[]) AS v (c, a) \
                WHERE s.project_id = $1 AND s.channel = v.c AND s.address = v.a AND s.reason = $4 AND s.created_at <= $5";
     let reason = Reason::Unsubscribed.as_str();

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use shared::link::{self, About};
-use shared::send::Lane;
+use shared::send::{Channel, Lane};
 use shared::store::messages::insert::NewMessage;
 use shared::store::suppressions::{self, Suppression};
 use shared::suppression::{Address, Reason};
@@ -41,7 +41,7 @@ async fn the_list_is_asked_before_every_send() {
     }
     suppress(&place, Address::email("ann@example.com"), Reason::Unsubscribed).await;
     suppress(&place, Address::email("bob@example.com"), Reason::Bounced).await;
-    suppress(&place, Address::person(shared::send::Channel::Email, users[2]), Reason::Manual).await;
+    suppress(&place, Address::person(Channel::Email, users[2]), Reason::Manual).await;
     for (user, direct_sent, reason) in [
         (users[0], true, Some("unsubscribed")),
         (users[1], false, Some("bounced_before")),
@@ -57,6 +57,35 @@ async fn the_list_is_asked_before_every_send() {
         assert_eq!(row.status == "sent", direct_sent, "{row:?}");
     }
     assert_eq!(mailbox.wait_for(3, SOON).await.len(), 3);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_suppressed_address_is_found_under_every_spelling_of_its_domain() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let stored_before = |text: &str| Address { channel: Channel::Email, text: text.to_owned() };
+    suppress(&place, Address::email("ann@bücher.example"), Reason::Bounced).await;
+    suppress(&place, stored_before("bob@xn--bcher-kva.example"), Reason::Bounced).await;
+    suppress(&place, stored_before("eve@ｅxample.com"), Reason::Bounced).await;
+    for (n, (email, status)) in [
+        ("Ann@Bücher.example", "suppressed"),
+        ("ann@xn--bcher-kva.example", "suppressed"),
+        ("ann@ｂüｃｈｅｒ.example", "suppressed"),
+        ("bob@bücher.example", "suppressed"),
+        ("bob@XN--bcher-kva.example", "suppressed"),
+        ("eve@ｅxample.com", "suppressed"),
+        ("joe@xn--bcher-kva.example", "sent"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let user = place.user(&format!("user-{n}"), Some(email), None).await;
+        let message = place.message(user);
+        place.queue(std::slice::from_ref(&message)).await;
+        let row = place.settled(message.id, 1).await;
+        assert_eq!(row.status, status, "{email}: {row:?}");
+    }
+    assert_eq!(mailbox.wait_for(1, SOON).await.len(), 1);
     place.stop().await;
 }
 

@@ -117,9 +117,9 @@ fn whom(fields: &mut Fields<'_>, channel: Channel) -> Whom {
     }
 }
 
-/// An address as it stands on the list, of whatever channel.
-pub fn normalised(text: &str) -> String {
-    international(text).unwrap_or_else(|| Address::email(text).text)
+/// Returns the texts under which the list may hold an address of any channel.
+pub fn spellings(text: &str) -> Vec<String> {
+    international(text).map_or_else(|| Address::email(text).spellings(), |number| vec![number])
 }
 
 #[cfg(test)]
