@@ -53,7 +53,7 @@ pub struct App {
     pub clock: Clock,
     pub master_keys: MasterKeys,
     pub keys: Arc<KeyCache>,
-    pub identity_secrets: SecretCache,
+    pub identity_secrets: Arc<SecretCache>,
     pub sign_ins: SignInQueue,
     /// Of sessions.
     pub lookups: Lookups,

@@ -23,7 +23,6 @@ use crate::api::rendering;
 use crate::api::segments::evaluate;
 use crate::app::{App, Parts};
 use crate::auth;
-use crate::auth::identity::SecretCache;
 use crate::auth::session::Lookups;
 use crate::auth::sign_in_queue::SignInQueue;
 use crate::config::ProcessConfig;
@@ -61,7 +60,7 @@ impl App {
             docs: Docs::new(&config.public_base_url)?,
             ai: config.ai.clone().map(|ai| Ai::new(ai, config.replicas)).transpose()?,
             keys: Arc::default(),
-            identity_secrets: SecretCache::default(),
+            identity_secrets: Arc::default(),
             sign_ins: SignInQueue::default(),
             lookups: Lookups::default(),
             readiness: Readiness::default(),

@@ -15,7 +15,7 @@ use shared::webhook;
 use uuid::Uuid;
 
 use super::{paging, path, shape};
-use crate::auth::identity::{Evidence, Proof};
+use crate::auth::identity::{Evidence, Proof, Proven};
 use crate::context::Context;
 use crate::error::ApiError;
 use crate::fields::Text;
@@ -58,8 +58,8 @@ struct ListView {
 /// Whose inbox is asked for.
 struct Owner {
     user: String,
-    /// When their proof stops holding, if ever.
-    until: Option<Timestamp>,
+    /// What proved the user, where the caller had to.
+    proven: Option<Proven>,
 }
 
 /// Finds out whose inbox is asked for. Anyone may read a public key out of a page, and user ids can be guessed: with one, the
@@ -74,13 +74,13 @@ async fn owner(cx: &Context<'_>, query: &Query) -> Result<Owner, ApiError> {
     if !USER.allows(&user) {
         return Err(ApiError::invalid("user_id", "must have 1 to 200 characters, none of them control characters"));
     }
-    let mut until = None;
+    let mut proven = None;
     if cx.caller.is_public() {
         let user_hash = get(["user_hash", "userHash"]);
         let evidence = Evidence { user_hash: user_hash.as_deref(), user_token: None };
-        until = Proof::always(cx).await?.check(Some(&user), evidence)?;
+        proven = Proof::always(cx).await?.check(Some(&user), evidence)?;
     }
-    Ok(Owner { user, until })
+    Ok(Owner { user, proven })
 }
 
 /// All internal ids of the person whom a text names. Nobody can tell by the answer whether there is such a person.

@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::Timestamp;
 use quick_cache::sync::Cache;
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 use shared::ids::ProjectId;
+use shared::secrets::MasterKeys;
 use shared::store::projects::{self, IdentitySecrets};
+use shared::store::{Store, StoreError};
 
 use crate::context::Context;
 use crate::error::ApiError;
@@ -74,19 +76,26 @@ impl Default for SecretCache {
 }
 
 impl SecretCache {
-    async fn get(&self, cx: &Context<'_>) -> Result<Arc<IdentitySecrets>, ApiError> {
-        if let Some(secrets) = self.loaded.get(&cx.project) {
-            return Ok(secrets);
+    /// Returns a project's secrets; `None` where there is no such project.
+    pub async fn get(
+        &self,
+        store: &Store,
+        keys: &MasterKeys,
+        project: ProjectId,
+    ) -> Result<Option<Arc<IdentitySecrets>>, StoreError> {
+        if let Some(secrets) = self.loaded.get(&project) {
+            return Ok(Some(secrets));
         }
         let before = self.removals.load(Ordering::SeqCst);
-        let secrets = projects::secrets(&cx.database().await?, &cx.app.master_keys, cx.project).await?;
-        let secrets = secrets.ok_or_else(|| ApiError::Internal("a project without secrets".to_owned()))?;
+        let Some(secrets) = projects::secrets(&store.connection().await?, keys, project).await? else {
+            return Ok(None);
+        };
         let secrets = Arc::new(secrets.identity_secrets());
-        self.loaded.insert(cx.project, secrets.clone());
+        self.loaded.insert(project, secrets.clone());
         if self.removals.load(Ordering::SeqCst) != before {
-            self.loaded.remove(&cx.project);
+            self.loaded.remove(&project);
         }
-        Ok(secrets)
+        Ok(Some(secrets))
     }
 
     /// Removes projects that have changed.
@@ -101,6 +110,27 @@ impl SecretCache {
         self.removals.fetch_add(1, Ordering::SeqCst);
         self.loaded.clear();
     }
+}
+
+/// SHA-256 of an identity secret.
+pub type SecretHash = [u8; 32];
+
+fn secret_hash(secret: &str) -> SecretHash {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+/// Returns whether a secret is still accepted.
+pub fn is_accepted(secrets: &IdentitySecrets, secret: &SecretHash, now: Timestamp) -> bool {
+    secrets.accepted(now).any(|accepted| secret_hash(accepted) == *secret)
+}
+
+/// A valid proof of a user id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proven {
+    /// When the proof expires, if ever.
+    pub until: Option<Timestamp>,
+    /// The secret that it was made with.
+    pub secret: SecretHash,
 }
 
 /// What a request, or one item of it, brings to prove a user id.
@@ -132,8 +162,10 @@ impl Proof {
 
     /// Requires proof from every caller.
     pub async fn always(cx: &Context<'_>) -> Result<Self, ApiError> {
-        let secrets = cx.app.identity_secrets.get(cx).await?;
-        let now = cx.app.clock.now();
+        let app = cx.app;
+        let secrets = app.identity_secrets.get(&app.store, &app.master_keys, cx.project).await?;
+        let secrets = secrets.ok_or_else(|| ApiError::Internal("a project without secrets".to_owned()))?;
+        let now = app.clock.now();
         let hash = cx.header(HASH_HEADER).map(str::to_owned);
         let token = cx.header(TOKEN_HEADER).map(|token| token::verify(secrets.accepted(now), token, now));
         Ok(Self(Some(Required { secrets, now, hash, token })))
@@ -143,15 +175,15 @@ impl Proof {
         self.0.is_some()
     }
 
-    /// Whether the caller may act for a user; a request that names none needs no proof. Any one proof that holds is enough.
-    /// Returns when the proof stops holding, if ever.
-    pub fn check(&self, user_id: Option<&str>, evidence: Evidence<'_>) -> Result<Option<Timestamp>, Refusal> {
+    /// Checks that the caller may act for a user; one valid proof is enough. Returns that proof, or `None` where none is
+    /// required, as of a request that names no user.
+    pub fn check(&self, user_id: Option<&str>, evidence: Evidence<'_>) -> Result<Option<Proven>, Refusal> {
         let (Some(required), Some(user_id)) = (&self.0, user_id) else { return Ok(None) };
         let Required { secrets, now, hash, token } = required;
         let mut refusal = Refusal::Missing;
         for hash in evidence.user_hash.into_iter().chain(hash.as_deref()).filter(|hash| !hash.is_empty()) {
-            if secrets.accepted(*now).any(|secret| is_hash(secret, user_id, hash)) {
-                return Ok(None);
+            if let Some(secret) = secrets.accepted(*now).find(|secret| is_hash(secret, user_id, hash)) {
+                return Ok(Some(Proven { until: None, secret: secret_hash(secret) }));
             }
             refusal = Refusal::Hash;
         }
@@ -159,7 +191,9 @@ impl Proof {
         let own = own.map(|token| token::verify(secrets.accepted(*now), token, *now));
         for token in own.iter().chain(token) {
             match token {
-                Ok(token) if token.user_id == user_id => return Ok(Some(token.until)),
+                Ok(token) if token.user_id == user_id => {
+                    return Ok(Some(Proven { until: Some(token.until), secret: token.secret }));
+                }
                 Ok(_) => refusal = Refusal::Subject,
                 Err(why) => refusal = *why,
             }
@@ -176,6 +210,10 @@ fn is_hash(secret: &str, user_id: &str, user_hash: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use shared::store::projects::PreviousSecret;
+
     use super::*;
 
     #[test]
@@ -199,11 +237,28 @@ mod tests {
         let required = Required { secrets, now: Timestamp::UNIX_EPOCH, hash: None, token: None };
         let proof = Proof(Some(required));
         let with = |user_hash| Evidence { user_hash, user_token: None };
-        assert_eq!(proof.check(Some(user), with(Some(hash))), Ok(None));
+        let proven = Proven { until: None, secret: secret_hash(secret) };
+        assert_eq!(proof.check(Some(user), with(Some(hash))), Ok(Some(proven)));
         assert_eq!(proof.check(None, with(None)), Ok(None));
         assert_eq!(proof.check(Some(user), with(None)), Err(Refusal::Missing));
         assert_eq!(proof.check(Some(user), with(Some(""))), Err(Refusal::Missing));
         assert_eq!(proof.check(Some("other"), with(Some(hash))), Err(Refusal::Hash));
         assert_eq!(Proof(None).check(Some(user), with(None)), Ok(None));
+    }
+
+    #[test]
+    fn a_replaced_secret_is_accepted_until_its_overlap_ends() {
+        let until = Timestamp::UNIX_EPOCH;
+        let previous = Some(PreviousSecret { secret: "old".to_owned(), until });
+        let secrets = IdentitySecrets { current: "new".to_owned(), previous };
+        let second = Duration::from_secs(1);
+        for (secret, now, accepted) in [
+            ("new", until + second, true),
+            ("old", until - second, true),
+            ("old", until, false),
+            ("other", until - second, false),
+        ] {
+            assert_eq!(is_accepted(&secrets, &secret_hash(secret), now), accepted, "{secret} at {now}");
+        }
     }
 }

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use shared::clock::Clock;
 use shared::ids::ProjectId;
+use shared::secrets::MasterKeys;
 use shared::store::api_keys::KeyHash;
 use shared::store::sessions::{self, SessionHash};
 use shared::store::{Store, StoreError, members};
 
+use super::identity::{self, SecretCache, SecretHash};
 use super::key_cache::KeyCache;
 use super::{Caller, key_hash, session};
 use crate::context::Context;
@@ -20,6 +22,15 @@ pub struct Standing {
     clock: Clock,
     project: ProjectId,
     by: By,
+    proof: Option<Proof>,
+}
+
+/// The identity secret that proved the user of a request.
+#[derive(Clone)]
+struct Proof {
+    secret: SecretHash,
+    secrets: Arc<SecretCache>,
+    master_keys: MasterKeys,
 }
 
 #[derive(Clone)]
@@ -42,12 +53,33 @@ impl Standing {
             clock: app.clock.clone(),
             project: cx.project,
             by,
+            proof: None,
         })
     }
 
-    /// Returns whether the key still works, or the session lasts and its account still belongs to the project; true while the
-    /// database does not answer.
+    /// Adds the identity secret that proved the user of the request.
+    pub fn with_proof(mut self, cx: &Context<'_>, secret: SecretHash) -> Self {
+        let (secrets, master_keys) = (cx.app.identity_secrets.clone(), cx.app.master_keys.clone());
+        self.proof = Some(Proof { secret, secrets, master_keys });
+        self
+    }
+
+    /// Returns whether the caller is still authorized: the key works, or the session lasts and its account still belongs to
+    /// the project; and the identity secret that proved the user, if any, is accepted. True while the database does not answer.
     pub async fn holds(&self) -> bool {
+        self.is_caller_valid().await && self.is_proof_valid().await
+    }
+
+    async fn is_proof_valid(&self) -> bool {
+        let Some(Proof { secret, secrets, master_keys }) = &self.proof else { return true };
+        match secrets.get(&self.store, master_keys, self.project).await {
+            Ok(Some(secrets)) => identity::is_accepted(&secrets, secret, self.clock.now()),
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    }
+
+    async fn is_caller_valid(&self) -> bool {
         let found: Result<bool, StoreError> = match &self.by {
             By::Key(hash) => self.keys.find(&self.store, hash).await.map(|key| key.is_some()),
             By::Session(hash) => {

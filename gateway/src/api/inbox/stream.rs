@@ -47,7 +47,7 @@ const RETRY_MS: u32 = 2_000;
 /// `GET /inbox/stream`
 pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let Owner { user, until } = owner(cx, &query).await?;
+    let Owner { user, proven } = owner(cx, &query).await?;
     // Pages of other origins may not send the header.
     let last = [("Last-Event-ID", cx.header("last-event-id")), ("cursor", query.get("cursor"))];
     let behind = last.into_iter().find_map(|(name, text)| Some((name, text?))).map(|(name, text)| {
@@ -66,11 +66,17 @@ pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
         Some(behind) => behind,
         None => newest(&cx.database().await?, cx.project, &user).await?,
     };
-    let proven_for = until.map(|until| until.duration_since(cx.app.clock.now()).unsigned_abs());
+    let standing = Standing::of(cx);
+    let standing = match proven {
+        Some(proven) => standing.map(|standing| standing.with_proof(cx, proven.secret)),
+        None => standing,
+    };
+    let proven_for =
+        proven.and_then(|proven| proven.until).map(|until| until.duration_since(cx.app.clock.now()).unsigned_abs());
     let now = Instant::now();
     let mut following = Following {
         store: cx.app.store.clone(),
-        standing: Standing::of(cx),
+        standing,
         shutdown: cx.app.inboxes.shutdown.clone(),
         project: cx.project,
         user,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use sha2::Sha256;
 
-use super::Refusal;
+use super::{Refusal, SecretHash, secret_hash};
 
 /// Bytes of a token at most.
 pub const MAX_BYTES: usize = 4_096;
@@ -39,6 +39,8 @@ pub struct UserToken {
     pub user_id: String,
     /// When it stops being accepted.
     pub until: Timestamp,
+    /// The secret that it is signed with.
+    pub secret: SecretHash,
 }
 
 /// Verifies a token against the secrets that are accepted. Nothing of it is believed before its signature is verified, and
@@ -58,9 +60,8 @@ pub fn verify<'s>(
         return Err(Refusal::Algorithm);
     }
     let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| Refusal::Malformed)?;
-    if !secrets.into_iter().any(|secret| is_signature(secret, signed, &signature)) {
-        return Err(Refusal::Signature);
-    }
+    let secret = secrets.into_iter().find(|secret| is_signature(secret, signed, &signature));
+    let secret = secret_hash(secret.ok_or(Refusal::Signature)?);
     let claims: Claims = part(claims)?;
     let now = now.as_millisecond() as f64 / 1_000.0;
     if now >= claims.exp + LEEWAY {
@@ -70,7 +71,7 @@ pub fn verify<'s>(
         return Err(Refusal::NotYetValid);
     }
     let until = Timestamp::from_second((claims.exp + LEEWAY).min(LATEST) as i64).map_err(|_| Refusal::Malformed)?;
-    Ok(UserToken { user_id: claims.sub, until })
+    Ok(UserToken { user_id: claims.sub, until, secret })
 }
 
 /// A part as its JSON object; one whose text could be written in another way is none.

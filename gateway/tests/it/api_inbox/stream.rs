@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use super::{deliver, proof};
 use crate::fixture::Gateway;
-use crate::identity::jwt;
+use crate::identity::{hash, jwt, token};
 use crate::people::Rows;
 use crate::setup::{Tenant, master_keys, secs};
 
@@ -188,6 +188,56 @@ async fn a_stream_ends_with_its_session() {
     gateway.sql.execute("DELETE FROM session WHERE account_id = $1", &[&admin.account]).await.unwrap();
     let ended = tokio::time::timeout(secs(5), follower.read_until("\r\n0\r\n\r\n")).await;
     assert_eq!(ended.ok(), Some(true));
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_the_secret_that_proved_its_user_is_no_longer_accepted() {
+    let (gateway, project, _) = place().await;
+    let admin = gateway.log_in(&project, shared::store::members::Role::Admin).await;
+    let db = gateway.app.store.connection().await.unwrap();
+    let current = async || projects::secrets(&db, &master_keys(), project.id).await.unwrap().unwrap().identity;
+    let follow = async |header: String| {
+        let mut follower = Follower::follow(&gateway, &project.public, "user_id=ann", &header).await;
+        follower.next("unread").await;
+        follower
+    };
+    let by_hash = |secret: &str| format!("x-user-hash: {}\r\n", hash(secret, "ann"));
+    let by_token = |secret: &str| format!("x-user-token: {}\r\n", token(secret, "ann", 600));
+    let rotate = async |hours: u32| {
+        let path = format!("/projects/{}/identity-secret", project.id);
+        let body = json!({ "overlapHours": hours }).to_string();
+        gateway.send_as(&admin, "POST", &path, body).await.expect(200);
+    };
+    let first = current().await;
+    let old = [follow(by_hash(&first)).await, follow(by_token(&first)).await];
+    let mut of_backend = Follower::follow(&gateway, &project.secret, "user_id=ann", "").await;
+    of_backend.next("unread").await;
+
+    // Within the overlap both secrets are accepted.
+    rotate(24).await;
+    let second = current().await;
+    let mut overlapping = [follow(by_hash(&second)).await, follow(by_token(&second)).await];
+    rotate(24).await;
+    for mut follower in old {
+        let ended = tokio::time::timeout(secs(5), follower.read_until("\r\n0\r\n\r\n")).await;
+        assert_eq!(ended.ok(), Some(true), "the secret before the previous one is not accepted");
+    }
+    let ann = Rows { gateway: &gateway, project: project.id }.known("ann");
+    deliver(&gateway, &project, ann, "within the overlap").await;
+    for follower in &mut overlapping {
+        assert_eq!(follower.next("message").await.data["title"], "within the overlap");
+    }
+    assert_eq!(of_backend.next("message").await.data["title"], "within the overlap");
+
+    let third = current().await;
+    let replaced = follow(by_hash(&third)).await;
+    rotate(0).await;
+    for mut follower in overlapping.into_iter().chain([replaced]) {
+        let ended = tokio::time::timeout(secs(5), follower.read_until("\r\n0\r\n\r\n")).await;
+        assert_eq!(ended.ok(), Some(true), "no secret before the current one is accepted");
+    }
+    deliver(&gateway, &project, ann, "still there").await;
+    assert_eq!(of_backend.next("message").await.data["title"], "still there");
 }
 
 #[tokio::test]
