@@ -20,6 +20,7 @@ use crate::ai::Ai;
 use crate::api::inbox::Inboxes;
 use crate::auth::identity::SecretCache;
 use crate::auth::key_cache::KeyCache;
+use crate::auth::recent_sessions::RecentSessions;
 use crate::auth::session::Lookups;
 use crate::auth::sign_in_queue::SignInQueue;
 use crate::client_address::ClientAddress;
@@ -57,6 +58,7 @@ pub struct App {
     pub sign_ins: SignInQueue,
     /// Of sessions.
     pub lookups: Lookups,
+    pub recent_sessions: RecentSessions,
     pub limits: RateLimits,
     /// Requests of one account outside of any project.
     pub account_limit: LimitByKey<Uuid>,

@@ -9,6 +9,7 @@ pub mod last_used;
 pub mod logins;
 pub mod origins;
 pub mod passwords;
+pub mod recent_sessions;
 pub mod session;
 pub mod sign_in_queue;
 mod standing;

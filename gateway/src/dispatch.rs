@@ -110,7 +110,9 @@ async fn reply(
     }
     let request = context::Request::new(app, request_id, received_ms, trace, parts, (body, peer));
     if let Route::Unbound(route) = route {
-        request.check_refusals()?;
+        if !route.needs_session() {
+            request.check_refusals()?;
+        }
         return in_time(api::handle_unbound(&request, route)).await;
     }
     let admission = auth::admit(&request, route).await?;

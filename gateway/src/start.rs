@@ -23,6 +23,7 @@ use crate::api::rendering;
 use crate::api::segments::evaluate;
 use crate::app::{App, Parts};
 use crate::auth;
+use crate::auth::recent_sessions::RecentSessions;
 use crate::auth::session::Lookups;
 use crate::auth::sign_in_queue::SignInQueue;
 use crate::config::ProcessConfig;
@@ -63,6 +64,7 @@ impl App {
             identity_secrets: Arc::default(),
             sign_ins: SignInQueue::default(),
             lookups: Lookups::default(),
+            recent_sessions: RecentSessions::default(),
             readiness: Readiness::default(),
             meters: Meters::default(),
             sampler: Sampler::new(config.sampling),

@@ -116,11 +116,18 @@ pub async fn of(request: &Request<'_>) -> Result<Option<Session>, ApiError> {
     let Some(id) = cookie::value(request.headers, request.is_secure()).filter(|id| id.len() == 64) else {
         return Ok(None);
     };
-    request.check_refusals()?;
-    let turn = request.app.lookups.turn().await?;
-    let (now, hash) = (request.app.clock.now(), hash(id));
+    let (app, hash) = (request.app, hash(id));
+    if !app.recent_sessions.contains(&hash) {
+        request.check_refusals()?;
+    }
+    let turn = app.lookups.turn().await?;
+    let now = app.clock.now();
     let db = request.database().await?;
-    let Some(stored) = sessions::find(&db, &hash, now).await? else { return Ok(None) };
+    let Some(stored) = sessions::find(&db, &hash, now).await? else {
+        app.recent_sessions.remove(&hash);
+        return Ok(None);
+    };
+    app.recent_sessions.insert(hash);
     let end = end(stored.created_at, now);
     if end - STEP > stored.expires_at || stored.used_at + STEP < now {
         sessions::extend(&db, &hash, end, now).await?;

@@ -19,6 +19,11 @@ pub enum Unbound<'p> {
 }
 
 impl Unbound<'_> {
+    /// Whether only a session is admitted, and its look-up checks the limit of the client's address.
+    pub fn needs_session(self) -> bool {
+        !matches!(self, Self::Login | Self::AcceptInvite | Self::Webhook(_))
+    }
+
     pub(super) fn pattern(self) -> &'static str {
         match self {
             Self::Login => "/auth/login",

@@ -160,6 +160,47 @@ async fn an_address_that_proves_nothing_is_refused_after_a_while_and_no_other_is
     }
 }
 
+/// Repeats a request until one is refused (429).
+async fn until_refused(request: impl AsyncFn() -> Answer) {
+    for _ in 0..20 {
+        if join_all((0..50).map(|_| request())).await.iter().any(|answer| answer.status == 429) {
+            return;
+        }
+    }
+    panic!("no request was refused");
+}
+
+#[tokio::test]
+async fn refusals_of_others_at_an_address_do_not_affect_known_sessions_and_keys() {
+    let gateway = Gateway::start_with(&[("TRUST_FORWARDED", "on")]).await;
+    let project = gateway.project().await;
+    let member = gateway.log_in(&project, Role::Admin).await;
+    gateway.get(&project, "/templates").await.expect(200);
+    let office = "198.51.100.1";
+    let by_session = async |method: &str, path: &str| {
+        gateway.call_as(&member, method, path).header("x-forwarded-for", office).send("").await
+    };
+    let by_key = async |key: &str| {
+        gateway.call("GET", "/templates").header("x-api-key", key).header("x-forwarded-for", office).send("").await
+    };
+    let made_up_session = async || unproven(&gateway, "GET", "/team", office).await;
+    for path in ["/team", "/auth/session", "/auth/sessions", "/projects"] {
+        until_refused(&made_up_session).await;
+        let answer = by_session("GET", path).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text);
+    }
+    until_refused(&made_up_session).await;
+    assert_eq!(by_key(&project.secret).await.status, 200);
+    let made_up_key = format!("sk_live_{}", "0".repeat(32));
+    until_refused(async || by_key(&made_up_key).await).await;
+
+    // An ended session is refused at once, and later requests with it for their address.
+    until_refused(&made_up_session).await;
+    assert_eq!(by_session("POST", "/auth/logout").await.status, 200);
+    assert_eq!(by_session("GET", "/team").await.status, 401);
+    until_refused(async || by_session("GET", "/team").await).await;
+}
+
 #[tokio::test]
 async fn one_account_cannot_ask_without_end_outside_of_projects() {
     let gateway = Gateway::start().await;
