@@ -71,7 +71,7 @@ impl BusConfig {
         if let Some(Err(problem)) = ca_file.as_deref().map(tls::authorities) {
             return Err(EnvError { name: "NATS_CA_FILE".to_owned(), problem, allowed: "a file of certificates (PEM)" });
         }
-        let replicas = env.parse("STREAM_REPLICAS", 1, "1, 3 or 5")?;
+        let replicas = env.bounded("STREAM_REPLICAS", 1, 1..=5, "1, 3 or 5")?;
         if ![1, 3, 5].contains(&replicas) {
             let (name, problem) = ("STREAM_REPLICAS".to_owned(), format!("{replicas} is no odd number of servers"));
             return Err(EnvError { name, problem, allowed: "1, 3 or 5" });

@@ -7,6 +7,9 @@ use std::str::FromStr;
 /// The exit status for a wrong configuration (`EX_USAGE` of sysexits.h).
 pub const EXIT_CONFIG: i32 = 64;
 
+/// Characters of a wrong number that an error shows.
+const SHOWN_CHARS: usize = 40;
+
 /// A set of variables; the process's own in production, made up in tests.
 #[derive(Clone, Debug, Default)]
 pub struct Env(HashMap<String, String>);
@@ -53,19 +56,20 @@ impl Env {
         }
     }
 
-    /// As [`Env::parse`], and within bounds.
+    /// The number, or the default where the variable is absent; an error unless it is within bounds.
     pub fn bounded<T: FromStr + PartialOrd + Copy>(
         &self,
         name: &str,
         default: T,
         bounds: std::ops::RangeInclusive<T>,
         allowed: &'static str,
-    ) -> Result<T, EnvError>
-    where
-        T::Err: Display,
-    {
-        let value = self.parse(name, default, allowed)?;
-        if bounds.contains(&value) { Ok(value) } else { Err(Self::error(name, "out of range".into(), allowed)) }
+    ) -> Result<T, EnvError> {
+        let Some(text) = self.get(name) else { return Ok(default) };
+        let value = text.parse().ok().filter(|value| bounds.contains(value));
+        value.ok_or_else(|| {
+            let shown: String = text.chars().take(SHOWN_CHARS).collect();
+            Self::error(name, format!("{shown:?} is not a number in this range"), allowed)
+        })
     }
 
     /// A comma-separated list; empty where the variable is absent.
@@ -97,8 +101,22 @@ mod tests {
         let env = Env::from_pairs([("PORT", "many")]);
         let error = env.parse::<u16>("PORT", 1, "a port number").unwrap_err().to_string();
         assert!(error.starts_with("PORT: ") && error.ends_with("allowed: a port number"), "{error}");
-        let env = Env::from_pairs([("N", "0")]);
-        assert!(env.bounded::<u16>("N", 8, 1..=256, "1 to 256").is_err());
+    }
+
+    #[test]
+    fn an_error_about_a_number_shows_the_value_and_the_range() {
+        let of = |value: &str| {
+            let env = Env::from_pairs([("MAX_RATE_LIMIT", value)]);
+            env.bounded::<u32>("MAX_RATE_LIMIT", 8, 1..=1_000, "1 to 1000").map_err(|error| error.to_string())
+        };
+        for value in ["100/s", "0", "1001", "-1", "1e3", "99999999999999999999"] {
+            let expected = format!("MAX_RATE_LIMIT: {value:?} is not a number in this range; allowed: 1 to 1000");
+            assert_eq!(of(value), Err(expected));
+        }
+        assert_eq!((of(" 1000 "), of("")), (Ok(1_000), Ok(8)));
+        assert!(of(&"9".repeat(1_000)).unwrap_err().len() < 120);
+        let env = Env::from_pairs([("SHARE", "NaN")]);
+        assert!(env.bounded("SHARE", 0.5, 0.0..=1.0, "0 to 1").is_err());
     }
 
     #[test]
