@@ -14,9 +14,11 @@ mod work;
 use anyhow::Result;
 use shared::clock::Clock;
 use shared::config::{BusConfig, DatabaseConfig};
-use shared::env::Env;
+use shared::env::{Env, EnvError};
+use shared::outbound::OutboundPolicy;
 use shared::secrets::MasterKeys;
 use shared::store::connector::Connector;
+use shared::system_mail::SystemMail;
 
 use crate::args::DoctorArgs;
 use finding::Finding;
@@ -24,7 +26,7 @@ use finding::Finding;
 /// Looks at everything and prints what was found; false where something is wrong.
 pub async fn run(args: &DoctorArgs) -> Result<bool> {
     let env = Env::from_process();
-    let mut findings = settings::judge(&env);
+    let mut findings = settings::judge(&env, unprotected_mail(&env).await);
     let (database, broker, limits) = tokio::join!(of_database(&env), of_broker(&env, args), redis::look::at(&env));
     findings.extend(database);
     findings.extend(broker);
@@ -32,6 +34,12 @@ pub async fn run(args: &DoctorArgs) -> Result<bool> {
     findings.extend(args.disks.iter().map(|dir| disk::judge(dir, disk::look::at(dir), args.disk_free)));
     print!("{}", if args.json { finding::json(&findings) } else { finding::text(&findings) });
     Ok(finding::healthy(&findings))
+}
+
+/// Returns an error if the operator's mail server is reached without TLS and must not be.
+async fn unprotected_mail(env: &Env) -> Option<EnvError> {
+    let (mail, outbound) = (SystemMail::from_env(env).ok()??, OutboundPolicy::from_env(env).ok()?);
+    mail.check_security(&outbound).await.err()
 }
 
 /// What lies in the database, as far as it can be read.
@@ -54,4 +62,25 @@ async fn of_broker(env: &Env, args: &DoctorArgs) -> Vec<Finding> {
     let Ok(config) = BusConfig::from_env(env) else { return Vec::new() };
     let seen = broker::look::at(&config, args.nats_monitor.as_deref()).await;
     broker::judge(&config, &seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_mail_server_without_tls_is_wrong_unless_it_is_exempt() {
+        let findings = async |allow: &str| {
+            let env = Env::from_pairs([
+                ("SYSTEM_SMTP_URL", "smtp://192.0.2.1?security=none"),
+                ("SYSTEM_MAIL_FROM", "rekindle@example.com"),
+                ("OUTBOUND_ALLOW", allow),
+            ]);
+            settings::judge(&env, unprotected_mail(&env).await)
+        };
+        let about_mail =
+            |findings: &[Finding]| findings.iter().any(|finding| finding.what.starts_with("SYSTEM_SMTP_URL"));
+        assert!(about_mail(&findings("").await));
+        assert!(!about_mail(&findings("192.0.2.0/24").await));
+    }
 }

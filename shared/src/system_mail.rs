@@ -6,12 +6,14 @@ use std::fmt;
 use http::Uri;
 
 use crate::env::{Env, EnvError};
+use crate::outbound::OutboundPolicy;
 use crate::percent;
 
 const URL: &str = "SYSTEM_SMTP_URL";
 const FROM: &str = "SYSTEM_MAIL_FROM";
 const URL_FORMS: &str = "smtps://user:password@host, smtp://user:password@host (STARTTLS), or smtp://host?security=none; \
                          in the password, characters such as @ / # are percent-encoded";
+const PLAIN_ALLOWED: &str = "security=none for a server on loopback or in OUTBOUND_ALLOW; otherwise smtps://user:password@host, or smtp://user:password@host for STARTTLS";
 const FROM_FORMS: &str = "an address such as rekindle@example.com or Rekindle <rekindle@example.com>";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +56,20 @@ impl SystemMail {
             return Err(wrong(FROM, "is not an address", FROM_FORMS));
         };
         Ok(Some(Self { from_email, from_name, ..server }))
+    }
+
+    /// Refuses a server that is reached without TLS, unless it is on loopback or `outbound` exempts it: the mails hold links
+    /// that open accounts. A host that cannot be resolved is not refused: delivery checks its address again for each mail.
+    pub async fn check_security(&self, outbound: &OutboundPolicy) -> Result<(), EnvError> {
+        if self.security != SystemSecurity::None {
+            return Ok(());
+        }
+        match OutboundPolicy::anywhere().resolve(&self.host, self.port).await {
+            Ok(ip) if !ip.to_canonical().is_loopback() && !outbound.exempts(ip) => {
+                Err(wrong(URL, &format!("sends mail to {} ({ip}) without TLS", self.host), PLAIN_ALLOWED))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -136,6 +152,36 @@ mod tests {
         assert_eq!(read("", ""), Ok(None));
         assert_eq!(read("smtp://a.example", "").unwrap_err().name, FROM);
         assert_eq!(read("", "a@b.example").unwrap_err().name, URL);
+    }
+
+    #[tokio::test]
+    async fn a_server_without_tls_is_refused_unless_it_is_local_or_exempt() {
+        let check = async |url: &str, allow: &str| {
+            let env = Env::from_pairs([(URL, url), (FROM, "r@example.com"), ("OUTBOUND_ALLOW", allow)]);
+            let mail = SystemMail::from_env(&env).unwrap().unwrap();
+            mail.check_security(&OutboundPolicy::from_env(&env).unwrap()).await
+        };
+        for (url, allow) in [
+            ("smtp://127.0.0.1:2525?security=none", ""),
+            ("smtp://[::1]?security=none", ""),
+            ("smtp://localhost:2525?security=none", ""),
+            ("smtp://10.1.2.3?security=none", "10.1.0.0/16"),
+            ("smtp://192.0.2.1", ""),
+            ("smtps://192.0.2.1", ""),
+        ] {
+            assert_eq!(check(url, allow).await, Ok(()), "{url}");
+        }
+        for (url, allow) in [
+            ("smtp://ada:hush@192.0.2.1?security=none", ""),
+            ("smtp://ada:hush@192.0.2.1?security=none", "10.1.0.0/16"),
+            ("smtp://ada:hush@[2001:db8::1]?security=none", "127.0.0.0/8"),
+        ] {
+            let error = check(url, allow).await.unwrap_err();
+            assert_eq!(error.name, URL);
+            let error = error.to_string();
+            assert!(error.contains("without TLS") && error.contains("OUTBOUND_ALLOW"), "{error}");
+            assert!(!error.contains("hush"), "{error}");
+        }
     }
 
     #[test]

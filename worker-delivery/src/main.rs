@@ -25,6 +25,9 @@ async fn start() -> Result<(), StartError> {
     let env = Env::from_process();
     telemetry::start_logging(&env)?;
     let config = DeliveryConfig::from_env(&env)?;
+    if let Some(mail) = &config.system_mail {
+        mail.check_security(config.http.policy()).await?;
+    }
     let admin = AdminConfig::from_env(&env, ADMIN_PORT)?;
     let metrics = telemetry::start_metrics();
     // From nothing, or the first one would not be seen to come.

@@ -41,9 +41,9 @@ const OWN: [&str; 24] = [
     "VAPID_",
 ];
 
-/// Judges all of them.
-pub fn judge(env: &Env) -> Vec<Finding> {
-    let mut findings = malformed(env);
+/// Judges all of them, and what resolving the mail server found.
+pub fn judge(env: &Env, unprotected_mail: Option<EnvError>) -> Vec<Finding> {
+    let mut findings = malformed(env, unprotected_mail);
     findings.extend(missing(env));
     findings.extend(public(env));
     findings.extend(misspelled(env));
@@ -67,7 +67,7 @@ pub fn judge(env: &Env) -> Vec<Finding> {
     findings
 }
 
-fn malformed(env: &Env) -> Vec<Finding> {
+fn malformed(env: &Env, unprotected_mail: Option<EnvError>) -> Vec<Finding> {
     let mut errors = Vec::new();
     for (name, kind) in VARIABLES {
         // What may be secret is of no kind that refuses anything here, and so is never shown.
@@ -85,7 +85,7 @@ fn malformed(env: &Env) -> Vec<Finding> {
         public_base_url(env, "http://127.0.0.1:8080").err().map(seen),
         OutboundPolicy::from_env(env).err().map(seen),
         shared::buckets::Server::from_env(env).err().map(seen),
-        SystemMail::from_env(env).err().map(seen),
+        SystemMail::from_env(env).err().or(unprotected_mail).map(seen),
     ];
     let mut findings: Vec<Finding> = errors
         .iter()
@@ -200,7 +200,7 @@ mod tests {
             ("SYSTEM_MAIL_FROM", "rekindle@example.com"),
         ];
         pairs.extend(more);
-        judge(&Env::from_pairs(pairs))
+        judge(&Env::from_pairs(pairs), None)
     }
 
     fn wrong(more: &[(&str, &str)]) -> String {
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_key_is_needed() {
-        let findings = judge(&Env::from_pairs([(PUBLIC, "https://example.com")]));
+        let findings = judge(&Env::from_pairs([(PUBLIC, "https://example.com")]), None);
         assert!(findings[0].what.starts_with("MASTER_KEY is not set") && findings.len() == 4, "{findings:?}");
     }
 

@@ -24,6 +24,7 @@ mod rules;
 mod settings;
 mod settling;
 mod sms;
+mod start;
 mod stopping;
 mod suppressions;
 mod tracking;
