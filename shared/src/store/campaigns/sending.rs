@@ -68,7 +68,7 @@ impl Rows {
     }
 
     /// The conditions of a row that is still to be sent: see [`TO_SEND`].
-    pub(super) fn to_send(&self) -> String {
+    pub(super) fn pending(&self) -> String {
         format!("{TO_SEND} AND {}", self.month().condition("id"))
     }
 }
@@ -272,7 +272,7 @@ pub async fn released(tx: &impl GenericClient, of: &Rows, most: i64, now: Timest
     let sql = format!(
         "SELECT count(*) FROM (SELECT FROM message WHERE {} AND due_at <= $6::timestamptz + interval '15 minutes' \
          AND (claimed OR attempt = 0 OR due_at <= $6::timestamptz + interval '2 minutes') LIMIT $5) AS found",
-        of.to_send()
+        of.pending()
     );
     let statement = of.month().prepare(tx, &sql).await?;
     Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now]).await?.try_get(0)?)
@@ -280,7 +280,7 @@ pub async fn released(tx: &impl GenericClient, of: &Rows, most: i64, now: Timest
 
 /// Whether any of its rows is released, also of those that wait for long.
 pub async fn is_released(tx: &impl GenericClient, of: &Rows) -> Result<bool, StoreError> {
-    let sql = format!("SELECT EXISTS (SELECT FROM message WHERE {} AND due_at IS NOT NULL)", of.to_send());
+    let sql = format!("SELECT EXISTS (SELECT FROM message WHERE {} AND due_at IS NOT NULL)", of.pending());
     let statement = of.month().prepare(tx, &sql).await?;
     Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last]).await?.try_get(0)?)
 }
@@ -289,7 +289,7 @@ pub async fn is_released(tx: &impl GenericClient, of: &Rows) -> Result<bool, Sto
 pub async fn next_time(tx: &impl GenericClient, of: &Rows, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
     let sql = format!(
         "SELECT send_at FROM message WHERE {} AND send_at > $5 AND send_at < 'infinity' ORDER BY send_at LIMIT 1",
-        of.to_send()
+        of.pending()
     );
     let statement = of.month().prepare(tx, &sql).await?;
     let row = tx.query_opt(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &now]).await?;
@@ -332,7 +332,7 @@ pub async fn cancel(tx: &impl GenericClient, of: &Rows, most: i64, now: Timestam
 
 /// Changes up to `$5` rows that are still to be sent, by a condition on them and the time (`$6`), as SQL.
 pub(super) fn change_waiting(of: &Rows, which: &str, set: &str) -> String {
-    let (kept, conditions) = (by_id::KEPT, of.to_send());
+    let (kept, conditions) = (by_id::KEPT, of.pending());
     let rows = format!(
         "(SELECT {kept} FROM message WHERE {conditions} AND {which} LIMIT $5 FOR UPDATE SKIP LOCKED) AS waiting"
     );
@@ -341,7 +341,7 @@ pub(super) fn change_waiting(of: &Rows, which: &str, set: &str) -> String {
 
 /// Whether rows of it are still to be sent.
 pub async fn is_open(tx: &impl GenericClient, of: &Rows) -> Result<bool, StoreError> {
-    let sql = format!("SELECT EXISTS (SELECT FROM message WHERE {})", of.to_send());
+    let sql = format!("SELECT EXISTS (SELECT FROM message WHERE {})", of.pending());
     let statement = of.month().prepare(tx, &sql).await?;
     Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last]).await?.try_get(0)?)
 }

@@ -16,7 +16,7 @@ use crate::store::StoreError;
 /// Whether messages of the test are still on their way, other than those that their provider has refused for now.
 pub async fn is_under_way(tx: &impl GenericClient, of: &Rows) -> Result<bool, StoreError> {
     let sql =
-        format!("SELECT EXISTS (SELECT FROM message WHERE {} AND send_at < 'infinity' AND failures = 0)", of.to_send());
+        format!("SELECT EXISTS (SELECT FROM message WHERE {} AND send_at < 'infinity' AND failures = 0)", of.pending());
     let statement = of.month().prepare(tx, &sql).await?;
     Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last]).await?.try_get(0)?)
 }

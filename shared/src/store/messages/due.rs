@@ -199,23 +199,25 @@ pub async fn put_off(
     reason: &str,
     now: Timestamp,
 ) -> Result<u64, StoreError> {
-    let rows: Vec<((Uuid, i32), Timestamp)> = rows.iter().copied().zip(due.iter().copied()).collect();
+    let rows: Vec<Postponed> = rows.iter().zip(due).map(|((id, attempt), due)| (*id, *attempt, *due)).collect();
     let mut postponed = 0;
-    for (month, rows) in months::split(&rows, |row| row.0.0) {
+    for (month, rows) in months::split(&rows, |row| row.0) {
         postponed += put_off_in(db, project, (month, rows), reason, now).await?;
     }
     Ok(postponed)
 }
 
+/// A message's id and attempt, and when it is due.
+type Postponed = (Uuid, i32, Timestamp);
+
 async fn put_off_in(
     db: &impl GenericClient,
     project: ProjectId,
-    (month, rows): (Month, Vec<((Uuid, i32), Timestamp)>),
+    (month, rows): (Month, Vec<Postponed>),
     reason: &str,
     now: Timestamp,
 ) -> Result<u64, StoreError> {
-    let (rows, due): (Vec<(Uuid, i32)>, Vec<Timestamp>) = rows.into_iter().unzip();
-    let (ids, attempts): (Vec<Uuid>, Vec<i32>) = rows.into_iter().unzip();
+    let (ids, attempts, due): (Vec<Uuid>, Vec<i32>, Vec<Timestamp>) = rows.into_iter().collect();
     let (first, last) = (ids.iter().min(), ids.iter().max());
     let later = "(SELECT DISTINCT ON (id, attempt) * FROM unnest($2::uuid[], $3::int[], $4::timestamptz[]) AS v (id, attempt, due) \
                  ORDER BY id, attempt) AS w";
