@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::BytesMut;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use uuid::{Uuid, Version};
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
@@ -115,7 +116,7 @@ impl EventId {
         let fresh = || fresh(received_ms);
         let Some(client_id) = client_id else { return Self { row: fresh(), derived: None } };
         match Uuid::try_parse(client_id).ok().filter(|id| usable_as_own(*id, received_ms)) {
-            Some(own) if space == IdSpace::PublicKey => Self { row: own, derived: None },
+            Some(own) if space == IdSpace::PublicKey && !is_marked(own) => Self { row: own, derived: None },
             Some(own) => Self { row: own_row_id(project, space, own), derived: Some(own) },
             None => Self { row: fresh(), derived: Some(derived_event_id(project, space, client_id)) },
         }
@@ -146,9 +147,30 @@ impl IdSpace {
     }
 }
 
-/// The row's id of an event whose sender chose a UUIDv7: of the same time, and apart from those of other spaces.
+/// The byte of the 80 bits of [`timed`] that marks a derived row id. It is random in all other UUIDv7s.
+const MARKED_BYTE: usize = 3;
+const MARK: u8 = 0xff;
+
+/// Derives the row id of an event whose sender chose a UUIDv7: the same time, the mark, and a hash of sender and id. Anyone who
+/// knows the sender's id can compute it. But a marked id never becomes a row id as it is, so only a collision of the hash
+/// (66 bits of SHA-256) makes the row ids of two spaces equal.
 pub fn own_row_id(project: ProjectId, space: IdSpace, own: Uuid) -> Uuid {
-    timed_for(time_ms(own), &[space.prefix().as_bytes(), project.0.as_bytes(), own.as_bytes()])
+    let hash = Sha256::new().chain_update(space.prefix()).chain_update(project.0).chain_update(own).finalize();
+    let mut random = [0; 10];
+    random.copy_from_slice(&hash[..10]);
+    random[MARKED_BYTE] = MARK;
+    timed(time_ms(own), random)
+}
+
+/// The row id of a backend's event with a UUIDv7 that was recorded before derived row ids were marked.
+pub fn unmarked_row_id(project: ProjectId, own: Uuid) -> Uuid {
+    let prefix = IdSpace::SecretKey.prefix().as_bytes();
+    timed_for(time_ms(own), &[prefix, project.0.as_bytes(), own.as_bytes()])
+}
+
+/// Whether a UUIDv7 bears the mark of [`own_row_id`]. One in 256 of those that clients choose does.
+pub fn is_marked(id: Uuid) -> bool {
+    id.as_bytes()[6 + MARKED_BYTE] == MARK
 }
 
 fn usable_as_own(id: Uuid, received_ms: i64) -> bool {
@@ -197,7 +219,7 @@ pub fn timed_for(ms: i64, what: &[&[u8]]) -> Uuid {
     timed(ms, random)
 }
 
-/// A new time-ordered id. Those that one process makes sort in the order in which it makes them, also within a
+/// A new time-ordered id, never marked as derived. Those that one process makes sort in the order in which it makes them, also within a
 /// millisecond (RFC 9562, 6.2: a counter in place of the time's fraction, which runs into the next millisecond when it
 /// is used up).
 pub fn fresh(now_ms: i64) -> Uuid {
@@ -209,6 +231,7 @@ pub fn fresh(now_ms: i64) -> Uuid {
     let ticket = next(last);
     let mut random: [u8; 10] = rand::random();
     [random[0], random[1]] = ((ticket & 0xfff) as u16).to_be_bytes();
+    random[MARKED_BYTE] &= MARK >> 1;
     timed((ticket >> 12) as i64, random)
 }
 
@@ -282,6 +305,26 @@ mod tests {
     }
 
     #[test]
+    fn a_public_key_cannot_use_up_the_row_id_of_a_backends_event() {
+        let event = |space, id: Uuid| EventId::new(PROJECT, space, Some(&id.to_string()), NOW);
+        for _ in 0..10_000 {
+            let own = timed(NOW, rand::random());
+            let backend = event(IdSpace::SecretKey, own);
+            assert_eq!(backend, event(IdSpace::SecretKey, own));
+            assert_eq!((backend.public(), time_ms(backend.row), is_marked(backend.row)), (own, NOW, true));
+            // The second is the row id itself, which anyone who knows the backend's id can compute and send.
+            for sent in [own, backend.row] {
+                let public = event(IdSpace::PublicKey, sent);
+                assert_eq!(public, event(IdSpace::PublicKey, sent));
+                assert_ne!(public.row, backend.row);
+                assert_eq!((public.public(), time_ms(public.row)), (sent, NOW));
+                assert_eq!(is_marked(public.row), is_marked(sent));
+                assert!([public.row, backend.row].into_iter().all(|row| usable_as_own(row, NOW)));
+            }
+        }
+    }
+
+    #[test]
     fn lasting_ids_are_told_from_the_others() {
         let lasting = lasting_update_id(PROJECT, IdSpace::Webhook, "a");
         assert_eq!(lasting, lasting_update_id(PROJECT, IdSpace::Webhook, "a"));
@@ -312,6 +355,7 @@ mod tests {
         let made: Vec<Uuid> = (0..10_000).map(|i| fresh(NOW + i / 9_000)).collect();
         assert!(made.windows(2).all(|w| w[0] < w[1]));
         assert!(made.iter().all(|id| id.get_version_num() == 7 && (NOW..NOW + 5).contains(&time_ms(*id))));
+        assert!(!made.into_iter().any(is_marked));
         assert_eq!(time_ms(fresh(NOW - 3_600_000)), NOW - 3_600_000);
     }
 

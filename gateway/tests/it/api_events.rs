@@ -170,18 +170,31 @@ async fn a_backends_event_wins_over_one_of_a_public_key_with_its_id() {
     let own = ids::fresh(gateway.app.clock.now_ms());
     rows.event_with_id(own, None, user, "by the public key").await;
     assert_eq!(gateway.get(&project, &format!("/events/{own}")).await.expect(200)["eventName"], "by the public key");
-    let row = ids::own_row_id(project.id, IdSpace::SecretKey, own);
-    gateway
-        .sql
-        .execute(
-            "INSERT INTO events (project_id, id, client_id, name, user_id, properties, ts, received_at) \
-             VALUES ($1, $2, $3, 'by the backend', $4, '{}', now(), now())",
-            &[&project.id, &row, &own, &user],
-        )
-        .await
-        .unwrap();
+    rows.event_of_client_id(ids::own_row_id(project.id, IdSpace::SecretKey, own), own, user, "by the backend").await;
     let shown = gateway.get(&project, &format!("/events/{own}")).await.expect(200);
     assert_eq!((&shown["eventName"], &shown["id"]), (&json!("by the backend"), &json!(own)));
+}
+
+/// A backend's event from before row ids were marked, one from now, and a public key's with an id that happens to bear the mark.
+#[tokio::test]
+async fn an_event_with_a_derived_row_id_is_found_by_the_id_that_its_client_sent() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let rows = Rows { gateway: &gateway, project: project.id };
+    let user = rows.user("u1", None, None, 60).await;
+    let now = gateway.app.clock.now_ms();
+    let (before, since, marked) = (ids::fresh(now), ids::fresh(now), ids::timed(now, [0xff; 10]));
+    for (name, id, row) in [
+        ("before", before, ids::unmarked_row_id(project.id, before)),
+        ("since", since, ids::own_row_id(project.id, IdSpace::SecretKey, since)),
+        ("marked", marked, ids::own_row_id(project.id, IdSpace::PublicKey, marked)),
+    ] {
+        rows.event_of_client_id(row, id, user, name).await;
+        for asked in [id, row] {
+            let shown = gateway.get(&project, &format!("/events/{asked}")).await.expect(200);
+            assert_eq!((&shown["eventName"], &shown["id"]), (&json!(name), &json!(id)));
+        }
+    }
 }
 
 #[tokio::test]

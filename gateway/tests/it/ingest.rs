@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use shared::event::Body;
-use shared::ids::{UserKey, fresh};
+use shared::ids::{IdSpace, UserKey, fresh, own_row_id};
 
 use crate::setup::fixture;
 
@@ -54,6 +54,23 @@ async fn a_clients_id_is_answered_the_same_every_time() {
     assert_eq!(keyed, named);
     let none = ids(event, None).await;
     assert_ne!(none[0], none[1]);
+}
+
+#[tokio::test]
+async fn the_row_id_of_a_backends_event_does_not_become_one_of_a_public_keys() {
+    let f = fixture().await;
+    let own = fresh(f.gateway.app.clock.now_ms());
+    let row = own_row_id(f.tenant.id, IdSpace::SecretKey, own);
+    for (key, id) in [(&f.tenant.public, row), (&f.tenant.public, own), (&f.tenant.secret, own)] {
+        let body = json!({"event": "bought", "user_id": "u1", "id": id}).to_string();
+        let answer = f.gateway.post("/events", key, body).await;
+        assert_eq!((answer.status, &answer.json()["id"]), (202, &json!(id)));
+    }
+    let items = f.gateway.stored().await;
+    let of_row = |id| items.iter().filter(|item| item.row_id().unwrap() == id).collect::<Vec<_>>();
+    assert_eq!(items.len(), 3);
+    assert_eq!(of_row(row).iter().map(|item| item.dedupe().unwrap()).collect::<Vec<_>>(), [Some(own)]);
+    assert_eq!(of_row(own).len(), 1);
 }
 
 #[tokio::test]

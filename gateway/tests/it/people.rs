@@ -84,6 +84,13 @@ impl Rows<'_> {
         self.gateway.sql.execute(sql, &[&self.project, &name]).await.unwrap();
     }
 
+    /// An event whose row id was derived from a client's UUIDv7.
+    pub async fn event_of_client_id(&self, row: Uuid, client_id: Uuid, user: Uuid, name: &str) {
+        let sql = "INSERT INTO events (project_id, id, client_id, name, user_id, properties, ts, received_at) \
+                   VALUES ($1, $2, $3, $4, $5, '{}', now(), now())";
+        self.gateway.sql.execute(sql, &[&self.project, &row, &client_id, &name, &user]).await.unwrap();
+    }
+
     /// Many events at once, without their counters.
     pub async fn bulk(&self, user: Uuid, name: &str, count: i64) {
         let base = self.gateway.app.clock.now_ms() - count - 1_000;

@@ -2,8 +2,8 @@
 
 use prost::Message as _;
 use serde_json::json;
-use shared::event::{IngestBatch, VERSION};
-use shared::ids::{self, IdSpace, derived_event_id};
+use shared::event::{IngestBatch, IngestItem, VERSION, id_bytes};
+use shared::ids::{self, EventId, IdSpace, derived_event_id};
 use shared::store::dead_letters::{self, DeadFilter, DeadItem};
 
 use crate::fixture::{Fixture, identify, track};
@@ -13,11 +13,11 @@ async fn an_event_is_recorded_once_however_often_it_is_sent() {
     let f = Fixture::start().await;
     let own = track(&f, "u1", "bought", json!({"total": 9.5}));
     let mut derived = track(&f, "u1", "bought", json!({}));
-    derived.dedupe_id = shared::event::id_bytes(derived_event_id(f.project, IdSpace::SecretKey, "order-1"));
+    derived.dedupe_id = id_bytes(derived_event_id(f.project, IdSpace::SecretKey, "order-1"));
     let mut again = derived.clone();
-    again.id = shared::event::id_bytes(ids::fresh(f.now_ms()));
+    again.id = id_bytes(ids::fresh(f.now_ms()));
     // Within one message, in the next one, and both at once.
-    let own = shared::event::IngestItem { anonymous_id: Some("a1".into()), ..own };
+    let own = IngestItem { anonymous_id: Some("a1".into()), ..own };
     f.publish(vec![own.clone(), own.clone(), derived.clone(), again.clone()]).await;
     f.publish(vec![own.clone(), derived]).await;
     f.applied().await;
@@ -38,14 +38,40 @@ async fn a_public_keys_event_does_not_suppress_a_backends_of_the_same_id() {
     let public = track(&f, "u1", "bought", json!({}));
     let own = public.row_id().unwrap();
     let mut secret = track(&f, "u1", "bought", json!({}));
-    secret.id = shared::event::id_bytes(ids::own_row_id(f.project, IdSpace::SecretKey, own));
-    secret.dedupe_id = shared::event::id_bytes(own);
+    secret.id = id_bytes(ids::own_row_id(f.project, IdSpace::SecretKey, own));
+    secret.dedupe_id = id_bytes(own);
     f.publish(vec![public.clone(), secret.clone(), public.clone(), secret.clone()]).await;
     f.applied().await;
     f.publish(vec![secret, public]).await;
     f.applied().await;
     assert_eq!(f.number("SELECT count(*) FROM events").await, 2);
     assert_eq!(f.number("SELECT count(*) FROM events WHERE coalesce(client_id, id) = id").await, 1);
+    assert_eq!(f.number("SELECT count(*) FROM client_id").await, 0);
+    f.stop().await;
+}
+
+/// Whoever knows a backend's UUIDv7 can compute its event's row id.
+#[tokio::test]
+async fn a_public_key_that_sends_a_backends_row_id_first_does_not_suppress_its_event() {
+    let f = Fixture::start().await;
+    let own = ids::fresh(f.now_ms());
+    let event = |space, id: uuid::Uuid, name| {
+        let ids = EventId::new(f.project, space, Some(&id.to_string()), f.now_ms());
+        let dedupe_id = ids.derived.map(id_bytes).unwrap_or_default();
+        IngestItem { id: id_bytes(ids.row), dedupe_id, ..track(&f, "u1", name, json!({})) }
+    };
+    let row = ids::own_row_id(f.project, IdSpace::SecretKey, own);
+    let (first, backends) = (event(IdSpace::PublicKey, row, "first"), event(IdSpace::SecretKey, own, "bought"));
+    f.publish(vec![first.clone()]).await;
+    f.applied().await;
+    f.publish(vec![backends.clone(), first.clone()]).await;
+    f.applied().await;
+    f.publish(vec![first, backends]).await;
+    f.applied().await;
+    for name in ["first", "bought"] {
+        assert_eq!(f.number(&format!("SELECT count(*) FROM events WHERE name = '{name}'")).await, 1, "{name}");
+    }
+    assert_eq!(f.number(&format!("SELECT count(*) FROM events WHERE name = 'bought' AND id = '{row}'")).await, 1);
     assert_eq!(f.number("SELECT count(*) FROM client_id").await, 0);
     f.stop().await;
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::ids::{IdSpace, ProjectId, derived_event_id, own_row_id};
+use crate::ids::{IdSpace, ProjectId, derived_event_id, is_marked, own_row_id, unmarked_row_id};
 use crate::store::StoreError;
 use crate::store::filter::{Filter, search_condition};
 use crate::store::months::Month;
@@ -50,22 +50,34 @@ pub(super) fn from_row(row: &Row) -> Result<Event, StoreError> {
     })
 }
 
-async fn by_row_id(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Event>, StoreError> {
-    let month = Month::of(id);
+/// Reads the first event that exists of these row ids, all of which carry the same time.
+async fn first_of(db: &impl GenericClient, project: ProjectId, ids: &[Uuid]) -> Result<Option<Event>, StoreError> {
+    let Some(first) = ids.first() else { return Ok(None) };
+    let month = Month::of(*first);
     let within = month.condition("id");
-    let sql = format!("SELECT {COLUMNS} FROM events WHERE project_id = $1 AND id = $2 AND {within}");
-    db.query_opt(&month.prepare(db, &sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = format!(
+        "SELECT {COLUMNS} FROM events WHERE project_id = $1 AND id = ANY($2) AND {within} \
+         ORDER BY array_position($2::uuid[], id) LIMIT 1"
+    );
+    db.query_opt(&month.prepare(db, &sql).await?, &[&project, &ids]).await?.as_ref().map(from_row).transpose()
+}
+
+/// The row ids that an id stands for: of the backend's event with it, of the event whose row id it is, and of a public key's
+/// event with it.
+fn row_ids(project: ProjectId, id: Uuid) -> Vec<Uuid> {
+    let of = |space| own_row_id(project, space, id);
+    let public = is_marked(id).then(|| of(IdSpace::PublicKey));
+    [of(IdSpace::SecretKey), unmarked_row_id(project, id), id].into_iter().chain(public).collect()
 }
 
 /// By the row's id, the id that the API showed, or the id that its client sent. Where a backend's event and one that was sent
 /// with a public key have the same id, it is the backend's.
 pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Option<Event>, StoreError> {
     let id = Uuid::try_parse(text).ok();
-    let rows = id.map(|id| [own_row_id(project, IdSpace::SecretKey, id), id]);
-    for row in rows.into_iter().flatten() {
-        if let Some(event) = by_row_id(db, project, row).await? {
-            return Ok(Some(event));
-        }
+    if let Some(id) = id
+        && let Some(event) = first_of(db, project, &row_ids(project, id)).await?
+    {
+        return Ok(Some(event));
     }
     let spaces = [IdSpace::SecretKey, IdSpace::PublicKey];
     let derived = spaces.map(|space| derived_event_id(project, space, text));
@@ -73,7 +85,7 @@ pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Re
     let sql = "SELECT event_id FROM client_id WHERE project_id = $1 AND id = ANY($2) AND event_id IS NOT NULL \
                ORDER BY array_position($2::uuid[], id) LIMIT 1";
     match db.query_opt(&db.prepare_cached(sql).await?, &[&project, &derived]).await? {
-        Some(row) => by_row_id(db, project, row.try_get(0)?).await,
+        Some(row) => first_of(db, project, &[row.try_get(0)?]).await,
         None => Ok(None),
     }
 }
