@@ -33,3 +33,25 @@ test('a person is erased when their id was typed, and nothing of them is found a
   await page.getByText('Nobody matches this search.').waitFor();
   expectNoComplaints(context);
 });
+
+test('erasing a person spares the one whose user id is their internal id', async () => {
+  const { context, page } = admin;
+  const who = unique('shadowed').replace(' ', '-');
+  const { user } = await call<{ user: { id: string } }>('POST', '/users/identify', { user_id: who, properties: { name: 'Shadowed' } });
+  await call('POST', '/users/identify', { user_id: user.id, properties: { name: 'Shadow' } });
+  const shadow = `/users/${user.id}?idType=external`;
+  await eventually(async () => expect(await call('GET', shadow)).toMatchObject({ name: 'Shadow' }));
+
+  await open(page, `users/${who}`);
+  await page.getByRole('heading', { level: 1, name: 'Shadowed' }).waitFor();
+  await page.getByRole('button', { name: 'Erase' }).click();
+  const question = page.getByRole('dialog', { name: 'Erase this person?' });
+  await question.getByRole('textbox').fill(who);
+  await question.getByRole('button', { name: 'Erase' }).click();
+  await page.getByText('The person is erased.').waitFor();
+
+  const answer = await fetch(`${product.origin}/api/v1/users/${who}`, { headers: { 'x-api-key': product.secretKey } });
+  expect(answer.status).toBe(404);
+  expect(await call('GET', shadow)).toMatchObject({ externalId: user.id, name: 'Shadow' });
+  expectNoComplaints(context);
+});

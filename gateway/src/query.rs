@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use shared::store::users::user_ref::IdType;
+
 use crate::error::ApiError;
 
 /// The parameters of a query string, decoded.
@@ -74,14 +76,15 @@ impl Query {
 
     /// One of a few names.
     pub fn choice<T: Copy>(&self, name: &str, allowed: &[(&str, T)]) -> Result<Option<T>, ApiError> {
-        let Some(text) = self.get(name) else { return Ok(None) };
-        match allowed.iter().find(|(n, _)| *n == text) {
-            Some((_, value)) => Ok(Some(*value)),
-            None => {
-                let names: Vec<_> = allowed.iter().map(|(n, _)| format!("`{n}`")).collect();
-                Err(ApiError::invalid(name, format!("must be one of {}", names.join(", "))))
-            }
-        }
+        self.get(name).map(|text| one_of(name, text, allowed)).transpose()
+    }
+
+    /// The kind of the ids by which the request names users. An empty value is refused: whoever means internal ids must not
+    /// reach users with such external ids.
+    pub fn id_type(&self) -> Result<IdType, ApiError> {
+        let found = ["idType", "id_type"].into_iter().find_map(|name| Some((name, self.last(name)?)));
+        let Some((name, text)) = found else { return Ok(IdType::Either) };
+        one_of(name, text, &[("internal", IdType::Internal), ("external", IdType::External)])
     }
 
     /// `page` and `limit`.
@@ -93,6 +96,16 @@ impl Query {
             return Err(ApiError::invalid("page", message));
         }
         Ok(Page { page, limit })
+    }
+}
+
+fn one_of<T: Copy>(name: &str, text: &str, allowed: &[(&str, T)]) -> Result<T, ApiError> {
+    match allowed.iter().find(|(n, _)| *n == text) {
+        Some((_, value)) => Ok(*value),
+        None => {
+            let names: Vec<_> = allowed.iter().map(|(n, _)| format!("`{n}`")).collect();
+            Err(ApiError::invalid(name, format!("must be one of {}", names.join(", "))))
+        }
     }
 }
 
@@ -135,6 +148,24 @@ mod tests {
     fn broken_strings_are_bad_requests() {
         for text in ["a=%", "a=%2", "a=%zz", "a=%ff", "a=%00"] {
             assert!(matches!(Query::parse(text), Err(ApiError::BadRequest(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_kind_of_ids_is_named_or_either() {
+        let id_type = |text| Query::parse(text).unwrap().id_type();
+        for (text, kind) in [
+            ("", IdType::Either),
+            ("idType=internal", IdType::Internal),
+            ("idType=external", IdType::External),
+            ("id_type=internal", IdType::Internal),
+        ] {
+            assert_eq!(id_type(text).unwrap(), kind, "{text}");
+        }
+        for text in ["idType=", "idType=Internal", "idType=anonymous", "idType=either"] {
+            let error = id_type(text).unwrap_err();
+            assert_eq!(error.details()[0].field, "idType", "{text}");
+            assert_eq!(error.details()[0].message, "must be one of `internal`, `external`", "{text}");
         }
     }
 

@@ -6,7 +6,7 @@ import { Notices } from './notices';
 import { among, page, word } from './search';
 import { NotFound, Shell } from './shell';
 import { SessionEnded } from '../session/session-ended';
-import { CAMPAIGN_STATUSES, CHANNELS, CHANNEL_TABS, DEAD_KINDS, DELIVERY_STATUSES, FLOW_VIEWS, MESSAGE_STATUSES, PERSON_TABS, PLATFORMS, RANGES, RUN_STATUSES, SUPPRESSION_REASONS } from './values';
+import { CAMPAIGN_STATUSES, CHANNELS, CHANNEL_TABS, DEAD_KINDS, DELIVERY_STATUSES, FLOW_VIEWS, ID_TYPES, MESSAGE_STATUSES, PERSON_TABS, PLATFORMS, RANGES, RUN_STATUSES, SUPPRESSION_REASONS } from './values';
 
 const root = createRootRoute({
   component: () => (
@@ -83,8 +83,8 @@ const screens = [
   createRoute({
     ...at,
     path: 'events',
-    validateSearch: (raw: Record<string, unknown>): { event?: string; user?: string; search?: string; page?: number } => ({
-      event: word(raw, 'event'), user: word(raw, 'user'), search: word(raw, 'search'), page: page(raw),
+    validateSearch: (raw: Record<string, unknown>): { event?: string; user?: string; idType?: (typeof ID_TYPES)[number]; search?: string; page?: number } => ({
+      event: word(raw, 'event'), user: word(raw, 'user'), idType: among(raw, 'idType', ID_TYPES), search: word(raw, 'search'), page: page(raw),
     }),
     component: lazyRouteComponent(() => import('../features/events/events'), 'Events'),
   }),
@@ -99,7 +99,9 @@ const screens = [
   createRoute({
     ...at,
     path: 'users/$userId',
-    validateSearch: (raw: Record<string, unknown>): { tab?: (typeof PERSON_TABS)[number] } => ({ tab: among(raw, 'tab', PERSON_TABS) }),
+    validateSearch: (raw: Record<string, unknown>): { tab?: (typeof PERSON_TABS)[number]; idType?: (typeof ID_TYPES)[number] } => ({
+      tab: among(raw, 'tab', PERSON_TABS), idType: among(raw, 'idType', ID_TYPES),
+    }),
     component: lazyRouteComponent(() => import('../features/users/person'), 'PersonScreen'),
   }),
   createRoute({ ...at, path: 'segments', component: lazyRouteComponent(() => import('../features/segments/segments'), 'Segments') }),

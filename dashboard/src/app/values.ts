@@ -15,6 +15,8 @@ export const DEAD_KINDS = ['MESSAGE', 'ITEM'] as const;
 export const PLATFORMS = ['IOS', 'ANDROID', 'WEB'] as const;
 
 export type Channel = (typeof CHANNELS)[number];
+/** Which ids a request names users by; without one of these either is accepted. */
+export const ID_TYPES = ['internal', 'external'] as const;
 export const PERSON_TABS = ['events', 'messages', 'segments', 'automations', 'subscriptions'] as const;
 export const CHANNEL_TABS = ['email', 'push', 'sms', 'in_app', 'devices', 'limits'] as const;
 export const FLOW_VIEWS = ['list', 'canvas'] as const;

@@ -13,6 +13,7 @@ use shared::store::events::read::{self, Event};
 use shared::store::events::remove;
 use shared::store::segments::dirty;
 use shared::store::users::read::{self as people, ShownPerson};
+use shared::store::users::user_ref::UserRef;
 use shared::store::{Connection, StoreError, erasures};
 use uuid::Uuid;
 
@@ -99,6 +100,7 @@ async fn filter(
     search: Option<String>,
 ) -> Result<EventFilter, ApiError> {
     let exact = query.get("event");
+    let id_type = query.id_type()?;
     let names = match search {
         None => exact.map(|name| vec![name.to_owned()]),
         Some(search) => {
@@ -109,7 +111,7 @@ async fn filter(
     };
     let user_ids = match query.get("user") {
         None => None,
-        Some(user) => match people::find_readable_id(db, cx.project, user).await? {
+        Some(user) => match people::find_readable_id(db, cx.project, UserRef::new(user, id_type)).await? {
             Some(person) => Some(people::all_ids(db, cx.project, person).await?),
             None => Some(Vec::new()),
         },

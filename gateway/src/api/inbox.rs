@@ -9,11 +9,13 @@ use shared::send::DeliveryState;
 use shared::store::inbox::{self, InboxFilter, InboxItem};
 use shared::store::messages::receipts::{self, Receipt};
 use shared::store::users::read as people;
+use shared::store::users::user_ref::{IdType, UserRef};
 use shared::store::webhook_deliveries::tell::{self, MessageNews};
 use shared::store::{GenericClient, StoreError};
 use shared::webhook;
 use uuid::Uuid;
 
+use super::users::NOT_INTERNAL;
 use super::{paging, path, shape};
 use crate::auth::identity::{Evidence, Proof, Proven};
 use crate::context::Context;
@@ -58,6 +60,7 @@ struct ListView {
 /// Whose inbox is asked for.
 struct Owner {
     user: String,
+    id_type: IdType,
     /// What proved the user, where the caller had to.
     proven: Option<Proven>,
 }
@@ -74,20 +77,40 @@ async fn owner(cx: &Context<'_>, query: &Query) -> Result<Owner, ApiError> {
     if !USER.allows(&user) {
         return Err(ApiError::invalid("user_id", "must have 1 to 200 characters, none of them control characters"));
     }
+    let id_type = query.id_type()?;
+    if !UserRef::new(&user, id_type).is_well_formed() {
+        return Err(ApiError::invalid("user_id", NOT_INTERNAL));
+    }
     let mut proven = None;
     if cx.caller.is_public() {
+        if id_type == IdType::Internal {
+            return Err(ApiError::invalid(
+                "idType",
+                "must be `external` with a public key: external ids are what is proven",
+            ));
+        }
         let user_hash = get(["user_hash", "userHash"]);
         let evidence = Evidence { user_hash: user_hash.as_deref(), user_token: None };
         proven = Proof::always(cx).await?.check(Some(&user), evidence)?;
     }
-    Ok(Owner { user, proven })
+    Ok(Owner { user, id_type, proven })
 }
 
-/// All internal ids of the person whom a text names. Nobody can tell by the answer whether there is such a person.
-async fn ids_of(db: &impl GenericClient, project: shared::ids::ProjectId, user: &str) -> Result<Vec<Uuid>, StoreError> {
+impl Owner {
+    fn user(&self) -> UserRef<'_> {
+        UserRef::new(&self.user, self.id_type)
+    }
+}
+
+/// All internal ids of a user. The answer does not show whether the user exists.
+async fn ids_of(
+    db: &impl GenericClient,
+    project: shared::ids::ProjectId,
+    user: UserRef<'_>,
+) -> Result<Vec<Uuid>, StoreError> {
     match people::find_id(db, project, user).await? {
         Some(person) => people::all_ids(db, project, person).await,
-        None => Ok(people::candidates(project, user)),
+        None => Ok(user.candidates(project)),
     }
 }
 
@@ -97,9 +120,9 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let page = query.page()?;
     let start = paging::start_by_time(&query, page)?;
     let unread_only = query.boolean("unread")?.unwrap_or(false);
-    let user = owner(cx, &query).await?.user;
+    let owner = owner(cx, &query).await?;
     let db = cx.database().await?;
-    let filter = InboxFilter { user_ids: ids_of(&db, cx.project, &user).await?, unread_only };
+    let filter = InboxFilter { user_ids: ids_of(&db, cx.project, owner.user()).await?, unread_only };
     let mut items = inbox::list(&db, cx.project, &filter, &start, page.limit + 1).await?;
     let next_cursor = paging::cut(&mut items, page.limit, |item| paging::time_cursor(item.created_at, item.id));
     let total = inbox::total(&db, cx.project, &filter).await?;
@@ -117,11 +140,11 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
 
 /// `POST /inbox/:id/read`: the message counts as opened.
 pub async fn read(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    let user = owner(cx, &cx.query()?).await?.user;
+    let owner = owner(cx, &cx.query()?).await?;
     let id = path::id(segment, "message in this inbox")?;
     let now = cx.app.clock.now();
     let mut db = cx.database().await?;
-    let ids = ids_of(&db, cx.project, &user).await?;
+    let ids = ids_of(&db, cx.project, owner.user()).await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let read = inbox::mark_read(&tx, cx.project, id, &ids, now).await?;
     let item = read.ok_or_else(|| ApiError::no_such("message in this inbox"))?;

@@ -13,6 +13,7 @@ use shared::send::{Channel, DeliveryState};
 use shared::store::erasures;
 use shared::store::messages::read::{self, Message, MessageFilter};
 use shared::store::users::read::{self as people, ShownPerson};
+use shared::store::users::user_ref::UserRef;
 use uuid::Uuid;
 
 use super::{paging, path, shape};
@@ -123,11 +124,13 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let start = paging::start_by_id(&query, page)?;
     let mut filter =
         MessageFilter { user_ids: None, channel: channel(&query)?, status: query.choice("status", &statuses())? };
+    let id_type = query.id_type()?;
     let db = cx.database().await?;
     if let Some(user) = query.get("userId").or(query.get("user_id")) {
+        let user = UserRef::new(user, id_type);
         filter.user_ids = match people::find_readable_id(&db, cx.project, user).await? {
             Some(person) => Some(people::all_ids(&db, cx.project, person).await?),
-            None => Some(people::candidates(cx.project, user)),
+            None => Some(user.candidates(cx.project)),
         };
     }
     let mut messages = read::list(&db, cx.project, &filter, &start, page.limit + 1).await?;

@@ -10,6 +10,7 @@ use serde_json::json;
 use shared::send::Channel;
 use shared::store::suppressions::{self, Suppression, SuppressionFilter};
 use shared::store::users::read::{self as people, ShownPerson};
+use shared::store::users::user_ref::{IdType, UserRef};
 use shared::store::{StoreError, Transaction};
 use shared::suppression::{Address, Reason};
 use uuid::Uuid;
@@ -93,11 +94,12 @@ fn filter(query: &Query) -> Result<SuppressionFilter, ApiError> {
 
 /// `POST /suppressions`
 pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let id_type = cx.query()?.id_type()?;
     let input = input::new(&cx.read_json(body::MAX_BYTES).await?)?;
     let now = cx.app.clock.now();
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    let address = address(cx, &tx, input.channel, &input.whom).await?;
+    let address = address(cx, &tx, input.channel, (&input.whom, id_type)).await?;
     let new = Suppression { note: input.note, ..Suppression::new(cx.project, address, input.reason, now) };
     if suppressions::put(&tx, cx.project, std::slice::from_ref(&new)).await? > 0 {
         let details = json!({ "channel": input.channel.as_str(), "reason": input.reason.as_str() });
@@ -111,6 +113,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
 
 /// `DELETE /suppressions`
 pub async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let id_type = cx.query()?.id_type()?;
     let input = input::removal(&cx.read_json(body::MAX_BYTES).await?)?;
     let missing = || ApiError::no_such("suppression");
     let mut db = cx.database().await?;
@@ -120,7 +123,7 @@ pub async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
             let place = suppressions::get(&tx, cx.project, *id).await?.ok_or_else(missing)?;
             (place.address, Some(place.reason))
         }
-        whom => (address(cx, &tx, input.channel, whom).await?, input.reason),
+        whom => (address(cx, &tx, input.channel, (whom, id_type)).await?, input.reason),
     };
     if suppressions::remove(&tx, cx.project, &address, reason).await? == 0 {
         return Err(missing());
@@ -135,13 +138,18 @@ pub async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
 }
 
 /// Where somebody stands on the list.
-async fn address(cx: &Context<'_>, tx: &Transaction<'_>, channel: Channel, whom: &Whom) -> Result<Address, ApiError> {
+async fn address(
+    cx: &Context<'_>,
+    tx: &Transaction<'_>,
+    channel: Channel,
+    (whom, id_type): (&Whom, IdType),
+) -> Result<Address, ApiError> {
     match whom {
         Whom::Address(address) => Ok(address.clone()),
         Whom::User(user) => {
             // Once more for whoever is merged at this moment: what is on the list is taken along, not what comes after.
             for _ in 0..2 {
-                let Some(id) = people::find_id(tx, cx.project, user).await? else { break };
+                let Some(id) = people::find_id(tx, cx.project, UserRef::new(user, id_type)).await? else { break };
                 if people::hold(tx, cx.project, id).await? {
                     return Ok(Address::person(channel, id));
                 }

@@ -14,6 +14,7 @@ use shared::store::Connection;
 use shared::store::push_tokens::{self, PushToken};
 use shared::store::users::list::{self as people, UserFilter};
 use shared::store::users::read::{self, User};
+use shared::store::users::user_ref::UserRef;
 use subscriptions::SubscriptionView;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -26,6 +27,8 @@ use crate::respond::{Reply, ok};
 /// For how long a search that found more people than are counted goes on finding as many: of totals only that they are
 /// capped is remembered, and most of them would have to be erased meanwhile to make that untrue.
 const IS_MANY_FOR: Duration = Duration::from_mins(1);
+/// What is said of an id that cannot be an internal one.
+pub(in crate::api) const NOT_INTERNAL: &str = "must be a UUID: `idType` is `internal`";
 /// Who was seen within this time is active.
 const ACTIVE: SignedDuration = SignedDuration::from_hours(30 * 24);
 
@@ -129,8 +132,9 @@ impl From<PushToken> for DeviceView {
 /// `GET /users/:id`
 pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::text(segment, "user")?;
+    let id_type = cx.query()?.id_type()?;
     let db = cx.database().await?;
-    let user = read::find_readable(&db, cx.project, &id).await?;
+    let user = read::find_readable(&db, cx.project, UserRef::new(&id, id_type)).await?;
     person(cx, db, user).await
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use shared::event::uuid;
 use shared::ids;
 use shared::send::{Channel, DirectMessage, Lane, SendChunk};
-use shared::store::users::read::candidates;
+use shared::store::users::user_ref::{IdType, UserRef};
 use uuid::Uuid;
 
 use crate::fixture::{Gateway, texts};
@@ -76,7 +76,7 @@ async fn a_message_is_in_the_stream_when_it_is_accepted() {
     let content: Value = serde_json::from_slice(&first.content).unwrap();
     assert_eq!(content, json!({"subject": "Hi", "body": "<p>{{ user.name }}</p>"}));
     let users: Vec<Uuid> = messages[1].user_ids.iter().map(|u| uuid("user", u).unwrap()).collect();
-    assert_eq!(users, candidates(project.id, &internal));
+    assert_eq!(users, UserRef::new(&internal, IdType::Either).candidates(project.id));
     assert_eq!((&messages[1].data[..], messages[1].channel.as_str()), (&b"{\"a\":1}"[..], "EMAIL"));
 }
 

@@ -35,6 +35,7 @@ mod document;
 mod fixture;
 mod hostile_pages;
 mod http;
+mod id_type;
 mod identity;
 mod ingest;
 mod inner_addresses;

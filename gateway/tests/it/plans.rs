@@ -10,6 +10,7 @@ use shared::store::filter::Start;
 use shared::store::users::export::{self as user_export, TOP};
 use shared::store::users::list::{self as users, UserFilter};
 use shared::store::users::read as identity;
+use shared::store::users::user_ref::{IdType, UserRef};
 use uuid::Uuid;
 
 use crate::fixture::Gateway;
@@ -126,7 +127,9 @@ async fn whom_an_id_leads_to_is_found_without_the_others() {
         assert_eq!(own, expected);
         let (ids, people) = identity::all_ids_of(tx, project, &known).await.unwrap();
         assert_eq!((ids.len(), people.len()), (6, 6));
-        assert_eq!(identity::find_id(tx, project, &pointers[0].to_string()).await.unwrap(), Some(known[0]));
+        let pointer = pointers[0].to_string();
+        let pointer = UserRef::new(&pointer, IdType::Either);
+        assert_eq!(identity::find_id(tx, project, pointer).await.unwrap(), Some(known[0]));
         assert_eq!(identity::resolve_all(tx, project, &pointers).await.unwrap()[&pointers[2]], known[2]);
         assert_eq!(identity::shown(tx, project, &pointers).await.unwrap().len(), 3);
     });

@@ -67,7 +67,7 @@ async fn one_person(
 ) -> Result<(), TestCaseError> {
     let db = world.store.connection().await.unwrap();
     let chosen = &world.people[rules.to_string().len() % world.people.len()];
-    let user = read::find(&db, world.project, &chosen.id.to_string()).await.unwrap().unwrap();
+    let user = read::follow(&db, world.project, chosen.id).await.unwrap().unwrap();
     let definitions = evaluate::definitions(&db, world.project, &rule::segments(parsed)).await.unwrap();
     let facts = person::load(&db, world.project, user, (parsed, &definitions), world.now).await.unwrap();
     let holds = eval::holds(parsed, &facts, world.now);

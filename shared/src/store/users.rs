@@ -9,3 +9,4 @@ pub mod record;
 pub mod removals;
 pub mod search;
 pub mod seen;
+pub mod user_ref;

@@ -31,10 +31,10 @@ export function Events() {
   const [live, setLive] = useState(true);
   const [shown, setShown] = useState<Schemas['Event'] | null>(null);
   const client = useQueryClient();
-  const { page = 1, event, user, search } = filters;
+  const { page = 1, event, user, idType, search } = filters;
   const events = useQuery({
     queryKey: [projectId, 'events', filters],
-    queryFn: ({ signal }) => read(api.GET('/events', { params: { query: { event, user, search, page, limit: LIMIT } }, signal })),
+    queryFn: ({ signal }) => read(api.GET('/events', { params: { query: { event, user, idType, search, page, limit: LIMIT } }, signal })),
     refetchInterval: live && page === 1 ? LIVE_MS : false,
     placeholderData: keepPreviousData,
   });
@@ -53,7 +53,7 @@ export function Events() {
       <Group align="flex-end">
         <SearchField label={t.events.filterName} value={event} onChange={(value) => filter({ event: value })} />
         <SearchField label={t.events.search} value={search} onChange={(value) => filter({ search: value })} />
-        <SearchField label={t.events.filterUser} value={user} onChange={(value) => filter({ user: value })} />
+        <SearchField label={t.events.filterUser} value={user} onChange={(value) => filter({ user: value, idType: undefined })} />
       </Group>
       <Loaded query={events} rows={10}>
         {(found) => (

@@ -9,6 +9,7 @@ import { ScreenLink } from '../../components/links';
 import { t } from '../../text';
 import type { Rule } from '../rules/rule';
 import { personName } from '../users/people-list';
+import { userPage } from '../users/user-ref';
 
 const PAUSE_MS = 600;
 const SAMPLE = 5;
@@ -45,11 +46,14 @@ export function Estimate({ rules }: { rules: Rule[] }) {
               <Text size="sm" c="dimmed">
                 {t.segments.sample}
               </Text>
-              {estimate.data.users.map((user) => (
-                <ScreenLink key={user.id} size="sm" display="block" to="/p/$projectId/users/$userId" params={{ projectId, userId: user.externalId ?? user.id }}>
-                  {personName(user)}
-                </ScreenLink>
-              ))}
+              {estimate.data.users.map((user) => {
+                const { userId, search } = userPage(user);
+                return (
+                  <ScreenLink key={user.id} size="sm" display="block" to="/p/$projectId/users/$userId" params={{ projectId, userId }} search={search}>
+                    {personName(user)}
+                  </ScreenLink>
+                );
+              })}
             </div>
           )}
         </Stack>

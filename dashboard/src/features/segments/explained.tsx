@@ -19,11 +19,11 @@ interface ExplainedRule {
 }
 
 /** Why a person is in a segment, or is not. */
-export function Explained({ segmentId, person }: { segmentId: string; person: string }) {
+export function Explained({ segmentId, person, idType }: { segmentId: string; person: string; idType?: 'internal' }) {
   const { projectId } = useProject();
   const explained = useQuery({
-    queryKey: [projectId, 'explain', segmentId, person],
-    queryFn: ({ signal }) => read(api.GET('/segments/{id}/explain', { params: { path: { id: segmentId }, query: { user_id: person } }, signal })),
+    queryKey: [projectId, 'explain', segmentId, person, idType],
+    queryFn: ({ signal }) => read(api.GET('/segments/{id}/explain', { params: { path: { id: segmentId }, query: { user_id: person, idType } }, signal })),
   });
   return (
     <Loaded query={explained} rows={2}>

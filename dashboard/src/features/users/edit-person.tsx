@@ -1,31 +1,30 @@
 import { Button, Group, Stack, Text, TextInput } from '@mantine/core';
-import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { type QueryKey, useMutation, useQueryClient } from '@tanstack/react-query';
 import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
-import { useProject } from '../../app/project';
 import { isReadable } from '../../app/typed-json';
 import { KeepChanges, useDraft } from '../../components/draft';
 import { Failure } from '../../components/failure';
 import { JsonInput } from '../../components/json';
 import { t } from '../../text';
 import { type Fields, profileOf } from './profile';
+import { INTERNAL } from './user-ref';
 
 interface Props {
   person: Schemas['Person'];
-  /** The id that the screen was asked for. */
-  asked: string;
+  /** Under which the screen caches the person. */
+  queryKey: QueryKey;
   onDone: () => void;
 }
 
-export function EditPerson({ person, asked, onDone }: Props) {
-  const { projectId } = useProject();
+export function EditPerson({ person, queryKey, onDone }: Props) {
   const client = useQueryClient();
   const draft = useDraft<Fields>({ name: person.name ?? '', email: person.email ?? '', properties: {} });
   const saving = useMutation({
-    mutationFn: () => read(api.PUT('/users/{id}', { params: { path: { id: person.id } }, body: profileOf(draft.changes) })),
+    mutationFn: () => read(api.PUT('/users/{id}', { params: { path: { id: person.id }, query: INTERNAL }, body: profileOf(draft.changes) })),
     onSuccess(stored) {
-      client.setQueryData([projectId, 'user', asked], stored);
+      client.setQueryData(queryKey, stored);
       notify(t.saved);
       onDone();
     },

@@ -4,6 +4,7 @@ import { Listing } from '../../components/listing';
 import { ScreenLink } from '../../components/links';
 import { Moment } from '../../components/moment';
 import { t } from '../../text';
+import { userPage } from './user-ref';
 
 type User = Schemas['User'];
 
@@ -22,11 +23,14 @@ export function PeopleList({ people, projectId, empty }: { people: User[]; proje
       columns={[
         {
           title: t.users.name,
-          cell: (user) => (
-            <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId: user.externalId ?? user.id }}>
-              {personName(user)}
-            </ScreenLink>
-          ),
+          cell: (user) => {
+            const { userId, search } = userPage(user);
+            return (
+              <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId }} search={search}>
+                {personName(user)}
+              </ScreenLink>
+            );
+          },
         },
         { title: t.users.email, cell: (user) => user.email ?? '–' },
         { title: t.users.id, cell: (user) => user.externalId ?? t.users.anonymous },

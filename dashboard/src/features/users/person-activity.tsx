@@ -11,6 +11,7 @@ import { Status } from '../../components/status';
 import { t } from '../../text';
 import { EventList } from '../events/event-list';
 import { MessageList } from '../messages/message-list';
+import { INTERNAL } from './user-ref';
 
 const NEWEST = 50;
 const AGAIN_MS = 5_000;
@@ -22,7 +23,7 @@ export function PersonEvents({ id }: { id: string }) {
   const { projectId } = useProject();
   const events = useQuery({
     queryKey: [projectId, 'events', 'of', id],
-    queryFn: ({ signal }) => read(api.GET('/events', { params: { query: { user: id, limit: NEWEST } }, signal })),
+    queryFn: ({ signal }) => read(api.GET('/events', { params: { query: { ...INTERNAL, user: id, limit: NEWEST } }, signal })),
     refetchInterval: AGAIN_MS,
   });
   return (
@@ -31,7 +32,7 @@ export function PersonEvents({ id }: { id: string }) {
         <>
           <EventList events={found.events} projectId={projectId} empty={<Text>{t.person.noEvents}</Text>} />
           {found.nextCursor !== null && (
-            <ScreenLink to="/p/$projectId/events" params={{ projectId }} search={{ user: id }}>
+            <ScreenLink to="/p/$projectId/events" params={{ projectId }} search={{ ...INTERNAL, user: id }}>
               {t.person.looking}
             </ScreenLink>
           )}
@@ -45,7 +46,7 @@ export function PersonMessages({ id }: { id: string }) {
   const { projectId } = useProject();
   const messages = useQuery({
     queryKey: [projectId, 'messages', 'of', id],
-    queryFn: ({ signal }) => read(api.GET('/messages', { params: { query: { userId: id, limit: NEWEST } }, signal })),
+    queryFn: ({ signal }) => read(api.GET('/messages', { params: { query: { ...INTERNAL, userId: id, limit: NEWEST } }, signal })),
     refetchInterval: AGAIN_MS,
   });
   return (
@@ -79,7 +80,7 @@ export function PersonAutomations({ id }: { id: string }) {
     async queryFn({ signal, pageParam: { cursor, from } }) {
       const { automations, nextCursor } = await automationsAt(client, projectId, cursor);
       const runOf = async (automation: Schemas['Automation']) => {
-        const query = { userId: id, limit: 1 };
+        const query = { ...INTERNAL, userId: id, limit: 1 };
         const { runs } = await read(apiOf(projectId).GET('/automations/{id}/runs', { params: { path: { id: automation.id }, query }, signal }));
         return { automation, run: runs[0] };
       };

@@ -10,6 +10,7 @@ import { More } from '../../components/more';
 import { t } from '../../text';
 import { Explained } from '../segments/explained';
 import { useSegmentPages } from '../segments/all-segments';
+import { INTERNAL } from './user-ref';
 
 /** Each is evaluated for the person: so many at once, and of more those that are asked about. */
 const FEW = 20;
@@ -40,7 +41,7 @@ function Why({ segment, person, asked }: { segment: Schemas['Segment']; person: 
   const [open, setOpen] = useState(asked);
   return open ? (
     <Stack gap="xs" align="flex-start">
-      <Explained segmentId={segment.id} person={person} />
+      <Explained segmentId={segment.id} person={person} {...INTERNAL} />
       <Button size="compact-xs" variant="default" onClick={() => setOpen(false)}>
         {t.person.hide}
       </Button>
@@ -56,9 +57,9 @@ export function PersonSubscriptions({ id }: { id: string }) {
   const { projectId } = useProject();
   const client = useQueryClient();
   const key = [projectId, 'subscriptions', id];
-  const subscriptions = useQuery({ queryKey: key, queryFn: ({ signal }) => read(api.GET('/users/{id}/subscriptions', { params: { path: { id } }, signal })) });
+  const subscriptions = useQuery({ queryKey: key, queryFn: ({ signal }) => read(api.GET('/users/{id}/subscriptions', { params: { path: { id }, query: INTERNAL }, signal })) });
   const changing = useMutation({
-    mutationFn: (group: { id: string; subscribed: boolean }) => read(api.PUT('/users/{id}/subscriptions', { params: { path: { id } }, body: { groups: [group] } })),
+    mutationFn: (group: { id: string; subscribed: boolean }) => read(api.PUT('/users/{id}/subscriptions', { params: { path: { id }, query: INTERNAL }, body: { groups: [group] } })),
     onSuccess: (stored) => client.setQueryData(key, stored),
   });
   return (

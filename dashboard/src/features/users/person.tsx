@@ -1,5 +1,5 @@
 import { Grid, Group, Stack, Tabs, Text } from '@mantine/core';
-import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { type QueryKey, useQuery, useQueryClient } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useState } from 'react';
 import { type Schemas, api, read } from '../../api/client';
@@ -18,35 +18,38 @@ import { EditPerson } from './edit-person';
 import { personName } from './people-list';
 import { PersonAutomations, PersonEvents, PersonMessages } from './person-activity';
 import { PersonSegments, PersonSubscriptions } from './person-belongings';
+import { INTERNAL } from './user-ref';
 
 const route = getRouteApi('/p/$projectId/users/$userId');
 
 export function PersonScreen() {
   const { projectId } = useProject();
   const { userId } = route.useParams();
+  const { idType } = route.useSearch();
+  const queryKey = [projectId, 'user', userId, idType];
   const person = useQuery({
-    queryKey: [projectId, 'user', userId],
-    queryFn: ({ signal }) => read(api.GET('/users/{id}', { params: { path: { id: userId } }, signal })),
+    queryKey,
+    queryFn: ({ signal }) => read(api.GET('/users/{id}', { params: { path: { id: userId }, query: { idType } }, signal })),
   });
   if (!person.data) return <Page title={userId}><Loaded query={person}>{() => null}</Loaded></Page>;
-  return <Person key={userId} person={person.data} asked={userId} />;
+  return <Person key={`${idType} ${userId}`} person={person.data} queryKey={queryKey} />;
 }
 
-function Person({ person, asked }: { person: Schemas['Person']; asked: string }) {
+function Person({ person, queryKey }: { person: Schemas['Person']; queryKey: QueryKey }) {
   const { projectId } = useProject();
   const navigate = route.useNavigate();
   const { tab = 'events' } = route.useSearch();
   const client = useQueryClient();
   const [editing, setEditing] = useState(false);
-  const erase = () => read(api.DELETE('/users/{id}', { params: { path: { id: person.id } } }));
+  const erase = () => read(api.DELETE('/users/{id}', { params: { path: { id: person.id }, query: INTERNAL } }));
   const leave = (isHere: boolean) => {
     notify(t.person.erased);
-    client.removeQueries({ queryKey: [projectId, 'user', asked] });
+    client.removeQueries({ queryKey });
     void client.invalidateQueries({ queryKey: [projectId] });
     if (isHere) void navigate({ to: '/p/$projectId/users', params: { projectId } });
   };
   const known: Known | null = person.externalId !== null ? { userId: person.externalId } : person.anonymousId !== null ? { anonymousId: person.anonymousId } : null;
-  const show = (chosen: string | null) => void navigate({ search: { tab: PERSON_TABS.find((each) => each === chosen) }, replace: true });
+  const show = (chosen: string | null) => void navigate({ search: (before) => ({ ...before, tab: PERSON_TABS.find((each) => each === chosen) }), replace: true });
   const panels = {
     events: <PersonEvents id={person.id} />,
     messages: <PersonMessages id={person.id} />,
@@ -71,7 +74,7 @@ function Person({ person, asked }: { person: Schemas['Person']; asked: string })
           <Stack>
             <Profile person={person} />
             <Section title={t.person.properties}>
-              {editing ? <EditPerson person={person} asked={asked} onDone={() => setEditing(false)} /> : <Json value={person.properties} />}
+              {editing ? <EditPerson person={person} queryKey={queryKey} onDone={() => setEditing(false)} /> : <Json value={person.properties} />}
               {!editing && (
                 <Group mt="xs">
                   <EditPerson.Open onClick={() => setEditing(true)} />

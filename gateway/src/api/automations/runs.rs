@@ -12,6 +12,7 @@ use shared::store::automations;
 use shared::store::messages::read as messages;
 use shared::store::runs::read::{self, RunFilter, ShownRun};
 use shared::store::users::read::{self as people, ShownPerson};
+use shared::store::users::user_ref::UserRef;
 use uuid::Uuid;
 
 use super::{paging, path, shape};
@@ -138,11 +139,12 @@ pub async fn list(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let query = cx.query()?;
     let (page, before) = (query.page()?, paging::cursor_id(&query)?);
     let status = query.choice("status", STATUSES)?;
+    let id_type = query.id_type()?;
     let db = cx.database().await?;
     automations::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("automation"))?;
     let user = match query.get("userId").or_else(|| query.get("user_id")) {
         None => None,
-        Some(text) => Some(match people::find_readable_id(&db, cx.project, text).await? {
+        Some(text) => Some(match people::find_readable_id(&db, cx.project, UserRef::new(text, id_type)).await? {
             Some(person) => people::all_ids(&db, cx.project, person).await?,
             None => Vec::new(),
         }),

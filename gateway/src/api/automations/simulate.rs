@@ -17,6 +17,7 @@ use shared::rule::{self, eval};
 use shared::store::segments::person::past::Past;
 use shared::store::segments::{evaluate, person};
 use shared::store::users::read;
+use shared::store::users::user_ref::UserRef;
 use shared::store::{StoreError, automations, projects};
 use uuid::Uuid;
 
@@ -60,6 +61,7 @@ struct EffectView {
 /// `POST /automations/:id/simulate`
 pub async fn simulate(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "automation")?;
+    let id_type = cx.query()?.id_type()?;
     let asked = input::simulation(&cx.read_json(body::MAX_BYTES).await?)?;
     let permit = evaluation_permit(cx).await?;
     let mut connection = cx.database().await?;
@@ -72,7 +74,7 @@ pub async fn simulate(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError
     let segments = evaluate::definitions(&db, cx.project, &rule::segments(rules)).await?;
     let (person, past): (Person, Past) = match &asked.user_id {
         Some(named) => {
-            let user = read::find_readable(&db, cx.project, named).await?;
+            let user = read::find_readable(&db, cx.project, UserRef::new(named, id_type)).await?;
             let user = user.ok_or_else(|| ApiError::invalid("userId", "no such user in this project"))?;
             let past = Past::load(&db, cx.project, user.id, (rules, &segments), now).await.map_err(failed)?;
             (person::load(&db, cx.project, user, (rules, &segments), now).await.map_err(failed)?.into(), past)

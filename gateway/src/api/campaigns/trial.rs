@@ -11,6 +11,7 @@ use shared::send::{Channel, DeliveryState};
 use shared::store::StoreError;
 use shared::store::campaigns::{self, Campaign};
 use shared::store::users::read as people;
+use shared::store::users::user_ref::{IdType, UserRef};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -72,13 +73,14 @@ pub async fn test(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let started = Instant::now();
     let id = path::id(segment, "campaign")?;
     let wait = Wait::asked(cx)?.seconds();
+    let id_type = cx.query()?.id_type()?;
     let body = cx.read_json(body::MAX_BYTES).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let campaign = campaigns::get(&tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("campaign"))?;
     let asked = asked(&body, &campaign)?;
     check_templates(cx, &tx, &campaign).await?;
-    let trials = trials(cx, &tx, &campaign, asked).await?;
+    let trials = trials(cx, &tx, &campaign, (asked, id_type)).await?;
     // Each message's id is made of the first use of the key, so that a repeat finds them all.
     let fresh = ids::fresh(cx.received_ms);
     let first = match idempotency::made_before(cx, &tx, &format!("test of campaign {id}"), fresh).await? {
@@ -140,19 +142,19 @@ async fn trials(
     cx: &Context<'_>,
     tx: &Transaction<'_>,
     campaign: &Campaign,
-    asked: Asked,
+    (asked, id_type): (Asked, IdType),
 ) -> Result<Vec<Trial>, ApiError> {
     let mut problems = Vec::new();
     let mut targets: Vec<(Option<String>, Option<String>, Uuid)> = Vec::new();
     for (i, user) in asked.user_ids.into_iter().enumerate() {
-        match people::find_id(tx, cx.project, &user).await? {
+        match people::find_id(tx, cx.project, UserRef::new(&user, id_type)).await? {
             Some(person) => targets.push((Some(user), None, person)),
             None => problems.push(Problem::new(format!("userIds[{i}]"), "no such user in this project")),
         }
     }
     let seen_as = match &asked.as_user {
         None => Some(Uuid::nil()),
-        Some(user) => people::find_id(tx, cx.project, user).await?,
+        Some(user) => people::find_id(tx, cx.project, UserRef::new(user, id_type)).await?,
     };
     if seen_as.is_none() {
         problems.push(Problem::new("asUserId", "no such user in this project"));

@@ -9,6 +9,7 @@ use shared::ids;
 use shared::send::{Channel, DeliveryState};
 use shared::store::StoreError;
 use shared::store::users::read as people;
+use shared::store::users::user_ref::UserRef;
 use shared::suppression::international;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -58,10 +59,12 @@ pub async fn test(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let channel = percent_decoded(segment, false).and_then(|name| named(&name));
     let channel =
         channel.ok_or_else(|| ApiError::NotFound("no such channel: email, push, in_app or sms".to_owned()))?;
+    let id_type = cx.query()?.id_type()?;
     let target = target(&cx.read_json(body::MAX_BYTES).await?, channel)?;
     let user = match &target.user {
         None => Uuid::nil(),
         Some(user) => {
+            let user = UserRef::new(user, id_type);
             let found = people::find_id(&cx.database().await?, cx.project, user).await?;
             found.ok_or_else(|| ApiError::invalid("userId", "no such user in this project"))?
         }

@@ -17,6 +17,7 @@ use shared::shutdown::Shutdown;
 use shared::store::filter::Start;
 use shared::store::inbox::{self, InboxFilter, InboxItem};
 use shared::store::users::read as people;
+use shared::store::users::user_ref::UserRef;
 use shared::store::{Store, StoreError};
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
@@ -47,7 +48,7 @@ const RETRY_MS: u32 = 2_000;
 /// `GET /inbox/stream`
 pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let Owner { user, proven } = owner(cx, &query).await?;
+    let owner = owner(cx, &query).await?;
     // Pages of other origins may not send the header.
     let last = [("Last-Event-ID", cx.header("last-event-id")), ("cursor", query.get("cursor"))];
     let behind = last.into_iter().find_map(|(name, text)| Some((name, text?))).map(|(name, text)| {
@@ -56,30 +57,30 @@ pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
     });
     let behind = behind.transpose()?;
     let db = cx.database().await?;
-    let person = people::find_id(&db, cx.project, &user).await?;
-    let person = person.unwrap_or_else(|| people::candidates(cx.project, &user)[0]);
+    let person = people::find_id(&db, cx.project, owner.user()).await?;
+    let person = person.or_else(|| owner.user().candidates(cx.project).first().copied()).unwrap_or_default();
     let slot = cx.app.inboxes.enter((cx.project, person), cx.owner)?;
     drop(db);
     // Before the first look, so that nothing slips between the two.
     let hints = subscribed(&cx.app.bus, cx.project, person).await;
     let behind = match behind {
         Some(behind) => behind,
-        None => newest(&cx.database().await?, cx.project, &user).await?,
+        None => newest(&cx.database().await?, cx.project, owner.user()).await?,
     };
     let standing = Standing::of(cx);
-    let standing = match proven {
+    let standing = match owner.proven {
         Some(proven) => standing.map(|standing| standing.with_proof(cx, proven.secret)),
         None => standing,
     };
-    let proven_for =
-        proven.and_then(|proven| proven.until).map(|until| until.duration_since(cx.app.clock.now()).unsigned_abs());
+    let until = owner.proven.and_then(|proven| proven.until);
+    let proven_for = until.map(|until| until.duration_since(cx.app.clock.now()).unsigned_abs());
     let now = Instant::now();
     let mut following = Following {
         store: cx.app.store.clone(),
         standing,
         shutdown: cx.app.inboxes.shutdown.clone(),
         project: cx.project,
-        user,
+        owner,
         behind,
         unread: None,
         hints,
@@ -120,7 +121,7 @@ async fn subscribed(bus: &Bus, project: ProjectId, person: Uuid) -> Option<Subsc
 async fn newest(
     db: &shared::store::Connection,
     project: ProjectId,
-    user: &str,
+    user: UserRef<'_>,
 ) -> Result<(Timestamp, Uuid), StoreError> {
     let filter = InboxFilter { user_ids: ids_of(db, project, user).await?, unread_only: false };
     let newest = inbox::list(db, project, &filter, &Start::Offset(0), 1).await?;
@@ -132,7 +133,7 @@ struct Following {
     standing: Option<Standing>,
     shutdown: Shutdown,
     project: ProjectId,
-    user: String,
+    owner: Owner,
     /// The last message that was sent.
     behind: (Timestamp, Uuid),
     unread: Option<i64>,
@@ -196,7 +197,7 @@ impl Following {
     async fn look(&mut self) -> Result<(), StoreError> {
         let db = self.store.connection().await?;
         // Anew each time: the person may have become another meanwhile.
-        let user_ids = ids_of(&db, self.project, &self.user).await?;
+        let user_ids = ids_of(&db, self.project, self.owner.user()).await?;
         let arrived = inbox::after(&db, self.project, &user_ids, self.behind, PORTION).await?;
         if arrived.len() as i64 == PORTION {
             self.look_at = Instant::now();

@@ -10,7 +10,7 @@ use shared::event::{id_bytes, trace_bytes};
 use shared::ids::{self, ProjectId};
 use shared::send::{Channel, DirectMessage, Lane, SendChunk, VERSION};
 use shared::store::messages::read::{self, Message};
-use shared::store::users::read as people;
+use shared::store::users::user_ref::UserRef;
 use shared::store::{StoreError, client_ids, templates};
 use shared::trace::{Kind, Span};
 use tokio::time::{Instant, sleep};
@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 pub use super::input::DirectInput;
 use super::{input, mjml};
+use crate::api::users::NOT_INTERNAL;
 use crate::api::{audit_log, idempotency};
 use crate::body;
 use crate::context::Context;
@@ -52,15 +53,21 @@ pub async fn send(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let started = Instant::now();
     let key = idempotency::key(cx)?;
     let wait = Wait::asked(cx)?.seconds();
+    let id_type = cx.query()?.id_type()?;
     let sent = cx.read_json(body::MAX_BYTES).await?;
     let mut input = input::direct(&sent)?;
+    let users = UserRef::new(&input.user, id_type);
+    if !users.is_well_formed() {
+        return Err(ApiError::invalid("userId", NOT_INTERNAL));
+    }
+    let users = users.candidates(cx.project);
     check_template(cx, &input).await?;
     mjml::compile(cx, &sent, &mut input).await?;
     let id = message_id(cx, key).await?;
     if cx.caller.is_session() {
         note(cx, id, &input).await?;
     }
-    publish(cx, id, people::candidates(cx.project, &input.user), &input).await?;
+    publish(cx, id, users, &input).await?;
     let Some(seconds) = wait else { return accepted(&SentView::queued(id)) };
     let outcome = outcome(cx, id, started + Duration::from_secs(seconds)).await;
     let view = outcome.map_or_else(|| SentView::queued(id), SentView::of);

@@ -5,6 +5,7 @@ use serde::Serialize;
 use shared::push_token::Platform;
 use shared::store::push_tokens::{self, DeviceFilter, PushToken};
 use shared::store::users::read::{self as people, ShownPerson};
+use shared::store::users::user_ref::UserRef;
 use uuid::Uuid;
 
 use crate::api::{paging, shape};
@@ -53,10 +54,14 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let page = query.page()?;
     let start = paging::start_by_time(&query, page)?;
     let platform = query.choice("platform", &Platform::ALL.map(|platform| (platform.as_str(), platform)))?;
+    let id_type = query.id_type()?;
     let db = cx.database().await?;
     let user_id = match query.get("userId").or(query.get("user_id")) {
         // Somebody unknown has no devices.
-        Some(user) => Some(people::find_readable_id(&db, cx.project, user).await?.unwrap_or_default()),
+        Some(user) => {
+            let user = UserRef::new(user, id_type);
+            Some(people::find_readable_id(&db, cx.project, user).await?.unwrap_or_default())
+        }
         None => None,
     };
     let filter = DeviceFilter { platform, user_id };

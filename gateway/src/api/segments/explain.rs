@@ -6,6 +6,7 @@ use shared::rule::eval::{self, Facts};
 use shared::store::StoreError;
 use shared::store::segments::{SegmentType, evaluate as people, person};
 use shared::store::users::read;
+use shared::store::users::user_ref::UserRef;
 use uuid::Uuid;
 
 use super::evaluate::{AT_MOST, evaluation_permit, failed};
@@ -26,9 +27,11 @@ struct ExplainView {
 /// `GET /segments/:id/explain`
 pub async fn explain(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let query = cx.query()?;
+    let id_type = query.id_type()?;
     let segment = found(cx, segment).await?;
     let named = query.get("user_id").or_else(|| query.get("userId"));
     let named = named.ok_or_else(|| ApiError::invalid("user_id", "is required: an external or internal id"))?;
+    let named = UserRef::new(named, id_type);
     let _permit = evaluation_permit(cx).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;

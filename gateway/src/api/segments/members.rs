@@ -92,6 +92,7 @@ struct MembersView {
 /// `POST /segments/:id/members`
 pub async fn change_members(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "segment")?;
+    let id_type = cx.query()?.id_type()?;
     let body = cx.read_json(body::MAX_BYTES).await?;
     let (add, remove) = changes(&body)?;
     let now = cx.app.clock.now();
@@ -118,8 +119,8 @@ pub async fn change_members(cx: &Context<'_>, segment: &str) -> Result<Reply, Ap
         if was_of_rules {
             follow::rules_changed(&tx, cx.project, id, now).await?;
         }
-        let known = members::find(&tx, cx.project, &add).await?;
-        let gone = members::find(&tx, cx.project, &remove).await?;
+        let known = members::find(&tx, cx.project, &add, id_type).await?;
+        let gone = members::find(&tx, cx.project, &remove, id_type).await?;
         let removed = members::remove(&tx, cx.project, id, &ids(&gone)).await?;
         let added = members::add(&tx, cx.project, id, &ids(&known), now).await?;
         let changed: Vec<Uuid> = known.values().chain(gone.values()).copied().collect();

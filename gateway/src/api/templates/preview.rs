@@ -11,6 +11,7 @@ use shared::send::Channel;
 use shared::store::templates::{self, StoredTemplate};
 use shared::store::users::read;
 use shared::store::users::recipient::{self, Recipient};
+use shared::store::users::user_ref::UserRef;
 use shared::template::{Escape, Limits, RenderError, Rendered, Template, one_line};
 use uuid::Uuid;
 
@@ -42,6 +43,7 @@ struct PreviewView {
 /// `POST /templates/:id/preview`
 pub async fn preview(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, "template")?;
+    let id_type = cx.query()?.id_type()?;
     let (named, data) = asked(&cx.read_json(body::MAX_BYTES).await?)?;
     let db = cx.database().await?;
     let template = templates::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("template"))?;
@@ -49,7 +51,7 @@ pub async fn preview(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError>
     let person = match &named {
         None => Recipient::nobody(Uuid::nil(), now),
         Some(named) => {
-            let id = read::find_readable_id(&db, cx.project, named).await?;
+            let id = read::find_readable_id(&db, cx.project, UserRef::new(named, id_type)).await?;
             let found = recipient::load(&db, cx.project, id.as_slice()).await?.into_values().next();
             found.ok_or_else(|| ApiError::invalid("userId", "no such user in this project"))?
         }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use shared::event::{Body, Erase, Identify, IngestItem, id_bytes, trace_bytes};
 use shared::store::StoreError;
 use shared::store::users::read::{self, User};
+use shared::store::users::user_ref::UserRef;
 use tokio::time::Instant;
 
 use super::person;
@@ -64,8 +65,9 @@ pub(super) async fn note(cx: &Context<'_>, action: &'static str, user: &User, de
 }
 
 pub(super) async fn find(cx: &Context<'_>, id: &str) -> Result<User, ApiError> {
+    let user = UserRef::new(id, cx.query()?.id_type()?);
     let db = cx.database().await?;
-    read::find(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("user"))
+    read::find(&db, cx.project, user).await?.ok_or_else(|| ApiError::no_such("user"))
 }
 
 /// Publishes into the person's own partition and waits for the effect.

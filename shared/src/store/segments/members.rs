@@ -8,16 +8,18 @@ use uuid::Uuid;
 
 use crate::ids::ProjectId;
 use crate::store::StoreError;
-use crate::store::users::read::candidates;
+use crate::store::users::user_ref::{IdType, UserRef};
 
-/// The people whom texts name, each by an external or internal id; who is unknown is left out. Whoever was merged is
-/// found under the id asked for: reading a list follows them to whom they became.
+/// The users with these ids; those who are unknown are left out. A user who was merged is found under the id asked for:
+/// reading a list follows them to the user that they became.
 pub async fn find(
     tx: &Transaction<'_>,
     project: ProjectId,
     texts: &[&str],
+    id_type: IdType,
 ) -> Result<HashMap<String, Uuid>, StoreError> {
-    let mut all: Vec<Uuid> = texts.iter().flat_map(|text| candidates(project, text)).collect();
+    let candidates = |text: &str| UserRef::new(text, id_type).candidates(project);
+    let mut all: Vec<Uuid> = texts.iter().flat_map(|text| candidates(text)).collect();
     all.sort_unstable();
     all.dedup();
     let sql = "SELECT id FROM users WHERE project_id = $1 AND id = ANY($2)";
@@ -25,7 +27,7 @@ pub async fn find(
     let there: std::collections::HashSet<Uuid> =
         rows.iter().map(|row| row.try_get(0)).collect::<Result<_, tokio_postgres::Error>>()?;
     let found = |text: &&str| {
-        let id = candidates(project, text).into_iter().find(|id| there.contains(id))?;
+        let id = candidates(text).into_iter().find(|id| there.contains(id))?;
         Some(((*text).to_owned(), id))
     };
     Ok(texts.iter().filter_map(found).collect())

@@ -8,8 +8,9 @@ use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::ids::{ProjectId, UserKey};
+use crate::ids::ProjectId;
 use crate::store::StoreError;
+use crate::store::users::user_ref::UserRef;
 
 /// A person.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,21 +50,6 @@ pub(in crate::store) fn from_row(row: &Row) -> Result<User, StoreError> {
     })
 }
 
-/// The internal ids of the users whom a text may name; the first that exists is meant. It is an external id, or else an internal
-/// one. Anyone with a public key can create an anonymous user under an id of their choice, so a text that names a user never
-/// stands for an anonymous id.
-pub fn candidates(project: ProjectId, text: &str) -> Vec<Uuid> {
-    let external = UserKey::External(text).internal_id(project);
-    std::iter::once(external).chain(Uuid::try_parse(text).ok()).collect()
-}
-
-/// As [`candidates`], and then the anonymous user with this id: for reading only.
-fn readable(project: ProjectId, text: &str) -> Vec<Uuid> {
-    let mut candidates = candidates(project, text);
-    candidates.push(UserKey::Anonymous(text).internal_id(project));
-    candidates
-}
-
 /// The ids of merged people point to whom they became; a pointer is followed to its end. Each is looked up by itself, which
 /// `OFFSET 0` insists on: the planner, who does not know how large a project is, would rather read through all its people.
 const PERSON: &str = "WITH RECURSIVE way AS ( \
@@ -74,18 +60,18 @@ const PERSON: &str = "WITH RECURSIVE way AS ( \
 /// Those who were merged into the person `o.id`, looked up as in [`PERSON`].
 const MERGED: &str = "LATERAL (SELECT id FROM users WHERE project_id = $1 AND merged_into = o.id OFFSET 0) u";
 
-/// The user whom an external or internal id leads to.
-pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Option<User>, StoreError> {
-    row_of(db, project, find_id(db, project, text).await?).await
+/// The user whom a request names.
+pub async fn find(db: &impl GenericClient, project: ProjectId, user: UserRef<'_>) -> Result<Option<User>, StoreError> {
+    row_of(db, project, find_id(db, project, user).await?).await
 }
 
-/// The user whom an external, internal or anonymous id leads to, for reading only.
+/// As [`find`], or the anonymous user with this id: for reading only.
 pub async fn find_readable(
     db: &impl GenericClient,
     project: ProjectId,
-    text: &str,
+    user: UserRef<'_>,
 ) -> Result<Option<User>, StoreError> {
-    row_of(db, project, find_readable_id(db, project, text).await?).await
+    row_of(db, project, find_readable_id(db, project, user).await?).await
 }
 
 async fn row_of(db: &impl GenericClient, project: ProjectId, id: Option<Uuid>) -> Result<Option<User>, StoreError> {
@@ -101,17 +87,21 @@ pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Resul
 }
 
 /// As [`find`], the internal id only.
-pub async fn find_id(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Option<Uuid>, StoreError> {
-    first_of(db, project, candidates(project, text)).await
+pub async fn find_id(
+    db: &impl GenericClient,
+    project: ProjectId,
+    user: UserRef<'_>,
+) -> Result<Option<Uuid>, StoreError> {
+    first_of(db, project, user.candidates(project)).await
 }
 
 /// As [`find_readable`], the internal id only.
 pub async fn find_readable_id(
     db: &impl GenericClient,
     project: ProjectId,
-    text: &str,
+    user: UserRef<'_>,
 ) -> Result<Option<Uuid>, StoreError> {
-    first_of(db, project, readable(project, text)).await
+    first_of(db, project, user.readable(project)).await
 }
 
 async fn first_of(
@@ -244,19 +234,4 @@ pub async fn shown(
     let person =
         |row: &Row| Ok((row.try_get(0)?, ShownPerson { external_id: row.try_get(1)?, anonymous_id: row.try_get(2)? }));
     rows.iter().map(person).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_an_external_id_then_an_internal_one_and_for_reading_an_anonymous_one() {
-        let project = ProjectId(Uuid::from_u128(1));
-        let of = |key: UserKey<'_>| key.internal_id(project);
-        assert_eq!(candidates(project, "u1"), [of(UserKey::External("u1"))]);
-        assert_eq!(readable(project, "u1"), [of(UserKey::External("u1")), of(UserKey::Anonymous("u1"))]);
-        let id = Uuid::from_u128(9);
-        assert_eq!(candidates(project, &id.to_string())[1], id);
-    }
 }
