@@ -79,8 +79,8 @@ impl Query {
         self.get(name).map(|text| one_of(name, text, allowed)).transpose()
     }
 
-    /// The kind of the ids by which the request names users. An empty value is refused: whoever means internal ids must not
-    /// reach users with such external ids.
+    /// The kind of the ids by which the request names users. An empty value is refused, so that a request that
+    /// means internal ids never matches an external one.
     pub fn id_type(&self) -> Result<IdType, ApiError> {
         let found = ["idType", "id_type"].into_iter().find_map(|name| Some((name, self.last(name)?)));
         let Some((name, text)) = found else { return Ok(IdType::Either) };

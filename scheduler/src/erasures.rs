@@ -31,7 +31,7 @@ pub async fn finish(app: Arc<App>) -> Result<(), TickError> {
     let mut db = app.store.connection().await?;
     loop {
         let tx = db.transaction().await.map_err(StoreError::from)?;
-        let Some((person, erased)) = erasures::take_left(&tx).await? else { return Ok(()) };
+        let Some((person, erased)) = erasures::next_incomplete(&tx).await? else { return Ok(()) };
         tx.commit().await.map_err(StoreError::from)?;
         if !finish_one(&mut db, person, erased).await? {
             return Ok(());
@@ -47,9 +47,9 @@ async fn finish_one(db: &mut Connection, person: PersonKey, erased: Erased) -> R
     for (nth, month) in months.iter().enumerate() {
         loop {
             let tx = db.transaction().await.map_err(StoreError::from)?;
-            match erasures::hold_left(&tx, person).await? {
+            match erasures::lock_incomplete(&tx, person).await? {
                 None => return Ok(false),
-                // Erased anew meanwhile: that begins with the first month again.
+                // Erased again meanwhile: start over from the first month.
                 Some(now) if now != erased => return Ok(true),
                 Some(_) => {}
             }
@@ -58,7 +58,7 @@ async fn finish_one(db: &mut Connection, person: PersonKey, erased: Erased) -> R
             counters::take(&tx, project, &removed.events).await?;
             insert::count(&tx, project, insert::any_lane(), -removed.messages).await?;
             if !removed.left && nth + 1 == months.len() {
-                erasures::nothing_left(&tx, person).await?;
+                erasures::mark_complete(&tx, person).await?;
             }
             tx.commit().await.map_err(StoreError::from)?;
             if !removed.left {

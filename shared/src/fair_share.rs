@@ -39,7 +39,7 @@ impl FairShare {
         true
     }
 
-    pub fn give_back(&mut self, owner: OwnerId) {
+    pub fn release(&mut self, owner: OwnerId) {
         let Some(held) = self.held.get_mut(&owner) else { return };
         self.free += 1;
         *held -= 1;
@@ -66,7 +66,7 @@ impl FairSlots {
         Self(Arc::new(Mutex::new(FairShare::new(per_owner))))
     }
 
-    /// Takes a slot, if the owner's share has one at once.
+    /// Takes a slot if the owner's share allows one now.
     pub fn take(&self, owner: OwnerId) -> Option<FairSlot> {
         self.share().take(owner).then(|| FairSlot { owner, slots: self.clone() })
     }
@@ -83,7 +83,7 @@ impl FairSlots {
 
 impl Drop for FairSlot {
     fn drop(&mut self) {
-        self.slots.share().give_back(self.owner);
+        self.slots.share().release(self.owner);
     }
 }
 
@@ -116,15 +116,15 @@ mod tests {
         let mut share = FairShare::new(64);
         let (first, second) = (filled(&mut share, 1), filled(&mut share, 2));
         for _ in 0..first {
-            share.give_back(owner(1));
+            share.release(owner(1));
             assert!(filled(&mut share, 2) > 0 || share.held(owner(2)) == 64);
         }
         assert!(second < 9 && share.held(owner(2)) == 64);
         for _ in 0..64 {
-            share.give_back(owner(2));
+            share.release(owner(2));
         }
         assert_eq!(share.free, 72, "no slot is lost, and none is made");
-        share.give_back(owner(2));
+        share.release(owner(2));
         assert_eq!((share.free, share.held.len()), (72, 0), "an owner without slots gives none back");
     }
 }

@@ -219,9 +219,8 @@ pub fn timed_for(ms: i64, what: &[&[u8]]) -> Uuid {
     timed(ms, random)
 }
 
-/// A new time-ordered id, never marked as derived. Those that one process makes sort in the order in which it makes them, also within a
-/// millisecond (RFC 9562, 6.2: a counter in place of the time's fraction, which runs into the next millisecond when it
-/// is used up).
+/// Returns a new UUIDv7, never marked. Ids of one process are strictly increasing, also within a millisecond, unless its clock is
+/// set back (RFC 9562, 6.2: a counter replaces the time's fraction and carries into the next millisecond when it overflows).
 pub fn fresh(now_ms: i64) -> Uuid {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let now = (now_ms.max(0) as u64) << 12;

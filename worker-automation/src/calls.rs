@@ -34,7 +34,7 @@ use answer::{Judged, judge};
 use rotation::Rotation;
 
 /// Calls of one owner under way at a time, with an eighth more for the others.
-const OF_OWNER: usize = 64;
+const MAX_PER_OWNER: usize = 64;
 /// Projects in one poll: high enough for all that have due calls.
 const PROJECTS: i64 = 10_000;
 /// After so long a call that was claimed and not settled is made again: longer than any call takes.
@@ -62,7 +62,7 @@ pub struct Caller {
 impl Caller {
     /// Runs until the shutdown; what is under way then comes to its end.
     pub async fn run(self, shutdown: Shutdown) {
-        let (caller, slots, tasks) = (Arc::new(self), FairSlots::new(OF_OWNER), TaskTracker::new());
+        let (caller, slots, tasks) = (Arc::new(self), FairSlots::new(MAX_PER_OWNER), TaskTracker::new());
         let mut rotation = Rotation::default();
         while !shutdown.is_cancelled() {
             if let Err(error) = caller.look(&slots, &tasks, &mut rotation, &shutdown).await {
@@ -95,7 +95,7 @@ impl Caller {
             drop(db);
             rotation.sort(&mut due);
             // The projects of one owner share its slots evenly.
-            let share = (OF_OWNER / due.len().max(1)).max(1);
+            let share = (MAX_PER_OWNER / due.len().max(1)).max(1);
             for project in due {
                 if shutdown.is_cancelled() {
                     return Ok(());

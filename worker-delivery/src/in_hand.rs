@@ -1,4 +1,4 @@
-//! Which provider calls may be under way, and of whom. Pure.
+//! Decides which provider calls may start. Pure.
 //!
 //! Slots for calls are shared between owners, see [`FairShare`]: whatever is free goes to an owner with few calls under way,
 //! however long the calls of another take.
@@ -22,7 +22,7 @@ pub struct Tenant {
     pub project: ProjectId,
 }
 
-/// The slots that a call has its own from.
+/// The pool that a call's slot comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pool {
     /// Kept for direct messages.
@@ -63,8 +63,8 @@ impl InHand {
     }
 
     /// A call has ended, and its slot is free.
-    pub fn give_back(&mut self, pool: Pool, owner: OwnerId) {
-        self.share(pool).give_back(owner);
+    pub fn release(&mut self, pool: Pool, owner: OwnerId) {
+        self.share(pool).release(owner);
     }
 
     /// What came of a message is written, or nothing was begun after all. Returns whether more may be begun just for that.
@@ -161,12 +161,12 @@ mod tests {
         assert!((1..=3).contains(&second), "{second}");
         // What the first gives back is the other's before it is the first's again.
         for _ in 0..12 {
-            in_hand.give_back(Pool::Common, tenant(1).owner);
+            in_hand.release(Pool::Common, tenant(1).owner);
         }
         let more = filled(&mut in_hand, Lane::Campaign, 2);
         assert!(more >= 8, "{more}");
         for _ in 0..second + more {
-            in_hand.give_back(Pool::Common, tenant(2).owner);
+            in_hand.release(Pool::Common, tenant(2).owner);
         }
         assert_eq!(filled(&mut in_hand, Lane::Campaign, 1), 12);
     }
@@ -176,7 +176,7 @@ mod tests {
         let mut in_hand = InHand::new(8);
         let pool = in_hand.take(Lane::Direct, tenant(1)).unwrap();
         assert!(in_hand.has_begun(project(1)) && !in_hand.has_begun(project(2)));
-        in_hand.give_back(pool, tenant(1).owner);
+        in_hand.release(pool, tenant(1).owner);
         assert!(in_hand.has_begun(project(1)), "what came of it is not written");
         in_hand.settled(project(1));
         assert!(!in_hand.has_begun(project(1)));
@@ -187,7 +187,7 @@ mod tests {
         let mut in_hand = InHand::new(8);
         let mut begun = 0;
         while let Some(pool) = in_hand.take(Lane::Direct, tenant(1)) {
-            in_hand.give_back(pool, tenant(1).owner);
+            in_hand.release(pool, tenant(1).owner);
             begun += 1;
         }
         assert_eq!(begun, UNSETTLED);

@@ -144,7 +144,7 @@ fn next(outcome: &Outcome, attempt: i32, random: f64) -> Next {
 }
 
 /// Builds the mail; `None` for an address that mail cannot be sent to. The tenant chooses the project's name and the
-/// inviter's, so the subject holds neither, and the text holds only names of which a mail program makes no link.
+/// inviter's, so the subject holds neither, and the text holds only names that mail programs do not turn into links.
 fn email(mail: &InviteMail) -> Option<Email> {
     let to = address::mailbox(Some(&mail.to), None).ok()?;
     let project = unlinked_name(&mail.project_name).unwrap_or_else(|| "a project".to_owned());

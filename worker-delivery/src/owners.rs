@@ -1,4 +1,4 @@
-//! The owners of projects, by which slots for calls are shared. Cached, for an owner never changes.
+//! The owners of projects, by which slots for calls are shared. Cached: a project's owner never changes.
 
 use quick_cache::sync::Cache;
 use shared::ids::{OwnerId, ProjectId};

@@ -26,9 +26,9 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// The call has ended: its slot is another's.
+    /// Releases the slot when the call has ended.
     pub fn called(&mut self) {
-        self.permits.give_back(self.pool.take(), self.of, false);
+        self.permits.release(self.pool.take(), self.of, false);
     }
 }
 
@@ -105,11 +105,11 @@ impl Permits {
     }
 
     /// Of a call its place, where it still has one, and that it is settled.
-    fn give_back(&self, pool: Option<Pool>, of: Tenant, is_settled: bool) {
+    fn release(&self, pool: Option<Pool>, of: Tenant, is_settled: bool) {
         let mut unwanted = Vec::new();
         let mut state = self.state();
         if let Some(pool) = pool {
-            state.in_hand.give_back(pool, of.owner);
+            state.in_hand.release(pool, of.owner);
         }
         let is_room = is_settled && state.in_hand.settled(of.project);
         if pool.is_none() && !is_room {
@@ -141,7 +141,7 @@ impl Permits {
 impl Drop for Permit {
     fn drop(&mut self) {
         gauge!(Metric::MessagesInHand).decrement(1.0);
-        self.permits.give_back(self.pool.take(), self.of, true);
+        self.permits.release(self.pool.take(), self.of, true);
     }
 }
 

@@ -29,8 +29,8 @@ use verdict::{Next, Verdict, judge};
 /// How often is looked for what is due.
 const LOOK: Duration = Duration::from_millis(500);
 /// Calls of one owner under way at a time, with an eighth more for the others, and those of them to one endpoint.
-const OF_OWNER: usize = 512;
-const OF_ENDPOINT: usize = 8;
+const MAX_PER_OWNER: usize = 512;
+const MAX_PER_ENDPOINT: usize = 8;
 /// For so long a lane goes by what it has read of its endpoint: its address, its secrets, that it is enabled.
 const FRESH: Duration = Duration::from_secs(2);
 /// Calls in a row that failed, from which on an endpoint gets one call at a time until one succeeds.
@@ -50,7 +50,7 @@ struct Sender {
 
 /// Sends what is due until the shutdown; calls under way then come to their end.
 pub async fn send_due(app: Arc<App>) {
-    let (slots, lanes, wake) = (FairSlots::new(OF_OWNER), Mutex::default(), Notify::new());
+    let (slots, lanes, wake) = (FairSlots::new(MAX_PER_OWNER), Mutex::default(), Notify::new());
     let sender = Arc::new(Sender { app, slots, lanes, wake });
     let shutdown = sender.app.shutdown.clone();
     while !shutdown.is_cancelled() {
@@ -87,7 +87,7 @@ impl Drop for Lane {
 }
 
 impl Sender {
-    /// Opens lanes to endpoints that have something due, as far as their owners' shares have slots.
+    /// Opens lanes to endpoints with due deliveries, within their owners' shares.
     async fn look(self: &Arc<Self>) -> Result<(), StoreError> {
         let db = self.app.store.connection().await?;
         let found = webhook_endpoints::due(&db, &self.app.config.master_keys, self.app.clock.now()).await?;
@@ -99,7 +99,7 @@ impl Sender {
         // Where slots are short, they go to the owners and endpoints with the fewest calls under way.
         due.sort_by_key(|(owner, of)| (self.slots.held(*owner), self.lanes_of((of.project, of.id))));
         for (owner, endpoint) in due {
-            let most = if endpoint.failures >= SUSPECT { 1 } else { OF_ENDPOINT };
+            let most = if endpoint.failures >= SUSPECT { 1 } else { MAX_PER_ENDPOINT };
             let most = most.saturating_sub(self.lanes_of((endpoint.project, endpoint.id)));
             let slots: Vec<_> = (0..most).map_while(|_| self.slots.take(owner)).collect();
             if slots.is_empty() {

@@ -27,8 +27,8 @@ use crate::respond::{Reply, ok};
 /// For how long a search that found more people than are counted goes on finding as many: of totals only that they are
 /// capped is remembered, and most of them would have to be erased meanwhile to make that untrue.
 const IS_MANY_FOR: Duration = Duration::from_mins(1);
-/// What is said of an id that cannot be an internal one.
-pub(in crate::api) const NOT_INTERNAL: &str = "must be a UUID: `idType` is `internal`";
+/// Error for a malformed internal id.
+pub(in crate::api) const NOT_INTERNAL: &str = "must be a UUID when `idType` is `internal`";
 /// Who was seen within this time is active.
 const ACTIVE: SignedDuration = SignedDuration::from_hours(30 * 24);
 

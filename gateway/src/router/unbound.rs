@@ -19,7 +19,7 @@ pub enum Unbound<'p> {
 }
 
 impl Unbound<'_> {
-    /// Whether only a session is admitted, and its look-up checks the limit of the client's address.
+    /// Returns whether the route requires a session. The session look-up then checks the address's limit.
     pub fn needs_session(self) -> bool {
         !matches!(self, Self::Login | Self::AcceptInvite | Self::Webhook(_))
     }

@@ -114,7 +114,7 @@ async fn only_the_kind_of_id_that_is_asked_for_is_looked_up() {
 }
 
 #[tokio::test]
-async fn lists_are_those_of_the_user_whom_the_kind_of_id_names() {
+async fn lists_honor_id_type() {
     let s = Shadowed::start().await;
     let steps = json!([{"type": "WAIT", "delay": 60}]);
     let new = json!({"name": "a", "triggerType": "EVENT", "triggerEvent": "e", "steps": steps});

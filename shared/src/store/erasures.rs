@@ -99,8 +99,8 @@ pub async fn under_way(
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-/// Takes an id of which something is left; nobody else takes it until the end of the transaction.
-pub async fn take_left(tx: &Transaction<'_>) -> Result<Option<(PersonKey, Erased)>, StoreError> {
+/// Returns an erased id that has rows left, locked until the end of the transaction.
+pub async fn next_incomplete(tx: &Transaction<'_>) -> Result<Option<(PersonKey, Erased)>, StoreError> {
     // A distributed store locks within one project, so each that has something is tried by itself.
     let some = "SELECT DISTINCT project_id FROM erasure WHERE has_left";
     let sql = "SELECT user_id, erased_at, applied_at FROM erasure WHERE project_id = $1 AND has_left LIMIT 1 FOR UPDATE SKIP LOCKED";
@@ -117,7 +117,7 @@ pub async fn take_left(tx: &Transaction<'_>) -> Result<Option<(PersonKey, Erased
 
 /// Locks an erased id that has rows left until the end of the transaction. None where another scheduler holds it, or has
 /// removed the rest.
-pub async fn hold_left(tx: &Transaction<'_>, (project, id): PersonKey) -> Result<Option<Erased>, StoreError> {
+pub async fn lock_incomplete(tx: &Transaction<'_>, (project, id): PersonKey) -> Result<Option<Erased>, StoreError> {
     let sql = "SELECT erased_at, applied_at FROM erasure WHERE project_id = $1 AND user_id = $2 AND has_left \
                FOR UPDATE SKIP LOCKED";
     let row = tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &id]).await?;
@@ -134,7 +134,7 @@ pub async fn months(db: &impl GenericClient) -> Result<Vec<Month>, StoreError> {
 }
 
 /// Notes that nothing is left.
-pub async fn nothing_left(tx: &Transaction<'_>, (project, id): PersonKey) -> Result<(), StoreError> {
+pub async fn mark_complete(tx: &Transaction<'_>, (project, id): PersonKey) -> Result<(), StoreError> {
     let sql = "UPDATE erasure SET has_left = false WHERE project_id = $1 AND user_id = $2";
     tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id]).await?;
     Ok(())
@@ -183,10 +183,9 @@ pub struct Removed {
     pub left: bool,
 }
 
-/// Removes at most [`SLICE`] events of these users in a month that were accepted until the erasure, and as many messages:
-/// those that were asked for until then, and those that the product made for them, which is all that are there while the
-/// erasure is being applied (`applied` is none) and later those of before. What was told of a message meanwhile goes with it. An id
-/// that an event was sent under may count anew.
+/// Removes up to [`SLICE`] events and [`SLICE`] messages of these users in one month. Events: received before the erasure.
+/// Messages: direct ones created before it, and all others created before it was applied (all, while `applied` is `None`).
+/// Webhook deliveries, cap counts and clicks of removed messages go too. Client ids of removed events may be used again.
 pub async fn remove_slice(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -274,8 +273,7 @@ pub async fn active_since(
     ids: &[Uuid],
     at: Timestamp,
 ) -> Result<Vec<(Uuid, Timestamp)>, StoreError> {
-    // An event's id lies back no further than that when it is received. Planned anew each time, so that the bound leaves
-    // out the partitions before it.
+    // An accepted event's id is at most that old. Not cached: a custom plan prunes earlier partitions.
     let first = id_times::lower_bound(at.as_millisecond() - id_times::CLIENT_ID_PAST_MS);
     let sql = "SELECT user_id, min(received_at) FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at > $3 \
                AND id >= $4 GROUP BY user_id";

@@ -1,7 +1,7 @@
 //! Calendar months, which statements about partitioned tables are limited to.
 //!
 //! PostgreSQL locks every partition that a plan holds, and while it makes the plan every index of it. A plan of a prepared
-//! statement that leaves the ids open holds all partitions: hundreds of them fill the lock table of the whole server. So
+//! statement that does not bound the ids references all partitions: hundreds of them fill the lock table of the whole server. So
 //! statements carry the bounds of one month as literals: whatever kind of plan PostgreSQL makes, it holds the partitions of
 //! that month and no others.
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_month_begins_and_ends_with_the_calendars() {
+    fn month_bounds_match_the_calendar() {
         let month = Month::at(ms("2026-02-28T23:59:59.999Z"));
         assert_eq!(month.start_ms(), ms("2026-02-01T00:00:00Z"));
         assert_eq!(month.next().start_ms(), ms("2026-03-01T00:00:00Z"));

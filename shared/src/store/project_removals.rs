@@ -124,8 +124,8 @@ pub async fn hold(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> R
     Ok(tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &now]).await?.is_some())
 }
 
-/// Rows of a project that one transaction removes. A transaction keeps its locks on partitions and tables to its end, so a part
-/// is one table, and one month of a table that is partitioned by time.
+/// Rows of a project that one transaction removes. A part is one table, or one month of a time-partitioned table, because locks
+/// last until the transaction ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Month(&'static str, Month),

@@ -79,7 +79,7 @@ proptest! {
                     let held: Vec<_> = book.iter_mut().filter(|m| m.place.is_some()).collect();
                     if let Some(message) = (!held.is_empty()).then(|| which.index(held.len())).and_then(|i| held.into_iter().nth(i)) {
                         let place = message.place.take().unwrap();
-                        in_hand.give_back(place, tenant(message.project).owner);
+                        in_hand.release(place, tenant(message.project).owner);
                     }
                 }
                 Act::Settle(which) => {
@@ -87,7 +87,7 @@ proptest! {
                         let message = book.remove(which.index(book.len()));
                         let of = tenant(message.project);
                         if let Some(place) = message.place {
-                            in_hand.give_back(place, of.owner);
+                            in_hand.release(place, of.owner);
                         }
                         prop_assert!(!in_hand.settled(of.project), "it was never full");
                     }
@@ -102,7 +102,7 @@ proptest! {
         for message in book {
             let of = tenant(message.project);
             if let Some(place) = message.place {
-                in_hand.give_back(place, of.owner);
+                in_hand.release(place, of.owner);
             }
             in_hand.settled(of.project);
         }

@@ -23,7 +23,7 @@ pub async fn conversions(
     let Some(within) = Span::parse(&goal.within) else { return Ok(Vec::new()) };
     let since = started_at.checked_sub(CLIENTS_CLOCK).unwrap_or(started_at);
     let since = ids::lower_bound(since.as_millisecond());
-    // Planned anew each time, so that the ids leave out the partitions before the sending.
+    // Not cached: a custom plan prunes partitions from before the sending.
     let sql = "WITH did AS MATERIALIZED (SELECT coalesce(u.merged_into, e.user_id) AS person, e.ts FROM events e \
                LEFT JOIN users u ON u.project_id = $1 AND u.id = e.user_id \
                WHERE e.project_id = $1 AND e.name = $5 AND e.id >= $6), \

@@ -15,7 +15,7 @@ use crate::store::months::{self, Month};
 /// How far the clock of the machine that made a message's id may be behind the one that dated the campaign.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_hours(24);
 
-/// What [`cancel_some`] did.
+/// Result of [`cancel_some`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cancelled {
     pub count: u64,

@@ -330,7 +330,7 @@ pub async fn cancel(tx: &impl GenericClient, of: &Rows, most: i64, now: Timestam
     Ok(tx.execute(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now]).await?)
 }
 
-/// Changes up to `$5` rows that are still to be sent, by a condition on them and the time (`$6`), as SQL.
+/// Returns SQL that changes up to `$5` unsent rows that match `which` at time `$6`.
 pub(super) fn change_waiting(of: &Rows, which: &str, set: &str) -> String {
     let (kept, conditions) = (by_id::KEPT, of.pending());
     let rows = format!(

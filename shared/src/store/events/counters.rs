@@ -91,7 +91,7 @@ pub async fn fold(db: &impl GenericClient, project: ProjectId) -> Result<u64, St
     Ok(rows as u64)
 }
 
-/// Forgets a project's sums of days before one of which no event is left; returns how many.
+/// Removes zero counts of days before a date; returns how many.
 pub async fn forget_empty(db: &impl GenericClient, project: ProjectId, before: Date) -> Result<u64, StoreError> {
     let sql = "DELETE FROM event_count_sum WHERE project_id = $1 AND day < $2 AND count = 0";
     Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &before]).await?)

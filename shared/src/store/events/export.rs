@@ -22,7 +22,7 @@ pub struct Stretch {
     pub next: Option<Uuid>,
 }
 
-/// The events behind a row's id that are wanted, at most `limit`. Read month by month until the stretch is full.
+/// Returns up to `limit` matching events older than a row id, reading month by month.
 pub async fn stretch(
     db: &mut impl GenericClient,
     project: ProjectId,

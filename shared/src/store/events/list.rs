@@ -90,8 +90,7 @@ impl EventFilter {
     }
 }
 
-/// One page, by the rows' ids, and how many there are in all: exact from the counters unless the list is narrowed to
-/// people. A page may begin behind a row's id. Read month by month until the page is full.
+/// Returns one page and the total: exact from the counters, or capped when filtered by user.
 pub async fn list(
     db: &mut impl GenericClient,
     project: ProjectId,
@@ -132,7 +131,7 @@ pub async fn list(
     for month in months.into_iter().filter(|month| *month <= Month::of(behind)) {
         let skipped = offset;
         if skipped > 0 {
-            // Those that this month holds are skipped; the rest of the offset is the older months'.
+            // Skip this month's rows; the remaining offset applies to older months.
             offset -= count(db, project, wanted, month, behind, skipped).await?;
             if offset > 0 {
                 continue;

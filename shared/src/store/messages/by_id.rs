@@ -3,8 +3,8 @@
 //! A partition that is new has no statistics, and what lies between two ids is then taken for next to nothing: a join, or
 //! `id = ANY` beside such bounds, would read all of it. A plan that was made while the partition was empty even stays for a while.
 //! So each id is looked up for itself, and a change takes the way of an insert that meets the row which is there: by the
-//! primary key, with no join that could be planned otherwise. A statement is about one [`Month`]; the bounds beside the ids
-//! leave out further partitions of it.
+//! primary key, with no join that could be planned otherwise. Each statement is limited to one [`Month`]; the id bounds also
+//! exclude the month's other partitions.
 
 use crate::store::by_project;
 use crate::store::months::Month;
@@ -35,7 +35,7 @@ pub(in crate::store) fn of_sending(ms: &str, hash: &str) -> String {
     )
 }
 
-/// For each row `w`, which has an `id` of the month, the project's (`$1`) message `m` of that id, as SQL after `FROM`.
+/// Returns a `FROM` item that joins each row `w` to the project's (`$1`) message `m` with that id in the month.
 ///
 /// What is asked of `due_at` belongs outside: by its index, what is due might be looked through for each id.
 pub(in crate::store) fn look_up(month: Month, w: &str, columns: &str, conditions: &str, lock: Lock) -> String {
@@ -52,8 +52,8 @@ pub(in crate::store) fn look_up(month: Month, w: &str, columns: &str, conditions
     )
 }
 
-/// Changes rows `m` of the month that this statement or its transaction has locked, as SQL. `rows` (after `FROM`) has the columns
-/// [`KEPT`] of them, and what `more` names beside those (`", due_at"`); all of it is `excluded` in `set`. No id may come twice.
+/// Returns SQL that updates locked rows `m` of the month. `rows` supplies the columns [`KEPT`] and `more` (`", due_at"`); `set` reads
+/// them as `excluded`. Ids must be unique.
 pub(in crate::store) fn change(month: Month, rows: &str, more: &str, set: &str) -> String {
     if by_project::is_spread() {
         // The way of the insert takes neither parameters nor sums of times on a distributed store; there the rows' own ids make up for it.

@@ -1,4 +1,4 @@
-//! Messages that somebody has to look at again: retries, leases that ran out, hand-overs that never arrived.
+//! Due messages: retries, expired leases, lost publishes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,15 +97,13 @@ pub async fn overdue(db: &impl GenericClient, before: Timestamp, most: i64) -> R
     Ok(count)
 }
 
-/// Takes a project's due messages of some months for one hand-over, by making them due again in a minute. Of each month the
-/// longest due come first.
+/// Reserves a project's due messages of these months for publishing by moving `due_at` one minute ahead; longest due first
+/// within a month.
 ///
-/// That is all the state there is: a hand-over that is lost is simply made again. `claimed` stays as it is, so that
-/// delivery still sees that a lease ran out.
+/// There is no other state: a lost publish is repeated. `claimed` is unchanged, so delivery still sees that a lease expired.
 ///
-/// What belongs to a campaign that is paused or cancelled is not handed over. Where it is claimed, it is left as it is to whoever
-/// takes that back: it would seem to be held for another minute, and the two would race for it each time. What is not (a dead
-/// letter that was sent again meanwhile) is due again like the others, or it would be read at every look.
+/// Skips messages of paused or cancelled campaigns. Claimed ones keep their `due_at`, for the sweep that takes them back. The
+/// others (failed messages that were requeued) are moved ahead too, or every poll would read them.
 pub async fn take(
     db: &mut impl GenericClient,
     project: ProjectId,
@@ -145,8 +143,8 @@ async fn take_in(
         change = by_id::change(month, "due", "", "due_at = $2::timestamptz + interval '1 minute'")
     );
     let most = i64::try_from(most).unwrap_or(i64::MAX);
-    // By the index of what is due. Where a partition has no statistics, a range of ids is taken for few rows, and all that the
-    // project has would be read.
+    // Forces the `due_at` index: without statistics the planner expects an id range to hold few rows and would read all of
+    // the project's.
     let tx = Pin::Ordered.begin(db).await?;
     let rows = tx.query(&month.prepare(&tx, &sql).await?, &[&project, &now, &most]).await?;
     tx.commit().await?;
@@ -162,12 +160,11 @@ async fn take_in(
     Ok(())
 }
 
-/// Notes of messages that were taken at `now`, and that nobody has ever worked on, that the broker has their hand-over; returns how
-/// many. They are probably still waiting in the queue, perhaps with a million others: their next hand-over comes only after as long
-/// as they have waited already, or ten minutes, so that a long queue does not grow by its own repeats. Not before the broker has
-/// them: what whoever took them did not live to hand over would wait as long.
+/// Postpones the next sweep of messages just published to the broker (by their age, at most 10 min). Call it after the publish.
+/// Returns how many.
 ///
-/// One that was claimed, put off or taken anew meanwhile, or is held just now, is left alone.
+/// `now` is the time that was passed to [`take`]. Skips messages that were attempted before, claimed, deferred or taken again
+/// meanwhile, and locked ones.
 pub async fn handed_over(
     db: &impl GenericClient,
     project: ProjectId,
@@ -189,8 +186,8 @@ pub async fn handed_over(
     Ok(postponed)
 }
 
-/// Makes messages that nobody has claimed since they were handed over due at the times beside them, and notes why; returns
-/// how many. One that was taken back by a pause is left alone. Waits for whoever holds one: that may be [`handed_over`].
+/// Defers unclaimed messages to the given times and records the reason. Returns how many. Skips messages that a pause took
+/// back. Waits for row locks: [`handed_over`] may hold one.
 pub async fn put_off(
     db: &impl GenericClient,
     project: ProjectId,

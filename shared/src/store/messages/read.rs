@@ -176,7 +176,7 @@ pub async fn list(
         }
         let (skipped, left) = (offset, limit - page.len() as i64);
         if skipped > 0 {
-            // Those that this month holds are skipped; the rest of the offset is the older months'.
+            // Skip this month's rows; the remaining offset applies to older months.
             offset -= filter.count(db, "message", skipped).await?;
             if offset > 0 {
                 continue;

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_one_kind_is_no_other() {
+    fn id_type_limits_the_lookup_to_that_kind() {
         let id = of(UserKey::External("u1"));
         let text = id.to_string();
         for (id_type, only) in [(IdType::Internal, id), (IdType::External, of(UserKey::External(&text)))] {
