@@ -62,13 +62,13 @@ async fn clear(app: &App, db: &mut Connection) -> Result<(), TickError> {
     done
 }
 
-/// Drops the partitions that end by then, except those with messages that can still be sent: their other messages are
-/// removed in slices.
+/// Drops the partitions that end by then, except those with messages that can still be sent or of a sending that has not
+/// ended: their other messages are removed in slices.
 async fn remove_partitions(db: &mut Connection, until_ms: i64, known: &HashSet<ProjectId>) -> Result<(), TickError> {
     for partition in expired::expired(db, MESSAGES, until_ms).await? {
         if !partition.is_pending() {
             let tx = db.transaction().await.map_err(StoreError::from)?;
-            let is_over = retention::is_over(&tx, partition.name()).await?;
+            let is_over = retention::is_over(&tx, &partition).await?;
             tx.commit().await.map_err(StoreError::from)?;
             if !is_over {
                 continue;

@@ -9,7 +9,7 @@ use shared::store::months::Month;
 use uuid::Uuid;
 
 use crate::place::Place;
-use crate::retention::{DAY_MS, project};
+use crate::retention::{DAY_MS, project, sending};
 
 /// Inserts counted messages of a status, a millisecond apart.
 async fn messages(place: &Place, project: ProjectId, from_ms: i64, status: &str, many: i64) {
@@ -98,6 +98,46 @@ async fn a_message_partition_is_dropped_once_nothing_in_it_can_be_sent() {
     let detached =
         "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname ~ '^message_(before_)?2' AND NOT relispartition";
     assert_eq!(place.count(detached).await, 0);
+}
+
+#[tokio::test]
+async fn messages_of_a_sending_under_way_are_kept_until_it_ends() {
+    let mut place = Place::new().await;
+    let one = project(&place, 64).await;
+    let start = Month::at(place.clock.now_ms()).start_ms();
+    let sent = start - DAY_MS / 2;
+    let campaign = sending(&place, one, "PAUSED", sent).await;
+    messages(&place, one, sent, "sent", 20).await;
+    // Of an earlier sending of the same campaign.
+    messages(&place, one, sent - 60_000, "sent", 5).await;
+    let db = place.store.connection().await.unwrap();
+    db.execute("UPDATE message SET campaign_id = $1", &[&campaign]).await.unwrap();
+    messages(&place, one, sent, "sent", 10).await;
+    let all = partitions(&place).await;
+    place.clock = Clock::manual(from_ms(start + 64 * DAY_MS + 60_000));
+    clear_messages(place.app().await).await.unwrap();
+    assert_eq!((kept(&place, one).await, partitions(&place).await), ((20, 20), all));
+
+    db.execute("UPDATE campaign SET status = 'COMPLETED', under_way = false", &[]).await.unwrap();
+    clear_messages(place.app().await).await.unwrap();
+    assert_eq!((kept(&place, one).await, partitions(&place).await), ((0, 0), all - 1));
+}
+
+#[tokio::test]
+async fn a_partition_is_kept_for_the_rows_that_a_sending_under_way_has_still_to_make() {
+    let mut place = Place::new().await;
+    let one = project(&place, 64).await;
+    let start = Month::at(place.clock.now_ms()).start_ms();
+    sending(&place, one, "SENDING", start - DAY_MS / 2).await;
+    let all = partitions(&place).await;
+    place.clock = Clock::manual(from_ms(start + 64 * DAY_MS + 60_000));
+    clear_messages(place.app().await).await.unwrap();
+    assert_eq!(partitions(&place).await, all);
+
+    let db = place.store.connection().await.unwrap();
+    db.execute("UPDATE campaign SET status = 'CANCELLED'", &[]).await.unwrap();
+    clear_messages(place.app().await).await.unwrap();
+    assert_eq!(partitions(&place).await, all - 1);
 }
 
 #[tokio::test]

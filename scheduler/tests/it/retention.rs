@@ -34,6 +34,16 @@ pub async fn project(place: &Place, days: i32) -> ProjectId {
     id
 }
 
+/// Inserts a campaign of a project with a sending under way that began at a time.
+pub async fn sending(place: &Place, project: ProjectId, status: &str, started_ms: i64) -> Uuid {
+    let (id, started_at) = (ids::fresh(place.clock.now_ms()), from_ms(started_ms));
+    let sql = "INSERT INTO campaign (project_id, id, name, channel, segment_id, template_ids, settings, status, under_way, started_at, \
+               created_at, updated_at) VALUES ($1, $2, 'Sale', 'EMAIL', $2, '{}', '{}', $3, true, $4, $4, $4)";
+    let db = place.store.connection().await.unwrap();
+    db.execute(sql, &[&project, &id, &status, &started_at]).await.unwrap();
+    id
+}
+
 /// So many events from a time on, a second apart, each under an id of its client's, and counted.
 pub async fn events(place: &Place, project: ProjectId, from_ms: i64, many: i64) {
     let db = place.store.connection().await.unwrap();
@@ -290,6 +300,26 @@ async fn clicks_go_when_they_are_as_old_as_the_events_that_go() {
         let row = db.query_one(sql, &[&project]).await.unwrap();
         assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), rows);
     }
+}
+
+#[tokio::test]
+async fn clicks_in_a_sending_under_way_are_kept_until_it_ends() {
+    let place = Place::new().await;
+    let (one, started) = (project(&place, 5).await, place.clock.now_ms() - 6 * DAY_MS);
+    let campaign = sending(&place, one, "SENDING", started).await;
+    let db = place.store.connection().await.unwrap();
+    let sql = "INSERT INTO campaign_click (project_id, campaign_id, message_id, link, user_id, clicks) VALUES ($1, $2, $3, $2, $2, 1)";
+    // One in an earlier sending of the campaign, one in this one.
+    let messages = [started - DAY_MS, started].map(|sent| ids::timed(sent, [1; 10]));
+    for message in &messages {
+        db.execute(sql, &[&one, &campaign, message]).await.unwrap();
+    }
+    clear_clicks(place.app().await).await.unwrap();
+    let left: Uuid = db.query_one("SELECT message_id FROM campaign_click", &[]).await.unwrap().get(0);
+    assert_eq!(left, messages[1]);
+    db.execute("UPDATE campaign SET status = 'COMPLETED', under_way = false", &[]).await.unwrap();
+    clear_clicks(place.app().await).await.unwrap();
+    assert_eq!(place.count("SELECT count(*) FROM campaign_click").await, 0);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::sending::Rows;
+use super::sending::{self, Rows};
 use crate::ids::{self, ProjectId};
 use crate::store::StoreError;
 
@@ -101,13 +101,16 @@ pub(super) async fn forget(tx: &impl GenericClient, project: ProjectId, campaign
 }
 
 /// Removes at most [`SLICE`] clicks of a project in messages of sendings that began before a time, and the links that nobody else has
-/// clicked; returns how many clicks they were. A message's id carries the time of its sending.
+/// clicked; returns how many clicks they were. A message's id carries the time of its sending. Those of a sending that has not
+/// ended stay.
 pub async fn remove_slice(tx: &Transaction<'_>, project: ProjectId, before: Timestamp) -> Result<u64, StoreError> {
     let bound = ids::lower_bound(before.as_millisecond());
     let sql = "DELETE FROM campaign_click WHERE project_id = $1 AND ctid = ANY(ARRAY(SELECT old.place FROM campaign g CROSS JOIN LATERAL \
                (SELECT ctid AS place FROM campaign_click c WHERE c.project_id = $1 AND c.campaign_id = g.id AND c.message_id < $2 \
+               AND NOT EXISTS (SELECT FROM unnest($4::uuid[], $5::uuid[]) AS s (campaign, first) WHERE s.campaign = g.id AND s.first <= c.message_id) \
                ORDER BY c.message_id LIMIT $3) old WHERE g.project_id = $1 LIMIT $3)) RETURNING campaign_id";
-    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &bound, &SLICE]).await?;
+    let (under_way, first) = sending::under_way(tx, project).await?;
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &bound, &SLICE, &under_way, &first]).await?;
     let campaigns: BTreeSet<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
     let sql = "DELETE FROM campaign_link l WHERE project_id = $1 AND campaign_id = ANY($2) AND NOT EXISTS (SELECT FROM campaign_click c \
                WHERE c.project_id = $1 AND c.campaign_id = l.campaign_id AND c.link = l.link)";

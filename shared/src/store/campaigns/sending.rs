@@ -82,6 +82,9 @@ const TO_SEND: &str = "project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AN
 const FREE: &str = "(NOT claimed OR due_at IS NULL OR due_at <= $6::timestamptz \
                     OR updated_at <= $6::timestamptz - interval '10 minutes')";
 
+/// The conditions of a campaign whose sending has begun and may go on.
+const UNDER_WAY: &str = "under_way AND status IN ('SENDING', 'PAUSED')";
+
 /// Projects among which campaigns are taken.
 const PROJECTS: i64 = 10_000;
 
@@ -263,6 +266,32 @@ pub async fn look_again(
     let sql = "UPDATE campaign SET look_at = $3, paced_to = $4, faults = 0 WHERE project_id = $1 AND id = $2";
     tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id, &look_at, &paced_to]).await?;
     Ok(())
+}
+
+/// Returns a project's campaigns with a sending under way, and for each the smallest id that a row of that sending can have.
+/// Retention keeps these rows: reports count them, and the next slice of the audience looks for those of merged users.
+pub(in crate::store) async fn under_way(
+    db: &impl GenericClient,
+    project: ProjectId,
+) -> Result<(Vec<Uuid>, Vec<Uuid>), StoreError> {
+    let sql =
+        format!("SELECT id, started_at FROM campaign WHERE project_id = $1 AND {UNDER_WAY} AND started_at IS NOT NULL");
+    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project]).await?;
+    let first = |row: &Row| {
+        let (campaign, started_at): (Uuid, Timestamp) = (row.try_get(0)?, row.try_get(1)?);
+        Ok((campaign, ids::lower_bound(started_at.as_millisecond())))
+    };
+    let sendings: Vec<(Uuid, Uuid)> = rows.iter().map(first).collect::<Result<_, StoreError>>()?;
+    Ok(sendings.into_iter().unzip())
+}
+
+/// Whether a sending under way began within `from..to`, so that its rows, also those still to be made, lie there.
+pub(in crate::store) async fn began_within(
+    db: &impl GenericClient,
+    (from, to): (Timestamp, Timestamp),
+) -> Result<bool, StoreError> {
+    let sql = format!("SELECT id FROM campaign WHERE {UNDER_WAY} AND started_at >= $1 AND started_at < $2 LIMIT 1");
+    Ok(db.query_opt(&sql, &[&from, &to]).await?.is_some())
 }
 
 /// How many rows delivery can hold now: handed over for the first time, held by it, or with it again within two minutes.

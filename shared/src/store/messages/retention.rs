@@ -1,5 +1,5 @@
-//! Removal of messages that are past their project's retention, also from the counters. A message that is still to be sent, or
-//! is claimed, stays however old it is.
+//! Removal of messages that are past their project's retention, also from the counters. A message that is still to be sent, is
+//! claimed, or belongs to a campaign's sending that has not ended, stays however old it is.
 
 use std::collections::HashSet;
 
@@ -8,9 +8,12 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::insert;
+use crate::clock::from_ms;
 use crate::ids::{self, ProjectId};
 use crate::store::StoreError;
+use crate::store::campaigns::sending;
 use crate::store::months::{self, Month};
+use crate::store::time_partitions::expired::Expired;
 
 /// Rows removed at once.
 pub const SLICE: i64 = 5_000;
@@ -42,23 +45,32 @@ pub async fn remove_slice(
     month: Month,
     before: Timestamp,
 ) -> Result<i64, StoreError> {
-    let (before, within) = (ids::lower_bound(before.as_millisecond()), month.condition("id"));
-    let sql = format!(
-        "SELECT id FROM message WHERE project_id = $1 AND id < $2 AND {within} AND {IS_SETTLED} ORDER BY id OFFSET {SLICE} LIMIT 1"
+    let before = ids::lower_bound(before.as_millisecond());
+    let (campaigns, first) = sending::under_way(tx, project).await?;
+    let removable = format!(
+        "project_id = $1 AND id < $2 AND {} AND {IS_SETTLED} AND (campaign_id IS NULL OR NOT EXISTS (SELECT \
+         FROM unnest($3::uuid[], $4::uuid[]) AS s (campaign, first) WHERE s.campaign = m.campaign_id AND s.first <= m.id))",
+        month.condition("id")
     );
-    let row = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &before]).await?;
+    let sql = format!("SELECT id FROM message m WHERE {removable} ORDER BY id OFFSET {SLICE} LIMIT 1");
+    let row = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &before, &campaigns, &first]).await?;
     let end: Uuid = row.map(|row| row.try_get(0)).transpose()?.unwrap_or(before);
-    let sql = format!("DELETE FROM message WHERE project_id = $1 AND id < $2 AND {within} AND {IS_SETTLED}");
-    let removed = tx.execute(&month.prepare(tx, &sql).await?, &[&project, &end]).await?;
+    let sql = format!("DELETE FROM message m WHERE {removable}");
+    let removed = tx.execute(&month.prepare(tx, &sql).await?, &[&project, &end, &campaigns, &first]).await?;
     let removed = i64::try_from(removed).unwrap_or(i64::MAX);
     insert::count(tx, project, insert::any_lane(), -removed).await?;
     Ok(removed)
 }
 
-/// Whether no message in a partition can be sent any more, not even by a manual retry. Reads all of it if so.
-pub async fn is_over(tx: &Transaction<'_>, partition: &str) -> Result<bool, StoreError> {
+/// Whether no message in a partition can be sent any more, not even by a manual retry, and no campaign's sending that has not
+/// ended has its rows there. Reads all of the partition if so.
+pub async fn is_over(tx: &Transaction<'_>, partition: &Expired) -> Result<bool, StoreError> {
+    let times = partition.times_ms();
+    if sending::began_within(tx, (from_ms(times.start), from_ms(times.end))).await? {
+        return Ok(false);
+    }
     tx.batch_execute("SET LOCAL statement_timeout = '10min'").await?;
-    let sql = format!("SELECT NOT EXISTS (SELECT FROM {partition} WHERE NOT ({IS_SETTLED}) OR dead)");
+    let sql = format!("SELECT NOT EXISTS (SELECT FROM {} WHERE NOT ({IS_SETTLED}) OR dead)", partition.name());
     Ok(tx.query_one(&sql, &[]).await?.try_get(0)?)
 }
 

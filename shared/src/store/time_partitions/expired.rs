@@ -24,6 +24,11 @@ impl Expired {
         &self.range.name
     }
 
+    /// The times of the ids that it holds, in Unix milliseconds.
+    pub fn times_ms(&self) -> std::ops::Range<i64> {
+        self.range.from_ms..self.range.to_ms
+    }
+
     /// Whether taking it out was begun, and not finished.
     pub fn is_pending(&self) -> bool {
         self.is_pending
