@@ -19,7 +19,7 @@ use shared::clock::Clock;
 use shared::event::{Answer as AnswerItem, Body, IngestBatch, IngestItem, VERSION, id_bytes};
 use shared::failpoint;
 use shared::fair_share::FairSlots;
-use shared::ids;
+use shared::ids::{self, OwnerId, ProjectId};
 use shared::journey::Answer;
 use shared::outbound::HttpClient;
 use shared::secrets::MasterKeys;
@@ -94,13 +94,18 @@ impl Caller {
             let owners = if due.is_empty() { HashMap::new() } else { creators::owners(&db, &due).await? };
             drop(db);
             rotation.sort(&mut due);
-            // The projects of one owner share its slots evenly.
-            let share = (MAX_PER_OWNER / due.len().max(1)).max(1);
+            let owner_of = |project: &ProjectId| owners.get(project).copied().unwrap_or_else(|| (*project).into());
+            let mut due_of: HashMap<OwnerId, usize> = HashMap::new();
+            due.iter().for_each(|project| *due_of.entry(owner_of(project)).or_default() += 1);
+            // Owners with the fewest calls under way go first. In one pass each owner gets an equal part of the slots, which its
+            // projects share.
+            due.sort_by_key(|project| slots.held(owner_of(project)));
             for project in due {
                 if shutdown.is_cancelled() {
                     return Ok(());
                 }
-                let owner = owners.get(&project).copied().unwrap_or_else(|| project.into());
+                let owner = owner_of(&project);
+                let share = (MAX_PER_OWNER / due_of.len() / due_of[&owner]).max(1);
                 let taken: Vec<_> = (0..share).map_while(|_| slots.take(owner)).collect();
                 if taken.is_empty() {
                     continue;

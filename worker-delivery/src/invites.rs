@@ -12,6 +12,7 @@ use shared::ids::ProjectId;
 use shared::personalization::with_line_breaks;
 use shared::store::StoreError;
 use shared::store::invites::mail::{self, InviteMail, MailStatus};
+use unicode_normalization::UnicodeNormalization;
 use uuid::Uuid;
 
 use crate::App;
@@ -163,39 +164,14 @@ fn email(mail: &InviteMail) -> Option<Email> {
 }
 
 /// Returns a display name, unless a mail program could turn a part of it into a link: to a web page, an email address or
-/// a phone number.
+/// a phone number. Look-alikes count as what they become when text is normalised.
 fn unlinked_name(name: &str) -> Option<String> {
     let is_linkable = |name: &String| {
-        name.chars().any(is_link_punctuation) || name.chars().filter(|c| c.is_numeric()).count() >= PHONE_DIGITS
+        let plain: String = name.nfkc().collect();
+        plain.contains(['.', '\u{3002}', '/', '\u{2044}', '\u{2215}', '\\', ':', '@'])
+            || plain.chars().filter(|c| c.is_numeric()).count() >= PHONE_DIGITS
     };
     address::display_name(name).filter(|name| !is_linkable(name))
-}
-
-/// `.`, `/`, `\\`, `:` and `@`, and the characters that become one of them when text is normalised.
-fn is_link_punctuation(c: char) -> bool {
-    matches!(
-        c,
-        '.' | '\u{2024}'
-            ..='\u{2026}'
-                | '\u{3002}'
-                | '\u{fe52}'
-                | '\u{ff0e}'
-                | '\u{ff61}'
-                | '/'
-                | '\u{2044}'
-                | '\u{2215}'
-                | '\u{ff0f}'
-                | '\\'
-                | '\u{fe68}'
-                | '\u{ff3c}'
-                | ':'
-                | '\u{fe13}'
-                | '\u{fe55}'
-                | '\u{ff1a}'
-                | '@'
-                | '\u{fe6b}'
-                | '\u{ff20}'
-    )
 }
 
 #[cfg(test)]
@@ -240,6 +216,8 @@ mod tests {
             "https://evil",
             "evil\u{3002}example",
             "evil\u{ff0e}example",
+            "evil\u{2488}example",
+            "evil\u{fe30}example",
             "ann@evil",
             "tel:1",
             "\\\\evil",

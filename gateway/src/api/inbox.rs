@@ -77,7 +77,7 @@ async fn owner(cx: &Context<'_>, query: &Query) -> Result<Owner, ApiError> {
     if !USER.allows(&user) {
         return Err(ApiError::invalid("user_id", "must have 1 to 200 characters, none of them control characters"));
     }
-    let id_type = query.id_type()?;
+    let mut id_type = query.id_type()?;
     if !UserRef::new(&user, id_type).is_well_formed() {
         return Err(ApiError::invalid("user_id", NOT_INTERNAL));
     }
@@ -86,9 +86,11 @@ async fn owner(cx: &Context<'_>, query: &Query) -> Result<Owner, ApiError> {
         if id_type == IdType::Internal {
             return Err(ApiError::invalid(
                 "idType",
-                "must be `external` with a public key: external ids are what is proven",
+                "must be `external` with a public key, which can prove only external ids",
             ));
         }
+        // The proof says nothing about a user whose internal id equals the proven external id.
+        id_type = IdType::External;
         let user_hash = get(["user_hash", "userHash"]);
         let evidence = Evidence { user_hash: user_hash.as_deref(), user_token: None };
         proven = Proof::always(cx).await?.check(Some(&user), evidence)?;

@@ -105,6 +105,20 @@ async fn with_a_public_key_the_user_is_always_proven() {
 }
 
 #[tokio::test]
+async fn a_proven_id_is_an_external_one_even_if_it_equals_an_internal_id() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let ann = Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 9).await;
+    let id = deliver(&gateway, &project, ann, "a").await;
+    let user_hash = proof(&gateway, &project, &ann.to_string()).await;
+    let query = format!("user_id={ann}&user_hash={user_hash}");
+    let list = gateway.send("GET", &format!("/inbox?{query}"), &project.public, &[], "").await.expect(200);
+    assert_eq!((&list["items"], &list["unread"]), (&json!([]), &json!(0)));
+    let read = gateway.send("POST", &format!("/inbox/{id}/read?{query}"), &project.public, &[], "").await;
+    assert_eq!(read.status, 404, "{}", read.body);
+}
+
+#[tokio::test]
 async fn what_is_read_counts_as_opened_and_stays_so() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
