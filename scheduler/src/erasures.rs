@@ -1,4 +1,4 @@
-//! The rest of what erased people leave behind: more rows than go at once.
+//! Rows of erased users that the recording transaction left: those of older months, and more than one slice of a month.
 
 use std::sync::Arc;
 
@@ -7,11 +7,14 @@ use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use shared::clock::from_ms;
 use shared::event::{Body, IngestBatch, IngestItem, uuid};
+use shared::ids::ProjectId;
 use shared::store::erasures::{self, Erased};
 use shared::store::events::counters;
 use shared::store::messages::insert;
+use shared::store::months::Month;
 use shared::store::users::record::PersonKey;
 use shared::store::{Connection, StoreError, dead_letters, projects, push_tokens};
+use uuid::Uuid;
 
 use crate::App;
 use crate::tick::TickError;
@@ -26,47 +29,62 @@ pub const UNSEARCHABLE_KEPT: SignedDuration = SignedDuration::from_hours(23);
 /// How long the log keeps an erasure; shorter than `REMEMBERED`, so that every entry still has its row in the database.
 const LOGGED: SignedDuration = SignedDuration::from_hours(29 * 24);
 
-/// Removes slice after slice until nothing is left of anyone.
+/// Finishes erasures until none is left.
 pub async fn finish(app: Arc<App>) -> Result<(), TickError> {
+    while finish_batches(&app).await? > 0 {}
+    Ok(())
+}
+
+/// Finishes a batch of each project's erasures, so that a project with many of them delays no other; returns how many it
+/// finished. Skips projects whose erasures another scheduler is finishing.
+pub async fn finish_batches(app: &App) -> Result<u64, TickError> {
     let mut db = app.store.connection().await?;
+    let (mut finished, mut failed) = (0, None);
+    for project in erasures::incomplete_projects(&db).await? {
+        if !erasures::begin(&db, project).await? {
+            continue;
+        }
+        let batch = finish_batch(&mut db, project).await;
+        erasures::end(&db, project).await?;
+        match batch {
+            Ok(batch) => finished += batch,
+            // One project's failure delays no other; the first is returned.
+            Err(error) => {
+                tracing::warn!(%project, %error, "data of erased users could not be removed; trying again later");
+                failed = failed.or(Some(error));
+            }
+        }
+    }
+    failed.map_or(Ok(finished), Err)
+}
+
+/// Removes what the oldest incomplete erasures of a project left, month by month: a transaction locks the partitions of one
+/// month, and there is none for an id without rows in it.
+async fn finish_batch(db: &mut Connection, project: ProjectId) -> Result<u64, TickError> {
+    let incomplete = erasures::incomplete(&*db, project).await?;
+    let ids: Vec<Uuid> = incomplete.iter().map(|(id, _)| *id).collect();
+    for month in erasures::months(&*db).await? {
+        let with_rows = erasures::with_rows(&*db, project, &ids, month).await?;
+        for (id, erased) in incomplete.iter().filter(|(id, _)| with_rows.contains(id)) {
+            remove(db, (project, *id), *erased, month).await?;
+        }
+    }
+    Ok(erasures::mark_complete(&*db, project, &incomplete).await?)
+}
+
+/// Removes an id's rows in a month, slice by slice.
+async fn remove(db: &mut Connection, (project, id): PersonKey, erased: Erased, month: Month) -> Result<(), TickError> {
+    let times = (erased.accepted, Some(erased.applied));
     loop {
         let tx = db.transaction().await.map_err(StoreError::from)?;
-        let Some((person, erased)) = erasures::next_incomplete(&tx).await? else { return Ok(()) };
+        let removed = erasures::remove_slice(&tx, project, &[id], times, month).await?;
+        counters::take(&tx, project, &removed.events).await?;
+        insert::count(&tx, project, insert::any_lane(), -removed.messages).await?;
         tx.commit().await.map_err(StoreError::from)?;
-        if !finish_one(&mut db, person, erased).await? {
+        if !removed.left {
             return Ok(());
         }
     }
-}
-
-/// Removes what is left of one id, month by month: a transaction locks the partitions of one month. False where another
-/// scheduler is removing it.
-async fn finish_one(db: &mut Connection, person: PersonKey, erased: Erased) -> Result<bool, TickError> {
-    let (project, id) = person;
-    let months = erasures::months(&*db).await?;
-    for (nth, month) in months.iter().enumerate() {
-        loop {
-            let tx = db.transaction().await.map_err(StoreError::from)?;
-            match erasures::lock_incomplete(&tx, person).await? {
-                None => return Ok(false),
-                // Erased again meanwhile: start over from the first month.
-                Some(now) if now != erased => return Ok(true),
-                Some(_) => {}
-            }
-            let times = (erased.accepted, Some(erased.applied));
-            let removed = erasures::remove_slice(&tx, project, &[id], times, *month).await?;
-            counters::take(&tx, project, &removed.events).await?;
-            insert::count(&tx, project, insert::any_lane(), -removed.messages).await?;
-            if !removed.left && nth + 1 == months.len() {
-                erasures::mark_complete(&tx, person).await?;
-            }
-            tx.commit().await.map_err(StoreError::from)?;
-            if !removed.left {
-                break;
-            }
-        }
-    }
-    Ok(true)
 }
 
 /// Forgets erasures of long ago, and the tokens that were taken away by then.

@@ -1,13 +1,16 @@
 //! What erased people leave behind.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
+use jiff::{SignedDuration, Timestamp};
 use prost::Message as _;
-use scheduler::erasures::{self, finish};
+use scheduler::erasures::{self, finish, finish_batches};
 use shared::bus::Publisher;
 use shared::clock::{Clock, from_ms};
 use shared::event::{Body, Erase, IngestBatch, IngestItem, VERSION, id_bytes};
-use shared::ids;
-use shared::store::erasures::{self as store, Erased, SLICE};
+use shared::ids::{self, ProjectId};
+use shared::store::erasures::{self as store, BATCH, Erased, SLICE};
 use shared::store::months::Month;
 use uuid::Uuid;
 
@@ -117,6 +120,84 @@ async fn what_is_told_of_the_last_messages_meanwhile_goes_with_them() {
     }
     let links = db.query("SELECT link FROM campaign_link", &[]).await.unwrap();
     assert_eq!(links.iter().map(|row| row.get::<_, Uuid>(0)).collect::<Vec<_>>(), [shared_link]);
+}
+
+async fn leave(place: &Place, project: ProjectId, users: &[Uuid], at: Timestamp) {
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    store::record(&tx, project, users, Erased { accepted: at, applied: at }, true).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+const INCOMPLETE: &str = "SELECT count(*) FROM erasure WHERE has_left";
+
+#[tokio::test]
+async fn a_project_with_many_erasures_does_not_delay_another_and_its_oldest_come_first() {
+    let place = Place::new().await;
+    let (now, other) = (place.clock.now(), ProjectId(Uuid::from_u128(9)));
+    let users: Vec<Uuid> = (1..=BATCH as u128 + 5).map(Uuid::from_u128).collect();
+    let (recent, old) = users.split_at(BATCH as usize);
+    leave(&place, place.project, recent, now).await;
+    leave(&place, place.project, old, now - SignedDuration::from_hours(1)).await;
+    leave(&place, other, &users[..1], now).await;
+
+    let (app, db) = (place.app().await, place.store.connection().await.unwrap());
+    assert_eq!(finish_batches(&app).await.unwrap(), BATCH as u64 + 1);
+    assert!(store::under_way(&db, other, &users[..1]).await.unwrap().is_empty());
+    assert!(store::under_way(&db, place.project, old).await.unwrap().is_empty());
+    assert_eq!(place.count(INCOMPLETE).await, 5);
+    finish(app).await.unwrap();
+    assert_eq!(place.count(INCOMPLETE).await, 0);
+}
+
+#[tokio::test]
+async fn two_schedulers_finish_the_erasures_of_different_projects() {
+    let place = Place::new().await;
+    let (now, other, user) = (place.clock.now(), ProjectId(Uuid::from_u128(9)), [Uuid::from_u128(5)]);
+    for project in [place.project, other] {
+        leave(&place, project, &user, now).await;
+    }
+    let db = place.store.connection().await.unwrap();
+    assert!(store::begin(&db, place.project).await.unwrap());
+    finish(place.app().await).await.unwrap();
+    assert_eq!(store::under_way(&db, place.project, &user).await.unwrap().len(), 1);
+    assert!(store::under_way(&db, other, &user).await.unwrap().is_empty());
+    store::end(&db, place.project).await.unwrap();
+    finish(place.app().await).await.unwrap();
+    assert_eq!(place.count(INCOMPLETE).await, 0);
+}
+
+#[tokio::test]
+async fn an_erasure_that_is_repeated_meanwhile_stays_incomplete() {
+    let place = Place::new().await;
+    let (now, user) = (place.clock.now(), [Uuid::from_u128(5)]);
+    leave(&place, place.project, &user, now).await;
+    let db = place.store.connection().await.unwrap();
+    let incomplete = store::incomplete(&db, place.project).await.unwrap();
+    leave(&place, place.project, &user, now + SignedDuration::from_secs(1)).await;
+    assert_eq!(store::mark_complete(&db, place.project, &incomplete).await.unwrap(), 0);
+    assert_eq!(place.count(INCOMPLETE).await, 1);
+}
+
+#[tokio::test]
+async fn ids_with_rows_in_a_month_are_found_by_events_without_proof_and_by_messages_too() {
+    let place = Place::new().await;
+    let db = place.store.connection().await.unwrap();
+    let (now, [known, unproven, mailed, nobody]) = (place.clock.now_ms(), [1, 2, 3, 4].map(Uuid::from_u128));
+    for (n, user) in [(1, known), (2, ids::unproven(unproven))] {
+        let sql = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
+                   VALUES ($1, $2, 'viewed', $3, '{}', now(), now())";
+        db.execute(sql, &[&place.project, &ids::timed(now, [n; 10]), &user]).await.unwrap();
+    }
+    let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at) \
+               VALUES ($1, $2, $3, 'EMAIL', 'direct', 'failed', now(), now())";
+    db.execute(sql, &[&place.project, &ids::timed(now, [3; 10]), &mailed]).await.unwrap();
+    let found = async |month| {
+        let found = store::with_rows(&db, place.project, &[known, unproven, mailed, nobody], month).await.unwrap();
+        found.into_iter().collect::<BTreeSet<_>>()
+    };
+    assert_eq!(found(Month::at(now)).await, BTreeSet::from([known, unproven, mailed]));
+    assert_eq!(found(Month::at(now).next()).await, BTreeSet::new());
 }
 
 #[tokio::test]

@@ -1,11 +1,11 @@
 //! The erasure of people: a row for each of their ids, which keeps out what was accepted before it, and the removal of
 //! what was theirs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
-use tokio_postgres::Statement;
+use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 use super::by_project::{self, Of};
@@ -18,6 +18,8 @@ use crate::ids::{self as id_times, ProjectId, unproven};
 
 /// Rows removed at once; what is more goes in slices.
 pub const SLICE: i64 = 5_000;
+/// Unfinished erasures of one project that the scheduler finishes before it turns to the next project.
+pub const BATCH: i64 = 500;
 /// Tables whose rows with a person's `user_id` simply go. What needs more is removed by statements of its own.
 const OWNED: [&str; 13] = [
     "subscription",
@@ -99,29 +101,74 @@ pub async fn under_way(
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-/// Returns an erased id that has rows left, locked until the end of the transaction.
-pub async fn next_incomplete(tx: &Transaction<'_>) -> Result<Option<(PersonKey, Erased)>, StoreError> {
-    // A distributed store locks within one project, so each that has something is tried by itself.
-    let some = "SELECT DISTINCT project_id FROM erasure WHERE has_left";
-    let sql = "SELECT user_id, erased_at, applied_at FROM erasure WHERE project_id = $1 AND has_left LIMIT 1 FOR UPDATE SKIP LOCKED";
-    let take = tx.prepare_cached(sql).await?;
-    for row in tx.query(&tx.prepare_cached(some).await?, &[]).await? {
-        let project: ProjectId = row.try_get(0)?;
-        if let Some(row) = tx.query_opt(&take, &[&project]).await? {
-            let erased = Erased { accepted: row.try_get(1)?, applied: row.try_get(2)? };
-            return Ok(Some(((project, row.try_get(0)?), erased)));
-        }
-    }
-    Ok(None)
+/// Takes the lock on a project's incomplete erasures for this connection, until [`end`]. False where another connection holds
+/// it.
+pub async fn begin(db: &impl GenericClient, project: ProjectId) -> Result<bool, StoreError> {
+    let statement = db.prepare_cached("SELECT pg_try_advisory_lock(hashtextextended($1::text, 0))").await?;
+    Ok(db.query_one(&statement, &[&lock_name(project)]).await?.try_get(0)?)
 }
 
-/// Locks an erased id that has rows left until the end of the transaction. None where another scheduler holds it, or has
-/// removed the rest.
-pub async fn lock_incomplete(tx: &Transaction<'_>, (project, id): PersonKey) -> Result<Option<Erased>, StoreError> {
-    let sql = "SELECT erased_at, applied_at FROM erasure WHERE project_id = $1 AND user_id = $2 AND has_left \
-               FOR UPDATE SKIP LOCKED";
-    let row = tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &id]).await?;
-    row.map(|row| Ok(Erased { accepted: row.try_get(0)?, applied: row.try_get(1)? })).transpose()
+/// Releases the lock of [`begin`].
+pub async fn end(db: &impl GenericClient, project: ProjectId) -> Result<(), StoreError> {
+    let statement = db.prepare_cached("SELECT pg_advisory_unlock(hashtextextended($1::text, 0))").await?;
+    db.execute(&statement, &[&lock_name(project)]).await?;
+    Ok(())
+}
+
+fn lock_name(project: ProjectId) -> String {
+    format!("erasures {}", project.0)
+}
+
+/// The projects with incomplete erasures.
+pub async fn incomplete_projects(db: &impl GenericClient) -> Result<Vec<ProjectId>, StoreError> {
+    let sql = "SELECT DISTINCT project_id FROM erasure WHERE has_left";
+    db.query(&db.prepare_cached(sql).await?, &[]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// Returns up to [`BATCH`] ids of a project whose erasures are incomplete, the oldest erasure first.
+pub async fn incomplete(db: &impl GenericClient, project: ProjectId) -> Result<Vec<(Uuid, Erased)>, StoreError> {
+    let sql = "SELECT user_id, erased_at, applied_at FROM erasure WHERE project_id = $1 AND has_left \
+               ORDER BY erased_at, user_id LIMIT $2";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &BATCH]).await?;
+    let erased = |row: &Row| Ok((row.try_get(0)?, Erased { accepted: row.try_get(1)?, applied: row.try_get(2)? }));
+    rows.iter().map(erased).collect()
+}
+
+/// Returns which of these ids have events or messages in a month, events sent under them without proof included.
+pub async fn with_rows(
+    db: &impl GenericClient,
+    project: ProjectId,
+    ids: &[Uuid],
+    month: Month,
+) -> Result<HashSet<Uuid>, StoreError> {
+    let within = month.condition("id");
+    let sql = format!(
+        "SELECT v.i FROM unnest($2::uuid[], $3::uuid[]) AS v (i, u) CROSS JOIN LATERAL \
+         (SELECT 1 AS one FROM events WHERE project_id = $1 AND user_id IN (v.i, v.u) AND {within} LIMIT 1) AS found \
+         UNION SELECT v.i FROM unnest($2::uuid[]) AS v (i) CROSS JOIN LATERAL \
+         (SELECT 1 AS one FROM message WHERE project_id = $1 AND user_id = v.i AND {within} LIMIT 1) AS found"
+    );
+    let without_proof: Vec<Uuid> = ids.iter().copied().map(unproven).collect();
+    let rows = db.query(&month.prepare(db, &sql).await?, &[&project, &ids, &without_proof]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// Whether these ids have events or messages in any of these months. Keeps no locks on their partitions.
+pub async fn have_rows(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    ids: &[Uuid],
+    months: &[Month],
+) -> Result<bool, StoreError> {
+    for month in months {
+        months::set_savepoint(tx).await?;
+        let found = with_rows(tx, project, ids, *month).await?;
+        months::release_locks(tx).await?;
+        if !found.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The months in which users may have events or messages, oldest first.
@@ -133,11 +180,20 @@ pub async fn months(db: &impl GenericClient) -> Result<Vec<Month>, StoreError> {
     Ok(all)
 }
 
-/// Notes that nothing is left.
-pub async fn mark_complete(tx: &Transaction<'_>, (project, id): PersonKey) -> Result<(), StoreError> {
-    let sql = "UPDATE erasure SET has_left = false WHERE project_id = $1 AND user_id = $2";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id]).await?;
-    Ok(())
+/// Marks erasures as complete, except those of users who were erased again meanwhile; returns how many it marked.
+pub async fn mark_complete(
+    db: &impl GenericClient,
+    project: ProjectId,
+    erased: &[(Uuid, Erased)],
+) -> Result<u64, StoreError> {
+    let ids: Vec<Uuid> = erased.iter().map(|(id, _)| *id).collect();
+    let (accepted, applied): (Vec<Timestamp>, Vec<Timestamp>) =
+        erased.iter().map(|(_, at)| (at.accepted, at.applied)).unzip();
+    let sql = "WITH done AS (SELECT e.user_id FROM unnest($2::uuid[], $3::timestamptz[], $4::timestamptz[]) AS v (i, a, p) \
+               JOIN erasure e ON e.project_id = $1 AND e.user_id = v.i WHERE e.has_left AND e.erased_at = v.a AND e.applied_at = v.p \
+               ORDER BY e.user_id FOR UPDATE OF e) \
+               UPDATE erasure e SET has_left = false FROM done WHERE e.project_id = $1 AND e.user_id = done.user_id";
+    Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &ids, &accepted, &applied]).await?)
 }
 
 /// Forgets erasures before which nothing can be waiting any more.

@@ -249,9 +249,14 @@ impl Ledger {
 
     async fn erase(&self) {
         let mut db = self.store.connection().await.unwrap();
-        for month in erasures::months(&db).await.unwrap() {
+        let nobody = [Uuid::from_u128(8)];
+        let months = erasures::months(&db).await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        assert!(!erasures::have_rows(&tx, self.project, &nobody, &months).await.unwrap());
+        tx.commit().await.unwrap();
+        for month in months {
+            erasures::with_rows(&db, self.project, &nobody, month).await.unwrap();
             let tx = db.transaction().await.unwrap();
-            let nobody = [Uuid::from_u128(8)];
             erasures::remove_slice(&tx, self.project, &nobody, (self.now, Some(self.now)), month).await.unwrap();
             tx.commit().await.unwrap();
         }

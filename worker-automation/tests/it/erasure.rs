@@ -2,7 +2,8 @@
 
 use serde_json::json;
 use shared::event::{Body, Erase, IngestItem, RegisterToken, id_bytes};
-use shared::ids::UserKey;
+use shared::ids::{self, UserKey};
+use shared::store::months::Month;
 
 use crate::fixture::{Fixture, anonymous_track, identify, timer, track};
 
@@ -34,7 +35,7 @@ async fn a_person_goes_with_all_that_was_theirs_and_may_come_back() {
     ];
     f.automation("bought", "always", &steps).await;
     let mut named = track(&f, "u1", "bought", json!({"card": 1}));
-    named.dedupe_id = id_bytes(shared::ids::derived_event_id(f.project, shared::ids::IdSpace::SecretKey, "order-1"));
+    named.dedupe_id = id_bytes(ids::derived_event_id(f.project, ids::IdSpace::SecretKey, "order-1"));
     let token = RegisterToken { platform: "IOS".into(), token: "ab".repeat(32) };
     let token = IngestItem { body: Some(Body::RegisterToken(token)), ..track(&f, "u1", "", json!({})) };
     f.publish(vec![anonymous_track(&f, "a1", "viewed")]).await;
@@ -198,5 +199,42 @@ async fn an_erasure_that_comes_again_leaves_who_came_back() {
     f.applied().await;
     assert_eq!(f.text("SELECT properties->>'plan' FROM users").await.as_deref(), Some("new"));
     assert!(f.dead_letters().await.is_empty());
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn an_erasure_is_complete_at_once_unless_the_user_has_rows_of_older_months() {
+    let f = Fixture::start().await;
+    let old_ms = f.clock.now_ms() - 200 * 86_400_000;
+    let month = Month::at(old_ms);
+    for table in ["events", "message"] {
+        let (from, to) = (month.first_id(), month.end_id());
+        f.execute(&format!("CREATE TABLE {table}_old PARTITION OF {table} FOR VALUES FROM ('{from}') TO ('{to}')"))
+            .await;
+    }
+    let names = ["recent", "old", "mailed"];
+    f.publish(names.map(|name| track(&f, name, "viewed", json!({}))).into()).await;
+    f.applied().await;
+    let [_, old, mailed] = names.map(|name| UserKey::External(name).internal_id(f.project));
+    let [event, message] = [1, 2].map(|n| ids::timed(old_ms, [n; 10]));
+    let (project, at) = (f.project, format!("to_timestamp({old_ms} / 1000.0)"));
+    f.execute(&format!(
+        "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
+         VALUES ('{project}', '{event}', 'viewed', '{old}', '{{}}', {at}, {at})"
+    ))
+    .await;
+    // A direct message can be older than its user.
+    f.execute(&format!(
+        "INSERT INTO message (project_id, id, user_id, channel, lane, status, attempt, created_at, updated_at) \
+         VALUES ('{project}', '{message}', '{mailed}', 'EMAIL', 'direct', 'failed', 1, {at}, {at})"
+    ))
+    .await;
+    f.publish(names.map(|name| erase(&f, name)).into()).await;
+    f.applied().await;
+    assert_eq!(f.number("SELECT count(*) FROM erasure").await, 3);
+    let mut expected = [old, mailed].map(|id| id.to_string());
+    expected.sort();
+    let left = "SELECT string_agg(user_id::text, ' ' ORDER BY user_id) FROM erasure WHERE has_left";
+    assert_eq!(f.text(left).await, Some(expected.join(" ")));
     f.stop().await;
 }
