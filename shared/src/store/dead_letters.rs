@@ -299,7 +299,10 @@ async fn replay_messages(
     now: Timestamp,
 ) -> Result<u64, StoreError> {
     let months = match &wanted.ids {
-        Some(ids) => months::split(ids, |id| *id).into_iter().map(|(month, _)| month).collect(),
+        Some(ids) => {
+            let existing = months::split_existing(tx, "message", ids, |id| *id).await?;
+            existing.into_iter().map(|(month, _)| month).collect()
+        }
         None => months::of_table(tx, "message").await?.into_iter().rev().collect::<Vec<Month>>(),
     };
     let mut replayed = 0;

@@ -5,8 +5,9 @@
 //! statements carry the bounds of one month as literals: whatever kind of plan PostgreSQL makes, it holds the partitions of
 //! that month and no others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::civil::Date;
@@ -26,6 +27,9 @@ const CACHED: Range<i32> = 2_025 * MONTHS_PER_YEAR..2_045 * MONTHS_PER_YEAR;
 /// January 9999, the last month; what is later counts as part of it.
 const LAST: i32 = 9_999 * MONTHS_PER_YEAR;
 const LAST_START_MS: i64 = 253_370_764_800_000;
+/// Months that were found to have partitions, which spares reading the catalog again. An absent month is read each time, so
+/// that a new partition is found at once; one that was dropped since costs an empty result.
+static FOUND: Mutex<BTreeSet<(&str, Month)>> = Mutex::new(BTreeSet::new());
 
 /// A month of UTC. Every id lies in one, by the time that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,6 +87,28 @@ pub fn split<T: Clone>(rows: &[T], id: impl Fn(&T) -> Uuid) -> Vec<(Month, Vec<T
         months.entry(Month::of(id(row))).or_default().push(row.clone());
     }
     months.into_iter().collect()
+}
+
+/// As [`split`], for ids that come from outside. Leaves out the rows of months for which the table has no partition: a caller
+/// can make up an id of any month, and each month costs a statement.
+pub async fn split_existing<T: Clone>(
+    db: &impl GenericClient,
+    table: &'static str,
+    rows: &[T],
+    id: impl Fn(&T) -> Uuid,
+) -> Result<Vec<(Month, Vec<T>)>, StoreError> {
+    let found = || FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut months = split(rows, id);
+    let all_found = {
+        let found = found();
+        months.iter().all(|(month, _)| found.contains(&(table, *month)))
+    };
+    if !all_found {
+        let existing = of_table(db, table).await?;
+        months.retain(|(month, _)| existing.contains(month));
+        found().extend(existing.into_iter().map(|month| (table, month)));
+    }
+    Ok(months)
 }
 
 /// The months in which a table has partitions, newest first.

@@ -54,13 +54,20 @@ fn reason(text: &str) -> Result<Reason, StoreError> {
     Reason::parse(text).ok_or_else(|| StoreError::Corrupt(format!("a suppression's reason {text:?}")))
 }
 
-/// Returns the channels and texts under which these addresses may be stored, each pair once.
-fn spelled(addresses: &[Address]) -> (Vec<&'static str>, Vec<String>) {
-    let of = |address: &Address| {
-        let channel = address.channel.as_str();
-        address.spellings().into_iter().map(move |text| (channel, text))
-    };
-    addresses.iter().flat_map(of).collect::<BTreeSet<_>>().into_iter().unzip()
+/// Returns the channels and texts under which these addresses may be stored, each with its addresses.
+fn spelled(addresses: &[Address]) -> BTreeMap<(Channel, String), BTreeSet<&Address>> {
+    let mut spelled: BTreeMap<_, BTreeSet<&Address>> = BTreeMap::new();
+    for address in addresses {
+        for text in address.spellings() {
+            spelled.entry((address.channel, text)).or_default().insert(address);
+        }
+    }
+    spelled
+}
+
+/// The keys of [`spelled`], as two columns.
+fn columns<'a>(spelled: &'a BTreeMap<(Channel, String), BTreeSet<&Address>>) -> (Vec<&'static str>, Vec<&'a str>) {
+    spelled.keys().map(|(channel, text)| (channel.as_str(), text.as_str())).unzip()
 }
 
 /// Why these addresses get nothing, those that are on the list.
@@ -73,14 +80,14 @@ pub async fn reasons(
     if addresses.is_empty() {
         return Ok(found);
     }
-    let (channels, texts) = spelled(addresses);
+    let spelled = spelled(addresses);
+    let (channels, texts) = columns(&spelled);
     let sql = "SELECT s.channel, s.address, s.reason FROM unnest($2::text[], $3::text[]) AS v (c, a) \
                JOIN suppression s ON s.project_id = $1 AND s.channel = v.c AND s.address = v.a";
     for row in db.query(&db.prepare_cached(sql).await?, &[&project, &channels, &texts]).await? {
-        let (channel, text, reason) =
-            (channel(row.try_get(0)?)?, row.try_get::<_, String>(1)?, reason(row.try_get(2)?)?);
-        for address in addresses.iter().filter(|a| a.channel == channel && a.spellings().contains(&text)) {
-            found.entry(address.clone()).or_default().push(reason);
+        let (key, reason) = ((channel(row.try_get(0)?)?, row.try_get(1)?), reason(row.try_get(2)?)?);
+        for address in spelled.get(&key).into_iter().flatten() {
+            found.entry((*address).clone()).or_default().push(reason);
         }
     }
     Ok(found)
@@ -179,7 +186,8 @@ pub async fn arrived(tx: &Transaction<'_>, project: ProjectId, addresses: &[Addr
     if addresses.is_empty() {
         return Ok(());
     }
-    let (channels, texts) = spelled(addresses);
+    let spelled = spelled(addresses);
+    let (channels, texts) = columns(&spelled);
     let sql = "DELETE FROM bounce_streak s USING unnest($2::text[], $3::text[]) AS v (c, a) \
                WHERE s.project_id = $1 AND s.channel = v.c AND s.address = v.a";
     tx.execute(&tx.prepare_cached(sql).await?, &[&project, &channels, &texts]).await?;
@@ -202,7 +210,7 @@ pub async fn recipients(
     messages: &[Uuid],
 ) -> Result<HashMap<Uuid, Recipient>, StoreError> {
     let mut recipients = HashMap::with_capacity(messages.len());
-    for (month, ids) in months::split(messages, |id| *id) {
+    for (month, ids) in months::split_existing(db, "message", messages, |id| *id).await? {
         let (first, last) = (ids.iter().min(), ids.iter().max());
         let columns = "m.id, m.user_id, m.channel, m.address";
         let found = by_id::look_up(month, &by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::None);
@@ -289,7 +297,8 @@ pub async fn take_back(
     addresses: &[Address],
     until: Timestamp,
 ) -> Result<(), StoreError> {
-    let (channels, texts) = spelled(addresses);
+    let spelled = spelled(addresses);
+    let (channels, texts) = columns(&spelled);
     let sql = "DELETE FROM suppression s USING unnest($2::text[], $3::text[]) AS v (c, a) \
                WHERE s.project_id = $1 AND s.channel = v.c AND s.address = v.a AND s.reason = $4 AND s.created_at <= $5";
     let reason = Reason::Unsubscribed.as_str();
@@ -301,4 +310,25 @@ pub async fn take_back(
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Suppression>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM suppression WHERE project_id = $1 AND id = $2 LIMIT 1");
     db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_found_by_each_of_their_spellings() {
+        let (unicode, ascii) = ("ann@bücher.example", "ann@xn--bcher-kva.example");
+        let stored = Address { channel: Channel::Email, text: ascii.to_owned() };
+        let addresses = [Address::email(unicode), stored, Address::number("+15005550006"), Address::email(unicode)];
+        let spelled = spelled(&addresses);
+        let (channels, texts) = columns(&spelled);
+        assert_eq!(texts.iter().collect::<BTreeSet<_>>(), BTreeSet::from([&unicode, &ascii, &"+15005550006"]));
+        assert_eq!(channels.iter().filter(|channel| **channel == "EMAIL").count(), 2);
+        for text in [unicode, ascii] {
+            let found = &spelled[&(Channel::Email, text.to_owned())];
+            assert_eq!(*found, BTreeSet::from([&addresses[0], &addresses[1]]));
+        }
+        assert!(!spelled.contains_key(&(Channel::Email, "+15005550006".to_owned())));
+    }
 }

@@ -3,8 +3,15 @@
 use std::time::{Duration, Instant};
 
 use shared::clock::Clock;
-use shared::ids::{fresh, lower_bound};
+use shared::ids::{ProjectId, fresh, lower_bound, timed};
+use shared::send::DeliveryState::Delivered;
+use shared::store::dead_letters::{self, DeadFilter};
+use shared::store::messages::read;
+use shared::store::messages::receipts::{self, Receipt};
+use shared::store::months::Month;
+use shared::store::suppressions;
 use shared::store::time_partitions::{self, Ensured};
+use shared::store::webhook_deliveries::tell::{self, MessageNews};
 use testkit::TestDatabase;
 use tokio_postgres::Client;
 use uuid::Uuid;
@@ -157,4 +164,39 @@ async fn daily_partitions_of_an_earlier_release_are_continued_by_weekly_and_mont
     for day in -31..74 {
         insert(&client, today + day * DAY_MS).await;
     }
+}
+
+#[tokio::test]
+async fn ids_of_made_up_months_cost_no_statements() {
+    const MADE_UP: usize = 150;
+    let database = TestDatabase::create().await;
+    let store = database.store();
+    let (mut db, now) = (store.connection().await.unwrap(), Clock::system().now());
+    let (project, real) = (ProjectId(Uuid::from_u128(1)), fresh(now.as_millisecond()));
+    let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at) \
+               VALUES ($1, $2, $2, 'PUSH', 'direct', 'sent', now(), now())";
+    db.execute(sql, &[&project, &real]).await.unwrap();
+    // Of later months than there are partitions. Their statements would be cached by the connection.
+    let months =
+        std::iter::successors(Some(Month::at(now.as_millisecond()).next()), |month| Some(month.next())).skip(1);
+    let mut ids: Vec<Uuid> = months.take(MADE_UP).map(|month| timed(month.start_ms(), [1; 10])).collect();
+    ids.push(real);
+
+    assert_eq!(suppressions::recipients(&db, project, &ids).await.unwrap().into_keys().collect::<Vec<_>>(), [real]);
+    assert_eq!(read::states(&db, project, &ids).await.unwrap().len(), 1);
+    let told = |id: &Uuid| Receipt { message: *id, state: Delivered, at: now, reason: None, url: None };
+    let told: Vec<Receipt> = ids.iter().map(told).collect();
+    let clicked = |id: &Uuid| MessageNews { message: *id, kind: "message.clicked", at: now, reason: None, url: None };
+    let clicked: Vec<MessageNews> = ids.iter().map(clicked).collect();
+    let tx = db.transaction().await.unwrap();
+    let applied = receipts::apply(&tx, project, &told, now).await.unwrap();
+    assert_eq!((applied.reached, applied.unknown), (vec![(real, Delivered)], MADE_UP));
+    tell::of_messages(&tx, project, &clicked, now).await.unwrap();
+    tx.execute("UPDATE message SET status = 'failed', dead = true WHERE id = $1", &[&real]).await.unwrap();
+    let wanted = DeadFilter { ids: Some(ids), ..DeadFilter::default() };
+    assert_eq!(dead_letters::replay(&tx, project, &wanted, 1_000, now).await.unwrap().messages, 1);
+    tx.commit().await.unwrap();
+    let sql = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '% m.id < ''%'";
+    let of_months: i64 = db.query_one(sql, &[]).await.unwrap().get(0);
+    assert!((4..10).contains(&of_months), "{of_months} statements");
 }

@@ -134,6 +134,23 @@ async fn a_devices_own_events_move_its_push_on() {
 }
 
 #[tokio::test]
+async fn made_up_ids_of_other_months_are_unknown_and_a_real_one_among_them_is_found() {
+    let f = Fixture::start().await;
+    let id = message(&f, "sent", false).await;
+    let user = UserKey::External("u").internal_id(f.project);
+    f.execute(&format!("UPDATE message SET user_id = '{user}' WHERE id = '{id}'")).await;
+    // Of years from 1970 to 9812.
+    let made_up = (0..100).map(|n| ids::timed(n * 2_500_000_000_000, [1; 10]));
+    let opened = made_up.chain([id]).map(|id| track(&f, "u", "push_opened", json!({"messageId": id})));
+    f.publish(opened.collect()).await;
+    f.applied().await;
+    assert_eq!(state(&f, id).await, "opened O");
+    assert_eq!(f.number("SELECT count(*) FROM events").await, 101);
+    assert_eq!(f.dead_letters().await, Vec::<String>::new());
+    f.stop().await;
+}
+
+#[tokio::test]
 async fn a_receipt_that_comes_before_the_settling_leaves_nothing_due() {
     let f = Fixture::start().await;
     let id = message(&f, "queued", true).await;

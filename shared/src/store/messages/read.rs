@@ -96,7 +96,7 @@ pub async fn states(
     ids: &[Uuid],
 ) -> Result<Vec<(Uuid, DeliveryState, Option<String>)>, StoreError> {
     let mut states = Vec::with_capacity(ids.len());
-    for (month, ids) in months::split(ids, |id| *id) {
+    for (month, ids) in months::split_existing(db, "message", ids, |id| *id).await? {
         let (first, last) = (ids.iter().min(), ids.iter().max());
         let columns = "m.id, m.status, m.status_reason";
         let found = by_id::look_up(month, &by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::None);

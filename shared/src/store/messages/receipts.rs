@@ -99,7 +99,7 @@ pub async fn apply(
     let columns = "m.id, m.status, m.status_reason, m.delivered_at, m.opened_at, m.clicked_at, m.failed_at, m.bounced_at, m.complained_at, \
                    m.channel, m.campaign_id, m.user_id, m.variant";
     let mut rows = Vec::new();
-    for (month, ids) in months::split(&ids, |id| *id) {
+    for (month, ids) in months::split_existing(tx, "message", &ids, |id| *id).await? {
         let (first, last) = (ids.iter().min(), ids.iter().max());
         let found = by_id::look_up(month, &by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::Wait);
         let statement = month.prepare(tx, &format!("SELECT m.* FROM {found}")).await?;

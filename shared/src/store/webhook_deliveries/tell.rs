@@ -61,7 +61,7 @@ pub async fn of_messages(
     now: Timestamp,
 ) -> Result<u64, StoreError> {
     let mut told = 0;
-    for (month, news) in months::split(news, |n| n.message) {
+    for (month, news) in months::split_existing(tx, "message", news, |n| n.message).await? {
         told += of_month(tx, project, month, &news, now).await?;
     }
     Ok(told)
