@@ -1,5 +1,6 @@
 //! `Idempotency-Key`: a request that is sent again under the same key takes effect once.
 
+use shared::ids;
 use shared::store::{Transaction, client_ids};
 use uuid::Uuid;
 
@@ -35,6 +36,15 @@ pub async fn made_before(
 /// The id of what an account makes under a key, where no project could keep the key.
 pub fn id_of(account: Uuid, resource: &str, key: &str) -> Uuid {
     Uuid::new_v5(&account, format!("{resource}:{key}").as_bytes())
+}
+
+/// How long an accepted message may be on its way to its row, in milliseconds.
+const IN_FLIGHT_MAX_MS: i64 = 24 * 3_600_000;
+
+/// Checks that a message without a row, accepted under a key that is used again, may be published again. Fails where its row
+/// must have been removed since: without the row, delivery would send it a second time.
+pub fn check_in_flight(request: &Request<'_>, message: Uuid) -> Result<(), ApiError> {
+    if request.received_ms - ids::time_ms(message) > IN_FLIGHT_MAX_MS { Err(gone()) } else { Ok(()) }
 }
 
 /// What a key made is no longer there.

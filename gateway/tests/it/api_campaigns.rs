@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 use shared::event::uuid;
+use shared::ids;
 use shared::send::{Channel, DirectMessage};
 
-use crate::api_messages::queued_by;
+use crate::api_messages::{queued_by, row, used_two_days_ago};
 use crate::fixture::{Gateway, texts};
 use crate::people::Rows;
 use crate::setup::Tenant;
@@ -315,4 +316,29 @@ async fn a_test_goes_to_those_who_are_named_and_to_nobody_twice() {
     // It is still a draft, of which nothing was sent.
     let report = gateway.get(&project, &path.replace("/test", "/report")).await.expect(200);
     assert_eq!((&report["status"], &report["total"]), (&json!("DRAFT"), &json!(0)));
+}
+
+#[tokio::test]
+async fn a_repeated_test_whose_messages_were_removed_sends_nothing() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let (segment, template) = parts(&gateway, &project).await;
+    let new = json!({"name": "n", "channel": "EMAIL", "segmentId": segment, "templateId": template});
+    let path = format!("{}/test", path(&gateway.post(&project, "/campaigns", &new).await.expect(201)));
+    let key = [("idempotency-key", "look-1")];
+    let body = json!({"to": ["a@example.com", "b@example.com"]}).to_string();
+    let test = async || gateway.send("POST", &path, &project.secret, &key, body.clone()).await;
+    test().await.expect(202);
+    assert_eq!(queued_by(&gateway, Channel::Email).await.len(), 2);
+
+    let used = used_two_days_ago(&gateway, &project).await;
+    let of_target = |nth: usize| ids::timed_for(ids::time_ms(used), &[used.as_bytes(), &nth.to_be_bytes()]);
+    for nth in 0..2 {
+        test().await.expect(409);
+        row(&gateway, &project, of_target(nth), uuid::Uuid::nil(), "sent", "EMAIL").await;
+    }
+    let shown = test().await.expect(202);
+    assert_eq!(texts(&shown["messages"], "id"), [0, 1].map(|nth| of_target(nth).to_string()));
+    assert_eq!(texts(&shown["messages"], "status"), ["sent", "sent"]);
+    assert!(queued_by(&gateway, Channel::Email).await.is_empty());
 }

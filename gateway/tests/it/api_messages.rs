@@ -46,7 +46,7 @@ async fn send_with(gateway: &Gateway, project: &Tenant, header: (&str, &str), bo
 }
 
 /// A row as worker-delivery writes it.
-async fn row(gateway: &Gateway, project: &Tenant, id: Uuid, user: Uuid, status: &str, channel: &str) {
+pub async fn row(gateway: &Gateway, project: &Tenant, id: Uuid, user: Uuid, status: &str, channel: &str) {
     let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, status_reason, subject, attempt, ambiguous, \
                provider, created_at, sent_at, updated_at) \
                VALUES ($1, $2, $3, $5, 'direct', $4, 'why', 'Hi', 2, 1, 'smtp', now(), now(), now())";
@@ -54,6 +54,14 @@ async fn row(gateway: &Gateway, project: &Tenant, id: Uuid, user: Uuid, status: 
     let sql = "INSERT INTO message_count (project_id, lane, count) VALUES ($1, 0, 1) \
                ON CONFLICT (project_id, lane) DO UPDATE SET count = message_count.count + 1";
     gateway.sql.execute(sql, &[&project.id]).await.unwrap();
+}
+
+/// Makes the project's only `Idempotency-Key` one that was used two days ago; returns the id of its first use.
+pub async fn used_two_days_ago(gateway: &Gateway, project: &Tenant) -> Uuid {
+    let used = ids::fresh(gateway.app.clock.now_ms() - 2 * 86_400_000);
+    let sql = "UPDATE client_id SET event_id = $2 WHERE project_id = $1";
+    assert_eq!(gateway.sql.execute(sql, &[&project.id, &used]).await.unwrap(), 1);
+    used
 }
 
 #[tokio::test]
@@ -151,6 +159,25 @@ async fn a_repeat_under_the_same_key_is_the_same_message() {
     let long = "k".repeat(201);
     let (status, body) = send_with(&gateway, &project, ("idempotency-key", &long), &mail("u1")).await;
     assert_eq!((status, &body["details"][0]["field"]), (422, &json!("Idempotency-Key")));
+}
+
+#[tokio::test]
+async fn a_key_whose_message_was_removed_sends_nothing() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let key = ("idempotency-key", "reset-1");
+    let first = send_with(&gateway, &project, key, &mail("u1")).await.1;
+    // It has no row yet, and may not have reached the stream.
+    assert_eq!(send_with(&gateway, &project, key, &mail("u1")).await, (202, first));
+    assert_eq!(queued(&gateway).await.len(), 2);
+
+    let used = used_two_days_ago(&gateway, &project).await;
+    let (status, body) = send_with(&gateway, &project, key, &mail("u1")).await;
+    assert_eq!(status, 409, "{body}");
+    row(&gateway, &project, used, Uuid::from_u128(1), "sent", "EMAIL").await;
+    let (status, body) = send_with(&gateway, &project, key, &mail("u1")).await;
+    assert_eq!((status, &body["id"], &body["status"]), (202, &json!(used), &json!("sent")));
+    assert!(queued(&gateway).await.is_empty());
 }
 
 #[tokio::test]

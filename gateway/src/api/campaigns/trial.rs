@@ -1,15 +1,17 @@
 //! `POST /campaigns/:id/test`: what the campaign will send, to those who are to look at it first. It belongs to no sending:
 //! neither the campaign nor its report knows of it.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use deadpool_postgres::Transaction;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use shared::ids;
-use shared::send::{Channel, DeliveryState};
+use shared::send::{Channel, DeliveryState, DirectMessage};
 use shared::store::StoreError;
 use shared::store::campaigns::{self, Campaign};
+use shared::store::messages::read;
 use shared::store::users::read as people;
 use shared::store::users::user_ref::{IdType, UserRef};
 use tokio::time::Instant;
@@ -91,14 +93,17 @@ pub async fn test(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
             fresh
         }
     };
+    let ids: Vec<Uuid> = (0..trials.len()).map(|n| message_id(first, n)).collect();
+    let stored = if first == fresh { HashMap::new() } else { stored(cx, &tx, &ids).await? };
     tx.commit().await.map_err(StoreError::from)?;
     drop(db);
-    let ids: Vec<Uuid> = (0..trials.len()).map(|n| message_id(first, n)).collect();
-    let messages = trials.iter().zip(&ids).map(|(trial, id)| {
-        let input = content(&campaign, trial);
-        direct_message(cx.project, *id, vec![trial.person], &input)
-    });
-    publish_all(cx, campaign.channel, messages.collect()).await?;
+    let unstored = trials.iter().zip(&ids).filter(|(_, id)| !stored.contains_key(*id));
+    let messages: Vec<DirectMessage> = unstored
+        .map(|(trial, id)| direct_message(cx.project, *id, vec![trial.person], &content(&campaign, trial)))
+        .collect();
+    if !messages.is_empty() {
+        publish_all(cx, campaign.channel, messages).await?;
+    }
     let until = wait.map(|seconds| started + Duration::from_secs(seconds));
     let mut shown = Vec::with_capacity(trials.len());
     for (trial, id) in trials.into_iter().zip(ids) {
@@ -106,7 +111,8 @@ pub async fn test(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
             Some(until) => outcome(cx, id, until).await,
             None => None,
         };
-        let (status, status_reason) = message.map_or((DeliveryState::Queued, None), |m| (m.status, m.status_reason));
+        let by_now = message.map(|m| (m.status, m.status_reason)).or_else(|| stored.get(&id).cloned());
+        let (status, status_reason) = by_now.unwrap_or((DeliveryState::Queued, None));
         let Trial { user, to, variant, .. } = trial;
         shown.push(TrialView { id, user_id: user, to, variant, status: status.as_str(), status_reason });
     }
@@ -115,6 +121,21 @@ pub async fn test(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
         Some(seconds) => reply.with("preference-applied", format!("wait={seconds}")),
         None => reply,
     })
+}
+
+/// The states of the messages of an earlier request under the same key, by id. Fails where some have no row and must have been
+/// removed since.
+async fn stored(
+    cx: &Context<'_>,
+    tx: &Transaction<'_>,
+    ids: &[Uuid],
+) -> Result<HashMap<Uuid, (DeliveryState, Option<String>)>, ApiError> {
+    let states = read::states(tx, cx.project, ids).await?;
+    let stored: HashMap<_, _> = states.into_iter().map(|(id, status, reason)| (id, (status, reason))).collect();
+    for id in ids.iter().filter(|id| !stored.contains_key(*id)) {
+        idempotency::check_in_flight(cx, *id)?;
+    }
+    Ok(stored)
 }
 
 fn message_id(first: Uuid, nth: usize) -> Uuid {

@@ -63,12 +63,14 @@ pub async fn send(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let users = users.candidates(cx.project);
     check_template(cx, &input).await?;
     mjml::compile(cx, &sent, &mut input).await?;
-    let id = message_id(cx, key).await?;
-    if cx.caller.is_session() {
-        note(cx, id, &input).await?;
+    let (id, stored) = message_id(cx, key).await?;
+    if stored.is_none() {
+        if cx.caller.is_session() {
+            note(cx, id, &input).await?;
+        }
+        publish(cx, id, users, &input).await?;
     }
-    publish(cx, id, users, &input).await?;
-    let Some(seconds) = wait else { return accepted(&SentView::queued(id)) };
+    let Some(seconds) = wait else { return accepted(&stored.map_or_else(|| SentView::queued(id), SentView::of)) };
     let outcome = outcome(cx, id, started + Duration::from_secs(seconds)).await;
     let view = outcome.map_or_else(|| SentView::queued(id), SentView::of);
     Ok(accepted(&view)?.with("preference-applied", format!("wait={seconds}")))
@@ -84,14 +86,23 @@ async fn check_template(cx: &Context<'_>, input: &DirectInput) -> Result<(), Api
     Err(ApiError::invalid("templateId", problem))
 }
 
-/// A new id, or the one that the key got at its first use. The ledger's ids hold their time, so that one cannot be
-/// derived from a key alone; who was first is settled in the database.
-async fn message_id(cx: &Context<'_>, key: Option<&str>) -> Result<Uuid, ApiError> {
+/// A new id, or the id of the key's first use, with the message if it has a row by now. Such a message is not published again.
+///
+/// The ledger's ids hold their time, so an id cannot be derived from a key alone: the database settles which request was first.
+async fn message_id(cx: &Context<'_>, key: Option<&str>) -> Result<(Uuid, Option<Message>), ApiError> {
     let fresh = ids::fresh(cx.received_ms);
-    let Some(key) = key else { return Ok(fresh) };
+    let Some(key) = key else { return Ok((fresh, None)) };
     let key = client_ids::resource_key(cx.project, "message", key);
-    let now = shared::clock::from_ms(cx.received_ms);
-    Ok(client_ids::first_of(&cx.database().await?, cx.project, key, fresh, now).await?)
+    let (db, now) = (cx.database().await?, shared::clock::from_ms(cx.received_ms));
+    let first = client_ids::first_of(&db, cx.project, key, fresh, now).await?;
+    if first == fresh {
+        return Ok((fresh, None));
+    }
+    let stored = read::get(&db, cx.project, first).await?;
+    if stored.is_none() {
+        idempotency::check_in_flight(cx, first)?;
+    }
+    Ok((first, stored))
 }
 
 /// Somebody sends a message by hand; what servers send is in the ledger alone. Written before the broker has it, so that
