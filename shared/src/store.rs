@@ -138,11 +138,16 @@ impl StoreError {
         match self {
             Self::Unavailable(_) => false,
             Self::Corrupt(_) => true,
-            Self::Query(error) => error.as_db_error().is_some_and(|db| {
-                let missing_partition = *db.code() == SqlState::CHECK_VIOLATION && db.constraint().is_none();
-                (db.code().code().starts_with("22") || db.code().code().starts_with("23")) && !missing_partition
+            Self::Query(error) => error.code().is_some_and(|code| {
+                (code.code().starts_with("22") || code.code().starts_with("23")) && !self.is_missing_partition()
             }),
         }
+    }
+
+    /// Whether a row was refused because its table has no partition for its id.
+    pub fn is_missing_partition(&self) -> bool {
+        let db = if let Self::Query(error) = self { error.as_db_error() } else { None };
+        db.is_some_and(|db| *db.code() == SqlState::CHECK_VIOLATION && db.constraint().is_none())
     }
 
     /// Whether a row with the same key is there already.

@@ -8,14 +8,14 @@ use prost::Message as _;
 use serde_json::{Value, json};
 use shared::clock::from_ms;
 use shared::event::{WireError, uuid};
-use shared::ids::ProjectId;
+use shared::ids::{self, ProjectId};
 use shared::metric_name::Metric;
 use shared::send::{Channel, DirectMessage, Lane, MessageRef, SendChunk};
 use shared::store::messages::insert::{NewMessage, any_lane, queued};
 use shared::store::users::recipient;
 use shared::store::users::record::PersonKey;
 use shared::store::users::removals;
-use shared::store::{Connection, StoreError, erasures, project_removals};
+use shared::store::{Connection, StoreError, erasures, project_removals, time_partitions};
 use shared::trace::TraceContext;
 use uuid::Uuid;
 
@@ -23,6 +23,8 @@ use crate::App;
 
 /// When the scheduler looks after a direct message whose hand-over was lost.
 const SWEEP: Duration = Duration::from_mins(1);
+/// Reason for refusing a message whose partition was dropped. Whether it was sent before is no longer known.
+const EXPIRED: &str = "the message is older than the messages that are kept";
 
 /// Rows to be worked on: by project, each with the attempt it was handed over at.
 pub type Wanted = BTreeMap<ProjectId, BTreeMap<Uuid, i32>>;
@@ -102,16 +104,27 @@ impl Intake {
             std::mem::take(&mut self.direct).into_iter().unzip();
         match insert(app, &candidates).await {
             Ok(rows) => rows.iter().for_each(|row| want(&mut self.wanted, row.project, row.id, 0)),
-            Err(error) if !error.is_of_data() => return Err(error),
-            // One of them is refused for good: each on its own finds out which.
-            Err(_) => {
-                for (candidate, direct) in candidates.iter().zip(direct) {
-                    match insert(app, std::slice::from_ref(candidate)).await {
-                        Ok(rows) => rows.iter().for_each(|row| want(&mut self.wanted, row.project, row.id, 0)),
-                        Err(error) if !error.is_of_data() => return Err(error),
-                        Err(error) => self.refuse_direct(direct, error.to_string()),
-                    }
-                }
+            Err(error) if !error.is_of_data() && !error.is_missing_partition() => return Err(error),
+            Err(_) => self.record_each(app, candidates.into_iter().zip(direct)).await?,
+        }
+        Ok(())
+    }
+
+    /// Records direct messages one by one, and refuses those that can never be recorded.
+    async fn record_each(
+        &mut self,
+        app: &App,
+        messages: impl Iterator<Item = (Candidate, DirectMessage)>,
+    ) -> Result<(), StoreError> {
+        // Read before the inserts: a partition that is made in between must not make its messages look expired.
+        let newest_end = time_partitions::newest_end(&app.store.connection().await?, "message").await?;
+        for (candidate, direct) in messages {
+            let is_past = newest_end.is_some_and(|end| ids::time_ms(candidate.row.id) < end);
+            match insert(app, std::slice::from_ref(&candidate)).await {
+                Ok(rows) => rows.iter().for_each(|row| want(&mut self.wanted, row.project, row.id, 0)),
+                Err(error) if error.is_of_data() => self.refuse_direct(direct, error.to_string()),
+                Err(error) if error.is_missing_partition() && is_past => self.refuse_direct(direct, EXPIRED.to_owned()),
+                Err(error) => return Err(error),
             }
         }
         Ok(())

@@ -164,8 +164,8 @@ pub async fn days_ahead(db: &impl GenericClient, now_ms: i64) -> Result<Vec<(&'s
     Ok(days)
 }
 
-/// The end of the newest partition, in Unix milliseconds.
-async fn newest_end(db: &impl GenericClient, table: &str) -> Result<Option<i64>, StoreError> {
+/// The end of the newest partition, in Unix milliseconds. All partitions that are still to be made begin there or later.
+pub async fn newest_end(db: &impl GenericClient, table: &str) -> Result<Option<i64>, StoreError> {
     let sql = "SELECT max(substring(pg_get_expr(c.relpartbound, c.oid) FROM 'TO \\(''([0-9a-f-]{36})''\\)')) \
                FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = $1::text::regclass";
     let bound: Option<String> = db.query_one(sql, &[&table]).await?.try_get(0)?;

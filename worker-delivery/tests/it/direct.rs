@@ -1,18 +1,39 @@
 //! Messages of `POST /messages`, which have no row yet.
 
+use async_nats::jetstream::stream::Stream;
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use futures_util::future::join_all;
 use serde_json::json;
 use shared::event::id_bytes;
-use shared::ids::UserKey;
-use shared::send::Lane;
+use shared::ids::{self, UserKey};
+use shared::send::{DirectMessage, Lane};
 use shared::store::erasures::{self, Erased};
+use shared::store::time_partitions;
 use shared::store::users::removals;
 use testkit::eventually;
 use uuid::Uuid;
 
 use crate::place::{Place, SOON};
+
+const DAY_MS: i64 = 86_400_000;
+
+/// Waits until the dead-letter stream holds `count` messages; returns it with their reasons.
+async fn refused(place: &Place, count: u64) -> (Stream, Vec<String>) {
+    let dead = async || {
+        let mut stream =
+            place.bus.jetstream.get_stream(place.bus.names.dead_stream()).await.map_err(|e| e.to_string())?;
+        let found = stream.info().await.map_err(|e| e.to_string())?.state.messages;
+        if found == count { Ok(stream) } else { Err(format!("{found} refused")) }
+    };
+    let stream = eventually(SOON, dead).await;
+    let mut reasons = Vec::new();
+    for seq in 1..=count {
+        let message = stream.get_raw_message(seq).await.unwrap();
+        reasons.push(message.headers.get("Rekindle-Reason").unwrap().to_string());
+    }
+    (stream, reasons)
+}
 
 #[tokio::test]
 async fn a_direct_message_gets_its_row_and_is_sent_once() {
@@ -65,20 +86,49 @@ async fn what_cannot_be_read_is_put_aside_and_the_rest_goes_on() {
     place.send_direct(vec![not_json, unstorable, good]).await;
     mailbox.wait_for(1, SOON).await;
     place.drained().await;
-    let dead = async || {
-        let mut stream =
-            place.bus.jetstream.get_stream(place.bus.names.dead_stream()).await.map_err(|e| e.to_string())?;
-        let count = stream.info().await.map_err(|e| e.to_string())?.state.messages;
-        if count == 3 { Ok(stream) } else { Err(format!("{count} put aside")) }
-    };
-    let stream = eventually(SOON, dead).await;
-    let mut reasons = Vec::new();
-    for seq in 1..=3 {
-        let message = stream.get_raw_message(seq).await.unwrap();
-        reasons.push(message.headers.get("Rekindle-Reason").unwrap().to_string());
-    }
+    let (stream, reasons) = refused(&place, 3).await;
     assert!(reasons.iter().any(|r| r.starts_with("content:")), "{reasons:?}");
     assert!(stream.consumers().try_collect::<Vec<_>>().await.unwrap().is_empty());
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_direct_message_of_a_dropped_partition_is_refused_and_delays_no_other() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let (id, good) = place.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
+    let past = ids::fresh(place.clock.now_ms() - 400 * DAY_MS);
+    let repeated = DirectMessage { message_id: id_bytes(past), ..good.clone() };
+    place.send_direct(vec![repeated, good]).await;
+    mailbox.wait_for(1, SOON).await;
+    let (_, reasons) = refused(&place, 1).await;
+    assert_eq!(reasons, ["the message is older than the messages that are kept"]);
+    place.drained().await;
+    assert_eq!(place.settled(id, 1).await.status, "sent");
+    assert_eq!(mailbox.mails().len(), 1);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_direct_message_waits_for_a_partition_that_is_still_to_be_made() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let (_, direct) = place.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
+    let later = place.clock.now_ms() + 60 * DAY_MS;
+    let id = ids::fresh(later);
+    place.send_direct(vec![DirectMessage { message_id: id_bytes(id), ..direct }]).await;
+    eventually(SOON, async || {
+        let stream = place.bus.jetstream.get_stream(place.bus.names.send_stream()).await.map_err(|e| e.to_string())?;
+        let consumers = stream.consumers().try_collect::<Vec<_>>().await.map_err(|e| e.to_string())?;
+        let is_again = consumers.iter().any(|consumer| consumer.num_redelivered > 0);
+        if is_again { Ok(()) } else { Err("not delivered again".to_owned()) }
+    })
+    .await;
+    time_partitions::ensure(&mut place.store.connection().await.unwrap(), later).await.unwrap();
+    mailbox.wait_for(1, SOON).await;
+    assert_eq!(place.settled(id, 1).await.status, "sent");
+    place.drained().await;
+    assert_eq!(refused(&place, 0).await.1, Vec::<String>::new());
     place.stop().await;
 }
 
