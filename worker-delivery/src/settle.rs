@@ -4,7 +4,7 @@ pub mod devices;
 pub mod judge;
 pub mod reschedule;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use shared::backoff::Backoff;
@@ -13,6 +13,7 @@ use shared::ids::ProjectId;
 use shared::metric_name::Metric;
 use shared::send::Channel;
 use shared::store::messages::settle::{Settled, settle};
+use shared::store::months::Month;
 use shared::store::{Store, StoreError, capped_sends};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{self, JoinSet};
@@ -86,10 +87,15 @@ async fn run(store: Store, clock: Clock, mut queue: mpsc::Receiver<Entry>) {
         {
             let writer = Writer { store: store.clone(), clock: clock.clone(), project };
             let task = writers.spawn(async move {
-                match writer.once(&entries).await {
-                    Ok(()) => answer(entries),
-                    // Retries may take long, and newer outcomes of the project must not wait for them.
-                    Err(error) => drop(tokio::spawn(async move { writer.insist(entries, error).await })),
+                for entries in by_month(entries) {
+                    match writer.once(&entries).await {
+                        Ok(()) => answer(entries),
+                        // Retries may take long, and newer outcomes of the project must not wait for them.
+                        Err(error) => {
+                            let writer = writer.clone();
+                            drop(tokio::spawn(async move { writer.insist(entries, error).await }));
+                        }
+                    }
                 }
             });
             waiting.begin(project, task.id());
@@ -140,6 +146,16 @@ impl Waiting {
     }
 }
 
+/// Groups entries by the month of their messages. Months are written by separate statements: one that fails must leave no
+/// entry of its group written.
+fn by_month(entries: Vec<Entry>) -> impl Iterator<Item = Vec<Entry>> {
+    let mut months: BTreeMap<Month, Vec<Entry>> = BTreeMap::new();
+    for entry in entries {
+        months.entry(Month::of(entry.settled.id)).or_default().push(entry);
+    }
+    months.into_values()
+}
+
 fn answer(entries: Vec<Entry>) {
     for entry in entries {
         let _ = entry.done.send(());
@@ -147,6 +163,7 @@ fn answer(entries: Vec<Entry>) {
 }
 
 /// Writes the ends of claims of one project's messages.
+#[derive(Clone)]
 struct Writer {
     store: Store,
     clock: Clock,

@@ -4,13 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
+use shared::ids;
+use shared::send::Channel;
 use shared::send::DeliveryState::{Delivered, Failed, Queued, Sent};
 use shared::store::messages::claim::claim;
+use shared::store::messages::insert::NewMessage;
 use shared::store::messages::receipts::{self, Receipt};
 use shared::store::messages::settle::{Settled, settle};
+use shared::store::months::Month;
 use testkit::{eventually, eventually_true};
 use worker_delivery::provider::Outcome;
 use worker_delivery::provider::stub::Stub;
+use worker_delivery::settle::Settler;
 
 use crate::place::{Place, SOON};
 
@@ -243,6 +248,39 @@ async fn a_claim_that_was_overtaken_settles_nothing() {
     assert_eq!(settled(end(2, Sent)).await, 1);
     assert_eq!(settled(end(1, Failed)).await, 0);
     assert_eq!(place.row(message.id).await.unwrap().status, "sent");
+}
+
+#[tokio::test]
+async fn a_month_that_cannot_be_written_delays_no_outcome_of_another_month() {
+    let place = Place::new().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let now = place.clock.now();
+    let last_month = Month::at(now.as_millisecond()).start_ms() - 1;
+    for refused in [0, 1] {
+        let message = |ms| NewMessage { id: ids::fresh(ms), ..place.message(ann) };
+        let messages = [last_month, now.as_millisecond()].map(message);
+        place.insert(&messages).await;
+        let db = place.store.connection().await.unwrap();
+        let wanted: Vec<_> = messages.iter().map(|m| (m.id, 0)).collect();
+        claim(&db, place.project, &wanted, now + jiff::SignedDuration::from_secs(60), now).await.unwrap();
+        refuse(&place, &format!("NEW.id = '{}'", messages[refused].id), "XX001").await;
+
+        let settler = Settler::start(place.store.clone(), place.clock.clone());
+        let end = |n: usize| settler.settle(Channel::Email, Settled::new(place.project, messages[n].id, 1, Sent));
+        let (mut delayed, written) = (Box::pin(end(refused)), end(1 - refused));
+        let first = async {
+            tokio::select! {
+                () = &mut delayed => panic!("the database refused this one"),
+                () = written => {}
+            }
+        };
+        tokio::time::timeout(SOON, first).await.expect("the other month's outcome is written");
+        assert_eq!(place.row(messages[1 - refused].id).await.unwrap().status, "sent");
+        assert!(place.row(messages[refused].id).await.unwrap().claimed);
+        db.batch_execute("DROP FUNCTION refuse() CASCADE; DROP SEQUENCE tries").await.unwrap();
+        tokio::time::timeout(SOON, delayed).await.expect("it is written once the database takes it");
+        assert_eq!(place.row(messages[refused].id).await.unwrap().status, "sent");
+    }
 }
 
 #[tokio::test]

@@ -99,6 +99,9 @@ impl Settled {
 
 /// Writes the ends of claims of one project's messages, counts what they came to, and marks whose they are where a followed
 /// segment looks at messages; returns the ids of those that were still under their claim.
+///
+/// Each month is a statement of its own. After an error, months before the one that failed are written, unless `db` is a
+/// transaction.
 pub async fn settle(
     db: &impl GenericClient,
     project: ProjectId,
