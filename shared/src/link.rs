@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::ids::ProjectId;
 use crate::secrets::{MasterKeys, TAG};
+use crate::send::Channel;
 
 /// What a link is for; one for one thing is none for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,19 @@ pub struct About {
     pub user: Uuid,
     /// Which its link unsubscribes from; none where it unsubscribes from everything.
     pub group: Option<Uuid>,
+    /// The message's channel, which the link must know when the message's row is gone. None in links made by earlier versions.
+    pub channel: Option<Channel>,
+}
+
+impl About {
+    fn text(&self) -> &'static str {
+        self.channel.map_or("", Channel::as_str)
+    }
+
+    fn of([project, message, user]: [Uuid; 3], group: Option<Uuid>, text: &str) -> Option<Self> {
+        let channel = if text.is_empty() { None } else { Some(Channel::parse(text)?) };
+        Some(Self { project: ProjectId(project), message, user, group, channel })
+    }
 }
 
 /// A message, in links that are handed on with it: they say nothing of whom it was for.
@@ -67,13 +81,13 @@ const ID: usize = 16;
 pub fn unsubscribe(keys: &MasterKeys, base: &str, about: About) -> String {
     let ids = [about.project.0, about.message, about.user];
     let ids: Vec<Uuid> = ids.into_iter().chain(about.group).collect();
-    made(keys, base, Purpose::Unsubscribe, about.project, &ids, "")
+    made(keys, base, Purpose::Unsubscribe, about.project, &ids, about.text())
 }
 
 /// The link to the page where the person chooses what they get; whichever group the message is of.
 pub fn preferences(keys: &MasterKeys, base: &str, about: About) -> String {
     let ids = [about.project.0, about.message, about.user];
-    made(keys, base, Purpose::Preferences, about.project, &ids, "")
+    made(keys, base, Purpose::Preferences, about.project, &ids, about.text())
 }
 
 /// The address of the picture in a mail.
@@ -89,18 +103,17 @@ pub fn click(keys: &MasterKeys, base: &str, sent: Sent, page: &str) -> String {
 
 /// What the last part of a link is about; `None` of one that was not made here for this.
 pub fn read_unsubscribe(keys: &MasterKeys, token: &str) -> Option<About> {
-    let about = |project, message, user, group| About { project: ProjectId(project), message, user, group };
     if let Some(([project, message, user, group], text)) = read(keys, Purpose::Unsubscribe, token) {
-        return text.is_empty().then(|| about(project, message, user, Some(group)));
+        return About::of([project, message, user], Some(group), &text);
     }
-    let ([project, message, user], text) = read(keys, Purpose::Unsubscribe, token)?;
-    text.is_empty().then(|| about(project, message, user, None))
+    let (ids, text) = read(keys, Purpose::Unsubscribe, token)?;
+    About::of(ids, None, &text)
 }
 
 /// As [`read_unsubscribe`]; without a group.
 pub fn read_preferences(keys: &MasterKeys, token: &str) -> Option<About> {
-    let ([project, message, user], text) = read(keys, Purpose::Preferences, token)?;
-    text.is_empty().then_some(About { project: ProjectId(project), message, user, group: None })
+    let (ids, text) = read(keys, Purpose::Preferences, token)?;
+    About::of(ids, None, &text)
 }
 
 /// As [`read_unsubscribe`].
@@ -148,7 +161,7 @@ mod tests {
 
     fn about(n: u128) -> About {
         let (message, user) = (Uuid::from_u128(2), Uuid::from_u128(3));
-        About { project: ProjectId(Uuid::from_u128(n)), message, user, group: None }
+        About { project: ProjectId(Uuid::from_u128(n)), message, user, group: None, channel: None }
     }
 
     fn token(keys: &MasterKeys, about: About) -> String {
@@ -196,6 +209,35 @@ mod tests {
         let moved = [&with[..3 * ID], &with[4 * ID..], group].concat();
         let put = [&without[..3 * ID], group, &without[3 * ID..]].concat();
         for forged in [cut, moved, put, [&without[..], group].concat()] {
+            assert_eq!(read_unsubscribe(&keys, &URL_SAFE_NO_PAD.encode(forged)), None);
+        }
+    }
+
+    #[test]
+    fn a_link_holds_its_messages_channel_and_links_without_one_stay_valid() {
+        let keys = MasterKeys::parse(OLD).unwrap();
+        let last = |url: String| url.rsplit('/').next().unwrap().to_owned();
+        for channel in Channel::ALL.map(Some).into_iter().chain([None]) {
+            for group in [None, Some(Uuid::from_u128(4))] {
+                let about = About { group, channel, ..about(1) };
+                let made = last(unsubscribe(&keys, BASE, about));
+                assert_eq!(read_unsubscribe(&keys, &made), Some(about));
+                assert!(forged(&made).all(|forged| read_unsubscribe(&keys, &forged).is_none()), "{made}");
+                let made = last(preferences(&keys, BASE, about));
+                assert_eq!(read_preferences(&keys, &made), Some(About { group: None, ..about }));
+                assert!(forged(&made).all(|forged| read_preferences(&keys, &forged).is_none()), "{made}");
+            }
+        }
+        // The channel is neither removed, added, nor exchanged, and no group becomes a part of it.
+        let of = |about| bytes(&token(&keys, about));
+        let (with, without) = (of(About { channel: Some(Channel::Sms), ..about(1) }), of(about(1)));
+        let end = without.len();
+        let of_group = of(About { group: Some(Uuid::from_u128(4)), channel: Some(Channel::Sms), ..about(1) });
+        let (ids, rest) = of_group.split_at(3 * ID);
+        let (group, rest) = rest.split_at(ID);
+        let moved = [ids, &rest[..TAG], group, &rest[TAG..]].concat();
+        let exchanged = [&with[..end], b"EMAIL"].concat();
+        for forged in [with[..end].to_vec(), [&without[..], b"SMS"].concat(), exchanged, moved] {
             assert_eq!(read_unsubscribe(&keys, &URL_SAFE_NO_PAD.encode(forged)), None);
         }
     }

@@ -9,6 +9,9 @@ use crate::send::{Channel, Lane};
 /// Soft bounces in a row that count like a hard one.
 pub const SOFT_BOUNCES: i32 = 5;
 
+/// The channels whose messages go to an address of the user.
+pub const WITH_ADDRESSES: [Channel; 2] = [Channel::Email, Channel::Sms];
+
 /// Why an address gets nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {

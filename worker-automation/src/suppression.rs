@@ -10,7 +10,7 @@ use shared::store::suppressions::{self, Recipient, Suppression};
 use shared::store::users::recipient;
 use shared::store::users::record::PersonKey;
 use shared::store::{StoreError, Transaction};
-use shared::suppression::{Address, Reason, international};
+use shared::suppression::{Address, Reason, WITH_ADDRESSES};
 use uuid::Uuid;
 
 use crate::item::{Action, Item};
@@ -24,9 +24,14 @@ const SOFT: [&str; 5] = ["soft", "transient", "temporary", "softbounce", "soft_b
 /// What an item says about the address that a message went to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    Bounced { softly: bool },
+    Bounced {
+        softly: bool,
+    },
     Complained,
-    Unsubscribed,
+    /// On the channel of the message, as far as the link or webhook names it.
+    Unsubscribed {
+        channel: Option<Channel>,
+    },
     Arrived,
 }
 
@@ -41,12 +46,13 @@ impl Told {
         let about: Value = serde_json::from_str(properties.as_str()).ok()?;
         let told = Self::by(kind, &about)?;
         let message = about.get("messageId").and_then(|id| Uuid::try_parse(id.as_str()?).ok());
-        (message.is_some() || told == Self::Unsubscribed).then_some((message, told))
+        (message.is_some() || matches!(told, Self::Unsubscribed { .. })).then_some((message, told))
     }
 
     fn by(kind: &str, about: &Value) -> Option<Self> {
         if kind == UNSUBSCRIBED {
-            return Some(Self::Unsubscribed);
+            let channel = about.get("channel").and_then(|channel| Channel::parse(channel.as_str()?));
+            return Some(Self::Unsubscribed { channel });
         }
         Some(match DeliveryState::told_by(kind)? {
             DeliveryState::Bounced => Self::Bounced { softly: is_soft(about) },
@@ -88,8 +94,8 @@ pub async fn repeated(
     for (project, told) in by_link {
         let messages: Vec<Uuid> = told.iter().filter_map(|(_, message, _)| *message).collect();
         let addresses = addresses(tx, project, &messages, people).await?;
-        let of = |told: &ToldOf<'_>| address(told, &addresses, people);
-        let named: BTreeSet<Address> = told.iter().filter_map(of).collect();
+        let of = |told: &ToldOf<'_>| addresses_of(told, &addresses, people);
+        let named: BTreeSet<Address> = told.iter().flat_map(of).collect();
         let listed = suppressions::reasons(tx, project, &named.into_iter().collect::<Vec<_>>()).await?;
         let mut left: HashSet<Address> = HashSet::new();
         left.extend(
@@ -100,10 +106,11 @@ pub async fn repeated(
                 // Whoever that is: at worst one counts twice.
                 left.clear();
             }
-            let address = told.iter().find(|(of, ..)| std::ptr::eq(*of, *item)).and_then(of);
-            if address.is_some_and(|address| !left.insert(address)) {
+            let addresses = told.iter().find(|(of, ..)| std::ptr::eq(*of, *item)).map(of).unwrap_or_default();
+            if !addresses.is_empty() && addresses.iter().all(|address| left.contains(address)) {
                 repeated.insert((project, item.id));
             }
+            left.extend(addresses);
         }
     }
     Ok(repeated)
@@ -123,14 +130,11 @@ pub async fn people(tx: &Transaction<'_>, items: &[&Item]) -> Result<Vec<PersonK
     let mut people = Vec::new();
     for (project, messages) in messages {
         let recipients = suppressions::recipients(tx, project, &messages).await?;
-        let themselves = recipients.into_values().filter(|r| r.address.is_none() || !has_addresses(r.channel));
+        let themselves =
+            recipients.into_values().filter(|r| r.address.is_none() || !WITH_ADDRESSES.contains(&r.channel));
         people.extend(themselves.map(|recipient| (project, recipient.user_id)));
     }
     Ok(people)
-}
-
-fn has_addresses(channel: Channel) -> bool {
-    matches!(channel, Channel::Email | Channel::Sms)
 }
 
 /// Keeps what was told of one project's messages.
@@ -143,52 +147,67 @@ pub async fn store(
     let messages: Vec<Uuid> = told.iter().filter_map(|(_, message, _)| *message).collect();
     let addresses = addresses(tx, project, &messages, people).await?;
     let arrived = told.iter().filter(|(_, _, told)| *told == Told::Arrived);
-    let arrived: Vec<Address> = arrived.filter_map(|told| address(told, &addresses, people)).collect();
+    let arrived: Vec<Address> = arrived.flat_map(|told| addresses_of(told, &addresses, people)).collect();
     suppressions::arrived(tx, project, &arrived).await?;
     let mut new = Vec::new();
     for of @ (item, message, told) in told {
-        let Some(address) = address(of, &addresses, people) else { continue };
-        let reason = match told {
-            Told::Arrived => continue,
-            Told::Bounced { softly: true } => {
-                let Some((user, _)) = message.and_then(|id| addresses.get(&id)) else { continue };
-                if !suppressions::bounced_softly(tx, (project, *user), &address).await? {
-                    continue;
+        for address in addresses_of(of, &addresses, people) {
+            let reason = match told {
+                Told::Arrived => continue,
+                Told::Bounced { softly: true } => {
+                    let Some((user, _)) = message.and_then(|id| addresses.get(&id)) else { continue };
+                    if !suppressions::bounced_softly(tx, (project, *user), &address).await? {
+                        continue;
+                    }
+                    Reason::Bounced
                 }
-                Reason::Bounced
-            }
-            Told::Bounced { softly: false } => Reason::Bounced,
-            Told::Complained => Reason::Complained,
-            Told::Unsubscribed => Reason::Unsubscribed,
-        };
-        let told = Suppression::new(project, address, reason, item.timestamp);
-        new.push(Suppression { message_id: *message, ..told });
+                Told::Bounced { softly: false } => Reason::Bounced,
+                Told::Complained => Reason::Complained,
+                Told::Unsubscribed { .. } => Reason::Unsubscribed,
+            };
+            let suppression = Suppression::new(project, address, reason, item.timestamp);
+            new.push(Suppression { message_id: *message, ..suppression });
+        }
     }
     suppressions::put(tx, project, &new).await?;
     suppressions::said_again(tx, project, &new).await
 }
 
-/// Whoever wanted nothing at all wants messages again: takes them off as themselves and where the message went to. No other
-/// address is known to be theirs, whatever their profile calls it.
+/// Ends a user's unsubscription from everything: their own entries, and that of the address the message went to. If the message's
+/// row is gone, those of their current addresses that the message's link unsubscribed. No other address in a profile is known to be
+/// the user's.
 pub async fn take_back(
     tx: &Transaction<'_>,
     (project, person): PersonKey,
     message: Option<Uuid>,
     until: Timestamp,
 ) -> Result<(), StoreError> {
-    let went_to = suppressions::recipients(tx, project, message.as_slice()).await?.into_values();
-    let mut own: Vec<Address> =
-        went_to.filter_map(|to| Some(Address { channel: to.channel, text: to.address? })).collect();
+    let went_to = suppressions::recipients(tx, project, message.as_slice()).await?;
+    let mut own = Vec::new();
+    if let Some(message) = message.filter(|message| !went_to.contains_key(message))
+        && let Some(user) = recipient::load(tx, project, &[person]).await?.remove(&person)
+    {
+        own = suppressions::unsubscribed_by(tx, project, message, &user).await?;
+    }
+    own.extend(went_to.into_values().filter_map(|to| Some(Address { channel: to.channel, text: to.address? })));
     own.extend(Channel::ALL.map(|channel| Address::person(channel, person)));
     suppressions::take_back(tx, project, &own, until).await
 }
 
-/// The address that something was told of, by its message's.
-fn address((item, message, told): &ToldOf<'_>, of: &HashMap<Uuid, UsersAddress>, people: &People) -> Option<Address> {
-    // A message that is kept no more, or none at all: then the person is known, and mail is what is meant.
-    let person = || people.of(item).map(|(_, id)| Address::person(Channel::Email, id));
-    let went_to = message.and_then(|id| of.get(&id)).map(|(_, address)| address.clone());
-    went_to.or_else(|| person().filter(|_| *told == Told::Unsubscribed))
+/// Returns the addresses that something was reported of: where the message went to. Without the message's row only an
+/// unsubscription counts, for the user: on the channel that it names, on every channel with addresses if it was made by a message
+/// of unknown channel (a link made by an earlier version), or for email if it names no message.
+fn addresses_of((item, message, told): &ToldOf<'_>, of: &HashMap<Uuid, UsersAddress>, people: &People) -> Vec<Address> {
+    if let Some((_, address)) = message.and_then(|id| of.get(&id)) {
+        return vec![address.clone()];
+    }
+    let (Told::Unsubscribed { channel }, Some((_, user))) = (told, people.of(item)) else { return Vec::new() };
+    let channels = match (channel, message) {
+        (Some(channel), _) => vec![*channel],
+        (None, Some(_)) => WITH_ADDRESSES.to_vec(),
+        (None, None) => vec![Channel::Email],
+    };
+    channels.into_iter().map(|channel| Address::person(channel, user)).collect()
 }
 
 /// A message's recipient and the address that it went to.
@@ -209,10 +228,7 @@ async fn addresses(
         (Channel::Email | Channel::Sms, Some(text)) => Address { channel, text },
         (Channel::Push | Channel::InApp, _) => themselves(channel, user_id),
         (Channel::Email | Channel::Sms, None) => {
-            let person = loaded.get(&user_id);
-            let email = person.and_then(|p| p.email.as_deref()).map(Address::email);
-            let phone = || person.and_then(|p| p.properties.get("phone")?.as_str()).and_then(international);
-            let own = if channel == Channel::Email { email } else { phone().map(|n| Address::number(&n)) };
+            let own = loaded.get(&user_id).and_then(|user| user.address(channel));
             own.unwrap_or_else(|| themselves(channel, user_id))
         }
     };
@@ -229,7 +245,13 @@ mod tests {
     fn kinds_tell_what_they_mean_for_the_address() {
         let hard = Told::Bounced { softly: false };
         for (kind, about, told) in [
-            ("message.unsubscribed", json!({}), Some(Told::Unsubscribed)),
+            ("message.unsubscribed", json!({}), Some(Told::Unsubscribed { channel: None })),
+            ("message.unsubscribed", json!({"channel": "fax"}), Some(Told::Unsubscribed { channel: None })),
+            (
+                "message.unsubscribed",
+                json!({"channel": "SMS"}),
+                Some(Told::Unsubscribed { channel: Some(Channel::Sms) }),
+            ),
             ("message.complained", json!({}), Some(Told::Complained)),
             ("message.bounced", json!({}), Some(hard)),
             ("message.bounced", json!({"type": "hard"}), Some(hard)),

@@ -163,7 +163,8 @@ pub async fn claim_slice(
         };
         if is_mail || names_preferences {
             let user = recipient.as_ref().map_or(message.user_id, |person| person.id);
-            let about = About { project, message: message.id, user, group: message.subscription_group_id };
+            let (group, channel) = (message.subscription_group_id, Some(message.channel));
+            let about = About { project, message: message.id, user, group, channel };
             let (keys, base) = (&app.config.master_keys, &app.config.public_base_url);
             let unsubscribe = is_mail.then(|| (UNSUBSCRIBE_URL, link::unsubscribe(keys, base, about)));
             let preferences = names_preferences.then(|| (PREFERENCES_URL, link::preferences(keys, base, about)));

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use http::StatusCode;
 use shared::link::{self, About};
-use shared::send::Channel;
 use shared::store::subscriptions::{self, Subscription};
 use shared::store::users::recipient;
 use shared::store::{StoreError, projects, suppressions};
 use shared::subscription::{GROUPS_MAX, Source};
-use shared::suppression::{Address, Reason};
+use shared::suppression::{Address, Reason, WITH_ADDRESSES};
 use uuid::Uuid;
 
 use super::choose::{self, Chosen, Refused};
@@ -113,10 +112,14 @@ async fn look(app: &App, about: About) -> Result<Option<Seen>, StoreError> {
     let mut groups = subscriptions::of_person(&db, about.project, person.id).await?;
     groups.retain(|subscription| subscription.group.public);
     let went_to = suppressions::recipients(&db, about.project, &[about.message]).await?.remove(&about.message);
-    let channel = went_to.as_ref().map_or(Channel::Email, |went_to| went_to.channel);
-    // What else the person calls their address need not be theirs.
-    let mut addresses = vec![Address::person(channel, person.id)];
-    addresses.extend(went_to.and_then(|went_to| Some(Address { channel, text: went_to.address? })));
+    let channel = went_to.as_ref().map(|went_to| went_to.channel).or(about.channel);
+    let channels = channel.map_or(WITH_ADDRESSES.to_vec(), |channel| vec![channel]);
+    let mut addresses: Vec<Address> = channels.into_iter().map(|channel| Address::person(channel, person.id)).collect();
+    // No other address in the profile is known to be the user's.
+    match went_to {
+        Some(to) => addresses.extend(to.address.map(|text| Address { channel: to.channel, text })),
+        None => addresses.extend(suppressions::unsubscribed_by(&db, about.project, about.message, person).await?),
+    }
     let listed = suppressions::reasons(&db, about.project, &addresses).await?;
     let from_everything = listed.values().flatten().any(|reason| *reason == Reason::Unsubscribed);
     Ok(Some(Seen { project: project.name, groups, from_everything }))

@@ -84,7 +84,10 @@ pub async fn tell(app: &App, about: About) -> Result<(), Refused> {
     let change = async {
         // Whom it is about is only needed by automations that wait for it.
         let person = named(app, about).await;
-        let data = json!({ "messageId": about.message, "userId": person.external_id, "source": "link" });
+        let mut data = json!({ "messageId": about.message, "userId": person.external_id, "source": "link" });
+        if let Some(channel) = about.channel {
+            data["channel"] = channel.as_str().into();
+        }
         let detail = app.clock.now_ms().to_string();
         let told = Told::new(app, about.project, ("message.unsubscribed", about.message, &detail), data);
         hand_over(app, about, person, told.item()).await

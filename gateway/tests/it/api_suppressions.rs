@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use shared::event::Body;
 use shared::link::{self, About};
+use shared::send::Channel;
 use uuid::Uuid;
 
 use crate::fixture::{Gateway, texts};
@@ -92,7 +93,8 @@ async fn only_a_post_unsubscribes_and_only_by_a_link_that_was_made_here() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let ann = Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 9).await;
-    let about = About { project: project.id, message: Uuid::from_u128(7), user: ann, group: None };
+    let about =
+        About { project: project.id, message: Uuid::from_u128(7), user: ann, group: None, channel: Some(Channel::Sms) };
     let path = link::unsubscribe(&master_keys(), "", about);
     let call = async |method: &str, path: &str, body: &'static str| {
         let form = ("content-type", "application/x-www-form-urlencoded");
@@ -124,5 +126,5 @@ async fn only_a_post_unsubscribes_and_only_by_a_link_that_was_made_here() {
         (items.len(), told.kind.as_str(), items[0].user_id.as_deref()),
         (1, "message.unsubscribed", Some("ann"))
     );
-    assert_eq!(data["messageId"], json!(about.message));
+    assert_eq!((&data["messageId"], &data["channel"]), (&json!(about.message), &json!("SMS")));
 }

@@ -3,6 +3,7 @@
 use serde_json::json;
 use shared::ids;
 use shared::link::{self, About};
+use shared::send::Channel;
 use testkit::markup::{self, Seen};
 
 use crate::api_subscriptions::group;
@@ -30,7 +31,7 @@ async fn no_name_of_a_project_or_group_becomes_markup_of_a_page() {
         }
         // Of another message each time: what one link may change in a minute is bounded.
         let message = ids::fresh(gateway.app.clock.now_ms());
-        let about = About { project: project.id, message, user, group: None };
+        let about = About { project: project.id, message, user, group: None, channel: Some(Channel::Email) };
         let choose = link::preferences(&master_keys(), "", about);
         let leave = link::unsubscribe(&master_keys(), "", About { group: Some(news), ..about });
         let mut seen = Vec::new();

@@ -66,7 +66,7 @@ async fn one_link_that_is_called_without_end_does_not_fill_the_stream() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await.id;
     let sent = Sent { project, message: Uuid::from_u128(7) };
-    let about = About { project, message: sent.message, user: Uuid::from_u128(8), group: None };
+    let about = About { project, message: sent.message, user: Uuid::from_u128(8), group: None, channel: None };
     let other = link::click(&master_keys(), "", sent, "https://shop.example/other");
     let (open, click) = (link::open(&master_keys(), "", sent), link::click(&master_keys(), "", sent, PAGE));
     let unsubscribe = link::unsubscribe(&master_keys(), "", about);

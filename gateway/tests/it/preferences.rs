@@ -5,6 +5,7 @@ use serde_json::json;
 use shared::event::{Body, IngestItem, Subscribe};
 use shared::ids;
 use shared::link::{self, About};
+use shared::send::Channel;
 use uuid::Uuid;
 
 use crate::api_subscriptions::{choices, chose, group};
@@ -24,7 +25,7 @@ async fn ann(gateway: &Gateway, project: &Tenant) -> About {
     let user = Rows { gateway, project: project.id }.user("ann", Some("Ann@example.com"), None, 9).await;
     // Of a time for which there are rows of messages.
     let message = ids::fresh(gateway.app.clock.now_ms());
-    About { project: project.id, message, user, group: None }
+    About { project: project.id, message, user, group: None, channel: Some(Channel::Email) }
 }
 
 fn page_of(about: About) -> String {
@@ -151,6 +152,31 @@ async fn everything_can_be_unsubscribed_from_and_taken_back() {
     assert!(!page.text.contains("unsubscribed from everything</strong>"), "{}", page.text);
     let items = gateway.items().await;
     assert_eq!(items[1..].iter().map(|item| chosen(item).resubscribe).collect::<Vec<_>>(), [false, true]);
+}
+
+#[tokio::test]
+async fn after_a_message_is_deleted_its_page_shows_what_its_own_link_unsubscribed() {
+    let gateway = Gateway::start().await;
+    let project = gateway.project().await;
+    let about = ann(&gateway, &project).await;
+    let other = About { message: ids::fresh(gateway.app.clock.now_ms()), ..about };
+    let sql = "INSERT INTO suppression (project_id, channel, address, reason, id, message_id, note, created_at) \
+               VALUES ($1, $2, $3, 'unsubscribed', gen_random_uuid(), $4, '', now())";
+    let email = "ann@example.com";
+    gateway.sql.execute(sql, &[&project.id, &"EMAIL", &email, &about.message]).await.unwrap();
+    let shows = async |about: About| {
+        let page = call(&gateway, "GET", &page_of(about), "").await;
+        assert_eq!(page.status, 200);
+        page.text.contains("You have unsubscribed from everything")
+    };
+    // What another message unsubscribed may be the address of somebody else, which Ann's profile only names.
+    assert_eq!((shows(about).await, shows(other).await), (true, false));
+
+    let user = about.user.to_string();
+    gateway.sql.execute(sql, &[&project.id, &"SMS", &user, &other.message]).await.unwrap();
+    let by = |channel| About { channel, ..other };
+    let shown = [Some(Channel::Email), Some(Channel::Sms), None].map(by);
+    assert_eq!((shows(shown[0]).await, shows(shown[1]).await, shows(shown[2]).await), (false, true, true));
 }
 
 #[tokio::test]

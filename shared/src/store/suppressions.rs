@@ -15,8 +15,9 @@ use crate::ids::ProjectId;
 use crate::send::Channel;
 use crate::store::messages::by_id::{self, Lock};
 use crate::store::months;
+use crate::store::users::recipient;
 use crate::store::users::record::PersonKey;
-use crate::suppression::{Address, Reason, SOFT_BOUNCES};
+use crate::suppression::{Address, Reason, SOFT_BOUNCES, WITH_ADDRESSES};
 
 /// A place on the list.
 #[derive(Clone, Debug, PartialEq)]
@@ -221,6 +222,25 @@ pub async fn recipients(
         }
     }
     Ok(recipients)
+}
+
+/// Returns a user's current addresses that were unsubscribed by the link in a message. For a message whose row is gone: no
+/// other address in a profile is known to be the user's.
+pub async fn unsubscribed_by(
+    db: &impl GenericClient,
+    project: ProjectId,
+    message: Uuid,
+    user: &recipient::Recipient,
+) -> Result<Vec<Address>, StoreError> {
+    let current: Vec<Address> = WITH_ADDRESSES.into_iter().filter_map(|channel| user.address(channel)).collect();
+    let spelled = spelled(&current);
+    let (channels, texts) = columns(&spelled);
+    let sql = "SELECT s.channel, s.address FROM unnest($2::text[], $3::text[]) AS v (c, a) \
+               JOIN suppression s ON s.project_id = $1 AND s.channel = v.c AND s.address = v.a \
+               WHERE s.reason = $4 AND s.message_id = $5";
+    let reason = Reason::Unsubscribed.as_str();
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &channels, &texts, &reason, &message]).await?;
+    rows.iter().map(|row| Ok(Address { channel: channel(row.try_get(0)?)?, text: row.try_get(1)? })).collect()
 }
 
 /// What the list is narrowed to.

@@ -210,3 +210,66 @@ async fn who_unsubscribes_by_links_again_and_again_has_done_so_once() {
     assert_eq!(listed(&f).await, "EMAIL ann@x.org unsubscribed, EMAIL other@x.org unsubscribed");
     f.stop().await;
 }
+
+#[tokio::test]
+async fn an_unsubscription_by_a_deleted_message_holds_for_the_user_on_its_channel() {
+    let f = Fixture::start().await;
+    let names = ["ann", "bob"];
+    f.publish(names.map(|name| track(&f, name, "seen", json!({}))).into()).await;
+    f.applied().await;
+    let [ann, bob] = names.map(|name| UserKey::External(name).internal_id(f.project));
+    let gone = || ids::fresh(f.clock.now_ms());
+    let by_link = json!({"messageId": gone(), "userId": "ann", "source": "link", "channel": "SMS"});
+    // A link of an earlier version does not name the channel.
+    let by_old_link = json!({"messageId": gone(), "userId": "bob", "source": "link"});
+    let unsubscribed = |user, data: &Value| webhook(&f, Some(user), "message.unsubscribed", data);
+    f.publish_to(1, vec![unsubscribed("ann", &by_link), unsubscribed("bob", &by_old_link)]).await;
+    f.applied().await;
+    let mut expected =
+        [format!("EMAIL {bob} unsubscribed"), format!("SMS {ann} unsubscribed"), format!("SMS {bob} unsubscribed")];
+    let mut found: Vec<String> = listed(&f).await.split(", ").map(str::to_owned).collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+    // Called again, it starts nothing.
+    f.publish_to(1, vec![unsubscribed("bob", &by_old_link)]).await;
+    f.applied().await;
+    assert_eq!(f.number("SELECT count(*) FROM events WHERE name = 'message.unsubscribed'").await, 2);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn an_unsubscription_can_be_ended_by_its_own_link_after_the_message_is_deleted() {
+    let f = Fixture::start().await;
+    let ann = UserKey::External("ann").internal_id(f.project);
+    let is_now = |email: &str| identify(&f, Some("ann"), None, json!({ "email": email }));
+    f.publish(vec![is_now("Ann@X.org")]).await;
+    f.applied().await;
+    let (own, others) = (mail(&f, ann, Some("ann@x.org")).await, mail(&f, Uuid::nil(), Some("eve@x.org")).await);
+    let unsubscribed = |message: Uuid| webhook(&f, None, "message.unsubscribed", &json!({"messageId": message}));
+    f.publish_to(1, vec![unsubscribed(own), unsubscribed(others)]).await;
+    f.applied().await;
+    f.execute("DELETE FROM message").await;
+    let again = || {
+        let (user_id, message_id) = (id_bytes(ann), id_bytes(own));
+        let source = "page".to_owned();
+        let body = Subscribe { user_id, source, message_id, resubscribe: true, ..Subscribe::default() };
+        IngestItem {
+            user_id: Some("ann".to_owned()),
+            body: Some(Body::Subscribe(body)),
+            ..track(&f, "", "", json!({}))
+        }
+    };
+    // Whoever has a public key can put another's address into a profile.
+    for item in [is_now("eve@x.org"), again()] {
+        f.publish(vec![item]).await;
+        f.applied().await;
+    }
+    assert_eq!(listed(&f).await, "EMAIL ann@x.org unsubscribed, EMAIL eve@x.org unsubscribed");
+    for item in [is_now("ann@x.org"), again()] {
+        f.publish(vec![item]).await;
+        f.applied().await;
+    }
+    assert_eq!(listed(&f).await, "EMAIL eve@x.org unsubscribed");
+    f.stop().await;
+}

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use shared::ids;
 use shared::link::{self, About};
-use shared::send::Lane;
+use shared::send::{Channel, Lane};
 use shared::store::messages::insert::NewMessage;
 use shared::store::subscription_groups::{self, SubscriptionGroup};
 use shared::store::subscriptions::{self, Choice};
@@ -127,7 +127,13 @@ async fn one_click_and_the_pages_link_are_of_the_messages_group() {
         ..of(&place, ann, news)
     };
     place.queue(std::slice::from_ref(&message)).await;
-    let about = About { project: place.project, message: message.id, user: ann, group: Some(news) };
+    let about = About {
+        project: place.project,
+        message: message.id,
+        user: ann,
+        group: Some(news),
+        channel: Some(Channel::Email),
+    };
     let base = "http://127.0.0.1:8080";
     let (unsubscribe, preferences) =
         (link::unsubscribe(&place.keys, base, about), link::preferences(&place.keys, base, about));

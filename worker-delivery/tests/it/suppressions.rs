@@ -96,7 +96,8 @@ async fn what_is_not_asked_for_can_be_unsubscribed_from_by_one_click() {
     let template = place.template("News", "<p>News. <a href=\"{{ unsubscribeUrl }}\">No more</a></p>").await;
     let news = NewMessage { template_id: Some(template), content: json!({}), ..place.message(ann) };
     place.queue(std::slice::from_ref(&news)).await;
-    let about = About { project: place.project, message: news.id, user: ann, group: None };
+    let about =
+        About { project: place.project, message: news.id, user: ann, group: None, channel: Some(Channel::Email) };
     let url = link::unsubscribe(&place.keys, "http://127.0.0.1:8080", about);
     let mail = &mailbox.wait_for(1, SOON).await[0];
     assert_eq!(mail.header("List-Unsubscribe"), Some(format!("<{url}>")));

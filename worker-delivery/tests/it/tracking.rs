@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use shared::link::{self, About, Sent};
+use shared::send::Channel;
 use shared::store::messages::insert::NewMessage;
 use testkit::TestMailbox;
 
@@ -40,7 +41,13 @@ async fn links_lead_by_way_of_the_installation_while_the_project_tracks() {
     let mut place = place(&mailbox, &[("PUBLIC_BASE_URL", BASE)]).await;
     let (message, html, text) = mail(&place, &mailbox, "on").await;
     let sent = Sent { project: place.project, message: message.id };
-    let unsubscribe = About { project: place.project, message: message.id, user: message.user_id, group: None };
+    let unsubscribe = About {
+        project: place.project,
+        message: message.id,
+        user: message.user_id,
+        group: None,
+        channel: Some(Channel::Email),
+    };
     for link in [
         link::click(&place.keys, BASE, sent, PAGE),
         link::open(&place.keys, BASE, sent),

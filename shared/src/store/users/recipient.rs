@@ -8,7 +8,9 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::ids::ProjectId;
+use crate::send::Channel;
 use crate::store::StoreError;
+use crate::suppression::{Address, international};
 
 /// Merges that are followed from one id. A person is merged once, and not into one who is; the rest is caution.
 const HOPS: usize = 4;
@@ -30,6 +32,15 @@ impl Recipient {
     pub fn nobody(id: Uuid, created_at: Timestamp) -> Self {
         let properties = Value::Object(serde_json::Map::new());
         Self { id, external_id: None, anonymous_id: None, email: None, name: None, properties, created_at }
+    }
+
+    /// Returns the user's current address for a channel.
+    pub fn address(&self, channel: Channel) -> Option<Address> {
+        match channel {
+            Channel::Email => self.email.as_deref().map(Address::email),
+            Channel::Sms => Some(Address::number(&international(self.properties.get("phone")?.as_str()?)?)),
+            Channel::Push | Channel::InApp => None,
+        }
     }
 }
 
