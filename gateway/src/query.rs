@@ -80,10 +80,13 @@ impl Query {
     }
 
     /// The kind of the ids by which the request names users. An empty value is refused, so that a request that
-    /// means internal ids never matches an external one.
+    /// means internal ids never matches an external one; so is a second one.
     pub fn id_type(&self) -> Result<IdType, ApiError> {
-        let found = ["idType", "id_type"].into_iter().find_map(|name| Some((name, self.last(name)?)));
-        let Some((name, text)) = found else { return Ok(IdType::Either) };
+        let mut given = self.0.iter().filter(|(name, _)| matches!(name.as_str(), "idType" | "id_type"));
+        let Some((name, text)) = given.next() else { return Ok(IdType::Either) };
+        if given.next().is_some() {
+            return Err(ApiError::invalid(name, "must be given once"));
+        }
         one_of(name, text, &[("internal", IdType::Internal), ("external", IdType::External)])
     }
 
@@ -166,6 +169,9 @@ mod tests {
             let error = id_type(text).unwrap_err();
             assert_eq!(error.details()[0].field, "idType", "{text}");
             assert_eq!(error.details()[0].message, "must be one of `internal`, `external`", "{text}");
+        }
+        for text in ["idType=internal&idType=external", "idType=internal&id_type=internal"] {
+            assert_eq!(id_type(text).unwrap_err().details()[0].message, "must be given once", "{text}");
         }
     }
 

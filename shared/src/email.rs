@@ -13,16 +13,19 @@ pub fn is_address(text: &str) -> bool {
         && domain.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'))
 }
 
-/// Returns an address in the form in which addresses are compared: the local part in lower case, and the domain in the
-/// Unicode form of UTS 46, so that Punycode and full-width letters make no difference. A domain that UTS 46 refuses is
-/// only put into lower case.
+/// Returns an address in the form in which addresses are compared: the local part with its ASCII letters in lower case, and the
+/// domain in the Unicode form of UTS 46, so that Punycode and full-width letters make no difference. A domain that UTS 46
+/// refuses is treated like a local part.
+///
+/// No other letters of a local part are folded: the Kelvin sign would become a `k`, and what happens to mail to its mailbox would
+/// count for another's.
 pub fn normalized(text: &str) -> String {
-    let Some((local, domain)) = text.trim().rsplit_once('@') else { return text.trim().to_lowercase() };
+    let Some((local, domain)) = text.trim().rsplit_once('@') else { return text.trim().to_ascii_lowercase() };
     let domain = match idna::domain_to_unicode(domain) {
         (unicode, Ok(())) => unicode,
-        (_, Err(_)) => domain.to_lowercase(),
+        (_, Err(_)) => domain.to_ascii_lowercase(),
     };
-    format!("{}@{domain}", local.to_lowercase())
+    format!("{}@{domain}", local.to_ascii_lowercase())
 }
 
 /// Returns an address with its domain in Punycode; `None` for an address whose domain has no such form.
@@ -52,7 +55,9 @@ mod tests {
         assert_eq!(with_ascii_domain("ann@bücher.example").as_deref(), Some("ann@xn--bcher-kva.example"));
         for (text, normal) in [
             ("Ann@Example.COM", "ann@example.com"),
-            ("Ａnn@example.com", "ａnn@example.com"),
+            ("Ａnn@example.com", "Ａnn@example.com"),
+            ("\u{212a}ate@example.com", "\u{212a}ate@example.com"),
+            ("ÄNN@example.com", "Änn@example.com"),
             ("ann@Straße.example", "ann@straße.example"),
             ("ann@mail_1.Example", "ann@mail_1.example"),
             // No valid Punycode.

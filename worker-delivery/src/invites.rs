@@ -32,6 +32,8 @@ const PROJECTS: usize = 8;
 /// Whoever took one and says nothing for so long is gone.
 const LEASE: Duration = Duration::from_mins(2);
 const SUBJECT: &str = "Invitation to join a project";
+/// Characters of the longest name that is shown.
+const NAME_CHARS: usize = 40;
 /// Digits of the shortest text that mail programs take for a phone number.
 const PHONE_DIGITS: usize = 7;
 
@@ -163,15 +165,15 @@ fn email(mail: &InviteMail) -> Option<Email> {
     Some(Email { id: mail.id, to, subject: SUBJECT.to_owned(), html, text, date: mail.created_at, unsubscribe: None })
 }
 
-/// Returns a display name, unless a mail program could turn a part of it into a link: to a web page, an email address or
-/// a phone number. Look-alikes count as what they become when text is normalised.
+/// Returns a display name, unless it is longer than names are, or a mail program could turn a part of it into a link: to a web
+/// page, an email address or a phone number. Look-alikes count as what they become when text is normalised.
 fn unlinked_name(name: &str) -> Option<String> {
     let is_linkable = |name: &String| {
         let plain: String = name.nfkc().collect();
         plain.contains(['.', '\u{3002}', '/', '\u{2044}', '\u{2215}', '\\', ':', '@'])
             || plain.chars().filter(|c| c.is_numeric()).count() >= PHONE_DIGITS
     };
-    address::display_name(name).filter(|name| !is_linkable(name))
+    address::display_name(name).filter(|name| name.chars().count() <= NAME_CHARS && !is_linkable(name))
 }
 
 #[cfg(test)]
@@ -224,6 +226,7 @@ mod tests {
             "call +1 500 555-0006",
             "call ５００５５５０",
             "\u{202e}\r\n",
+            "Your account is locked, write to evil dot com",
         ] {
             let email = email(&mail("ann@example.com", name, name)).unwrap();
             assert_eq!(email.subject, "Invitation to join a project");
