@@ -53,10 +53,14 @@ impl Clock {
         from_ms(self.now_ms())
     }
 
-    /// Takes over the database's time, read as `database_now` just now. A manual clock stays as it is.
-    pub fn follow(&self, database_now: Timestamp) {
+    /// Takes over the database's time, read as `database_now` just now, right to `within_ms` milliseconds. Nothing changes where this
+    /// clock is as close: a reading that was slow on its way says nothing about it. A manual clock stays as it is.
+    pub fn follow(&self, database_now: Timestamp, within_ms: i64) {
         if let Source::System { offset_ms } = &*self.0 {
             let offset = database_now.as_millisecond() - machine_now_ms();
+            if (offset - offset_ms.load(Ordering::Relaxed)).abs() <= within_ms {
+                return;
+            }
             // Below a few milliseconds the difference is the round trip, not the clocks.
             offset_ms.store(if offset.abs() < 20 { 0 } else { offset }, Ordering::Relaxed);
         }
@@ -126,7 +130,7 @@ mod tests {
     #[test]
     fn a_manual_clock_moves_only_by_hand() {
         let clock = Clock::manual(from_ms(1_000));
-        clock.follow(from_ms(99_000));
+        clock.follow(from_ms(99_000), 0);
         assert_eq!(clock.now_ms(), 1_000);
         clock.advance(std::time::Duration::from_secs(2));
         assert_eq!((clock.now_ms(), clock.passed_ms()), (3_000, 2_000));
@@ -137,9 +141,21 @@ mod tests {
     #[test]
     fn a_system_clock_follows_the_database() {
         let clock = Clock::system();
-        clock.follow(from_ms(clock.now_ms() + 3_600_000));
+        clock.follow(from_ms(clock.now_ms() + 3_600_000), 0);
         let ahead = clock.now_ms() - machine_now_ms();
         assert!((3_599_900..=3_600_100).contains(&ahead), "{ahead}");
         assert!(clock.passed_ms() > 0);
+    }
+
+    #[test]
+    fn a_slow_reading_that_agrees_with_the_clock_changes_nothing() {
+        let clock = Clock::system();
+        let ahead = || clock.now_ms() - machine_now_ms();
+        clock.follow(from_ms(machine_now_ms() + 60), 80);
+        assert!(ahead().abs() < 20, "{}", ahead());
+        clock.follow(from_ms(machine_now_ms() + 600), 80);
+        assert!((500..=700).contains(&ahead()), "{}", ahead());
+        clock.follow(from_ms(machine_now_ms()), 1);
+        assert!(ahead().abs() < 20, "{}", ahead());
     }
 }
