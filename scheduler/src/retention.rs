@@ -12,6 +12,7 @@ use shared::clock::from_ms;
 use shared::ids::{CLIENT_ID_PAST_MS, ProjectId};
 use shared::store::campaigns::clicks;
 use shared::store::events::retention;
+use shared::store::months;
 use shared::store::time_partitions::expired::{self, Expired};
 use shared::store::{Connection, StoreError, capped_sends, channels, client_ids, inbox, projects};
 
@@ -55,7 +56,7 @@ async fn clear_events(app: &App, db: &mut Connection) -> Result<(), TickError> {
 
 /// Removes a project's events from before a time, slice by slice.
 async fn clear_project(db: &mut Connection, project: ProjectId, before: Timestamp) -> Result<(), TickError> {
-    for month in retention::months(db, before).await? {
+    for month in months::of_table_before(db, EVENTS, before).await? {
         loop {
             let since = Instant::now();
             let tx = db.transaction().await.map_err(StoreError::from)?;

@@ -10,6 +10,7 @@ use shared::clock::from_ms;
 use shared::ids::ProjectId;
 use shared::store::events::counters;
 use shared::store::messages::{counts, retention};
+use shared::store::months;
 use shared::store::time_partitions::expired;
 use shared::store::{Connection, StoreError, dead_letters, projects, runs};
 use uuid::Uuid;
@@ -89,7 +90,7 @@ async fn remove_partitions(db: &mut Connection, until_ms: i64, known: &HashSet<P
 }
 
 async fn clear_project(db: &mut Connection, project: ProjectId, before: Timestamp) -> Result<(), TickError> {
-    for month in retention::months(db, before).await? {
+    for month in months::of_table_before(db, MESSAGES, before).await? {
         loop {
             let since = Instant::now();
             let tx = db.transaction().await.map_err(StoreError::from)?;

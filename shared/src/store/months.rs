@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use tokio_postgres::Statement;
@@ -124,6 +125,17 @@ pub async fn of_table(db: &impl GenericClient, table: &'static str) -> Result<Ve
     Ok((first.0..=last.0).rev().map(Month).collect())
 }
 
+/// The months of a table that begin before a time, oldest first.
+pub async fn of_table_before(
+    db: &impl GenericClient,
+    table: &'static str,
+    before: Timestamp,
+) -> Result<Vec<Month>, StoreError> {
+    let last = Month::at(before.as_millisecond());
+    let months = of_table(db, table).await?;
+    Ok(months.into_iter().rev().take_while(|month| *month <= last).collect())
+}
+
 /// Sets the savepoint that [`release_locks`] goes back to.
 pub(super) async fn set_savepoint(tx: &Transaction<'_>) -> Result<(), StoreError> {
     Ok(tx.batch_execute("SAVEPOINT before_month").await?)
@@ -140,7 +152,7 @@ mod tests {
     use super::*;
 
     fn ms(time: &str) -> i64 {
-        time.parse::<jiff::Timestamp>().unwrap().as_millisecond()
+        time.parse::<Timestamp>().unwrap().as_millisecond()
     }
 
     #[test]

@@ -26,7 +26,7 @@ use shared::store::messages::read::{self, MessageFilter};
 use shared::store::messages::receipts::{self, Receipt};
 use shared::store::messages::retention as message_retention;
 use shared::store::messages::settle::{self, Settled, settle};
-use shared::store::months::Month;
+use shared::store::months::{self, Month};
 use shared::store::segments::evaluate;
 use shared::store::{Connection, Store, erasures, migrate, project_removals, time_partitions};
 use testkit::PrivatePostgres;
@@ -266,12 +266,12 @@ impl Ledger {
         let mut db = self.store.connection().await.unwrap();
         let before = from_ms(self.day_ms(200));
         let other = ProjectId(Uuid::from_u128(9));
-        for month in retention::months(&db, before).await.unwrap() {
+        for month in months::of_table_before(&db, "events", before).await.unwrap() {
             let tx = db.transaction().await.unwrap();
             retention::remove_slice(&tx, other, month, before).await.unwrap();
             tx.commit().await.unwrap();
         }
-        for month in message_retention::months(&db, before).await.unwrap() {
+        for month in months::of_table_before(&db, "message", before).await.unwrap() {
             let tx = db.transaction().await.unwrap();
             message_retention::remove_slice(&tx, other, month, before).await.unwrap();
             tx.commit().await.unwrap();

@@ -50,7 +50,7 @@ async fn a_public_keys_event_does_not_suppress_a_backends_of_the_same_id() {
     f.stop().await;
 }
 
-/// Whoever knows a backend's UUIDv7 can compute its event's row id.
+/// The row id of a backend's event can be computed from its UUIDv7.
 #[tokio::test]
 async fn a_public_key_that_sends_a_backends_row_id_first_does_not_suppress_its_event() {
     let f = Fixture::start().await;

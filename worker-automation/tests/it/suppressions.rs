@@ -260,7 +260,7 @@ async fn an_unsubscription_can_be_ended_by_its_own_link_after_the_message_is_del
             ..track(&f, "", "", json!({}))
         }
     };
-    // Whoever has a public key can put another's address into a profile.
+    // A public key can put another user's address into a profile.
     for item in [is_now("eve@x.org"), again()] {
         f.publish(vec![item]).await;
         f.applied().await;

@@ -285,7 +285,7 @@ pub(in crate::store) async fn under_way(
     Ok(sendings.into_iter().unzip())
 }
 
-/// Whether a sending under way began within `from..to`, so that its rows, also those still to be made, lie there.
+/// Whether a sending under way began within `from..to`. The ids of all its rows, future ones included, hold that time.
 pub(in crate::store) async fn began_within(
     db: &impl GenericClient,
     (from, to): (Timestamp, Timestamp),

@@ -12,7 +12,7 @@ use crate::clock::from_ms;
 use crate::ids::{self, ProjectId};
 use crate::store::StoreError;
 use crate::store::campaigns::sending;
-use crate::store::months::{self, Month};
+use crate::store::months::Month;
 use crate::store::time_partitions::expired::Expired;
 
 /// Rows removed at once.
@@ -29,13 +29,6 @@ pub async fn begin(db: &impl GenericClient) -> Result<bool, StoreError> {
 pub async fn end(db: &impl GenericClient) -> Result<(), StoreError> {
     db.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await?;
     Ok(())
-}
-
-/// The months that hold messages from before a time, oldest first.
-pub async fn months(db: &impl GenericClient, before: Timestamp) -> Result<Vec<Month>, StoreError> {
-    let last = Month::at(before.as_millisecond());
-    let months = months::of_table(db, "message").await?;
-    Ok(months.into_iter().rev().take_while(|month| *month <= last).collect())
 }
 
 /// Removes at most [`SLICE`] of a project's oldest settled messages of a month from before a time; returns how many they were.
