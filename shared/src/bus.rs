@@ -8,6 +8,7 @@ pub mod group_commit;
 pub mod publisher;
 pub mod subject;
 pub mod topology;
+pub mod wake;
 
 use std::time::Duration;
 

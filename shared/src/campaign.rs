@@ -58,6 +58,11 @@ impl CampaignStatus {
         matches!(self, Self::Draft | Self::Scheduled | Self::Paused)
     }
 
+    /// Whether its released messages are sent. A completed campaign can have failed messages that are tried again by hand.
+    pub fn delivers(self) -> bool {
+        matches!(self, Self::Scheduled | Self::Sending | Self::Completed)
+    }
+
     /// Whether it may still send, so that what it goes by has to stay.
     pub fn is_open(self) -> bool {
         matches!(self, Self::Draft | Self::Scheduled | Self::Sending | Self::Paused)

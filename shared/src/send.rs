@@ -91,8 +91,16 @@ impl SendChunk {
     }
 }
 
-/// Which queue a message waits in: direct ones wait behind nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The messages of one project, channel and lane that are to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Queue {
+    pub project: ProjectId,
+    pub channel: Channel,
+    pub lane: Lane,
+}
+
+/// The priority class of a message, highest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Lane {
     Direct,
     Automation,

@@ -38,6 +38,7 @@ pub mod push_tokens;
 pub mod runs;
 pub mod sealed;
 pub mod segments;
+pub mod send_chunks;
 pub mod server;
 pub mod sessions;
 pub mod subscription_groups;

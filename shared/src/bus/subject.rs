@@ -53,12 +53,27 @@ impl Names {
         format!("{}send.>", self.prefix)
     }
 
-    pub fn send(&self, channel: Channel, lane: Lane) -> String {
+    /// Direct messages of a channel, until they are recorded.
+    pub fn send(&self, channel: Channel) -> String {
+        self.send_lane(channel, Lane::Direct)
+    }
+
+    /// Earlier versions published references to recorded messages of every lane.
+    pub fn send_lane(&self, channel: Channel, lane: Lane) -> String {
         format!("{}send.{}.{}", self.prefix, channel.slug(), lane.as_str())
     }
 
-    pub fn send_consumer(&self, channel: Channel, lane: Lane) -> String {
+    pub fn send_consumer(&self, channel: Channel) -> String {
+        self.send_lane_consumer(channel, Lane::Direct)
+    }
+
+    pub fn send_lane_consumer(&self, channel: Channel, lane: Lane) -> String {
         format!("{}send-{}-{}", self.prefix, channel.slug(), lane.as_str())
+    }
+
+    /// A hint that queues of a channel have something due.
+    pub fn send_due(&self, channel: Channel) -> String {
+        format!("{}control.send.{}", self.prefix, channel.slug())
     }
 
     /// What could not be applied, with the reason in its headers.
@@ -99,8 +114,9 @@ mod tests {
     fn names_carry_the_prefix() {
         let names = Names::new("t1_");
         assert_eq!(names.ingest(3), "t1_ingest.3");
-        assert_eq!(names.send(Channel::InApp, Lane::Direct), "t1_send.in_app.direct");
-        assert_eq!(names.send_consumer(Channel::Email, Lane::Automation), "t1_send-email-automation");
+        assert_eq!(names.send(Channel::InApp), "t1_send.in_app.direct");
+        assert_eq!(names.send_consumer(Channel::Email), "t1_send-email-direct");
+        assert_eq!(names.send_due(Channel::Email), "t1_control.send.email");
         assert_eq!(Names::new("").ingest_stream(), "INGEST");
     }
 }

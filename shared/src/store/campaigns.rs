@@ -3,8 +3,8 @@
 pub mod audience;
 pub mod clicks;
 pub mod conversions;
+pub mod counts;
 pub mod faults;
-pub mod open;
 pub mod outcomes;
 pub mod sending;
 pub mod winner;
@@ -229,6 +229,7 @@ async fn write(
 pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
     tx.execute("DELETE FROM campaign WHERE project_id = $1 AND id = $2", &[&project, &id]).await?;
     clicks::forget(tx, project, id).await?;
+    counts::forget(tx, project, id, None).await?;
     outcomes::forget(tx, project, id).await
 }
 

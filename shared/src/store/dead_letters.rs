@@ -2,17 +2,21 @@
 //! could not be recorded (`dead_item`). Each table is read by itself and in order: put together by the database, all rows of
 //! both would be read for every page.
 
+use std::collections::BTreeMap;
+
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::StoreError;
+use super::campaigns::counts::{self, Counts, Occurrence};
 use super::filter::{Filter, MOST_COUNTED, Pin, Start, Total};
+use super::messages::{self, by_id};
 use super::months::{self, Month};
+use super::send_chunks::{self, NewChunk};
 use crate::ids::ProjectId;
-use crate::send::Channel;
-use crate::store::messages::by_id;
+use crate::send::{Channel, DeliveryState, Queue};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -277,7 +281,7 @@ impl Replayed {
 }
 
 /// Gives up to `most` of each kind another try; they are dead letters no longer. A message is queued under its own id, due
-/// now, with all its attempts before it; an item goes to the outbox. What somebody else is giving another try just now is
+/// now, and keeps the number of its attempts; an item goes to the outbox. What somebody else is giving another try just now is
 /// left to them, so that nothing is sent for two calls.
 pub async fn replay(
     tx: &Transaction<'_>,
@@ -305,11 +309,11 @@ async fn replay_messages(
         }
         None => months::of_table(tx, "message").await?.into_iter().rev().collect::<Vec<Month>>(),
     };
-    let mut replayed = 0;
+    let (mut replayed, mut chunks) = (0, BTreeMap::new());
     for month in months {
         let left = most - i64::try_from(replayed).unwrap_or(most);
         months::set_savepoint(tx).await?;
-        match replay_messages_in(tx, project, month, wanted, left, now).await? {
+        match replay_messages_in(tx, project, month, wanted, left, now, &mut chunks).await? {
             0 => months::release_locks(tx).await?,
             some => replayed += some,
         }
@@ -317,8 +321,19 @@ async fn replay_messages(
             break;
         }
     }
+    let chunks: Vec<NewChunk> = chunks
+        .into_iter()
+        .flat_map(|((queue, campaign), members): ((Queue, Option<Occurrence>), Vec<Uuid>)| {
+            let chunk = |part: &[Uuid]| NewChunk { campaign, ..NewChunk::due(queue, part.to_vec(), now) };
+            members.chunks(send_chunks::CAPACITY).map(chunk).collect::<Vec<_>>()
+        })
+        .collect();
+    send_chunks::insert(tx, &chunks, now).await?;
     Ok(replayed)
 }
+
+/// Messages to be queued, by queue and sending.
+type Replays = BTreeMap<(Queue, Option<Occurrence>), Vec<Uuid>>;
 
 async fn replay_messages_in(
     tx: &Transaction<'_>,
@@ -327,6 +342,7 @@ async fn replay_messages_in(
     wanted: &DeadFilter,
     most: i64,
     now: Timestamp,
+    queued: &mut Replays,
 ) -> Result<u64, StoreError> {
     // Of a campaign that was cancelled or deleted nothing is sent any more.
     let dead = format!(
@@ -339,10 +355,21 @@ async fn replay_messages_in(
         month.condition("id")
     );
     let set = "status = 'queued', status_reason = NULL, dead = false, failures = 0, forgiven = m.ambiguous, \
-               failed_at = NULL, due_at = $6, updated_at = $6, released_at = CASE WHEN m.campaign_id IS NOT NULL THEN $6::timestamptz END";
+               failed_at = NULL, updated_at = $6, released_at = CASE WHEN m.campaign_id IS NOT NULL THEN $6::timestamptz END";
     let channel = wanted.channel.map(Channel::as_str);
-    let sql = by_id::change(month, &dead, "", set);
-    Ok(tx.execute(&sql, &[&project, &wanted.ids, &channel, &wanted.reason, &most, &now]).await?)
+    let sql = by_id::change(month, &dead, "", set) + " RETURNING m.id, m.channel, m.lane, m.campaign_id, m.occurrence, m.variant";
+    let rows = tx.query(&sql, &[&project, &wanted.ids, &channel, &wanted.reason, &most, &now]).await?;
+    let mut moved = Counts::default();
+    for row in &rows {
+        let queue = Queue { project, channel: messages::channel(row.try_get(1)?)?, lane: messages::lane(row.try_get(2)?)? };
+        let campaign = row.try_get::<_, Option<Uuid>>(3)?.zip(row.try_get::<_, Option<i32>>(4)?);
+        if let Some(of) = campaign {
+            moved.step(of, row.try_get(5)?, (DeliveryState::Failed, DeliveryState::Queued), 1);
+        }
+        queued.entry((queue, campaign)).or_default().push(row.try_get(0)?);
+    }
+    counts::add(tx, project, &moved).await?;
+    Ok(rows.len() as u64)
 }
 
 async fn replay_items(

@@ -9,7 +9,9 @@ use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 use super::by_project::{self, Of};
+use super::campaigns::counts::{self, Counts};
 use super::client_ids::FORGETTABLE;
+use super::messages;
 use super::months::{self, Month};
 use super::users::record::PersonKey;
 use super::users::seen::Moves;
@@ -270,10 +272,18 @@ pub async fn remove_slice(
     );
     let until_message = bound(tx, "message", &theirs, (project, ids, at, applied), month).await?;
     let sql = format!(
-        "DELETE FROM message WHERE project_id = $1 AND user_id = ANY($2) AND {theirs} AND id < $5 RETURNING id, campaign_id"
+        "DELETE FROM message WHERE project_id = $1 AND user_id = ANY($2) AND {theirs} AND id < $5 \
+         RETURNING id, campaign_id, occurrence, variant, status"
     );
     let last = until_message.unwrap_or(Uuid::max());
     let rows = tx.query(&month.prepare(tx, &sql).await?, &[&project, &ids, &at, &applied, &last]).await?;
+    let mut counted = Counts::default();
+    for row in &rows {
+        if let Some(of) = row.try_get::<_, Option<Uuid>>(1)?.zip(row.try_get::<_, Option<i32>>(2)?) {
+            counted.add(of, row.try_get(3)?, messages::status(row.try_get(4)?)?, -1);
+        }
+    }
+    counts::add(tx, project, &counted).await?;
     let messages: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
     let campaigns: Vec<Option<Uuid>> = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
     // After the messages: whoever settles one at this moment, or is told of a click in it, has written that by now, or finds it gone.

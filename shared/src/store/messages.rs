@@ -1,23 +1,23 @@
-//! The send ledger: one row a message, from its acceptance to its last receipt.
+//! The send ledger: one row a message, inserted once and settled once. What is still to be sent is in `send_chunks`.
 
 pub(in crate::store) mod by_id;
 pub mod claim;
 pub mod counts;
-pub mod due;
 pub mod insert;
-pub mod merged;
 pub mod read;
 pub mod receipts;
+pub mod recipients;
 pub mod retention;
 pub mod settle;
 
-use super::{StoreError, channel};
+use super::StoreError;
+pub(in crate::store) use super::channel;
 use crate::send::{DeliveryState, Lane};
 
-fn lane(text: &str) -> Result<Lane, StoreError> {
+pub(in crate::store) fn lane(text: &str) -> Result<Lane, StoreError> {
     Lane::parse(text).ok_or_else(|| StoreError::Corrupt(format!("lane {text:?}")))
 }
 
-fn status(text: &str) -> Result<DeliveryState, StoreError> {
+pub(in crate::store) fn status(text: &str) -> Result<DeliveryState, StoreError> {
     DeliveryState::parse(text).ok_or_else(|| StoreError::Corrupt(format!("status {text:?}")))
 }

@@ -29,6 +29,7 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "announced_erasures",
         sql: include_str!("../../migrations/0005_announced_erasures.sql"),
     },
+    Migration { version: 6, name: "send_chunks", sql: include_str!("../../migrations/0006_send_chunks.sql") },
 ];
 
 /// The schema that this program was written for.

@@ -18,7 +18,8 @@ const BY_MONTH: [&str; 2] = ["message", "events"];
 /// A partitioned table that is cleared in the order of its ids.
 const BY_ID: &str = "client_id";
 /// The others: what is due first, then what grew, then what was set up. A test holds this against the schema.
-const BY_ROW: [&str; 48] = [
+const BY_ROW: [&str; 50] = [
+    "send_chunk",
     "timer",
     "date_due",
     "webhook_call",
@@ -53,6 +54,7 @@ const BY_ROW: [&str; 48] = [
     "erasure",
     "campaign_click",
     "campaign_link",
+    "campaign_count",
     "campaign_outcome",
     "campaign",
     "automation_count",

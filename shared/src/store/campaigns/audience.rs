@@ -1,22 +1,24 @@
-//! Taking a campaign's audience into the ledger.
+//! Taking a campaign's audience into the queue.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::Campaign;
+use super::counts::{self, Counts};
 use super::sending::Progress;
-use crate::campaign::LocalTimes;
+use crate::campaign::{LocalTimes, Variant};
 use crate::ids::ProjectId;
 use crate::rule::sql::Membership;
 use crate::rule::{Condition, Leaf, Rule, sql};
-use crate::store::messages::by_id::of_sending;
-use crate::store::messages::insert::any_lane;
+use crate::send::{DeliveryState, Lane, Queue};
 use crate::store::segments::evaluate::{self, Definitions};
+use crate::store::send_chunks::{self, CAPACITY, NewChunk, SendAt, Share};
 use crate::store::users::read;
 use crate::store::{StoreError, projects};
 
@@ -109,69 +111,49 @@ async fn find(
     tx.query(&statement, &params).await?.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-/// Stores messages to these users, parked. The id of a message is derived from the sending and the user, so a repeat stores nothing.
-/// Users who were erased or merged since they were found get none. A user who was merged with one that has a message already gets
-/// another here; delivery sends one of them (`messages::merged`). The caller holds the campaign's row, and the slice continues
-/// from it.
+/// Queues these users in parked chunks, by variant and time, and moves the campaign on. The caller holds the campaign's row, and the slice
+/// continues from it, so a user is queued once. Their messages are written when they are sent (`messages::recipients`).
 pub async fn take_slice(
     tx: &Transaction<'_>,
     project: ProjectId,
     campaign: &Campaign,
     progress: &Progress,
     slice: &Slice,
+    now: Timestamp,
 ) -> Result<(), StoreError> {
-    let key = format!("{}:{}", campaign.id, progress.occurrence);
+    let of = (campaign.id, progress.occurrence);
+    let queue = Queue { project, channel: campaign.channel, lane: Lane::Campaign };
     let times = send_times(tx, project, campaign, progress, slice).await?;
-    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&project];
-    let mut place = |value| {
-        params.push(value);
-        params.len()
-    };
-    let (templates, names, bounds) = shares(campaign);
-    let data = campaign.data();
-    let started_ms = progress.started_at.as_millisecond();
-    let (channel, lane) = (campaign.channel.as_str(), any_lane());
-    let test_share = campaign.settings.winner.as_ref().map(|winner| winner.test_share);
-    let (first, last) = (slice.people.first().copied(), slice.people.last().copied());
-    let (people, times, ms, key) = (place(&slice.people), place(&times), place(&started_ms), place(&key));
-    let is_last = slice.to.is_none();
-    let (first, last, to, taken) = (place(&first), place(&last), place(&slice.to), place(&is_last));
-    let (channel, data, id) = (place(&channel), place(&data), place(&campaign.id));
-    let group = place(&campaign.subscription_group_id);
-    let (templates, names, bounds) = (place(&templates), place(&names), place(&bounds));
-    let (started, lane, number) = (place(&progress.started_at), place(&lane), place(&progress.occurrence));
-    // Whoever does not fall into the test gets no variant yet, and nothing before there is one.
-    let in_test = match &test_share {
-        None => "true".to_owned(),
-        Some(share) => {
-            let share = place(share);
-            format!("(('x' || substr(s.hash, 19, 6))::bit(24)::int)::float8 / 16777216 * 100 < ${share}::float8")
-        }
-    };
-    let row_id = of_sending(&format!("${ms}"), "hash");
-    let statement = format!(
-        "WITH slice AS MATERIALIZED (SELECT u.id, v.send_at, md5(${key}::text || u.id::text) AS hash \
-         FROM unnest(${people}::uuid[], ${times}::timestamptz[]) AS v (id, send_at) JOIN users u ON u.project_id = $1::uuid \
-         AND u.id = v.id AND u.id BETWEEN ${first}::uuid AND ${last}::uuid AND u.merged_into IS NULL), \
-         share AS MATERIALIZED (SELECT s.id, s.hash, s.send_at, {in_test} AS tested, \
-         width_bucket((('x' || substr(s.hash, 25, 7))::bit(28)::int)::float8 / 268435456 * 100, \
-         ${bounds}::float8[]) AS nth FROM slice s), \
-         new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, data, campaign_id, occurrence, \
-         variant, subscription_group_id, send_at, created_at, updated_at) \
-         SELECT $1::uuid, {row_id}, id, \
-         ${channel}::text, 'campaign', 'queued', CASE WHEN tested THEN (${templates}::uuid[])[nth + 1] END, ${data}::jsonb, ${id}::uuid, ${number}::int, \
-         CASE WHEN tested THEN (${names}::text[])[nth + 1] END, ${group}::uuid, CASE WHEN tested THEN send_at ELSE 'infinity' END, ${started}::timestamptz, ${started}::timestamptz FROM share \
-         ON CONFLICT (project_id, id) DO NOTHING RETURNING 1), \
-         counted AS (INSERT INTO message_count (project_id, lane, count) SELECT $1::uuid, ${lane}::smallint, count(*) FROM new \
-         ON CONFLICT (project_id, lane) DO UPDATE SET count = message_count.count + excluded.count) \
-         UPDATE campaign c SET taken_to = coalesce(${to}::uuid, c.taken_to), taken = ${taken}::boolean, \
-         recipients = c.recipients + (SELECT count(*) FROM new) WHERE c.project_id = $1::uuid AND c.id = ${id}::uuid"
-    );
-    tx.execute(&statement, &params).await?;
+    let shares = Shares::of(campaign, progress);
+    let (mut parts, mut counted): (BTreeMap<(SendAt, Share), Vec<Uuid>>, Counts) = (BTreeMap::new(), Counts::default());
+    for (user, time) in slice.people.iter().zip(times) {
+        let (share, is_tested) = shares.of_user(*user);
+        let send_at = if is_tested { SendAt::Time(time) } else { SendAt::AfterTest };
+        counted.add(of, share.variant.as_deref(), DeliveryState::Queued, 1);
+        parts.entry((send_at, share)).or_default().push(*user);
+    }
+    let chunks: Vec<NewChunk> = parts
+        .iter()
+        .flat_map(|((send_at, share), users)| {
+            users.chunks(CAPACITY).map(|part| NewChunk {
+                due_at: None,
+                campaign: Some(of),
+                audience: Some(share.clone()),
+                send_at: Some(*send_at),
+                ..NewChunk::due(queue, part.to_vec(), now)
+            })
+        })
+        .collect();
+    send_chunks::insert(tx, &chunks, now).await?;
+    counts::add(tx, project, &counted).await?;
+    let sql = "UPDATE campaign SET taken_to = coalesce($3, taken_to), taken = $4, recipients = recipients + $5 \
+               WHERE project_id = $1 AND id = $2";
+    let (is_last, count) = (slice.to.is_none(), slice.people.len() as i64);
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &campaign.id, &slice.to, &is_last, &count]).await?;
     Ok(())
 }
 
-/// When each row of a slice may go out: at once, or at the time of the person's own timezone.
+/// When each user of a slice may be sent to: at once, or at the time of the person's own timezone.
 async fn send_times(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -211,26 +193,48 @@ async fn audience(
     Ok((rules, segments))
 }
 
-/// Templates, names, and the percentages at which the next one begins.
-fn shares(campaign: &Campaign) -> (Vec<Option<Uuid>>, Vec<Option<String>>, Vec<f64>) {
-    let variants = &campaign.settings.variants;
-    if variants.is_empty() {
-        // One bound that no share reaches.
-        return (vec![campaign.template_id], vec![None], vec![101.0]);
-    }
-    let templates = variants.iter().map(|variant| Some(variant.template_id)).collect();
-    let names = variants.iter().map(|variant| Some(variant.name.clone())).collect();
-    let mut sum = 0.0;
-    let mut bounds: Vec<f64> = variants
-        .iter()
-        .map(|variant| {
+/// How an audience is shared between variants. A user's share follows from a hash of the sending and the user's id.
+struct Shares<'a> {
+    key: String,
+    variants: &'a [Variant],
+    template_id: Option<Uuid>,
+    /// Percentages at which the next variant begins.
+    bounds: Vec<f64>,
+    /// The percentage that takes part in the test.
+    test_share: Option<f64>,
+}
+
+impl<'a> Shares<'a> {
+    fn of(campaign: &'a Campaign, progress: &Progress) -> Self {
+        let variants = &campaign.settings.variants;
+        let mut sum = 0.0;
+        let bounds = variants.iter().map(|variant| {
             sum += variant.weight;
             sum
-        })
-        .collect();
-    // The last share ends where all do, whatever the weights add up to in the last digit.
-    if let Some(last) = bounds.last_mut() {
-        *last = 101.0;
+        });
+        Self {
+            key: format!("{}:{}", campaign.id, progress.occurrence),
+            variants,
+            template_id: campaign.template_id,
+            bounds: bounds.collect(),
+            test_share: campaign.settings.winner.as_ref().map(|winner| winner.test_share),
+        }
     }
-    (templates, names, bounds)
+
+    /// A user's share, and whether it is sent before the test is decided.
+    fn of_user(&self, user: Uuid) -> (Share, bool) {
+        if self.variants.is_empty() {
+            return (Share { variant: None, template_id: self.template_id }, true);
+        }
+        let hash = xxh3_128(format!("{}{user}", self.key).as_bytes());
+        let percent = |bits: u128| (bits as u64 as f64) / (u64::MAX as f64) * 100.0;
+        if self.test_share.is_some_and(|share| percent(hash >> 64) >= share) {
+            return (Share::default(), false);
+        }
+        let at = percent(hash & u128::from(u64::MAX));
+        // The last share ends where all do, whatever the weights add up to in the last digit.
+        let nth = self.bounds.iter().position(|bound| at < *bound).unwrap_or(self.variants.len() - 1);
+        let variant = self.variants.get(nth);
+        (Share { variant: variant.map(|v| v.name.clone()), template_id: variant.map(|v| v.template_id) }, true)
+    }
 }

@@ -1,8 +1,7 @@
-//! Sending a campaign: its audience taken into the ledger once, and rows of it released to delivery at the allowed pace.
+//! Sending a campaign: its state, and how far its audience has been taken. What is still to be sent is in `send_chunks::campaign`.
 //!
-//! A row of the ledger that is `queued` and has no `due_at` is *parked*: nobody looks at it until it is released, which is
-//! not before its `send_at`. Every function here is called in a transaction that holds the campaign's row, so that several
-//! schedulers take turns.
+//! Every function that changes something is called in a transaction that holds the campaign's row, so that several schedulers
+//! take turns.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -15,7 +14,6 @@ use crate::ids::{self, ProjectId};
 use crate::store::StoreError;
 use crate::store::by_project::{self, Of};
 use crate::store::due::{self, Due};
-use crate::store::messages::by_id;
 use crate::store::months::Month;
 
 /// How far a campaign has been sent.
@@ -58,29 +56,10 @@ impl Rows {
         Self { project, campaign, first: ids::timed(ms, [0; 10]), last: ids::timed(ms, [u8::MAX; 10]) }
     }
 
-    /// Those of all its sendings in a month: a dead letter of an earlier one may have been sent again.
-    pub fn of_month(project: ProjectId, campaign: Uuid, month: Month) -> Self {
-        Self { project, campaign, first: month.first_id(), last: month.end_id() }
-    }
-
     pub(super) fn month(&self) -> Month {
         Month::of(self.first)
     }
-
-    /// The conditions of a row that is still to be sent: see [`TO_SEND`].
-    pub(super) fn pending(&self) -> String {
-        format!("{TO_SEND} AND {}", self.month().condition("id"))
-    }
 }
-
-/// The conditions of a row that is still to be sent.
-const TO_SEND: &str = "project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 AND status = 'queued'";
-
-/// The condition of a row that nobody holds at `$6`: it is not claimed, or its lease is over. That is seen by its end (it has none
-/// where a pause took the row back after it), or, where the row has been handed over again since, by the claim's age: no
-/// lease is longer than ten minutes.
-const FREE: &str = "(NOT claimed OR due_at IS NULL OR due_at <= $6::timestamptz \
-                    OR updated_at <= $6::timestamptz - interval '10 minutes')";
 
 /// The conditions of a campaign whose sending has begun and may go on.
 const UNDER_WAY: &str = "under_way AND status IN ('SENDING', 'PAUSED')";
@@ -292,97 +271,4 @@ pub(in crate::store) async fn began_within(
 ) -> Result<bool, StoreError> {
     let sql = format!("SELECT id FROM campaign WHERE {UNDER_WAY} AND started_at >= $1 AND started_at < $2 LIMIT 1");
     Ok(db.query_opt(&sql, &[&from, &to]).await?.is_some())
-}
-
-/// How many rows delivery can hold now: handed over for the first time, held by it, or with it again within two minutes.
-/// What it put off for longer, until the night or an outage is over, makes way for others. Counted up to `most`.
-pub async fn released(tx: &impl GenericClient, of: &Rows, most: i64, now: Timestamp) -> Result<i64, StoreError> {
-    // No lease and no hand-over lies further ahead than ten minutes: of what waits for longer the index alone is read.
-    let sql = format!(
-        "SELECT count(*) FROM (SELECT FROM message WHERE {} AND due_at <= $6::timestamptz + interval '15 minutes' \
-         AND (claimed OR attempt = 0 OR due_at <= $6::timestamptz + interval '2 minutes') LIMIT $5) AS found",
-        of.pending()
-    );
-    let statement = of.month().prepare(tx, &sql).await?;
-    Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now]).await?.try_get(0)?)
-}
-
-/// Whether any of its rows is released, also of those that wait for long.
-pub async fn is_released(tx: &impl GenericClient, of: &Rows) -> Result<bool, StoreError> {
-    let sql = format!("SELECT EXISTS (SELECT FROM message WHERE {} AND due_at IS NOT NULL)", of.pending());
-    let statement = of.month().prepare(tx, &sql).await?;
-    Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last]).await?.try_get(0)?)
-}
-
-/// When the first of those rows may go out that may not yet; none where there is none whose time is known.
-pub async fn next_time(tx: &impl GenericClient, of: &Rows, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-    let sql = format!(
-        "SELECT send_at FROM message WHERE {} AND send_at > $5 AND send_at < 'infinity' ORDER BY send_at LIMIT 1",
-        of.pending()
-    );
-    let statement = of.month().prepare(tx, &sql).await?;
-    let row = tx.query_opt(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &now]).await?;
-    Ok(row.map(|row| row.try_get(0)).transpose()?)
-}
-
-/// Releases up to `most` parked rows whose time has come, to be handed over by `again` at the latest; returns their ids and
-/// attempts. What is of no variant gets the campaign's template as it is now: it may have been mended since.
-pub async fn release(
-    tx: &impl GenericClient,
-    of: &Rows,
-    template: Option<Uuid>,
-    most: i64,
-    (now, again): (Timestamp, Timestamp),
-) -> Result<Vec<(Uuid, i32)>, StoreError> {
-    let set = "due_at = $7, released_at = $6, \
-               template_id = CASE WHEN m.variant IS NULL THEN coalesce($8::uuid, m.template_id) ELSE m.template_id END";
-    let sql = change_waiting(of, "send_at <= $6 AND due_at IS NULL", set) + " RETURNING m.id, m.attempt";
-    let statement = of.month().prepare(tx, &sql).await?;
-    let rows =
-        tx.query(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now, &again, &template]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
-}
-
-/// Parks up to `most` of the rows that were released and that nobody holds; returns how many.
-pub async fn park(tx: &impl GenericClient, of: &Rows, most: i64, now: Timestamp) -> Result<u64, StoreError> {
-    let sql = change_waiting(of, &format!("due_at IS NOT NULL AND {FREE}"), "due_at = NULL");
-    let statement = of.month().prepare(tx, &sql).await?;
-    Ok(tx.execute(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now]).await?)
-}
-
-/// Cancels up to `most` of the rows that are still to be sent and that nobody holds; returns how many. What became of a
-/// call whose lease ran out is not known; its claim stays, so that whoever held it can still write down what it came to.
-pub async fn cancel(tx: &impl GenericClient, of: &Rows, most: i64, now: Timestamp) -> Result<u64, StoreError> {
-    let set = "status = 'cancelled', status_reason = 'campaign_cancelled', due_at = NULL, \
-               ambiguous = m.ambiguous + m.claimed::int, updated_at = $6";
-    let statement = of.month().prepare(tx, &change_waiting(of, FREE, set)).await?;
-    Ok(tx.execute(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now]).await?)
-}
-
-/// Returns SQL that changes up to `$5` unsent rows that match `which` at time `$6`.
-pub(super) fn change_waiting(of: &Rows, which: &str, set: &str) -> String {
-    let (kept, conditions) = (by_id::KEPT, of.pending());
-    let rows = format!(
-        "(SELECT {kept} FROM message WHERE {conditions} AND {which} LIMIT $5 FOR UPDATE SKIP LOCKED) AS waiting"
-    );
-    by_id::change(of.month(), &rows, "", set)
-}
-
-/// Whether rows of it are still to be sent.
-pub async fn is_open(tx: &impl GenericClient, of: &Rows) -> Result<bool, StoreError> {
-    let sql = format!("SELECT EXISTS (SELECT FROM message WHERE {})", of.pending());
-    let statement = of.month().prepare(tx, &sql).await?;
-    Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last]).await?.try_get(0)?)
-}
-
-/// How many messages of one sending stand where: by variant and status. Read from the index alone.
-pub async fn report(db: &impl GenericClient, of: &Rows) -> Result<Vec<(Option<String>, String, i64)>, StoreError> {
-    let sql = format!(
-        "SELECT variant, status, count(*) FROM message WHERE project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 \
-         AND {} GROUP BY variant, status ORDER BY variant, status",
-        of.month().condition("id")
-    );
-    let rows =
-        db.query(&of.month().prepare(db, &sql).await?, &[&of.project, &of.campaign, &of.first, &of.last]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
 }

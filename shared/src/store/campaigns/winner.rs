@@ -1,5 +1,5 @@
-//! A campaign that tries its variants on a part of the audience: how they do, and the rest, whose rows wait without a
-//! variant (`send_at` is 'infinity') until one of them has won. What counts is called before the campaign's row is held, all else while it is.
+//! A campaign that tries its variants on a part of the audience: how they do, and which one has won. The rest of the audience waits
+//! without a variant (`SendAt::AfterTest`). What counts is called before the campaign's row is held, all else while it is.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -8,15 +8,23 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::conversions::conversions;
-use super::sending::{Progress, Rows, change_waiting};
-use crate::campaign::{Goal, Metric, Score, Variant, Verdict};
+use super::sending::{Progress, Rows};
+use crate::campaign::{Goal, Metric, Score, Verdict};
 use crate::ids::ProjectId;
 use crate::store::StoreError;
+use crate::store::send_chunks::campaign::{self as chunks, Of};
 
 /// Whether messages of the test are still on their way, other than those that their provider has refused for now.
 pub async fn is_under_way(tx: &impl GenericClient, of: &Rows) -> Result<bool, StoreError> {
-    let sql =
-        format!("SELECT EXISTS (SELECT FROM message WHERE {} AND send_at < 'infinity' AND failures = 0)", of.pending());
+    let campaign = Of { project: of.project, campaign: of.campaign };
+    if chunks::is_test_open(tx, campaign).await? {
+        return Ok(true);
+    }
+    let sql = format!(
+        "SELECT EXISTS (SELECT FROM message WHERE project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 \
+         AND status = 'queued' AND failures = 0 AND {})",
+        of.month().condition("id")
+    );
     let statement = of.month().prepare(tx, &sql).await?;
     Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last]).await?.try_get(0)?)
 }
@@ -88,22 +96,4 @@ pub async fn verdict(db: &impl GenericClient, project: ProjectId, id: Uuid) -> R
 pub(super) fn decoded(id: Uuid, stored: Option<Value>) -> Result<Option<Verdict>, StoreError> {
     let corrupt = |error: serde_json::Error| StoreError::Corrupt(format!("campaign {id}: verdict: {error}"));
     stored.map(serde_json::from_value).transpose().map_err(corrupt)
-}
-
-/// Gives up to `most` of the rest this variant, and releases them as [`super::sending::release`] does.
-pub async fn release_rest(
-    tx: &impl GenericClient,
-    of: &Rows,
-    variant: &Variant,
-    most: i64,
-    (now, again): (Timestamp, Timestamp),
-) -> Result<Vec<(Uuid, i32)>, StoreError> {
-    let set = "due_at = $7, send_at = $6, released_at = $6, variant = $8, template_id = $9";
-    let sql = change_waiting(of, "send_at = 'infinity'", set) + " RETURNING m.id, m.attempt";
-    let statement = of.month().prepare(tx, &sql).await?;
-    let (name, template) = (&variant.name, &variant.template_id);
-    let rows = tx
-        .query(&statement, &[&of.project, &of.campaign, &of.first, &of.last, &most, &now, &again, name, template])
-        .await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }

@@ -16,10 +16,8 @@ pub(in crate::store) const KEPT: &str = "project_id, id, user_id, channel, lane,
 #[derive(Clone, Copy)]
 pub(in crate::store) enum Lock {
     None,
-    /// Locked in the order of `w`; waits for whoever holds one.
+    /// Locked in the order of `w`.
     Wait,
-    /// Locked, but for those that somebody holds: they are left out.
-    Skip,
 }
 
 /// The ids of an array, once each and in their order, as SQL: a `w` of [`look_up`].
@@ -36,13 +34,10 @@ pub(in crate::store) fn of_sending(ms: &str, hash: &str) -> String {
 }
 
 /// Returns a `FROM` item that joins each row `w` to the project's (`$1`) message `m` with that id in the month.
-///
-/// What is asked of `due_at` belongs outside: by its index, what is due might be looked through for each id.
 pub(in crate::store) fn look_up(month: Month, w: &str, columns: &str, conditions: &str, lock: Lock) -> String {
     let lock = match lock {
         Lock::None => "",
         Lock::Wait => "FOR UPDATE OF m",
-        Lock::Skip => "FOR UPDATE OF m SKIP LOCKED",
     };
     // `OFFSET 0` keeps it a look-up of its own, and conditions from outside out of it.
     format!(
@@ -52,7 +47,7 @@ pub(in crate::store) fn look_up(month: Month, w: &str, columns: &str, conditions
     )
 }
 
-/// Returns SQL that updates locked rows `m` of the month. `rows` supplies the columns [`KEPT`] and `more` (`", due_at"`); `set` reads
+/// Returns SQL that updates locked rows `m` of the month. `rows` supplies the columns [`KEPT`] and `more` (`", status_reason"`); `set` reads
 /// them as `excluded`. Ids must be unique.
 pub(in crate::store) fn change(month: Month, rows: &str, more: &str, set: &str) -> String {
     if by_project::is_spread() {

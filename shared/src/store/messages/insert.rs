@@ -1,13 +1,15 @@
 //! New rows of the ledger. A message that is there already stays as it is, so that every insert may be repeated.
 
+use std::collections::{BTreeMap, HashSet};
+
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::ids::ProjectId;
-use crate::send::{Channel, Lane};
-use crate::store::StoreError;
+use crate::send::{Channel, Lane, Queue};
+use crate::store::{StoreError, send_chunks};
 use crate::trace::TraceContext;
 
 /// A message to be sent.
@@ -31,8 +33,12 @@ pub struct NewMessage {
     pub subscription_group_id: Option<Uuid>,
     pub trace: Option<TraceContext>,
     pub created_at: Timestamp,
-    /// When the scheduler hands the row to delivery if nobody has taken it until then.
-    pub due_at: Timestamp,
+}
+
+impl NewMessage {
+    pub fn queue(&self) -> Queue {
+        Queue { project: self.project, channel: self.channel, lane: self.lane }
+    }
 }
 
 /// A lane of the counters for a statement that is a transaction of its own; recorders' lanes lie below.
@@ -51,29 +57,33 @@ pub async fn count(db: &impl GenericClient, project: ProjectId, lane: i16, delta
     Ok(())
 }
 
-/// Inserts messages as `queued` and counts them; returns how many were new. One statement, so at home in any transaction;
-/// the row of the lane's counter stays locked until its end.
-pub async fn queued(db: &impl GenericClient, lane: i16, messages: &[NewMessage]) -> Result<i64, StoreError> {
+/// Inserts messages as `queued`, counts them, and returns the ids of those that were new: the caller writes these into chunks in the same
+/// transaction. The row of the lane's counter stays locked until its end.
+pub async fn rows(
+    tx: &impl GenericClient,
+    lane: i16,
+    messages: &[NewMessage],
+) -> Result<HashSet<Uuid>, StoreError> {
     if messages.is_empty() {
-        return Ok(0);
+        return Ok(HashSet::new());
     }
     fn column<'a, T>(messages: &'a [NewMessage], of: impl Fn(&'a NewMessage) -> T) -> Vec<T> {
         messages.iter().map(of).collect()
     }
     let sql = "WITH new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, content, data, \
-               automation_id, run_id, subscription_group_id, trace, due_at, created_at, updated_at) \
-               SELECT p, i, u, c, l, 'queued', t, content, data, a, r, g, trace, due, created, created \
+               automation_id, run_id, subscription_group_id, trace, created_at, updated_at) \
+               SELECT p, i, u, c, l, 'queued', t, content, data, a, r, g, trace, created, created \
                FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::uuid[], $7::jsonb[], \
-               $8::jsonb[], $9::uuid[], $10::uuid[], $11::uuid[], $15::bytea[], $12::timestamptz[], $13::timestamptz[]) \
-               AS new (p, i, u, c, l, t, content, data, a, r, g, trace, due, created) \
-               ON CONFLICT (project_id, id) DO NOTHING RETURNING project_id), \
+               $8::jsonb[], $9::uuid[], $10::uuid[], $11::uuid[], $14::bytea[], $12::timestamptz[]) \
+               AS new (p, i, u, c, l, t, content, data, a, r, g, trace, created) \
+               ON CONFLICT (project_id, id) DO NOTHING RETURNING project_id, id), \
                counted AS (INSERT INTO message_count (project_id, lane, count) \
-               SELECT project_id, $14, count(*) FROM new GROUP BY project_id ORDER BY project_id \
+               SELECT project_id, $13, count(*) FROM new GROUP BY project_id ORDER BY project_id \
                ON CONFLICT (project_id, lane) DO UPDATE SET count = message_count.count + excluded.count) \
-               SELECT count(*) FROM new";
-    let statement = db.prepare_cached(sql).await?;
-    let inserted = db
-        .query_one(
+               SELECT id FROM new";
+    let statement = tx.prepare_cached(sql).await?;
+    let inserted = tx
+        .query(
             &statement,
             &[
                 &column(messages, |m| m.project),
@@ -87,12 +97,34 @@ pub async fn queued(db: &impl GenericClient, lane: i16, messages: &[NewMessage])
                 &column(messages, |m| m.automation_id),
                 &column(messages, |m| m.run_id),
                 &column(messages, |m| m.subscription_group_id),
-                &column(messages, |m| m.due_at),
                 &column(messages, |m| m.created_at),
                 &lane,
                 &column(messages, |m| TraceContext::to_column(m.trace)),
             ],
         )
         .await?;
-    Ok(inserted.try_get(0)?)
+    inserted.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// Inserts messages as [`rows`] does and queues the new ones, due at once. Returns the queues that have something new.
+pub async fn queued(
+    tx: &impl GenericClient,
+    lane: i16,
+    messages: &[NewMessage],
+    now: Timestamp,
+) -> Result<Vec<Queue>, StoreError> {
+    let new = rows(tx, lane, messages).await?;
+    let mut members: BTreeMap<Queue, Vec<Uuid>> = BTreeMap::new();
+    for message in messages.iter().filter(|message| new.contains(&message.id)) {
+        let queue = members.entry(message.queue()).or_default();
+        queue.push(message.id);
+    }
+    for queue in members.values_mut() {
+        // The same message may have come twice.
+        queue.sort_unstable();
+        queue.dedup();
+    }
+    let queues = members.keys().copied().collect();
+    send_chunks::insert(tx, &send_chunks::chunks_of(members, now), now).await?;
+    Ok(queues)
 }

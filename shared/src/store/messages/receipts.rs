@@ -12,6 +12,7 @@ use crate::ids::ProjectId;
 use crate::send::{Channel, DeliveryState};
 use crate::store::StoreError;
 use crate::store::campaigns::clicks::{self, Click};
+use crate::store::campaigns::counts::{self as campaign_counts, Counts};
 use crate::store::months::{self, Month};
 use crate::store::segments::dirty;
 
@@ -87,8 +88,8 @@ impl Progress {
     }
 }
 
-/// Moves one project's messages on; unknown ids are ignored, and so is what is known already. A message that is just
-/// being sent keeps its claim, so that what its call came to is written down as well, but is never called for again.
+/// Moves one project's messages on; unknown ids are ignored, and so is what is known already. Of a message that is just being
+/// sent the outcome is written as well, but it is never called for again.
 pub async fn apply(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -97,7 +98,7 @@ pub async fn apply(
 ) -> Result<Applied, StoreError> {
     let ids: Vec<Uuid> = receipts.iter().map(|r| r.message).collect();
     let columns = "m.id, m.status, m.status_reason, m.delivered_at, m.opened_at, m.clicked_at, m.failed_at, m.bounced_at, m.complained_at, \
-                   m.channel, m.campaign_id, m.user_id, m.variant";
+                   m.channel, m.campaign_id, m.user_id, m.variant, m.occurrence";
     let mut rows = Vec::new();
     for (month, ids) in months::split_existing(tx, "message", &ids, |id| *id).await? {
         let (first, last) = (ids.iter().min(), ids.iter().max());
@@ -112,7 +113,7 @@ pub async fn apply(
             clicked.entry(receipt.message).or_default().push(url);
         }
     }
-    let (mut clicks, mut people) = (Vec::new(), BTreeMap::new());
+    let (mut clicks, mut people, mut of_campaigns) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for row in rows {
         let (status, channel): (&str, &str) = (row.try_get(1)?, row.try_get(9)?);
         let progress = Progress {
@@ -132,6 +133,9 @@ pub async fn apply(
         people.insert(id, user);
         if let Some(campaign) = row.try_get(10)? {
             let variant: Option<String> = row.try_get(12)?;
+            if let Some(occurrence) = row.try_get(13)? {
+                of_campaigns.insert(id, ((campaign, occurrence), variant.clone()));
+            }
             let urls = clicked.remove(&id).unwrap_or_default().into_iter().map(str::to_owned);
             clicks.extend(urls.map(|url| Click { campaign, message: id, user, variant: variant.clone(), url }));
         }
@@ -144,14 +148,20 @@ pub async fn apply(
         }
     }
     messages.retain(|_, (before, after)| before != after);
-    let (mut reached, mut counted) = (Vec::new(), BTreeMap::new());
+    let (mut reached, mut counted, mut stepped) = (Vec::new(), BTreeMap::new(), Counts::default());
     for (id, (before, after)) in &messages {
+        if let Some((of, variant)) = of_campaigns.get(id)
+            && before.status != after.status
+        {
+            stepped.step(*of, variant.as_deref(), (before.status, after.status), 1);
+        }
         for state in after.reached_since(before) {
             reached.push((*id, state));
             *counted.entry((after.channel, state.as_str())).or_default() += 1;
         }
     }
     counts::add(tx, project, &counted, now).await?;
+    campaign_counts::add(tx, project, &stepped).await?;
     let moved: BTreeSet<Uuid> = messages.keys().filter_map(|id| people.get(id)).copied().collect();
     dirty::mark_messages(tx, project, &moved.into_iter().collect::<Vec<_>>(), now).await?;
     let changed: Vec<(Uuid, Progress)> = messages.into_iter().map(|(id, (_, after))| (id, after)).collect();
@@ -191,7 +201,7 @@ async fn write(
     let set = "status = excluded.status, status_reason = excluded.status_reason, delivered_at = excluded.delivered_at, \
                opened_at = excluded.opened_at, clicked_at = excluded.clicked_at, failed_at = excluded.failed_at, \
                bounced_at = excluded.bounced_at, complained_at = excluded.complained_at, \
-               due_at = CASE WHEN excluded.status = 'queued' THEN m.due_at END, updated_at = $13";
+               updated_at = $13";
     let sql = by_id::change(month, &rows, &format!(", status_reason, {times}"), set);
     let statement = month.prepare(tx, &sql).await?;
     tx.execute(

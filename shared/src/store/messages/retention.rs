@@ -1,5 +1,5 @@
-//! Removal of messages that are past their project's retention, also from the counters. A message that is still to be sent, is
-//! claimed, or belongs to a campaign's sending that has not ended, stays however old it is.
+//! Removal of messages that are past their project's retention, also from the counters. A message that is still to be sent, or
+//! belongs to a campaign's sending that has not ended, stays however old it is.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ use crate::store::time_partitions::expired::Expired;
 pub const SLICE: i64 = 5_000;
 /// A key of Postgres's advisory locks: "rkretmsg" in ASCII.
 const LOCK: i64 = 0x726b_7265_746d_7367;
-const IS_SETTLED: &str = "status <> 'queued' AND NOT claimed";
+const IS_SETTLED: &str = "status <> 'queued'";
 
 /// Takes the lock on removal for this connection, until [`end`]. False where another connection holds it.
 pub async fn begin(db: &impl GenericClient) -> Result<bool, StoreError> {

@@ -1,28 +1,32 @@
-//! What became of claimed messages.
+//! Outcomes of attempts.
+
+use std::collections::BTreeMap;
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
 use serde_json::Value;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::by_id::{self, Lock};
 use super::counts;
 use crate::ids::{self, ProjectId};
 use crate::rule::look::Look;
-use crate::send::{Channel, DeliveryState, is_dead_letter, reason_code};
+use crate::send::{DeliveryState, is_dead_letter, reason_code};
 use crate::store::StoreError;
+use crate::store::campaigns::counts::{self as campaign_counts, Counts};
 use crate::store::months::{self, Month};
 use crate::store::webhook_deliveries::tell;
 
 /// How the reason of a message begins that waits until its channel's settings are mended.
 pub const HELD: &str = "channel_misconfigured";
 
-/// The end of one claim: the outcome, or when to try again.
+/// The end of one attempt: the outcome, or when to try again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
     pub project: ProjectId,
     pub id: Uuid,
-    /// The claim's number. A row claimed anew since is left alone.
+    /// The attempt's number.
     pub attempt: i32,
     /// [`DeliveryState::Queued`] where the message is to be tried again.
     pub status: DeliveryState,
@@ -46,12 +50,12 @@ pub struct Settled {
     pub segments: Option<i32>,
     /// Where it was sent to, normalised.
     pub address: Option<String>,
-    /// Its claim is recorded as a send that counts against the frequency cap.
+    /// It is recorded as a send that counts against the frequency cap.
     pub counted: bool,
 }
 
 impl Settled {
-    /// The end of the claim of that number, of which nothing more is known.
+    /// The end of the attempt of that number, of which nothing more is known.
     pub fn new(project: ProjectId, id: Uuid, attempt: i32, status: DeliveryState) -> Self {
         Self {
             project,
@@ -97,37 +101,46 @@ impl Settled {
     }
 }
 
-/// Writes the ends of claims of one project's messages, counts what they came to, and marks whose they are where a followed
-/// segment looks at messages; returns the ids of those that were still under their claim.
+/// Writes outcomes of one project's messages, counts what they came to, and marks whose they are where a followed segment looks at messages;
+/// returns the ids of the messages that are still to be sent after it.
 ///
-/// Each month is a statement of its own. After an error, months before the one that failed are written, unless `db` is a
-/// transaction.
+/// The caller has locked the begun chunks that hold the messages, in the same transaction. Each month is a statement of its own.
 pub async fn settle(
-    db: &impl GenericClient,
+    tx: &impl GenericClient,
     project: ProjectId,
     settled: &[&Settled],
     now: Timestamp,
 ) -> Result<Vec<Uuid>, StoreError> {
-    let mut written = Vec::with_capacity(settled.len());
+    let (mut queued, mut moved) = (Vec::new(), Counts::default());
     for (month, settled) in months::split(settled, |s| s.id) {
-        written.extend(settle_in(db, project, month, &settled, now).await?);
+        for row in settle_in(tx, project, month, &settled, now).await? {
+            let (before, after) = (super::status(row.try_get(1)?)?, super::status(row.try_get(2)?)?);
+            if after == DeliveryState::Queued {
+                queued.push(row.try_get(0)?);
+            }
+            if let Some(of) = row.try_get::<_, Option<Uuid>>(3)?.zip(row.try_get::<_, Option<i32>>(4)?)
+                && before != after
+            {
+                moved.step(of, row.try_get(5)?, (before, after), 1);
+            }
+        }
     }
-    Ok(written)
+    campaign_counts::add(tx, project, &moved).await?;
+    Ok(queued)
 }
 
 async fn settle_in(
-    db: &impl GenericClient,
+    tx: &impl GenericClient,
     project: ProjectId,
     month: Month,
     settled: &[&Settled],
     now: Timestamp,
-) -> Result<Vec<Uuid>, StoreError> {
+) -> Result<Vec<Row>, StoreError> {
     let messages: Vec<Uuid> = settled.iter().map(|s| s.id).collect();
     let (first, last) = (messages.iter().min(), messages.iter().max());
     let attempts: Vec<i32> = settled.iter().map(|s| s.attempt).collect();
     let statuses: Vec<&str> = settled.iter().map(|s| s.status.as_str()).collect();
     let reasons: Vec<Option<&str>> = settled.iter().map(|s| s.reason.as_deref()).collect();
-    let due: Vec<Option<Timestamp>> = settled.iter().map(|s| s.due_at).collect();
     let failures: Vec<i32> = settled.iter().map(|s| s.failures).collect();
     let ambiguous: Vec<i32> = settled.iter().map(|s| s.ambiguous).collect();
     let users: Vec<Option<Uuid>> = settled.iter().map(|s| s.user_id).collect();
@@ -139,36 +152,35 @@ async fn settle_in(
     let addresses: Vec<Option<&str>> = settled.iter().map(|s| s.address.as_deref()).collect();
     let segments: Vec<Option<i32>> = settled.iter().map(|s| s.segments).collect();
     let devices: Vec<Option<&Value>> = settled.iter().map(|s| s.devices.as_ref()).collect();
-    // A receipt may have come before the call was settled: then the state it told of stays, and the rest is written.
-    // Locked in the order of ids: two of these that took rows in any order would deadlock.
-    // Endpoints are told by the same statement: a project without any pays for one look into their index.
     let events: Vec<Uuid> = settled.iter().map(|_| ids::fresh(now.as_millisecond())).collect();
-    let ends = "(SELECT DISTINCT ON (id, attempt) * FROM unnest($2::uuid[], $3::int[], $4::text[], $5::text[], $6::timestamptz[], \
-                $7::int[], $8::int[], $9::uuid[], $10::text[], $11::text[], $12::text[], $16::jsonb[], $19::boolean[], $20::int[], \
-                $21::text[], $22::uuid[]) AS e (id, attempt, status, status_reason, due_at, failures, ambiguous, user_id, subject, provider, \
-                provider_message_id, devices, dead, segments, address, event) ORDER BY id, attempt) AS w";
-    let still = "m.id BETWEEN $13 AND $14 AND m.attempt = w.attempt AND (m.status = 'queued' OR m.claimed)";
+    // A receipt may have come before the outcome: then the state that it reported stays, and the rest is written.
+    // Locked in the order of ids: two of these that took rows in any order would deadlock.
+    // Endpoints are notified by the same statement: a project without any pays for one look into their index.
+    let ends = "(SELECT DISTINCT ON (id) * FROM unnest($2::uuid[], $3::int[], $4::text[], $5::text[], \
+                $6::int[], $7::int[], $8::uuid[], $9::text[], $10::text[], $11::text[], $15::jsonb[], $18::boolean[], $19::int[], \
+                $20::text[], $21::uuid[]) AS e (id, attempt, status, status_reason, failures, ambiguous, user_id, subject, provider, \
+                provider_message_id, devices, dead, segments, address, event) ORDER BY id) AS w";
     let set = "status = CASE WHEN m.status = 'queued' THEN excluded.status ELSE m.status END, \
                status_reason = CASE WHEN m.status = 'queued' THEN excluded.status_reason ELSE m.status_reason END, \
-               due_at = CASE WHEN m.status = 'queued' THEN excluded.due_at END, claimed = false, \
-               dead = m.status = 'queued' AND excluded.dead AND NOT m.content @> '{\"test\": true}', \
+               attempt = excluded.attempt, dead = m.status = 'queued' AND excluded.dead AND NOT m.content @> '{\"test\": true}', \
                failures = m.failures + excluded.failures, ambiguous = m.ambiguous + excluded.ambiguous, user_id = excluded.user_id, \
                subject = coalesce(excluded.subject, m.subject), provider = coalesce(excluded.provider, m.provider), \
                provider_message_id = coalesce(excluded.provider_message_id, m.provider_message_id), \
                devices = coalesce(excluded.devices, m.devices), segments = coalesce(excluded.segments, m.segments), \
                address = coalesce(excluded.address, m.address), \
-               sent_at = CASE WHEN excluded.status = 'sent' THEN $15 ELSE m.sent_at END, \
-               failed_at = CASE WHEN excluded.status = 'failed' AND m.status = 'queued' THEN $15 ELSE m.failed_at END, updated_at = $15";
+               sent_at = CASE WHEN excluded.status = 'sent' THEN $14 ELSE m.sent_at END, \
+               failed_at = CASE WHEN excluded.status = 'failed' AND m.status = 'queued' THEN $14 ELSE m.failed_at END, updated_at = $14";
     let sql = format!(
         "WITH ends AS (SELECT m.project_id, m.id, coalesce(w.user_id, m.user_id) AS user_id, m.channel, m.lane, w.status, m.created_at, \
-               m.updated_at, w.status_reason, w.due_at, w.failures, w.ambiguous, w.subject, w.provider, w.provider_message_id, \
-               w.devices, w.dead, w.segments, w.address, w.event, m.status = 'queued' AS was_queued FROM {looked_up}), \
-               written AS ({change} RETURNING m.id, m.campaign_id, m.template_id, m.automation_id, m.run_id, m.provider, m.provider_message_id), \
-               moved AS (SELECT m.*, e.channel, e.user_id, e.status, e.status_reason AS reason, \
+               m.updated_at, w.attempt, w.status_reason, w.failures, w.ambiguous, w.subject, w.provider, w.provider_message_id, \
+               w.devices, w.dead, w.segments, w.address, w.event, m.status AS before FROM {looked_up}), \
+               written AS ({change} RETURNING m.id, m.status AS after, m.campaign_id, m.occurrence, m.variant, m.template_id, m.automation_id, \
+               m.run_id, m.provider, m.provider_message_id), \
+               moved AS (SELECT m.*, e.channel, e.user_id, e.status, e.before, e.status_reason AS reason, \
                e.status = 'failed' OR e.failures > 0 AS failed, \
-               e.status = 'sent' OR (e.status <> 'queued' AND e.was_queued) AS counts, e.event FROM written m JOIN ends e ON e.id = m.id), \
+               e.status = 'sent' OR (e.status <> 'queued' AND e.before = 'queued') AS counts, e.event FROM written m JOIN ends e ON e.id = m.id), \
                counted AS (INSERT INTO message_status_count AS s (project_id, at, channel, status, lane, count) \
-               SELECT $1, $17, channel, status, $18, count(*) FROM moved WHERE counts GROUP BY channel, status ORDER BY channel, status \
+               SELECT $1, $16, channel, status, $17, count(*) FROM moved WHERE counts GROUP BY channel, status ORDER BY channel, status \
                ON CONFLICT (project_id, at, channel, status, lane) DO UPDATE SET count = s.count + excluded.count), \
                told AS (INSERT INTO campaign_outcome AS o (project_id, campaign_id, sent, failed, failed_in_row, reason) \
                SELECT $1, campaign_id, count(*) FILTER (WHERE NOT failed), count(*) FILTER (WHERE failed), \
@@ -177,18 +189,18 @@ async fn settle_in(
                ON CONFLICT (project_id, campaign_id) DO UPDATE SET sent = o.sent + excluded.sent, failed = o.failed + excluded.failed, \
                failed_in_row = excluded.failed_in_row + CASE WHEN excluded.sent > 0 THEN 0 ELSE o.failed_in_row END, \
                reason = coalesce(excluded.reason, o.reason)), \
-               marked AS (INSERT INTO segment_dirty (project_id, id, look, people) SELECT $1, $23, $24, array_agg(DISTINCT user_id) FROM moved \
-               WHERE counts AND EXISTS (SELECT FROM segment_watch WHERE project_id = $1 AND looks_at @> ARRAY[$24::text]) HAVING count(*) > 0), \
+               marked AS (INSERT INTO segment_dirty (project_id, id, look, people) SELECT $1, $22, $23, array_agg(DISTINCT user_id) FROM moved \
+               WHERE counts AND EXISTS (SELECT FROM segment_watch WHERE project_id = $1 AND looks_at @> ARRAY[$23::text]) HAVING count(*) > 0), \
                hooked AS (INSERT INTO webhook_delivery ({columns}) \
-               SELECT $1, w.id, m.event, 'message.' || m.status, m.user_id, {data}, $15, $15, $15 FROM moved m {asking} {person} \
+               SELECT $1, w.id, m.event, 'message.' || m.status, m.user_id, {data}, $14, $14, $14 FROM moved m {asking} {person} \
                WHERE m.counts AND m.status IN ('sent', 'failed', 'suppressed') \
                AND EXISTS (SELECT FROM webhook_endpoint WHERE project_id = $1 AND enabled)) \
-               SELECT id FROM moved",
-        looked_up = by_id::look_up(month, ends, by_id::KEPT, still, Lock::Wait),
+               SELECT id, before, after, campaign_id, occurrence, variant FROM moved",
+        looked_up = by_id::look_up(month, ends, by_id::KEPT, "m.id BETWEEN $12 AND $13", Lock::Wait),
         change = by_id::change(
             month,
             "ends",
-            ", status_reason, due_at, failures, ambiguous, subject, provider, provider_message_id, devices, dead, segments, address",
+            ", attempt, status_reason, failures, ambiguous, subject, provider, provider_message_id, devices, dead, segments, address",
             set,
         ),
         columns = tell::COLUMNS,
@@ -196,8 +208,8 @@ async fn settle_in(
         asking = tell::asking("$1", "'message.' || m.status"),
         person = tell::person("$1", "m.user_id"),
     );
-    let statement = month.prepare(db, &sql).await?;
-    let rows = db
+    let statement = month.prepare(tx, &sql).await?;
+    let rows = tx
         .query(
             &statement,
             &[
@@ -206,7 +218,6 @@ async fn settle_in(
                 &attempts,
                 &statuses,
                 &reasons,
-                &due,
                 &failures,
                 &ambiguous,
                 &users,
@@ -228,50 +239,52 @@ async fn settle_in(
             ],
         )
         .await?;
-    rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
+    Ok(rows)
 }
 
-/// The conditions of a message that waits for its channel (`$2`) to be mended.
-const WAITS: &str = "channel = $2 AND status = 'queued' AND NOT claimed AND status_reason LIKE $3 || '%'";
-
-/// The messages that wait for a channel to be mended, in the order of their ids.
-pub async fn held(
-    db: &impl GenericClient,
+/// Counts the last attempts of these messages as calls whose outcome is unknown. Messages that are not queued any more are left alone.
+pub async fn in_doubt(
+    tx: &impl GenericClient,
     project: ProjectId,
-    channel: Channel,
+    messages: &[Uuid],
     now: Timestamp,
-) -> Result<Vec<Uuid>, StoreError> {
-    let mut ids: Vec<Uuid> = Vec::new();
-    for month in months::of_table(db, "message").await? {
-        let within = month.condition("id");
-        let sql = format!("SELECT id FROM message WHERE project_id = $1 AND {WAITS} AND due_at > $4 AND {within}");
-        let statement = month.prepare(db, &sql).await?;
-        for row in db.query(&statement, &[&project, &channel.as_str(), &HELD, &now]).await? {
-            ids.push(row.try_get(0)?);
+) -> Result<(), StoreError> {
+    let set = "ambiguous = m.ambiguous + 1, attempt = m.attempt + 1, updated_at = $5";
+    for (month, ids) in months::split(messages, |id| *id) {
+        let (first, last) = (ids.iter().min(), ids.iter().max());
+        let queued = "m.id BETWEEN $3 AND $4 AND m.status = 'queued'";
+        let found = by_id::look_up(month, &by_id::wanted("$2"), by_id::KEPT, queued, Lock::Wait);
+        let sql = by_id::change(month, &format!("(SELECT m.* FROM {found}) AS lost"), "", set);
+        tx.execute(&month.prepare(tx, &sql).await?, &[&project, &ids, &first, &last, &now]).await?;
+    }
+    Ok(())
+}
+
+/// Cancels queued messages of campaigns. The values tell whether a call was under way whose outcome is unknown.
+pub async fn cancel(
+    tx: &impl GenericClient,
+    project: ProjectId,
+    messages: &BTreeMap<Uuid, bool>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let rows: Vec<(Uuid, bool)> = messages.iter().map(|(id, begun)| (*id, *begun)).collect();
+    let mut moved = Counts::default();
+    for (month, rows) in months::split(&rows, |row| row.0) {
+        let (ids, begun): (Vec<Uuid>, Vec<bool>) = rows.into_iter().unzip();
+        let (first, last) = (ids.first(), ids.last());
+        let wanted = "unnest($2::uuid[], $3::boolean[]) AS w (id, begun)";
+        let queued = "m.id BETWEEN $4 AND $5 AND m.status = 'queued'";
+        let rows = format!(
+            "(SELECT m.*, w.begun::int AS ambiguous FROM {}) AS waiting",
+            by_id::look_up(month, wanted, by_id::KEPT, queued, Lock::Wait)
+        );
+        let set = "status = 'cancelled', status_reason = 'campaign_cancelled', ambiguous = m.ambiguous + excluded.ambiguous, updated_at = $6";
+        let sql = by_id::change(month, &rows, ", ambiguous", set) + " RETURNING m.campaign_id, m.occurrence, m.variant";
+        for row in tx.query(&month.prepare(tx, &sql).await?, &[&project, &ids, &begun, &first, &last, &now]).await? {
+            if let Some(of) = row.try_get::<_, Option<Uuid>>(0)?.zip(row.try_get::<_, Option<i32>>(1)?) {
+                moved.step(of, row.try_get(2)?, (DeliveryState::Queued, DeliveryState::Cancelled), 1);
+            }
         }
     }
-    ids.sort_unstable();
-    Ok(ids)
-}
-
-/// Makes those of these messages due at once that still wait for the channel; returns how many. All workers do this after a
-/// change: a row that one of them is releasing is skipped by the others, and one that was released is not written again.
-pub async fn release_held(
-    db: &impl GenericClient,
-    project: ProjectId,
-    channel: Channel,
-    ids: &[Uuid],
-    now: Timestamp,
-) -> Result<u64, StoreError> {
-    let mut released = 0;
-    for (month, ids) in months::split(ids, |id| *id) {
-        let (first, last) = (ids.iter().min(), ids.iter().max());
-        let still = format!("m.id BETWEEN $5 AND $6 AND {WAITS}");
-        let columns = format!("{}, due_at", by_id::KEPT);
-        let found = by_id::look_up(month, &by_id::wanted("$4"), &columns, &still, Lock::Skip);
-        let rows = format!("(SELECT m.* FROM {found} WHERE m.due_at > $7) AS held");
-        let statement = month.prepare(db, &by_id::change(month, &rows, "", "due_at = $7")).await?;
-        released += db.execute(&statement, &[&project, &channel.as_str(), &HELD, &ids, &first, &last, &now]).await?;
-    }
-    Ok(released)
+    campaign_counts::add(tx, project, &moved).await
 }

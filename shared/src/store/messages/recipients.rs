@@ -1,0 +1,219 @@
+//! Messages of a campaign, written when they are sent.
+//!
+//! A message's id is derived from the sending and the user, so a user has at most one of each sending. A user who was merged into another
+//! since the sending began may have been sent one under the earlier id. Two workers could begin both at once, one of them
+//! with what it read before the merge. So workers share a lock on the campaign, and a worker that finds such users begins
+//! again with the lock for itself alone.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use deadpool_postgres::Transaction;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::by_id::{self, Lock};
+use super::claim::{Claimed, Sending};
+use super::insert;
+use crate::ids::ProjectId;
+use crate::send::{DeliveryState, Queue};
+use crate::store::StoreError;
+use crate::store::campaigns::counts::{self, Counts};
+use crate::store::months::Month;
+use crate::store::send_chunks::Share;
+use crate::store::send_chunks::begin::{Recipients, SendingRow};
+
+/// How long after its time a merge may be committed, because its item waited in the stream.
+const MERGE_DELAY: SignedDuration = SignedDuration::from_hours(24);
+
+/// Who else may begin messages of the campaign until the end of the transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    Shared,
+    Exclusive,
+}
+
+/// Result of [`insert`].
+#[derive(Debug)]
+pub enum Begun {
+    Messages(Vec<Claimed>),
+    /// Some users were merged: the transaction must be rolled back and repeated under [`Lease::Exclusive`].
+    NeedsExclusive,
+}
+
+/// Locks the campaign until the end of the transaction. To be called before its recipients are read.
+pub async fn lock(tx: &Transaction<'_>, sending: &SendingRow, lease: Lease) -> Result<(), StoreError> {
+    let of = match lease {
+        Lease::Shared => "pg_advisory_xact_lock_shared",
+        Lease::Exclusive => "pg_advisory_xact_lock",
+    };
+    let sql = format!("SELECT {of}(hashtextextended($1::text, 1))");
+    tx.query(&tx.prepare_cached(&sql).await?, &[&format!("recipients {}", sending.campaign)]).await?;
+    Ok(())
+}
+
+/// Writes the messages to these users, who were read under the lock. `user` is whom a recipient's id leads to today. Users who are
+/// gone, and those who have a message of the sending already, get none.
+pub async fn insert(
+    tx: &Transaction<'_>,
+    queue: Queue,
+    (row, recipients): (&SendingRow, &[Recipients]),
+    user: impl Fn(Uuid) -> Option<Uuid>,
+    lease: Lease,
+    now: Timestamp,
+) -> Result<Begun, StoreError> {
+    let started_ms = row.started_at.as_millisecond();
+    let sending = Sending { campaign: row.campaign, occurrence: row.occurrence, started_ms };
+    let of = (row.campaign, row.occurrence);
+    let (mut wanted, mut counts): (BTreeMap<Uuid, &Share>, Counts) = (BTreeMap::new(), Counts::default());
+    for Recipients { share, users } in recipients {
+        for id in users {
+            match user(*id) {
+                None => counts.add(of, share.variant.as_deref(), DeliveryState::Queued, -1),
+                Some(user) if wanted.contains_key(&user) => skip(&mut counts, of, share),
+                Some(user) => drop(wanted.insert(user, share)),
+            }
+        }
+    }
+    let users: Vec<Uuid> = wanted.keys().copied().collect();
+    let merged = merged_since(tx, queue.project, &users, row.started_at).await?;
+    if !merged.is_empty() {
+        if lease == Lease::Shared {
+            return Ok(Begun::NeedsExclusive);
+        }
+        for user in served(tx, queue.project, &sending, &merged).await? {
+            if let Some(share) = wanted.remove(&user) {
+                skip(&mut counts, of, share);
+            }
+        }
+    }
+    let messages = write(tx, queue, (row, &sending), &wanted, now).await?;
+    let new: HashSet<Uuid> = messages.iter().map(|message| message.user_id).collect();
+    for (user, share) in wanted {
+        if !new.contains(&user) {
+            skip(&mut counts, of, share);
+        }
+    }
+    counts::add(tx, queue.project, &counts).await?;
+    Ok(Begun::Messages(messages))
+}
+
+/// Counts a recipient whose user has another message of the sending.
+fn skip(counts: &mut Counts, of: (Uuid, i32), share: &Share) {
+    counts.step(of, share.variant.as_deref(), (DeliveryState::Queued, DeliveryState::Suppressed), 1);
+}
+
+/// The users into whom others were merged since a time, and the ids of these.
+async fn merged_since(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    users: &[Uuid],
+    since: Timestamp,
+) -> Result<HashMap<Uuid, Vec<Uuid>>, StoreError> {
+    let since = since.checked_sub(MERGE_DELAY).unwrap_or(since);
+    let sql = "SELECT w.id, u.id FROM unnest($2::uuid[]) AS w (id) CROSS JOIN LATERAL (SELECT id FROM users \
+               WHERE project_id = $1 AND merged_into = w.id AND merged_at >= $3 OFFSET 0) AS u";
+    let mut merged: HashMap<Uuid, Vec<Uuid>> = HashMap::new();
+    for row in tx.query(&tx.prepare_cached(sql).await?, &[&project, &users, &since]).await? {
+        merged.entry(row.try_get(0)?).or_default().push(row.try_get(1)?);
+    }
+    Ok(merged)
+}
+
+/// Those of the users who have a message of the sending under the id of a user who was merged into them.
+async fn served(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    sending: &Sending,
+    merged: &HashMap<Uuid, Vec<Uuid>>,
+) -> Result<Vec<Uuid>, StoreError> {
+    let pairs: Vec<(Uuid, Uuid)> =
+        merged.iter().flat_map(|(user, others)| others.iter().map(|other| (*user, *other))).collect();
+    let (users, others): (Vec<Uuid>, Vec<Uuid>) = pairs.into_iter().unzip();
+    let month = Month::at(sending.started_ms);
+    let ids = format!(
+        "(SELECT v.u AS of, {id} AS id FROM unnest($2::uuid[], $3::uuid[]) AS v (u, o)) AS w",
+        id = by_id::of_sending("$4", "md5($5::text || v.o::text)")
+    );
+    let found = by_id::look_up(month, &ids, "m.id", "true", Lock::None);
+    let statement = month.prepare(tx, &format!("SELECT DISTINCT w.of FROM {found}")).await?;
+    let rows = tx.query(&statement, &[&project, &users, &others, &sending.started_ms, &sending.key()]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+async fn write(
+    tx: &Transaction<'_>,
+    queue: Queue,
+    (row, sending): (&SendingRow, &Sending),
+    wanted: &BTreeMap<Uuid, &Share>,
+    now: Timestamp,
+) -> Result<Vec<Claimed>, StoreError> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let users: Vec<Uuid> = wanted.keys().copied().collect();
+    let template = |share: &Share| match share.variant {
+        // It may have been changed since the audience was taken.
+        None => row.template_id.or(share.template_id),
+        Some(_) => share.template_id,
+    };
+    let templates: Vec<Option<Uuid>> = wanted.values().map(|share| template(share)).collect();
+    let variants: Vec<Option<&str>> = wanted.values().map(|share| share.variant.as_deref()).collect();
+    let data = json!({ "campaign": { "id": row.campaign, "name": row.name } });
+    let sql = format!(
+        "WITH new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, data, campaign_id, occurrence, \
+         variant, subscription_group_id, released_at, created_at, updated_at) \
+         SELECT $1, {id}, u, $2, $3, 'queued', t, $4, $5, $6, v, $7, $8, $8, $8 \
+         FROM unnest($9::uuid[], $10::uuid[], $11::text[]) AS w (u, t, v) ORDER BY 2 \
+         ON CONFLICT (project_id, id) DO NOTHING RETURNING id, user_id), \
+         counted AS (INSERT INTO message_count (project_id, lane, count) SELECT $1, $12, count(*) FROM new HAVING count(*) > 0 \
+         ON CONFLICT (project_id, lane) DO UPDATE SET count = message_count.count + excluded.count) \
+         SELECT id, user_id FROM new",
+        id = by_id::of_sending("$13", "md5($14::text || u::text)")
+    );
+    let rows = tx
+        .query(
+            &tx.prepare_cached(&sql).await?,
+            &[
+                &queue.project,
+                &queue.channel.as_str(),
+                &queue.lane.as_str(),
+                &data,
+                &row.campaign,
+                &row.occurrence,
+                &row.subscription_group_id,
+                &now,
+                &users,
+                &templates,
+                &variants,
+                &insert::any_lane(),
+                &sending.started_ms,
+                &sending.key(),
+            ],
+        )
+        .await?;
+    let template_of: HashMap<Uuid, Option<Uuid>> = users.iter().copied().zip(templates.iter().copied()).collect();
+    let message = |found: &tokio_postgres::Row| {
+        let (id, user_id): (Uuid, Uuid) = (found.try_get(0)?, found.try_get(1)?);
+        Ok(Claimed {
+            project: queue.project,
+            id,
+            user_id,
+            channel: queue.channel,
+            lane: queue.lane,
+            sending: Some(*sending),
+            template_id: template_of.get(&user_id).copied().flatten(),
+            subscription_group_id: row.subscription_group_id,
+            content: Value::Object(serde_json::Map::new()),
+            data: data.clone(),
+            attempt: 1,
+            failures: 0,
+            ambiguous: 0,
+            lapsed: false,
+            created_at: now,
+            released_at: now,
+            trace: None,
+        })
+    };
+    rows.iter().map(message).collect()
+}

@@ -1,0 +1,199 @@
+//! The queue of delivery: what is still to be sent, in chunks of up to [`CAPACITY`] members of one [`Queue`].
+//!
+//! Each queued message is an undone member of exactly one chunk. A worker that sends moves members of due chunks into a new chunk that
+//! is *begun* ([`begin`]), and commits that before it calls the provider. Settling marks members of the begun chunk as done, and the
+//! chunk is deleted with its last one. A begun chunk whose lease has ended is due again: the outcome of its calls is unknown.
+//! The worker that takes it deletes it, so the chunk's id is the fence that keeps the worker before from settling.
+
+pub mod begin;
+mod bits;
+pub mod campaign;
+pub mod ready;
+pub mod settle;
+
+use std::collections::BTreeMap;
+
+use deadpool_postgres::GenericClient;
+use futures_util::future::try_join_all;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::StoreError;
+use crate::ids::{self, ProjectId};
+use crate::send::{Channel, Queue};
+
+pub use bits::Bits;
+
+/// Members of a chunk at most.
+pub const CAPACITY: usize = 500;
+
+/// A chunk to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewChunk {
+    pub queue: Queue,
+    /// Ids of messages; of users where `audience` is given. At most [`CAPACITY`].
+    pub members: Vec<Uuid>,
+    /// When it may be sent, or its lease ends; none until the campaign releases it.
+    pub due_at: Option<Timestamp>,
+    pub is_begun: bool,
+    /// Its messages wait for the channel's settings to be changed.
+    pub is_held: bool,
+    /// The campaign and its occurrence.
+    pub campaign: Option<(Uuid, i32)>,
+    pub audience: Option<Share>,
+    /// Of a campaign: it is not released before. None stands for the beginning of time.
+    pub send_at: Option<SendAt>,
+}
+
+/// What the recipients of an audience's chunk are sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Share {
+    pub variant: Option<String>,
+    /// None: the campaign's at the time of sending, or, while no variant has won, not known yet.
+    pub template_id: Option<Uuid>,
+}
+
+/// When a part of a campaign may be released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SendAt {
+    Time(Timestamp),
+    /// Once a variant has won the test.
+    AfterTest,
+}
+
+impl NewChunk {
+    /// Messages that may be sent from a time on.
+    pub fn due(queue: Queue, members: Vec<Uuid>, due_at: Timestamp) -> Self {
+        Self {
+            queue,
+            members,
+            due_at: Some(due_at),
+            is_begun: false,
+            is_held: false,
+            campaign: None,
+            audience: None,
+            send_at: None,
+        }
+    }
+
+    /// Messages that the writer sends until the lease ends.
+    pub fn begun(queue: Queue, members: Vec<Uuid>, lease: Timestamp) -> Self {
+        Self { is_begun: true, ..Self::due(queue, members, lease) }
+    }
+}
+
+/// Splits the members of each queue into chunks.
+pub fn chunks_of(members: BTreeMap<Queue, Vec<Uuid>>, due_at: Timestamp) -> Vec<NewChunk> {
+    let of_queue = |(queue, members): (Queue, Vec<Uuid>)| {
+        let chunks: Vec<NewChunk> =
+            members.chunks(CAPACITY).map(|part| NewChunk::due(queue, part.to_vec(), due_at)).collect();
+        chunks
+    };
+    members.into_iter().flat_map(of_queue).collect()
+}
+
+/// Writes chunks and returns their ids in the same order. One statement for each project.
+pub async fn insert(
+    db: &impl GenericClient,
+    chunks: &[NewChunk],
+    now: Timestamp,
+) -> Result<Vec<Uuid>, StoreError> {
+    let ids: Vec<Uuid> = chunks.iter().map(|_| ids::fresh(now.as_millisecond())).collect();
+    let mut of_project: BTreeMap<ProjectId, Vec<(Uuid, &NewChunk)>> = BTreeMap::new();
+    for (id, chunk) in ids.iter().zip(chunks).filter(|(_, chunk)| !chunk.members.is_empty()) {
+        of_project.entry(chunk.queue.project).or_default().push((*id, chunk));
+    }
+    let written = of_project.into_iter().map(|(project, chunks)| async move {
+        insert_of(db, project, &chunks, now).await
+    });
+    try_join_all(written).await?;
+    Ok(ids)
+}
+
+async fn insert_of(
+    db: &impl GenericClient,
+    project: ProjectId,
+    chunks: &[(Uuid, &NewChunk)],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let ids: Vec<Uuid> = chunks.iter().map(|(id, _)| *id).collect();
+    let chunks: Vec<&NewChunk> = chunks.iter().map(|(_, chunk)| *chunk).collect();
+    let members: Vec<Uuid> = chunks.iter().flat_map(|c| c.members.iter().copied()).collect();
+    let sizes: Vec<i32> = chunks.iter().map(|c| i32::try_from(c.members.len()).unwrap_or(i32::MAX)).collect();
+    let mut end = 0;
+    let ends: Vec<i32> = sizes
+        .iter()
+        .map(|size| {
+            end += size;
+            end
+        })
+        .collect();
+    let channels: Vec<&str> = chunks.iter().map(|c| c.queue.channel.as_str()).collect();
+    let lanes: Vec<&str> = chunks.iter().map(|c| c.queue.lane.as_str()).collect();
+    let due: Vec<Option<Timestamp>> = chunks.iter().map(|c| c.due_at).collect();
+    let begun: Vec<bool> = chunks.iter().map(|c| c.is_begun).collect();
+    let held: Vec<bool> = chunks.iter().map(|c| c.is_held).collect();
+    let campaigns: Vec<Option<Uuid>> = chunks.iter().map(|c| c.campaign.map(|(id, _)| id)).collect();
+    let occurrences: Vec<Option<i32>> = chunks.iter().map(|c| c.campaign.map(|(_, n)| n)).collect();
+    let audiences: Vec<bool> = chunks.iter().map(|c| c.audience.is_some()).collect();
+    let variants: Vec<Option<&str>> = chunks.iter().map(|c| c.audience.as_ref()?.variant.as_deref()).collect();
+    let templates: Vec<Option<Uuid>> = chunks.iter().map(|c| c.audience.as_ref()?.template_id).collect();
+    let send_at: Vec<Option<Timestamp>> = chunks
+        .iter()
+        .map(|c| match c.send_at {
+            Some(SendAt::Time(at)) => Some(at),
+            _ => None,
+        })
+        .collect();
+    let after_test: Vec<bool> = chunks.iter().map(|c| c.send_at == Some(SendAt::AfterTest)).collect();
+    let sql = "INSERT INTO send_chunk (project_id, id, channel, lane, members, done, size, is_audience, is_begun, is_held, due_at, \
+               campaign_id, occurrence, variant, template_id, send_at, created_at) \
+               SELECT $1, id, channel, lane, ($17::uuid[])[v.until - v.size + 1:v.until], repeat('0', v.size)::varbit, v.size, audience, begun, \
+               held, due, campaign, occurrence, variant, template, \
+               CASE WHEN campaign IS NULL THEN NULL WHEN after_test THEN 'infinity' ELSE coalesce(send_at, '-infinity') END, $16 \
+               FROM unnest($2::uuid[], $3::text[], $4::text[], $5::int[], $6::int[], $7::boolean[], $8::boolean[], $9::boolean[], \
+               $10::timestamptz[], $11::uuid[], $12::int[], $13::text[], $14::uuid[], $15::timestamptz[], $18::boolean[]) \
+               AS v (id, channel, lane, size, until, audience, begun, held, due, campaign, occurrence, variant, template, send_at, after_test)";
+    let statement = db.prepare_cached(sql).await?;
+    db.execute(
+        &statement,
+        &[
+            &project,
+            &ids,
+            &channels,
+            &lanes,
+            &sizes,
+            &ends,
+            &audiences,
+            &begun,
+            &held,
+            &due,
+            &campaigns,
+            &occurrences,
+            &variants,
+            &templates,
+            &send_at,
+            &now,
+            &members,
+            &after_test,
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+/// Makes the chunks due now whose messages wait for a channel's settings; returns how many messages they hold. All workers call this after a
+/// change: a chunk that one of them is releasing is skipped by the others.
+pub async fn release_held(
+    db: &impl GenericClient,
+    project: ProjectId,
+    channel: Channel,
+    now: Timestamp,
+) -> Result<i64, StoreError> {
+    let sql = "WITH held AS (SELECT id FROM send_chunk WHERE project_id = $1 AND channel = $2 AND is_held AND NOT is_begun \
+               AND due_at > $3 FOR UPDATE SKIP LOCKED), \
+               released AS (UPDATE send_chunk c SET due_at = $3, is_held = false FROM held WHERE c.project_id = $1 AND c.id = held.id \
+               RETURNING c.size) SELECT coalesce(sum(size), 0)::bigint FROM released";
+    let statement = db.prepare_cached(sql).await?;
+    Ok(db.query_one(&statement, &[&project, &channel.as_str(), &now]).await?.try_get(0)?)
+}

@@ -1,0 +1,234 @@
+//! Taking members of due chunks for sending.
+
+use deadpool_postgres::Transaction;
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::{Bits, Share};
+use crate::campaign::CampaignStatus;
+use crate::ids::ProjectId;
+use crate::send::Queue;
+use crate::store::StoreError;
+
+/// Chunks read at a time: most are full, and few of them suffice; where they hold single messages, many are needed.
+const READ: [i64; 3] = [2, 16, 110];
+
+/// What to take.
+#[derive(Clone, Copy, Debug)]
+pub struct Want {
+    pub queue: Queue,
+    /// Members at most.
+    pub most: usize,
+    /// Chunks that were due before this are left out: they are known to be gone, and a long transaction keeps the index
+    /// entries of deleted chunks alive.
+    pub from: Option<Timestamp>,
+    /// Whether begun chunks whose lease has ended are taken.
+    pub with_lapsed: bool,
+}
+
+/// What was taken. All of it belongs to one campaign's sending, or to none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Taken {
+    /// Messages that were not begun.
+    pub messages: Vec<Uuid>,
+    /// Messages whose last call was never settled.
+    pub in_doubt: Vec<Uuid>,
+    pub audience: Vec<Recipients>,
+    /// None where the campaign has begun another occurrence since.
+    pub sending: Option<SendingRow>,
+    /// When the first chunk was due that was taken or left.
+    pub first_due: Option<Timestamp>,
+    /// Whether the queue has more that is due.
+    pub has_more: bool,
+}
+
+/// Users of an audience.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipients {
+    pub share: Share,
+    pub users: Vec<Uuid>,
+}
+
+/// The campaign of the members, and the occurrence that they belong to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendingRow {
+    pub campaign: Uuid,
+    pub occurrence: i32,
+    pub started_at: Timestamp,
+    pub name: String,
+    pub template_id: Option<Uuid>,
+    pub subscription_group_id: Option<Uuid>,
+}
+
+impl Taken {
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.in_doubt.is_empty() && self.audience.is_empty()
+    }
+
+    fn count(&self) -> usize {
+        self.messages.len() + self.in_doubt.len() + self.audience.iter().map(|part| part.users.len()).sum::<usize>()
+    }
+}
+
+/// A due chunk, locked.
+struct Chunk {
+    id: Uuid,
+    members: Vec<Uuid>,
+    done: Bits,
+    is_audience: bool,
+    is_begun: bool,
+    campaign: Option<(Uuid, i32)>,
+    share: Share,
+    due_at: Timestamp,
+    /// None: it belongs to no campaign.
+    may_be_sent: Option<bool>,
+    sending: Option<SendingRow>,
+}
+
+/// Takes up to `most` members of a queue's due chunks, longest due first, out of their chunks. The caller writes those that it sends into
+/// a begun chunk in the same transaction. Chunks of campaigns that are not being sent are parked. Chunks that another transaction holds
+/// are skipped. Nothing is taken of a project that was deleted.
+pub async fn take(tx: &Transaction<'_>, want: Want, now: Timestamp) -> Result<Taken, StoreError> {
+    let (mut taken, mut changes) = (Taken::default(), Changes::default());
+    let (mut seen, mut first): (Vec<Uuid>, Option<Option<(Uuid, i32)>>) = (Vec::new(), None);
+    'read: for most in READ {
+        let chunks = read(tx, want, &seen, most, now).await?;
+        let is_all = (chunks.len() as i64) < most;
+        for chunk in chunks {
+            seen.push(chunk.id);
+            taken.first_due = taken.first_due.or(Some(chunk.due_at));
+            if chunk.may_be_sent == Some(false) {
+                changes.park(&chunk);
+                continue;
+            }
+            if taken.count() >= want.most || *first.get_or_insert(chunk.campaign) != chunk.campaign {
+                taken.has_more = true;
+                break 'read;
+            }
+            let left = want.most - taken.count();
+            let is_whole = changes.take(&chunk, left, &mut taken);
+            if !is_whole {
+                taken.has_more = true;
+                break 'read;
+            }
+        }
+        if is_all {
+            break;
+        }
+        taken.has_more = most == READ[READ.len() - 1];
+    }
+    changes.write(tx, want.queue.project).await?;
+    Ok(taken)
+}
+
+async fn read(
+    tx: &Transaction<'_>,
+    want: Want,
+    seen: &[Uuid],
+    most: i64,
+    now: Timestamp,
+) -> Result<Vec<Chunk>, StoreError> {
+    let Queue { project, channel, lane } = want.queue;
+    let sql = "SELECT c.id, c.members, c.done::text, c.is_audience, c.is_begun, c.campaign_id, c.occurrence, c.variant, c.template_id, c.due_at, \
+               k.status, CASE WHEN k.occurrence = c.occurrence THEN k.started_at END, k.name, k.template_id, k.subscription_group_id FROM send_chunk c \
+               LEFT JOIN campaign k ON k.project_id = $1 AND k.id = c.campaign_id \
+               WHERE c.project_id = $1 AND c.channel = $2 AND c.lane = $3 AND c.due_at <= $4 AND c.due_at >= coalesce($5::timestamptz, '-infinity') \
+               AND (NOT c.is_begun OR $6) AND c.id <> ALL($7) AND NOT EXISTS (SELECT FROM project_removal WHERE project_id = $1) \
+               ORDER BY c.due_at LIMIT $8 FOR UPDATE OF c SKIP LOCKED";
+    let statement = tx.prepare_cached(sql).await?;
+    let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] = &[
+        &project,
+        &channel.as_str(),
+        &lane.as_str(),
+        &now,
+        &want.from,
+        &want.with_lapsed,
+        &seen,
+        &most,
+    ];
+    tx.query(&statement, params).await?.iter().map(from_row).collect()
+}
+
+fn from_row(row: &Row) -> Result<Chunk, StoreError> {
+    let campaign = row.try_get::<_, Option<Uuid>>(5)?.zip(row.try_get::<_, Option<i32>>(6)?);
+    let status: Option<&str> = row.try_get(10)?;
+    let may_be_sent = campaign.map(|_| status.and_then(CampaignStatus::parse).is_some_and(CampaignStatus::delivers));
+    let sending = match (campaign, row.try_get::<_, Option<Timestamp>>(11)?) {
+        (Some((campaign, occurrence)), Some(started_at)) => Some(SendingRow {
+            campaign,
+            occurrence,
+            started_at,
+            name: row.try_get(12)?,
+            template_id: row.try_get(13)?,
+            subscription_group_id: row.try_get(14)?,
+        }),
+        _ => None,
+    };
+    Ok(Chunk {
+        id: row.try_get(0)?,
+        members: row.try_get(1)?,
+        done: Bits::parse(row.try_get(2)?),
+        is_audience: row.try_get(3)?,
+        is_begun: row.try_get(4)?,
+        campaign,
+        share: Share { variant: row.try_get(7)?, template_id: row.try_get(8)? },
+        due_at: row.try_get(9)?,
+        may_be_sent,
+        sending,
+    })
+}
+
+/// What becomes of the chunks that were read.
+#[derive(Default)]
+struct Changes {
+    deleted: Vec<Uuid>,
+    parked: Vec<Uuid>,
+    shrunk: Vec<(Uuid, String, i32)>,
+}
+
+impl Changes {
+    /// A begun chunk keeps its state, so that its calls stay in doubt until they are taken.
+    fn park(&mut self, chunk: &Chunk) {
+        self.parked.push(chunk.id);
+    }
+
+    /// Takes up to `most` members. Returns whether none is left.
+    fn take(&mut self, chunk: &Chunk, most: usize, taken: &mut Taken) -> bool {
+        let open: Vec<usize> = chunk.done.unset().collect();
+        let now: Vec<usize> = open.iter().copied().take(most).collect();
+        let members: Vec<Uuid> = now.iter().filter_map(|at| chunk.members.get(*at)).copied().collect();
+        taken.sending = taken.sending.take().or_else(|| chunk.sending.clone());
+        if chunk.is_audience {
+            taken.audience.push(Recipients { share: chunk.share.clone(), users: members });
+        } else if chunk.is_begun {
+            taken.in_doubt.extend(members);
+        } else {
+            taken.messages.extend(members);
+        }
+        if now.len() == open.len() {
+            self.deleted.push(chunk.id);
+            return true;
+        }
+        let mut done = chunk.done.clone();
+        now.iter().for_each(|at| done.set(*at));
+        self.shrunk.push((chunk.id, done.text(), i32::try_from(open.len() - now.len()).unwrap_or(0)));
+        false
+    }
+
+    async fn write(self, tx: &Transaction<'_>, project: ProjectId) -> Result<(), StoreError> {
+        if !self.deleted.is_empty() {
+            let sql = "DELETE FROM send_chunk WHERE project_id = $1 AND id = ANY($2)";
+            tx.execute(&tx.prepare_cached(sql).await?, &[&project, &self.deleted]).await?;
+        }
+        if !self.parked.is_empty() {
+            let sql = "UPDATE send_chunk SET due_at = NULL WHERE project_id = $1 AND id = ANY($2)";
+            tx.execute(&tx.prepare_cached(sql).await?, &[&project, &self.parked]).await?;
+        }
+        for (id, done, size) in &self.shrunk {
+            let sql = "UPDATE send_chunk SET done = $3::text::varbit, size = $4 WHERE project_id = $1 AND id = $2";
+            tx.execute(&tx.prepare_cached(sql).await?, &[&project, id, done, size]).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! Chunks of a campaign: released at the allowed pace, parked while it is paused, removed when it is cancelled.
+//!
+//! A chunk without `due_at` is *parked*. It is released no earlier than its `send_at`. Every function that changes something is called in a
+//! transaction that holds the campaign's row.
+
+use std::collections::BTreeMap;
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::{Bits, NewChunk, SendAt, Share, insert};
+use crate::campaign::Variant;
+use crate::ids::ProjectId;
+use crate::send::{Channel, DeliveryState, Lane, Queue};
+use crate::store::StoreError;
+use crate::store::campaigns::counts::{self, Counts};
+use crate::store::messages::settle;
+
+/// A campaign of a project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Of {
+    pub project: ProjectId,
+    pub campaign: Uuid,
+}
+
+/// A parked chunk of which a part is released.
+struct Parked {
+    id: Uuid,
+    size: i64,
+    channel: Channel,
+    is_audience: bool,
+    occurrence: i32,
+    share: Share,
+    send_at: Option<Timestamp>,
+}
+
+/// Releases up to `most` members of parked chunks whose time has come; returns how many.
+pub async fn release(tx: &impl GenericClient, of: Of, most: i64, now: Timestamp) -> Result<i64, StoreError> {
+    let sql = "SELECT id, size, channel, is_audience, occurrence, variant, template_id, nullif(send_at, '-infinity') FROM send_chunk \
+               WHERE project_id = $1 AND campaign_id = $2 AND due_at IS NULL AND send_at <= $3 ORDER BY send_at, id LIMIT $4 \
+               FOR UPDATE SKIP LOCKED";
+    // Each has a member at least.
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now, &most]).await?;
+    let (mut whole, mut released) = (Vec::new(), 0);
+    for row in &rows {
+        let chunk = parked(row)?;
+        if released + chunk.size <= most {
+            released += chunk.size;
+            whole.push(chunk.id);
+        } else {
+            released += split(tx, of, &chunk, most - released, now).await?;
+            break;
+        }
+    }
+    let sql = "UPDATE send_chunk SET due_at = $3 WHERE project_id = $1 AND id = ANY($2)";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &whole, &now]).await?;
+    Ok(released)
+}
+
+fn parked(row: &Row) -> Result<Parked, StoreError> {
+    let channel: &str = row.try_get(2)?;
+    Ok(Parked {
+        id: row.try_get(0)?,
+        size: i64::from(row.try_get::<_, i32>(1)?),
+        channel: crate::store::messages::channel(channel)?,
+        is_audience: row.try_get(3)?,
+        occurrence: row.try_get(4)?,
+        share: Share { variant: row.try_get(5)?, template_id: row.try_get(6)? },
+        send_at: row.try_get(7)?,
+    })
+}
+
+/// Moves up to `most` members of a parked chunk into one that is due.
+async fn split(
+    tx: &impl GenericClient,
+    of: Of,
+    parked: &Parked,
+    most: i64,
+    now: Timestamp,
+) -> Result<i64, StoreError> {
+    if most <= 0 {
+        return Ok(0);
+    }
+    let sql = "SELECT members, done::text FROM send_chunk WHERE project_id = $1 AND id = $2";
+    let row = tx.query_one(&tx.prepare_cached(sql).await?, &[&of.project, &parked.id]).await?;
+    let (members, mut done): (Vec<Uuid>, Bits) = (row.try_get(0)?, Bits::parse(row.try_get(1)?));
+    let open: Vec<usize> = done.unset().collect();
+    let taken: Vec<usize> = open.iter().copied().take(usize::try_from(most).unwrap_or(0)).collect();
+    taken.iter().for_each(|at| done.set(*at));
+    let queue = Queue { project: of.project, channel: parked.channel, lane: Lane::Campaign };
+    let chunk = NewChunk {
+        campaign: Some((of.campaign, parked.occurrence)),
+        audience: parked.is_audience.then(|| parked.share.clone()),
+        send_at: parked.send_at.map(SendAt::Time),
+        ..NewChunk::due(queue, taken.iter().filter_map(|at| members.get(*at)).copied().collect(), now)
+    };
+    insert(tx, &[chunk], now).await?;
+    let left = i32::try_from(open.len() - taken.len()).unwrap_or(0);
+    let sql = "UPDATE send_chunk SET done = $3::text::varbit, size = $4 WHERE project_id = $1 AND id = $2";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &parked.id, &done.text(), &left]).await?;
+    Ok(taken.len() as i64)
+}
+
+/// Gives the part of the audience that waits for the test the variant that has won, and lets it be released.
+pub async fn decide(
+    tx: &impl GenericClient,
+    of: Of,
+    variant: &Variant,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = "WITH decided AS (UPDATE send_chunk SET variant = $3, template_id = $4, send_at = $5 \
+               WHERE project_id = $1 AND campaign_id = $2 AND send_at = 'infinity' RETURNING occurrence, size) \
+               SELECT occurrence, sum(size)::bigint FROM decided GROUP BY occurrence";
+    let rows = tx
+        .query(&tx.prepare_cached(sql).await?, &[&of.project, &of.campaign, &variant.name, &variant.template_id, &now])
+        .await?;
+    let mut moved = Counts::default();
+    for row in rows {
+        let (occurrence, count): (i32, i64) = (row.try_get(0)?, row.try_get(1)?);
+        moved.add((of.campaign, occurrence), None, DeliveryState::Queued, -count);
+        moved.add((of.campaign, occurrence), Some(&variant.name), DeliveryState::Queued, count);
+    }
+    counts::add(tx, of.project, &moved).await
+}
+
+/// Parks all chunks that no worker is sending; returns how many.
+pub async fn park(tx: &impl GenericClient, of: Of, now: Timestamp) -> Result<u64, StoreError> {
+    let sql = "UPDATE send_chunk SET due_at = NULL WHERE project_id = $1 AND id IN (SELECT id FROM send_chunk \
+               WHERE project_id = $1 AND campaign_id = $2 AND due_at IS NOT NULL AND (NOT is_begun OR due_at <= $3) FOR UPDATE SKIP LOCKED)";
+    Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now]).await?)
+}
+
+/// What [`cancel`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cancelled {
+    pub count: i64,
+    /// Whether there may be more, or workers are sending some.
+    pub left: bool,
+}
+
+/// Cancels what is in up to `most` chunks that no worker is sending. The outcome of a call whose lease has ended is unknown.
+pub async fn cancel(tx: &impl GenericClient, of: Of, most: i64, now: Timestamp) -> Result<Cancelled, StoreError> {
+    let sql = "WITH gone AS (DELETE FROM send_chunk WHERE project_id = $1 AND id IN (SELECT id FROM send_chunk \
+               WHERE project_id = $1 AND campaign_id = $2 AND (NOT is_begun OR coalesce(due_at <= $3, true)) LIMIT $4 FOR UPDATE SKIP LOCKED) \
+               RETURNING members, done::text, is_audience, is_begun, occurrence, variant) SELECT * FROM gone";
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now, &most]).await?;
+    let (mut moved, mut messages, mut cancelled) = (Counts::default(), BTreeMap::new(), Cancelled::default());
+    for row in &rows {
+        let (members, done): (Vec<Uuid>, Bits) = (row.try_get(0)?, Bits::parse(row.try_get(1)?));
+        let open: Vec<Uuid> = done.unset().filter_map(|at| members.get(at)).copied().collect();
+        cancelled.count += open.len() as i64;
+        if row.try_get(2)? {
+            let (occurrence, variant): (i32, Option<&str>) = (row.try_get(4)?, row.try_get(5)?);
+            moved.step((of.campaign, occurrence), variant, (DeliveryState::Queued, DeliveryState::Cancelled), open.len());
+        } else {
+            let is_begun: bool = row.try_get(3)?;
+            messages.extend(open.into_iter().map(|id| (id, is_begun)));
+        }
+    }
+    counts::add(tx, of.project, &moved).await?;
+    settle::cancel(tx, of.project, &messages, now).await?;
+    cancelled.left = cancelled.count > 0 || is_open(tx, of).await?;
+    Ok(cancelled)
+}
+
+/// Whether any of its messages is still to be sent, or is being sent.
+pub async fn is_open(db: &impl GenericClient, of: Of) -> Result<bool, StoreError> {
+    exists(db, of, "true").await
+}
+
+/// Whether any of its chunks is released.
+pub async fn is_released(db: &impl GenericClient, of: Of) -> Result<bool, StoreError> {
+    exists(db, of, "due_at IS NOT NULL").await
+}
+
+/// Whether messages of the test are still to be sent, or are being sent. Retries of messages that failed are not waited for.
+pub async fn is_test_open(db: &impl GenericClient, of: Of) -> Result<bool, StoreError> {
+    exists(db, of, "send_at < 'infinity' AND (is_audience OR is_begun)").await
+}
+
+async fn exists(db: &impl GenericClient, of: Of, condition: &str) -> Result<bool, StoreError> {
+    let sql = format!(
+        "SELECT EXISTS (SELECT FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND {condition})"
+    );
+    Ok(db.query_one(&db.prepare_cached(&sql).await?, &[&of.project, &of.campaign]).await?.try_get(0)?)
+}
+
+/// When the first chunk may be released that may not yet; none where no such time is known.
+pub async fn next_time(db: &impl GenericClient, of: Of, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+    let sql = "SELECT send_at FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND send_at > $3 AND send_at < 'infinity' \
+               AND due_at IS NULL ORDER BY send_at LIMIT 1";
+    let row = db.query_opt(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now]).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
