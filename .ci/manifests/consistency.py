@@ -177,16 +177,26 @@ def has_port(item, port):
     return any(port in (one["name"], one["containerPort"]) for c in containers(item) for one in c.get("ports", []))
 
 
+# What a ScaledObject asks PostgreSQL of a channel: the messages that are due (shared/src/store/send_chunks/ready.rs).
+DUE = "SELECT coalesce(sum(size), 0) FROM send_chunk WHERE due_at <= now() AND channel IN ('{}')"
+
+
 def of_lag(item, target):
-    """The consumers are those that the target reads (shared/src/bus/subject.rs)."""
-    triggers = [trigger["metadata"] for trigger in item["spec"]["triggers"]]
-    channels = [v["value"] for c in containers(target) for v in c["env"] if v["name"] == "DELIVERY_CHANNELS"]
-    if channels:
-        wanted = {("SEND", f"send-{channel}-{lane}") for channel in channels for lane in ("direct", "automation", "campaign")}
+    """The consumers (shared/src/bus/subject.rs) and channels are those that the target reads."""
+    triggers = {kind: [one["metadata"] for one in item["spec"]["triggers"] if one["type"] == kind] for kind in ("nats-jetstream", "postgresql")}
+    variables = {v["name"]: v for c in containers(target) for v in c["env"]}
+    channels = variables.get("DELIVERY_CHANNELS", {}).get("value", "").split(",")
+    if channels == [""]:
+        consumers, queries = {("INGEST", f"ingest-{partition}") for partition in range(8)}, []
     else:
-        wanted = {("INGEST", f"ingest-{partition}") for partition in range(8)}
-    if {(trigger["stream"], trigger["consumer"]) for trigger in triggers} != wanted:
+        consumers, queries = {("SEND", f"send-{channel}-direct") for channel in channels}, [DUE.format("', '".join(channel.upper() for channel in channels))]
+    if {(trigger["stream"], trigger["consumer"]) for trigger in triggers["nats-jetstream"]} != consumers:
         yield "does not look at just the consumers of what it scales"
+    if [trigger["query"] for trigger in triggers["postgresql"]] != queries:
+        yield "does not count just the due messages of the channels that it scales"
+    for trigger in triggers["postgresql"]:
+        if trigger["connectionFromEnv"] != "DATABASE_URL" or "DATABASE_URL" not in variables:
+            yield f"{trigger['connectionFromEnv']} is not the database of what it scales"
 
 
 def of_policy(spec, workloads):

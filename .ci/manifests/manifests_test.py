@@ -48,6 +48,19 @@ class Manifests(unittest.TestCase):
         change = lambda item: item["spec"]["triggers"][0]["metadata"].update(consumer="ingest-9")
         self.finds("ScaledObject", "worker-automation", change, "does not look at just the consumers")
 
+    def test_a_query_for_another_channel_is_reported(self):
+        query = consistency.DUE.format("EMAIL")
+        change = lambda item: item["spec"]["triggers"][1]["metadata"].update(query=query)
+        self.finds("ScaledObject", "worker-delivery-sms", change, "does not count just the due messages")
+
+    def test_a_connection_other_than_the_pods_is_reported(self):
+        change = lambda item: item["spec"]["triggers"][1]["metadata"].update(connectionFromEnv="POSTGRES_URL")
+        self.finds("ScaledObject", "worker-delivery-push", change, "POSTGRES_URL is not the database")
+
+    def test_an_unknown_field_of_the_postgresql_scaler_is_reported(self):
+        change = lambda item: item["spec"]["triggers"][1]["metadata"].update(target="5")
+        self.finds("ScaledObject", "worker-delivery-email", change, "$.spec.triggers[1]")
+
     def test_a_password_that_the_server_is_not_given(self):
         change = lambda item: containers(item)[0]["env"].pop()
         self.finds("StatefulSet", "nats", change, "NATS_ROUTE_PASSWORD")

@@ -61,6 +61,14 @@ pub enum Scenario {
     DeliverSmtp,
     /// The memory of a worker in front of a full queue.
     DeliverQueue,
+    /// The same number of messages of 1, 10 and 1,000 projects, in full chunks and one by one.
+    DeliverProjects,
+    /// From the acceptance of a direct message to its arrival at the provider, one at a time.
+    DeliverLatency,
+    /// Delivery with a year of messages in the ledger.
+    DeliverYear,
+    /// Delivery of one project while the provider of another never answers.
+    DeliverHanging,
     /// Templates by themselves.
     Render,
     /// Finding the automations that an event starts, by itself.
@@ -75,7 +83,7 @@ pub enum Scenario {
     Reads,
     /// Counting who satisfies rules, in the filled database.
     SegmentEstimate,
-    /// A campaign to everybody who has an address, in the filled database.
+    /// A campaign to everybody who has an address, in the filled database: its audience taken, and all of it sent.
     Campaign,
     /// Memory over ten minutes (or --seconds); only by name.
     Memory,
@@ -211,6 +219,10 @@ impl Lab {
             Scenario::DeliverWebPush => deliver::web_push(self, &mut section).await,
             Scenario::DeliverSmtp => deliver::smtp(self, &mut section).await,
             Scenario::DeliverQueue => deliver::queue(self, &mut section).await,
+            Scenario::DeliverProjects => deliver::projects(self, &mut section).await,
+            Scenario::DeliverLatency => deliver::latency(self, &mut section).await,
+            Scenario::DeliverYear => deliver::year(self, &mut section).await,
+            Scenario::DeliverHanging => deliver::hanging(self, &mut section).await,
             Scenario::Render => deliver::render(self, &mut section).await,
             Scenario::AutomationMatch => automation::matching(self, &mut section).await,
             Scenario::AutomationRuns => automation::runs(self, &mut section).await,

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 
 use crate::child::Server;
 
-pub use http::arrivals;
+pub use http::{arrivals, now_us};
 
 /// How a sink is called in reports.
 pub const NAME: &str = "sink";

@@ -232,9 +232,11 @@ impl System {
         Ok(())
     }
 
-    /// Drops messages, in the ledger and on their way; only while nobody delivers.
+    /// Drops messages, in the ledger, queued, and in the stream; only while no worker delivers.
     pub async fn forget_messages(&self) -> Result<()> {
-        self.database.batch_execute("TRUNCATE message, message_count, outbox").await?;
+        self.database
+            .batch_execute("TRUNCATE message, message_count, send_chunk, campaign_count, capped_send, outbox")
+            .await?;
         // Before anybody ran there is no such stream.
         if let Ok(stream) = self.bus.jetstream.get_stream(self.bus.names.send_stream()).await {
             stream.purge().await?;

@@ -1,5 +1,6 @@
 //! Whether anything is still under way, and what the ledger says: asked of the database and the broker themselves.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -9,6 +10,24 @@ use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
 use crate::System;
+
+/// Members of the chunks of messages that are not done.
+const UNDONE: &str = "WITH undone AS (SELECT c.project_id, m.id FROM send_chunk c, unnest(c.members) WITH ORDINALITY AS m (id, n) \
+                      WHERE NOT c.is_audience AND get_bit(c.done, (m.n - 1)::int) = 0) ";
+
+/// Contradictions between the ledger and the queue, each with the statement that counts it: 0 at any time, also under load, since a
+/// statement reads one snapshot.
+const MISQUEUED: [(&str, &str); 2] = [
+    (
+        "queued messages that are not in exactly one chunk",
+        "SELECT count(*) FROM (SELECT FROM message AS q LEFT JOIN undone AS u ON (u.project_id, u.id) = (q.project_id, q.id) \
+         WHERE q.status = 'queued' GROUP BY q.project_id, q.id HAVING count(u.id) <> 1) AS wrong",
+    ),
+    (
+        "messages that are undone in more than one chunk",
+        "SELECT count(*) FROM (SELECT FROM undone GROUP BY project_id, id HAVING count(*) > 1) AS wrong",
+    ),
+];
 
 /// What waits somewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +39,8 @@ pub struct Backlog {
     pub runs_past_due: i64,
     /// Messages that are neither sent nor given up.
     pub messages_queued: i64,
+    /// Chunks with messages or recipients that are still to be sent.
+    pub send_chunks: i64,
     /// Messages of the send stream that delivery has not acknowledged.
     pub send_stream: u64,
 }
@@ -46,26 +67,36 @@ pub(crate) async fn connect(url: &str) -> Client {
     client
 }
 
-/// Makes retries due now, which may be hours away. A row that a worker holds is left for the next time: waited for in an order that is
-/// not the worker's, it would be a deadlock.
+/// Makes waiting chunks due now that would be sent later, which may be hours away. Skips chunks that wait for their channel's settings, and
+/// locked ones: waiting for those in another order than a worker's could deadlock.
 pub async fn bring_retries_forward(db: &Client) {
-    let sql = "WITH held_back AS (SELECT project_id, id FROM message WHERE status = 'queued' AND NOT claimed \
-               AND due_at > statement_timestamp() AND (status_reason LIKE 'retrying:%' OR status_reason LIKE 'outcome_unknown:%') \
+    let sql = "WITH later AS (SELECT project_id, id FROM send_chunk WHERE due_at > statement_timestamp() AND NOT is_begun AND NOT is_held \
                FOR NO KEY UPDATE SKIP LOCKED) \
-               UPDATE message AS m SET due_at = statement_timestamp() FROM held_back AS h WHERE (m.project_id, m.id) = (h.project_id, h.id)";
-    db.execute(sql, &[]).await.expect("the ledger");
+               UPDATE send_chunk AS c SET due_at = statement_timestamp() FROM later AS l WHERE (c.project_id, c.id) = (l.project_id, l.id)";
+    db.execute(sql, &[]).await.expect("the chunks");
+}
+
+/// Counts the contradictions between the ledger and the queue.
+pub async fn misqueued(db: &Client) -> BTreeMap<&'static str, i64> {
+    let mut found = BTreeMap::new();
+    for (what, sql) in MISQUEUED {
+        let row = db.query_one(&format!("{UNDONE}{sql}"), &[]).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        found.insert(what, row.get(0));
+    }
+    found
 }
 
 pub async fn backlog(system: &System, db: &Client) -> Backlog {
     let sql = "SELECT (SELECT count(*) FROM outbox), (SELECT count(*) FROM timer WHERE due_at <= now()), \
                (SELECT count(*) FROM run WHERE status = 'waiting' AND due_at <= now()), \
-               (SELECT count(*) FROM message WHERE status = 'queued')";
+               (SELECT count(*) FROM message WHERE status = 'queued'), (SELECT count(*) FROM send_chunk)";
     let row = db.query_one(sql, &[]).await.expect("the backlog");
     Backlog {
         outbox: row.get(0),
         timers_past_due: row.get(1),
         runs_past_due: row.get(2),
         messages_queued: row.get(3),
+        send_chunks: row.get(4),
         send_stream: stream_messages(&system.nats.monitor_url(), &Names::new("").send_stream()).await,
     }
 }

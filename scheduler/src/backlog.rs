@@ -1,28 +1,39 @@
-//! How late the system is, as the database sees it: for the metrics, and so for whoever is to be woken.
+//! Gauges of how late the system is, by the database's rows.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use metrics::gauge;
 use shared::metric_name::Metric;
-use shared::store::{messages, outbox, timers, webhook_calls};
+use shared::send::{Channel, Lane};
+use shared::store::send_chunks::ready;
+use shared::store::{outbox, timers, webhook_calls};
 
 use crate::App;
 use crate::tick::TickError;
 
-/// Looks how long the oldest of each kind has been due. Each is one entry of an index.
+/// Measures how long the oldest row of each kind has been due, and the backlog of delivery by channel and lane.
 pub async fn measure(app: Arc<App>) -> Result<(), TickError> {
     let db = app.store.connection().await?;
     let (now, set) =
         (app.now(), |what: &'static str, late: f64| gauge!(Metric::OldestDueSeconds, "what" => what).set(late));
-    set("message", late(messages::due::oldest(&db).await?, now));
+    set("message", late(ready::oldest(&db).await?, now));
     set("timer", late(timers::due::oldest(&db).await?, now));
     set("webhook_call", late(webhook_calls::oldest(&db).await?, now));
     set("outbox", late(outbox::oldest(&db).await?, now));
+    let backlog = ready::backlog(&db, now).await?;
+    for channel in Channel::ALL {
+        for lane in Lane::ALL {
+            let due = backlog.get(&(channel, lane));
+            let labels = [("channel", channel.slug()), ("lane", lane.as_str())];
+            gauge!(Metric::MessagesDue, &labels).set(due.map_or(0.0, |due| due.messages as f64));
+            gauge!(Metric::OldestMessageDueSeconds, &labels).set(late(due.map(|due| due.oldest), now));
+        }
+    }
     Ok(())
 }
 
-/// In seconds; what falls due later is not late.
+/// Seconds since a due time; 0 for none and for one in the future.
 fn late(oldest: Option<Timestamp>, now: Timestamp) -> f64 {
     oldest.map_or(0.0, |at| now.duration_since(at).as_secs_f64().max(0.0))
 }
@@ -34,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_due_is_late() {
+    fn a_time_in_the_future_is_not_late() {
         let now = from_ms(10_000);
         for (oldest, seconds) in [(None, 0.0), (Some(from_ms(12_000)), 0.0), (Some(from_ms(7_500)), 2.5)] {
             assert!((late(oldest, now) - seconds).abs() < f64::EPSILON);

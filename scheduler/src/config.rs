@@ -12,11 +12,6 @@ pub struct SchedulerConfig {
     pub busy: Duration,
     /// The same, while there is nothing.
     pub idle: Duration,
-    /// After the database was away, before the first look at messages: so long, delivery writes down what it knows of
-    /// those whose lease ran out meanwhile.
-    pub calm: Duration,
-    /// After a campaign's message was released, before it is handed over again where nobody took it.
-    pub hand_over: Duration,
     /// When a campaign pauses itself.
     pub failures: Limits,
     /// Applied entries of the ingest stream are kept for so long, for a restored database to catch up.
@@ -30,7 +25,7 @@ pub struct SchedulerConfig {
 }
 
 impl SchedulerConfig {
-    /// `SCHEDULER_TICK_MS` (250), `CAMPAIGN_HAND_OVER_MS` (60000), `CAMPAIGN_FAILURES_IN_ROW` (100), `CAMPAIGN_FAILURES_OF` (1000), `INGEST_KEEP_HOURS` (72),
+    /// `SCHEDULER_TICK_MS` (250), `CAMPAIGN_FAILURES_IN_ROW` (100), `CAMPAIGN_FAILURES_OF` (1000), `INGEST_KEEP_HOURS` (72),
     /// `INGEST_PURGE_ABOVE_PERCENT` (70), `INBOX_KEEP_DAYS` (90), `DEAD_LETTERS_KEEP_DAYS` (90).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let tick = env.bounded("SCHEDULER_TICK_MS", 250, 10..=10_000, "10 to 10000")?;
@@ -38,13 +33,6 @@ impl SchedulerConfig {
         Ok(Self {
             busy: Duration::from_millis(tick),
             idle: Duration::from_millis(tick * 2),
-            calm: Duration::from_secs(5),
-            hand_over: Duration::from_millis(env.bounded(
-                "CAMPAIGN_HAND_OVER_MS",
-                60_000,
-                1_000..=600_000,
-                "1000 to 600000",
-            )?),
             failures: Limits {
                 in_row: env.bounded("CAMPAIGN_FAILURES_IN_ROW", 100, 1..=1_000_000, "1 to 1000000")?,
                 of: env.bounded("CAMPAIGN_FAILURES_OF", 1_000, 1..=1_000_000, "1 to 1000000")?,

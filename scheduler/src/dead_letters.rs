@@ -15,7 +15,7 @@ use shared::bus::{Names, dead_letter};
 use shared::clock::from_ms;
 use shared::event::{Body, EncodedBatch, IngestItem, uuid};
 use shared::ids::{self, ProjectId};
-use shared::send::{Channel, Lane, SendChunk};
+use shared::send::{Channel, SendChunk};
 use shared::store::dead_letters::{self, DeadItem};
 use shared::store::users::recipient;
 use shared::store::users::record::PersonKey;
@@ -195,7 +195,7 @@ impl Dead {
             message_id: Some(message),
             reason: format!("not_accepted: {}", self.reason),
             partition: i16::try_from(partition).ok()?,
-            subject: names.send(channel, Lane::Direct),
+            subject: names.send(channel),
             payload: self.payload.to_vec(),
             created_at,
             died_at: from_ms(self.at_ms),

@@ -1,7 +1,7 @@
-//! The scheduler: hands over what fell due, and keeps house.
+//! The scheduler: publishes timers, dates and segment changes that are due, sends campaigns, and runs maintenance tasks.
 //!
-//! Several may run at once: whatever is taken is taken by a row lock and made due again a little later, so that what a
-//! dying scheduler took is found by the next; and whatever is handed over may be handed over twice.
+//! Several may run at once. Due rows are taken under a row lock and made due again a little later, so the next scheduler finds what
+//! one took that died; consumers tolerate a second publication.
 
 mod backlog;
 pub mod campaigns;
@@ -13,7 +13,6 @@ mod failing;
 pub mod house;
 mod items;
 pub mod jumps;
-pub mod messages;
 pub mod purge;
 pub mod removals;
 pub mod retention;
@@ -26,7 +25,6 @@ pub mod webhooks;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use shared::bus::topology::IngestStream;
 use shared::bus::{Bus, Publisher};
@@ -56,10 +54,9 @@ pub struct App {
     pub clock: Clock,
     /// Deleted automations that were found to have no run under way.
     without_runs: Mutex<HashSet<(ProjectId, Uuid)>>,
-    /// Whose segments, timers, messages and dates rest.
+    /// Projects whose segments, timers and dates are backed off after failures.
     failing_segments: Failing,
     failing_timers: Failing,
-    failing_messages: Failing,
     failing_dates: Failing,
     jumps: Jumps,
 }
@@ -78,7 +75,6 @@ impl App {
             without_runs: Mutex::default(),
             failing_segments: Failing::default(),
             failing_timers: Failing::default(),
-            failing_messages: Failing::default(),
             failing_dates: Failing::default(),
             jumps: Jumps::default(),
         })
@@ -88,24 +84,22 @@ impl App {
 /// Works until the shutdown, then finishes what is under way; false when that took too long.
 pub async fn run(app: Arc<App>, shutdown: Shutdown) -> bool {
     let tasks = TaskTracker::new();
-    let (none, calm) = (Duration::ZERO, app.config.calm);
     // Before anything fires, it is known whether another has seen the clock jump.
     if startup::wait_for("what is known of the clock", &shutdown, || jumps::tick(app.clone())).await.is_err() {
         return true;
     }
-    // And what a restored backup holds under way is paused before it is handed over.
+    // Campaigns that a restored backup holds under way are paused before anything of them is released.
     if startup::wait_for("the campaigns under way", &shutdown, || campaigns::late::pause(&app)).await.is_err() {
         return true;
     }
-    tasks.spawn(tick::repeat("the clock", app.clone(), shutdown.clone(), none, jumps::tick));
-    tasks.spawn(tick::repeat("timers", app.clone(), shutdown.clone(), none, timers::tick));
-    tasks.spawn(tick::repeat("messages", app.clone(), shutdown.clone(), calm, messages::tick));
-    tasks.spawn(tick::repeat("campaigns", app.clone(), shutdown.clone(), none, campaigns::tick));
-    tasks.spawn(tick::repeat("segments", app.clone(), shutdown.clone(), none, segments::tick));
-    tasks.spawn(tick::repeat("segments to be filled", app.clone(), shutdown.clone(), none, segments::fill));
-    tasks.spawn(tick::repeat("dates", app.clone(), shutdown.clone(), none, dates::tick));
-    tasks.spawn(tick::repeat("dates to be noted", app.clone(), shutdown.clone(), none, dates::plan::tick));
-    tasks.spawn(tick::repeat("frozen runs", app.clone(), shutdown.clone(), none, thaw::tick));
+    tasks.spawn(tick::repeat("the clock", app.clone(), shutdown.clone(), jumps::tick));
+    tasks.spawn(tick::repeat("timers", app.clone(), shutdown.clone(), timers::tick));
+    tasks.spawn(tick::repeat("campaigns", app.clone(), shutdown.clone(), campaigns::tick));
+    tasks.spawn(tick::repeat("segments", app.clone(), shutdown.clone(), segments::tick));
+    tasks.spawn(tick::repeat("segments to be filled", app.clone(), shutdown.clone(), segments::fill));
+    tasks.spawn(tick::repeat("dates", app.clone(), shutdown.clone(), dates::tick));
+    tasks.spawn(tick::repeat("dates to be noted", app.clone(), shutdown.clone(), dates::plan::tick));
+    tasks.spawn(tick::repeat("frozen runs", app.clone(), shutdown.clone(), thaw::tick));
     for chore in house::CHORES {
         tasks.spawn(house::repeat(chore, app.clone(), shutdown.clone()));
     }

@@ -32,7 +32,7 @@ async fn start() -> Result<(), StartError> {
 
     tracing::info!(admin = %admin.addr, "watching what falls due");
     if !run(App::new(config, servers), shutdown).await {
-        tracing::warn!("stopped in the middle of a hand-over; it is made again");
+        tracing::warn!("stopped while work was under way; it is repeated after the next start");
     }
     trace::stop().await;
     startup::outgrown()

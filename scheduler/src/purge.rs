@@ -87,10 +87,15 @@ pub async fn purge_acknowledged(app: Arc<App>) -> Result<(), TickError> {
         return Ok(());
     }
     let mut removed = 0;
-    for (channel, lane) in Channel::ALL.into_iter().flat_map(|channel| Lane::ALL.map(|lane| (channel, lane))) {
-        let reader = match stream.consumer_info(names.send_consumer(channel, lane)).await {
+    for channel in Channel::ALL {
+        // Earlier versions published references to recorded messages. No worker reads these lanes any more.
+        for lane in [Lane::Automation, Lane::Campaign] {
+            let purge = stream.purge().filter(names.send_lane(channel, lane));
+            removed += purge.await.map_err(broker)?.purged;
+        }
+        let reader = match stream.consumer_info(names.send_consumer(channel)).await {
             Ok(reader) => reader,
-            // Nobody has read of this lane yet.
+            // No worker has read this channel yet.
             Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => continue,
             Err(error) => return Err(broker(error)),
         };

@@ -111,28 +111,24 @@ pub async fn each<F: Future<Output = Result<Found, TickError>>>(
     }
 }
 
-/// Ticks until the shutdown. A tick that fails is tried again, with a line in the log at first and then now and again.
-/// When the database was away and is back, the first tick comes only after `calm`: others have something to write down
-/// first that it would take for undone.
+/// Ticks until the shutdown. A failed tick is repeated after a backoff; the first failure and every 20th is logged.
 pub async fn repeat<F: Future<Output = Result<Found, TickError>>>(
     what: &'static str,
     app: Arc<App>,
     shutdown: Shutdown,
-    calm: Duration,
     tick: impl Fn(Arc<App>) -> F,
 ) {
-    let (mut failures, mut was_away) = (0, false);
+    let mut failures = 0;
     while !shutdown.is_cancelled() {
-        let pause = match look(&app, was_away, calm, &tick).await {
-            Ok(pause) => {
-                (failures, was_away) = (0, false);
-                pause
+        let pause = match tick(app.clone()).await {
+            Ok(found) => {
+                failures = 0;
+                found.pause(&app)
             }
             Err(error) => {
-                was_away |= matches!(&error, TickError::Store(error) if error.is_unavailable() && !error.is_too_slow());
                 failures += 1;
                 if failures % 20 == 1 {
-                    tracing::warn!(what, %error, "cannot hand over what is due; trying again");
+                    tracing::warn!(what, %error, "tick failed; retrying");
                 }
                 Backoff::CONNECT.delay(failures, rand::random())
             }
@@ -142,20 +138,6 @@ pub async fn repeat<F: Future<Output = Result<Found, TickError>>>(
             () = tokio::time::sleep(pause) => {}
         }
     }
-}
-
-/// One tick, or the calm in its place; gives the pause after it.
-async fn look<F: Future<Output = Result<Found, TickError>>>(
-    app: &Arc<App>,
-    was_away: bool,
-    calm: Duration,
-    tick: impl Fn(Arc<App>) -> F,
-) -> Result<Duration, TickError> {
-    if was_away && !calm.is_zero() {
-        app.store.check().await?;
-        return Ok(calm);
-    }
-    Ok(tick(app.clone()).await?.pause(app))
 }
 
 #[cfg(test)]

@@ -29,6 +29,14 @@ impl FairShare {
         self.held.get(&owner).copied().unwrap_or(0)
     }
 
+    /// How many slots an owner could take now.
+    pub fn room(&self, owner: OwnerId) -> usize {
+        let held = self.held(owner);
+        // Each slot taken leaves one less free: held + n < PER_FREE * (free - n).
+        let share = (PER_FREE * self.free).saturating_sub(held).div_ceil(PER_FREE + 1);
+        share.min(self.per_owner.saturating_sub(held))
+    }
+
     /// Takes a slot for an owner; false where its share is used up.
     pub fn take(&mut self, owner: OwnerId) -> bool {
         if self.held(owner) >= self.per_owner.min(PER_FREE * self.free) {
@@ -99,7 +107,10 @@ mod tests {
 
     /// The number of slots that an owner gets until there are no more for it.
     fn filled(share: &mut FairShare, n: u128) -> usize {
-        (0..10_000).take_while(|_| share.take(owner(n))).count()
+        let room = share.room(owner(n));
+        let taken = (0..10_000).take_while(|_| share.take(owner(n))).count();
+        assert_eq!(room, taken);
+        taken
     }
 
     #[test]

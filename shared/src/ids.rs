@@ -17,7 +17,7 @@ pub struct ProjectId(pub Uuid);
 
 /// Owns one or more projects: the account that created them, or the project itself where the operator created it. Limits on
 /// shared resources are counted by owner, so that many projects of one account get one share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerId(pub Uuid);
 
 impl From<ProjectId> for OwnerId {

@@ -176,7 +176,6 @@ pub fn log_entry(names: &Names, partition: i16, item: &Item, gone: &[PersonKey])
         id: ids::timed_for(item.received.as_millisecond(), &[b"erasures", item.id.as_bytes()]),
         subject: names.ingest_erasures(),
         payload: EncodedBatch { version: wire::VERSION, items }.encode_to_vec(),
-        traces: Vec::new(),
     }
 }
 

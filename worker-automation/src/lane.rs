@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shared::bus::Bus;
 use shared::bus::consumer::Delivered;
+use shared::bus::{Bus, wake};
 use shared::event::{EncodedBatch, WireError};
 use shared::failpoint;
 use shared::metric_name::Metric;
@@ -286,6 +286,9 @@ impl Lane {
                     recorded.hops.into_iter().for_each(Span::end);
                     if recorded.calls > 0 {
                         self.calls.notify_one();
+                    }
+                    if !recorded.queues.is_empty() {
+                        wake::wake(&self.bus, &recorded.queues).await;
                     }
                     if !recorded.outbox.is_empty() {
                         let _ = self.outbox.send(recorded.outbox).await;

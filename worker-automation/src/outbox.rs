@@ -11,7 +11,6 @@ use shared::failpoint;
 use shared::shutdown::Shutdown;
 use shared::store::outbox::{self, OutboxRow};
 use shared::store::{Store, StoreError};
-use shared::trace::{Kind, Span};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -73,16 +72,8 @@ impl Outbox {
 
     async fn publish_one(&self, row: OutboxRow) -> Option<(i16, Uuid)> {
         let key = (row.partition, row.id);
-        let hops: Vec<Span> =
-            row.traces.iter().map(|of| Span::child(Some(*of), "publish SEND", Kind::Producer)).collect();
         match self.publisher.publish_once(row.subject, &row.id.to_string(), row.payload.into()).await {
-            Ok(_) => {
-                for mut hop in hops {
-                    hop.set("messaging.system", "nats");
-                    hop.end();
-                }
-                Some(key)
-            }
+            Ok(_) => Some(key),
             Err(error) => {
                 tracing::debug!(%error, "cannot publish from the outbox; it is kept");
                 None

@@ -13,6 +13,7 @@ use shared::clock::Clock;
 use shared::failpoint;
 use shared::ids::{self, ProjectId};
 use shared::metric_name::Metric;
+use shared::send::Queue;
 use shared::store::events::record::{NewClientId, claim_client_ids};
 use shared::store::ingest_partitions;
 use shared::store::outbox::{self, OutboxRow};
@@ -50,6 +51,8 @@ pub enum Mode {
 #[derive(Debug, Default)]
 pub struct Recorded {
     pub outbox: Vec<OutboxRow>,
+    /// Queues of delivery that have new messages.
+    pub queues: Vec<Queue>,
     pub events: u64,
     pub repeats: u64,
     pub runs: u64,
@@ -64,6 +67,7 @@ impl Recorded {
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.outbox.extend(other.outbox);
+        self.queues.extend(other.queues);
         self.hops.extend(other.hops);
         Self {
             events: self.events + other.events,
@@ -71,6 +75,7 @@ impl Recorded {
             runs: self.runs + other.runs,
             calls: self.calls + other.calls,
             outbox: self.outbox,
+            queues: self.queues,
             hops: self.hops,
         }
     }
@@ -316,6 +321,7 @@ impl Recorder {
         applied.recorded.runs += outcome.started;
         let written = outcome.store(tx, &self.names, lane, now).await?;
         applied.recorded.calls += written.calls;
+        applied.recorded.queues.extend(written.queues);
         applied.recorded.hops.extend(written.hops);
         applied.learnt.add(people.store(tx, (&self.known, &mut marks), lane, now).await?);
         marks.store(tx, now).await?;

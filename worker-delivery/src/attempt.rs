@@ -18,7 +18,7 @@ use shared::store::users::recipient::Recipient;
 
 use crate::App;
 use crate::channels::Rules;
-use crate::claim::Loaded;
+use crate::load::Loaded;
 use crate::limits::Token;
 use crate::render::Source;
 use crate::settle::judge::{self, Circumstances, failed};
@@ -63,9 +63,6 @@ async fn run(app: Arc<App>, loaded: Loaded, token: Option<Token>) -> Settled {
     };
     if let Some(reason) = loaded.suppressed.filter(|_| !judge::is_test(message)) {
         return judge::known(message, DeliveryState::Suppressed, Some(reason));
-    }
-    if loaded.is_undecided {
-        return judge::undecided(message, at);
     }
     if loaded.capped {
         return judge::known(message, DeliveryState::Suppressed, Some("frequency_cap"));

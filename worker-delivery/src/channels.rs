@@ -10,12 +10,11 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 use shared::ids::ProjectId;
 use shared::secrets::MasterKeys;
-use shared::send::Channel;
+use shared::send::{Channel, Lane, Queue};
 use shared::sending_rules::{FrequencyCap, QuietHours};
 use shared::store::changes::{self, Topic};
 use shared::store::channels::ChannelSettings;
-use shared::store::messages::settle;
-use shared::store::{StoreError, channels, projects, vapid_keys};
+use shared::store::{StoreError, channels, projects, send_chunks, vapid_keys};
 use shared::vapid::VapidKeys;
 use tokio::time::Instant;
 
@@ -32,8 +31,6 @@ use crate::routes::push::PushRoutes;
 /// How often a working channel makes sure that no error is shown.
 const CLEARED: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(500);
-/// Messages that are made due together.
-const PORTION: usize = 1_000;
 
 /// One channel in one version of its settings.
 pub struct Sender {
@@ -358,12 +355,13 @@ async fn look(app: &App, seen: Option<Seen>) -> Result<Seen, StoreError> {
     }
     for (project, channel) in channels::changed_after(&db, seen.channels).await? {
         app.channels.forget((project, channel));
-        let (now, mut released) = (app.clock.now(), 0);
-        for portion in settle::held(&db, project, channel, now).await?.chunks(PORTION) {
-            released += settle::release_held(&db, project, channel, portion, now).await?;
-        }
+        let released = send_chunks::release_held(&db, project, channel, app.clock.now()).await?;
         if released > 0 {
             tracing::info!(%project, channel = channel.slug(), released, "the channel was changed; sending what waited");
+            let owner = app.owners.of(&app.store, project).await?;
+            for lane in Lane::ALL {
+                app.dispatcher.ready(Queue { project, channel, lane }, owner);
+            }
         }
     }
     Ok(newest)

@@ -1,169 +1,210 @@
-//! What arrives on the send stream: decoded, and direct messages given their rows.
+//! Direct messages from their arrival on the send stream to the acknowledgement.
+//!
+//! A group is recorded in one transaction: rows of the ledger, and a chunk that is begun already for as many of a project's messages as
+//! there are free slots. The others wait in the queue like any. The stream's messages are acknowledged after that commit.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod pull;
+mod received;
+mod record;
+
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::jetstream::consumer::pull::Config;
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
+use async_nats::jetstream::{AckKind, Message};
 use bytes::Bytes;
+use metrics::{Gauge, gauge};
 use prost::Message as _;
 use serde_json::{Value, json};
+use shared::backoff::Backoff;
+use shared::bus::dead_letter;
 use shared::clock::from_ms;
 use shared::event::{WireError, uuid};
-use shared::ids::{self, ProjectId};
+use shared::failpoint;
+use shared::ids::ProjectId;
 use shared::metric_name::Metric;
-use shared::send::{Channel, DirectMessage, Lane, MessageRef, SendChunk};
-use shared::store::messages::insert::{NewMessage, any_lane, queued};
-use shared::store::users::recipient;
-use shared::store::users::record::PersonKey;
-use shared::store::users::removals;
-use shared::store::{Connection, StoreError, erasures, project_removals, time_partitions};
+use shared::send::{Channel, DirectMessage, Lane, SendChunk};
+use shared::store::messages::insert::NewMessage;
 use shared::trace::TraceContext;
 use uuid::Uuid;
 
 use crate::App;
+use pull::Pull;
+use received::Received;
 
-/// When the scheduler looks after a direct message whose hand-over was lost.
-const SWEEP: Duration = Duration::from_mins(1);
-/// Reason for refusing a message whose partition was dropped. Whether it was sent before is no longer known.
-const EXPIRED: &str = "the message is older than the messages that are kept";
+/// Messages that are recorded together at most.
+const GROUP: usize = 256;
+/// The next group is read while one takes longer than this, because of a lock or a slow connection.
+const LONG: Duration = Duration::from_millis(100);
+/// Until a channel that brings nothing counts as empty.
+const IDLE: Duration = Duration::from_secs(1);
+const ACK_WAIT: Duration = Duration::from_secs(30);
+const MAX_ACK_PENDING: i64 = 16_384;
+/// Before a group that could not be recorded comes again.
+const FAULT: Backoff = Backoff { first: Duration::from_millis(500), factor: 2, most: Duration::from_secs(5) };
 
-/// Rows to be worked on: by project, each with the attempt it was handed over at.
-pub type Wanted = BTreeMap<ProjectId, BTreeMap<Uuid, i32>>;
-
-/// What cannot be worked on, and why.
-pub struct Refused {
-    pub payload: Bytes,
-    pub reason: String,
+/// Reads the direct messages of a channel until the shutdown.
+pub async fn run(app: Arc<App>, channel: Channel) {
+    let lag = gauge!(Metric::SendLag, "channel" => channel.slug(), "lane" => Lane::Direct.as_str());
+    let mut failures = 0;
+    while !app.shutdown.is_cancelled() {
+        let has_read = match open(&app, channel).await {
+            Ok(messages) => read(&app, messages, &lag).await,
+            Err(error) => {
+                if failures % 10 == 0 {
+                    tracing::warn!(channel = channel.slug(), %error, "cannot read the send stream; trying again");
+                }
+                false
+            }
+        };
+        failures = if has_read { 0 } else { failures + 1 };
+        if !has_read {
+            tokio::select! {
+                () = app.shutdown.cancelled() => return,
+                () = tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random())) => {}
+            }
+        }
+    }
 }
 
-/// One message of the stream, read.
+/// Takes in groups until the pull breaks or the shutdown begins. Returns whether there was any.
+async fn read(app: &Arc<App>, mut messages: Pull, lag: &Gauge) -> bool {
+    let mut has_read = false;
+    while let Some(group) = next_group(app, &mut messages, lag).await {
+        has_read = true;
+        let mut task = app.tasks.spawn(take_in(app.clone(), group));
+        // What arrives meanwhile is the next group, so groups grow where much arrives.
+        let _ = tokio::time::timeout(LONG, &mut task).await;
+    }
+    for message in messages.end().await {
+        let _ = message.ack_with(AckKind::Nak(None)).await;
+    }
+    has_read
+}
+
+async fn open(app: &App, channel: Channel) -> Result<Pull, String> {
+    let names = &app.bus.names;
+    let config = Config {
+        durable_name: Some(names.send_consumer(channel)),
+        filter_subject: names.send(channel),
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: ACK_WAIT,
+        // An outage is no fault of a message's.
+        max_deliver: -1,
+        max_ack_pending: MAX_ACK_PENDING,
+        ..Config::default()
+    };
+    let made = app.bus.jetstream.create_consumer_on_stream(config, names.send_stream()).await;
+    let consumer: PullConsumer = made.map_err(|e| e.to_string())?;
+    Pull::begin(&app.bus, consumer, GROUP).await
+}
+
+/// The next message and what came with it; none when the pull broke or the shutdown began.
+async fn next_group(app: &App, messages: &mut Pull, lag: &Gauge) -> Option<Received> {
+    let first = loop {
+        tokio::select! {
+            biased;
+            () = app.shutdown.cancelled() => return None,
+            first = messages.next() => break first,
+            () = tokio::time::sleep(IDLE) => lag.set(0.0),
+        }
+    };
+    let first = first.inspect_err(|error| tracing::debug!(%error, "the pull broke; opening it anew")).ok()?;
+    let mut group = vec![first];
+    while group.len() < GROUP
+        && let Some(message) = messages.here()
+    {
+        group.push(message);
+    }
+    if let Some(Ok(info)) = group.last().map(Message::info) {
+        lag.set(info.pending as f64);
+    }
+    Some(Received::new(group))
+}
+
+/// Records a group and acknowledges it. Where the fault is ours, it comes again.
+async fn take_in(app: Arc<App>, received: Received) {
+    failpoint::hit("delivery.after_receive");
+    let Received { payloads, unanswered } = received;
+    let mut group = Group::default();
+    payloads.into_iter().for_each(|payload| group.read(payload));
+    let recorded = match record::record(&app, &mut group).await {
+        Ok(begun) => bury(&app, group.refused).await.then_some(begun).ok_or(None),
+        Err(error) => Err(Some(error)),
+    };
+    match recorded {
+        Ok(begun) => {
+            failpoint::hit("delivery.after_record");
+            unanswered.answer(|_| AckKind::Ack).await;
+            begun.into_iter().for_each(|part| drop(app.tasks.clone().spawn(record::send(app.clone(), part))));
+        }
+        Err(None) => unanswered.answer(|_| AckKind::Nak(None)).await,
+        Err(Some(error)) => {
+            tracing::warn!(%error, "cannot record {} direct messages; they come again", unanswered.count());
+            unanswered.answer(|delivered| AckKind::Nak(Some(FAULT.delay(delivered, rand::random())))).await;
+        }
+    }
+}
+
+/// Puts aside what cannot be worked on; only then may its message be acknowledged. False where the shutdown began first.
+async fn bury(app: &App, refused: Vec<Refused>) -> bool {
+    for Refused { payload, reason } in refused {
+        tracing::warn!(reason, "a message that cannot be worked on is put aside");
+        let mut failures = 0;
+        while let Err(error) = dead_letter::bury(&app.bus, "send", "worker-delivery", &reason, payload.clone()).await {
+            failures += 1;
+            tracing::warn!(%error, "cannot put a message aside");
+            tokio::select! {
+                () = app.shutdown.cancelled() => return false,
+                () = tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random())) => {}
+            }
+        }
+        metrics::counter!(Metric::DeadLetters, "from" => "send").increment(1);
+    }
+    true
+}
+
+/// What cannot be worked on, and why.
+struct Refused {
+    payload: Bytes,
+    reason: String,
+}
+
+/// Messages of the stream, decoded.
 #[derive(Default)]
-pub struct Intake {
-    pub wanted: Wanted,
-    pub direct: Vec<(Candidate, DirectMessage)>,
-    pub refused: Vec<Refused>,
+struct Group {
+    direct: Vec<(Candidate, DirectMessage)>,
+    refused: Vec<Refused>,
 }
 
 /// A direct message, checked; its user is still to be found.
 #[derive(Clone)]
-pub struct Candidate {
+struct Candidate {
     row: NewMessage,
     users: Vec<Uuid>,
 }
 
-impl Intake {
-    /// Reads one payload. What is wrong in it costs nothing else in it.
-    pub fn read(&mut self, payload: Bytes) {
+impl Group {
+    /// Reads one payload. What is wrong in it costs nothing else in it. References to recorded messages, which earlier versions
+    /// published, say nothing that the queue does not.
+    fn read(&mut self, payload: Bytes) {
         let chunk = match SendChunk::decode_checked(payload.clone()) {
             Ok(chunk) => chunk,
             Err(error) => return self.refused.push(Refused { payload, reason: error.to_string() }),
         };
-        for hand_over in chunk.refs {
-            match read_ref(&hand_over) {
-                Ok((project, id, attempt)) => {
-                    want(&mut self.wanted, project, id, attempt);
-                }
-                Err(error) => {
-                    let payload = SendChunk::of(vec![hand_over]).encode_to_vec().into();
-                    self.refused.push(Refused { payload, reason: error.to_string() });
-                }
-            }
-        }
         for direct in chunk.direct {
             match read_direct(&direct) {
                 Ok(candidate) => self.direct.push((candidate, direct)),
-                Err(reason) => self.refuse_direct(direct, reason),
+                Err(reason) => self.refuse(direct, reason),
             }
         }
     }
 
-    /// Nobody is left who asked for these.
-    async fn drop_of_deleted(&mut self, db: &Connection) -> Result<(), StoreError> {
-        let projects: BTreeSet<ProjectId> = self.direct.iter().map(|(c, _)| c.row.project).collect();
-        let removed = project_removals::among(db, &projects.into_iter().collect::<Vec<_>>()).await?;
-        let before = self.direct.len();
-        self.direct.retain(|(c, _)| !removed.contains(&c.row.project));
-        let dropped = (before - self.direct.len()) as u64;
-        if dropped > 0 {
-            metrics::counter!(Metric::DroppedOfDeleted, "what" => "message").increment(dropped);
-        }
-        Ok(())
-    }
-
-    fn refuse_direct(&mut self, direct: DirectMessage, reason: String) {
+    fn refuse(&mut self, direct: DirectMessage, reason: String) {
         let chunk = SendChunk { direct: vec![direct], ..SendChunk::of(Vec::new()) };
         self.refused.push(Refused { payload: chunk.encode_to_vec().into(), reason });
     }
-
-    /// Gives the direct messages their rows, so that from here on they are as safe as any.
-    pub async fn record_direct(&mut self, app: &App) -> Result<(), StoreError> {
-        if self.direct.is_empty() {
-            return Ok(());
-        }
-        self.drop_of_deleted(&app.store.connection().await?).await?;
-        let (candidates, direct): (Vec<Candidate>, Vec<DirectMessage>) =
-            std::mem::take(&mut self.direct).into_iter().unzip();
-        match insert(app, &candidates).await {
-            Ok(rows) => rows.iter().for_each(|row| want(&mut self.wanted, row.project, row.id, 0)),
-            Err(error) if !error.is_of_data() && !error.is_missing_partition() => return Err(error),
-            Err(_) => self.record_each(app, candidates.into_iter().zip(direct)).await?,
-        }
-        Ok(())
-    }
-
-    /// Records direct messages one by one, and refuses those that can never be recorded.
-    async fn record_each(
-        &mut self,
-        app: &App,
-        messages: impl Iterator<Item = (Candidate, DirectMessage)>,
-    ) -> Result<(), StoreError> {
-        // Read before the inserts: a partition that is made in between must not make its messages look expired.
-        let newest_end = time_partitions::newest_end(&app.store.connection().await?, "message").await?;
-        for (candidate, direct) in messages {
-            let is_past = newest_end.is_some_and(|end| ids::time_ms(candidate.row.id) < end);
-            match insert(app, std::slice::from_ref(&candidate)).await {
-                Ok(rows) => rows.iter().for_each(|row| want(&mut self.wanted, row.project, row.id, 0)),
-                Err(error) if error.is_of_data() => self.refuse_direct(direct, error.to_string()),
-                Err(error) if error.is_missing_partition() && is_past => self.refuse_direct(direct, EXPIRED.to_owned()),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Gives direct messages their rows, which it returns; none to those of users who were erased after these were accepted. An
-/// erasure of the users either waits for these rows and removes them, or is seen here.
-async fn insert(app: &App, candidates: &[Candidate]) -> Result<Vec<NewMessage>, StoreError> {
-    let mut db = app.store.connection().await?;
-    let tx = db.transaction().await?;
-    removals::edition(&tx).await?;
-    let named: Vec<PersonKey> = candidates.iter().flat_map(|c| c.users.iter().map(|id| (c.row.project, *id))).collect();
-    removals::lock(&tx, &[], &removals::pending(&tx, &named).await?).await?;
-    let erased = erasures::of(&tx, &named).await?;
-    let is_erased =
-        |c: &Candidate, id: &Uuid| erased.get(&(c.row.project, *id)).is_some_and(|at| c.row.created_at <= *at);
-    let kept = candidates.iter().filter(|c| !c.users.iter().any(|id| is_erased(c, id)));
-    let kept: Vec<&Candidate> = kept.collect();
-    let mut by_project: BTreeMap<ProjectId, Vec<Uuid>> = BTreeMap::new();
-    for candidate in &kept {
-        by_project.entry(candidate.row.project).or_default().extend(&candidate.users);
-    }
-    let mut people: HashMap<PersonKey, Uuid> = HashMap::new();
-    for (project, ids) in by_project {
-        let found = recipient::load(&tx, project, &ids).await?;
-        people.extend(found.into_iter().map(|(asked, person)| ((project, asked), person.id)));
-    }
-    let resolved = |c: &Candidate| c.clone().resolved(|id| people.get(&(c.row.project, id)).copied());
-    let rows: Vec<NewMessage> = kept.into_iter().map(resolved).collect();
-    queued(&tx, any_lane(), &rows).await?;
-    tx.commit().await?;
-    Ok(rows)
-}
-
-/// Of several hand-overs of a row the latest counts: the row has moved past the attempts of the others.
-fn want(wanted: &mut Wanted, project: ProjectId, id: Uuid, attempt: i32) {
-    let latest = wanted.entry(project).or_default().entry(id).or_insert(attempt);
-    *latest = attempt.max(*latest);
 }
 
 impl Candidate {
@@ -181,11 +222,6 @@ impl Candidate {
         }
         row
     }
-}
-
-fn read_ref(hand_over: &MessageRef) -> Result<(ProjectId, Uuid, i32), WireError> {
-    let project = ProjectId(uuid("project_id", &hand_over.project_id)?);
-    Ok((project, uuid("message_id", &hand_over.message_id)?, i32::try_from(hand_over.attempt).unwrap_or(i32::MAX)))
 }
 
 fn read_direct(direct: &DirectMessage) -> Result<Candidate, String> {
@@ -212,7 +248,6 @@ fn read_direct(direct: &DirectMessage) -> Result<Candidate, String> {
             subscription_group_id: None,
             trace: TraceContext::from_bytes(&direct.trace),
             created_at,
-            due_at: created_at.checked_add(SWEEP).unwrap_or(created_at),
         },
         users,
     })
@@ -232,6 +267,7 @@ fn object(field: &str, json: &[u8]) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use shared::event::id_bytes;
+    use shared::send::MessageRef;
 
     use super::*;
 
@@ -248,40 +284,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_chunk_costs_nothing_else_in_it() {
-        let bad_ref = MessageRef { project_id: Bytes::from_static(b"x"), ..MessageRef::default() };
-        let good_ref = MessageRef::at(ProjectId(Uuid::from_u128(1)), Uuid::from_u128(9), 3);
+    fn an_invalid_message_costs_no_other_in_its_payload() {
+        let reference = MessageRef::new(ProjectId(Uuid::from_u128(1)), Uuid::from_u128(9));
         let chunk = SendChunk {
             direct: vec![direct(b"{}"), direct(b"[]"), direct(b"{"), DirectMessage::default()],
-            ..SendChunk::of(vec![bad_ref, good_ref])
+            ..SendChunk::of(vec![reference])
         };
-        let mut intake = Intake::default();
-        intake.read(chunk.encode_to_vec().into());
-        intake.read(Bytes::from_static(b"\xff\xff"));
-        assert_eq!(intake.wanted[&ProjectId(Uuid::from_u128(1))], BTreeMap::from([(Uuid::from_u128(9), 3)]));
-        assert_eq!((intake.direct.len(), intake.refused.len()), (1, 5));
+        let mut group = Group::default();
+        group.read(chunk.encode_to_vec().into());
+        group.read(Bytes::from_static(b"\xff\xff"));
+        assert_eq!((group.direct.len(), group.refused.len()), (1, 4));
     }
 
     #[test]
-    fn the_first_id_that_leads_to_somebody_wins() {
+    fn the_first_id_of_an_existing_user_is_used() {
         let candidate = read_direct(&direct(br#"{"subject":"s"}"#)).unwrap();
         let found = candidate.clone().resolved(|id| (id == Uuid::from_u128(4)).then_some(Uuid::from_u128(5)));
         assert_eq!((found.user_id, found.content), (Uuid::from_u128(5), json!({ "subject": "s" })));
         let nobody = candidate.resolved(|_| None);
         assert_eq!(nobody.user_id, Uuid::from_u128(3));
         assert_eq!(nobody.content["userIds"], json!([Uuid::from_u128(3), Uuid::from_u128(4)]));
-        assert_eq!(nobody.due_at, from_ms(61_000));
-    }
-
-    #[test]
-    fn of_two_hand_overs_of_a_row_the_later_attempt_counts() {
-        let (project, id) = (ProjectId(Uuid::from_u128(1)), Uuid::from_u128(2));
-        for attempts in [[3, 1], [1, 3]] {
-            let mut intake = Intake::default();
-            for attempt in attempts {
-                intake.read(SendChunk::of(vec![MessageRef::at(project, id, attempt)]).encode_to_vec().into());
-            }
-            assert_eq!(intake.wanted[&project][&id], 3);
-        }
     }
 }

@@ -1,24 +1,18 @@
-//! Delivery: takes messages off the send stream, claims their rows, renders, sends and settles them; and tells other
-//! systems by webhooks.
+//! Delivery: takes messages from the queue, renders, sends and settles them; and notifies other systems by webhooks.
 //!
 //! A send moves through types: `Claimed` (with what it needs: `Loaded`) → `Rendered` → `Outcome` → `Settled`.
 
 mod address;
 mod attempt;
-mod backlogs;
 pub mod channels;
-mod claim;
-mod claim_turns;
 pub mod config;
-mod consume;
+mod dispatch;
 mod frequency;
-mod handle;
-mod in_hand;
 mod intake;
 mod invites;
 pub mod limits;
+mod load;
 mod owners;
-mod permits;
 pub mod provider;
 pub mod render;
 pub mod routes;
@@ -34,19 +28,18 @@ use std::time::Duration;
 use shared::buckets::Buckets;
 use shared::bus::Bus;
 use shared::clock::Clock;
-use shared::send::{Channel, Lane};
+use shared::send::{Channel, Queue};
 use shared::shutdown::{DRAIN, Shutdown, drained};
 use shared::startup::Connected;
 use shared::store::Store;
 use tokio_util::task::TaskTracker;
 
-use backlogs::Backlogs;
 use channels::Channels;
-use claim_turns::ClaimTurns;
 use config::DeliveryConfig;
+use dispatch::Dispatcher;
+use dispatch::ready::Outage;
 use limits::Limits;
 use owners::Owners;
-use permits::Permits;
 use provider::{MailProvider, Outside, apns};
 use routes::Route;
 use settle::Settler;
@@ -68,10 +61,9 @@ pub struct App {
     pub outside: Outside,
     pub shutdown: Shutdown,
     templates: Templates,
-    owners: Owners,
-    permits: Permits,
-    claim_turns: ClaimTurns,
-    backlogs: Backlogs,
+    owners: Arc<Owners>,
+    dispatcher: Dispatcher,
+    outage: Outage,
     settler: Settler,
     /// By the operator's mail server, where one is set.
     system_mail: Option<Route<MailProvider>>,
@@ -82,7 +74,13 @@ pub struct App {
 impl App {
     pub fn new(config: DeliveryConfig, connected: Connected, channels: Channels, shutdown: Shutdown) -> Arc<Self> {
         let Connected { store, bus, clock, .. } = connected;
-        let settler = Settler::start(store.clone(), clock.clone());
+        let (owners, dispatcher) = (Arc::new(Owners::default()), Dispatcher::new(config.concurrency));
+        let retry = {
+            let (owners, dispatcher) = (owners.clone(), dispatcher.clone());
+            // Whoever is not remembered is found by the poll.
+            move |queue: Queue| owners.remembered(queue.project).into_iter().for_each(|of| dispatcher.ready(queue, of))
+        };
+        let settler = Settler::start(store.clone(), clock.clone(), Arc::new(retry));
         let prefix = &bus.config.stream_prefix;
         let buckets = config.redis.clone().map(|server| Buckets::start(server, prefix, shutdown.clone()));
         let limits = Limits::new(buckets.map(|buckets| (buckets, config.master_keys.clone())), config.replicas);
@@ -90,10 +88,9 @@ impl App {
         Arc::new(Self {
             outside: Outside { http, addresses, clock: clock.clone(), apns_tokens: apns::Tokens::default(), limits },
             templates: Templates::default(),
-            owners: Owners::default(),
-            permits: Permits::new(config.concurrency),
-            claim_turns: ClaimTurns::default(),
-            backlogs: Backlogs::default(),
+            owners,
+            dispatcher,
+            outage: Outage::default(),
             tasks: TaskTracker::new(),
             system_mail: invites::route(&config),
             config,
@@ -110,10 +107,11 @@ impl App {
 /// Delivers until the shutdown, then finishes what is under way; false when that took too long.
 pub async fn run(app: Arc<App>) -> bool {
     app.tasks.spawn(channels::watch(app.clone()));
+    app.tasks.spawn(dispatch::run(app.clone()));
+    app.tasks.spawn(dispatch::ready::poll(app.clone()));
     for channel in app.config.channels.clone() {
-        for lane in Lane::ALL {
-            app.tasks.spawn(consume::consume(app.clone(), channel, lane));
-        }
+        app.tasks.spawn(dispatch::ready::follow_hints(app.clone(), channel));
+        app.tasks.spawn(intake::run(app.clone(), channel));
     }
     if app.config.channels.contains(&Channel::Email) {
         app.tasks.spawn(invites::send_due(app.clone()));

@@ -1,14 +1,11 @@
-//! How many calls an account at a provider takes a second: kept by all workers together, with tokens from Redis; each
-//! keeps its own share while that is away.
+//! Calls per second that an account at a provider takes. All workers share the limit by tokens in Redis; while Redis is
+//! unavailable, each worker keeps its own share.
 //!
-//! Who waits for tokens holds no claim, and a permit only for a moment: tokens are taken before a message is claimed, and what
-//! comes to nothing gives them back. Only so much waits here at all, and the rest as rows.
+//! Tokens are taken before messages are begun. Tokens that are not spent are returned. Messages without tokens wait in their queue.
 
 mod level;
-mod waiting;
 
 use std::collections::HashMap;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -18,27 +15,17 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use shared::buckets::{Buckets, Lease, Terms};
 use shared::ids::ProjectId;
 use shared::secrets::MasterKeys;
-use shared::send::Lane;
 use shared::store::channels::ChannelSettings;
-use tokio::sync::{Mutex as Turn, MutexGuard as Taken};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::in_hand::Tenant;
-use crate::permits::{Permit, Permits};
 use level::Level;
-use waiting::{Pace, Waiting};
-pub use waiting::{Place, Room};
 
 /// A token that was not spent is good for so long; afterwards it would only add to what comes then.
 const KEPT: Duration = Duration::from_secs(1);
 /// Whoever has taken all that there was comes again after so long, so that a claim is worth its statement. The bucket
 /// holds what comes meanwhile.
 const GATHER: Duration = Duration::from_millis(20);
-/// Until then somebody may have given tokens back, or Redis may be there again.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Who has a permit, but no turn to ask for tokens yet, gives it back after so long.
-const KEPT_PERMIT: Duration = Duration::from_millis(100);
 /// No wish for a pause is followed by all for longer.
 const REST_MOST: Duration = Duration::from_mins(1);
 
@@ -71,7 +58,7 @@ impl Limits {
             accounts.insert(bucket, Arc::downgrade(&account));
             account
         });
-        Some(Limit { account, terms: level::terms(per_second.into()), per_second, own: Arc::default() })
+        Some(Limit { account, terms: level::terms(per_second.into()), per_second })
     }
 }
 
@@ -104,10 +91,6 @@ struct Account {
     spare: Mutex<Vec<Instant>>,
     /// When there may be something again for who can wait, and for who is urgent.
     again_at: Mutex<[Option<Instant>; 2]>,
-    /// One asks for all who wait; those who are urgent have a turn of their own.
-    turns: [Turn<()>; 2],
-    /// Likewise.
-    waiting: [Arc<Waiting>; 2],
 }
 
 impl Account {
@@ -118,8 +101,6 @@ impl Account {
             own: Mutex::default(),
             spare: Mutex::default(),
             again_at: Mutex::default(),
-            turns: [Turn::new(()), Turn::new(())],
-            waiting: [Arc::default(), Arc::default()],
         }
     }
 
@@ -152,88 +133,22 @@ impl Drop for Token {
     }
 }
 
-/// The right to claim some messages and to make their calls.
-pub struct Admitted {
-    pub permits: Vec<Permit>,
-    /// One for each; none where nothing is limited.
-    pub tokens: Vec<Token>,
-    /// It did not come at once.
-    pub waited: bool,
-}
-
-impl Admitted {
-    /// Where nothing is limited.
-    pub fn freely(permits: Vec<Permit>) -> Self {
-        Self { permits, tokens: Vec::new(), waited: false }
-    }
-}
-
 /// An account's limit, as one channel's settings have it.
 #[derive(Clone)]
 pub struct Limit {
     account: Arc<Account>,
     terms: Terms,
     per_second: u32,
-    /// One of those who go by these settings asks at a time; those who are urgent by themselves.
-    own: Arc<[Turn<()>; 2]>,
 }
 
 impl Limit {
-    /// Waits for the right to claim up to `most` messages of a project and lane: direct ones are urgent, and the others take turns.
-    ///
-    /// Permits are waited for without the account's turn, as others of the account may have theirs; and tokens without permits.
-    pub async fn admit(&self, permits: &Permits, lane: Lane, of: Tenant, most: usize) -> Admitted {
-        let urgent = lane == Lane::Direct;
-        let (_own, mut waited) = taken(&self.own[usize::from(urgent)]).await;
-        let mut held: Vec<Permit> = Vec::new();
-        loop {
-            let mut coming = pin!(self.turn(urgent));
-            let (turn, has_waited) = match tokio::time::timeout(KEPT_PERMIT, &mut coming).await {
-                Ok(turn) => turn,
-                Err(_) => {
-                    held.clear();
-                    coming.await
-                }
-            };
-            waited |= has_waited;
-            loop {
-                held.extend(permits.acquire_free(lane, of, most - held.len()).await);
-                if held.is_empty() {
-                    break;
-                }
-                let tokens = self.take(urgent, held.len()).await;
-                if !tokens.is_empty() {
-                    held.truncate(tokens.len());
-                    return Admitted { permits: held, tokens, waited };
-                }
-                held.clear();
-                waited |= self.rested(urgent).await;
-            }
-            drop(turn);
-            held = permits.acquire(lane, of, 1).await;
-        }
-    }
-
-    /// The turn to ask for tokens, once there may be some; and whether it did not come at once.
-    async fn turn(&self, urgent: bool) -> (Taken<'_, ()>, bool) {
-        let (turn, waited) = taken(&self.account.turns[usize::from(urgent)]).await;
-        (turn, self.rested(urgent).await || waited)
-    }
-
-    /// Waits until there may be tokens, and says whether it had to.
-    async fn rested(&self, urgent: bool) -> bool {
-        let Some(at) = self.again_at(urgent) else { return false };
-        tokio::time::sleep_until(at.min(Instant::now() + LOOK_AGAIN)).await;
-        true
-    }
-
     /// When there may be tokens again, where there were none a moment ago.
-    fn again_at(&self, urgent: bool) -> Option<Instant> {
+    pub fn again_at(&self, urgent: bool) -> Option<Instant> {
         locked(&self.account.again_at)[usize::from(urgent)].filter(|at| *at > Instant::now())
     }
 
     /// Takes up to `wanted` tokens; none where there are none. What is urgent also gets what is left for it.
-    async fn take(&self, urgent: bool, wanted: usize) -> Vec<Token> {
+    pub async fn take(&self, urgent: bool, wanted: usize) -> Vec<Token> {
         let spare = self.account.spare(wanted);
         let count = if spare > 0 { spare } else { self.lease(urgent, wanted).await };
         let token = || Token { account: self.account.clone(), taken: Instant::now(), spent: false };
@@ -296,23 +211,9 @@ impl Limit {
         level::terms(f64::from(self.per_second) / f64::from(self.account.inner.replicas))
     }
 
-    /// Room for some of so many rows to wait here, and in how long each of the others is due.
-    pub fn room(&self, lane: Lane, rows: usize, place: Place) -> (Room, Vec<Duration>) {
-        let pace = Pace { lane, per_second: self.per_second, workers: self.account.inner.replicas };
-        Waiting::enter(&self.account.waiting[usize::from(lane == Lane::Direct)], rows, place, pace)
-    }
-
     /// What is said of a message that waits.
     pub fn words(&self) -> String {
         format!("the account's limit is {} a second", self.per_second)
-    }
-}
-
-/// A turn, and whether it was waited for.
-async fn taken(turn: &Turn<()>) -> (Taken<'_, ()>, bool) {
-    match turn.try_lock() {
-        Ok(taken) => (taken, false),
-        Err(_) => (turn.lock().await, true),
     }
 }
 
@@ -347,26 +248,6 @@ mod tests {
         let again = limit.take(true, 1).await.pop().unwrap();
         again.spend();
         assert!(limit.take(true, 1).await.is_empty());
-    }
-
-    /// An owner with one project.
-    fn tenant(n: u128) -> Tenant {
-        let project = ProjectId(Uuid::from_u128(n));
-        Tenant { owner: project.into(), project }
-    }
-
-    #[tokio::test]
-    async fn who_waits_for_permits_keeps_nobody_else_of_the_account_waiting() {
-        let (limits, permits) = (Limits::new(None, 1), Permits::new(8));
-        let [(one, first), (other, second)] = [1, 2].map(|n| (tenant(n), limits.of(&["push"], Some(100)).unwrap()));
-        let mut held = permits.acquire(Lane::Campaign, one, 500).await;
-        let mut waiting = pin!(first.admit(&permits, Lane::Campaign, one, 1));
-        assert!(tokio::time::timeout(Duration::from_millis(20), &mut waiting).await.is_err());
-        let admitted = second.admit(&permits, Lane::Campaign, other, 1).await;
-        assert_eq!((admitted.permits.len(), admitted.tokens.len()), (1, 1));
-        held.pop();
-        let admitted = waiting.await;
-        assert_eq!((admitted.permits.len(), admitted.tokens.len()), (1, 1));
     }
 
     #[tokio::test]

@@ -1,5 +1,7 @@
 //! The owners of projects, by which slots for calls are shared. Cached: a project's owner never changes.
 
+use std::collections::{BTreeSet, HashMap};
+
 use quick_cache::sync::Cache;
 use shared::ids::{OwnerId, ProjectId};
 use shared::store::projects::creators;
@@ -17,12 +19,32 @@ impl Default for Owners {
 
 impl Owners {
     pub async fn of(&self, store: &Store, project: ProjectId) -> Result<OwnerId, StoreError> {
-        if let Some(owner) = self.0.get(&project) {
-            return Ok(owner);
+        let owners = self.of_all(store, &BTreeSet::from([project])).await?;
+        Ok(owners.get(&project).copied().unwrap_or_else(|| project.into()))
+    }
+
+    /// A project's owner, if it was asked for lately.
+    pub fn remembered(&self, project: ProjectId) -> Option<OwnerId> {
+        self.0.get(&project)
+    }
+
+    /// The owner of each of these projects.
+    pub async fn of_all(
+        &self,
+        store: &Store,
+        projects: &BTreeSet<ProjectId>,
+    ) -> Result<HashMap<ProjectId, OwnerId>, StoreError> {
+        let mut owners: HashMap<ProjectId, OwnerId> =
+            projects.iter().filter_map(|project| Some((*project, self.0.get(project)?))).collect();
+        let unknown: Vec<ProjectId> = projects.iter().filter(|p| !owners.contains_key(p)).copied().collect();
+        if !unknown.is_empty() {
+            let found = creators::owners(&store.connection().await?, &unknown).await?;
+            for project in unknown {
+                let owner = found.get(&project).copied().unwrap_or_else(|| project.into());
+                self.0.insert(project, owner);
+                owners.insert(project, owner);
+            }
         }
-        let owners = creators::owners(&store.connection().await?, &[project]).await?;
-        let owner = owners.get(&project).copied().unwrap_or_else(|| project.into());
-        self.0.insert(project, owner);
-        Ok(owner)
+        Ok(owners)
     }
 }

@@ -1,19 +1,22 @@
-//! Writing down what became of messages: many at a time, and for as long as it takes.
+//! Writes outcomes: many at a time, and for as long as it takes.
 
 pub mod devices;
 pub mod judge;
 pub mod reschedule;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use shared::backoff::Backoff;
 use shared::clock::Clock;
+use shared::failpoint;
 use shared::ids::ProjectId;
 use shared::metric_name::Metric;
-use shared::send::Channel;
-use shared::store::messages::settle::{Settled, settle};
-use shared::store::months::Month;
+use shared::send::Queue;
+use shared::store::messages::settle::{HELD, Settled, settle};
+use shared::store::send_chunks::{self, CAPACITY, NewChunk};
 use shared::store::{Store, StoreError, capped_sends};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{self, JoinSet};
@@ -31,36 +34,51 @@ const GROUP: usize = 500;
 const WRITERS: usize = 8;
 const WAITING: usize = 4_096;
 
+/// Where a message is in the queue while it is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    pub queue: Queue,
+    /// The campaign and its occurrence.
+    pub campaign: Option<(Uuid, i32)>,
+    /// The begun chunk, and the position of the message in it.
+    pub chunk: Uuid,
+    pub position: usize,
+}
+
 struct Entry {
-    channel: Channel,
+    member: Member,
     settled: Settled,
     done: oneshot::Sender<()>,
 }
 
-/// Takes the ends of claims and writes them in groups.
+/// Takes outcomes and writes them in groups.
 #[derive(Clone)]
 pub struct Settler(mpsc::Sender<Entry>);
 
 impl Settler {
-    /// Starts the task that writes; it ends once every settler is dropped and all is written.
-    pub fn start(store: Store, clock: Clock) -> Self {
+    /// Starts the task that writes; it ends once every settler is dropped and all is written. Retries that are due at once are reported
+    /// to `retry`.
+    pub fn start(store: Store, clock: Clock, retry: Retry) -> Self {
         let (sender, receiver) = mpsc::channel(WAITING);
-        tokio::spawn(run(store, clock, receiver));
+        tokio::spawn(run(store, clock, retry, receiver));
         Self(sender)
     }
 
-    /// Returns once it is written. While the database is away, that takes until it is back.
-    pub async fn settle(&self, channel: Channel, settled: Settled) {
+    /// Returns once it is written. While the database is unavailable, that takes until it is back.
+    pub async fn settle(&self, member: Member, settled: Settled) {
         let (done, written) = oneshot::channel();
-        if self.0.send(Entry { channel, settled, done }).await.is_ok() {
+        if self.0.send(Entry { member, settled, done }).await.is_ok() {
             let _ = written.await;
         }
     }
 }
 
+/// Is told of queues in which a retry is due at once.
+pub type Retry = Arc<dyn Fn(Queue) + Send + Sync>;
+
 /// Writes what is queued: projects concurrently, each by one writer at a time, so that a project whose rows are locked delays no
 /// other.
-async fn run(store: Store, clock: Clock, mut queue: mpsc::Receiver<Entry>) {
+async fn run(store: Store, clock: Clock, retry: Retry, mut queue: mpsc::Receiver<Entry>) {
     let mut waiting = Waiting::default();
     let mut writers: JoinSet<()> = JoinSet::new();
     let mut is_open = true;
@@ -85,17 +103,12 @@ async fn run(store: Store, clock: Clock, mut queue: mpsc::Receiver<Entry>) {
         while writers.len() < WRITERS
             && let Some((project, entries)) = waiting.next()
         {
-            let writer = Writer { store: store.clone(), clock: clock.clone(), project };
+            let writer = Writer { store: store.clone(), clock: clock.clone(), retry: retry.clone(), project };
             let task = writers.spawn(async move {
-                for entries in by_month(entries) {
-                    match writer.once(&entries).await {
-                        Ok(()) => answer(entries),
-                        // Retries may take long, and newer outcomes of the project must not wait for them.
-                        Err(error) => {
-                            let writer = writer.clone();
-                            drop(tokio::spawn(async move { writer.insist(entries, error).await }));
-                        }
-                    }
+                match writer.once(&entries).await {
+                    Ok(()) => answer(entries),
+                    // Trying again may take long, and newer outcomes of the project must not wait for that.
+                    Err(error) => drop(tokio::spawn(async move { writer.insist(entries, error).await })),
                 }
             });
             waiting.begin(project, task.id());
@@ -146,27 +159,18 @@ impl Waiting {
     }
 }
 
-/// Groups entries by the month of their messages. Months are written by separate statements: one that fails must leave no
-/// entry of its group written.
-fn by_month(entries: Vec<Entry>) -> impl Iterator<Item = Vec<Entry>> {
-    let mut months: BTreeMap<Month, Vec<Entry>> = BTreeMap::new();
-    for entry in entries {
-        months.entry(Month::of(entry.settled.id)).or_default().push(entry);
-    }
-    months.into_values()
-}
-
 fn answer(entries: Vec<Entry>) {
     for entry in entries {
         let _ = entry.done.send(());
     }
 }
 
-/// Writes the ends of claims of one project's messages.
+/// Writes outcomes of one project's messages.
 #[derive(Clone)]
 struct Writer {
     store: Store,
     clock: Clock,
+    retry: Retry,
     project: ProjectId,
 }
 
@@ -206,14 +210,14 @@ impl Writer {
     /// Writes a row whose values were refused once more, without what came from outside; only then is it given up.
     async fn without_texts(&self, entries: Vec<Entry>, error: &StoreError, left: &mut Vec<(Vec<Entry>, StoreError)>) {
         let (project, mut bare) = (self.project, Vec::with_capacity(entries.len()));
-        for Entry { channel, settled, done } in entries {
+        for Entry { member, settled, done } in entries {
             if settled.is_bare() {
-                // Its lease runs out, and the next claim counts it as ambiguous.
+                // Its lease ends, and the next worker counts it as ambiguous.
                 tracing::error!(%project, message_id = %settled.id, %error, "the outcome of a message cannot be written");
                 let _ = done.send(());
             } else {
                 tracing::error!(%project, message_id = %settled.id, %error, "writing the outcome of a message without its texts");
-                bare.push(Entry { channel, settled: settled.into_bare(), done });
+                bare.push(Entry { member, settled: settled.into_bare(), done });
             }
         }
         if bare.is_empty() {
@@ -236,27 +240,73 @@ impl Writer {
         }
     }
 
+    /// Writes outcomes in one transaction. Those of a chunk that was taken over after its lease had ended are dropped, and so are
+    /// those that an earlier transaction wrote whose commit went unanswered.
     async fn once(&self, entries: &[Entry]) -> Result<(), StoreError> {
         let project = self.project;
-        let settled: Vec<&Settled> = entries.iter().map(|e| &e.settled).collect();
-        let db = self.store.connection().await?;
-        // Before the outcome is written: after a crash in between, nothing would release the sends.
-        let unsent: Vec<(Uuid, i32)> = settled.iter().filter(|s| s.frees_cap()).map(|s| (s.id, s.attempt)).collect();
-        capped_sends::release(&db, project, &unsent).await?;
-        let written = settle(&db, project, &settled, self.clock.now()).await?;
-        for (one, channel) in settled.into_iter().zip(entries.iter().map(|e| e.channel.slug())) {
-            if !written.contains(&one.id) {
-                tracing::warn!(%project, message_id = %one.id, attempt = one.attempt, "settled by another claim meanwhile");
-                continue;
-            }
-            metrics::counter!(
-                Metric::MessagesSettled, "channel" => channel, "provider" => one.provider.unwrap_or("none"), "status" => one.status.as_str()
-            )
-            .increment(1);
-            if one.ambiguous > 0 {
-                metrics::counter!(Metric::MessagesAmbiguous).increment(1);
+        let mut db = self.store.connection().await?;
+        let tx = db.transaction().await?;
+        let ids: BTreeSet<Uuid> = entries.iter().map(|entry| entry.member.chunk).collect();
+        let mut chunks = send_chunks::settle::lock(&tx, project, &ids.into_iter().collect::<Vec<_>>()).await?;
+        let mut held = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let Member { chunk, position, .. } = entry.member;
+            match chunks.get_mut(&chunk).filter(|done| !done.is_set(position)) {
+                Some(done) => {
+                    done.set(position);
+                    held.push(entry);
+                }
+                None => {
+                    let Settled { id, attempt, .. } = &entry.settled;
+                    tracing::warn!(%project, message_id = %id, attempt, "settled before, or taken over by another worker");
+                }
             }
         }
+        if held.is_empty() {
+            return Ok(());
+        }
+        let settled: Vec<&Settled> = held.iter().map(|entry| &entry.settled).collect();
+        let unsent: Vec<(Uuid, i32)> = settled.iter().filter(|s| s.frees_cap()).map(|s| (s.id, s.attempt)).collect();
+        let now = self.clock.now();
+        let (queued, (), ()) = tokio::try_join!(
+            settle(&tx, project, &settled, now),
+            send_chunks::settle::write(&tx, project, &chunks),
+            capped_sends::release(&tx, project, &unsent)
+        )?;
+        let retries = retries(&held, &queued.into_iter().collect(), now);
+        send_chunks::insert(&tx, &retries, now).await?;
+        tx.commit().await?;
+        failpoint::hit("delivery.after_settle");
+        for entry in held {
+            count(entry);
+        }
+        retries.iter().filter(|chunk| chunk.due_at.is_none_or(|due| due <= now)).for_each(|c| (self.retry)(c.queue));
         Ok(())
+    }
+}
+
+/// Chunks of the messages that are tried again, by their time.
+fn retries(entries: &[&Entry], queued: &HashSet<Uuid>, now: Timestamp) -> Vec<NewChunk> {
+    let mut chunks: BTreeMap<_, Vec<Uuid>> = BTreeMap::new();
+    for Entry { member, settled, .. } in entries.iter().filter(|entry| queued.contains(&entry.settled.id)) {
+        let is_held = settled.reason.as_deref().is_some_and(|reason| reason.starts_with(HELD));
+        let due_at = reschedule::rounded(settled.due_at.unwrap_or(now), now);
+        chunks.entry((member.queue, member.campaign, is_held, due_at)).or_default().push(settled.id);
+    }
+    let chunks = chunks.into_iter().flat_map(|((queue, campaign, is_held, due_at), members)| {
+        let chunk = |part: &[Uuid]| NewChunk { campaign, is_held, ..NewChunk::due(queue, part.to_vec(), due_at) };
+        members.chunks(CAPACITY).map(chunk).collect::<Vec<_>>()
+    });
+    chunks.collect()
+}
+
+fn count(Entry { member, settled, .. }: &Entry) {
+    let provider = settled.provider.unwrap_or("none");
+    metrics::counter!(
+        Metric::MessagesSettled, "channel" => member.queue.channel.slug(), "provider" => provider, "status" => settled.status.as_str()
+    )
+    .increment(1);
+    if settled.ambiguous > 0 {
+        metrics::counter!(Metric::MessagesAmbiguous).increment(1);
     }
 }

@@ -18,10 +18,6 @@ use crate::App;
 use crate::channels::Rules;
 use crate::provider::Outcome;
 
-/// Status reason of a campaign's message to a user who was sent another of the same sending: the two users who had a message each
-/// were merged.
-pub const MERGED: &str = "merged";
-
 /// Status reason of a message to a user without an external ID, where the channels send to known users only.
 const ANONYMOUS_USER: &str = "anonymous_user";
 

@@ -1,20 +1,25 @@
-//! What delivery needs: channels, a template, people with addresses and devices, and messages that wait in the ledger.
+//! What delivery needs: channels, a template, people with addresses and devices, and queued messages.
+
+use std::ops::Range;
 
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use prost::Message as _;
+use jiff::Timestamp;
 use serde_json::{Value, json};
+use shared::bus::wake;
 use shared::clock::Clock;
 use shared::config::DatabaseConfig;
 use shared::ids;
 use shared::push_token::{self, Platform};
 use shared::secrets::MasterKeys;
-use shared::send::{Channel, Lane, MessageRef, SendChunk};
+use shared::send::{Channel, Lane, Queue};
 use shared::store::channels::{self, ChannelSettings};
 use shared::store::push_tokens::{self, Device, Said};
+use shared::store::send_chunks::{self, NewChunk};
 use shared::store::{Store, vapid_keys};
 use shared::vapid::VapidKeys;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::MASTER_KEY;
@@ -23,8 +28,8 @@ use crate::dice::Dice;
 use crate::system::System;
 use crate::tenants;
 
-/// Rows of one message of the send stream, as the recording worker and the scheduler make them.
-const CHUNK: usize = 500;
+/// Rows or members that one statement writes.
+const PER_STATEMENT: usize = 10_000;
 /// A device of Apple's, as the vendor writes one.
 pub const DEVICE: &str = "aa00bb11cc22dd33ee44ff5566778899aabbccddeeff00112233445566778899";
 
@@ -73,39 +78,55 @@ fn store(system: &System) -> Result<Store> {
 
 /// Gives a project's channel its settings.
 pub async fn channel(system: &System, project: u32, channel: Channel, settings: &ChannelSettings) -> Result<()> {
+    channels(system, project..project + 1, channel, settings).await
+}
+
+/// Gives the channel of each of these projects the same settings.
+pub async fn channels(
+    system: &System,
+    projects: Range<u32>,
+    channel: Channel,
+    settings: &ChannelSettings,
+) -> Result<()> {
     let keys = MasterKeys::parse(MASTER_KEY).context("the bench's master key is malformed")?;
     let store = store(system)?;
     let mut db = store.connection().await?;
     let tx = db.transaction().await?;
-    channels::put(&tx, &keys, tenants::project(project), channel, settings, Clock::system().now()).await?;
+    for project in projects {
+        channels::put(&tx, &keys, tenants::project(project), channel, settings, Clock::system().now()).await?;
+    }
     tx.commit().await?;
     Ok(())
 }
 
-/// Gives a project's first people a device each: the same for all, or one made for each.
+/// Gives the first users of each of these projects a device each, with a token made of the user's number.
 pub async fn devices(
     system: &System,
-    project: u32,
+    projects: Range<u32>,
     people: u32,
     platform: Platform,
     token: impl Fn(u32) -> Result<String>,
 ) -> Result<()> {
-    let (project, now) = (tenants::project(project), Clock::system().now());
+    let now = Clock::system().now();
     let tokens = (0..people).map(token).collect::<Result<Vec<String>>>()?;
-    let of = |(person, token)| Said {
-        project,
-        id: push_token::id(project, token),
-        device: Some(Device { user_id: tenants::person(project, person), platform, token }),
-        at: now,
-        seq: 0,
-    };
-    let mut all: Vec<Said<'_>> = (0..).zip(tokens.iter().map(String::as_str)).map(of).collect();
-    all.sort_by_key(|said| said.id);
     let store = store(system)?;
     let mut db = store.connection().await?;
     let tx = db.transaction().await?;
-    tx.execute("DELETE FROM push_token WHERE project_id = $1", &[&project]).await?;
-    push_tokens::keep(&tx, &all).await?;
+    for project in projects.map(tenants::project) {
+        let of = |(person, token)| Said {
+            project,
+            id: push_token::id(project, token),
+            device: Some(Device { user_id: tenants::person(project, person), platform, token }),
+            at: now,
+            seq: 0,
+        };
+        let mut all: Vec<Said<'_>> = (0..).zip(tokens.iter().map(String::as_str)).map(of).collect();
+        all.sort_by_key(|said| said.id);
+        tx.execute("DELETE FROM push_token WHERE project_id = $1", &[&project]).await?;
+        for part in all.chunks(PER_STATEMENT) {
+            push_tokens::keep(&tx, part).await?;
+        }
+    }
     tx.commit().await?;
     Ok(())
 }
@@ -141,49 +162,80 @@ pub async fn template(system: &System, projects: u32, channel: Channel, subject:
     Ok(id)
 }
 
-/// Puts messages to a project's first people into the ledger, and returns their ids in order. Nobody looks at them until they
-/// are handed over.
-pub async fn queue(
+/// Messages of one project.
+pub struct Messages {
+    pub project: u32,
+    /// In order.
+    pub ids: Vec<Uuid>,
+}
+
+const MESSAGE: &str = "project_id uuid, id uuid, user_id uuid, channel text, lane text, status text, template_id uuid, \
+                       created_at timestamptz, sent_at timestamptz, updated_at timestamptz";
+
+/// Inserts messages to the first users of these projects into the ledger, as many to each project. No worker sends them before
+/// [`queue`] queues them.
+pub async fn messages(
     system: &System,
-    project: u32,
+    projects: Range<u32>,
     people: u32,
-    channel: Channel,
-    template: Uuid,
+    (channel, template): (Channel, Uuid),
     count: u32,
-) -> Result<Vec<Uuid>> {
-    const COLUMNS: &str = "project_id uuid, id uuid, user_id uuid, channel text, lane text, status text, \
-                           template_id uuid, created_at timestamptz, updated_at timestamptz";
-    let (project, now) = (tenants::project(project), Clock::system().now());
-    let people: Vec<Uuid> = (0..people).map(|person| tenants::person(project, person)).collect();
-    let mut dice = Dice::new(rand::random());
-    let mut all: Vec<Uuid> = (0..count).map(|_| ids::timed(now.as_millisecond(), dice.ten_bytes())).collect();
-    all.sort_unstable();
-    let mut writer = std::pin::pin!(copy::writer(&system.database, "message", COLUMNS).await?);
-    for (nth, id) in all.iter().enumerate() {
-        let person = &people[nth % people.len()];
-        let (channel, lane) = (channel.as_str(), Lane::Automation.as_str());
-        writer.as_mut().write(&[&project, id, person, &channel, &lane, &"queued", &template, &now, &now]).await?;
+) -> Result<Vec<Messages>> {
+    let (now, mut dice, mut all) = (Clock::system().now(), Dice::new(rand::random()), Vec::new());
+    let each = count / (projects.end - projects.start).max(1);
+    let mut writer = std::pin::pin!(copy::writer(&system.database, "message", MESSAGE).await?);
+    for number in projects {
+        let project = tenants::project(number);
+        let people: Vec<Uuid> = (0..people).map(|person| tenants::person(project, person)).collect();
+        let mut ids: Vec<Uuid> = (0..each).map(|_| ids::timed(now.as_millisecond(), dice.ten_bytes())).collect();
+        ids.sort_unstable();
+        let (channel, lane, never) = (channel.as_str(), Lane::Automation.as_str(), None::<Timestamp>);
+        for (id, person) in ids.iter().zip(people.iter().cycle()) {
+            let row: [&(dyn ToSql + Sync); 10] =
+                [&project, id, person, &channel, &lane, &"queued", &template, &now, &never, &now];
+            writer.as_mut().write(&row).await?;
+        }
+        all.push(Messages { project: number, ids });
     }
     writer.finish().await?;
     Ok(all)
 }
 
-/// Tells delivery of them.
-pub async fn hand_over(system: &System, project: u32, channel: Channel, messages: &[Uuid]) -> Result<()> {
-    let (subject, project) = (system.bus.names.send(channel, Lane::Automation), tenants::project(project));
-    let mut acks = Vec::new();
-    for chunk in messages.chunks(CHUNK) {
-        let refs = chunk.iter().map(|id| MessageRef::new(project, *id)).collect();
-        let payload = SendChunk::of(refs).encode_to_vec().into();
-        acks.push(system.bus.jetstream.publish(subject.clone(), payload).await?);
-        if acks.len() == 64 {
-            for ack in acks.drain(..) {
-                ack.await?;
-            }
-        }
+/// Inserts messages of a project that were sent at a time.
+pub async fn sent(
+    system: &System,
+    project: u32,
+    people: u32,
+    (channel, template): (Channel, Uuid),
+    (count, at): (u32, Timestamp),
+) -> Result<()> {
+    let (project, mut dice) = (tenants::project(project), Dice::new(rand::random()));
+    let mut writer = std::pin::pin!(copy::writer(&system.database, "message", MESSAGE).await?);
+    for nth in 0..count {
+        let (id, person) = (ids::timed(at.as_millisecond(), dice.ten_bytes()), tenants::person(project, nth % people));
+        let (channel, lane) = (channel.as_str(), Lane::Automation.as_str());
+        let row: [&(dyn ToSql + Sync); 10] =
+            [&project, &id, &person, &channel, &lane, &"sent", &template, &at, &at, &at];
+        writer.as_mut().write(&row).await?;
     }
-    for ack in acks {
-        ack.await?;
+    writer.finish().await?;
+    Ok(())
+}
+
+/// Queues messages in chunks of up to `size`, all of them due at once, and hints the workers.
+pub async fn queue(system: &System, channel: Channel, messages: &[Messages], size: usize) -> Result<()> {
+    let (now, mut queues, mut chunks) = (Clock::system().now(), Vec::new(), Vec::new());
+    for Messages { project, ids } in messages {
+        let queue = Queue { project: tenants::project(*project), channel, lane: Lane::Automation };
+        chunks.extend(ids.chunks(size).map(|part| NewChunk::due(queue, part.to_vec(), now)));
+        queues.push(queue);
     }
+    let mut db = store(system)?.connection().await?;
+    let tx = db.transaction().await?;
+    for part in chunks.chunks((PER_STATEMENT / size).max(1)) {
+        send_chunks::insert(&tx, part, now).await?;
+    }
+    tx.commit().await?;
+    wake::wake(&system.bus, &queues).await;
     Ok(())
 }

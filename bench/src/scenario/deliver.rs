@@ -1,8 +1,12 @@
 //! Delivery to providers on loopback: the calls alone, in turns with a bare client, and the whole way out of the ledger.
 
-mod ledger;
+mod hanging;
+mod latency;
+pub mod ledger;
+mod projects;
 mod queue;
 mod render;
+mod year;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -34,10 +38,14 @@ use crate::sink::{self, Kind};
 use crate::system;
 use ledger::Ledger;
 
+pub use hanging::hanging;
+pub use latency::latency;
+pub use projects::projects;
 pub use queue::queue;
 pub use render::render;
+pub use year::year;
 
-/// Calls under way, as the worker has them by default.
+/// Concurrent calls where the calls alone are measured.
 const AT_ONCE: usize = 32;
 /// Sessions with the mail server.
 const SESSIONS: usize = 10;
@@ -74,12 +82,21 @@ pub async fn api(lab: &mut Lab, section: &mut Section) -> Result<()> {
         Some(("bare hyper client", &bare[..])),
         &[Goal::RatioAtLeast(0.6), Goal::AtLeast(35_000.0)],
     );
-    let ledger = Ledger { channel: Channel::Push, env: vec![("APNS_BASE_URL", format!("http://{to}"))] };
+    let ledger = pushes(to);
     ledger.open(lab, &delivery::apns()?).await?;
     let system = lab.system().await?;
-    delivery::devices(system, 0, ledger::PEOPLE, Platform::Ios, |person| Ok(format!("{person:08x}{}", &DEVICE[8..])))
-        .await?;
+    delivery::devices(system, 0..1, ledger::PEOPLE, Platform::Ios, |n| Ok(device(n))).await?;
     ledger.measure(lab, section, &sink).await
+}
+
+/// The token of a user's device.
+pub fn device(person: u32) -> String {
+    format!("{person:08x}{}", &DEVICE[8..])
+}
+
+/// Pushes by the JSON API of APNs to a sink.
+fn pushes(sink: SocketAddr) -> Ledger {
+    Ledger { channel: Channel::Push, env: vec![("APNS_BASE_URL", format!("http://{sink}"))] }
 }
 
 const TITLE: &str = "Your order is on its way";
@@ -131,7 +148,7 @@ async fn to_browsers(lab: &mut Lab, section: &mut Section, certificate: &Path) -
     let system = lab.system().await?;
     delivery::browsers(system, 0).await?;
     let subscription = |person: u32| delivery::subscription(&format!("https://127.0.0.1:{port}/push/{person}"));
-    delivery::devices(system, 0, ledger::PEOPLE, Platform::Web, subscription).await?;
+    delivery::devices(system, 0..1, ledger::PEOPLE, Platform::Web, subscription).await?;
     ledger.measure(lab, section, &sink).await
 }
 

@@ -1,10 +1,11 @@
-//! A provider over HTTP: reads the call and says that it has the message. `GET /` tells how many came, and when the first.
+//! A provider over HTTP: reads the call and says that it has the message. `GET /` returns how many came, and when the first and the last.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde::{Deserialize, Serialize};
-use shared::clock::Clock;
+use shared::clock::{Clock, machine_now};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -33,23 +34,35 @@ pub struct Arrivals {
     pub count: u64,
     /// Unix milliseconds of the first; 0 where there is none.
     pub first_ms: i64,
+    /// Unix microseconds of the last; 0 where there is none.
+    pub last_us: i64,
+}
+
+/// The machine's time in Unix microseconds.
+pub fn now_us() -> i64 {
+    let since = machine_now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 struct Seen {
     clock: Clock,
     count: AtomicU64,
     first_ms: AtomicI64,
+    last_us: AtomicI64,
 }
 
 impl Seen {
     fn note(&self) {
-        if self.count.fetch_add(1, Ordering::Relaxed) == 0 {
+        self.last_us.store(now_us(), Ordering::Release);
+        if self.count.fetch_add(1, Ordering::AcqRel) == 0 {
             self.first_ms.store(self.clock.now_ms(), Ordering::Relaxed);
         }
     }
 
     fn arrivals(&self) -> Arrivals {
-        Arrivals { count: self.count.load(Ordering::Relaxed), first_ms: self.first_ms.load(Ordering::Relaxed) }
+        let count = self.count.load(Ordering::Acquire);
+        let (first_ms, last_us) = (self.first_ms.load(Ordering::Relaxed), self.last_us.load(Ordering::Acquire));
+        Arrivals { count, first_ms, last_us }
     }
 }
 
@@ -66,7 +79,8 @@ pub fn tls(path: &Path) -> Result<TlsAcceptor> {
 }
 
 pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>) -> Result<()> {
-    let seen = Arc::new(Seen { clock: Clock::system(), count: AtomicU64::new(0), first_ms: AtomicI64::new(0) });
+    let (first_ms, last_us) = (AtomicI64::new(0), AtomicI64::new(0));
+    let seen = Arc::new(Seen { clock: Clock::system(), count: AtomicU64::new(0), first_ms, last_us });
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;

@@ -36,7 +36,6 @@ pub const VARIABLES: &[(&str, Kind)] = &[
     ("AUTOMATION_PEOPLE", Kind::Number(1_000, 100_000_000)),
     ("CAMPAIGN_FAILURES_IN_ROW", Kind::Number(1, 1_000_000)),
     ("CAMPAIGN_FAILURES_OF", Kind::Number(1, 1_000_000)),
-    ("CAMPAIGN_HAND_OVER_MS", Kind::Number(1_000, 600_000)),
     ("DATABASE_POOL_SIZE", Kind::Number(1, 500)),
     ("DATABASE_URL", Kind::Text),
     ("DEAD_MAX_BYTES", BYTES),

@@ -7,7 +7,7 @@ use super::finding::Finding;
 /// What waits for longer counts as left alone.
 pub const OUTBOX_SECONDS: i64 = 30;
 pub const TIMERS_SECONDS: i64 = 60;
-pub const MESSAGES_SECONDS: i64 = 180;
+pub const CHUNKS_SECONDS: i64 = 180;
 /// What is counted at most: it is left alone as much if there is more.
 pub const COUNTED: i64 = 10_000;
 /// Days of time partitions ahead: the scheduler keeps fourteen.
@@ -21,7 +21,8 @@ pub struct Seen {
     pub orphaned: Vec<i16>,
     pub outbox: i64,
     pub timers: i64,
-    pub messages: i64,
+    /// Chunks of messages to be sent.
+    pub chunks: i64,
     pub days_ahead: Vec<(&'static str, i64)>,
 }
 
@@ -33,7 +34,7 @@ pub fn judge(seen: &Seen) -> Vec<Finding> {
             seen.outbox,
             OUTBOX_SECONDS,
             "rows of the outbox",
-            "worker-automation publishes them: does it run, and reach NATS with rights to send.*?",
+            "worker-automation publishes them: does it run, and reach NATS with rights to ingest.* and send.*.direct?",
         ),
         waiting(
             "work.timers",
@@ -44,10 +45,11 @@ pub fn judge(seen: &Seen) -> Vec<Finding> {
         ),
         waiting(
             "work.messages",
-            seen.messages,
-            MESSAGES_SECONDS,
-            "messages",
-            "does the scheduler run, and worker-delivery for every channel (DELIVERY_CHANNELS)?",
+            seen.chunks,
+            CHUNKS_SECONDS,
+            "chunks of messages",
+            "does worker-delivery run for every channel (DELIVERY_CHANNELS)? If it does, more is queued than it sends: \
+             add workers, or raise the provider's limits",
         ),
         ahead(&seen.days_ahead),
     ]
@@ -104,7 +106,7 @@ mod tests {
 
     fn well() -> Seen {
         let days_ahead = vec![("events", 13), ("message", 13)];
-        Seen { partitions: 8, orphaned: Vec::new(), outbox: 0, timers: 0, messages: 0, days_ahead }
+        Seen { partitions: 8, orphaned: Vec::new(), outbox: 0, timers: 0, chunks: 0, days_ahead }
     }
 
     fn wrong(seen: &Seen) -> Vec<&'static str> {
@@ -119,7 +121,7 @@ mod tests {
         assert_eq!(wrong(&Seen { partitions: 0, ..well() }), ["work.partitions"]);
         assert_eq!(wrong(&Seen { outbox: 1, ..well() }), ["work.outbox"]);
         assert_eq!(wrong(&Seen { timers: 2, ..well() }), ["work.timers"]);
-        assert_eq!(wrong(&Seen { messages: COUNTED, ..well() }), ["work.messages"]);
+        assert_eq!(wrong(&Seen { chunks: COUNTED, ..well() }), ["work.messages"]);
         assert_eq!(
             wrong(&Seen { days_ahead: vec![("events", 13), ("message", 1)], ..well() }),
             ["work.time_partitions"]

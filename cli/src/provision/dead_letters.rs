@@ -41,7 +41,7 @@ impl Provision {
                 audit::insert(&tx, project, line, &Actor::Operator, &change, now).await?;
             }
             tx.commit().await?;
-            all = Replayed { messages: all.messages + some.messages, items: all.items + some.items };
+            (all.messages, all.items) = (all.messages + some.messages, all.items + some.items);
             if some.messages < AT_ONCE.unsigned_abs() && some.items < AT_ONCE.unsigned_abs() {
                 return Ok(all);
             }

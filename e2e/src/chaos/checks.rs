@@ -26,7 +26,7 @@ pub const UNKNOWN_RETRIES: u32 = 10;
 type Check = fn(&Told, &Found) -> Vec<String>;
 
 /// Every promise in words.
-pub const CHECKS: [(&str, Check); 21] = [
+pub const CHECKS: [(&str, Check); 22] = [
     ("what was accepted is stored", accepted_is_stored),
     ("nothing is stored twice", stored_once),
     ("nothing is stored that its shop was never sent", only_what_was_sent),
@@ -35,6 +35,7 @@ pub const CHECKS: [(&str, Check); 21] = [
     ("who was merged is one person", merged_are_one),
     ("a key of a send stands for one message", one_message_a_key),
     ("every message has one outcome", one_outcome),
+    ("every queued message is in one chunk", in_one_chunk),
     ("what is sent, its provider has", provider_has_it),
     ("what a provider has, the ledger knows", ledger_knows),
     ("second copies only where the ledger shows a doubt", copies_are_shown),
@@ -166,6 +167,10 @@ fn one_outcome(_: &Told, found: &Found) -> Vec<String> {
     let has_outcome = |m: &Message| m.status == "sent" || may_be_given_up(m) || was_refused(m, found);
     let open = found.messages.iter().filter(|message| !has_outcome(message));
     open.map(|message| format!("{message:?}")).collect()
+}
+
+fn in_one_chunk(_: &Told, found: &Found) -> Vec<String> {
+    found.misqueued.iter().filter(|(_, count)| **count != 0).map(|(what, count)| format!("{count} {what}")).collect()
 }
 
 fn provider_has_it(_: &Told, found: &Found) -> Vec<String> {

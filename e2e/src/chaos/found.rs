@@ -31,10 +31,11 @@ const LOOK: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What should have come to nothing, each with the statement that counts it.
-const LEFTOVERS: [(&str, &str); 11] = [
+const LEFTOVERS: [(&str, &str); 12] = [
     ("rows of the outbox", "SELECT count(*) FROM outbox"),
     ("messages without an outcome", "SELECT count(*) FROM message WHERE status = 'queued'"),
-    ("claims", "SELECT count(*) FROM message WHERE claimed AND due_at IS NOT NULL"),
+    ("waiting chunks", "SELECT count(*) FROM send_chunk WHERE NOT is_begun"),
+    ("begun chunks", "SELECT count(*) FROM send_chunk WHERE is_begun"),
     ("timers", "SELECT count(*) FROM timer"),
     ("runs under way", "SELECT count(*) FROM run WHERE ended_at IS NULL"),
     ("listeners", "SELECT count(*) FROM run_listener"),
@@ -81,6 +82,8 @@ const ASTRAY: [(&str, &str); 5] = [
 /// was up.
 pub struct Drained {
     pub leftovers: BTreeMap<&'static str, i64>,
+    /// The most contradictions of each kind between the ledger and the queue that were seen at a time.
+    pub misqueued: BTreeMap<&'static str, i64>,
     pub took: Result<Duration, String>,
 }
 
@@ -96,12 +99,17 @@ pub async fn drained(product: &Product, told: &Told, clock: bool, within: Durati
     }
     let began = Instant::now();
     let mut missing = told.accepted.len() + told.poison.len();
+    let mut misqueued = BTreeMap::new();
     loop {
+        for (what, count) in drained::misqueued(&db).await {
+            let most = misqueued.entry(what).or_default();
+            *most = count.max(*most);
+        }
         let leftovers = leftovers(product, &db).await;
         let is_empty = leftovers.values().all(|left| *left == 0);
         // What is looked at behind the last event holds all that it led to.
         if is_empty && missing == 0 {
-            return Drained { leftovers, took: Ok(began.elapsed()) };
+            return Drained { leftovers, misqueued, took: Ok(began.elapsed()) };
         }
         let is_late = began.elapsed() > within;
         if is_empty || is_late {
@@ -113,7 +121,7 @@ pub async fn drained(product: &Product, told: &Told, clock: bool, within: Durati
             let left = left.collect::<Vec<_>>().join(", ");
             let held_up = held_up(product, &db).await.join("\n            ");
             let said = format!("after {within:?}: {left}; {missing} items missing\n            {held_up}");
-            return Drained { leftovers, took: Err(said) };
+            return Drained { leftovers, misqueued, took: Err(said) };
         }
         drained::bring_retries_forward(&db).await;
         tokio::time::sleep(LOOK).await;
@@ -131,14 +139,18 @@ async fn leftovers(product: &Product, db: &Client) -> BTreeMap<&'static str, i64
     left
 }
 
-/// Where it is held up: readers of the send stream that have not acknowledged all, and the oldest messages without an outcome.
+/// Where it is held up: readers of the send stream that have not acknowledged all, the oldest messages without an outcome, and the chunks
+/// that are due first.
 async fn held_up(product: &Product, db: &Client) -> Vec<String> {
     let monitor = product.nats.lock().await.monitor_url();
     let readers = drained::readers(&monitor, &Names::new("").send_stream()).await;
-    let sql = "SELECT concat_ws(' ', id, channel, lane, 'created', created_at, 'due', due_at, 'attempt', attempt, \
-               'claimed', claimed, status_reason) FROM message WHERE status = 'queued' ORDER BY created_at LIMIT 5";
-    let rows = db.query(sql, &[]).await.expect("the ledger");
-    readers.into_iter().chain(rows.iter().map(|row| row.get(0))).collect()
+    let messages = "SELECT concat_ws(' ', 'message', id, channel, lane, 'created', created_at, 'attempt', attempt, status_reason) \
+                    FROM message WHERE status = 'queued' ORDER BY created_at LIMIT 5";
+    let chunks = "SELECT concat_ws(' ', 'chunk', id, channel, lane, 'of', size, 'due', due_at, 'begun', is_begun, 'held', is_held, \
+                  'campaign', campaign_id) FROM send_chunk ORDER BY due_at LIMIT 5";
+    let messages = db.query(messages, &[]).await.expect("the ledger");
+    let chunks = db.query(chunks, &[]).await.expect("the chunks");
+    readers.into_iter().chain(messages.iter().chain(&chunks).map(|row| row.get(0))).collect()
 }
 
 async fn one(db: &Client, sql: &str) -> i64 {

@@ -305,7 +305,7 @@ fn through(links: &BTreeMap<Link, Proxy>, process: Process, to: End, url: &str, 
 
 /// Of every process. Short leases, so that what the dead held is soon taken over; and more repeats than usual of calls
 /// whose outcome was never learned: here one message may well be under way in several faults.
-fn variables() -> [(&'static str, String); 13] {
+fn variables() -> [(&'static str, String); 12] {
     [
         ("DATABASE_POOL_SIZE", "8".to_owned()),
         ("STREAM_PREFIX", String::new()),
@@ -316,7 +316,6 @@ fn variables() -> [(&'static str, String); 13] {
         ("DELIVERY_REPLICAS", super::plan::EACH.to_string()),
         ("PARTITION_LEASE_MS", "1500".to_owned()),
         ("DELIVERY_LEASE_MS", "5000".to_owned()),
-        ("CAMPAIGN_HAND_OVER_MS", "3000".to_owned()),
         // A campaign that pauses itself is another matter.
         ("CAMPAIGN_FAILURES_IN_ROW", "1000000".to_owned()),
         ("DELIVERY_UNKNOWN_RETRIES", UNKNOWN_RETRIES.to_string()),

@@ -9,6 +9,7 @@ use shared::clock::{Clock, rfc3339};
 use tokio::time::Instant;
 
 use super::books::{Found, Limited};
+use super::found::Drained;
 use super::load::{self, Load, Scale, clients, doors, poison};
 use super::oracle::{Oracle, Told};
 use super::plan::{EACH, End, Fault, Ground, What, plan};
@@ -117,7 +118,8 @@ pub async fn run(settings: Settings) -> Report {
         both = watched => both,
         () = strike::watch(&product, &strange) => unreachable!("it watches without an end"),
     };
-    let found = Found { leftovers: drained.leftovers, deaths: strange.all(), clock_moved: clock, limited, ..found };
+    let Drained { leftovers, misqueued, took } = drained;
+    let found = Found { leftovers, misqueued, deaths: strange.all(), clock_moved: clock, limited, ..found };
     let against = checks::judge(&told, &found);
     let beats = pulse.beats();
     let died = storm::hits(&product.dir().join(FAILPOINT_LOG)).values().sum();
@@ -130,7 +132,7 @@ pub async fn run(settings: Settings) -> Report {
         told: &told,
         found: &found,
         against: &against,
-        drained: &drained.took,
+        drained: &took,
         felt: product.temper.felt(),
         answers,
     };

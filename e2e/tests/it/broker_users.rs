@@ -58,11 +58,12 @@ async fn each_program_may_do_its_own_work_and_no_other() {
     for (program, subject) in [
         ("gateway", "send.email.campaign"),
         ("gateway", "dead.ingest"),
-        ("worker-automation", "send.email.campaign"),
+        ("worker-automation", "send.email.automation"),
         ("worker-automation", "dead.send"),
         ("worker-delivery", "ingest.0"),
         ("worker-delivery", "send.email.direct"),
         ("scheduler", "dead.send"),
+        ("scheduler", "send.email.campaign"),
     ] {
         let bus = broker::connect(servers, program).await.expect("a connection");
         let refused = Publisher::new(bus).publish(subject, "x".into()).await;

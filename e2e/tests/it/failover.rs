@@ -65,7 +65,7 @@ async fn client(api: Api, load: Arc<Load>, name: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_books_balance_when_a_standby_takes_the_primarys_place() {
-    // A claim whose answer the dead primary kept is made again when its lease has run out.
+    // Messages that were begun by a commit whose answer got lost are sent when the lease of their chunk has ended.
     let options = Options { standby: true, ..Options::default() }.env("DELIVERY_LEASE_MS", 5_000);
     let mut system = System::start_with(options).await;
     Shop::open(&system, 2).await;

@@ -1,5 +1,7 @@
 //! Upgrading while people send: the next version's migrations, made up here, under this version's programs, which then are the older
-//! ones; and a migration that such programs must not meet.
+//! ones; and a migration that such programs must not meet. And messages that an older version has queued.
+
+mod queued;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -14,7 +14,8 @@ use shared::campaign::{CampaignStatus, Settings, Variant, Winner};
 use shared::clock::rfc3339;
 use shared::ids;
 use shared::send::Channel;
-use shared::store::campaigns::{self, Campaign, open};
+use shared::store::campaigns::{self, Campaign};
+use shared::store::send_chunks::campaign as chunks;
 use shared::store::{StoreError, segments, subscription_groups, templates};
 use uuid::Uuid;
 
@@ -180,7 +181,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     if campaign.status == CampaignStatus::Sending || (campaign.status == CampaignStatus::Paused && campaign.under_way) {
         return Err(ApiError::Conflict("the campaign is being sent; cancel it first".to_owned()));
     }
-    if open::has_open(&tx, cx.project, (id, campaign.created_at)).await? {
+    if chunks::is_open(&tx, chunks::Of { project: cx.project, campaign: id }).await? {
         return Err(ApiError::Conflict("its last messages are just being cancelled; try again in a moment".to_owned()));
     }
     campaigns::delete(&tx, cx.project, id).await?;

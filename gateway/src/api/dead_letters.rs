@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use shared::bus::wake;
 use shared::send::Channel;
 use shared::store::dead_letters::{self, DeadFilter, DeadLetter, Kind};
 use shared::store::users::read::{self as people, ShownPerson};
@@ -136,6 +137,7 @@ pub async fn replay(cx: &Context<'_>) -> Result<Reply, ApiError> {
         audit_log::note_of_project(cx, &tx, "dead_letters.replayed", details).await?;
     }
     tx.commit().await.map_err(StoreError::from)?;
+    wake::wake(&cx.app.bus, &replayed.queues).await;
     let is_full = |number: u64| number >= MOST.unsigned_abs();
     ok(&ReplayView {
         replayed: replayed.sum(),

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use shared::send::DeliveryState;
+use shared::store::campaigns::counts::{self, Counts};
 use shared::store::messages::receipts::{self, Receipt};
 
 use crate::api_campaigns::{parts, path};
@@ -17,20 +18,20 @@ async fn a_report_counts_the_last_sending() {
     assert_eq!(gateway.get(&project, &format!("{path}/report")).await.expect(200)["total"], 0);
     let sent = gateway.post(&project, &format!("{path}/send"), &json!({})).await.expect(200);
     let id: uuid::Uuid = sent["id"].as_str().unwrap().parse().unwrap();
-    let sql = "SELECT floor(extract(epoch FROM started_at) * 1000)::bigint FROM campaign WHERE id = $1";
-    let started: i64 = gateway.sql.query_one(sql, &[&id]).await.unwrap().get(0);
-    let insert = "INSERT INTO message (project_id, id, user_id, channel, lane, status, campaign_id, variant, created_at, updated_at) \
-                  VALUES ($1, $2, $2, 'EMAIL', 'campaign', $3, $4, $5, now(), now())";
-    for (n, ms, status, variant) in [
-        (1, started, "sent", Some("A")),
-        (2, started, "sent", Some("B")),
-        (3, started, "queued", None),
-        // Of the day before.
-        (4, started - 86_400_000, "sent", Some("A")),
+    let mut changes = Counts::default();
+    for (occurrence, state, variant, count) in [
+        (1, DeliveryState::Sent, Some("A"), 1),
+        (1, DeliveryState::Sent, Some("B"), 1),
+        (1, DeliveryState::Queued, None, 1),
+        // Of an earlier sending.
+        (0, DeliveryState::Sent, Some("A"), 1),
+        // All of these have moved on.
+        (1, DeliveryState::Cancelled, Some("A"), 2),
+        (1, DeliveryState::Cancelled, Some("A"), -2),
     ] {
-        let message = shared::ids::timed(ms, [n; 10]);
-        gateway.sql.execute(insert, &[&project.id.0, &message, &status, &id, &variant]).await.unwrap();
+        changes.add((id, occurrence), variant, state, count);
     }
+    counts::add(&gateway.app.store.connection().await.unwrap(), project.id, &changes).await.unwrap();
     let report = gateway.get(&project, &format!("{path}/report")).await.expect(200);
     assert_eq!((&report["total"], &report["byStatus"]), (&json!(3), &json!({"queued": 1, "sent": 2})));
     let of = |name: &str| json!({"name": name, "total": 1, "byStatus": {"sent": 1}, "converted": null});
@@ -52,13 +53,17 @@ async fn a_report_tells_which_links_were_clicked_and_who_did_what_it_was_sent_fo
     let id: uuid::Uuid = sent["id"].as_str().unwrap().parse().unwrap();
     let sql = "SELECT floor(extract(epoch FROM started_at) * 1000)::bigint FROM campaign WHERE id = $1";
     let started: i64 = gateway.sql.query_one(sql, &[&id]).await.unwrap().get(0);
-    let insert = "INSERT INTO message (project_id, id, user_id, channel, lane, status, campaign_id, variant, sent_at, created_at, updated_at) \
-                  VALUES ($1, $2, $3, 'EMAIL', 'campaign', 'sent', $4, $5, now(), now(), now())";
+    let insert = "INSERT INTO message (project_id, id, user_id, channel, lane, status, campaign_id, occurrence, variant, sent_at, created_at, updated_at) \
+                  VALUES ($1, $2, $3, 'EMAIL', 'campaign', 'sent', $4, 1, $5, now(), now(), now())";
     let message = |n: u8| shared::ids::timed(started, [n; 10]);
     let user = |n: u8| uuid::Uuid::from_u128(u128::from(n));
+    let mut changes = Counts::default();
     for (n, variant) in [(1, Some("A")), (2, Some("A")), (3, Some("B")), (4, None)] {
         gateway.sql.execute(insert, &[&project.id.0, &message(n), &user(n), &id, &variant]).await.unwrap();
+        changes.add((id, 1), variant, DeliveryState::Sent, 1);
     }
+    let mut db = gateway.app.store.connection().await.unwrap();
+    counts::add(&db, project.id, &changes).await.unwrap();
     // Of the first, the same page twice; of the third, another.
     let receipt = |n: u8, url: &str| Receipt {
         message: message(n),
@@ -68,7 +73,6 @@ async fn a_report_tells_which_links_were_clicked_and_who_did_what_it_was_sent_fo
         url: Some(url.to_owned()),
     };
     let (home, sale) = ("https://shop.example/", "https://shop.example/sale?utm=1");
-    let mut db = gateway.app.store.connection().await.unwrap();
     for clicks in [vec![receipt(1, home), receipt(1, sale)], vec![receipt(1, sale), receipt(3, sale), receipt(4, sale)]]
     {
         let tx = db.transaction().await.unwrap();
@@ -120,6 +124,6 @@ async fn a_report_tells_which_links_were_clicked_and_who_did_what_it_was_sent_fo
 
     gateway.post(&project, &format!("{path}/cancel"), &json!({})).await.expect(200);
     gateway.delete(&project, &path).await.expect(200);
-    let left = "SELECT (SELECT count(*) FROM campaign_link) + (SELECT count(*) FROM campaign_click)";
+    let left = "SELECT (SELECT count(*) FROM campaign_link) + (SELECT count(*) FROM campaign_click) + (SELECT count(*) FROM campaign_count)";
     assert_eq!(gateway.sql.query_one(left, &[]).await.unwrap().get::<_, i64>(0), 0);
 }

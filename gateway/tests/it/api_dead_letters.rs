@@ -1,13 +1,20 @@
 //! `/dead-letters`
 
+use std::time::Duration;
+
+use futures_util::StreamExt;
 use serde_json::{Value, json};
+use shared::bus::wake;
 use shared::ids;
+use shared::send::{Channel, Lane, Queue};
 use shared::store::members::Role;
 use uuid::Uuid;
 
 use crate::fixture::{Gateway, texts};
 use crate::people::Rows;
 use crate::setup::Tenant;
+
+const SOON: Duration = Duration::from_secs(20);
 
 /// A message that failed, as worker-delivery leaves it.
 async fn failed(gateway: &Gateway, project: &Tenant, user: Uuid, channel: &str, reason: &str) -> Uuid {
@@ -86,14 +93,20 @@ async fn another_try_goes_through_the_ledger_under_the_same_id() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let id = failed(&gateway, &project, Uuid::from_u128(7), "EMAIL", "gave_up: 421").await;
+    let mut hints = gateway.bus.client.subscribe(gateway.bus.names.send_due(Channel::Email)).await.unwrap();
+    gateway.bus.client.flush().await.unwrap();
     assert_eq!(replay(&gateway, &project, json!({"ids": [id]})).await, (1, 0));
-    let sql = "SELECT status, status_reason, attempt, failures, ambiguous - forgiven, dead, due_at <= now(), failed_at IS NULL \
+    let sql = "SELECT status, status_reason, attempt, failures, ambiguous - forgiven, dead, failed_at IS NULL, \
+               (SELECT count(*) FROM send_chunk WHERE members = ARRAY[$1] AND due_at <= now() AND NOT is_begun) \
                FROM message WHERE id = $1";
     let row = gateway.sql.query_one(sql, &[&id]).await.unwrap();
     assert_eq!((row.get::<_, &str>(0), row.get::<_, Option<&str>>(1)), ("queued", None));
-    // The number of its claims goes on: it is what fences off who held it before.
+    // The number of its attempts goes on.
     assert_eq!((row.get::<_, i32>(2), row.get::<_, i32>(3), row.get::<_, i32>(4)), (9, 0, 0));
-    assert_eq!((row.get::<_, bool>(5), row.get::<_, bool>(6), row.get::<_, bool>(7)), (false, true, true));
+    assert_eq!((row.get::<_, bool>(5), row.get::<_, bool>(6), row.get::<_, i64>(7)), (false, true, 1));
+    let hint = tokio::time::timeout(SOON, hints.next()).await.expect("a hint for the workers").unwrap();
+    let queue = Queue { project: project.id, channel: Channel::Email, lane: Lane::Direct };
+    assert_eq!(wake::queues(Channel::Email, &hint.payload), [queue]);
     // It has left the list, and a second wish finds nothing.
     assert_eq!(gateway.get(&project, "/dead-letters").await.expect(200)["total"], 0);
     assert_eq!(replay(&gateway, &project, json!({"ids": [id]})).await, (0, 0));

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 use shared::event::uuid;
 use shared::ids;
-use shared::send::{Channel, DirectMessage, Lane, SendChunk};
+use shared::send::{Channel, DirectMessage, SendChunk};
 use shared::store::users::user_ref::{IdType, UserRef};
 use uuid::Uuid;
 
@@ -22,7 +22,7 @@ async fn queued(gateway: &Gateway) -> Vec<DirectMessage> {
 
 pub async fn queued_by(gateway: &Gateway, channel: Channel) -> Vec<DirectMessage> {
     let stream = gateway.bus.jetstream.get_stream(gateway.bus.names.send_stream()).await.unwrap();
-    let filter_subject = gateway.bus.names.send(channel, Lane::Direct);
+    let filter_subject = gateway.bus.names.send(channel);
     let name = format!("test-{}", channel.slug());
     let config = pull::Config { durable_name: Some(name.clone()), filter_subject, ..pull::Config::default() };
     let consumer = stream.get_or_create_consumer(&name, config).await.unwrap();

@@ -1,28 +1,67 @@
-//! A campaign whose messages fail one after the other pauses itself: its template is broken, its provider refuses it, or its
-//! list is a bad one, and going on would make it worse. Pure.
+//! A campaign of which too many messages fail is paused: its template is broken, its provider refuses it, or its list is a bad
+//! one, and going on would make it worse.
 
+use shared::campaign::CampaignStatus;
+use shared::ids::ProjectId;
 use shared::send::reason_code;
-use shared::store::campaigns::outcomes::Outcomes;
+use shared::store::campaigns::outcomes::{self, Outcomes};
+use shared::store::campaigns::sending;
+use shared::store::{Connection, StoreError};
+use uuid::Uuid;
 
-/// How much may fail.
+use crate::App;
+use crate::tick::TickError;
+
+/// How many messages may fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// So many failures without a success between them are too many.
+    /// This many failures in a row pause the campaign.
     pub in_row: i64,
-    /// Over half of so many are too many.
+    /// More than half of this many pause the campaign.
     pub of: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Judgement {
+enum Judgement {
     Fine,
-    /// So far; from here on the share is counted anew.
+    /// The share of failures is counted anew from here on.
     FineSoFar,
     /// The campaign is paused, for this reason.
     TooMany(String),
 }
 
-pub fn judge(outcomes: &Outcomes, limits: Limits) -> Judgement {
+/// Pauses a campaign of which too much has failed; returns whether it did. Commits by itself, because workers cannot settle the
+/// campaign's messages while the row of its outcomes is locked.
+pub async fn pause(app: &App, db: &mut Connection, project: ProjectId, id: Uuid) -> Result<bool, TickError> {
+    let outcomes = outcomes::get(&*db, project, id).await?;
+    if judge(&outcomes, app.config.failures) == Judgement::Fine {
+        return Ok(false);
+    }
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let Some((campaign, _)) = sending::hold(&tx, project, id, app.clock.now()).await? else { return Ok(false) };
+    if campaign.status != CampaignStatus::Sending || app.jumped().is_some() {
+        return Ok(false);
+    }
+    // Read again: another scheduler may have judged the same outcomes before the campaign was locked.
+    let outcomes = outcomes::get(&tx, project, id).await?;
+    let is_paused = match judge(&outcomes, app.config.failures) {
+        Judgement::Fine => false,
+        Judgement::FineSoFar => {
+            outcomes::judged(&tx, project, id, &outcomes).await?;
+            false
+        }
+        Judgement::TooMany(reason) => {
+            tracing::warn!(%project, campaign = %id, reason, "campaign paused: too many failures");
+            let (paused, now) = ((CampaignStatus::Paused, Some(reason.as_str())), app.now());
+            sending::to_state(&tx, project, id, paused, Some(now), now).await?;
+            true
+        }
+    };
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(is_paused)
+}
+
+fn judge(outcomes: &Outcomes, limits: Limits) -> Judgement {
     let Outcomes { sent, failed, failed_in_row, reason } = outcomes;
     let tried = sent + failed;
     let words = |what: String| {

@@ -1,4 +1,4 @@
-//! How fast a campaign is sent. Pure.
+//! How fast a campaign is released. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -11,7 +11,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Of at most `room`. What was not used is made up for by a second's worth at most.
+    /// Allows up to `room`. What was not used before is made up for by a second's worth at most.
     pub fn new(per_minute: Option<i64>, paced_to: Timestamp, now: Timestamp, room: i64) -> Self {
         let Some(per_minute) = per_minute.filter(|n| *n > 0) else {
             return Self { from: now, each_us: 0.0, allowed: room };
@@ -23,8 +23,8 @@ impl Pace {
         Self { from, each_us, allowed: ((passed_us / each_us) as i64).min(room) }
     }
 
-    /// Until when it is used up by so many.
-    pub fn after(&self, released: usize) -> Timestamp {
+    /// Until when the pace is used up once `released` are.
+    pub fn after(&self, released: i64) -> Timestamp {
         let used = SignedDuration::from_micros((released as f64 * self.each_us) as i64);
         self.from.checked_add(used).unwrap_or(self.from)
     }

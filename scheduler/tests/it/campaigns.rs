@@ -1,25 +1,21 @@
-//! Campaigns, with the test in the place of delivery.
+//! Campaigns from their beginning to their end, with the test as the delivery worker.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use shared::campaign::{CampaignStatus, Recurrence, Settings, Variant};
 use shared::ids;
-use shared::send::{Channel, SendChunk};
+use shared::send::Channel;
 use shared::store::campaigns::{self, Campaign, sending};
-use shared::store::messages::claim::claim;
 use shared::store::segments::{self, Segment, SegmentType};
 use testkit::eventually;
 use uuid::Uuid;
 
 use crate::place::{Place, SOON};
+use crate::worker::{DUE, deliver_due, report, reported};
 
-pub const SENT: &str =
-    "UPDATE message SET status = 'sent', sent_at = now(), due_at = NULL WHERE due_at IS NOT NULL AND status = 'queued'";
-
-/// People, every third of whom is of the plan `pro`.
+/// Creates users; every third has the plan `pro`.
 pub async fn people(place: &Place, count: i64) {
     let sql = "INSERT INTO users (project_id, id, external_id, properties, created_at, last_seen_at, updated_at) \
                SELECT $1, md5(i::text)::uuid, 'u' || i, jsonb_build_object('plan', CASE i % 3 WHEN 0 THEN 'pro' ELSE 'free' END), \
@@ -75,16 +71,16 @@ pub async fn now_stands(place: &Place, id: Uuid) -> Campaign {
     campaigns::get(&place.store.connection().await.unwrap(), place.project, id).await.unwrap().unwrap()
 }
 
-/// Plays delivery until the campaign stands so.
+/// Delivers what is due until the campaign has the status.
 pub async fn delivered_until(place: &Place, id: Uuid, status: CampaignStatus) -> Campaign {
     delivered_for(place, id, status, Duration::ZERO).await
 }
 
-/// As [`delivered_until`], with a clock that stands still otherwise moved on by so much each time.
+/// As [`delivered_until`], and advances a manual clock by `step` each time.
 pub async fn delivered_for(place: &Place, id: Uuid, status: CampaignStatus, step: Duration) -> Campaign {
     eventually(SOON, async || {
         place.clock.advance(step);
-        place.store.connection().await.unwrap().execute(SENT, &[]).await.unwrap();
+        deliver_due(place).await;
         let campaign = now_stands(place, id).await;
         if campaign.status == status { Ok(campaign) } else { Err(format!("{campaign:?}")) }
     })
@@ -96,20 +92,10 @@ pub async fn move_to(place: &Place, id: Uuid, status: CampaignStatus) {
     sending::to_state(&db, place.project, id, (status, None), Some(now), now).await.unwrap();
 }
 
-async fn handed_over(place: &Place) -> BTreeSet<Uuid> {
-    let names = &place.bus.names;
-    let chunks = place.payloads(&names.send_stream(), &names.send_all()).await;
-    let refs = chunks.into_iter().flat_map(|(subject, payload)| {
-        assert!(subject.ends_with("send.email.campaign"), "{subject}");
-        SendChunk::decode_checked(payload).unwrap().refs
-    });
-    refs.map(|r| Uuid::from_slice(&r.message_id).unwrap()).collect()
-}
-
 #[tokio::test]
-async fn everybody_of_the_audience_gets_one_message_whoever_looks() {
+async fn each_user_of_the_audience_gets_one_message_with_two_schedulers() {
     let mut place = Place::new().await;
-    people(&place, 18_000).await;
+    people(&place, 9_000).await;
     let (pro, free) = (segment(&place, "pro").await, segment(&place, "free").await);
     let sale = campaign(&place, free, place.clock.now(), Settings::default()).await;
     let none = Campaign { id: Uuid::from_u128(3), exclude_segment_ids: vec![pro, free], ..sale.clone() };
@@ -119,65 +105,29 @@ async fn everybody_of_the_audience_gets_one_message_whoever_looks() {
     place.run().await;
     place.run().await;
     let done = delivered_until(&place, sale.id, CampaignStatus::Completed).await;
-    assert_eq!(done.recipients, 12_000);
+    assert_eq!(done.recipients, 6_000);
     assert_eq!(delivered_until(&place, none.id, CampaignStatus::Completed).await.recipients, 0);
-    assert_eq!(delivered_until(&place, some.id, CampaignStatus::Completed).await.recipients, 12_000);
+    assert_eq!(delivered_until(&place, some.id, CampaignStatus::Completed).await.recipients, 6_000);
     place.stop().await;
     let id = sale.id;
     let count = format!(
         "SELECT count(*) FROM message WHERE campaign_id = '{id}' AND status = 'sent' AND template_id IS NOT NULL"
     );
-    assert_eq!(place.count(&count).await, 12_000);
+    assert_eq!(place.count(&count).await, 6_000);
     let different = format!("SELECT count(DISTINCT user_id) FROM message WHERE campaign_id = '{id}'");
-    assert_eq!(place.count(&different).await, 12_000);
+    assert_eq!(place.count(&different).await, 6_000);
+    assert_eq!(report(&place, id).await, [(None, "sent".to_owned(), 6_000)]);
     assert_eq!(
         place.count("SELECT sum(count)::bigint FROM message_count").await,
         place.count("SELECT count(*) FROM message").await
     );
-    let handed = handed_over(&place).await;
-    assert_eq!(handed.len() as i64, place.count("SELECT count(*) FROM message").await);
+    assert_eq!(place.count("SELECT count(*) FROM send_chunk").await, 0);
+    let names = &place.bus.names;
+    assert!(place.payloads(&names.send_stream(), &names.send_all()).await.is_empty(), "nothing is published");
 }
 
 #[tokio::test]
-async fn a_pause_stops_what_was_released_and_a_cancel_ends_the_rest() {
-    let mut place = Place::new().await;
-    people(&place, 900).await;
-    let pro = segment(&place, "pro").await;
-    let settings = Settings { throttle_per_minute: Some(3_000), ..Settings::default() };
-    let sale = campaign(&place, pro, place.clock.now(), settings).await;
-    place.run().await;
-    let queued = format!("SELECT count(*) FROM message WHERE campaign_id = '{}' AND status = 'queued'", sale.id);
-    let released = format!("{queued} AND due_at IS NOT NULL");
-    eventually(SOON, async || match place.count(&released).await {
-        0 => Err("nothing released".to_owned()),
-        _ => Ok(()),
-    })
-    .await;
-    // 50 a second: the rest is still parked.
-    assert!(place.count(&released).await < 300);
-    move_to(&place, sale.id, CampaignStatus::Paused).await;
-    place.eventually_none(&released).await;
-    assert_eq!(place.count(&queued).await, 300);
-    // What was handed over before is left alone while it is paused.
-    let db = place.store.connection().await.unwrap();
-    let handed: Vec<(Uuid, i32)> = handed_over(&place).await.into_iter().map(|id| (id, 0)).collect();
-    assert!(!handed.is_empty());
-    let now = place.clock.now();
-    assert_eq!(claim(&db, place.project, &handed, now, now).await.unwrap(), []);
-    move_to(&place, sale.id, CampaignStatus::Sending).await;
-    let claimed = claim(&db, place.project, &handed, now, now).await.unwrap();
-    assert_eq!(claimed.len(), handed.len());
-    db.execute("UPDATE message SET status = 'sent', claimed = false, due_at = NULL WHERE claimed", &[]).await.unwrap();
-    move_to(&place, sale.id, CampaignStatus::Cancelled).await;
-    place.eventually_none(&queued).await;
-    let cancelled = format!("SELECT count(*) FROM message WHERE campaign_id = '{}' AND status = 'cancelled'", sale.id);
-    let sent = place.count("SELECT count(*) FROM message WHERE status = 'sent'").await;
-    assert_eq!(place.count(&cancelled).await + sent, 300);
-    place.stop().await;
-}
-
-#[tokio::test]
-async fn one_that_is_found_hours_late_is_paused_and_sends_nothing() {
+async fn a_campaign_found_hours_late_is_paused_and_sends_nothing() {
     let mut place = Place::new().await;
     people(&place, 30).await;
     let pro = segment(&place, "pro").await;
@@ -194,48 +144,42 @@ async fn one_that_is_found_hours_late_is_paused_and_sends_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_restored_backup_holds_under_way_is_paused_and_sends_nothing() {
+async fn campaigns_under_way_in_a_restored_backup_are_paused_when_hours_late() {
     let mut place = Place::new().await;
     people(&place, 30).await;
     let pro = segment(&place, "pro").await;
     let old = campaign(&place, pro, place.clock.now(), Settings::default()).await;
     let young = campaign(&place, pro, place.clock.now(), Settings::default()).await;
     place.run().await;
-    eventually(SOON, async || {
-        let released = place.count("SELECT count(*) FROM message WHERE due_at IS NOT NULL").await;
-        if released == 20 { Ok(()) } else { Err(released) }
+    eventually(SOON, async || match place.count(DUE).await {
+        20 => Ok(()),
+        due => Err(due),
     })
     .await;
     place.stop().await;
-    // So it lay in the backup: released and half an hour from being handed over again, or that long ago.
+    // The state in the backup: both released hours ago.
     let db = place.store.connection().await.unwrap();
     let ago = "UPDATE campaign SET look_at = now() - make_interval(mins => $2) WHERE id = $1";
     for (id, minutes) in [(old.id, 361), (young.id, 355)] {
         db.execute(ago, &[&id, &minutes]).await.unwrap();
     }
-    db.execute("UPDATE message SET due_at = now() - interval '5 hours'", &[]).await.unwrap();
+    db.execute("UPDATE send_chunk SET due_at = now() - interval '5 hours'", &[]).await.unwrap();
     place.run().await;
     place.run().await;
-    let of_old = format!("campaign_id = '{}'", old.id);
-    place.eventually_none(&format!("SELECT count(*) FROM message WHERE due_at IS NOT NULL AND {of_old}")).await;
+    let due_of_old = format!("SELECT count(*) FROM send_chunk WHERE due_at IS NOT NULL AND campaign_id = '{}'", old.id);
+    place.eventually_none(&due_of_old).await;
     let paused = now_stands(&place, old.id).await;
     assert_eq!(paused.status, CampaignStatus::Paused);
     assert!(paused.status_reason.unwrap().contains("6 hours late in the middle of its sending"));
-    // Nor does delivery take what was handed over before.
-    let rows = db.query(&format!("SELECT id FROM message WHERE {of_old}"), &[]).await.unwrap();
-    let wanted: Vec<(Uuid, i32)> = rows.iter().map(|row| (row.get(0), 0)).collect();
-    let now = place.clock.now();
-    assert_eq!(claim(&db, place.project, &wanted, now + SignedDuration::from_secs(9), now).await.unwrap(), []);
-    assert_eq!(wanted.len(), 10);
     delivered_until(&place, young.id, CampaignStatus::Completed).await;
-    assert_eq!(place.count(&format!("SELECT count(*) FROM message WHERE status <> 'queued' AND {of_old}")).await, 0);
+    assert_eq!((reported(&place, old.id, "queued").await, reported(&place, young.id, "sent").await), (10, 10));
     move_to(&place, old.id, CampaignStatus::Sending).await;
     delivered_until(&place, old.id, CampaignStatus::Completed).await;
     place.stop().await;
 }
 
 #[tokio::test]
-async fn variants_share_the_audience_and_a_recurring_one_waits_for_its_next_time() {
+async fn variants_share_the_audience_and_a_recurring_campaign_waits_for_its_next_time() {
     let mut place = Place::new().await;
     people(&place, 3_000).await;
     let pro = segment(&place, "pro").await;
@@ -249,7 +193,7 @@ async fn variants_share_the_audience_and_a_recurring_one_waits_for_its_next_time
     let sale = campaign(&place, pro, place.clock.now(), settings).await;
     place.run().await;
     let again = eventually(SOON, async || {
-        place.store.connection().await.unwrap().execute(SENT, &[]).await.unwrap();
+        deliver_due(&place).await;
         let campaign = now_stands(&place, sale.id).await;
         let ended = campaign.status == CampaignStatus::Scheduled && campaign.started_at.is_some();
         if ended { Ok(campaign) } else { Err(format!("{campaign:?}")) }
@@ -264,49 +208,28 @@ async fn variants_share_the_audience_and_a_recurring_one_waits_for_its_next_time
     let (a, b) = (place.count(&of("A", 1)).await, place.count(&of("B", 2)).await);
     assert_eq!(a + b, 1_000);
     assert!((600..800).contains(&a), "{a} of 1000 got a variant of 70 %");
-    // The next time, everybody gets one more.
+    assert_eq!(
+        report(&place, sale.id).await,
+        [(Some("A".to_owned()), "sent".to_owned(), a), (Some("B".to_owned()), "sent".to_owned(), b)]
+    );
+    // At the next occurrence each user gets one more, and the report starts over.
     let due = "UPDATE campaign SET look_at = now(), scheduled_at = now()";
     place.store.connection().await.unwrap().execute(due, &[]).await.unwrap();
     eventually(SOON, async || {
-        place.store.connection().await.unwrap().execute(SENT, &[]).await.unwrap();
+        deliver_due(&place).await;
         match place.count("SELECT count(*) FROM message WHERE status = 'sent'").await {
             2_000 => Ok(()),
             n => Err(format!("{n} sent")),
         }
     })
     .await;
+    assert_eq!(reported(&place, sale.id, "sent").await, 1_000);
+    assert_eq!(place.count("SELECT count(*) FROM campaign_count WHERE occurrence = 1").await, 0);
     place.stop().await;
 }
 
 #[tokio::test]
-async fn what_delivery_put_off_for_hours_makes_way_for_the_rest() {
-    let mut place = Place::new().await;
-    people(&place, 66_000).await;
-    let pro = segment(&place, "pro").await;
-    let sale = campaign(&place, pro, place.clock.now(), Settings::default()).await;
-    place.run().await;
-    let released = "SELECT count(*) FROM message WHERE due_at IS NOT NULL AND status = 'queued'";
-    let all_of = async |expected: i64| {
-        eventually(SOON, async || match place.count(released).await {
-            found if found == expected => Ok(()),
-            found => Err(format!("{found} released")),
-        })
-        .await;
-    };
-    // As many as may be with delivery at a time; and all of them fall into somebody's night.
-    all_of(20_000).await;
-    let quiet = "UPDATE message SET attempt = 1, due_at = now() + interval '8 hours' WHERE due_at IS NOT NULL";
-    assert_eq!(place.store.connection().await.unwrap().execute(quiet, &[]).await.unwrap(), 20_000);
-    all_of(22_000).await;
-    // A pause takes them back all the same.
-    move_to(&place, sale.id, CampaignStatus::Paused).await;
-    place.eventually_none(released).await;
-    place.stop().await;
-    assert_eq!(place.count("SELECT count(*) FROM message WHERE status = 'queued'").await, 22_000);
-}
-
-#[tokio::test]
-async fn whoever_pauses_does_not_wait_while_the_audience_is_found() {
+async fn a_pause_does_not_wait_while_the_audience_is_found() {
     let mut place = Place::new().await;
     people(&place, 30).await;
     let pro = segment(&place, "pro").await;
@@ -319,7 +242,7 @@ async fn whoever_pauses_does_not_wait_while_the_audience_is_found() {
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
                  AND query LIKE '%FROM users %' AND pid <> pg_backend_pid()";
     eventually(SOON, async || match place.count(waits).await {
-        0 => Err("nobody looks for people"),
+        0 => Err("no query for users is waiting"),
         _ => Ok(()),
     })
     .await;
@@ -327,8 +250,8 @@ async fn whoever_pauses_does_not_wait_while_the_audience_is_found() {
     reading.rollback().await.unwrap();
     place.eventually_none("SELECT count(*) FROM campaign WHERE look_at IS NOT NULL").await;
     assert_eq!(now_stands(&place, sale.id).await.status, CampaignStatus::Paused);
-    assert_eq!(place.count("SELECT count(*) FROM message").await, 0);
-    // What was found is found again when it goes on.
+    assert_eq!(place.count("SELECT count(*) FROM send_chunk").await, 0);
+    // The slice is found again after the resumption.
     move_to(&place, sale.id, CampaignStatus::Sending).await;
     assert_eq!(delivered_until(&place, sale.id, CampaignStatus::Completed).await.recipients, 10);
     place.stop().await;

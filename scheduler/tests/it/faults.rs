@@ -1,4 +1,4 @@
-//! Campaigns at which looking fails, among others.
+//! Campaigns whose checks fail, among others.
 
 use jiff::SignedDuration;
 use shared::campaign::{CampaignStatus, Settings};
@@ -8,12 +8,12 @@ use uuid::Uuid;
 use crate::campaigns::{campaign, delivered_until, move_to, now_stands, people, segment};
 use crate::place::{Place, SOON};
 
-/// Makes every row of a campaign fail as if its statement had run into its time limit.
+/// Makes queueing a campaign's recipients fail as if the statement had run into its time limit.
 async fn take_too_long(place: &Place, id: Uuid) {
     let sql = format!(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
          RAISE EXCEPTION 'canceled on purpose' USING ERRCODE = '57014'; END $$; \
-         CREATE TRIGGER refuse BEFORE INSERT ON message FOR EACH ROW \
+         CREATE TRIGGER refuse BEFORE INSERT ON send_chunk FOR EACH ROW \
          WHEN (NEW.campaign_id = '{id}') EXECUTE FUNCTION refuse()"
     );
     place.store.connection().await.unwrap().batch_execute(&sql).await.unwrap();
@@ -24,19 +24,19 @@ async fn faults(place: &Place, id: Uuid) -> i32 {
     db.query_one("SELECT faults FROM campaign WHERE id = $1", &[&id]).await.unwrap().get(0)
 }
 
-/// As if the time that it was put off for were over.
+/// Makes a postponed campaign due.
 async fn come_again(place: &Place, id: Uuid) {
     let db = place.store.connection().await.unwrap();
     db.execute("UPDATE campaign SET look_at = now() - interval '1 hour' WHERE id = $1", &[&id]).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_fails_holds_up_nobody_else_and_pauses_at_last() {
+async fn a_failing_campaign_delays_no_other_and_is_paused_at_last() {
     let mut place = Place::new().await;
     people(&place, 30).await;
     let pro = segment(&place, "pro").await;
     let an_hour_ago = place.clock.now() - SignedDuration::from_hours(1);
-    // The first ones in the order of their time, before a good one.
+    // Both are due before a good one.
     let unreadable = campaign(&place, pro, an_hour_ago, Settings::default()).await.id;
     let slow = campaign(&place, pro, an_hour_ago, Settings::default()).await.id;
     let good = campaign(&place, pro, place.clock.now(), Settings::default()).await.id;
@@ -47,7 +47,7 @@ async fn what_fails_holds_up_nobody_else_and_pauses_at_last() {
     place.run().await;
     delivered_until(&place, good, CampaignStatus::Completed).await;
 
-    // A fault at a time, until they are too many.
+    // One fault at a time, until there are too many.
     for id in [unreadable, slow] {
         for n in 1..=4 {
             eventually(SOON, async || match faults(&place, id).await {
@@ -67,8 +67,8 @@ async fn what_fails_holds_up_nobody_else_and_pauses_at_last() {
     assert_eq!(paused.status, CampaignStatus::Paused);
     assert!(paused.status_reason.unwrap().contains("too long"));
 
-    // Mended and resumed, it starts over.
-    db.batch_execute("DROP TRIGGER refuse ON message").await.unwrap();
+    // A resumption resets the faults.
+    db.batch_execute("DROP TRIGGER refuse ON send_chunk").await.unwrap();
     move_to(&place, slow, CampaignStatus::Sending).await;
     assert_eq!(delivered_until(&place, slow, CampaignStatus::Completed).await.recipients, 10);
     assert_eq!(faults(&place, slow).await, 0);

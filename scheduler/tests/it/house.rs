@@ -162,19 +162,19 @@ async fn what_was_applied_before_an_erasure_goes_within_a_day() {
     assert_eq!(left(&place).await, (0, 2), "what nobody has applied stays");
 }
 
-/// A reader that acknowledged what the stream still has, as after a disk that was full: it read another lane up to there.
+/// A consumer that acknowledged what the stream still has, as after a disk that was full: it read another channel up to there.
 #[tokio::test]
-async fn what_was_acknowledged_and_is_still_there_is_removed_from_the_send_stream() {
+async fn acknowledged_messages_and_references_of_earlier_versions_are_removed_from_the_send_stream() {
     let place = Place::new().await;
     let (names, jetstream) = (place.bus.names.clone(), &place.bus.jetstream);
-    let [acknowledged, other] = [Channel::Email, Channel::Sms].map(|channel| names.send(channel, Lane::Direct));
+    let [acknowledged, other] = [Channel::Email, Channel::Sms].map(|channel| names.send(channel));
     let publisher = Publisher::new(place.bus.clone());
     let publish = async |subject: &str| publisher.publish(subject.to_owned(), Bytes::new()).await.unwrap();
     for subject in [&acknowledged, &other, &acknowledged, &other] {
         publish(subject).await;
     }
     let reading = |filter: &str| pull::Config {
-        durable_name: Some(names.send_consumer(Channel::Email, Lane::Direct)),
+        durable_name: Some(names.send_consumer(Channel::Email)),
         filter_subject: filter.to_owned(),
         ack_policy: AckPolicy::Explicit,
         ..pull::Config::default()
@@ -188,6 +188,8 @@ async fn what_was_acknowledged_and_is_still_there_is_removed_from_the_send_strea
         jetstream.create_consumer_on_stream(reading(&acknowledged), names.send_stream()).await.unwrap();
     let behind = publish(&acknowledged).await;
     publish(&other).await;
+    publish(&names.send_lane(Channel::Push, Lane::Campaign)).await;
+    publish(&names.send_lane(Channel::Email, Lane::Automation)).await;
 
     purge_acknowledged(place.app().await).await.unwrap();
     let mut stream = jetstream.get_stream(names.send_stream()).await.unwrap();

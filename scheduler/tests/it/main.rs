@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with what it found")]
 
 mod audience;
-mod calm;
 mod campaigns;
+mod chunks;
 mod dates;
 mod dead_letters;
 mod erasures;
@@ -17,7 +17,6 @@ mod jumps;
 mod lapsed;
 mod ledger_retention;
 mod local_time;
-mod messages;
 mod place;
 mod plans;
 mod removals;
@@ -28,3 +27,4 @@ mod subscriptions;
 mod timers;
 mod webhooks;
 mod winner;
+mod worker;

@@ -1,14 +1,18 @@
-//! How much of the ledger the statements read that run all the time: what they are about, and nothing beside it.
+//! Rows read by the statements that run all the time: only those that they are about.
 
-use shared::clock::from_ms;
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
 use shared::ids::{self, ProjectId};
 use shared::secrets::MasterKeys;
-use shared::send::{Channel, DeliveryState};
+use shared::send::{Channel, DeliveryState, Lane, Queue};
 use shared::store::campaigns::sending;
-use shared::store::messages::claim::claim;
-use shared::store::messages::due;
-use shared::store::messages::settle::{HELD, Settled, held, release_held, settle};
+use shared::store::messages::claim::load;
+use shared::store::messages::settle::{Settled, cancel, in_doubt, settle};
 use shared::store::segments::dirty;
+use shared::store::send_chunks::begin::{Want, take};
+use shared::store::send_chunks::campaign::{self as chunks, Of};
+use shared::store::send_chunks::{ready, release_held};
 use shared::store::{Transaction, timers, webhook_endpoints};
 use uuid::Uuid;
 
@@ -45,83 +49,103 @@ macro_rules! reads_at_most {
     };
 }
 
-/// A ledger over three days: 100 messages of the project are due and 2,000 of another one, 2,000 wait, all others are
-/// done with.
-async fn ledger(place: &Place) -> ProjectId {
-    let other = ProjectId(ids::fresh(place.clock.now_ms()));
+/// Inserts messages of three days: 2,100 of each project are queued, all others are sent.
+async fn ledger(place: &Place, other: ProjectId) {
     let db = place.store.connection().await.unwrap();
-    let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, status_reason, due_at, created_at, updated_at) \
+    let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at) \
                SELECT $1, (lpad(to_hex($2 + n), 12, '0') || '70008' || lpad(to_hex(n), 15, '0'))::uuid, gen_random_uuid(), \
-               'EMAIL', 'automation', $3, $4, now() + $5::text::interval * n, now(), now() FROM generate_series(1, $6::bigint) n";
+               'EMAIL', 'automation', $3, now(), now() FROM generate_series(1, $4::bigint) n";
     let now = place.clock.now_ms();
     for day in 0..3 {
         let from = now - day * DAY_MS;
-        let held = format!("{HELD}: x");
-        for (n, (project, status, reason, due, count)) in [
-            (place.project, "sent", None, None, 12_000),
-            (place.project, "queued", Some(&held), Some("1 minute"), 700),
-            (place.project, "queued", None, Some("-1 second"), 33),
-            (other, "queued", None, Some("-1 second"), 700),
-        ]
-        .into_iter()
-        .enumerate()
+        for (n, (project, status, count)) in
+            [(place.project, "sent", 12_000), (place.project, "queued", 700), (other, "queued", 700)]
+                .into_iter()
+                .enumerate()
         {
             let from = from - n as i64 * 20_000;
-            db.execute(sql, &[&project, &from, &status, &reason, &due, &i64::from(count)]).await.unwrap();
+            db.execute(sql, &[&project, &from, &status, &i64::from(count)]).await.unwrap();
         }
     }
     db.batch_execute("ANALYZE message").await.unwrap();
-    other
 }
 
 #[tokio::test]
-async fn of_the_ledger_only_the_rows_in_question_are_read() {
+async fn statements_on_messages_read_only_the_rows_they_are_about() {
     let place = Place::new().await;
-    let project = place.project;
-    let other = ledger(&place).await;
-    let now = place.clock.now();
+    let (project, now) = (place.project, place.clock.now());
+    ledger(&place, ProjectId(ids::fresh(place.clock.now_ms()))).await;
     let db = place.store.connection().await.unwrap();
-    // From the first to the last day, every one is between the bounds.
-    let waiting = "SELECT id FROM message WHERE project_id = $1 AND status = 'queued' ORDER BY id";
-    let ids: Vec<Uuid> = db.query(waiting, &[&project]).await.unwrap().iter().map(|r| r.get(0)).step_by(25).collect();
-    let wanted: Vec<(Uuid, i32)> = ids.iter().map(|id| (*id, 0)).collect();
-    let settled: Vec<Settled> = ids.iter().map(|id| sent(project, *id)).collect();
+    // From the first to the last day, so that all rows lie between the bounds.
+    let queued = "SELECT id FROM message WHERE project_id = $1 AND status = 'queued' ORDER BY id";
+    let ids: Vec<Uuid> = db.query(queued, &[&project]).await.unwrap().iter().map(|r| r.get(0)).step_by(25).collect();
+    let wanted: BTreeMap<Uuid, bool> = ids.iter().map(|id| (*id, false)).collect();
+    let settled: Vec<Settled> = ids.iter().map(|id| Settled::new(project, *id, 1, DeliveryState::Queued)).collect();
     let settled: Vec<&Settled> = settled.iter().collect();
-    let (count, later) = (ids.len() as i64, from_ms(now.as_millisecond() + 60_000));
+    let count = ids.len() as i64;
     drop(db);
-
-    reads_at_most!(place, "^message", 2 * 2_199, |tx| {
-        let due = due::projects(&*tx, now, 10).await.unwrap();
-        let mut projects: Vec<ProjectId> = due.into_iter().map(|due| due.project).collect();
-        projects.sort_unstable_by_key(|p| p.0);
-        assert_eq!(projects, [project, other]);
-    });
-    reads_at_most!(place, "^message", 4 * 99, |tx| {
-        let months = due::months(&*tx).await.unwrap();
-        assert_eq!(due::take(tx, project, &months, now, 2_000).await.unwrap().count, 99);
-    });
     reads_at_most!(place, "^message", 4 * count, |tx| {
-        let sooner = from_ms(now.as_millisecond() - 3_600_000);
-        assert!(due::give_back(tx, project, &wanted.iter().copied().collect(), sooner).await.unwrap() > 0);
-    });
-    reads_at_most!(place, "^message", 4 * count, |tx| {
-        assert_eq!(claim(&*tx, project, &wanted, later, now).await.unwrap().len() as i64, count);
+        assert_eq!(load(&*tx, project, &wanted).await.unwrap().len() as i64, count);
     });
     reads_at_most!(place, "^message", 4 * count, |tx| {
         assert_eq!(settle(&*tx, project, &settled, now).await.unwrap().len() as i64, count);
     });
-    reads_at_most!(place, "^message", 5 * 84 + 2 * 2_199, |tx| {
-        let held = held(&*tx, project, Channel::Email, now).await.unwrap();
-        let some: Vec<Uuid> = held.iter().copied().step_by(25).collect();
-        assert_eq!((held.len(), some.len()), (2_100, 84));
-        assert_eq!(release_held(tx, project, Channel::Email, &some, now).await.unwrap(), 84);
-        // Another worker that looks at the same change finds nothing left to write.
-        assert_eq!(release_held(tx, project, Channel::Email, &some, now).await.unwrap(), 0);
-    });
+    reads_at_most!(place, "^message", 4 * count, |tx| in_doubt(&*tx, project, &ids, now).await.unwrap());
+    reads_at_most!(place, "^message", 4 * count, |tx| cancel(&*tx, project, &wanted, now).await.unwrap());
 }
 
-fn sent(project: ProjectId, id: Uuid) -> Settled {
-    Settled::new(project, id, 0, DeliveryState::Sent)
+/// Inserts chunks of two messages: `count` of a queue, each due `due` times its number from now.
+async fn queue_up(place: &Place, project: ProjectId, lane: Lane, held: bool, due: Option<&str>, count: i64) {
+    let sql = "INSERT INTO send_chunk (project_id, id, channel, lane, members, done, size, is_held, due_at, campaign_id, occurrence, send_at, \
+               created_at) SELECT $1::uuid, gen_random_uuid(), 'EMAIL', $2::text, ARRAY[gen_random_uuid(), gen_random_uuid()], '00', 2, $3, \
+               now() + $4::text::interval * n, CASE $2::text WHEN 'campaign' THEN $1::uuid END, 1, now() - interval '1 minute', now() \
+               FROM generate_series(1, $5::bigint) n";
+    let db = place.store.connection().await.unwrap();
+    db.execute(sql, &[&project, &lane.as_str(), &held, &due, &count]).await.unwrap();
+}
+
+#[tokio::test]
+async fn statements_on_the_queue_read_only_the_chunks_they_are_about() {
+    let place = Place::new().await;
+    let (project, other) = (place.project, ProjectId(ids::fresh(place.clock.now_ms())));
+    let queue = |project, lane| Queue { project, channel: Channel::Email, lane };
+    for (project, lane, held, due, count) in [
+        (project, Lane::Automation, false, Some("-1 second"), 60),
+        (project, Lane::Automation, true, Some("1 minute"), 300),
+        (other, Lane::Direct, false, Some("1 minute"), 3_000),
+        (project, Lane::Campaign, false, None, 6_000),
+        (other, Lane::Automation, false, Some("-1 minute"), 700),
+    ] {
+        queue_up(&place, project, lane, held, due, count).await;
+    }
+    place.store.connection().await.unwrap().batch_execute("ANALYZE send_chunk").await.unwrap();
+    let now = place.clock.now();
+    reads_at_most!(place, "^send_chunk$", 2 * 760, |tx| {
+        let expected = [queue(project, Lane::Automation), queue(other, Lane::Automation)];
+        let mut found = ready::queues(&*tx, now).await.unwrap();
+        found.sort_unstable();
+        assert_eq!(found, expected);
+    });
+    reads_at_most!(place, "^send_chunk$", 6 * 60, |tx| {
+        let want = Want { queue: queue(project, Lane::Automation), most: 100, from: None, with_lapsed: true };
+        let taken = take(tx, want, now).await.unwrap();
+        assert_eq!((taken.messages.len(), taken.has_more), (100, true));
+    });
+    // No index is on `is_held`: this reads all chunks of the project's channel that are due later, here only held ones.
+    reads_at_most!(place, "^send_chunk$", 4 * 300, |tx| {
+        assert_eq!(release_held(&*tx, project, Channel::Email, now).await.unwrap(), 600);
+        // A second worker that sees the same change finds nothing left to write.
+        assert_eq!(release_held(&*tx, project, Channel::Email, now).await.unwrap(), 0);
+    });
+    let of = Of { project, campaign: project.0 };
+    reads_at_most!(place, "^send_chunk$", 6 * 100, |tx| {
+        assert_eq!(chunks::release(&*tx, of, 51, now).await.unwrap(), 51);
+        assert!(chunks::is_open(&*tx, of).await.unwrap());
+        assert_eq!(chunks::next_time(&*tx, of, now).await.unwrap(), None::<Timestamp>);
+    });
+    reads_at_most!(place, "^send_chunk$", 6 * 100, |tx| {
+        assert_eq!(chunks::cancel(&*tx, of, 50, now).await.unwrap().count, 100);
+    });
 }
 
 #[tokio::test]

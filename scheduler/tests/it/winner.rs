@@ -1,4 +1,4 @@
-//! Campaigns that try their variants on a part of the audience.
+//! Campaigns that test their variants on a part of the audience.
 
 use jiff::SignedDuration;
 use shared::campaign::{CampaignStatus, DecidedBy, Goal, Metric, Settings, Variant, Verdict, Winner};
@@ -6,8 +6,9 @@ use shared::store::campaigns::winner::verdict;
 use testkit::eventually;
 use uuid::Uuid;
 
-use crate::campaigns::{SENT, campaign, delivered_until, move_to, people, segment};
+use crate::campaigns::{campaign, delivered_until, move_to, people, segment};
 use crate::place::{Place, SOON};
+use crate::worker::{deliver_due, report, reported};
 
 fn tested(metric: Metric, test_share: f64) -> Settings {
     let variant = |name: &str, n, weight| Variant { name: name.to_owned(), template_id: Uuid::from_u128(n), weight };
@@ -34,10 +35,10 @@ impl Sale<'_> {
         self.place.store.connection().await.unwrap().execute(sql, &[&self.id]).await.unwrap()
     }
 
-    /// Plays delivery until the test has been sent; returns how many got each of the variants.
+    /// Delivers until the test has been sent; returns how many users got each variant.
     async fn tested(&self) -> (i64, i64) {
         eventually(SOON, async || {
-            self.place.store.connection().await.unwrap().execute(SENT, &[]).await.unwrap();
+            deliver_due(self.place).await;
             let waits = format!("SELECT count(*) FROM campaign WHERE id = '{}' AND test_sent_at IS NOT NULL AND look_at > now() + interval '50 minutes'", self.id);
             if self.place.count(&waits).await == 1 { Ok(()) } else { Err("the test is under way") }
         })
@@ -46,7 +47,7 @@ impl Sale<'_> {
         (self.count(&variant("A")).await, self.count(&variant("B")).await)
     }
 
-    /// As if the hour were over.
+    /// Moves the campaign's times back, as if the hour were over.
     async fn hour_passes(&self) {
         let sql = "UPDATE campaign SET test_sent_at = test_sent_at - interval '1 hour', look_at = now() WHERE id = $1";
         assert_eq!(self.sql(sql).await, 1);
@@ -58,7 +59,7 @@ impl Sale<'_> {
 }
 
 #[tokio::test]
-async fn the_rest_gets_what_did_best_on_a_part() {
+async fn the_rest_gets_the_variant_that_won_the_test() {
     let mut place = Place::new().await;
     people(&place, 3_000).await;
     let pro = segment(&place, "pro").await;
@@ -68,13 +69,19 @@ async fn the_rest_gets_what_did_best_on_a_part() {
     let sale = Sale { place: &place, id };
     let (a, b) = sale.tested().await;
     assert!((230..370).contains(&(a + b)) && (90..220).contains(&a), "{a} and {b} of 1000");
-    let waits = "variant IS NULL AND template_id IS NULL AND due_at IS NULL AND status = 'queued'";
-    assert_eq!(sale.count(waits).await, 1_000 - a - b);
-    // More read A, more click in B, and what is measured is clicks.
+    let waits =
+        "SELECT sum(size)::bigint FROM send_chunk WHERE variant IS NULL AND template_id IS NULL AND due_at IS NULL";
+    assert_eq!(place.count(waits).await, 1_000 - a - b);
+    let row = |variant: Option<&str>, status: &str, count| (variant.map(str::to_owned), status.to_owned(), count);
+    let waiting = row(None, "queued", 1_000 - a - b);
+    let mut rows = report(&place, id).await;
+    rows.sort();
+    assert_eq!(rows, [waiting, row(Some("A"), "sent", a), row(Some("B"), "sent", b)]);
+    // A is opened more often, B is clicked more often, and the metric is clicks.
     sale.sql("UPDATE message SET opened_at = now() WHERE campaign_id = $1 AND variant = 'A'").await;
     let clicks = "UPDATE message SET clicked_at = now(), status = 'clicked' WHERE id IN (SELECT id FROM message WHERE campaign_id = $1 AND variant = 'B' LIMIT 40)";
     assert_eq!(sale.sql(clicks).await, 40);
-    // Before its time, and while it is paused, nothing is decided.
+    // There is no verdict before its time, nor while the campaign is paused.
     sale.sql("UPDATE campaign SET look_at = now() WHERE id = $1").await;
     assert_eq!(sale.tested().await, (a, b - 40));
     move_to(&place, id, CampaignStatus::Paused).await;
@@ -91,20 +98,22 @@ async fn the_rest_gets_what_did_best_on_a_part() {
     let template = Uuid::from_u128(2);
     assert_eq!(sale.count(&format!("variant = 'B' AND template_id = '{template}'")).await, 1_000 - a);
     assert_eq!(sale.count("sent_at IS NOT NULL").await, 1_000);
+    // The rest is counted for the winner. What the test set by hand above is not in the counts.
+    assert_eq!(report(&place, id).await, [row(Some("A"), "sent", a), row(Some("B"), "sent", 1_000 - a)]);
     let different = format!("SELECT count(DISTINCT user_id) FROM message WHERE campaign_id = '{id}'");
     assert_eq!(place.count(&different).await, 1_000);
     place.stop().await;
 }
 
 #[tokio::test]
-async fn without_results_the_first_goes_on_and_a_tie_is_told() {
+async fn without_results_the_first_variant_wins_and_a_tie_is_reported() {
     let mut place = Place::new().await;
     people(&place, 600).await;
     let pro = segment(&place, "pro").await;
     let now = place.clock.now();
     let quiet = campaign(&place, pro, now, tested(Metric::Opened, 50.0)).await.id;
     let even = campaign(&place, pro, now, tested(Metric::Opened, 50.0)).await.id;
-    // Nobody falls into so small a part, and nobody is left outside of so large a one.
+    // So small a share has no user, and so large a share leaves none for the rest.
     let none = campaign(&place, pro, now, tested(Metric::Opened, 0.000_001)).await.id;
     let all = campaign(&place, pro, now, tested(Metric::Opened, 99.999_999)).await.id;
     place.run().await;
@@ -119,7 +128,7 @@ async fn without_results_the_first_goes_on_and_a_tie_is_told() {
     for id in [quiet, even] {
         sale(id).tested().await;
     }
-    // Equal parts of the same size, all of them read.
+    // Parts of the same size, all opened.
     let same = "DELETE FROM message WHERE campaign_id = $1 AND status = 'sent' AND id NOT IN (SELECT id FROM \
                 (SELECT id, row_number() OVER (PARTITION BY variant ORDER BY id) AS n FROM message WHERE campaign_id = $1 AND status = 'sent') AS x WHERE n <= 20)";
     sale(even).sql(same).await;
@@ -136,7 +145,7 @@ async fn without_results_the_first_goes_on_and_a_tie_is_told() {
 }
 
 #[tokio::test]
-async fn conversions_are_events_of_the_person_within_their_time() {
+async fn conversions_are_events_of_the_user_within_the_window() {
     let mut place = Place::new().await;
     people(&place, 600).await;
     let pro = segment(&place, "pro").await;
@@ -144,7 +153,7 @@ async fn conversions_are_events_of_the_person_within_their_time() {
     place.run().await;
     let sale = Sale { place: &place, id };
     let (a, b) = sale.tested().await;
-    // Everybody of A bought too early, too late or something else; ten of B when it counts, three of them as whom they became.
+    // All of A bought too early or did something else. Ten of B bought in time, three of them under the user they were merged into.
     let event = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
                  SELECT project_id, (left(id::text, 14) || '7' || substr(md5(id::text || $2), 1, 3) || '-8' || substr(md5(id::text || $2), 1, 3) || '-' || substr(md5(id::text || $2), 5, 12))::uuid, \
                  $2, user_id, '{}', sent_at + make_interval(mins => $3), now() FROM message WHERE campaign_id = $1 AND variant = $4 AND id IN \
@@ -171,7 +180,7 @@ async fn conversions_are_events_of_the_person_within_their_time() {
 }
 
 #[tokio::test]
-async fn whoever_pauses_does_not_wait_while_conversions_are_counted() {
+async fn a_pause_does_not_wait_while_conversions_are_counted() {
     let mut place = Place::new().await;
     people(&place, 300).await;
     let pro = segment(&place, "pro").await;
@@ -187,16 +196,47 @@ async fn whoever_pauses_does_not_wait_while_conversions_are_counted() {
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
                  AND query LIKE '%did AS MATERIALIZED%' AND pid <> pg_backend_pid()";
     eventually(SOON, async || match place.count(waits).await {
-        0 => Err("nobody counts"),
+        0 => Err("no count is waiting"),
         _ => Ok(()),
     })
     .await;
     move_to(&place, id, CampaignStatus::Paused).await;
     counting.rollback().await.unwrap();
     place.eventually_none("SELECT count(*) FROM campaign WHERE look_at IS NOT NULL").await;
-    assert_eq!(sale.verdict().await, None, "what was counted of a campaign that is paused decides nothing");
+    assert_eq!(sale.verdict().await, None, "results of a paused campaign lead to no verdict");
     move_to(&place, id, CampaignStatus::Sending).await;
     delivered_until(&place, id, CampaignStatus::Completed).await;
     assert_eq!(sale.verdict().await.unwrap().decided_by, DecidedBy::NoResults);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn the_verdict_moves_queued_recipients_to_the_winner_in_the_report() {
+    let mut place = Place::new().await;
+    people(&place, 3_000).await;
+    let pro = segment(&place, "pro").await;
+    let settings = Settings { throttle_per_minute: Some(6_000), ..tested(Metric::Opened, 10.0) };
+    let id = campaign(&place, pro, place.clock.now(), settings).await.id;
+    place.run().await;
+    let sale = Sale { place: &place, id };
+    let (a, b) = sale.tested().await;
+    let opened = "UPDATE message SET opened_at = now() WHERE campaign_id = $1 AND variant = 'B'";
+    assert_eq!(sale.sql(opened).await as i64, b);
+    let queued = async |of: Option<&str>| {
+        let rows = report(&place, id).await.into_iter();
+        rows.filter(|row| row.0.as_deref() == of && row.1 == "queued").map(|row| row.2).sum::<i64>()
+    };
+    assert_eq!((queued(None).await, queued(Some("B")).await), (1_000 - a - b, 0));
+    sale.hour_passes().await;
+    eventually(SOON, async || match queued(None).await {
+        0 => Ok(()),
+        left => Err(left),
+    })
+    .await;
+    assert_eq!(queued(Some("B")).await, 1_000 - a - b);
+    let waiting = "SELECT count(*) FROM send_chunk WHERE variant IS DISTINCT FROM 'B' OR send_at = 'infinity'";
+    assert_eq!(place.count(waiting).await, 0);
+    delivered_until(&place, id, CampaignStatus::Completed).await;
+    assert_eq!(reported(&place, id, "sent").await, 1_000);
     place.stop().await;
 }

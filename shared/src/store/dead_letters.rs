@@ -2,7 +2,7 @@
 //! could not be recorded (`dead_item`). Each table is read by itself and in order: put together by the database, all rows of
 //! both would be read for every page.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -268,14 +268,16 @@ pub async fn forget(db: &impl GenericClient, project: ProjectId, before: Timesta
 }
 
 /// How many were given another try.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     pub messages: u64,
     pub items: u64,
+    /// The queues of the messages.
+    pub queues: Vec<Queue>,
 }
 
 impl Replayed {
-    pub fn sum(self) -> u64 {
+    pub fn sum(&self) -> u64 {
         self.messages + self.items
     }
 }
@@ -290,9 +292,14 @@ pub async fn replay(
     most: i64,
     now: Timestamp,
 ) -> Result<Replayed, StoreError> {
-    let messages = if wanted.takes(Kind::Message) { replay_messages(tx, project, wanted, most, now).await? } else { 0 };
-    let items = if wanted.takes(Kind::Item) { replay_items(tx, project, wanted, most, now).await? } else { 0 };
-    Ok(Replayed { messages, items })
+    let mut replayed = Replayed::default();
+    if wanted.takes(Kind::Message) {
+        (replayed.messages, replayed.queues) = replay_messages(tx, project, wanted, most, now).await?;
+    }
+    if wanted.takes(Kind::Item) {
+        replayed.items = replay_items(tx, project, wanted, most, now).await?;
+    }
+    Ok(replayed)
 }
 
 async fn replay_messages(
@@ -301,7 +308,7 @@ async fn replay_messages(
     wanted: &DeadFilter,
     most: i64,
     now: Timestamp,
-) -> Result<u64, StoreError> {
+) -> Result<(u64, Vec<Queue>), StoreError> {
     let months = match &wanted.ids {
         Some(ids) => {
             let existing = months::split_existing(tx, "message", ids, |id| *id).await?;
@@ -309,11 +316,11 @@ async fn replay_messages(
         }
         None => months::of_table(tx, "message").await?.into_iter().rev().collect::<Vec<Month>>(),
     };
-    let (mut replayed, mut chunks) = (0, BTreeMap::new());
+    let (mut replayed, mut queued) = (0, Replays::new());
     for month in months {
         let left = most - i64::try_from(replayed).unwrap_or(most);
         months::set_savepoint(tx).await?;
-        match replay_messages_in(tx, project, month, wanted, left, now, &mut chunks).await? {
+        match replay_messages_in(tx, project, month, wanted, left, now, &mut queued).await? {
             0 => months::release_locks(tx).await?,
             some => replayed += some,
         }
@@ -321,15 +328,14 @@ async fn replay_messages(
             break;
         }
     }
-    let chunks: Vec<NewChunk> = chunks
-        .into_iter()
-        .flat_map(|((queue, campaign), members): ((Queue, Option<Occurrence>), Vec<Uuid>)| {
-            let chunk = |part: &[Uuid]| NewChunk { campaign, ..NewChunk::due(queue, part.to_vec(), now) };
-            members.chunks(send_chunks::CAPACITY).map(chunk).collect::<Vec<_>>()
-        })
-        .collect();
+    let (mut queues, mut chunks) = (BTreeSet::new(), Vec::new());
+    for ((queue, campaign), members) in queued {
+        queues.insert(queue);
+        let chunk = |part: &[Uuid]| NewChunk { campaign, ..NewChunk::due(queue, part.to_vec(), now) };
+        chunks.extend(members.chunks(send_chunks::CAPACITY).map(chunk));
+    }
     send_chunks::insert(tx, &chunks, now).await?;
-    Ok(replayed)
+    Ok((replayed, queues.into_iter().collect()))
 }
 
 /// Messages to be queued, by queue and sending.
@@ -357,11 +363,13 @@ async fn replay_messages_in(
     let set = "status = 'queued', status_reason = NULL, dead = false, failures = 0, forgiven = m.ambiguous, \
                failed_at = NULL, updated_at = $6, released_at = CASE WHEN m.campaign_id IS NOT NULL THEN $6::timestamptz END";
     let channel = wanted.channel.map(Channel::as_str);
-    let sql = by_id::change(month, &dead, "", set) + " RETURNING m.id, m.channel, m.lane, m.campaign_id, m.occurrence, m.variant";
+    let sql = by_id::change(month, &dead, "", set)
+        + " RETURNING m.id, m.channel, m.lane, m.campaign_id, m.occurrence, m.variant";
     let rows = tx.query(&sql, &[&project, &wanted.ids, &channel, &wanted.reason, &most, &now]).await?;
     let mut moved = Counts::default();
     for row in &rows {
-        let queue = Queue { project, channel: messages::channel(row.try_get(1)?)?, lane: messages::lane(row.try_get(2)?)? };
+        let queue =
+            Queue { project, channel: messages::channel(row.try_get(1)?)?, lane: messages::lane(row.try_get(2)?)? };
         let campaign = row.try_get::<_, Option<Uuid>>(3)?.zip(row.try_get::<_, Option<i32>>(4)?);
         if let Some(of) = campaign {
             moved.step(of, row.try_get(5)?, (DeliveryState::Failed, DeliveryState::Queued), 1);

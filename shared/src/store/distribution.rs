@@ -10,7 +10,7 @@ use super::migrate::MIGRATIONS;
 
 /// Files with statements that look at all projects, and what for. They read without locks, or change rows by conditions that
 /// every shard can judge by itself.
-const ACROSS: [(&str, &str); 29] = [
+const ACROSS: [(&str, &str); 30] = [
     ("api_keys.rs", "what has changed, for caches"),
     ("automations/read.rs", "what has changed, and all that is active, for caches"),
     ("campaigns/sending.rs", "campaigns that are due"),
@@ -33,6 +33,7 @@ const ACROSS: [(&str, &str); 29] = [
     ("sealed.rs", "secrets under another master key"),
     ("segments/dirty.rs", "projects whose segments are to be looked at"),
     ("segments/follow.rs", "what has changed, and what is due"),
+    ("send_chunks/ready.rs", "queues that have something due, and how much"),
     ("subscription_groups.rs", "one that was deleted"),
     ("user_imports.rs", "those that are too old"),
     ("users/removals.rs", "erasures that were announced or finished"),
@@ -46,8 +47,8 @@ const ACROSS: [(&str, &str); 29] = [
 const OF_EACH: [&str; 3] = ["project_id = {project}", "project_id = {given}", "project_id = {found}"];
 
 /// Names under which conditions are put in that begin with the project.
-const CONDITIONS: [&str; 6] =
-    ["WHERE {TO_SEND}", "WHERE {BY_SEGMENT}", "WHERE {condition}", "WHERE {conditions}", "WHERE {found}", "WHERE {}"];
+const CONDITIONS: [&str; 5] =
+    ["WHERE {BY_SEGMENT}", "WHERE {condition}", "WHERE {conditions}", "WHERE {found}", "WHERE {}"];
 
 /// The tables that have a project, and what statements over any table call theirs.
 fn tables() -> BTreeSet<&'static str> {

@@ -5,7 +5,6 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::StoreError;
-use crate::trace::TraceContext;
 
 /// One message. Its id is the broker's id for refusing repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,8 +14,6 @@ pub struct OutboxRow {
     pub id: Uuid,
     pub subject: String,
     pub payload: Vec<u8>,
-    /// What is handed over for traces, as far as it is at once; not stored.
-    pub traces: Vec<TraceContext>,
 }
 
 pub async fn insert(tx: &Transaction<'_>, rows: &[OutboxRow], now: Timestamp) -> Result<(), StoreError> {
@@ -50,7 +47,6 @@ pub async fn left_over(
                 id: r.try_get(1)?,
                 subject: r.try_get(2)?,
                 payload: r.try_get(3)?,
-                traces: Vec::new(),
             })
         })
         .collect()

@@ -1,9 +1,9 @@
 //! Relation locks of statements on partitioned tables, on PostgreSQL's default settings. Its lock table holds about 6,400
 //! locks, of all connections together.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+mod peak;
+
+use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -12,26 +12,31 @@ use shared::config::DatabaseConfig;
 use shared::ids::{self, ProjectId};
 use shared::local::PostgresOptions;
 use shared::rule;
-use shared::send::{Channel, DeliveryState};
-use shared::store::campaigns::{open, sending};
+use shared::send::{Channel, DeliveryState, Lane, Queue};
+use shared::store::campaigns::sending::{self, Rows};
+use shared::store::campaigns::{counts as campaign_counts, winner};
 use shared::store::dead_letters::{self, DeadFilter};
 use shared::store::events::export;
 use shared::store::events::list::{self as events, EventFilter};
 use shared::store::events::retention;
 use shared::store::filter::Start;
-use shared::store::messages::claim::{claim, standing};
+use shared::store::messages::claim::load;
 use shared::store::messages::counts;
-use shared::store::messages::due;
 use shared::store::messages::read::{self, MessageFilter};
 use shared::store::messages::receipts::{self, Receipt};
+use shared::store::messages::recipients::{self, Lease};
 use shared::store::messages::retention as message_retention;
 use shared::store::messages::settle::{self, Settled, settle};
-use shared::store::months::{self, Month};
+use shared::store::months;
 use shared::store::segments::evaluate;
+use shared::store::send_chunks::begin::{self, Recipients, SendingRow, Want};
+use shared::store::send_chunks::campaign::{self as chunks, Of};
+use shared::store::send_chunks::{self, NewChunk, Share, ready};
 use shared::store::{Connection, Store, erasures, migrate, project_removals, time_partitions};
 use testkit::PrivatePostgres;
-use tokio_postgres::Client;
 use uuid::Uuid;
+
+use peak::peak;
 
 const DAY_MS: i64 = 86_400_000;
 /// Days with a partition of their own, as installations have that began with partitions by day.
@@ -39,8 +44,6 @@ const DAYS: i64 = 401;
 const DAYS_AHEAD: i64 = 14;
 /// Connections that work at the same time.
 const CONNECTIONS: usize = 10;
-/// For how long each kind of work is watched at least, so that its locks are seen.
-const WATCHED: Duration = Duration::from_secs(1);
 /// Relations that one transaction locks where partitions are days: the tables and indexes of a month of events and messages.
 const MOST_BY_DAY: i64 = 31 * (4 + 8) + 60;
 /// The same where events are partitioned by week and messages by month.
@@ -118,14 +121,20 @@ impl Ledger {
         (0..10).map(|nth| self.id(DAYS - DAYS_AHEAD - 1 - nth * 30, worker)).collect()
     }
 
-    /// Ten due messages of each worker, and an event of each day.
+    fn queue(&self, lane: Lane) -> Queue {
+        Queue { project: self.project, channel: Channel::Email, lane }
+    }
+
+    /// Ten queued messages of each worker, and an event of each day.
     async fn fill(&self) {
         let db = self.store.connection().await.unwrap();
-        let message = "INSERT INTO message (project_id, id, user_id, channel, lane, status, due_at, created_at, updated_at) \
-                       SELECT $1, i, $2, 'EMAIL', 'automation', 'queued', $3, $3, $3 FROM unnest($4::uuid[]) AS v (i)";
+        let message = "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at) \
+                       SELECT $1, i, $2, 'EMAIL', 'automation', 'queued', $3, $3 FROM unnest($4::uuid[]) AS v (i)";
         for worker in 0..=u8::try_from(CONNECTIONS).unwrap() {
             let (past, messages) = (self.now - SignedDuration::from_hours(1), self.messages(worker));
             db.execute(message, &[&self.project, &self.user, &past, &messages]).await.unwrap();
+            let chunk = NewChunk::due(self.queue(Lane::Automation), messages, past);
+            send_chunks::insert(&db, &[chunk], self.now).await.unwrap();
         }
         let event = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
                      SELECT $1, i, 'seen', $2, '{}', $3, $3 FROM unnest($4::uuid[]) AS v (i)";
@@ -143,39 +152,68 @@ impl Ledger {
         let mut db = self.store.connection().await.unwrap();
         time_partitions::ensure(&mut db, self.now.as_millisecond()).await.unwrap();
         time_partitions::analyze_new(&db).await.unwrap();
-        due::projects(&db, self.now, 100).await.unwrap();
-        due::oldest(&db).await.unwrap();
-        due::overdue(&db, self.now, 100).await.unwrap();
+        ready::queues(&db, self.now).await.unwrap();
+        ready::backlog(&db, self.now).await.unwrap();
+        ready::oldest(&db).await.unwrap();
+        ready::overdue(&db, self.now, 100).await.unwrap();
     }
 
+    /// Begins the messages of one worker and gives them back.
     async fn take(&self) {
-        let mut db = self.store.connection().await.unwrap();
-        let months = due::months(&db).await.unwrap();
-        let taken = due::take(&mut db, self.project, &months, self.now, 50).await.unwrap();
-        let rows: BTreeSet<(Uuid, i32)> = taken.messages.iter().map(|m| (m.id, m.attempt)).collect();
-        let ids: Vec<Uuid> = rows.iter().map(|row| row.0).collect();
-        due::handed_over(&db, self.project, &ids, self.now).await.unwrap();
-        let rows_and_times: (Vec<(Uuid, i32)>, Vec<Timestamp>) = rows.iter().map(|row| (*row, self.later())).unzip();
-        due::put_off(&db, self.project, &rows_and_times.0, &rows_and_times.1, "test", self.now).await.unwrap();
-        due::give_back_locked(&db, self.project, &rows, self.now).await.unwrap();
+        let (mut db, queue) = (self.store.connection().await.unwrap(), self.queue(Lane::Automation));
+        let tx = db.transaction().await.unwrap();
+        let want = Want { queue, most: 10, from: None, with_lapsed: true };
+        let taken = begin::take(&tx, want, self.now).await.unwrap();
+        let messages: Vec<Uuid> = [taken.messages, taken.in_doubt].concat();
+        settle::in_doubt(&tx, self.project, &messages, self.now).await.unwrap();
+        let begun = NewChunk::begun(queue, messages.clone(), self.later());
+        let chunk = send_chunks::insert(&tx, &[begun], self.now).await.unwrap()[0];
+        let mut done = send_chunks::settle::lock(&tx, self.project, &[chunk]).await.unwrap();
+        done.values_mut().for_each(|done| (0..messages.len()).for_each(|member| done.set(member)));
+        send_chunks::settle::write(&tx, self.project, &done).await.unwrap();
+        send_chunks::insert(&tx, &[NewChunk::due(queue, messages, self.now)], self.now).await.unwrap();
+        tx.commit().await.unwrap();
     }
 
-    /// What the scheduler does for a campaign that was created with the oldest partition.
+    /// Sends a campaign that began with the oldest partition, from its release to its cancellation.
     async fn send_campaign(&self) {
-        let mut db = self.store.connection().await.unwrap();
-        let campaign = (Uuid::from_u128(3), from_ms(self.day_ms(40)));
+        let (mut db, campaign) = (self.store.connection().await.unwrap(), Uuid::from_u128(3));
+        let (queue, of) = (self.queue(Lane::Campaign), Of { project: self.project, campaign });
+        let sending_row = SendingRow {
+            campaign,
+            occurrence: 1,
+            started_at: from_ms(self.day_ms(40)),
+            name: "Sale".to_owned(),
+            template_id: None,
+            subscription_group_id: None,
+        };
         sending::due(&db, self.now, 10, 10).await.unwrap();
         let tx = db.transaction().await.unwrap();
-        let rows = sending::Rows::of_month(self.project, campaign.0, Month::at(self.now.as_millisecond()));
-        sending::released(&tx, &rows, 10, self.now).await.unwrap();
-        sending::release(&tx, &rows, None, 10, (self.now, self.later())).await.unwrap();
-        sending::next_time(&tx, &rows, self.now).await.unwrap();
-        sending::park(&tx, &rows, 10, self.now).await.unwrap();
-        sending::report(&tx, &rows).await.unwrap();
+        let users: Vec<Uuid> = (0..10).map(|_| ids::fresh(self.now.as_millisecond())).collect();
+        let parked = NewChunk {
+            due_at: None,
+            campaign: Some((campaign, 1)),
+            audience: Some(Share::default()),
+            ..NewChunk::due(queue, users.clone(), self.now)
+        };
+        send_chunks::insert(&tx, &[parked], self.now).await.unwrap();
+        chunks::release(&tx, of, 5, self.now).await.unwrap();
+        chunks::next_time(&tx, of, self.now).await.unwrap();
+        winner::is_under_way(&tx, &Rows::begun(self.project, campaign, sending_row.started_at)).await.unwrap();
+        recipients::lock(&tx, &sending_row, Lease::Shared).await.unwrap();
+        let audience = [Recipients { share: Share::default(), users }];
+        let begun =
+            recipients::insert(&tx, queue, (&sending_row, &audience), Some, Lease::Shared, self.now).await.unwrap();
+        let recipients::Begun::Messages(messages) = begun else { panic!("no user was merged") };
+        let ids = messages.iter().map(|message| message.id).collect();
+        let retries = NewChunk { campaign: Some((campaign, 1)), ..NewChunk::due(queue, ids, self.now) };
+        send_chunks::insert(&tx, &[retries], self.now).await.unwrap();
+        chunks::park(&tx, of, self.now).await.unwrap();
+        campaign_counts::report(&tx, self.project, campaign).await.unwrap();
         tx.commit().await.unwrap();
         let tx = db.transaction().await.unwrap();
-        open::cancel_some(&tx, self.project, campaign, 10, self.now).await.unwrap();
-        open::has_open(&tx, self.project, campaign).await.unwrap();
+        chunks::cancel(&tx, of, 10, self.now).await.unwrap();
+        chunks::is_open(&tx, of).await.unwrap();
         dead_letters::replay(&tx, self.project, &DeadFilter::default(), 10, self.now).await.unwrap();
         tx.commit().await.unwrap();
     }
@@ -193,19 +231,17 @@ impl Ledger {
         evaluate::count(db, &users).await.unwrap();
     }
 
-    /// What delivery does with messages, from the claim to the receipt.
+    /// What a worker does with messages, from loading them to the receipt.
     async fn send(&self, worker: u8) {
         let mut db = self.store.connection().await.unwrap();
         let states = read::states(&db, self.project, &self.messages(worker)).await.unwrap();
         assert_eq!(states.len(), 10);
-        let mut attempts = Vec::new();
         for id in self.messages(worker) {
-            let message = read::get(&db, self.project, id).await.unwrap().unwrap();
-            attempts.push((id, message.attempts));
+            read::get(&db, self.project, id).await.unwrap().unwrap();
         }
-        standing(&db, self.project, &attempts).await.unwrap();
-        let claimed = claim(&db, self.project, &attempts, self.later(), self.now).await.unwrap();
-        let ends: Vec<Settled> = claimed
+        let wanted: BTreeMap<Uuid, bool> = self.messages(worker).into_iter().map(|id| (id, false)).collect();
+        let loaded = load(&db, self.project, &wanted).await.unwrap();
+        let ends: Vec<Settled> = loaded
             .iter()
             .map(|c| Settled {
                 due_at: Some(self.later()),
@@ -213,7 +249,7 @@ impl Ledger {
             })
             .collect();
         let ends: Vec<&Settled> = ends.iter().collect();
-        assert_eq!(settle(&db, self.project, &ends, self.now).await.unwrap().len(), claimed.len());
+        assert_eq!(settle(&db, self.project, &ends, self.now).await.unwrap().len(), loaded.len());
         let told = |id: &Uuid| Receipt {
             message: *id,
             state: DeliveryState::Delivered,
@@ -243,7 +279,7 @@ impl Ledger {
         export::stretch(&mut db, self.project, &filter, Uuid::max(), 50).await.unwrap();
         dead_letters::list(&mut db, self.project, &DeadFilter::default(), &Start::Offset(0), 50).await.unwrap();
         dead_letters::total(&db, self.project, &DeadFilter::default()).await.unwrap();
-        settle::held(&db, self.project, Channel::Email, self.now).await.unwrap();
+        send_chunks::release_held(&db, self.project, Channel::Email, self.now).await.unwrap();
         counts::since(&db, self.project, self.now).await.unwrap();
     }
 
@@ -295,30 +331,6 @@ impl Ledger {
     }
 }
 
-/// The most relations that one connection locked while it repeated some work until PostgreSQL had made generic plans, which
-/// it does from the sixth execution on.
-async fn peak(monitor: &Client, work: impl AsyncFn()) -> i64 {
-    let is_done = AtomicBool::new(false);
-    let often = async {
-        let (since, mut times) = (Instant::now(), 0);
-        while times < 7 || since.elapsed() < WATCHED {
-            work().await;
-            times += 1;
-        }
-        is_done.store(true, Ordering::Relaxed);
-    };
-    let watch = async {
-        let sql = "SELECT coalesce(max(n), 0) FROM (SELECT count(DISTINCT l.relation) AS n FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
-                   WHERE l.locktype = 'relation' AND a.application_name LIKE 'rekindle-test%' GROUP BY l.pid) AS held";
-        let mut peak = 0;
-        while !is_done.load(Ordering::Relaxed) {
-            peak = peak.max(monitor.query_one(sql, &[]).await.unwrap().get::<_, i64>(0));
-        }
-        peak
-    };
-    tokio::join!(often, watch).1
-}
-
 async fn assert_each_kind_is_bounded(ledger: &Ledger, most: i64) {
     let monitor = ledger.server.client().await;
     let held = [
@@ -345,7 +357,7 @@ async fn four_hundred_partitions_fit_the_default_lock_table() {
 
     // A statement without bounds on ids locks all partitions and indexes: half of the lock table.
     let client = ledger.server.client().await;
-    client.batch_execute("BEGIN; SELECT count(*) FROM message WHERE due_at <= now()").await.unwrap();
+    client.batch_execute("BEGIN; SELECT count(*) FROM message WHERE updated_at <= now()").await.unwrap();
     let sql = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation'";
     assert!(client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) > 8 * DAYS);
     client.batch_execute("ROLLBACK").await.unwrap();

@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
-use jiff::{SignedDuration, Timestamp};
-use prost::Message as _;
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use shared::bus::Names;
 use shared::bus::group_commit::MESSAGE_BYTES;
 use shared::event::{Body, EncodedItems, IngestItem, Start, Track, begin_message, id_bytes, trace_bytes};
 use shared::ids::{self, ProjectId};
 use shared::journey::{self, Did, Effect, Mark, Moved, Run, RunStatus};
-use shared::send::{Channel, Lane, MessageRef, SendChunk};
+use shared::send::{Channel, Lane, Queue};
 use shared::store::date_due::{self, Note};
 use shared::store::messages::insert::{self, NewMessage};
 use shared::store::outbox::OutboxRow;
@@ -30,11 +29,6 @@ use super::{Held, RunKey};
 use crate::item::Item;
 use crate::people::People;
 use crate::profile;
-
-/// How long a message may wait to be taken before the scheduler hands it over again.
-const HAND_OVER: SignedDuration = SignedDuration::from_secs(60);
-/// Messages to delivery in one message of the broker at most.
-const REFS: usize = 500;
 
 /// Collected while runs take their turns, written at the end.
 #[derive(Default)]
@@ -63,6 +57,8 @@ pub struct Outcome {
 #[derive(Default)]
 pub struct Written {
     pub outbox: Vec<OutboxRow>,
+    /// Queues of delivery that have new messages.
+    pub queues: Vec<Queue>,
     pub calls: usize,
     /// What has happened to runs, for whoever asks to be told.
     pub news: Vec<RunNews>,
@@ -265,14 +261,13 @@ impl Outcome {
         listeners::remove(tx, &self.silent).await?;
         self.listens.sort_unstable();
         listeners::add(tx, &self.listens).await?;
-        self.messages.iter_mut().for_each(|m| (m.created_at, m.due_at) = (now, now + HAND_OVER));
-        insert::queued(tx, lane, &self.messages).await?;
+        self.messages.iter_mut().for_each(|m| m.created_at = now);
+        let queues = insert::queued(tx, lane, &self.messages, now).await?;
         webhook_calls::insert(tx, &self.calls, now).await?;
         counts::add(tx, lane, &self.counts).await?;
         date_due::note(tx, &self.dates.into_values().collect::<Vec<_>>(), now).await?;
-        let mut outbox = hand_over(names, lane, now.as_millisecond(), &self.messages);
-        outbox.extend(own_items(names, lane, now.as_millisecond(), self.items));
-        Ok(Written { outbox, calls: self.calls.len(), news: self.news, hops: self.hops })
+        let outbox = own_items(names, lane, now.as_millisecond(), self.items);
+        Ok(Written { outbox, queues, calls: self.calls.len(), news: self.news, hops: self.hops })
     }
 }
 
@@ -311,25 +306,7 @@ fn message(row: &RunRow, channel: Channel, template_id: Uuid, position: &str, no
         subscription_group_id: None,
         trace: row.trace,
         created_at: now,
-        due_at: now,
     }
-}
-
-/// The messages to delivery, a chunk of the ledger's rows of one channel each.
-fn hand_over(names: &Names, partition: i16, now_ms: i64, messages: &[NewMessage]) -> Vec<OutboxRow> {
-    let mut rows = Vec::new();
-    for channel in Channel::ALL {
-        let of_channel: Vec<&NewMessage> = messages.iter().filter(|m| m.channel == channel).collect();
-        let subject = names.send(channel, Lane::Automation);
-        rows.extend(of_channel.chunks(REFS).map(|chunk| OutboxRow {
-            partition,
-            id: ids::fresh(now_ms),
-            subject: subject.clone(),
-            payload: SendChunk::of(chunk.iter().map(|m| MessageRef::new(m.project, m.id)).collect()).encode_to_vec(),
-            traces: chunk.iter().filter_map(|m| m.trace).collect(),
-        }));
-    }
-    rows
 }
 
 /// People's items, those of a partition together, as large as a message may be.
@@ -341,7 +318,7 @@ fn own_items(names: &Names, lane: i16, now_ms: i64, items: BTreeMap<i16, Vec<Ing
             begin_message(&mut payload);
             payload.extend_from_slice(&encoded.bytes);
             let subject = names.ingest(partition.unsigned_abs());
-            rows.push(OutboxRow { partition: lane, id: ids::fresh(now_ms), subject, payload, traces: Vec::new() });
+            rows.push(OutboxRow { partition: lane, id: ids::fresh(now_ms), subject, payload });
         };
         let mut encoded = EncodedItems::default();
         for item in items {

@@ -3,9 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use bytes::Bytes;
-use futures_util::StreamExt;
 use prost::Message;
 use serde_json::{Value, json};
 use shared::bus::{Bus, Publisher, topology};
@@ -14,7 +12,6 @@ use shared::config::BusConfig;
 use shared::env::Env;
 use shared::event::{Body, Identify, IngestBatch, IngestItem, Timer, Track, VERSION, id_bytes};
 use shared::ids::{self, ProjectId};
-use shared::send::SendChunk;
 use shared::shutdown::Shutdown;
 use shared::startup::Connected;
 use shared::store::{Store, ingest_partitions};
@@ -203,14 +200,12 @@ impl Fixture {
         reasons
     }
 
-    /// The next messages to delivery.
-    pub async fn sent(&self, messages: usize) -> Vec<SendChunk> {
-        let config = pull::Config { ack_policy: AckPolicy::Explicit, ..pull::Config::default() };
-        let consumer: PullConsumer =
-            self.bus.jetstream.create_consumer_on_stream(config, self.bus.names.send_stream()).await.unwrap();
-        let stream = consumer.messages().await.unwrap().take(messages);
-        let read = stream.map(|m| SendChunk::decode_checked(m.unwrap().message.payload).unwrap()).collect();
-        tokio::time::timeout(WITHIN, read).await.expect("messages to delivery")
+    /// The ids of messages in due chunks of the queue of delivery, in order.
+    pub async fn queued(&self) -> Vec<String> {
+        let sql = "SELECT m::text FROM send_chunk, unnest(members) AS m \
+                   WHERE due_at <= now() AND NOT is_audience AND NOT is_begun ORDER BY m";
+        let rows = self.client.query(sql, &[]).await.unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
     }
 
     /// Saves an active automation started by an event.

@@ -238,7 +238,7 @@ async fn what_an_anonymous_person_waits_for_they_may_do_under_their_name() {
 }
 
 #[tokio::test]
-async fn other_channels_are_handed_to_their_own_delivery() {
+async fn each_channel_has_a_queue_of_its_own() {
     let f = Fixture::start().await;
     let send = |kind: &str| json!({"type": kind, "templateId": Uuid::from_u128(4)});
     let kinds = ["SEND_EMAIL", "SEND_PUSH", "SEND_IN_APP", "SEND_SMS"];
@@ -247,8 +247,9 @@ async fn other_channels_are_handed_to_their_own_delivery() {
     f.applied().await;
     let channels = "SELECT string_agg(channel, ',' ORDER BY channel) FROM message";
     assert_eq!(f.text(channels).await.as_deref(), Some("EMAIL,IN_APP,PUSH,SMS"));
-    let handed: usize = f.sent(4).await.iter().map(|chunk| chunk.refs.len()).sum();
-    assert_eq!(handed, 4);
+    let queues = "SELECT string_agg(channel || ' ' || lane || ' ' || size, ',' ORDER BY channel) FROM send_chunk";
+    let each = "EMAIL automation 1,IN_APP automation 1,PUSH automation 1,SMS automation 1";
+    assert_eq!(f.text(queues).await.as_deref(), Some(each));
     f.stop().await;
 }
 

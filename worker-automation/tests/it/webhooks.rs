@@ -1,10 +1,13 @@
 //! Webhooks: messages that they move on, and what is kept of the others.
 
 use bytes::Bytes;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use shared::event::{Body, IngestItem, Webhook};
 use shared::ids::{self, UserKey};
+use shared::send::{Channel, Lane, Queue};
 use shared::store::erasures;
+use shared::store::send_chunks::{self, NewChunk};
 use uuid::Uuid;
 
 use crate::fixture::{Fixture, track};
@@ -15,12 +18,11 @@ fn webhook(f: &Fixture, user: Option<&str>, kind: &str, data: &Value) -> IngestI
 }
 
 /// A message of the ledger in this state.
-async fn message(f: &Fixture, status: &str, claimed: bool) -> Uuid {
+async fn message(f: &Fixture, status: &str) -> Uuid {
     let id = ids::fresh(f.clock.now_ms());
     f.execute(&format!(
-        "INSERT INTO message (project_id, id, user_id, channel, lane, status, attempt, claimed, due_at, created_at, updated_at) \
-         VALUES ('{}', '{id}', '{}', 'PUSH', 'direct', '{status}', 1, {claimed}, \
-         CASE WHEN {claimed} THEN now() + interval '1 minute' END, now(), now())",
+        "INSERT INTO message (project_id, id, user_id, channel, lane, status, attempt, created_at, updated_at) \
+         VALUES ('{}', '{id}', '{}', 'PUSH', 'direct', '{status}', 1, now(), now())",
         f.project,
         Uuid::nil()
     ))
@@ -41,8 +43,7 @@ async fn state(f: &Fixture, id: Uuid) -> String {
 #[tokio::test]
 async fn what_is_told_moves_a_message_forward_only() {
     let f = Fixture::start().await;
-    let (sent, bounced, other) =
-        (message(&f, "sent", false).await, message(&f, "sent", false).await, message(&f, "sent", false).await);
+    let (sent, bounced, other) = (message(&f, "sent").await, message(&f, "sent").await, message(&f, "sent").await);
     let about = |id: Uuid| json!({"messageId": id, "reason": "mailbox full"});
     f.publish_to(1, vec![webhook(&f, None, "message.opened", &about(sent))]).await;
     f.applied().await;
@@ -74,7 +75,7 @@ async fn what_is_told_moves_a_message_forward_only() {
 #[tokio::test]
 async fn clicks_in_a_campaigns_messages_are_counted_by_link_and_once() {
     let f = Fixture::start().await;
-    let (of_campaign, other) = (message(&f, "sent", false).await, message(&f, "sent", false).await);
+    let (of_campaign, other) = (message(&f, "sent").await, message(&f, "sent").await);
     f.execute(&format!("UPDATE message SET campaign_id = '{}' WHERE id = '{of_campaign}'", Uuid::from_u128(5))).await;
     let click = |id: Uuid, url: Value| webhook(&f, None, "message.clicked", &json!({"messageId": id, "url": url}));
     let first = IngestItem { dedupe_id: vec![9; 16].into(), ..click(of_campaign, json!("https://a.b/")) };
@@ -115,7 +116,7 @@ async fn clicks_in_a_campaigns_messages_are_counted_by_link_and_once() {
 #[tokio::test]
 async fn a_devices_own_events_move_its_push_on() {
     let f = Fixture::start().await;
-    let id = message(&f, "sent", false).await;
+    let id = message(&f, "sent").await;
     let user = UserKey::External("u").internal_id(f.project);
     f.execute(&format!("UPDATE message SET user_id = '{user}' WHERE id = '{id}'")).await;
     f.publish(vec![
@@ -136,7 +137,7 @@ async fn a_devices_own_events_move_its_push_on() {
 #[tokio::test]
 async fn made_up_ids_of_other_months_are_unknown_and_a_real_one_among_them_is_found() {
     let f = Fixture::start().await;
-    let id = message(&f, "sent", false).await;
+    let id = message(&f, "sent").await;
     let user = UserKey::External("u").internal_id(f.project);
     f.execute(&format!("UPDATE message SET user_id = '{user}' WHERE id = '{id}'")).await;
     // Of years from 1970 to 9812.
@@ -151,13 +152,17 @@ async fn made_up_ids_of_other_months_are_unknown_and_a_real_one_among_them_is_fo
 }
 
 #[tokio::test]
-async fn a_receipt_that_comes_before_the_settling_leaves_nothing_due() {
+async fn a_receipt_that_precedes_the_outcome_sets_the_state_and_leaves_the_chunk_to_its_worker() {
     let f = Fixture::start().await;
-    let id = message(&f, "queued", true).await;
+    let id = message(&f, "queued").await;
+    let (now, lease) = (f.clock.now(), f.clock.now() + SignedDuration::from_mins(1));
+    let queue = Queue { project: f.project, channel: Channel::Push, lane: Lane::Direct };
+    let db = f.store.connection().await.unwrap();
+    send_chunks::insert(&db, &[NewChunk::begun(queue, vec![id], lease)], now).await.unwrap();
     f.publish_to(1, vec![webhook(&f, None, "message.delivered", &json!({"messageId": id}))]).await;
     f.applied().await;
     assert_eq!(state(&f, id).await, "delivered D");
-    assert_eq!(f.number("SELECT count(*) FROM message WHERE due_at IS NULL AND claimed").await, 1);
+    assert_eq!(f.number("SELECT count(*) FROM send_chunk WHERE is_begun AND done = B'0'").await, 1);
     f.stop().await;
 }
 
@@ -194,8 +199,7 @@ async fn what_is_told_of_messages_starts_automations_of_whom_they_were_for() {
     f.publish(vec![track(&f, "u", "x", json!({}))]).await;
     f.applied().await;
     let user = Uuid::parse_str(&f.text("SELECT id::text FROM users").await.unwrap()).unwrap();
-    let (first, second, nobodys) =
-        (message(&f, "sent", false).await, message(&f, "sent", false).await, message(&f, "sent", false).await);
+    let (first, second, nobodys) = (message(&f, "sent").await, message(&f, "sent").await, message(&f, "sent").await);
     f.execute(&format!("UPDATE message SET user_id = '{user}' WHERE id IN ('{first}', '{second}')")).await;
     let wait = [json!({"type": "WAIT", "delay": 60})];
     let by_webhook = json!({"triggerType": "WEBHOOK"});
@@ -254,7 +258,7 @@ async fn a_run_waits_for_a_click() {
     f.automation("began", "always", &[wait]).await;
     f.publish(vec![track(&f, "u", "began", json!({}))]).await;
     f.applied().await;
-    let id = message(&f, "sent", false).await;
+    let id = message(&f, "sent").await;
     f.execute(&format!("UPDATE message SET user_id = (SELECT id FROM users) WHERE id = '{id}'")).await;
     f.publish_to(3, vec![webhook(&f, None, "message.clicked", &json!({"messageId": id, "url": "https://a.b/"}))]).await;
     f.applied().await;

@@ -12,7 +12,7 @@ use super::{circumstances, source};
 use crate::App;
 use crate::address::{self, NoMailbox};
 use crate::channels::Routes;
-use crate::claim::{Loaded, UNSUBSCRIBE_URL};
+use crate::load::{Loaded, UNSUBSCRIBE_URL};
 use crate::limits::Token;
 use crate::provider::{Email, Outcome};
 use crate::render::tracked::{Links, tracked};

@@ -11,7 +11,7 @@ use shared::store::users::recipient::Recipient;
 
 use super::{circumstances, source};
 use crate::App;
-use crate::claim::Loaded;
+use crate::load::Loaded;
 use crate::provider::{Outcome, TOO_LARGE};
 use crate::render::plain::{self, Plain};
 use crate::settle::judge::{self, failed};

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::{circumstances, source};
 use crate::App;
 use crate::channels::Routes;
-use crate::claim::Loaded;
+use crate::load::Loaded;
 use crate::limits::Token;
 use crate::provider::push::{PAYLOAD_MAX, Push};
 use crate::provider::{Outcome, TOO_LARGE};

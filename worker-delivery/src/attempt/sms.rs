@@ -9,7 +9,7 @@ use shared::suppression::international;
 use super::{circumstances, source};
 use crate::App;
 use crate::channels::Routes;
-use crate::claim::Loaded;
+use crate::load::Loaded;
 use crate::limits::Token;
 use crate::provider::sms::{Sms, segments};
 use crate::provider::{Outcome, TOO_LARGE};

@@ -114,22 +114,10 @@ pub fn limited(why: &str) -> String {
     format!("rate_limited: {why}")
 }
 
-/// The reason of a direct message that waits until those of its project have gone that came before it.
-pub fn behind() -> &'static str {
-    "rate_limited: many messages of the project wait before it"
-}
-
 /// A message that waits until it wakes nobody; spread out, so that not all go at the first minute of the day.
 pub fn quiet(message: &Claimed, until: Timestamp, at: Circumstances) -> Settled {
     let wait = until.duration_since(at.now).unsigned_abs();
     again(message, &format!("quiet_hours: until {until}"), at.now, reschedule::while_quiet(wait, at.random))
-}
-
-/// A message whose user has another of the same sending that is being claimed: tried again once that claim is committed. Spread
-/// out, so that two such messages do not defer to each other again.
-pub fn undecided(message: &Claimed, at: Circumstances) -> Settled {
-    let delay = Duration::from_secs(1).mul_f64(1.0 + at.random);
-    again(message, "waiting: another message of the campaign to the same user is being sent", at.now, delay)
 }
 
 /// Whether earlier calls whose outcome was never learned leave room for another one. What nobody waits for is not

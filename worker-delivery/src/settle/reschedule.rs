@@ -2,8 +2,25 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use shared::backoff::Backoff;
+use shared::clock::from_ms;
 use shared::send::Lane;
+
+/// Retries of a batch whose delays differ by less than this part of them share a chunk.
+const ROUNDING: i64 = 16;
+
+/// A retry's time, rounded up, so that those of one batch share few chunks.
+pub fn rounded(due_at: Timestamp, now: Timestamp) -> Timestamp {
+    let (due_ms, now_ms) = (due_at.as_millisecond(), now.as_millisecond());
+    if due_ms <= now_ms {
+        return now;
+    }
+    // A power of two, so that neighbouring delays are rounded to the same times.
+    let step = ((due_ms - now_ms) / ROUNDING).clamp(1, 60_000);
+    let step = 1_i64 << (63 - step.leading_zeros());
+    from_ms((due_ms + step - 1).div_euclid(step) * step)
+}
 
 /// Provider failures after which a message is given up.
 pub const FAILURES: i32 = 8;
@@ -91,6 +108,18 @@ mod tests {
         let secs = |hint| after_failure(0, Some(Duration::from_secs(hint)), 1.0).unwrap().as_secs();
         assert_eq!((secs(1), secs(100), secs(1_000_000)), (15, 100, 6 * 3_600));
         assert_eq!(after_failure(7, Some(Duration::from_secs(1)), 0.0), None);
+    }
+
+    #[test]
+    fn retries_are_rounded_up_by_a_part_of_their_delay() {
+        let now = 1_790_000_000_123;
+        let delay = |ms: i64| rounded(from_ms(now + ms), from_ms(now)).as_millisecond() - now;
+        assert_eq!((delay(-5), delay(0)), (0, 0));
+        for ms in [1, 20, 999, 1_000, 15_000, 60_000, 3_600_000, 100_000_000] {
+            assert!((ms..=ms + (ms / ROUNDING).max(1)).contains(&delay(ms)), "{ms}: {}", delay(ms));
+        }
+        let chunks: std::collections::BTreeSet<i64> = (7_500..15_000).map(delay).collect();
+        assert!(chunks.len() < 32, "{}", chunks.len());
     }
 
     #[test]

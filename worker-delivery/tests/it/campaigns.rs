@@ -1,24 +1,27 @@
-//! Campaigns whose audience is stored, and whose messages the tests release.
+//! Campaigns whose audience is in the queue, and whose recipients the tests release.
 
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use prost::Message as _;
 use serde_json::json;
+use shared::bus::wake::wake;
 use shared::campaign::{CampaignStatus, Settings};
 use shared::ids;
-use shared::send::{Channel, Lane, MessageRef, SendChunk};
+use shared::send::{Channel, Lane, Queue};
 use shared::store::campaigns::audience::{find_slice, take_slice};
-use shared::store::campaigns::{self, Campaign, sending};
+use shared::store::campaigns::{self, Campaign, counts, sending};
 use shared::store::segments::{self, Segment, SegmentType};
+use shared::store::send_chunks::campaign::Of;
+use shared::store::send_chunks::{self, NewChunk, SendAt, Share};
+use testkit::{eventually, eventually_true};
 use uuid::Uuid;
 use worker_delivery::provider::Outcome;
 use worker_delivery::provider::stub::Stub;
 
-use crate::place::Place;
+use crate::place::{Place, SOON};
 
-/// Starts a campaign to all users; returns its ID and the parked messages by user.
-pub async fn campaign(place: &Place) -> (Uuid, BTreeMap<Uuid, Uuid>) {
+/// Starts a campaign to all users. Each is in a parked chunk alone, so that the tests release them one by one.
+pub async fn campaign(place: &Place) -> Uuid {
     let template = place.template("Sale", "<p>Sale</p>").await;
     let (segment, id) = (ids::fresh(place.clock.now_ms()), ids::fresh(place.clock.now_ms()));
     let now = place.clock.now();
@@ -51,23 +54,148 @@ pub async fn campaign(place: &Place) -> (Uuid, BTreeMap<Uuid, Uuid>) {
     let later = now + SignedDuration::from_secs(1);
     let (held, progress) = sending::hold(&tx, place.project, id, later).await.unwrap().unwrap();
     let slice = find_slice(&tx, place.project, &held, &progress, 10_000, later).await.unwrap();
-    take_slice(&tx, place.project, &held, &progress, &slice).await.unwrap();
+    take_slice(&tx, place.project, &held, &progress, &slice, now).await.unwrap();
+    let sql = "DELETE FROM send_chunk WHERE campaign_id = $1 RETURNING members, occurrence, template_id, due_at IS NULL AND is_audience";
+    let mut chunks = Vec::new();
+    for row in tx.query(sql, &[&id]).await.unwrap() {
+        assert!(row.get::<_, bool>(3), "an audience is parked");
+        let (users, occurrence, template_id): (Vec<Uuid>, i32, Option<Uuid>) = (row.get(0), row.get(1), row.get(2));
+        chunks.extend(users.into_iter().map(|user| NewChunk {
+            due_at: None,
+            campaign: Some((id, occurrence)),
+            audience: Some(Share { variant: None, template_id }),
+            send_at: Some(SendAt::Time(progress.started_at)),
+            ..NewChunk::due(queue(place), vec![user], now)
+        }));
+    }
+    send_chunks::insert(&tx, &chunks, now).await.unwrap();
     tx.commit().await.unwrap();
-    let rows = db.query("SELECT user_id, id FROM message WHERE campaign_id = $1", &[&id]).await.unwrap();
-    (id, rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    id
 }
 
-/// Releases messages and publishes each by itself, so that they are claimed at the same time.
-pub async fn release(place: &Place, messages: &[Uuid]) {
-    let sql = "UPDATE message SET due_at = now() + interval '1 minute', released_at = now() WHERE id = ANY($1)";
-    place.store.connection().await.unwrap().execute(sql, &[&messages]).await.unwrap();
-    for id in messages {
-        let refs = vec![MessageRef::at(place.project, *id, 0)];
-        place.publish(Lane::Campaign, SendChunk::of(refs).encode_to_vec().into()).await;
-    }
+fn queue(place: &Place) -> Queue {
+    Queue { project: place.project, channel: Channel::Email, lane: Lane::Campaign }
+}
+
+/// Makes the messages to these users due.
+pub async fn release(place: &Place, users: &[Uuid]) {
+    let sql = "UPDATE send_chunk SET due_at = now() WHERE is_audience AND members[1] = ANY($1)";
+    let released = place.store.connection().await.unwrap().execute(sql, &[&users]).await.unwrap();
+    assert_eq!(released as usize, users.len());
+    wake(&place.bus, &[queue(place)]).await;
+}
+
+/// Waits until nothing that was released is left to be sent.
+pub async fn all_sent(place: &Place, campaign: Uuid) {
+    let of = Of { project: place.project, campaign };
+    eventually_true("what was released is sent", SOON, async || {
+        let db = place.store.connection().await.unwrap();
+        !send_chunks::campaign::is_released(&db, of).await.unwrap()
+    })
+    .await;
+}
+
+/// How many recipients are in each state.
+pub async fn report(place: &Place, campaign: Uuid) -> BTreeMap<String, i64> {
+    let db = place.store.connection().await.unwrap();
+    let report = counts::report(&db, place.project, campaign).await.unwrap();
+    report.into_iter().map(|(_, status, count)| (status, count)).collect()
+}
+
+pub fn counted<const N: usize>(counts: [(&str, i64); N]) -> BTreeMap<String, i64> {
+    counts.into_iter().map(|(status, count)| (status.to_owned(), count)).collect()
+}
+
+/// The message of the campaign to a user, where there is one.
+pub async fn message_to(place: &Place, campaign: Uuid, user: Uuid) -> Option<Uuid> {
+    let sql = "SELECT id FROM message WHERE campaign_id = $1 AND user_id = $2";
+    let row = place.store.connection().await.unwrap().query_opt(sql, &[&campaign, &user]).await.unwrap();
+    row.map(|row| row.get(0))
 }
 
 /// Runs delivery with a provider that accepts everything.
 pub async fn accepting(place: &mut Place) {
     place.run_with_stub(Stub::new(|_| Outcome::Accepted("1".to_owned()))).await;
+}
+
+#[tokio::test]
+async fn messages_of_a_paused_campaign_are_parked_and_sent_once_it_goes_on() {
+    let mut place = Place::new().await;
+    let (ann, bob) = (
+        place.user("ann", Some("ann@example.com"), None).await,
+        place.user("bob", Some("bob@example.com"), None).await,
+    );
+    let campaign = campaign(&place).await;
+    let set = async |status: &str| {
+        let sql = "UPDATE campaign SET status = $2 WHERE id = $1";
+        assert_eq!(place.store.connection().await.unwrap().execute(sql, &[&campaign, &status]).await.unwrap(), 1);
+    };
+    set("PAUSED").await;
+    release(&place, &[ann, bob]).await;
+    let other = place.message(ann);
+    accepting(&mut place).await;
+    all_sent(&place, campaign).await;
+    // The worker does not stop at what it may not send.
+    place.queue(std::slice::from_ref(&other)).await;
+    assert_eq!(place.settled(other.id, 1).await.status, "sent");
+    assert_eq!(report(&place, campaign).await, counted([("queued", 2)]));
+    assert_eq!(message_to(&place, campaign, ann).await, None);
+
+    let sql = "UPDATE campaign SET status = 'SENDING' WHERE id = $1";
+    let mut db = place.store.connection().await.unwrap();
+    db.execute(sql, &[&campaign]).await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    let (of, now) = (Of { project: place.project, campaign }, place.clock.now() + SignedDuration::from_secs(1));
+    assert_eq!(send_chunks::campaign::release(&tx, of, 10, now).await.unwrap(), 2);
+    tx.commit().await.unwrap();
+    eventually(SOON, async || match report(&place, campaign).await {
+        found if found == counted([("sent", 2)]) => Ok(()),
+        found => Err(found),
+    })
+    .await;
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_recipient_who_is_gone_gets_no_message_and_leaves_the_report() {
+    let mut place = Place::new().await;
+    let (ann, bob) = (
+        place.user("ann", Some("ann@example.com"), None).await,
+        place.user("bob", Some("bob@example.com"), None).await,
+    );
+    let campaign = campaign(&place).await;
+    place.store.connection().await.unwrap().execute("DELETE FROM users WHERE id = $1", &[&bob]).await.unwrap();
+    accepting(&mut place).await;
+    release(&place, &[ann, bob]).await;
+    all_sent(&place, campaign).await;
+    assert_eq!(report(&place, campaign).await, counted([("sent", 1)]));
+    assert!(message_to(&place, campaign, ann).await.is_some() && message_to(&place, campaign, bob).await.is_none());
+    place.stop().await;
+}
+
+/// As a worker leaves it that was killed in a call.
+#[tokio::test]
+async fn a_campaigns_message_whose_call_was_never_settled_is_not_sent_again() {
+    let mut place = Place::new().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let campaign = campaign(&place).await;
+    let stub = Stub::new(|_| Outcome::Throttled { after: None, why: "busy".to_owned() });
+    place.run_with_stub(stub).await;
+    release(&place, &[ann]).await;
+    eventually_true("the first attempt is settled", SOON, async || match message_to(&place, campaign, ann).await {
+        Some(id) => place.settled(id, 1).await.status == "queued",
+        None => false,
+    })
+    .await;
+    place.stop().await;
+    let id = message_to(&place, campaign, ann).await.unwrap();
+    let db = place.store.connection().await.unwrap();
+    let begun = "UPDATE send_chunk SET is_begun = true, due_at = now() WHERE campaign_id = $1";
+    assert_eq!(db.execute(begun, &[&campaign]).await.unwrap(), 1);
+    accepting(&mut place).await;
+    let row = place.settled(id, 3).await;
+    assert_eq!((row.status.as_str(), row.ambiguous), ("failed", 1), "{row:?}");
+    assert!(row.reason.as_deref().unwrap().starts_with("outcome_unknown"), "{row:?}");
+    assert_eq!(report(&place, campaign).await, counted([("failed", 1)]));
+    place.stop().await;
 }

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use serde_json::json;
 use shared::store::webhook_deliveries::DeliveryStatus;
 use shared::webhook::EndpointSecrets;
-use testkit::{ProviderServer, SmsService, TestMailbox, eventually};
+use testkit::{ProviderServer, SmsService, TestMailbox, eventually, eventually_true};
 use tokio::process::{Child, Command};
 
 use crate::place::{Place, SOON};
@@ -20,49 +20,66 @@ fn start(place: &Place, more: &[(&str, &str)]) -> Child {
     command.spawn().unwrap()
 }
 
+/// How the messages come to the worker.
+enum By {
+    Queue,
+    Stream,
+}
+
 /// Kills a worker at the second hit of a failpoint; what it left is then delivered by another. Every message arrives,
 /// and no more of them twice than are counted as ambiguous.
-async fn survive(failpoint: &str) {
+async fn survive(failpoint: &str, by: By) {
     let mailbox = TestMailbox::start().await;
     let place = Place::new().await;
     place.configure(mailbox.port(), json!({}), None).await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let messages: Vec<_> = (0..MESSAGES).map(|_| place.message(ann)).collect();
-    place.insert(&messages).await;
-    for part in messages.chunks(MESSAGES / 3) {
-        place.hand_over(&part.iter().map(|m| (m.id, 0)).collect::<Vec<_>>()).await;
+    let db = place.store.connection().await.unwrap();
+    let mut parts = Vec::new();
+    match by {
+        By::Queue => {
+            let messages: Vec<_> = (0..MESSAGES).map(|_| place.message(ann)).collect();
+            place.insert(&messages).await;
+        }
+        By::Stream => {
+            let content = json!({ "subject": "Code", "body": "1" });
+            let part = || (0..MESSAGES / 3).map(|_| place.direct(&[ann], &content).1).collect::<Vec<_>>();
+            parts = vec![part(), part(), part()];
+            place.send_direct(parts.remove(0)).await;
+        }
     }
     let log = mailbox.dir().join("hits");
     let armed = format!("{failpoint}=2");
     let mut doomed = start(&place, &[("FAILPOINTS", &armed), ("FAILPOINT_LOG", log.to_str().unwrap())]);
-    // Later hand-overs, so that there is a second group of messages to receive and to acknowledge.
-    let again = async {
-        loop {
-            place.hand_over(&messages.iter().map(|m| (m.id, 0)).collect::<Vec<_>>()).await;
-            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-        }
-    };
-    let ended = tokio::select! {
-        ended = tokio::time::timeout(SOON, doomed.wait()) => ended.unwrap().unwrap(),
-        () = again => unreachable!("it hands over for ever"),
-    };
+    if matches!(by, By::Stream) {
+        let recorded = "SELECT count(*) FROM message WHERE project_id = $1";
+        eventually_true("the first group is recorded", SOON, async || {
+            db.query_one(recorded, &[&place.project]).await.unwrap().get::<_, i64>(0) > 0
+        })
+        .await;
+        place.send_direct(parts.remove(0)).await;
+    }
+    let ended = tokio::time::timeout(SOON, doomed.wait()).await.unwrap().unwrap();
     assert_eq!(ended.signal(), Some(9), "{failpoint}: {ended}");
     assert!(std::fs::read_to_string(&log).unwrap().starts_with(failpoint));
+    for part in parts {
+        place.send_direct(part).await;
+    }
 
-    let _successor = start(&place, &[]);
-    let db = place.store.connection().await.unwrap();
-    // The time until leases run out and hand-overs are made again is over.
-    let lapse = "UPDATE message SET due_at = now() WHERE project_id = $1 AND status = 'queued'";
+    // The time until its leases end is over.
+    let lapse = "UPDATE send_chunk SET due_at = now() WHERE project_id = $1 AND is_begun";
     db.execute(lapse, &[&place.project]).await.unwrap();
-    let left = "SELECT count(*) FROM message WHERE project_id = $1 AND status <> 'sent'";
-    eventually(SOON, async || {
-        place.sweep().await;
-        match db.query_one(left, &[&place.project]).await.unwrap().get::<_, i64>(0) {
-            0 => Ok(()),
-            left => Err(format!("{failpoint}: {left} not sent")),
+    let _successor = start(&place, &[]);
+    let sent = "SELECT count(*) FROM message WHERE project_id = $1 AND status = 'sent'";
+    // The broker waits for the acknowledgement of a worker that is gone for half a minute.
+    eventually(2 * SOON, async || {
+        match db.query_one(sent, &[&place.project]).await.unwrap().get::<_, i64>(0) {
+            sent if sent == MESSAGES as i64 => Ok(()),
+            sent => Err(format!("{failpoint}: {sent} sent")),
         }
     })
     .await;
+    place.assert_queue_is_whole().await;
+    place.drained().await;
     let sql = "SELECT coalesce(sum(ambiguous), 0)::bigint FROM message WHERE project_id = $1";
     let ambiguous: i64 = db.query_one(sql, &[&place.project]).await.unwrap().get(0);
     let mails = mailbox.mails();
@@ -73,23 +90,28 @@ async fn survive(failpoint: &str) {
 }
 
 #[tokio::test]
-async fn killed_after_receiving() {
-    survive("delivery.after_receive").await;
+async fn killed_after_receiving_direct_messages() {
+    survive("delivery.after_receive", By::Stream).await;
 }
 
 #[tokio::test]
-async fn killed_after_claiming() {
-    survive("delivery.after_claim").await;
+async fn killed_after_recording_direct_messages() {
+    survive("delivery.after_record", By::Stream).await;
+}
+
+#[tokio::test]
+async fn killed_after_beginning_direct_messages() {
+    survive("delivery.after_claim", By::Stream).await;
+}
+
+#[tokio::test]
+async fn killed_after_beginning_queued_messages() {
+    survive("delivery.after_claim", By::Queue).await;
 }
 
 #[tokio::test]
 async fn killed_after_sending() {
-    survive("delivery.after_email_sent").await;
-}
-
-#[tokio::test]
-async fn killed_after_settling() {
-    survive("delivery.after_settle").await;
+    survive("delivery.after_email_sent", By::Queue).await;
 }
 
 /// Runs a worker until it dies at the first hit of a failpoint.
@@ -112,10 +134,10 @@ async fn killed_after_sending_an_sms() {
     place.queue(std::slice::from_ref(&message)).await;
     dies_at(&place, "delivery.after_sms_sent").await;
     let left = place.row(message.id).await.unwrap();
-    assert!(left.claimed && left.status == "queued", "{left:?}");
+    assert!(left.is_begun && left.status == "queued", "{left:?}");
 
     let _successor = start(&place, &[]);
-    // The time until its lease runs out is over.
+    // The time until its lease ends is over.
     place.bring_forward(message.id).await;
     let row = place.settled(message.id, 2).await;
     let copies = server.vendor().taken().len();

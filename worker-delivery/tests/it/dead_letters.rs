@@ -1,6 +1,7 @@
 //! What failed by nobody's fault is kept, and sent again when that is asked for; and what nobody is left to ask for.
 
 use serde_json::json;
+use shared::bus::wake::wake;
 use shared::store::dead_letters::{self, DeadFilter, Replayed};
 use shared::store::filter::Start;
 use shared::store::projects;
@@ -22,6 +23,7 @@ async fn replay(place: &Place) -> Replayed {
     let now = place.clock.now();
     let replayed = dead_letters::replay(&tx, place.project, &DeadFilter::default(), 100, now).await.unwrap();
     tx.commit().await.unwrap();
+    wake(&place.bus, &replayed.queues).await;
     replayed
 }
 
@@ -40,9 +42,8 @@ async fn a_message_that_failed_for_want_of_a_channel_is_sent_once_when_there_is_
     assert_eq!(dead(&place).await, [to_ann.id]);
 
     place.configure(mailbox.port(), json!({}), None).await;
-    assert_eq!(replay(&place).await, Replayed { messages: 1, items: 0 });
+    assert_eq!(replay(&place).await.messages, 1);
     assert_eq!((dead(&place).await, replay(&place).await), (Vec::new(), Replayed::default()));
-    assert_eq!(place.sweep().await, 1);
     let row = place.settled(to_ann.id, 2).await;
     assert_eq!((row.status.as_str(), row.attempt, row.failures), ("sent", 2, 0));
     assert_eq!((mailbox.wait_for(1, SOON).await.len(), dead(&place).await), (1, Vec::new()));
@@ -54,13 +55,13 @@ async fn calls_of_before_do_not_forbid_another_try() {
     let (mut place, mailbox) = Place::with_mailbox().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     let message = place.message(ann);
-    place.insert(std::slice::from_ref(&message)).await;
+    place.insert_later(std::slice::from_ref(&message)).await;
     let db = place.store.connection().await.unwrap();
     let sql = "UPDATE message SET status = 'failed', status_reason = 'outcome_unknown: silence', ambiguous = 2, attempt = 2, \
-               dead = true, due_at = NULL";
+               dead = true";
     db.execute(sql, &[]).await.unwrap();
+    db.execute("DELETE FROM send_chunk", &[]).await.unwrap();
     assert_eq!(replay(&place).await.messages, 1);
-    assert_eq!(place.sweep().await, 1);
     let row = place.settled(message.id, 3).await;
     assert_eq!((row.status.as_str(), row.ambiguous), ("sent", 2));
     mailbox.wait_for(1, SOON).await;
@@ -72,19 +73,28 @@ async fn nothing_is_sent_for_a_deleted_project() {
     let (mut place, mailbox) = Place::with_mailbox().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     let queued = place.message(ann);
-    place.insert(std::slice::from_ref(&queued)).await;
+    place.insert_later(std::slice::from_ref(&queued)).await;
     let mut db = place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
     let project = projects::get_for_update(&tx, place.project).await.unwrap().unwrap();
     projects::remove(&tx, &project, place.clock.now()).await.unwrap();
     tx.commit().await.unwrap();
-    place.hand_over(&[(queued.id, 0)]).await;
+    place.bring_forward(queued.id).await;
     let (id, direct) = place.direct(&[ann], &json!({ "subject": "a", "body": "b" }));
     place.send_direct(vec![direct]).await;
     place.drained().await;
+    // By then the worker has looked into the queue.
+    let deleted = place.project;
+    place.project = place.another_project().await;
+    place.configure(mailbox.port(), json!({}), None).await;
+    let bob = place.user("bob", Some("bob@example.com"), None).await;
+    let other = place.message(bob);
+    place.queue(std::slice::from_ref(&other)).await;
+    assert_eq!(place.settled(other.id, 1).await.status, "sent");
+    place.project = deleted;
     let row = place.row(queued.id).await.unwrap();
     assert_eq!((row.status.as_str(), row.attempt), ("queued", 0));
     assert!(place.row(id).await.is_none());
-    assert_eq!(mailbox.mails().len(), 0);
+    assert_eq!(mailbox.mails().len(), 1);
     place.stop().await;
 }

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 use shared::event::id_bytes;
 use shared::ids::{self, UserKey};
-use shared::send::{DirectMessage, Lane};
+use shared::send::DirectMessage;
 use shared::store::erasures::{self, Erased};
 use shared::store::time_partitions;
 use shared::store::users::removals;
@@ -82,7 +82,7 @@ async fn what_cannot_be_read_is_put_aside_and_the_rest_goes_on() {
     not_json.content = Bytes::from_static(b"{");
     // The database takes no such text, though it is JSON.
     let (_, unstorable) = place.direct(&[ann], &json!({ "subject": "a\0b", "body": "x" }));
-    place.publish(Lane::Direct, Bytes::from_static(b"\xff\xffnothing")).await;
+    place.publish(Bytes::from_static(b"\xff\xffnothing")).await;
     place.send_direct(vec![not_json, unstorable, good]).await;
     mailbox.wait_for(1, SOON).await;
     place.drained().await;
@@ -164,17 +164,17 @@ async fn a_test_goes_to_its_address_and_ends_with_its_only_call() {
     place.stop().await;
 }
 
-/// Claims of messages that the database saw, each a statement.
-const SEEN: &str = "CREATE TABLE claim_seen (messages bigint);
-    CREATE FUNCTION see_claim() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO claim_seen SELECT count(*) FROM claimed WHERE claimed HAVING count(*) > 0;
+/// Chunks that workers began.
+const SEEN: &str = "CREATE TABLE begun_seen (messages bigint);
+    CREATE FUNCTION see_begun() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO begun_seen SELECT sum(size) FROM new WHERE is_begun HAVING count(*) > 0;
         RETURN NULL;
     END $$;
-    CREATE TRIGGER see_claim AFTER UPDATE ON message REFERENCING NEW TABLE AS claimed
-        FOR EACH STATEMENT EXECUTE FUNCTION see_claim()";
+    CREATE TRIGGER see_begun AFTER INSERT ON send_chunk REFERENCING NEW TABLE AS new
+        FOR EACH STATEMENT EXECUTE FUNCTION see_begun()";
 
 #[tokio::test]
-async fn a_busy_projects_messages_are_claimed_several_at_a_time() {
+async fn a_busy_projects_messages_are_begun_several_at_a_time() {
     const MANY: i64 = 600;
     let (mut place, mailbox) = Place::with_mailbox().await;
     place.store.connection().await.unwrap().batch_execute(SEEN).await.unwrap();
@@ -183,11 +183,11 @@ async fn a_busy_projects_messages_are_claimed_several_at_a_time() {
     join_all(codes.map(|message| place.send_direct(vec![message]))).await;
     mailbox.wait_for(MANY.unsigned_abs() as usize, SOON).await;
     place.drained().await;
-    let sql = "SELECT count(*), sum(messages)::bigint FROM claim_seen";
+    let sql = "SELECT count(*), sum(messages)::bigint FROM begun_seen";
     let row = place.store.connection().await.unwrap().query_one(sql, &[]).await.unwrap();
-    let (claims, messages): (i64, i64) = (row.get(0), row.get(1));
+    let (batches, messages): (i64, i64) = (row.get(0), row.get(1));
     assert_eq!(messages, MANY);
-    assert!(4 * claims <= MANY, "{claims} claims of {MANY} messages");
+    assert!(4 * batches <= MANY, "{batches} batches of {MANY} messages");
     place.stop().await;
 }
 

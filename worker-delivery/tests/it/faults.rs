@@ -1,7 +1,8 @@
-//! Providers that refuse, put off, or say nothing, and claims that end badly.
+//! Providers that refuse, defer, or do not answer, and attempts that are never settled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
 use shared::send::Lane;
@@ -12,7 +13,7 @@ use worker_delivery::provider::{Email, Outcome};
 use crate::place::{Place, SOON};
 
 #[tokio::test]
-async fn a_refusal_for_now_is_retried_as_a_row() {
+async fn a_temporary_refusal_is_retried() {
     let (mut place, mailbox) = Place::with_mailbox().await;
     let ann = place.user("ann", Some("ann+defer451@example.com"), None).await;
     let message = place.message(ann);
@@ -21,11 +22,6 @@ async fn a_refusal_for_now_is_retried_as_a_row() {
     assert_eq!((row.status.as_str(), row.failures, row.ambiguous), ("queued", 1, 0));
     assert!(row.reason.as_deref().unwrap().starts_with("retrying: 451"), "{row:?}");
     assert!((5..=15).contains(&place.due_in(&row).unwrap()), "{row:?}");
-    place.drained().await;
-    // The hand-over that came first says nothing about the retry.
-    place.hand_over(&[(message.id, 0)]).await;
-    place.drained().await;
-    assert_eq!(place.row(message.id).await.unwrap().attempt, 1);
     let sql = "UPDATE users SET email = 'ann@example.com' WHERE project_id = $1";
     place.store.connection().await.unwrap().execute(sql, &[&place.project]).await.unwrap();
     place.bring_forward(message.id).await;
@@ -80,27 +76,26 @@ async fn a_campaigns_mail_is_not_repeated_when_no_answer_came() {
 }
 
 #[tokio::test]
-async fn a_lease_that_ran_out_counts_as_ambiguous() {
+async fn a_lease_that_ended_counts_as_ambiguous() {
     let (mut place, mailbox) = Place::with_mailbox().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     let (once, twice) = (place.message(ann), place.message(ann));
-    place.insert(&[once.clone(), twice.clone()]).await;
+    let campaigns = NewMessage { lane: Lane::Campaign, ..place.message(ann) };
     // As a worker leaves them that was killed in a call: the second for the second time.
-    let sql = "UPDATE message SET claimed = true, attempt = $3, ambiguous = $3 - 1, due_at = now() - interval '1 second' \
-               WHERE project_id = $1 AND id = $2";
-    let db = place.store.connection().await.unwrap();
-    for (message, attempt) in [(&once, 1), (&twice, 2)] {
-        db.execute(sql, &[&place.project, &message.id, &attempt]).await.unwrap();
-    }
-    // A hand-over from before the claim does not touch them.
-    place.hand_over(&[(once.id, 0), (twice.id, 0)]).await;
-    place.drained().await;
-    assert!(place.row(once.id).await.unwrap().claimed);
-    assert_eq!(place.sweep().await, 2);
+    let lease = place.clock.now() + Duration::from_hours(1);
+    place.insert_begun(&[once.clone(), twice.clone()], lease).await;
+    place.insert_begun(std::slice::from_ref(&campaigns), lease).await;
+    let sql = "UPDATE message SET attempt = 1, ambiguous = 1 WHERE id = $1";
+    place.store.connection().await.unwrap().execute(sql, &[&twice.id]).await.unwrap();
+    place.bring_forward(twice.id).await;
+    place.bring_forward(campaigns.id).await;
     let row = place.settled(once.id, 2).await;
     assert_eq!((row.status.as_str(), row.ambiguous), ("sent", 1));
     let row = place.settled(twice.id, 3).await;
     assert_eq!((row.status.as_str(), row.ambiguous), ("failed", 2));
+    let row = place.settled(campaigns.id, 2).await;
+    assert_eq!((row.status.as_str(), row.ambiguous), ("failed", 1));
+    assert!(row.reason.as_deref().unwrap().starts_with("outcome_unknown"), "{row:?}");
     assert_eq!(mailbox.wait_for(1, SOON).await.len(), 1);
     place.stop().await;
 }
@@ -150,5 +145,44 @@ async fn after_eight_failures_a_message_is_given_up() {
     let row = place.settled(message.id, 8).await;
     assert_eq!((row.status.as_str(), row.reason.as_deref(), row.failures), ("failed", Some("gave_up: busy"), 8));
     assert_eq!(calls.load(Ordering::SeqCst), 8);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_begun_message_is_left_alone_until_its_lease_ends() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let begun = place.message(ann);
+    place.insert_begun(std::slice::from_ref(&begun), place.clock.now() + Duration::from_hours(1)).await;
+    for _ in 0..2 {
+        // Of the same queue, so that a worker looks into it.
+        let other = place.message(ann);
+        place.queue(std::slice::from_ref(&other)).await;
+        assert_eq!(place.settled(other.id, 1).await.status, "sent");
+    }
+    let row = place.row(begun.id).await.unwrap();
+    assert!(row.is_begun && row.attempt == 0 && row.ambiguous == 0, "{row:?}");
+    assert_eq!(mailbox.mails().len(), 2);
+    place.bring_forward(begun.id).await;
+    let row = place.settled(begun.id, 2).await;
+    assert_eq!((row.status.as_str(), row.ambiguous), ("sent", 1));
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn retries_of_a_batch_share_few_chunks() {
+    const MANY: usize = 200;
+    let mut place = Place::new().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    place.run_with_stub(Stub::new(|_| Outcome::Throttled { after: None, why: "busy".to_owned() })).await;
+    let messages: Vec<_> = (0..MANY).map(|_| place.message(ann)).collect();
+    place.queue(&messages).await;
+    for message in &messages {
+        assert_eq!(place.settled(message.id, 1).await.status, "queued");
+    }
+    place.assert_queue_is_whole().await;
+    let sql = "SELECT count(*) FROM send_chunk WHERE project_id = $1";
+    let chunks: i64 = place.store.connection().await.unwrap().query_one(sql, &[&place.project]).await.unwrap().get(0);
+    assert!(chunks * 3 <= MANY as i64, "{chunks} chunks");
     place.stop().await;
 }

@@ -98,7 +98,7 @@ async fn what_was_chosen_since_it_was_made_counts() {
     let news = group(&place, true).await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     let message = of(&place, ann, news);
-    place.insert(std::slice::from_ref(&message)).await;
+    place.insert_later(std::slice::from_ref(&message)).await;
     chose(&place, ann, news, false).await;
     place.bring_forward(message.id).await;
     let row = place.settled(message.id, 1).await;

@@ -1,25 +1,24 @@
 //! A provider that hangs or is slow keeps its own project's messages waiting, and nobody else's.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use prost::Message as _;
 use serde_json::json;
-use shared::send::{Channel, Lane, MessageRef, SendChunk};
-use shared::store::messages::insert::NewMessage;
+use shared::send::Channel;
 use testkit::{Fault, ProviderServer, Received, Reply, TestMailbox, Vendor, eventually};
 use tokio::net::TcpListener;
 use uuid::Uuid;
+use worker_delivery::provider::stub::Stub;
+use worker_delivery::provider::{Email, Outcome};
 
 use crate::place::{Place, SOON};
 
-/// Calls that are under way at a time, by default.
+/// Calls of one owner that are under way at a time.
 const CONCURRENCY: i64 = 32;
-/// More than a lane takes off the stream at a time.
+/// More than a worker takes off the stream at a time.
 const MANY: usize = 1_500;
-/// As many of a project wait in memory.
-const WAITING: usize = 8_192;
 
 #[tokio::test]
 async fn hanging_providers_of_one_owner_hold_up_no_other_owners_direct_messages() {
@@ -124,39 +123,37 @@ async fn a_provider_that_is_always_slow_holds_up_no_other_projects_direct_messag
 }
 
 #[tokio::test]
-async fn a_hanging_provider_holds_up_none_that_were_handed_over_with_its_own_and_have_a_limit() {
+async fn a_hanging_provider_holds_up_none_that_were_published_with_its_own_and_have_a_limit() {
     let (mut place, mailbox) = (Place::new().await, TestMailbox::start().await);
     let limited = place.project;
     place.configure(mailbox.port(), json!({ "smtpRateLimit": 100 }), None).await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let prompt = NewMessage { lane: Lane::Direct, ..place.message(ann) };
-    place.insert(std::slice::from_ref(&prompt)).await;
+    let content = json!({ "subject": "Code", "body": "1" });
+    let (prompt, to_ann) = place.direct(&[ann], &content);
 
     place.project = place.another_project().await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     place.configure(silent.local_addr().unwrap().port(), json!({}), None).await;
     let ben = place.user("ben", Some("ben@example.com"), None).await;
-    let hanging: Vec<_> =
-        (0..4 * CONCURRENCY).map(|_| NewMessage { lane: Lane::Direct, ..place.message(ben) }).collect();
-    place.insert(&hanging).await;
+    let mut messages: Vec<_> = (0..4 * CONCURRENCY).map(|_| place.direct(&[ben], &content).1).collect();
+    messages.push(to_ann);
     place.run().await;
-    let refs = hanging.iter().chain([&prompt]).map(|row| MessageRef::at(row.project, row.id, 0)).collect();
     let began = Instant::now();
-    place.publish(Lane::Direct, SendChunk::of(refs).encode_to_vec().into()).await;
+    place.send_direct(messages).await;
     mailbox.wait_for(1, SOON).await;
     assert!(began.elapsed() < Duration::from_secs(2), "it took {:?}", began.elapsed());
     eventually(SOON, async || match place.begun(place.project).await {
         CONCURRENCY => Ok(()),
-        held => Err(format!("{held} in hand")),
+        held => Err(format!("{held} begun")),
     })
     .await;
     place.project = limited;
-    assert_eq!(place.settled(prompt.id, 1).await.status, "sent");
+    assert_eq!(place.settled(prompt, 1).await.status, "sent");
     tokio::join!(place.stop(), async { drop(silent) });
 }
 
-/// A project whose direct messages wait for a provider that says nothing, all of them acknowledged; with the provider, and to whom they go.
-async fn waiting() -> (Place, TcpListener, Uuid) {
+#[tokio::test]
+async fn messages_that_wait_for_a_slot_are_acknowledged_and_due_at_once_when_their_worker_stops() {
     let mut place = Place::new().await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     place.configure(silent.local_addr().unwrap().port(), json!({}), None).await;
@@ -165,36 +162,44 @@ async fn waiting() -> (Place, TcpListener, Uuid) {
     let codes = (0..MANY).map(|_| place.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
     join_all(codes.map(|message| place.send_direct(vec![message]))).await;
     place.drained().await;
-    (place, silent, ben)
-}
-
-#[tokio::test]
-async fn what_waits_for_its_turn_is_acknowledged_and_due_at_once_when_its_worker_stops() {
-    let (mut place, silent, _ben) = waiting().await;
-    // Those in hand end as their provider goes.
+    // The calls under way end as their provider goes.
     tokio::join!(place.stop(), async { drop(silent) });
-    let sql = "SELECT count(*), count(*) FILTER (WHERE due_at <= now() AND NOT claimed) FROM message \
-               WHERE project_id = $1 AND attempt = 0";
-    let row = place.store.connection().await.unwrap().query_one(sql, &[&place.project]).await.unwrap();
-    let (left, due) = (row.get::<_, i64>(0), row.get::<_, i64>(1));
+    let sql = "SELECT count(*) FROM message WHERE project_id = $1 AND attempt = 0";
+    let left: i64 = place.store.connection().await.unwrap().query_one(sql, &[&place.project]).await.unwrap().get(0);
+    let due = place.due(place.project).await;
     assert!(left > MANY as i64 - 4 * CONCURRENCY && due == left, "{due} of {left} are due");
+    assert_eq!(place.begun(place.project).await, 0);
+    place.assert_queue_is_whole().await;
 }
 
 #[tokio::test]
-async fn what_has_no_room_to_wait_for_its_turn_is_due_when_there_may_be_some() {
-    let (mut place, silent, ben) = waiting().await;
-    let rows: Vec<_> = (0..WAITING).map(|_| NewMessage { lane: Lane::Direct, ..place.message(ben) }).collect();
-    place.insert(&rows).await;
-    let refs = rows.iter().map(|row| MessageRef::at(place.project, row.id, 0)).collect();
-    place.publish(Lane::Direct, SendChunk::of(refs).encode_to_vec().into()).await;
-    place.drained().await;
-    let sql = "SELECT count(*), count(DISTINCT due_at), coalesce(min(due_at - now()) > interval '10 seconds', false) FROM message \
-               WHERE project_id = $1 AND status_reason LIKE 'rate_limited: %'";
-    let row = place.store.connection().await.unwrap().query_one(sql, &[&place.project]).await.unwrap();
-    let (left, times, is_later) = (row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, bool>(2));
-    // As many as wait already have no room, but for those in hand.
-    let waiting = MANY as i64 - 4 * CONCURRENCY;
-    assert!((waiting..=MANY as i64).contains(&left), "{left}");
-    assert!(times > left / 2 && is_later, "{times} times");
-    tokio::join!(place.stop(), async { drop(silent) });
+async fn projects_with_many_messages_share_the_slots() {
+    const EACH: usize = 200;
+    let mut place = Place::new().await;
+    let mut projects = Vec::new();
+    for name in ["a", "b", "c"] {
+        place.project = place.another_project().await;
+        let user = place.user("x", Some(&format!("{name}@example.com")), None).await;
+        let messages: Vec<_> = (0..EACH).map(|_| place.message(user)).collect();
+        place.insert(&messages).await;
+        projects.push(place.project);
+    }
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let seen = calls.clone();
+    let stub = Stub::new(move |email: &Email| {
+        seen.lock().unwrap().push(email.to.email.to_string());
+        Outcome::Accepted("1".to_owned())
+    });
+    place.run_with_stub(stub).await;
+    eventually(SOON, async || match calls.lock().unwrap().len() {
+        all if all == 3 * EACH => Ok(()),
+        some => Err(format!("{some} calls")),
+    })
+    .await;
+    let first: Vec<String> = calls.lock().unwrap()[..EACH].to_vec();
+    for name in ["a", "b", "c"] {
+        let count = first.iter().filter(|to| to.starts_with(name)).count();
+        assert!(count >= EACH / 5, "{count} of the first {EACH} calls are {name}'s");
+    }
+    place.stop().await;
 }

@@ -1,12 +1,13 @@
 //! In-app messages on their way into the inbox.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use prost::Message as _;
 use serde_json::json;
 use shared::bus::Publisher;
-use shared::send::{Channel, Lane, SendChunk};
+use shared::send::{Channel, SendChunk};
 use shared::store::filter::Start;
 use shared::store::inbox::{self, Arrival, InboxFilter, InboxItem};
 use shared::store::messages::insert::NewMessage;
@@ -34,7 +35,7 @@ async fn a_message_arrives_in_its_persons_inbox_and_is_told_of() {
     let (id, mut direct) = place.direct(&[ann], &json!({ "subject": "Hi {{ name }}", "body": "<i>{{ name }}</i>" }));
     direct.channel = "IN_APP".to_owned();
     let chunk = SendChunk { direct: vec![direct], ..SendChunk::of(Vec::new()) };
-    let subject = place.bus.names.send(Channel::InApp, Lane::Direct);
+    let subject = place.bus.names.send(Channel::InApp);
     Publisher::new(place.bus.clone()).publish(subject, chunk.encode_to_vec().into()).await.unwrap();
 
     let row = place.settled(id, 1).await;
@@ -57,11 +58,10 @@ async fn a_repeat_is_one_message_and_arrivals_have_an_order() {
     let ann = place.user("ann", None, None).await;
     // Written, and then the process died before it was settled.
     let lost = in_app(&place, ann, "lost", "x");
-    place.insert(std::slice::from_ref(&lost)).await;
+    place.insert_begun(std::slice::from_ref(&lost), place.clock.now() + Duration::from_hours(1)).await;
     let db = place.store.connection().await.unwrap();
     let arrival = Arrival { id: lost.id, user_id: ann, title: "lost", body: "x" };
     assert!(inbox::put(&db, place.project, arrival, place.clock.now()).await.unwrap());
-    db.execute("UPDATE message SET claimed = true, attempt = 1 WHERE id = $1", &[&lost.id]).await.unwrap();
     place.bring_forward(lost.id).await;
     let row = place.settled(lost.id, 2).await;
     assert_eq!((row.status.as_str(), row.ambiguous), ("sent", 1));

@@ -7,6 +7,7 @@ mod crash;
 mod dead_letters;
 mod direct;
 mod faults;
+mod fences;
 mod groups;
 mod hanging;
 mod hostile_texts;

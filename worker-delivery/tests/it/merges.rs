@@ -1,24 +1,13 @@
 //! Users who are merged while messages of a campaign to them wait.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use shared::ids;
-use testkit::eventually;
+use testkit::eventually_true;
 use uuid::Uuid;
 
-use crate::campaigns::{accepting, campaign, release};
+use crate::campaigns::{accepting, all_sent, campaign, counted, message_to, release, report};
 use crate::place::{Place, SOON};
-
-/// Waits until none of these messages waits for delivery, which gets what is due again.
-async fn settled(place: &Place, messages: &[Uuid]) {
-    let sql = "SELECT count(*) FROM message WHERE id = ANY($1) AND status = 'queued'";
-    eventually(SOON, async || {
-        place.sweep().await;
-        let open: i64 = place.store.connection().await.unwrap().query_one(sql, &[&messages]).await.unwrap().get(0);
-        if open == 0 { Ok(()) } else { Err(format!("{open} are not settled")) }
-    })
-    .await;
-}
 
 async fn merge(place: &Place, from: &[Uuid], into: &[Uuid]) {
     let sql = "UPDATE users u SET merged_into = v.target, merged_at = now(), updated_at = now() \
@@ -61,15 +50,15 @@ fn orders(acts: &[Act]) -> Vec<Vec<Act>> {
     acts.iter().flat_map(with_first).collect()
 }
 
-/// Whose messages are sent: each whose user at the time has not been sent another.
-fn expected(order: &[Act]) -> BTreeSet<usize> {
-    let (mut user, mut sent) = ([0, 1, 2], BTreeSet::new());
+/// Whose messages are sent, and to which user: each whose user at the time has not been sent another.
+fn expected(order: &[Act]) -> BTreeMap<usize, usize> {
+    let (mut user, mut sent) = ([0, 1, 2], BTreeMap::new());
     for act in order {
         match act {
             Act::Merge(of) => user[*of] = 0,
             Act::Release(of) => {
-                if !sent.iter().any(|other: &usize| user[*other] == user[*of]) {
-                    sent.insert(*of);
+                if !sent.keys().any(|other: &usize| user[*other] == user[*of]) {
+                    sent.insert(*of, user[*of]);
                 }
             }
         }
@@ -77,13 +66,23 @@ fn expected(order: &[Act]) -> BTreeSet<usize> {
     sent
 }
 
+/// Which of the family have a message of the campaign, by its status.
+async fn messages(place: &Place, campaign: Uuid, Family(ids): &Family) -> BTreeMap<usize, String> {
+    let sql = "SELECT user_id, status FROM message WHERE campaign_id = $1 AND user_id = ANY($2)";
+    let rows = place.store.connection().await.unwrap().query(sql, &[&campaign, &&ids[..]]).await.unwrap();
+    let found = rows.len();
+    let nth = |user: Uuid| ids.iter().position(|id| *id == user).unwrap();
+    let messages: BTreeMap<usize, String> = rows.iter().map(|row| (nth(row.get(0)), row.get(1))).collect();
+    assert_eq!(messages.len(), found, "one message for each user");
+    messages
+}
+
 #[tokio::test]
 async fn a_user_gets_one_message_of_a_campaign_whenever_others_are_merged_into_them() {
     let mut place = Place::new().await;
     let orders = orders(&ACTS);
     let families = families(&place, orders.len()).await;
-    let (campaign, messages) = campaign(&place).await;
-    assert_eq!(messages.len(), 3 * families.len());
+    let campaign = campaign(&place).await;
     accepting(&mut place).await;
     for step in 0..ACTS.len() {
         let (mut from, mut into, mut released) = (Vec::new(), Vec::new(), Vec::new());
@@ -93,81 +92,76 @@ async fn a_user_gets_one_message_of_a_campaign_whenever_others_are_merged_into_t
                     from.push(ids[of]);
                     into.push(ids[0]);
                 }
-                Act::Release(of) => released.push(messages[&ids[of]]),
+                Act::Release(of) => released.push(ids[of]),
             }
         }
         merge(&place, &from, &into).await;
         release(&place, &released).await;
-        settled(&place, &released).await;
+        all_sent(&place, campaign).await;
     }
-    let db = place.store.connection().await.unwrap();
-    let sql = "SELECT status, status_reason FROM message WHERE id = $1";
-    for (Family(ids), order) in families.iter().zip(&orders) {
-        let sent = expected(order);
-        for (of, id) in ids.iter().enumerate() {
-            let row = db.query_one(sql, &[&messages[id]]).await.unwrap();
-            let found = (row.get::<_, &str>(0), row.get::<_, Option<&str>>(1));
-            let wanted = if sent.contains(&of) { ("sent", None) } else { ("suppressed", Some("merged")) };
-            assert_eq!(found, wanted, "{of} of {order:?}");
-        }
+    let mut sent = 0;
+    for (family, order) in families.iter().zip(&orders) {
+        let expected = expected(order).into_values().map(|user| (user, "sent".to_owned())).collect();
+        assert_eq!(messages(&place, campaign, family).await, expected, "{order:?}");
+        sent += expected.len() as i64;
     }
     // The report adds up to the recipients.
-    let sql = "SELECT recipients, (SELECT count(*) FROM message WHERE campaign_id = c.id AND status IN ('sent', 'suppressed')) \
-               FROM campaign c WHERE id = $1";
-    let row = db.query_one(sql, &[&campaign]).await.unwrap();
-    assert_eq!(row.get::<_, i64>(0), row.get::<_, i64>(1));
+    let recipients = 3 * families.len() as i64;
+    assert_eq!(report(&place, campaign).await, counted([("sent", sent), ("suppressed", recipients - sent)]));
     place.stop().await;
 }
 
 #[tokio::test]
-async fn one_of_several_messages_claimed_at_once_for_a_user_is_sent() {
+async fn one_of_several_messages_begun_at_once_for_a_user_is_sent() {
     let mut place = Place::new().await;
     let families = families(&place, 60).await;
-    let (_, messages) = campaign(&place).await;
+    let campaign = campaign(&place).await;
     for Family([known, one, two]) in &families {
         merge(&place, &[*one, *two], &[*known, *known]).await;
     }
     accepting(&mut place).await;
     accepting(&mut place).await;
-    let all: Vec<Uuid> = families.iter().flat_map(|Family(ids)| ids.map(|id| messages[&id])).collect();
+    let all: Vec<Uuid> = families.iter().flat_map(|Family(ids)| *ids).collect();
     release(&place, &all).await;
-    settled(&place, &all).await;
-    let db = place.store.connection().await.unwrap();
-    for Family(ids) in &families {
-        let ids: Vec<Uuid> = ids.iter().map(|id| messages[id]).collect();
-        let sql = "SELECT count(*) FILTER (WHERE status = 'sent'), count(*) FILTER (WHERE status_reason = 'merged') \
-                   FROM message WHERE id = ANY($1)";
-        let row = db.query_one(sql, &[&ids]).await.unwrap();
-        assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (1, 2));
+    all_sent(&place, campaign).await;
+    for family in &families {
+        assert_eq!(messages(&place, campaign, family).await, BTreeMap::from([(0, "sent".to_owned())]));
     }
+    assert_eq!(report(&place, campaign).await, counted([("sent", 60), ("suppressed", 120)]));
     place.stop().await;
 }
 
+/// A call may have been made for each of them.
 #[tokio::test]
-async fn a_message_that_was_not_sent_suppresses_no_other_of_its_user() {
+async fn a_user_who_has_a_message_of_the_campaign_gets_no_other_whatever_its_state() {
     let mut place = Place::new().await;
     let states = [
-        ("status = 'failed', failed_at = now()", "sent"),
-        ("status = 'failed', failed_at = now(), ambiguous = 1", "suppressed"),
-        ("status = 'suppressed', status_reason = 'no_address'", "sent"),
-        ("status = 'opened'", "suppressed"),
-        ("claimed = true, due_at = now() + interval '1 hour'", "suppressed"),
-        ("attempt = 3, failures = 3, due_at = now() + interval '1 hour'", "sent"),
+        "status = 'failed', failed_at = now()",
+        "status = 'failed', failed_at = now(), ambiguous = 1",
+        "status = 'suppressed', status_reason = 'no_address'",
+        "status = 'opened'",
+        "status = 'queued'",
     ];
     let families = families(&place, states.len()).await;
-    let (_, messages) = campaign(&place).await;
+    let campaign = campaign(&place).await;
+    accepting(&mut place).await;
+    let first: Vec<Uuid> = families.iter().map(|Family([_, one, _])| *one).collect();
+    release(&place, &first).await;
+    all_sent(&place, campaign).await;
     let db = place.store.connection().await.unwrap();
-    for (Family([known, one, _]), (state, _)) in families.iter().zip(states) {
-        let sql = format!("UPDATE message SET user_id = $2, {state} WHERE id = $1");
-        db.execute(&sql, &[&messages[known], known]).await.unwrap();
+    for (Family([known, one, _]), state) in families.iter().zip(states) {
+        let sql = format!("UPDATE message SET {state} WHERE id = $1");
+        let message = message_to(&place, campaign, *one).await.unwrap();
+        assert_eq!(db.execute(&sql, &[&message]).await.unwrap(), 1);
         merge(&place, &[*one], &[*known]).await;
     }
-    accepting(&mut place).await;
-    let released: Vec<Uuid> = families.iter().map(|Family([_, one, _])| messages[one]).collect();
-    release(&place, &released).await;
-    settled(&place, &released).await;
-    for (id, (state, expected)) in released.iter().zip(states) {
-        assert_eq!(place.row(*id).await.unwrap().status, expected, "beside one of {state}");
+    let others: Vec<Uuid> = families.iter().map(|Family([known, ..])| *known).collect();
+    release(&place, &others).await;
+    all_sent(&place, campaign).await;
+    eventually_true("they are counted", SOON, async || report(&place, campaign).await.get("suppressed") == Some(&5)).await;
+    for (family, state) in families.iter().zip(states) {
+        let found = messages(&place, campaign, family).await;
+        assert_eq!(found.into_keys().collect::<Vec<_>>(), [1], "beside one of {state}");
     }
     place.stop().await;
 }

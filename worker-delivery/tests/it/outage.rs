@@ -1,10 +1,16 @@
 //! The database or the broker goes away and comes back.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use serde_json::json;
 use shared::clock::Clock;
 use shared::config::DatabaseConfig;
 use shared::store::migrate;
-use testkit::{PrivateNats, PrivatePostgres, TestDatabase, TestMailbox, eventually_true};
+use testkit::{PrivateNats, PrivatePostgres, TestDatabase, TestMailbox, eventually, eventually_true};
+use worker_delivery::provider::stub::Stub;
+use worker_delivery::provider::{Email, Outcome};
 
 use crate::place::{Place, SOON};
 
@@ -19,21 +25,19 @@ async fn with_the_database_away_nothing_is_lost_or_repeated() {
     place.run().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     let messages: Vec<_> = (0..50).map(|_| place.message(ann)).collect();
-    place.insert(&messages).await;
+    // Due while the database is away.
+    place.insert_due(&messages, place.clock.now() + Duration::from_secs(1)).await;
     let (id, direct) = place.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
-    let refs: Vec<_> = messages.iter().map(|m| (m.id, 0)).collect();
 
     postgres.kill().await;
-    place.hand_over(&refs[..25]).await;
     place.send_direct(vec![direct]).await;
-    place.hand_over(&refs[25..]).await;
     // Long enough for several tries to fail: the broker counts the deliveries.
-    testkit::eventually(SOON, async || {
+    eventually(SOON, async || {
         let names = &place.bus.names;
         let stream = place.bus.jetstream.get_stream(names.send_stream()).await.map_err(|e| e.to_string())?;
-        let name = names.send_consumer(shared::send::Channel::Email, shared::send::Lane::Automation);
+        let name = names.send_consumer(shared::send::Channel::Email);
         let info = stream.consumer_info(&name).await.map_err(|e| e.to_string())?;
-        if info.delivered.consumer_sequence >= 6 { Ok(()) } else { Err(format!("{:?}", info.delivered)) }
+        if info.delivered.consumer_sequence >= 4 { Ok(()) } else { Err(format!("{:?}", info.delivered)) }
     })
     .await;
     postgres.start_again().await;
@@ -59,14 +63,56 @@ async fn reading_goes_on_when_the_broker_is_back() {
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     for round in 1..=3 {
         let message = place.message(ann);
+        let (direct, to_publish) = place.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
         place.queue(std::slice::from_ref(&message)).await;
-        mailbox.wait_for(round, SOON).await;
-        assert_eq!(place.settled(message.id, 1).await.status, "sent");
+        place.send_direct(vec![to_publish]).await;
+        mailbox.wait_for(2 * round, SOON).await;
+        for id in [message.id, direct] {
+            assert_eq!(place.settled(id, 1).await.status, "sent");
+        }
         place.drained().await;
         nats.kill().await;
         nats.start_again().await;
         eventually_true("the connection is back", SOON, async || place.bus.is_connected()).await;
     }
-    assert_eq!(mailbox.mails().len(), 3);
+    assert_eq!(mailbox.mails().len(), 6);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn each_queued_message_is_in_one_chunk_after_the_database_was_away_in_the_middle() {
+    const MANY: usize = 600;
+    let mut postgres = PrivatePostgres::start().await;
+    let config = DatabaseConfig { url: postgres.url(), pool_size: 8 };
+    migrate::run(&config, &Clock::system()).await.unwrap();
+    let mut place = Place::on(config, None).await;
+    let (ann, bob) = (
+        place.user("ann", Some("ann@example.com"), None).await,
+        place.user("bob", Some("bob@example.com"), None).await,
+    );
+    let calls = Arc::new(AtomicUsize::new(0));
+    let seen = calls.clone();
+    // Half of the messages are tried again later.
+    let stub = Stub::new(move |email: &Email| {
+        seen.fetch_add(1, Ordering::SeqCst);
+        match email.to.email.to_string().starts_with("ann") {
+            true => Outcome::Accepted("1".to_owned()),
+            false => Outcome::Throttled { after: Some(Duration::from_hours(1)), why: "busy".to_owned() },
+        }
+    });
+    let messages: Vec<_> = (0..MANY).map(|n| place.message(if n % 2 == 0 { ann } else { bob })).collect();
+    for part in messages.chunks(100) {
+        place.insert(part).await;
+    }
+    place.run_with_stub(stub).await;
+    eventually_true("some are sent", SOON, async || calls.load(Ordering::SeqCst) >= MANY / 6).await;
+    postgres.kill().await;
+    postgres.start_again().await;
+    for (n, message) in messages.iter().enumerate() {
+        let row = place.settled(message.id, 1).await;
+        assert_eq!((row.status.as_str(), row.attempt, row.ambiguous), (if n % 2 == 0 { "sent" } else { "queued" }, 1, 0));
+    }
+    place.assert_queue_is_whole().await;
+    assert_eq!(calls.load(Ordering::SeqCst), MANY);
     place.stop().await;
 }

@@ -1,5 +1,7 @@
 //! A project with a mail server, and delivery at work on it.
 
+mod queue;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,19 +10,18 @@ use jiff::Timestamp;
 use prost::Message as _;
 use serde_json::{Value, json};
 use shared::bus::{Bus, Publisher, topology};
-use shared::clock::{Clock, from_ms};
+use shared::clock::Clock;
 use shared::config::{BusConfig, DatabaseConfig};
 use shared::env::Env;
 use shared::event::id_bytes;
 use shared::ids::{self, ProjectId};
 use shared::secrets::MasterKeys;
-use shared::send::{Channel, DirectMessage, Lane, MessageRef, SendChunk};
+use shared::send::{Channel, DirectMessage, Lane, SendChunk};
 use shared::shutdown::Shutdown;
 use shared::startup::Connected;
 use shared::store::Store;
 use shared::store::channels::{self, ChannelSettings};
-use shared::store::messages::due;
-use shared::store::messages::insert::{NewMessage, queued};
+use shared::store::messages::insert::NewMessage;
 use shared::store::projects::{self, ProjectSecrets, creators};
 use testkit::{TestDatabase, TestMailbox, TestNats, eventually};
 use tokio::task::JoinHandle;
@@ -29,6 +30,8 @@ use worker_delivery::channels::Channels;
 use worker_delivery::config::DeliveryConfig;
 use worker_delivery::provider::stub::Stub;
 use worker_delivery::{App, run};
+
+use queue::HOLDS;
 
 pub const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 pub const SOON: Duration = Duration::from_secs(20);
@@ -56,7 +59,9 @@ pub struct Row {
     pub attempt: i32,
     pub failures: i32,
     pub ambiguous: i32,
-    pub claimed: bool,
+    /// A worker is sending it.
+    pub is_begun: bool,
+    /// When it is sent, while no worker is sending it.
     pub due_at: Option<Timestamp>,
     pub subject: Option<String>,
     pub provider: Option<String>,
@@ -102,6 +107,7 @@ impl Place {
             ("MASTER_KEY", KEY.to_owned()),
             ("OUTBOUND_ALLOW", "127.0.0.0/8".to_owned()),
             ("ADMIN_ADDR", "127.0.0.1:0".to_owned()),
+            ("DELIVERY_CONCURRENCY", "32".to_owned()),
         ];
         Self {
             store,
@@ -160,7 +166,7 @@ impl Place {
     /// One more worker.
     pub async fn run_with(&mut self, channels: Channels, store: Store) {
         let ingest_stream = topology::ensure(&self.bus).await.unwrap();
-        let own = [("MASTER_KEY", KEY), ("OUTBOUND_ALLOW", "127.0.0.0/8")];
+        let own = [("MASTER_KEY", KEY), ("OUTBOUND_ALLOW", "127.0.0.0/8"), ("DELIVERY_CONCURRENCY", "32")];
         let env = Env::from_pairs(own.into_iter().chain(self.addresses.iter().map(|(n, v)| (*n, v.as_str()))));
         let config = DeliveryConfig::from_env(&env).unwrap();
         let connected = Connected { store, bus: self.bus.clone(), ingest_stream, clock: self.clock.clone() };
@@ -198,12 +204,6 @@ impl Place {
         let tx = db.transaction().await.unwrap();
         creators::set(&tx, self.project, account).await.unwrap();
         tx.commit().await.unwrap();
-    }
-
-    /// How many of a project's messages are begun and not settled.
-    pub async fn begun(&self, project: ProjectId) -> i64 {
-        let sql = "SELECT count(*) FROM message WHERE project_id = $1 AND claimed AND status = 'queued'";
-        self.store.connection().await.unwrap().query_one(sql, &[&project]).await.unwrap().get(0)
     }
 
     pub async fn user(&self, external_id: &str, email: Option<&str>, name: Option<&str>) -> Uuid {
@@ -245,43 +245,7 @@ impl Place {
             subscription_group_id: None,
             trace: None,
             created_at: now,
-            due_at: now.checked_add(Duration::from_mins(1)).unwrap(),
         }
-    }
-
-    pub async fn insert(&self, messages: &[NewMessage]) {
-        queued(&self.store.connection().await.unwrap(), 0, messages).await.unwrap();
-    }
-
-    /// Writes the rows and hands them over.
-    pub async fn queue(&self, messages: &[NewMessage]) {
-        self.insert(messages).await;
-        self.hand_over(&messages.iter().map(|m| (m.id, 0)).collect::<Vec<_>>()).await;
-    }
-
-    pub async fn hand_over(&self, rows: &[(Uuid, u32)]) {
-        let refs = rows.iter().map(|(id, attempt)| MessageRef::at(self.project, *id, *attempt)).collect();
-        self.publish(Lane::Automation, SendChunk::of(refs).encode_to_vec().into()).await;
-    }
-
-    /// What the scheduler does: hands over what is due.
-    pub async fn sweep(&self) -> usize {
-        let mut db = self.store.connection().await.unwrap();
-        let months = due::months(&db).await.unwrap();
-        let due = due::take(&mut db, self.project, &months, self.clock.now(), 100).await.unwrap().messages;
-        let rows: Vec<(Uuid, u32)> = due.iter().map(|m| (m.id, m.attempt.unsigned_abs())).collect();
-        if !rows.is_empty() {
-            self.hand_over(&rows).await;
-        }
-        rows.len()
-    }
-
-    /// Makes a waiting row due, and hands it over.
-    pub async fn bring_forward(&self, id: Uuid) {
-        let sql = "UPDATE message SET due_at = $3 WHERE project_id = $1 AND id = $2 AND status = 'queued'";
-        let now = from_ms(self.clock.now_ms() - 1);
-        self.store.connection().await.unwrap().execute(sql, &[&self.project, &id, &now]).await.unwrap();
-        assert_eq!(self.sweep().await, 1);
     }
 
     pub fn direct(&self, users: &[Uuid], content: &Value) -> (Uuid, DirectMessage) {
@@ -301,25 +265,30 @@ impl Place {
 
     pub async fn send_direct(&self, messages: Vec<DirectMessage>) {
         let chunk = SendChunk { direct: messages, ..SendChunk::of(Vec::new()) };
-        self.publish(Lane::Direct, chunk.encode_to_vec().into()).await;
+        self.publish(chunk.encode_to_vec().into()).await;
     }
 
-    pub async fn publish(&self, lane: Lane, payload: Bytes) {
-        let subject = self.bus.names.send(Channel::Email, lane);
+    /// Publishes to the stream of direct messages.
+    pub async fn publish(&self, payload: Bytes) {
+        let subject = self.bus.names.send(Channel::Email);
         Publisher::new(self.bus.clone()).publish(subject, payload).await.unwrap();
     }
 
     pub async fn row(&self, id: Uuid) -> Option<Row> {
-        let sql = "SELECT status, status_reason, attempt, failures, ambiguous, claimed, due_at, subject, provider, user_id \
-                   FROM message WHERE project_id = $1 AND id = $2";
-        let row = self.store.connection().await.unwrap().query_opt(sql, &[&self.project, &id]).await.unwrap()?;
+        let sql = format!(
+            "SELECT status, status_reason, attempt, failures, ambiguous, \
+             EXISTS (SELECT FROM send_chunk c WHERE {HOLDS} AND c.is_begun), \
+             (SELECT max(c.due_at) FROM send_chunk c WHERE {HOLDS} AND NOT c.is_begun), subject, provider, user_id \
+             FROM message m WHERE project_id = $1 AND id = $2"
+        );
+        let row = self.store.connection().await.unwrap().query_opt(&sql, &[&self.project, &id]).await.unwrap()?;
         Some(Row {
             status: row.get(0),
             reason: row.get(1),
             attempt: row.get(2),
             failures: row.get(3),
             ambiguous: row.get(4),
-            claimed: row.get(5),
+            is_begun: row.get(5),
             due_at: row.get(6),
             subject: row.get(7),
             provider: row.get(8),
@@ -327,10 +296,10 @@ impl Place {
         })
     }
 
-    /// Waits until the message's claim has ended (after so many attempts) and gives the row.
+    /// Waits until so many attempts of the message are settled, and none is under way; returns the row.
     pub async fn settled(&self, id: Uuid, attempts: i32) -> Row {
         eventually(SOON, async || match self.row(id).await {
-            Some(row) if row.attempt >= attempts && !row.claimed => Ok(row),
+            Some(row) if row.attempt >= attempts && !row.is_begun => Ok(row),
             other => Err(other),
         })
         .await
@@ -349,7 +318,7 @@ impl Place {
         .await;
     }
 
-    /// Seconds from now until the row is looked at again.
+    /// Seconds from now until the message is tried again.
     pub fn due_in(&self, row: &Row) -> Option<i64> {
         row.due_at.map(|d| (d.as_millisecond() - self.clock.now_ms()) / 1_000)
     }

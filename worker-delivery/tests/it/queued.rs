@@ -1,14 +1,13 @@
-//! Messages that have a row: each is sent once.
+//! Messages in the queue: each is sent once.
 
 use mail_parser::MessageParser;
 use serde_json::json;
-use shared::store::messages::claim::{claim, claim_locked, standing};
 use uuid::Uuid;
 
 use crate::place::{Place, SOON};
 
 #[tokio::test]
-async fn a_due_mail_arrives_once_however_often_it_is_handed_over() {
+async fn a_message_that_is_queued_several_times_is_sent_once() {
     let (mut place, mailbox) = Place::with_mailbox().await;
     let ann = place.user("ann", Some("ann@example.com"), Some("Ann Ämter")).await;
     let template = place.template("Hi {{ name }}", "<p>Plan: {{ user.properties.plan }} {{ event.name }}</p>").await;
@@ -18,10 +17,8 @@ async fn a_due_mail_arrives_once_however_often_it_is_handed_over() {
     place.queue(std::slice::from_ref(&message)).await;
     let mails = mailbox.wait_for(1, SOON).await;
     for _ in 0..3 {
-        place.hand_over(&[(message.id, 0), (message.id, 0)]).await;
+        assert_eq!(place.insert(&[message.clone(), message.clone()]).await, []);
     }
-    place.drained().await;
-    assert_eq!(mailbox.mails().len(), 1);
 
     let mail = MessageParser::default().parse(&mails[0].raw).unwrap();
     assert_eq!(mail.subject(), Some("Hi Ann Ämter"));
@@ -33,7 +30,9 @@ async fn a_due_mail_arrives_once_however_often_it_is_handed_over() {
     let row = place.settled(message.id, 1).await;
     assert_eq!((row.status.as_str(), row.reason, row.attempt, row.due_at), ("sent", None, 1, None));
     assert_eq!((row.subject.as_deref(), row.provider.as_deref()), (Some("Hi Ann Ämter"), Some("smtp")));
+    place.assert_queue_is_whole().await;
     place.stop().await;
+    assert_eq!(mailbox.mails().len(), 1);
 }
 
 #[tokio::test]
@@ -41,12 +40,12 @@ async fn a_mail_bears_the_time_of_its_release() {
     let (mut place, mailbox) = Place::with_mailbox().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     let message = place.message(ann);
-    place.insert(std::slice::from_ref(&message)).await;
+    place.insert_later(std::slice::from_ref(&message)).await;
     let (made, released) = (1_790_000_000i64, 1_790_030_000i64);
     let times = "UPDATE message SET created_at = to_timestamp($2::bigint), released_at = to_timestamp($3::bigint) WHERE id = $1";
     let db = place.store.connection().await.unwrap();
     assert_eq!(db.execute(times, &[&message.id, &made, &released]).await.unwrap(), 1);
-    place.hand_over(&[(message.id, 0)]).await;
+    place.bring_forward(message.id).await;
     let mails = mailbox.wait_for(1, SOON).await;
     let mail = MessageParser::default().parse(&mails[0].raw).unwrap();
     assert_eq!(mail.date().unwrap().to_timestamp(), released);
@@ -59,93 +58,45 @@ async fn two_workers_send_each_of_many_once() {
     place.run().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     let messages: Vec<_> = (0..300).map(|_| place.message(ann)).collect();
-    place.queue(&messages).await;
-    // A second hand-over of all, in other portions, while the first is worked on.
     for part in messages.chunks(7) {
-        place.hand_over(&part.iter().map(|m| (m.id, 0)).collect::<Vec<_>>()).await;
+        place.queue(part).await;
     }
     mailbox.wait_for(300, SOON).await;
-    place.drained().await;
     let mut ids: Vec<_> = mailbox.mails().iter().filter_map(|m| m.header("Message-ID")).collect();
     ids.sort();
     ids.dedup();
     assert_eq!((mailbox.mails().len(), ids.len()), (300, 300));
     for message in &messages {
-        assert_eq!(place.row(message.id).await.unwrap().status, "sent");
-    }
-    place.stop().await;
-}
-
-#[tokio::test]
-async fn a_hand_over_waits_for_whoever_only_notes_something_about_its_message() {
-    let (mut place, mailbox) = Place::with_mailbox().await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let (noted, free) = (place.message(ann), place.message(ann));
-    place.insert(&[noted.clone(), free.clone()]).await;
-    let mut db = place.store.connection().await.unwrap();
-    let note = db.transaction().await.unwrap();
-    let later = "UPDATE message SET due_at = now() + interval '10 minutes' WHERE id = $1";
-    assert_eq!(note.execute(later, &[&noted.id]).await.unwrap(), 1);
-    place.hand_over(&[(noted.id, 0), (free.id, 0)]).await;
-    // Nobody else waits for it.
-    testkit::eventually_true("somebody waits for the row", SOON, async || {
-        let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')";
-        let other = place.store.connection().await.unwrap();
-        other.query_one(sql, &[]).await.unwrap().get(0)
-    })
-    .await;
-    assert_eq!(place.row(noted.id).await.unwrap().attempt, 0);
-    note.commit().await.unwrap();
-    mailbox.wait_for(2, SOON).await;
-    for id in [noted.id, free.id] {
-        let row = place.settled(id, 1).await;
+        let row = place.settled(message.id, 1).await;
         assert_eq!((row.status.as_str(), row.attempt), ("sent", 1));
     }
-    place.drained().await;
-    assert_eq!(mailbox.mails().len(), 2);
     place.stop().await;
 }
 
 #[tokio::test]
-async fn what_stands_is_what_a_claim_would_take_and_what_somebody_holds() {
-    let (mut place, _mailbox) = Place::with_mailbox().await;
-    place.stop().await;
+async fn a_message_whose_row_is_locked_is_settled_once_the_lock_is_released() {
+    let (mut place, mailbox) = Place::with_mailbox().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let [fresh, held, taken, settled] = [(); 4].map(|()| place.message(ann));
-    let of_campaign = place.message(ann);
-    place.insert(&[fresh.clone(), held.clone(), taken.clone(), settled.clone(), of_campaign.clone()]).await;
-    let (now, mut db) = (place.clock.now(), place.store.connection().await.unwrap());
-    assert_eq!(claim(&db, place.project, &[(taken.id, 0)], now, now).await.unwrap().len(), 1);
-    let sql = "UPDATE message SET status = 'failed', due_at = NULL WHERE id = $1";
-    assert_eq!(db.execute(sql, &[&settled.id]).await.unwrap(), 1);
-    let sql = "UPDATE message SET campaign_id = gen_random_uuid() WHERE id = $1";
-    assert_eq!(db.execute(sql, &[&of_campaign.id]).await.unwrap(), 1);
-    let holding = db.transaction().await.unwrap();
-    holding.execute("SELECT FROM message WHERE id = $1 FOR UPDATE", &[&held.id]).await.unwrap();
-    let nobody = Uuid::from_u128(1);
-    // Somebody else's attempt is none of this one's; and no campaign of that id is being sent.
-    let all = [
-        (fresh.id, 0),
-        (fresh.id, 0),
-        (fresh.id, 2),
-        (held.id, 0),
-        (taken.id, 0),
-        (settled.id, 0),
-        (of_campaign.id, 0),
-        (nobody, 0),
-    ];
-    let other = place.store.connection().await.unwrap();
-    let mut stand = standing(&other, place.project, &all).await.unwrap();
-    stand.sort_unstable();
-    let mut expected = [(fresh.id, 0), (held.id, 0)];
-    expected.sort_unstable();
-    assert_eq!(stand, expected);
-    let claimed = claim(&other, place.project, &all, now, now).await.unwrap();
-    assert_eq!(claimed.iter().map(|claimed| claimed.id).collect::<Vec<_>>(), [fresh.id]);
-    holding.rollback().await.unwrap();
-    let claimed = claim_locked(&other, place.project, &all, now, now).await.unwrap();
-    assert_eq!(claimed.iter().map(|claimed| claimed.id).collect::<Vec<_>>(), [held.id]);
-    assert_eq!(standing(&other, place.project, &all[..1]).await.unwrap(), []);
+    let (locked, free) = (place.message(ann), place.message(ann));
+    place.insert_later(&[locked.clone(), free.clone()]).await;
+    let mut db = place.store.connection().await.unwrap();
+    let note = db.transaction().await.unwrap();
+    let lock = "UPDATE message SET updated_at = now() WHERE id = $1";
+    assert_eq!(note.execute(lock, &[&locked.id]).await.unwrap(), 1);
+    place.bring_forward(free.id).await;
+    mailbox.wait_for(2, SOON).await;
+    testkit::eventually_true("somebody waits for the row", SOON, async || {
+        let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')";
+        note.query_one(sql, &[]).await.unwrap().get(0)
+    })
+    .await;
+    note.commit().await.unwrap();
+    for id in [locked.id, free.id] {
+        let row = place.settled(id, 1).await;
+        assert_eq!((row.status.as_str(), row.attempt, row.ambiguous), ("sent", 1, 0));
+    }
+    place.stop().await;
+    assert_eq!(mailbox.mails().len(), 2);
 }
 
 #[tokio::test]

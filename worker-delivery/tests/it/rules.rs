@@ -123,16 +123,12 @@ async fn nobody_gets_more_than_the_cap_allows() {
 }
 
 #[tokio::test]
-async fn the_cap_holds_where_messages_are_claimed_at_once() {
+async fn the_cap_holds_where_messages_are_begun_at_once() {
     let (mut place, mailbox) = place(json!({ "frequencyCap": { "max": 2, "within": "1d" } })).await;
     place.run().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     let news: Vec<NewMessage> = (0..24).map(|_| place.message(ann)).collect();
-    place.insert(&news).await;
-    // Each by itself, for whichever worker comes first.
-    for message in &news {
-        place.hand_over(&[(message.id, 0)]).await;
-    }
+    place.queue_each(&news).await;
     let mut sent = 0;
     for message in &news {
         sent += usize::from(place.settled(message.id, 1).await.status == "sent");
@@ -160,11 +156,7 @@ async fn the_cap_counts_an_address_whichever_users_have_it() {
         forget_external_id(&place, visitor).await;
         news.push(place.message(visitor));
     }
-    place.insert(&news).await;
-    // Each by itself, for whichever worker comes first.
-    for message in &news {
-        place.hand_over(&[(message.id, 0)]).await;
-    }
+    place.queue_each(&news).await;
     let mut sent = 0;
     for message in &news {
         let row = place.settled(message.id, 1).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use shared::send::Channel;
-use shared::store::messages::settle::{HELD, held, release_held};
+use shared::store::send_chunks::release_held;
 use testkit::{TestMailbox, eventually_true};
 
 use crate::place::{Place, SOON};
@@ -26,7 +26,6 @@ async fn with_a_wrong_password_the_channel_shows_the_error_and_the_message_goes_
     assert!(error.starts_with("535"), "{error}");
     place.configure(mailbox.port(), json!({ "smtpUsername": "shop" }), Some("right")).await;
     assert_eq!(place.channel_error().await, None);
-    eventually_true("the message is due again", SOON, async || place.sweep().await == 1).await;
     mailbox.wait_for(1, SOON).await;
     assert_eq!(place.settled(message.id, 2).await.status, "sent");
     place.stop().await;
@@ -60,11 +59,7 @@ async fn wrong_settings_hold_messages_and_are_cleared_by_success() {
     place.configure(mailbox.port(), json!({}), None).await;
     let sql = "UPDATE channel SET error = 'old', error_at = now() WHERE project_id = $1 AND channel = 'email'";
     place.store.connection().await.unwrap().execute(sql, &[&place.project]).await.unwrap();
-    eventually_true("all are due again", SOON, async || {
-        place.sweep().await;
-        mailbox.mails().len() == 5
-    })
-    .await;
+    mailbox.wait_for(5, SOON).await;
     eventually_true("the error is gone", SOON, async || place.channel_error().await.is_none()).await;
     place.stop().await;
 }
@@ -88,21 +83,20 @@ async fn without_settings_a_message_fails_and_the_next_one_after_they_are_made_d
 }
 
 #[tokio::test]
-async fn held_messages_that_another_worker_is_releasing_are_skipped() {
+async fn held_chunks_that_another_worker_is_releasing_are_skipped() {
     let place = Place::new().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let messages: Vec<_> = (0..4).map(|_| place.message(ann)).collect();
-    place.insert(&messages).await;
+    for _ in 0..2 {
+        place.insert_later(&[place.message(ann), place.message(ann)]).await;
+    }
     let (mut one, other) = (place.store.connection().await.unwrap(), place.store.connection().await.unwrap());
-    let hold = "UPDATE message SET status_reason = $1, due_at = now() + interval '10 minutes'";
-    one.execute(hold, &[&format!("{HELD}: 535")]).await.unwrap();
+    assert_eq!(one.execute("UPDATE send_chunk SET is_held = true", &[]).await.unwrap(), 2);
     let (project, now) = (place.project, place.clock.now());
-    let ids = held(&one, project, Channel::Email, now).await.unwrap();
-    assert_eq!(ids.len(), 4);
     let tx = one.transaction().await.unwrap();
-    assert_eq!(release_held(&tx, project, Channel::Email, &ids[..2], now).await.unwrap(), 2);
-    let rest = release_held(&other, project, Channel::Email, &ids, now);
-    assert_eq!(tokio::time::timeout(Duration::from_secs(5), rest).await.expect("it waits for the rows").unwrap(), 2);
+    tx.query("SELECT FROM send_chunk ORDER BY id LIMIT 1 FOR UPDATE", &[]).await.unwrap();
+    let rest = release_held(&other, project, Channel::Email, now);
+    assert_eq!(tokio::time::timeout(Duration::from_secs(5), rest).await.expect("it waits for the chunk").unwrap(), 2);
+    assert_eq!(release_held(&tx, project, Channel::Email, now).await.unwrap(), 2);
     tx.commit().await.unwrap();
-    assert_eq!(release_held(&other, project, Channel::Email, &ids, now).await.unwrap(), 0);
+    assert_eq!(release_held(&other, project, Channel::Email, now).await.unwrap(), 0);
 }

@@ -5,18 +5,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 use shared::ids;
-use shared::send::Channel;
-use shared::send::DeliveryState::{Delivered, Failed, Queued, Sent};
-use shared::store::messages::claim::claim;
+use shared::send::DeliveryState::{Delivered, Queued, Sent};
 use shared::store::messages::insert::NewMessage;
 use shared::store::messages::receipts::{self, Receipt};
 use shared::store::messages::settle::{Settled, settle};
 use shared::store::months::Month;
 use testkit::{eventually, eventually_true};
+use uuid::Uuid;
 use worker_delivery::provider::Outcome;
 use worker_delivery::provider::stub::Stub;
-use worker_delivery::settle::Settler;
 
+use crate::fences::{lease, member, settler};
 use crate::place::{Place, SOON};
 
 /// Makes every settling fail whose row fulfils the condition; the sequence `tries` counts them.
@@ -148,7 +147,7 @@ async fn whose_message_came_further_is_marked_where_a_segment_looks_at_messages(
     let marked = async || {
         let sql = "SELECT look, people FROM segment_dirty WHERE project_id = $1";
         let rows = place.store.connection().await.unwrap().query(sql, &[&place.project]).await.unwrap();
-        rows.iter().map(|row| (row.get(0), row.get(1))).collect::<Vec<(String, Vec<uuid::Uuid>)>>()
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect::<Vec<(String, Vec<Uuid>)>>()
     };
     let end = |id, status, due_at| Settled { due_at, ..Settled::new(place.project, id, 1, status) };
     let mut db = place.store.connection().await.unwrap();
@@ -160,8 +159,6 @@ async fn whose_message_came_further_is_marked_where_a_segment_looks_at_messages(
         db.execute(watch, &[&place.project, &looks]).await.unwrap();
         let messages = [place.message(ann), place.message(ann), place.message(ann)];
         place.insert(&messages).await;
-        let wanted: Vec<_> = messages.iter().map(|m| (m.id, 0)).collect();
-        claim(&db, place.project, &wanted, now + jiff::SignedDuration::from_secs(60), now).await.unwrap();
         // One to be tried again is no news; two that were sent are, once for their person.
         settle(&db, place.project, &[&end(messages[0].id, Queued, Some(now))], now).await.unwrap();
         assert_eq!(marked().await, []);
@@ -181,103 +178,61 @@ async fn whose_message_came_further_is_marked_where_a_segment_looks_at_messages(
     }
 }
 
-#[tokio::test]
-async fn a_receipt_that_overtakes_the_settling_stays_and_loses_nothing() {
-    let place = Place::new().await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let messages = [place.message(ann), place.message(ann)];
-    place.insert(&messages).await;
-    let mut db = place.store.connection().await.unwrap();
-    let now = place.clock.now();
-    let wanted: Vec<_> = messages.iter().map(|m| (m.id, 0)).collect();
-    let claimed = claim(&db, place.project, &wanted, now + jiff::SignedDuration::from_secs(60), now).await.unwrap();
-    assert_eq!(claimed.len(), 2);
-
-    // The provider's word is here before our own: of one that it took, and of one of which we do not know.
-    let told = messages.iter().map(|m| Receipt { message: m.id, state: Delivered, at: now, reason: None, url: None });
-    let tx = db.transaction().await.unwrap();
-    receipts::apply(&tx, place.project, &told.collect::<Vec<_>>(), now).await.unwrap();
-    tx.commit().await.unwrap();
-    assert_eq!(place.sweep().await, 0);
-    let end = |id, status, due_at| Settled {
-        due_at,
-        subject: Some("Hi".into()),
-        provider: Some("smtp"),
-        provider_message_id: Some("p1".into()),
-        ..Settled::new(place.project, id, 1, status)
-    };
-    let ends = [end(messages[0].id, Sent, None), end(messages[1].id, Queued, Some(now))];
-    let settled = settle(&db, place.project, &ends.iter().collect::<Vec<_>>(), now).await.unwrap();
-    assert_eq!(settled.len(), 2);
-    assert_eq!(place.sweep().await, 0);
-    let sql = "SELECT status, subject, provider_message_id, sent_at IS NOT NULL, claimed, due_at IS NULL FROM message WHERE id = $1";
-    for (message, sent) in messages.iter().zip([true, false]) {
-        let row = db.query_one(sql, &[&message.id]).await.unwrap();
-        let (status, subject, provider): (String, String, String) = (row.get(0), row.get(1), row.get(2));
-        assert_eq!((status.as_str(), subject.as_str(), provider.as_str()), ("delivered", "Hi", "p1"));
-        assert_eq!((row.get::<_, bool>(3), row.get::<_, bool>(4), row.get::<_, bool>(5)), (sent, false, true));
-    }
-    // What was sent counts, also where its receipt was first; what was not is not known to have been.
-    let counted = "SELECT status, sum(count)::bigint FROM message_status_count GROUP BY status ORDER BY status";
-    let counted: Vec<(String, i64)> =
-        db.query(counted, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect();
-    assert_eq!(counted, [("delivered".to_owned(), 2), ("sent".to_owned(), 1)]);
-    // Nothing is settled twice.
-    assert!(settle(&db, place.project, &ends.iter().collect::<Vec<_>>(), now).await.unwrap().is_empty());
-}
-
-#[tokio::test]
-async fn a_claim_that_was_overtaken_settles_nothing() {
-    let place = Place::new().await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let message = place.message(ann);
-    place.insert(std::slice::from_ref(&message)).await;
-    let db = place.store.connection().await.unwrap();
-    let now = place.clock.now();
-    // The second claim is made after the lease of the first one ran out.
-    for attempt in [0, 1] {
-        let wanted = [(message.id, attempt)];
-        let claimed = claim(&db, place.project, &wanted, now + jiff::SignedDuration::from_secs(60), now).await.unwrap();
-        assert_eq!(claimed.len(), 1);
-    }
-    let end = |attempt, status| Settled::new(place.project, message.id, attempt, status);
-    let settled = async |end: Settled| settle(&db, place.project, &[&end], now).await.unwrap().len();
-    assert_eq!(settled(end(1, Failed)).await, 0);
-    let row = place.row(message.id).await.unwrap();
-    assert_eq!((row.status.as_str(), row.claimed, row.attempt), ("queued", true, 2));
-    assert_eq!(settled(end(2, Sent)).await, 1);
-    assert_eq!(settled(end(1, Failed)).await, 0);
-    assert_eq!(place.row(message.id).await.unwrap().status, "sent");
-}
-
-#[tokio::test]
-async fn a_month_that_cannot_be_written_delays_no_outcome_of_another_month() {
-    let place = Place::new().await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
+/// Two messages of different months that are begun, and the one whose outcome the database refuses with this code.
+async fn of_two_months(place: &Place, refused: usize, code: &str) -> ([NewMessage; 2], Uuid) {
+    let ann = place.user(&format!("ann-{refused}"), Some("ann@example.com"), None).await;
     let now = place.clock.now();
     let last_month = Month::at(now.as_millisecond()).start_ms() - 1;
-    for refused in [0, 1] {
-        let message = |ms| NewMessage { id: ids::fresh(ms), ..place.message(ann) };
-        let messages = [last_month, now.as_millisecond()].map(message);
-        place.insert(&messages).await;
-        let db = place.store.connection().await.unwrap();
-        let wanted: Vec<_> = messages.iter().map(|m| (m.id, 0)).collect();
-        claim(&db, place.project, &wanted, now + jiff::SignedDuration::from_secs(60), now).await.unwrap();
-        refuse(&place, &format!("NEW.id = '{}'", messages[refused].id), "XX001").await;
+    let messages = [last_month, now.as_millisecond()].map(|ms| NewMessage { id: ids::fresh(ms), ..place.message(ann) });
+    let chunk = place.insert_begun(&messages, lease(place)).await;
+    refuse(place, &format!("NEW.id = '{}'", messages[refused].id), code).await;
+    (messages, chunk)
+}
 
-        let settler = Settler::start(place.store.clone(), place.clock.clone());
-        let end = |n: usize| settler.settle(Channel::Email, Settled::new(place.project, messages[n].id, 1, Sent));
-        let (mut delayed, written) = (Box::pin(end(refused)), end(1 - refused));
-        let first = async {
+const MENDED: &str = "DROP FUNCTION refuse() CASCADE; DROP SEQUENCE tries";
+
+#[tokio::test]
+async fn a_row_that_the_database_refuses_delays_no_outcome_that_is_written_with_it() {
+    let place = Place::new().await;
+    for refused in [0, 1] {
+        let (messages, chunk) = of_two_months(&place, refused, "22021").await;
+        let settler = settler(&place);
+        let end = |n: usize| {
+            settler.settle(member(&messages[n], chunk, n), Settled::new(place.project, messages[n].id, 1, Sent))
+        };
+        let both = async { tokio::join!(end(0), end(1)) };
+        tokio::time::timeout(SOON, both).await.expect("neither is tried for ever");
+        assert_eq!(place.row(messages[1 - refused].id).await.unwrap().status, "sent");
+        let row = place.row(messages[refused].id).await.unwrap();
+        assert!(row.status == "queued" && row.is_begun, "{row:?}");
+        place.store.connection().await.unwrap().batch_execute(MENDED).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_that_cannot_be_written_delays_no_later_one_of_its_project() {
+    let place = Place::new().await;
+    for refused in [0, 1] {
+        let (messages, chunk) = of_two_months(&place, refused, "XX001").await;
+        let settler = settler(&place);
+        let end = |n: usize| {
+            settler.settle(member(&messages[n], chunk, n), Settled::new(place.project, messages[n].id, 1, Sent))
+        };
+        let mut delayed = Box::pin(end(refused));
+        tokio::select! {
+            () = &mut delayed => panic!("the database refused this one"),
+            () = eventually_true("it is tried again", SOON, async || tries(&place).await >= 2) => {}
+        }
+        let later = async {
             tokio::select! {
                 () = &mut delayed => panic!("the database refused this one"),
-                () = written => {}
+                () = end(1 - refused) => {}
             }
         };
-        tokio::time::timeout(SOON, first).await.expect("the other month's outcome is written");
+        tokio::time::timeout(SOON, later).await.expect("the later outcome is written");
         assert_eq!(place.row(messages[1 - refused].id).await.unwrap().status, "sent");
-        assert!(place.row(messages[refused].id).await.unwrap().claimed);
-        db.batch_execute("DROP FUNCTION refuse() CASCADE; DROP SEQUENCE tries").await.unwrap();
+        assert!(place.row(messages[refused].id).await.unwrap().is_begun);
+        place.store.connection().await.unwrap().batch_execute(MENDED).await.unwrap();
         tokio::time::timeout(SOON, delayed).await.expect("it is written once the database takes it");
         assert_eq!(place.row(messages[refused].id).await.unwrap().status, "sent");
     }
@@ -288,7 +243,7 @@ async fn a_project_whose_outcomes_are_locked_delays_no_other() {
     let mut place = Place::new().await;
     let (locked, other) = (place.project, place.another_project().await);
     let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let (campaign, messages) = crate::campaigns::campaign(&place).await;
+    let campaign = crate::campaigns::campaign(&place).await;
     accepting(&mut place).await;
     let mut db = place.store.connection().await.unwrap();
     let sql =
@@ -296,8 +251,7 @@ async fn a_project_whose_outcomes_are_locked_delays_no_other() {
     db.execute(sql, &[&locked, &campaign]).await.unwrap();
     let tx = db.transaction().await.unwrap();
     tx.query("SELECT FROM campaign_outcome WHERE campaign_id = $1 FOR UPDATE", &[&campaign]).await.unwrap();
-    let id = messages[&ann];
-    crate::campaigns::release(&place, &[id]).await;
+    crate::campaigns::release(&place, &[ann]).await;
     // The moment names the attempt: one that times out is made again.
     let waiting =
         "SELECT max(waitstart)::text FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
@@ -320,6 +274,7 @@ async fn a_project_whose_outcomes_are_locked_delays_no_other() {
     }
     tx.commit().await.unwrap();
     place.project = locked;
+    let id = crate::campaigns::message_to(&place, campaign, ann).await.unwrap();
     assert_eq!(place.settled(id, 1).await.status, "sent");
     place.stop().await;
 }

@@ -1,4 +1,4 @@
-//! The whole way out of the ledger: claimed, rendered, sent and settled by the worker, with all that this costs PostgreSQL.
+//! The whole way out of the ledger: begun, rendered, sent and settled by the worker, with all that this costs PostgreSQL.
 
 use std::time::{Duration, Instant};
 
@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use shared::metric_name::Metric;
 use shared::send::Channel;
 use shared::store::channels::ChannelSettings;
+use shared::store::send_chunks::CAPACITY;
 use uuid::Uuid;
 
 use super::{LOOPBACK, PATIENCE, rate, warn_of_noise};
@@ -28,16 +29,40 @@ pub struct Ledger {
     pub env: Vec<(&'static str, String)>,
 }
 
+/// Messages that are queued at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// The first projects, each with as many messages as the others.
+    pub projects: u32,
+    /// Recipients of each project.
+    pub people: u32,
+    pub count: u32,
+    /// Members of a chunk.
+    pub chunk: usize,
+}
+
+impl Load {
+    /// Messages of the first project in full chunks.
+    pub fn of(count: u32) -> Self {
+        Self { projects: 1, people: PEOPLE, count, chunk: CAPACITY }
+    }
+}
+
 impl Ledger {
-    /// A system whose worker calls the sink.
+    /// A system whose worker calls the sink for the first project.
     pub async fn open(&self, lab: &mut Lab, settings: &ChannelSettings) -> Result<()> {
+        self.open_for(lab, 1, settings).await
+    }
+
+    /// A system whose worker calls the sink for the first projects.
+    pub async fn open_for(&self, lab: &mut Lab, projects: u32, settings: &ChannelSettings) -> Result<()> {
         let system = lab.system().await?;
         system.run(&[]).await?;
         system.set_env(LOOPBACK.0, LOOPBACK.1.to_owned());
         for (name, value) in &self.env {
             system.set_env(name, value.clone());
         }
-        delivery::channel(system, 0, self.channel, settings).await
+        delivery::channels(system, 0..projects, self.channel, settings).await
     }
 
     /// Ends the delivering, and leaves nothing of it to those who come after.
@@ -49,29 +74,23 @@ impl Ledger {
         system.forget_messages().await
     }
 
-    pub async fn template(&self, system: &System) -> Result<Uuid> {
+    /// Creates the template of the first projects.
+    pub async fn template(&self, system: &System, projects: u32) -> Result<Uuid> {
         let body = match self.channel {
             Channel::Email => format!("<h1>Dear {{{{ name }}}}</h1>\n{}", super::html()),
             Channel::Push | Channel::InApp | Channel::Sms => super::TEXT.to_owned(),
         };
-        delivery::template(system, 1, self.channel, super::TITLE, &body).await
+        delivery::template(system, projects, self.channel, super::TITLE, &body).await
     }
 
-    /// Rounds of messages, from the hand-over until the last one is settled.
+    /// Rounds of messages, from when they are queued until the last one is settled.
     pub async fn measure(&self, lab: &mut Lab, section: &mut Section, sink: &Server) -> Result<()> {
-        let (settings, progress) = (lab.settings, lab.progress.clone());
-        let count = if settings.quick { 1_000 } else { 10_000 };
+        let count = if lab.settings.quick { 1_000 } else { 10_000 };
         let system = lab.system().await?;
-        let template = self.template(system).await?;
+        let template = self.template(system, 1).await?;
         system.run(&[DELIVERY]).await?;
-        self.sent(system, sink, template, WARM_UP).await?;
-        let mut rounds = Vec::new();
-        for round in 1..=settings.rounds {
-            progress.step(&format!("{count} messages out of the ledger, round {round} of {}", settings.rounds));
-            rounds.push(self.sent(system, sink, template, count).await?);
-            warn_of_noise(&progress, &[&rounds]);
-        }
-        self.close(system).await?;
+        let rounds = self.rounds(lab, sink, template, Load::of(count)).await?;
+        self.close(lab.system().await?).await?;
         let per_core = rounds.iter().map(|m| m.per_core(DELIVERY)).collect();
         section.figures.extend([
             rate("out of the ledger", "sends/s", &rounds),
@@ -81,20 +100,38 @@ impl Ledger {
         Ok(())
     }
 
-    async fn sent(&self, system: &System, sink: &Server, template: Uuid, count: u32) -> Result<Measured> {
-        let messages = delivery::queue(system, 0, PEOPLE, self.channel, template, count).await?;
+    /// Rounds of a load after a first one that is not measured. The worker runs.
+    pub async fn rounds(&self, lab: &mut Lab, sink: &Server, template: Uuid, load: Load) -> Result<Vec<Measured>> {
+        let (settings, progress) = (lab.settings, lab.progress.clone());
+        let system = lab.system().await?;
+        let warm_up = Load { count: WARM_UP.max(load.projects), ..load };
+        self.sent(system, sink, template, warm_up).await?;
+        let mut rounds = Vec::new();
+        for round in 1..=settings.rounds {
+            progress.step(&format!("{} messages out of the ledger, round {round} of {}", load.count, settings.rounds));
+            rounds.push(self.sent(system, sink, template, load).await?);
+            warn_of_noise(&progress, &[&rounds]);
+        }
+        Ok(rounds)
+    }
+
+    async fn sent(&self, system: &System, sink: &Server, template: Uuid, load: Load) -> Result<Measured> {
+        let Load { projects, people, count, chunk } = load;
+        let messages = delivery::messages(system, 0..projects, people, (self.channel, template), count).await?;
+        let count = messages.iter().map(|of| of.ids.len() as u64).sum();
         let mut watched = system.watched();
         watched.extend(sink.watched());
         usage::reset_peaks(&watched);
         let settled = system.metric(DELIVERY, Metric::MessagesSettled.name()).await?;
-        let before = Moment::now(&watched, GENERATOR)?;
+        delivery::queue(system, self.channel, &messages, chunk).await?;
+        // Queueing itself is not measured: workers see the chunks from its commit on.
         let started = Instant::now();
-        delivery::hand_over(system, 0, self.channel, &messages).await?;
-        wait_settled(system, settled + u64::from(count)).await?;
+        let before = Moment::now(&watched, GENERATOR)?;
+        wait_settled(system, settled + count).await?;
         let seconds = started.elapsed().as_secs_f64();
         let used = Moment::now(&watched, GENERATOR)?.since(&before);
         all_sent(system).await?;
-        Ok(Measured { outcome: Outcome::of_items(u64::from(count), seconds), used, memory: usage::memory(&watched) })
+        Ok(Measured { outcome: Outcome::of_items(count, seconds), used, memory: usage::memory(&watched) })
     }
 }
 
@@ -111,7 +148,7 @@ async fn wait_settled(system: &System, wanted: u64) -> Result<()> {
 }
 
 /// That every message in the ledger was sent; the error says what became of the others.
-async fn all_sent(system: &System) -> Result<()> {
+pub async fn all_sent(system: &System) -> Result<()> {
     let sql = "SELECT status || coalesce(': ' || status_reason, ''), count(*) FROM message WHERE status <> 'sent' \
                GROUP BY 1 ORDER BY 2 DESC LIMIT 3";
     let others = system.database.query(sql, &[]).await?;

@@ -1,4 +1,4 @@
-//! What a long queue costs the worker: its memory while very many messages wait in the ledger and in the stream.
+//! What a long queue costs the worker: its memory while very many messages are queued.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,12 @@ use anyhow::{Result, bail};
 use shared::metric_name::Metric;
 use shared::push_token::Platform;
 use shared::send::Channel;
+use shared::store::send_chunks::CAPACITY;
 
-use super::ledger::{self, Ledger};
+use super::ledger;
 use crate::load::Outcome;
 use crate::measure::{self, GENERATOR, Measured};
-use crate::provision::delivery::{self, DEVICE};
+use crate::provision::delivery;
 use crate::report::{Figure, Goal, Section};
 use crate::scenario::Lab;
 use crate::sink::{self, Kind};
@@ -24,23 +25,16 @@ const MEMORY: f64 = 256.0;
 pub async fn queue(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let (settings, progress) = (lab.settings, lab.progress.clone());
     let (count, time) = (settings.queued, settings.round * 2);
-    section.about = format!(
-        "{count} messages wait in the ledger and in the stream; a worker begins, and sends for {} s",
-        time.as_secs()
-    );
+    section.about = format!("{count} messages are queued; a worker starts, and sends for {} s", time.as_secs());
     let sink = sink::start(Kind::Http, None).await?;
-    let ledger = Ledger { channel: Channel::Push, env: vec![("APNS_BASE_URL", format!("http://{}", sink.addr))] };
+    let ledger = super::pushes(sink.addr);
     ledger.open(lab, &delivery::apns()?).await?;
     let system = lab.system().await?;
-    let device = |person: u32| Ok(format!("{person:08x}{}", &DEVICE[8..]));
-    delivery::devices(system, 0, ledger::PEOPLE, Platform::Ios, device).await?;
-    let template = ledger.template(system).await?;
-    // The stream is made by whoever is there first.
-    system.run(&[DELIVERY]).await?;
-    system.run(&[]).await?;
+    delivery::devices(system, 0..1, ledger::PEOPLE, Platform::Ios, |n| Ok(super::device(n))).await?;
+    let template = ledger.template(system, 1).await?;
     progress.step(&format!("queueing {count} messages"));
-    let messages = delivery::queue(system, 0, ledger::PEOPLE, Channel::Push, template, count).await?;
-    delivery::hand_over(system, 0, Channel::Push, &messages).await?;
+    let messages = delivery::messages(system, 0..1, ledger::PEOPLE, (Channel::Push, template), count).await?;
+    delivery::queue(system, Channel::Push, &messages, CAPACITY).await?;
     progress.step("sending what waits");
     system.run(&[DELIVERY]).await?;
     let mut watched = system.watched();

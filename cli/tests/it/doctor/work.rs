@@ -2,7 +2,9 @@
 
 use jiff::SignedDuration;
 use shared::clock::Clock;
-use shared::ids;
+use shared::ids::ProjectId;
+use shared::send::{Channel, Lane, Queue};
+use shared::store::send_chunks::{self, NewChunk};
 use uuid::Uuid;
 
 use super::deployment::Deployment;
@@ -23,7 +25,7 @@ async fn partitions_without_a_worker_are_told() {
 async fn what_is_left_waiting_is_told() {
     let deployment = Deployment::make().await;
     let db = deployment.connection().await;
-    let clear = "TRUNCATE outbox, timer, message";
+    let clear = "TRUNCATE outbox, timer";
     let sql = "INSERT INTO outbox (partition, id, subject, payload, created_at) \
                VALUES (0, gen_random_uuid(), 'ingest.0', '', now() - interval '1 minute')";
     db.batch_execute(sql).await.unwrap();
@@ -36,12 +38,11 @@ async fn what_is_left_waiting_is_told() {
     assert!(finds(&mut deployment.doctor(), "work.timers").starts_with("1 timers"));
     db.batch_execute(clear).await.unwrap();
 
-    let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, due_at, created_at, updated_at) \
-               VALUES ($1, $2, gen_random_uuid(), 'EMAIL', 'direct', 'queued', $3, now(), now())";
-    let clock = Clock::system();
-    let due = clock.now() - SignedDuration::from_mins(10);
-    db.execute(sql, &[&Uuid::nil(), &ids::fresh(clock.now_ms()), &due]).await.unwrap();
-    assert!(finds(&mut deployment.doctor(), "work.messages").starts_with("1 messages"));
+    let now = Clock::system().now();
+    let queue = Queue { project: ProjectId(Uuid::nil()), channel: Channel::Email, lane: Lane::Direct };
+    let overdue = NewChunk::due(queue, vec![Uuid::nil()], now - SignedDuration::from_mins(10));
+    send_chunks::insert(&db, &[overdue], now).await.unwrap();
+    assert!(finds(&mut deployment.doctor(), "work.messages").starts_with("1 chunks of messages"));
 }
 
 #[tokio::test]

@@ -99,6 +99,7 @@ fn sound() -> (Told, Found) {
         open_keys: Vec::new(),
         limited: Limited { took: Duration::from_secs(1), bursts: 1 },
         leftovers: [("rows of the outbox", 0)].into(),
+        misqueued: [("messages that are undone in more than one chunk", 0)].into(),
         refused: BTreeSet::new(),
         clock_moved: false,
         deaths: Vec::new(),
@@ -222,6 +223,12 @@ fn a_message_that_its_provider_refused_is_given_up_and_no_other() {
     refuse(&mut found);
     found.refused.insert(id(1));
     assert!(judge(&told, &found).iter().all(|(_, against)| against.is_empty()));
+}
+
+#[test]
+fn a_queued_message_without_a_chunk_is_found() {
+    let what = "queued messages that are not in exactly one chunk";
+    breaks("every queued message is in one chunk", |_, found| found.misqueued.insert(what, 1));
 }
 
 #[test]

@@ -8,8 +8,8 @@ use serde::Serialize;
 use shared::campaign::{Goal, Metric, Score, Verdict};
 use shared::store::campaigns::clicks::{self, LinkCount};
 use shared::store::campaigns::conversions::conversions;
-use shared::store::campaigns::sending::{self, Rows};
-use shared::store::campaigns::{self, winner};
+use shared::store::campaigns::sending::Rows;
+use shared::store::campaigns::{self, counts, winner};
 use shared::store::segments::evaluate::limit;
 use shared::store::{Connection, StoreError};
 use uuid::Uuid;
@@ -166,18 +166,18 @@ pub async fn report(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     };
     let mut by_status = ByStatus::new();
     let mut variants: BTreeMap<String, ByStatus> = BTreeMap::new();
-    let (mut counts, mut links) = (Vec::new(), Vec::new());
+    let (mut counted, mut links) = (Vec::new(), Vec::new());
     let mut by_goal: Converted = campaign.settings.goal.is_some().then(BTreeMap::new);
     // Of the last sending, as the number of recipients and the winner are.
     if let Some(started_at) = campaign.started_at {
         let of = Rows::begun(cx.project, id, started_at);
-        counts = sending::report(&db, &of).await?;
+        counted = counts::report(&db, cx.project, id).await?;
         links = links_of(clicks::by_link(&db, &of).await?);
         if let Some(goal) = &campaign.settings.goal {
             by_goal = converted(&mut db, &of, started_at, goal).await?;
         }
     }
-    for (variant, status, count) in counts {
+    for (variant, status, count) in counted {
         *by_status.entry(status.clone()).or_default() += count;
         if let Some(variant) = variant {
             *variants.entry(variant).or_default().entry(status).or_default() += count;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 use shared::event::{id_bytes, trace_bytes};
 use shared::ids::{self, ProjectId};
-use shared::send::{Channel, DirectMessage, Lane, SendChunk, VERSION};
+use shared::send::{Channel, DirectMessage, SendChunk, VERSION};
 use shared::store::messages::read::{self, Message};
 use shared::store::users::user_ref::UserRef;
 use shared::store::{StoreError, client_ids, templates};
@@ -142,7 +142,7 @@ pub async fn publish_all(cx: &Context<'_>, channel: Channel, mut direct: Vec<Dir
     span.set("messaging.system", "nats");
     direct.iter_mut().for_each(|message| message.trace = trace_bytes(cx.trace));
     let chunk = SendChunk { version: VERSION, refs: Vec::new(), direct };
-    let subject = cx.app.bus.names.send(channel, Lane::Direct);
+    let subject = cx.app.bus.names.send(channel);
     let published = cx.app.publisher.publish(subject, Bytes::from(chunk.encode_to_vec())).await;
     if published.is_err() {
         span.fail("not published");

@@ -28,7 +28,7 @@ proptest! {
             let released = pace.allowed as f64;
             prop_assert!((released - due.floor().min(room as f64)).abs() <= 1.0, "{} released, and {} were due", released, due);
             due -= released;
-            paced_to = pace.after(pace.allowed as usize);
+            paced_to = pace.after(pace.allowed);
             prop_assert!(paced_to <= now);
             book.push((now.duration_since(start).as_secs_f64() / 60.0, released));
         }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
-use super::{Campaign, outcomes, winner};
+use super::{Campaign, counts, outcomes, winner};
 use crate::campaign::{CampaignStatus, Verdict};
 use crate::ids::{self, ProjectId};
 use crate::store::StoreError;
@@ -199,8 +199,10 @@ pub async fn begin(
 ) -> Result<(), StoreError> {
     let sql = "UPDATE campaign SET status = 'SENDING', status_reason = NULL, occurrence = occurrence + 1, started_at = $3, \
                meant_for = $4, taken_to = NULL, taken = false, paced_to = $3, recipients = 0, under_way = true, look_at = $3, faults = 0, \
-               test_sent_at = NULL, verdict = NULL, updated_at = $3 WHERE project_id = $1 AND id = $2";
-    tx.execute(sql, &[&project, &id, &now, &meant_for]).await?;
+               test_sent_at = NULL, verdict = NULL, updated_at = $3 WHERE project_id = $1 AND id = $2 RETURNING occurrence";
+    if let Some(row) = tx.query_opt(sql, &[&project, &id, &now, &meant_for]).await? {
+        counts::forget(tx, project, id, Some(row.try_get(0)?)).await?;
+    }
     outcomes::forget(tx, project, id).await
 }
 

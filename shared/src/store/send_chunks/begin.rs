@@ -35,6 +35,8 @@ pub struct Taken {
     /// Messages whose last call was never settled.
     pub in_doubt: Vec<Uuid>,
     pub audience: Vec<Recipients>,
+    /// The campaign and the occurrence that they belong to.
+    pub campaign: Option<(Uuid, i32)>,
     /// None where the campaign has begun another occurrence since.
     pub sending: Option<SendingRow>,
     /// When the first chunk was due that was taken or left.
@@ -116,7 +118,10 @@ pub async fn take(tx: &Transaction<'_>, want: Want, now: Timestamp) -> Result<Ta
         if is_all {
             break;
         }
-        taken.has_more = most == READ[READ.len() - 1];
+        taken.has_more = taken.count() >= want.most || most == READ[READ.len() - 1];
+        if taken.has_more {
+            break;
+        }
     }
     changes.write(tx, want.queue.project).await?;
     Ok(taken)
@@ -198,6 +203,7 @@ impl Changes {
         let open: Vec<usize> = chunk.done.unset().collect();
         let now: Vec<usize> = open.iter().copied().take(most).collect();
         let members: Vec<Uuid> = now.iter().filter_map(|at| chunk.members.get(*at)).copied().collect();
+        taken.campaign = chunk.campaign;
         taken.sending = taken.sending.take().or_else(|| chunk.sending.clone());
         if chunk.is_audience {
             taken.audience.push(Recipients { share: chunk.share.clone(), users: members });

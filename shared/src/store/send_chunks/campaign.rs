@@ -31,6 +31,7 @@ struct Parked {
     size: i64,
     channel: Channel,
     is_audience: bool,
+    is_begun: bool,
     occurrence: i32,
     share: Share,
     send_at: Option<Timestamp>,
@@ -38,7 +39,7 @@ struct Parked {
 
 /// Releases up to `most` members of parked chunks whose time has come; returns how many.
 pub async fn release(tx: &impl GenericClient, of: Of, most: i64, now: Timestamp) -> Result<i64, StoreError> {
-    let sql = "SELECT id, size, channel, is_audience, occurrence, variant, template_id, nullif(send_at, '-infinity') FROM send_chunk \
+    let sql = "SELECT id, size, channel, is_audience, is_begun, occurrence, variant, template_id, nullif(send_at, '-infinity') FROM send_chunk \
                WHERE project_id = $1 AND campaign_id = $2 AND due_at IS NULL AND send_at <= $3 ORDER BY send_at, id LIMIT $4 \
                FOR UPDATE SKIP LOCKED";
     // Each has a member at least.
@@ -46,11 +47,13 @@ pub async fn release(tx: &impl GenericClient, of: Of, most: i64, now: Timestamp)
     let (mut whole, mut released) = (Vec::new(), 0);
     for row in &rows {
         let chunk = parked(row)?;
-        if released + chunk.size <= most {
+        let left = most - released;
+        if chunk.size <= left {
             released += chunk.size;
             whole.push(chunk.id);
+        } else if left > 0 {
+            released += release_part(tx, of, &chunk, left, now).await?;
         } else {
-            released += split(tx, of, &chunk, most - released, now).await?;
             break;
         }
     }
@@ -66,27 +69,31 @@ fn parked(row: &Row) -> Result<Parked, StoreError> {
         size: i64::from(row.try_get::<_, i32>(1)?),
         channel: crate::store::messages::channel(channel)?,
         is_audience: row.try_get(3)?,
-        occurrence: row.try_get(4)?,
-        share: Share { variant: row.try_get(5)?, template_id: row.try_get(6)? },
-        send_at: row.try_get(7)?,
+        is_begun: row.try_get(4)?,
+        occurrence: row.try_get(5)?,
+        share: Share { variant: row.try_get(6)?, template_id: row.try_get(7)? },
+        send_at: row.try_get(8)?,
     })
 }
 
-/// Moves up to `most` members of a parked chunk into one that is due.
-async fn split(
+/// Moves up to `most` members of a parked chunk into one that is due. The chunk itself becomes due if it has no more: some of a begun
+/// chunk's members may have been settled before it was parked.
+async fn release_part(
     tx: &impl GenericClient,
     of: Of,
     parked: &Parked,
     most: i64,
     now: Timestamp,
 ) -> Result<i64, StoreError> {
-    if most <= 0 {
-        return Ok(0);
-    }
     let sql = "SELECT members, done::text FROM send_chunk WHERE project_id = $1 AND id = $2";
     let row = tx.query_one(&tx.prepare_cached(sql).await?, &[&of.project, &parked.id]).await?;
     let (members, mut done): (Vec<Uuid>, Bits) = (row.try_get(0)?, Bits::parse(row.try_get(1)?));
     let open: Vec<usize> = done.unset().collect();
+    if open.len() as i64 <= most {
+        let sql = "UPDATE send_chunk SET due_at = $3 WHERE project_id = $1 AND id = $2";
+        tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &parked.id, &now]).await?;
+        return Ok(open.len() as i64);
+    }
     let taken: Vec<usize> = open.iter().copied().take(usize::try_from(most).unwrap_or(0)).collect();
     taken.iter().for_each(|at| done.set(*at));
     let queue = Queue { project: of.project, channel: parked.channel, lane: Lane::Campaign };
@@ -94,6 +101,7 @@ async fn split(
         campaign: Some((of.campaign, parked.occurrence)),
         audience: parked.is_audience.then(|| parked.share.clone()),
         send_at: parked.send_at.map(SendAt::Time),
+        is_begun: parked.is_begun,
         ..NewChunk::due(queue, taken.iter().filter_map(|at| members.get(*at)).copied().collect(), now)
     };
     insert(tx, &[chunk], now).await?;
@@ -104,12 +112,7 @@ async fn split(
 }
 
 /// Gives the part of the audience that waits for the test the variant that has won, and lets it be released.
-pub async fn decide(
-    tx: &impl GenericClient,
-    of: Of,
-    variant: &Variant,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+pub async fn decide(tx: &impl GenericClient, of: Of, variant: &Variant, now: Timestamp) -> Result<(), StoreError> {
     let sql = "WITH decided AS (UPDATE send_chunk SET variant = $3, template_id = $4, send_at = $5 \
                WHERE project_id = $1 AND campaign_id = $2 AND send_at = 'infinity' RETURNING occurrence, size) \
                SELECT occurrence, sum(size)::bigint FROM decided GROUP BY occurrence";
@@ -153,7 +156,12 @@ pub async fn cancel(tx: &impl GenericClient, of: Of, most: i64, now: Timestamp) 
         cancelled.count += open.len() as i64;
         if row.try_get(2)? {
             let (occurrence, variant): (i32, Option<&str>) = (row.try_get(4)?, row.try_get(5)?);
-            moved.step((of.campaign, occurrence), variant, (DeliveryState::Queued, DeliveryState::Cancelled), open.len());
+            moved.step(
+                (of.campaign, occurrence),
+                variant,
+                (DeliveryState::Queued, DeliveryState::Cancelled),
+                open.len(),
+            );
         } else {
             let is_begun: bool = row.try_get(3)?;
             messages.extend(open.into_iter().map(|id| (id, is_begun)));
@@ -170,6 +178,13 @@ pub async fn is_open(db: &impl GenericClient, of: Of) -> Result<bool, StoreError
     exists(db, of, "true").await
 }
 
+/// Whether workers may send any of its messages now, or are sending some. Unlike [`is_released`], retries to come do not count.
+pub async fn is_due(db: &impl GenericClient, of: Of, now: Timestamp) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND (is_begun OR due_at <= $3) \
+               AND due_at IS NOT NULL)";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now]).await?.try_get(0)?)
+}
+
 /// Whether any of its chunks is released.
 pub async fn is_released(db: &impl GenericClient, of: Of) -> Result<bool, StoreError> {
     exists(db, of, "due_at IS NOT NULL").await
@@ -181,9 +196,8 @@ pub async fn is_test_open(db: &impl GenericClient, of: Of) -> Result<bool, Store
 }
 
 async fn exists(db: &impl GenericClient, of: Of, condition: &str) -> Result<bool, StoreError> {
-    let sql = format!(
-        "SELECT EXISTS (SELECT FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND {condition})"
-    );
+    let sql =
+        format!("SELECT EXISTS (SELECT FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND {condition})");
     Ok(db.query_one(&db.prepare_cached(&sql).await?, &[&of.project, &of.campaign]).await?.try_get(0)?)
 }
 

@@ -1,0 +1,80 @@
+//! Delivery with a year of messages in the ledger, which has a partition for each month.
+
+use anyhow::Result;
+use shared::clock::{Clock, from_ms};
+use shared::config::DatabaseConfig;
+use shared::push_token::Platform;
+use shared::store::{Store, migrate, time_partitions};
+
+use super::ledger::{self, Load};
+use super::{device, pushes, rate};
+use crate::fill::DAY_MS;
+use crate::measure::{self, Measured};
+use crate::provision::delivery;
+use crate::report::{Figure, Section};
+use crate::scenario::Lab;
+use crate::sink::{self, Kind};
+use crate::system::DELIVERY;
+
+const DATABASE: &str = "year";
+const MONTHS: i64 = 12;
+/// From one month's messages to the next one's.
+const MONTH_MS: i64 = 30 * DAY_MS;
+/// Days for which one call makes partitions, and fewer.
+const DAYS: i64 = 10;
+
+/// Pushes of one project before and after its ledger is filled with those of the last year.
+pub async fn year(lab: &mut Lab, section: &mut Section) -> Result<()> {
+    let (count, each) = if lab.settings.quick { (1_000, 1_000) } else { (10_000, 100_000) };
+    section.about = format!(
+        "{count} pushes by the JSON API, in a ledger of {MONTHS} months and one in which each holds {each} messages that were sent"
+    );
+    let options = lab.options.clone();
+    let system = lab.open(options).await?;
+    let url = system.use_database(DATABASE).await?;
+    let now_ms = Clock::system().now_ms();
+    partitions(&url, now_ms).await?;
+    lab.provision(0).await?;
+    let sink = sink::start(Kind::Http, None).await?;
+    let ledger = pushes(sink.addr);
+    ledger.open(lab, &delivery::apns()?).await?;
+    let system = lab.system().await?;
+    delivery::devices(system, 0..1, ledger::PEOPLE, Platform::Ios, |n| Ok(device(n))).await?;
+    let template = ledger.template(system, 1).await?;
+
+    system.run(&[DELIVERY]).await?;
+    let empty = ledger.rounds(lab, &sink, template, Load::of(count)).await?;
+    let progress = lab.progress.clone();
+    let system = lab.system().await?;
+    for month in 1..=MONTHS {
+        progress.step(&format!("filling the ledger, month {month} of {MONTHS}"));
+        let at = from_ms(now_ms - month * MONTH_MS);
+        delivery::sent(system, 0, ledger::PEOPLE, (ledger.channel, template), (each, at)).await?;
+    }
+    system.database.batch_execute("VACUUM (ANALYZE) message").await?;
+    // A worker that has planned its statements for empty partitions is another matter.
+    system.run(&[]).await?;
+    system.run(&[DELIVERY]).await?;
+    let full = ledger.rounds(lab, &sink, template, Load::of(count)).await?;
+    let rates = |rounds: &[Measured]| rounds.iter().map(|m| m.outcome.items_per_second()).collect::<Vec<f64>>();
+    let figure = Figure::new("with a year of messages", "sends/s", rates(&full)).against("empty", &rates(&empty));
+    section.figures.extend([rate("with an empty ledger", "sends/s", &empty), figure]);
+    section.costs.push(measure::cost("an empty ledger", "send", &empty, |o| o.items));
+    section.costs.push(measure::cost("a year of messages", "send", &full, |o| o.items));
+    // Scenarios that follow start in a database of their own.
+    lab.close().await
+}
+
+/// Creates the schema as of a year ago, and the partitions since.
+async fn partitions(database_url: &str, now_ms: i64) -> Result<()> {
+    let first_ms = now_ms - (MONTHS + 1) * MONTH_MS;
+    let config = DatabaseConfig { url: database_url.to_owned(), pool_size: 2 };
+    migrate::run(&config, &Clock::manual(from_ms(first_ms))).await?;
+    let mut connection = Store::new(&config, "bench")?.connection().await?;
+    let mut at_ms = first_ms;
+    while at_ms < now_ms {
+        at_ms = (at_ms + DAYS * DAY_MS).min(now_ms);
+        time_partitions::ensure(&mut connection, at_ms).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! Chunks of campaigns: released, parked, and cancelled.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use shared::campaign::{CampaignStatus, Settings};
+use shared::clock::{Clock, from_ms};
+use shared::send::DeliveryState;
+use shared::store::campaigns::sending;
+use shared::store::send_chunks::campaign::{self as chunks, Of};
+use testkit::{PrivateNats, eventually};
+use uuid::Uuid;
+
+use crate::campaigns::{campaign, delivered_until, move_to, now_stands, people, segment};
+use crate::place::{Place, SOON};
+use crate::worker::{DUE, PARKED, SENT, begin, begin_exactly, deliver_due, reported, settle};
+
+const RETRIED: (DeliveryState, Option<&str>, i32) = (DeliveryState::Queued, Some("retrying: 421 later"), 1);
+const LEASE: SignedDuration = SignedDuration::from_mins(1);
+
+/// A campaign to `recipients` users whose chunks are all due.
+async fn released(place: &mut Place, recipients: i64) -> Uuid {
+    people(place, 3 * recipients).await;
+    let pro = segment(place, "pro").await;
+    let id = campaign(place, pro, place.clock.now(), Settings::default()).await.id;
+    place.run().await;
+    eventually_count(place, DUE, recipients).await;
+    id
+}
+
+async fn eventually_count(place: &Place, sql: &str, expected: i64) {
+    eventually(SOON, async || match place.count(sql).await {
+        count if count == expected => Ok(()),
+        count => Err(format!("{count}, not {expected}")),
+    })
+    .await;
+}
+
+/// Waits until the scheduler has nothing more to do for the campaign.
+async fn is_settled(place: &Place) {
+    place.eventually_none("SELECT count(*) FROM campaign WHERE look_at IS NOT NULL").await;
+}
+
+#[tokio::test]
+async fn a_throttle_splits_chunks_and_releases_exactly_what_it_allows() {
+    let mut place = Place::new().await;
+    place.clock = Clock::manual(from_ms(place.clock.now_ms()));
+    people(&place, 3_000).await;
+    let pro = segment(&place, "pro").await;
+    let settings = Settings { throttle_per_minute: Some(6_000), ..Settings::default() };
+    let id = campaign(&place, pro, place.clock.now(), settings).await.id;
+    let app = place.app().await;
+    let tick = async || {
+        scheduler::campaigns::tick(app.clone()).await.unwrap();
+    };
+    let due = "SELECT coalesce(sum(size), 0)::bigint FROM send_chunk WHERE due_at IS NOT NULL";
+    let counts = async || (place.count(due).await, place.count(PARKED).await);
+    for _ in 0..3 {
+        tick().await;
+    }
+    assert_eq!(counts().await, (0, 1_000), "no time has passed since it began");
+    // 100 a second, and a second's worth is saved up at most.
+    for (pause_ms, expected) in [(250, 25), (500, 75), (250, 100), (60_000, 200), (1_000, 300)] {
+        place.clock.advance(Duration::from_millis(pause_ms));
+        tick().await;
+        assert_eq!(counts().await, (expected, 1_000 - expected), "after {pause_ms} ms more");
+    }
+    let sizes = "SELECT count(*) FROM send_chunk WHERE due_at IS NULL AND size IN (200, 500)";
+    assert_eq!(place.count(sizes).await, 2, "one of two chunks of 500 has lost 300 members");
+    // Each user is in one chunk only, and gets one message.
+    deliver_due(&place).await;
+    for _ in 0..12 {
+        place.clock.advance(Duration::from_secs(1));
+        tick().await;
+        deliver_due(&place).await;
+    }
+    assert_eq!(now_stands(&place, id).await.status, CampaignStatus::Completed);
+    assert_eq!(place.count("SELECT count(DISTINCT user_id) FROM message WHERE status = 'sent'").await, 1_000);
+    assert_eq!(place.count("SELECT count(*) FROM send_chunk").await, 0);
+}
+
+#[tokio::test]
+async fn a_pause_parks_all_chunks_that_no_worker_is_sending_and_a_resumption_releases_them() {
+    let mut place = Place::new().await;
+    let id = released(&mut place, 1_300).await;
+    let sending = begin_exactly(&place, 100, LEASE).await;
+    move_to(&place, id, CampaignStatus::Paused).await;
+    eventually_count(&place, PARKED, 1_200).await;
+    assert_eq!(begin(&place, 10, LEASE).await.messages.len(), 0);
+    // The calls that were under way end as they do; a retry waits for the resumption as well.
+    assert!(settle(&place, &sending, |n| if n < 40 { SENT } else { RETRIED }).await);
+    is_settled(&place).await;
+    assert_eq!(place.count(PARKED).await, 1_260);
+    assert_eq!((reported(&place, id, "sent").await, reported(&place, id, "queued").await), (40, 1_260));
+
+    move_to(&place, id, CampaignStatus::Sending).await;
+    eventually_count(&place, DUE, 1_260).await;
+    delivered_until(&place, id, CampaignStatus::Completed).await;
+    assert_eq!(reported(&place, id, "sent").await, 1_300);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_cancellation_counts_the_audience_and_updates_recorded_messages() {
+    let mut place = Place::new().await;
+    let id = released(&mut place, 700).await;
+    let sending = begin_exactly(&place, 50, LEASE).await;
+    assert!(settle(&place, &sending, |n| if n < 20 { SENT } else { RETRIED }).await);
+    move_to(&place, id, CampaignStatus::Cancelled).await;
+    is_settled(&place).await;
+    place.stop().await;
+    assert_eq!(place.count("SELECT count(*) FROM send_chunk").await, 0);
+    // Recipients without a row are only counted.
+    let cancelled = "SELECT count(*) FROM message WHERE status = 'cancelled' AND status_reason = 'campaign_cancelled'";
+    assert_eq!((place.count(cancelled).await, place.count("SELECT count(*) FROM message").await), (30, 50));
+    assert_eq!(place.count("SELECT coalesce(sum(ambiguous), 0)::bigint FROM message").await, 0);
+    let states = ["sent", "cancelled", "queued"];
+    let mut counts = Vec::new();
+    for state in states {
+        counts.push(reported(&place, id, state).await);
+    }
+    assert_eq!(counts, [20, 680, 0]);
+}
+
+#[tokio::test]
+async fn retries_to_come_do_not_hold_back_the_audience_and_are_checked_seldom() {
+    let mut place = Place::new().await;
+    let id = released(&mut place, 1_000).await;
+    let sending = begin_exactly(&place, 600, LEASE).await;
+    assert!(settle(&place, &sending, |_| (DeliveryState::Queued, Some("quiet_hours"), 0)).await);
+    assert_eq!(place.count(DUE).await, 400);
+    deliver_due(&place).await;
+    let waits = "SELECT 1 - count(*) FROM campaign WHERE look_at > now() + interval '1 second'";
+    place.eventually_none(waits).await;
+    assert_eq!(now_stands(&place, id).await.status, CampaignStatus::Sending);
+    let ended = "UPDATE send_chunk SET due_at = now() WHERE campaign_id = $1";
+    place.store.connection().await.unwrap().execute(ended, &[&id]).await.unwrap();
+    delivered_until(&place, id, CampaignStatus::Completed).await;
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_throttle_also_splits_a_begun_chunk_and_keeps_its_calls_in_doubt() {
+    let mut place = Place::new().await;
+    let id = released(&mut place, 60).await;
+    place.stop().await;
+    // A worker settles 20 of 50 and dies.
+    let mut sending = begin_exactly(&place, 50, SignedDuration::from_secs(-1)).await;
+    let left = sending.messages.split_off(20);
+    assert!(settle(&place, &sending, |_| SENT).await);
+    let (of, now) = (Of { project: place.project, campaign: id }, place.clock.now());
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    assert_eq!(chunks::park(&tx, of, now).await.unwrap(), 2);
+    tx.execute("UPDATE send_chunk SET send_at = '2000-01-01' WHERE is_begun", &[]).await.unwrap();
+    tx.execute("UPDATE send_chunk SET send_at = '2000-01-02' WHERE NOT is_begun", &[]).await.unwrap();
+    // Then 10 of the 30 that are left, and the other 20 with 5 recipients.
+    assert_eq!(chunks::release(&tx, of, 10, now).await.unwrap(), 10);
+    assert_eq!(chunks::release(&tx, of, 25, now).await.unwrap(), 25);
+    assert_eq!(chunks::release(&tx, of, 99, now).await.unwrap(), 5);
+    assert!(!sending_is_parked(&tx, id).await);
+    tx.commit().await.unwrap();
+    sending::look_again(&db, place.project, id, Some(now), now).await.unwrap();
+    deliver_due(&place).await;
+    let doubtful = "SELECT count(*) FROM message WHERE ambiguous = 1 AND status = 'sent'";
+    assert_eq!((place.count(doubtful).await, left.len()), (30, 30));
+    assert_eq!(reported(&place, id, "sent").await, 60);
+}
+
+async fn sending_is_parked(tx: &shared::store::Transaction<'_>, id: Uuid) -> bool {
+    let sql = "SELECT EXISTS (SELECT FROM send_chunk WHERE campaign_id = $1 AND due_at IS NULL)";
+    tx.query_one(sql, &[&id]).await.unwrap().get(0)
+}
+
+#[tokio::test]
+async fn campaigns_are_sent_while_the_broker_is_away() {
+    let mut nats = PrivateNats::start().await;
+    let place = Place::at(&nats.url(), "", None, &[]).await;
+    people(&place, 30).await;
+    let pro = segment(&place, "pro").await;
+    let id = campaign(&place, pro, place.clock.now(), Settings::default()).await.id;
+    let app = place.app().await;
+    nats.kill().await;
+    testkit::eventually_true("the broker is away", SOON, async || !place.bus.is_connected()).await;
+    eventually(SOON, async || {
+        scheduler::campaigns::tick(app.clone()).await.unwrap();
+        deliver_due(&place).await;
+        match now_stands(&place, id).await.status {
+            CampaignStatus::Completed => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+    assert_eq!(reported(&place, id, "sent").await, 10);
+}

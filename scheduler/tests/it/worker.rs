@@ -1,0 +1,144 @@
+//! What a delivery worker does with the queue of campaigns, through the same functions of the store.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use shared::send::{Channel, DeliveryState, Lane, Queue};
+use shared::store::messages::claim::{Claimed, load};
+use shared::store::messages::recipients::{self, Begun, Lease};
+use shared::store::messages::settle::{self, Settled};
+use shared::store::send_chunks::begin::{Taken, Want, take};
+use shared::store::send_chunks::{self, NewChunk};
+use shared::store::{Transaction, campaigns};
+use testkit::eventually;
+use uuid::Uuid;
+
+use crate::place::{Place, SOON};
+
+/// Members of chunks that workers may begin.
+pub const DUE: &str = "SELECT coalesce(sum(size), 0)::bigint FROM send_chunk WHERE due_at <= now() AND NOT is_begun";
+/// Members of chunks that the campaign has not released.
+pub const PARKED: &str = "SELECT coalesce(sum(size), 0)::bigint FROM send_chunk WHERE due_at IS NULL";
+
+/// The outcome of a call: state, reason, failures to be added.
+pub type Outcome = (DeliveryState, Option<&'static str>, i32);
+
+pub const SENT: Outcome = (DeliveryState::Sent, None, 0);
+
+/// Messages that a worker is sending.
+pub struct Sending {
+    pub chunk: Uuid,
+    pub messages: Vec<Claimed>,
+}
+
+fn queue(place: &Place) -> Queue {
+    Queue { project: place.project, channel: Channel::Email, lane: Lane::Campaign }
+}
+
+/// Begins up to `most` due messages of one campaign.
+pub async fn begin(place: &Place, most: usize, lease: SignedDuration) -> Sending {
+    let (mut db, now) = (place.store.connection().await.unwrap(), place.clock.now());
+    let tx = db.transaction().await.unwrap();
+    let want = Want { queue: queue(place), most, from: None, with_lapsed: true };
+    let taken = take(&tx, want, now).await.unwrap();
+    let messages = messages(place, &tx, &taken).await;
+    let sending = messages.first().and_then(|message| message.sending);
+    let chunk = NewChunk {
+        campaign: sending.map(|of| (of.campaign, of.occurrence)),
+        ..NewChunk::begun(queue(place), messages.iter().map(|message| message.id).collect(), now + lease)
+    };
+    let chunk = send_chunks::insert(&tx, &[chunk], now).await.unwrap()[0];
+    tx.commit().await.unwrap();
+    Sending { chunk, messages }
+}
+
+async fn messages(place: &Place, tx: &Transaction<'_>, taken: &Taken) -> Vec<Claimed> {
+    let (project, now) = (place.project, place.clock.now());
+    settle::in_doubt(tx, project, &taken.in_doubt, now).await.unwrap();
+    let recorded = taken.messages.iter().map(|id| (*id, false));
+    let recorded: BTreeMap<Uuid, bool> = recorded.chain(taken.in_doubt.iter().map(|id| (*id, true))).collect();
+    let mut messages = load(tx, project, &recorded).await.unwrap();
+    if let Some(sending) = taken.sending.as_ref().filter(|_| !taken.audience.is_empty()) {
+        recipients::lock(tx, sending, Lease::Exclusive).await.unwrap();
+        let of = (sending, taken.audience.as_slice());
+        match recipients::insert(tx, queue(place), of, Some, Lease::Exclusive, now).await.unwrap() {
+            Begun::Messages(new) => messages.extend(new),
+            Begun::NeedsExclusive => panic!("the lock is exclusive"),
+        }
+    }
+    messages.sort_by_key(|message| message.id);
+    messages
+}
+
+/// Begins exactly `count` messages, as soon as enough are due.
+pub async fn begin_exactly(place: &Place, count: usize, lease: SignedDuration) -> Sending {
+    eventually(SOON, async || match place.count(DUE).await {
+        due if due >= count as i64 => Ok(()),
+        due => Err(format!("{due} due")),
+    })
+    .await;
+    let sending = begin(place, count, lease).await;
+    assert_eq!(sending.messages.len(), count);
+    sending
+}
+
+/// Settles what was begun; messages that are still queued are due again in an hour. Returns false if the worker's lease was lost.
+pub async fn settle(place: &Place, sending: &Sending, outcome: impl Fn(usize) -> Outcome) -> bool {
+    let (project, now) = (place.project, place.clock.now());
+    let retry_at = now + SignedDuration::from_hours(1);
+    let settled: Vec<Settled> = sending
+        .messages
+        .iter()
+        .enumerate()
+        .map(|(n, message)| {
+            let (status, reason, failures) = outcome(n);
+            Settled {
+                reason: reason.map(str::to_owned),
+                failures,
+                due_at: (status == DeliveryState::Queued).then_some(retry_at),
+                ..Settled::new(project, message.id, message.attempt, status)
+            }
+        })
+        .collect();
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    let mut locked = send_chunks::settle::lock(&tx, project, &[sending.chunk]).await.unwrap();
+    let Some(done) = locked.get_mut(&sending.chunk) else { return false };
+    (0..settled.len()).for_each(|member| done.set(member));
+    let queued = settle::settle(&tx, project, &settled.iter().collect::<Vec<_>>(), now).await.unwrap();
+    let of = sending.messages.first().and_then(|message| message.sending).unwrap();
+    let retries =
+        NewChunk { campaign: Some((of.campaign, of.occurrence)), ..NewChunk::due(queue(place), queued, retry_at) };
+    send_chunks::insert(&tx, &[retries], now).await.unwrap();
+    send_chunks::settle::write(&tx, project, &locked).await.unwrap();
+    tx.commit().await.unwrap();
+    true
+}
+
+/// Begins and settles exactly `count` messages.
+pub async fn deliver(place: &Place, count: usize, outcome: impl Fn(usize) -> Outcome) {
+    let sending = begin_exactly(place, count, SignedDuration::from_mins(1)).await;
+    assert!(settle(place, &sending, outcome).await);
+}
+
+/// Sends everything that is due.
+pub async fn deliver_due(place: &Place) {
+    loop {
+        let sending = begin(place, 5_000, SignedDuration::from_mins(1)).await;
+        if sending.messages.is_empty() {
+            return;
+        }
+        assert!(settle(place, &sending, |_| SENT).await);
+    }
+}
+
+/// A campaign's report: recipients by variant and state.
+pub async fn report(place: &Place, campaign: Uuid) -> Vec<(Option<String>, String, i64)> {
+    let db = place.store.connection().await.unwrap();
+    campaigns::counts::report(&db, place.project, campaign).await.unwrap()
+}
+
+/// How many recipients of a campaign are in a state.
+pub async fn reported(place: &Place, campaign: Uuid, state: &str) -> i64 {
+    report(place, campaign).await.into_iter().filter(|row| row.1 == state).map(|row| row.2).sum()
+}

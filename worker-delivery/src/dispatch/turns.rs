@@ -1,0 +1,229 @@
+//! Which queue is served next: weighted fair queueing by virtual time. Pure.
+//!
+//! Lanes share by weight; within a lane owners share equally, and within an owner its queues. Each has a virtual time that
+//! advances by what it was served, divided by its weight, and the one that is least far is next. What becomes ready again
+//! continues where it was, but no earlier than what is being served, so nothing is saved up while there is nothing to send.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+
+use shared::ids::OwnerId;
+use shared::send::{Lane, Queue};
+
+/// Virtual time of one message at weight 1.
+const COST: u64 = 8;
+/// Keys whose virtual time is remembered although they are not ready, before those that do not matter any more are dropped.
+const REMEMBERED: usize = 1_024;
+
+fn weight(lane: Lane) -> u64 {
+    match lane {
+        Lane::Direct => 8,
+        Lane::Automation => 2,
+        Lane::Campaign => 1,
+    }
+}
+
+/// Ready keys in the order of their virtual times.
+#[derive(Debug)]
+struct Order<K> {
+    ready: BTreeSet<(u64, K)>,
+    times: HashMap<K, u64>,
+    /// Of what was served last.
+    now: u64,
+    /// Size of `times` after it was last pruned.
+    pruned: usize,
+}
+
+impl<K> Default for Order<K> {
+    fn default() -> Self {
+        Self { ready: BTreeSet::new(), times: HashMap::new(), now: 0, pruned: 0 }
+    }
+}
+
+impl<K: Copy + Eq + Hash + Ord> Order<K> {
+    fn add(&mut self, key: K) {
+        let time = self.times.get(&key).copied().unwrap_or(0);
+        if self.ready.contains(&(time, key)) {
+            return;
+        }
+        let time = time.max(self.now);
+        self.times.insert(key, time);
+        self.ready.insert((time, key));
+    }
+
+    fn remove(&mut self, key: K) {
+        if let Some(time) = self.times.get(&key) {
+            self.ready.remove(&(*time, key));
+        }
+        if self.ready.is_empty() {
+            // Nobody is owed anything.
+            return *self = Self::default();
+        }
+        if self.times.len() >= REMEMBERED.max(2 * self.pruned) {
+            let (now, ready) = (self.now, &self.ready);
+            self.times.retain(|key, time| *time > now || ready.contains(&(*time, *key)));
+            self.pruned = self.times.len();
+        }
+    }
+
+    fn served(&mut self, key: K, cost: u64) {
+        let Some(time) = self.times.get_mut(&key) else { return };
+        let was_ready = self.ready.remove(&(*time, key));
+        self.now = self.now.max(*time);
+        *time += cost;
+        if was_ready {
+            self.ready.insert((*time, key));
+        }
+    }
+
+    fn keys(&self) -> impl Iterator<Item = K> + '_ {
+        self.ready.iter().map(|(_, key)| *key)
+    }
+}
+
+/// The queues that are ready to be served.
+#[derive(Debug, Default)]
+pub struct Turns {
+    lanes: Order<Lane>,
+    owners: HashMap<Lane, Order<OwnerId>>,
+    queues: HashMap<(Lane, OwnerId), Order<Queue>>,
+}
+
+impl Turns {
+    pub fn add(&mut self, queue: Queue, owner: OwnerId) {
+        self.queues.entry((queue.lane, owner)).or_default().add(queue);
+        self.owners.entry(queue.lane).or_default().add(owner);
+        self.lanes.add(queue.lane);
+    }
+
+    pub fn remove(&mut self, queue: Queue, owner: OwnerId) {
+        let Some(queues) = self.queues.get_mut(&(queue.lane, owner)) else { return };
+        queues.remove(queue);
+        if !queues.ready.is_empty() {
+            return;
+        }
+        self.queues.remove(&(queue.lane, owner));
+        let Some(owners) = self.owners.get_mut(&queue.lane) else { return };
+        owners.remove(owner);
+        if owners.ready.is_empty() {
+            self.lanes.remove(queue.lane);
+        }
+    }
+
+    /// The next queue whose owner `may` be served.
+    pub fn next(&self, mut may: impl FnMut(Queue, OwnerId) -> bool) -> Option<(Queue, OwnerId)> {
+        for lane in self.lanes.keys() {
+            for owner in self.owners.get(&lane).into_iter().flat_map(Order::keys) {
+                let mut queues = self.queues.get(&(lane, owner)).into_iter().flat_map(Order::keys);
+                if let Some(queue) = queues.find(|queue| may(*queue, owner)) {
+                    return Some((queue, owner));
+                }
+            }
+        }
+        None
+    }
+
+    /// Counts messages that a queue is about to be served.
+    pub fn served(&mut self, queue: Queue, owner: OwnerId, messages: usize) {
+        let cost = COST * messages as u64;
+        self.lanes.served(queue.lane, cost / weight(queue.lane));
+        if let Some(owners) = self.owners.get_mut(&queue.lane) {
+            owners.served(owner, cost);
+        }
+        if let Some(queues) = self.queues.get_mut(&(queue.lane, owner)) {
+            queues.served(queue, cost);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::ids::ProjectId;
+    use shared::send::Channel;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn queue(n: u128, lane: Lane) -> Queue {
+        Queue { project: ProjectId(Uuid::from_u128(n)), channel: Channel::Email, lane }
+    }
+
+    fn owner(n: u128) -> OwnerId {
+        OwnerId(Uuid::from_u128(n))
+    }
+
+    /// Serves `rounds` portions and counts what each key got.
+    fn serve<K: Eq + Hash>(turns: &mut Turns, rounds: usize, key: impl Fn(Queue) -> K) -> HashMap<K, usize> {
+        let mut got = HashMap::new();
+        for _ in 0..rounds {
+            let (queue, owner) = turns.next(|_, _| true).unwrap();
+            turns.served(queue, owner, 10);
+            *got.entry(key(queue)).or_default() += 1;
+        }
+        got
+    }
+
+    #[test]
+    fn lanes_share_by_weight() {
+        let mut turns = Turns::default();
+        for (n, lane) in Lane::ALL.into_iter().enumerate() {
+            turns.add(queue(n as u128, lane), owner(n as u128));
+        }
+        let got = serve(&mut turns, 1_100, |queue| queue.lane);
+        assert_eq!((got[&Lane::Direct], got[&Lane::Automation], got[&Lane::Campaign]), (800, 200, 100));
+    }
+
+    #[test]
+    fn owners_share_equally_however_many_projects_they_have() {
+        let mut turns = Turns::default();
+        for n in 0..20 {
+            turns.add(queue(n, Lane::Campaign), owner(0));
+        }
+        turns.add(queue(99, Lane::Campaign), owner(1));
+        let got = serve(&mut turns, 400, |queue| queue.project.0.as_u128());
+        assert_eq!(got[&99], 200);
+        assert!((0..20).all(|n| got[&n] == 10), "{got:?}");
+    }
+
+    #[test]
+    fn a_queue_that_comes_back_has_saved_nothing_and_owes_what_it_had() {
+        let mut turns = Turns::default();
+        let [busy, idle] = [1, 2].map(|n| queue(n, Lane::Direct));
+        turns.add(busy, owner(1));
+        serve(&mut turns, 100, |queue| queue);
+        turns.add(idle, owner(2));
+        let got = serve(&mut turns, 10, |queue| queue);
+        assert!(got[&busy] >= 4 && got[&idle] >= 4, "{got:?}");
+        // It does not pass the other by leaving and coming back.
+        turns.served(busy, owner(1), 1_000);
+        turns.remove(busy, owner(1));
+        turns.add(busy, owner(1));
+        assert_eq!(turns.next(|_, _| true), Some((idle, owner(2))));
+    }
+
+    #[test]
+    fn what_may_not_be_served_holds_up_nothing() {
+        let mut turns = Turns::default();
+        let [first, second] = [1, 2].map(|n| queue(n, Lane::Direct));
+        turns.add(first, owner(1));
+        turns.add(second, owner(2));
+        assert_eq!(turns.next(|_, of| of == owner(2)), Some((second, owner(2))));
+        turns.remove(second, owner(2));
+        assert_eq!(turns.next(|_, of| of == owner(2)), None);
+        turns.remove(first, owner(1));
+        assert_eq!(turns.next(|_, _| true), None);
+    }
+
+    #[test]
+    fn keys_that_do_not_matter_any_more_are_forgotten() {
+        let mut turns = Turns::default();
+        for n in 0..100_000 {
+            let queue = queue(n, Lane::Direct);
+            turns.add(queue, owner(n));
+            turns.served(queue, owner(n), 1);
+            turns.remove(queue, owner(n));
+        }
+        assert!(turns.queues.len() < 3, "{}", turns.queues.len());
+        assert!(turns.owners[&Lane::Direct].times.len() <= 2 * REMEMBERED);
+    }
+}

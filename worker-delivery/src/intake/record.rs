@@ -1,0 +1,229 @@
+//! Recording a group of direct messages, and sending those that are begun with it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use shared::backoff::Backoff;
+use shared::clock::machine_now;
+use shared::ids::{self, OwnerId, ProjectId};
+use shared::metric_name::Metric;
+use shared::send::{DirectMessage, Lane, Queue};
+use shared::store::messages::claim::Claimed;
+use shared::store::messages::insert::{self, NewMessage, any_lane};
+use shared::store::send_chunks::{self, NewChunk};
+use shared::store::users::record::PersonKey;
+use shared::store::users::{recipient, removals};
+use shared::store::{StoreError, Transaction, erasures, project_removals, time_partitions};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::{Candidate, Group};
+use crate::App;
+use crate::dispatch::Permit;
+use crate::dispatch::batch::{self, Batch};
+use crate::dispatch::slots::Tenant;
+use crate::load::{Loaded, load};
+
+/// Reason for refusing a message whose partition was dropped. Whether it was sent before is no longer known.
+const EXPIRED: &str = "the message is older than the messages that are kept";
+/// Between two tries to look up what begun messages need.
+const LOOK_UP: Backoff = Backoff { first: std::time::Duration::from_millis(100), factor: 2, most: std::time::Duration::from_secs(2) };
+
+/// Messages of one queue that are begun; their look-ups are still to be made.
+pub struct Begun {
+    queue: Queue,
+    chunk: Uuid,
+    messages: Vec<Claimed>,
+    permits: Vec<Permit>,
+    since: SystemTime,
+}
+
+/// Records the messages of a group and begins those for which there are free slots. Messages that can never be recorded are
+/// moved to the group's refused ones.
+pub async fn record(app: &App, group: &mut Group) -> Result<Vec<Begun>, StoreError> {
+    drop_of_deleted(app, group).await?;
+    if group.direct.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (candidates, direct): (Vec<Candidate>, Vec<DirectMessage>) =
+        std::mem::take(&mut group.direct).into_iter().unzip();
+    match insert(app, &candidates).await {
+        Err(error) if error.is_of_data() || error.is_missing_partition() => {
+            record_each(app, candidates.into_iter().zip(direct), group).await
+        }
+        result => result,
+    }
+}
+
+async fn drop_of_deleted(app: &App, group: &mut Group) -> Result<(), StoreError> {
+    let projects: BTreeSet<ProjectId> = group.direct.iter().map(|(c, _)| c.row.project).collect();
+    if projects.is_empty() {
+        return Ok(());
+    }
+    let db = app.store.connection().await?;
+    let removed = project_removals::among(&db, &projects.into_iter().collect::<Vec<_>>()).await?;
+    let before = group.direct.len();
+    group.direct.retain(|(c, _)| !removed.contains(&c.row.project));
+    let dropped = (before - group.direct.len()) as u64;
+    if dropped > 0 {
+        metrics::counter!(Metric::DroppedOfDeleted, "what" => "message").increment(dropped);
+    }
+    Ok(())
+}
+
+/// Records messages one by one.
+async fn record_each(
+    app: &App,
+    messages: impl Iterator<Item = (Candidate, DirectMessage)>,
+    group: &mut Group,
+) -> Result<Vec<Begun>, StoreError> {
+    // Read before the inserts: a partition that is made in between must not make its messages look expired.
+    let newest_end = time_partitions::newest_end(&app.store.connection().await?, "message").await?;
+    let mut begun = Vec::new();
+    for (candidate, direct) in messages {
+        let is_past = newest_end.is_some_and(|end| ids::time_ms(candidate.row.id) < end);
+        match insert(app, std::slice::from_ref(&candidate)).await {
+            Ok(new) => begun.extend(new),
+            Err(error) if error.is_of_data() => group.refuse(direct, error.to_string()),
+            Err(error) if error.is_missing_partition() && is_past => group.refuse(direct, EXPIRED.to_owned()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(begun)
+}
+
+/// Writes rows and chunks in one transaction. Users who were erased after their messages were accepted get none: an erasure
+/// either waits for these rows and removes them, or is seen here. Messages that are recorded already are left alone.
+async fn insert(app: &App, candidates: &[Candidate]) -> Result<Vec<Begun>, StoreError> {
+    let since = machine_now();
+    let projects: BTreeSet<ProjectId> = candidates.iter().map(|c| c.row.project).collect();
+    let owners = app.owners.of_all(&app.store, &projects).await?;
+    let limited = limited(app, candidates).await?;
+    let mut db = app.store.connection().await?;
+    let tx = db.transaction().await?;
+    let rows = rows(&tx, candidates).await?;
+    let new = insert::rows(&tx, any_lane(), &rows).await?;
+    let mut queues: BTreeMap<Queue, BTreeMap<Uuid, &NewMessage>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| new.contains(&row.id)) {
+        queues.entry(row.queue()).or_default().insert(row.id, row);
+    }
+    let now = app.clock.now();
+    let lease = now.checked_add(app.config.lease).unwrap_or(now);
+    let (mut begun, mut waiting, mut chunks) = (Vec::new(), Vec::new(), Vec::new());
+    for (queue, rows) in queues {
+        let owner = owners.get(&queue.project).copied().unwrap_or_else(|| queue.project.into());
+        let mut rows: Vec<&NewMessage> = rows.into_values().collect();
+        let permits = permits(app, queue, owner, &limited, rows.len());
+        let rest = rows.split_off(permits.len());
+        if !rows.is_empty() {
+            chunks.push(NewChunk::begun(queue, rows.iter().map(|row| row.id).collect(), lease));
+            let messages = rows.into_iter().map(claimed).collect();
+            begun.push((chunks.len() - 1, Begun { queue, chunk: Uuid::nil(), messages, permits, since }));
+        }
+        if !rest.is_empty() {
+            chunks.push(NewChunk::due(queue, rest.iter().map(|row| row.id).collect(), now));
+            waiting.push((queue, owner));
+        }
+    }
+    let ids = send_chunks::insert(&tx, &chunks, now).await?;
+    tx.commit().await?;
+    waiting.into_iter().for_each(|(queue, owner)| app.dispatcher.ready(queue, owner));
+    let with_id = |(at, part): (usize, Begun)| Begun { chunk: ids.get(at).copied().unwrap_or_default(), ..part };
+    Ok(begun.into_iter().map(with_id).collect())
+}
+
+/// Slots for messages of a queue; none while others of it wait, or where its account has a limit.
+fn permits(app: &App, queue: Queue, owner: OwnerId, limited: &BTreeSet<Queue>, most: usize) -> Vec<Permit> {
+    if app.shutdown.is_cancelled() || limited.contains(&queue) || app.dispatcher.is_waiting(queue) {
+        return Vec::new();
+    }
+    app.dispatcher.take(Lane::Direct, Tenant { owner, project: queue.project }, most)
+}
+
+async fn limited(app: &App, candidates: &[Candidate]) -> Result<BTreeSet<Queue>, StoreError> {
+    let queues: BTreeSet<Queue> = candidates.iter().map(|c| c.row.queue()).collect();
+    let mut limited = BTreeSet::new();
+    for queue in queues {
+        if app.channels.limit(app, (queue.project, queue.channel)).await?.is_some() {
+            limited.insert(queue);
+        }
+    }
+    Ok(limited)
+}
+
+/// The rows of messages whose users were not erased since, each with the user that it goes to.
+async fn rows(tx: &Transaction<'_>, candidates: &[Candidate]) -> Result<Vec<NewMessage>, StoreError> {
+    removals::edition(tx).await?;
+    let named: Vec<PersonKey> = candidates.iter().flat_map(|c| c.users.iter().map(|id| (c.row.project, *id))).collect();
+    removals::lock(tx, &[], &removals::pending(tx, &named).await?).await?;
+    let erased = erasures::of(tx, &named).await?;
+    let is_erased =
+        |c: &Candidate, id: &Uuid| erased.get(&(c.row.project, *id)).is_some_and(|at| c.row.created_at <= *at);
+    let kept: Vec<&Candidate> = candidates.iter().filter(|c| !c.users.iter().any(|id| is_erased(c, id))).collect();
+    let mut by_project: BTreeMap<ProjectId, Vec<Uuid>> = BTreeMap::new();
+    for candidate in &kept {
+        by_project.entry(candidate.row.project).or_default().extend(&candidate.users);
+    }
+    let mut people: HashMap<PersonKey, Uuid> = HashMap::new();
+    for (project, ids) in by_project {
+        let found = recipient::load(tx, project, &ids).await?;
+        people.extend(found.into_iter().map(|(asked, person)| ((project, asked), person.id)));
+    }
+    let resolved = |c: &Candidate| c.clone().resolved(|id| people.get(&(c.row.project, id)).copied());
+    Ok(kept.into_iter().map(resolved).collect())
+}
+
+/// A message that was just recorded, for its first attempt.
+fn claimed(row: &NewMessage) -> Claimed {
+    Claimed {
+        project: row.project,
+        id: row.id,
+        user_id: row.user_id,
+        channel: row.channel,
+        lane: row.lane,
+        sending: None,
+        template_id: row.template_id,
+        subscription_group_id: row.subscription_group_id,
+        content: row.content.clone(),
+        data: row.data.clone(),
+        attempt: 1,
+        failures: 0,
+        ambiguous: 0,
+        lapsed: false,
+        created_at: row.created_at,
+        released_at: row.created_at,
+        trace: row.trace,
+    }
+}
+
+/// Looks up what begun messages need and sends them.
+pub async fn send(app: Arc<App>, begun: Begun) {
+    let Begun { queue, chunk, messages, permits, since } = begun;
+    // By then the lease may be another worker's.
+    let until = Instant::now() + app.config.lease / 2;
+    let mut failures = 0;
+    let loaded = loop {
+        match look_up(&app, queue.project, messages.clone()).await {
+            Ok(loaded) => break loaded,
+            Err(error) => {
+                failures += 1;
+                if Instant::now() >= until {
+                    // Its lease ends, and another worker takes it over.
+                    tracing::warn!(project = %queue.project, %error, "cannot look up what {} messages need", messages.len());
+                    return;
+                }
+                tokio::time::sleep(LOOK_UP.delay(failures, rand::random())).await;
+            }
+        }
+    };
+    batch::send(&app, Batch { queue, chunk, messages: loaded, since }, permits, Vec::new());
+}
+
+async fn look_up(app: &App, project: ProjectId, messages: Vec<Claimed>) -> Result<Vec<Loaded>, StoreError> {
+    let mut db = app.store.connection().await?;
+    let tx = db.transaction().await?;
+    let loaded = load(app, &tx, project, messages).await?;
+    tx.commit().await?;
+    Ok(loaded)
+}

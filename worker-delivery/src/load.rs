@@ -1,0 +1,189 @@
+//! Look-ups: everything that a batch of messages needs to be sent. Queries that do not depend on each other share a round trip.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use deadpool_postgres::Transaction;
+use serde_json::Value;
+use shared::ids::ProjectId;
+use shared::link::{self, About};
+use shared::send::{Channel, Lane};
+use shared::store::StoreError;
+use shared::store::capped_sends;
+use shared::store::messages::claim::Claimed;
+use shared::store::projects;
+use shared::store::push_tokens::{self, PushToken};
+use shared::store::suppressions;
+use shared::store::users::recipient::{self, Recipient};
+use shared::suppression::{Address, Reason};
+use uuid::Uuid;
+
+use crate::App;
+use crate::channels::Sender;
+use crate::frequency::Frequency;
+use crate::render::PREFERENCES_URL;
+use crate::settle::judge;
+use crate::suppressed;
+use crate::templates::Found;
+
+/// What templates call the link by which its person takes themselves off the list.
+pub const UNSUBSCRIBE_URL: &str = "unsubscribeUrl";
+
+/// A message and what it needs.
+pub struct Loaded {
+    pub message: Claimed,
+    /// None: there is no such person.
+    pub recipient: Option<Recipient>,
+    /// None where the message brings its own content, or its template is gone.
+    pub template: Option<Found>,
+    pub sender: Arc<Sender>,
+    /// The person's devices, where the message is for them.
+    pub tokens: Vec<PushToken>,
+    /// Why the person is not written to, where that is so: as the ledger says it.
+    pub suppressed: Option<&'static str>,
+    /// The user, or the address, has been sent as many messages lately as the project allows.
+    pub capped: bool,
+    /// It is recorded as a send that counts against the frequency cap.
+    pub counted: bool,
+    /// Whether it is to be known if it was opened and what was clicked.
+    pub tracked: bool,
+}
+
+/// What the project's rules and the suppression list say about a message.
+#[derive(Clone, Copy, Default)]
+struct Verdict {
+    suppressed: Option<&'static str>,
+    capped: bool,
+    counted: bool,
+}
+
+/// Loads what messages of one project need, in their order. Sends that count against a frequency cap are recorded in the transaction.
+pub async fn load(
+    app: &App,
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    messages: Vec<Claimed>,
+) -> Result<Vec<Loaded>, StoreError> {
+    let now = app.clock.now();
+    let (users, template_ids): (BTreeSet<Uuid>, BTreeSet<Uuid>) =
+        (messages.iter().flat_map(candidates).collect(), messages.iter().filter_map(|m| m.template_id).collect());
+    let (users, template_ids): (Vec<Uuid>, Vec<Uuid>) = (users.into_iter().collect(), template_ids.into_iter().collect());
+    let has_mail = messages.iter().any(|m| m.channel == Channel::Email);
+    let tracks = async { if has_mail { projects::tracks(tx, project).await } else { Ok(false) } };
+    let (people, templates, senders, tracks) = tokio::try_join!(
+        recipient::load(tx, project, &users),
+        app.templates.load(tx, project, &template_ids),
+        senders(app, tx, project, &messages),
+        tracks
+    )?;
+    let recipient = |m: &Claimed| candidates(m).find_map(|id| people.get(&id));
+    let listed: Vec<Address> =
+        messages.iter().filter_map(|m| Some(suppressed::addresses(m.channel, recipient(m)?))).flatten().collect();
+    let (listed, subscribed, tokens) = tokio::try_join!(
+        suppressions::reasons(tx, project, &listed),
+        suppressed::subscribed(tx, project, &messages, recipient),
+        devices(tx, project, &messages, &people)
+    )?;
+    let mut frequency = Frequency::load(tx, project, &messages, recipient, &senders, now).await?;
+    let (mut verdicts, mut counted) = (HashMap::new(), Vec::new());
+    for message in &messages {
+        let (Some(person), Some(sender)) = (recipient(message), senders.get(&message.channel)) else { continue };
+        let reason = suppressed::reason(message, person, &listed).map(Reason::status_reason);
+        let reason = reason
+            .or_else(|| suppressed::by_group(message, person, &subscribed))
+            .or_else(|| suppressed::as_anonymous(message, person, &sender.rules));
+        // Of several in one batch only as many go out as the cap allows.
+        let cap = sender.rules.cap.filter(|_| message.lane != Lane::Direct && reason.is_none());
+        let verdict = match cap.map(|cap| frequency.admit(cap, project, message, person, now)) {
+            None => Verdict { suppressed: reason, ..Verdict::default() },
+            Some(None) => Verdict { capped: true, ..Verdict::default() },
+            Some(Some(send)) => {
+                counted.push((send, message.attempt));
+                Verdict { counted: true, ..Verdict::default() }
+            }
+        };
+        verdicts.insert(message.id, verdict);
+    }
+    capped_sends::record(tx, project, &counted).await?;
+    let load = |message: Claimed| {
+        let sender = senders.get(&message.channel)?.clone();
+        let recipient = recipient(&message).cloned();
+        let template = message.template_id.and_then(|id| templates.get(&id)).cloned();
+        let devices = recipient.as_ref().filter(|_| message.channel == Channel::Push).and_then(|r| tokens.get(&r.id));
+        let tokens = devices.cloned().unwrap_or_default();
+        let Verdict { suppressed, capped, counted } = verdicts.get(&message.id).copied().unwrap_or_default();
+        let tracked =
+            tracks && app.config.is_reachable && message.channel == Channel::Email && !judge::is_test(&message);
+        let mut loaded = Loaded { message, recipient, template, sender, tokens, suppressed, capped, counted, tracked };
+        add_links(app, &mut loaded);
+        Some(loaded)
+    };
+    Ok(messages.into_iter().filter_map(load).collect())
+}
+
+/// The sender of each channel of the messages.
+async fn senders(
+    app: &App,
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    messages: &[Claimed],
+) -> Result<HashMap<Channel, Arc<Sender>>, StoreError> {
+    let mut senders: HashMap<Channel, Arc<Sender>> = HashMap::new();
+    for message in messages {
+        if let Entry::Vacant(entry) = senders.entry(message.channel) {
+            let key = (project, message.channel);
+            entry.insert(app.channels.get(tx, &app.config.master_keys, &app.outside, key).await?);
+        }
+    }
+    Ok(senders)
+}
+
+/// Adds the links that templates may use to the message's data.
+fn add_links(app: &App, loaded: &mut Loaded) {
+    let Loaded { message, recipient, template, .. } = loaded;
+    let is_mail = message.channel == Channel::Email;
+    let names_preferences = match template.as_ref().and_then(|t| t.as_ref().ok()) {
+        Some(template) => template.names_preferences,
+        None => {
+            let mut own = ["body", "url"].iter().filter_map(|part| message.content.get(part)?.as_str());
+            own.any(|source| source.contains(PREFERENCES_URL))
+        }
+    };
+    if !is_mail && !names_preferences {
+        return;
+    }
+    let user = recipient.as_ref().map_or(message.user_id, |person| person.id);
+    let (group, channel) = (message.subscription_group_id, Some(message.channel));
+    let about = About { project: message.project, message: message.id, user, group, channel };
+    let (keys, base) = (&app.config.master_keys, &app.config.public_base_url);
+    let unsubscribe = is_mail.then(|| (UNSUBSCRIBE_URL, link::unsubscribe(keys, base, about)));
+    let preferences = names_preferences.then(|| (PREFERENCES_URL, link::preferences(keys, base, about)));
+    if let Some(data) = message.data.as_object_mut() {
+        let links = unsubscribe.into_iter().chain(preferences);
+        data.extend(links.map(|(name, url)| (name.to_owned(), url.into())));
+    }
+}
+
+/// The devices of those who get a push, by person.
+async fn devices(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    claimed: &[Claimed],
+    people: &HashMap<Uuid, Recipient>,
+) -> Result<HashMap<Uuid, Vec<PushToken>>, StoreError> {
+    let pushes = claimed.iter().filter(|m| m.channel == Channel::Push);
+    let mut persons: Vec<Uuid> =
+        pushes.filter_map(|m| Some(candidates(m).find_map(|id| people.get(&id))?.id)).collect();
+    persons.sort_unstable();
+    persons.dedup();
+    push_tokens::of_people(tx, project, &persons).await
+}
+
+/// The ids that a message may be for: the row's own, and those that a direct message still had to choose from when it
+/// came in before its user.
+fn candidates(message: &Claimed) -> impl Iterator<Item = Uuid> {
+    let others = message.content.get("userIds").and_then(Value::as_array).into_iter().flatten();
+    let others: Vec<Uuid> = others.filter_map(|id| Uuid::try_parse(id.as_str()?).ok()).collect();
+    std::iter::once(message.user_id).chain(others)
+}

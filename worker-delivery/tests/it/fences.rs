@@ -1,0 +1,137 @@
+//! Which outcomes are written: those of chunks that their worker still holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use shared::send::DeliveryState::{Delivered, Failed, Queued, Sent};
+use shared::store::messages::insert::NewMessage;
+use shared::store::messages::receipts::{self, Receipt};
+use shared::store::messages::settle::Settled;
+use shared::store::send_chunks::begin::{Want, take};
+use shared::store::send_chunks::{self, NewChunk};
+use uuid::Uuid;
+use worker_delivery::settle::{Member, Settler};
+
+use crate::place::Place;
+
+pub fn lease(place: &Place) -> Timestamp {
+    place.clock.now() + Duration::from_mins(1)
+}
+
+pub fn settler(place: &Place) -> Settler {
+    Settler::start(place.store.clone(), place.clock.clone(), Arc::new(|_| ()))
+}
+
+/// The message at a position of a begun chunk at a position.
+pub fn member(message: &NewMessage, chunk: Uuid, position: usize) -> Member {
+    Member { queue: message.queue(), campaign: None, chunk, position }
+}
+
+#[tokio::test]
+async fn a_receipt_that_overtakes_the_settling_stays_and_loses_nothing() {
+    let place = Place::new().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let messages = [place.message(ann), place.message(ann)];
+    let chunk = place.insert_begun(&messages, lease(&place)).await;
+    let mut db = place.store.connection().await.unwrap();
+    let now = place.clock.now();
+
+    // The provider's receipt comes before our own outcome: of one that it took, and of one of which we do not know.
+    let told = messages.iter().map(|m| Receipt { message: m.id, state: Delivered, at: now, reason: None, url: None });
+    let tx = db.transaction().await.unwrap();
+    receipts::apply(&tx, place.project, &told.collect::<Vec<_>>(), now).await.unwrap();
+    tx.commit().await.unwrap();
+    let end = |id, status, due_at| Settled {
+        due_at,
+        subject: Some("Hi".into()),
+        provider: Some("smtp"),
+        provider_message_id: Some("p1".into()),
+        ..Settled::new(place.project, id, 1, status)
+    };
+    let settler = settler(&place);
+    // Nothing is settled twice.
+    for _ in 0..2 {
+        settler.settle(member(&messages[0], chunk, 0), end(messages[0].id, Sent, None)).await;
+        settler.settle(member(&messages[1], chunk, 1), end(messages[1].id, Queued, Some(now))).await;
+    }
+    place.assert_queue_is_whole().await;
+    let sql = "SELECT status, subject, provider_message_id, sent_at IS NOT NULL, attempt FROM message WHERE id = $1";
+    for (message, sent) in messages.iter().zip([true, false]) {
+        let row = db.query_one(sql, &[&message.id]).await.unwrap();
+        let (status, subject, provider): (String, String, String) = (row.get(0), row.get(1), row.get(2));
+        assert_eq!((status.as_str(), subject.as_str(), provider.as_str()), ("delivered", "Hi", "p1"));
+        assert_eq!((row.get::<_, bool>(3), row.get::<_, i32>(4)), (sent, 1));
+    }
+    // What was sent counts, also where its receipt was first; what was not is not known to have been.
+    let counted = "SELECT status, sum(count)::bigint FROM message_status_count GROUP BY status ORDER BY status";
+    let counted: Vec<(String, i64)> =
+        db.query(counted, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(counted, [("delivered".to_owned(), 2), ("sent".to_owned(), 1)]);
+}
+
+#[tokio::test]
+async fn an_outcome_whose_chunk_was_taken_over_is_dropped() {
+    let place = Place::new().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let message = place.message(ann);
+    let first = place.insert_begun(std::slice::from_ref(&message), place.clock.now()).await;
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    let want = Want { queue: message.queue(), most: 10, from: None, with_lapsed: true };
+    let taken = take(&tx, want, place.clock.now()).await.unwrap();
+    assert_eq!((taken.in_doubt, taken.messages), (vec![message.id], vec![]));
+    let chunk = NewChunk::begun(message.queue(), vec![message.id], lease(&place));
+    let second = send_chunks::insert(&tx, &[chunk], place.clock.now()).await.unwrap()[0];
+    tx.commit().await.unwrap();
+
+    let settler = settler(&place);
+    let settle = async |chunk, attempt, status| {
+        let end = Settled::new(place.project, message.id, attempt, status);
+        settler.settle(member(&message, chunk, 0), end).await;
+        place.row(message.id).await.unwrap()
+    };
+    let row = settle(first, 1, Failed).await;
+    assert_eq!((row.status.as_str(), row.is_begun), ("queued", true));
+    let row = settle(second, 2, Sent).await;
+    assert_eq!((row.status.as_str(), row.is_begun), ("sent", false));
+    assert_eq!(settle(first, 1, Failed).await.status, "sent");
+}
+
+/// As after a commit whose answer was lost.
+#[tokio::test]
+async fn an_outcome_that_is_written_already_is_not_written_again() {
+    let place = Place::new().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let messages = [place.message(ann), place.message(ann)];
+    let chunk = place.insert_begun(&messages, lease(&place)).await;
+    let settler = settler(&place);
+    let due_at = Some(place.clock.now() + Duration::from_mins(10));
+    for _ in 0..3 {
+        let end = Settled { due_at, failures: 1, ..Settled::new(place.project, messages[0].id, 1, Queued) };
+        settler.settle(member(&messages[0], chunk, 0), end).await;
+        let row = place.row(messages[0].id).await.unwrap();
+        assert_eq!((row.status.as_str(), row.attempt, row.failures), ("queued", 1, 1));
+        place.assert_queue_is_whole().await;
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_leaves_the_other_messages_of_its_chunk_begun() {
+    let place = Place::new().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let messages = [place.message(ann), place.message(ann), place.message(ann)];
+    let chunk = place.insert_begun(&messages, lease(&place)).await;
+    let settler = settler(&place);
+    for (settled, n) in [1, 0, 2].into_iter().enumerate() {
+        let end = Settled::new(place.project, messages[n].id, 1, Sent);
+        settler.settle(member(&messages[n], chunk, n), end).await;
+        let row = place.row(messages[n].id).await.unwrap();
+        assert_eq!((row.status.as_str(), row.is_begun), ("sent", false));
+        assert_eq!(place.begun(place.project).await, 2 - settled as i64);
+        place.assert_queue_is_whole().await;
+    }
+    let chunks = "SELECT count(*) FROM send_chunk";
+    let left: i64 = place.store.connection().await.unwrap().query_one(chunks, &[]).await.unwrap().get(0);
+    assert_eq!(left, 0);
+}
