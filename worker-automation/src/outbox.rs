@@ -62,7 +62,7 @@ impl Outbox {
         if done.is_empty() {
             return;
         }
-        failpoint::hit("automation.after_hand_over");
+        failpoint::hit("automation.after_outbox_published");
         let deleted = async { outbox::delete(&self.store.connection().await?, &done).await };
         if let Err(error) = deleted.await {
             // Published again as left over, and refused as a repeat or found settled by delivery.

@@ -18,8 +18,8 @@ use shared::store::users::recipient::Recipient;
 
 use crate::App;
 use crate::channels::Rules;
-use crate::load::Loaded;
 use crate::limits::Token;
+use crate::load::Loaded;
 use crate::render::Source;
 use crate::settle::judge::{self, Circumstances, failed};
 

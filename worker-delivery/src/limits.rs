@@ -95,13 +95,7 @@ struct Account {
 
 impl Account {
     fn new(bucket: String, inner: Arc<Inner>) -> Self {
-        Self {
-            bucket,
-            inner,
-            own: Mutex::default(),
-            spare: Mutex::default(),
-            again_at: Mutex::default(),
-        }
+        Self { bucket, inner, own: Mutex::default(), spare: Mutex::default(), again_at: Mutex::default() }
     }
 
     fn spare(&self, wanted: usize) -> usize {
@@ -202,6 +196,8 @@ impl Limit {
         let time = time.min(REST_MOST);
         let (account, inner) = (&self.account, &self.account.inner);
         locked(&account.own).rest(time, Instant::now());
+        locked(&account.spare).clear();
+        *locked(&account.again_at) = [Some(Instant::now() + time); 2];
         if let Some((buckets, _)) = &inner.buckets {
             buckets.rest(&account.bucket, self.terms, time).await;
         }

@@ -68,7 +68,8 @@ pub async fn load(
     let now = app.clock.now();
     let (users, template_ids): (BTreeSet<Uuid>, BTreeSet<Uuid>) =
         (messages.iter().flat_map(candidates).collect(), messages.iter().filter_map(|m| m.template_id).collect());
-    let (users, template_ids): (Vec<Uuid>, Vec<Uuid>) = (users.into_iter().collect(), template_ids.into_iter().collect());
+    let (users, template_ids): (Vec<Uuid>, Vec<Uuid>) =
+        (users.into_iter().collect(), template_ids.into_iter().collect());
     let has_mail = messages.iter().any(|m| m.channel == Channel::Email);
     let tracks = async { if has_mail { projects::tracks(tx, project).await } else { Ok(false) } };
     let (people, templates, senders, tracks) = tokio::try_join!(

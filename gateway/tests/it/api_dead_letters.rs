@@ -97,7 +97,7 @@ async fn another_try_goes_through_the_ledger_under_the_same_id() {
     gateway.bus.client.flush().await.unwrap();
     assert_eq!(replay(&gateway, &project, json!({"ids": [id]})).await, (1, 0));
     let sql = "SELECT status, status_reason, attempt, failures, ambiguous - forgiven, dead, failed_at IS NULL, \
-               (SELECT count(*) FROM send_chunk WHERE members = ARRAY[$1] AND due_at <= now() AND NOT is_begun) \
+               (SELECT count(*) FROM send_chunk WHERE members = ARRAY[message.id] AND due_at <= now() AND NOT is_begun) \
                FROM message WHERE id = $1";
     let row = gateway.sql.query_one(sql, &[&id]).await.unwrap();
     assert_eq!((row.get::<_, &str>(0), row.get::<_, Option<&str>>(1)), ("queued", None));

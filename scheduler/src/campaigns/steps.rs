@@ -15,8 +15,8 @@ use super::pace::Pace;
 use super::winner::{self, Rest};
 use crate::tick::TickError;
 
-/// Recipients released in one transaction.
-const RELEASED: i64 = 5_000_000;
+/// Messages of a campaign that are with delivery at a time. The project's other campaigns do not wait behind all of it.
+const IN_DELIVERY: i64 = 20_000;
 /// Chunks cancelled in one transaction: each may hold 500 messages whose rows are updated.
 const CANCELLED: i64 = 50;
 /// Until the next check while workers send messages of the campaign, or its throttle holds some back.
@@ -78,13 +78,14 @@ pub async fn send(
     if let Rest::Gets(variant) = rest {
         chunks::decide(tx, of, variant, now).await?;
     }
-    let pace = Pace::new(campaign.settings.throttle_per_minute, progress.paced_to, now, RELEASED);
+    let room = (IN_DELIVERY - chunks::in_delivery(tx, of, now).await?).max(0);
+    let pace = Pace::new(campaign.settings.throttle_per_minute, progress.paced_to, now, room);
     let released = if pace.allowed > 0 { chunks::release(tx, of, pace.allowed, now).await? } else { 0 };
     if progress.taken && released == 0 && !chunks::is_open(tx, of).await? {
         sending::end(tx, project, campaign, next_time(campaign, &progress, now), now).await?;
         return Ok(Step::default());
     }
-    let look_at = if !progress.taken || released == RELEASED {
+    let look_at = if !progress.taken {
         now
     } else if released > 0 || pace.allowed == 0 || chunks::is_due(tx, of, now).await? {
         after(now, BUSY)

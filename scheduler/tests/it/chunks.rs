@@ -174,7 +174,7 @@ async fn sending_is_parked(tx: &shared::store::Transaction<'_>, id: Uuid) -> boo
 
 #[tokio::test]
 async fn campaigns_are_sent_while_the_broker_is_away() {
-    let mut nats = PrivateNats::start().await;
+    let nats = PrivateNats::start().await;
     let place = Place::at(&nats.url(), "", None, &[]).await;
     people(&place, 30).await;
     let pro = segment(&place, "pro").await;

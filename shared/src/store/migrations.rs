@@ -107,12 +107,13 @@ mod tests {
     use super::*;
 
     /// Databases hold these checksums: a line is added with each migration, and none is ever changed.
-    const FROZEN: [(&str, &str); 5] = [
+    const FROZEN: [(&str, &str); 6] = [
         ("0001_core.sql", "ee347fec27bd566d2c87f2a359de0ceff1b56562d997e898910672d5ab9c86e3"),
         ("0002_accounts_and_caps.sql", "40946363a9407fcce2f45b3de590431a452cef850c0919e8996a9e5cf9dce47b"),
         ("0003_limits.sql", "61a3a6c3d8ac0027a11d4684ce60785ec976f4467d04bfb47edeabe25e5e4f06"),
         ("0004_erasure.sql", "4ce1c7589b76253178756384a363042f8f070f361c0462aecb8be0fd0c77170b"),
         ("0005_announced_erasures.sql", "e3b9e35e3dadfedaff31b226de614f681e09c48772fc122c09aa975b01c19885"),
+        ("0006_send_chunks.sql", "0a43c918129c04ea45996e22bc30cbbb26601c498e41ea9322af02eb639f10e0"),
     ];
 
     fn file(migration: &Migration) -> String {

@@ -93,19 +93,14 @@ pub fn chunks_of(members: BTreeMap<Queue, Vec<Uuid>>, due_at: Timestamp) -> Vec<
 }
 
 /// Writes chunks and returns their ids in the same order. One statement for each project.
-pub async fn insert(
-    db: &impl GenericClient,
-    chunks: &[NewChunk],
-    now: Timestamp,
-) -> Result<Vec<Uuid>, StoreError> {
+pub async fn insert(db: &impl GenericClient, chunks: &[NewChunk], now: Timestamp) -> Result<Vec<Uuid>, StoreError> {
     let ids: Vec<Uuid> = chunks.iter().map(|_| ids::fresh(now.as_millisecond())).collect();
     let mut of_project: BTreeMap<ProjectId, Vec<(Uuid, &NewChunk)>> = BTreeMap::new();
     for (id, chunk) in ids.iter().zip(chunks).filter(|(_, chunk)| !chunk.members.is_empty()) {
         of_project.entry(chunk.queue.project).or_default().push((*id, chunk));
     }
-    let written = of_project.into_iter().map(|(project, chunks)| async move {
-        insert_of(db, project, &chunks, now).await
-    });
+    let written =
+        of_project.into_iter().map(|(project, chunks)| async move { insert_of(db, project, &chunks, now).await });
     try_join_all(written).await?;
     Ok(ids)
 }

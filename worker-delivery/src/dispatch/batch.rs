@@ -12,7 +12,7 @@ use shared::send::{Lane, Queue};
 use shared::store::messages::claim::{self, Claimed};
 use shared::store::messages::recipients::{self, Lease};
 use shared::store::messages::settle::in_doubt;
-use shared::store::send_chunks::begin::{Taken, Want, take};
+use shared::store::send_chunks::begin::{Taken, Want, count, take};
 use shared::store::send_chunks::{self, NewChunk};
 use shared::store::users::record::PersonKey;
 use shared::store::users::{recipient, removals};
@@ -54,8 +54,11 @@ struct Begun {
 pub async fn run(app: Arc<App>, grant: Grant) {
     let Grant { queue, owner, permits, from } = grant;
     let begun = match admit(&app, queue, permits).await {
-        Ok(Admitted::Now(permits, tokens)) => begin(&app, queue, permits.len(), from).await.map(|b| (b, permits, tokens)),
+        Ok(Admitted::Now(permits, tokens)) => {
+            begin(&app, queue, permits.len(), from).await.map(|b| (b, permits, tokens))
+        }
         Ok(Admitted::Later(at)) => return app.dispatcher.begun(queue, owner, Then::RestUntil(at), None),
+        Ok(Admitted::Nothing) => return app.dispatcher.begun(queue, owner, Then::Idle, None),
         Err(error) => Err(error),
     };
     match begun {
@@ -77,13 +80,20 @@ pub async fn run(app: Arc<App>, grant: Grant) {
 enum Admitted {
     Now(Vec<Permit>, Vec<Token>),
     Later(Instant),
+    Nothing,
 }
 
-/// Takes a token for each permit where the account has a limit; permits without one are given up.
+/// Takes a token for each message that can be begun, where the account has a limit; permits without one are given up. Tokens are not
+/// taken in advance: a worker that has some left does not ask Redis, and so does not learn that the provider asked for a pause.
 async fn admit(app: &App, queue: Queue, mut permits: Vec<Permit>) -> Result<Admitted, StoreError> {
     let Some(limit) = app.channels.limit(app, (queue.project, queue.channel)).await? else {
         return Ok(Admitted::Now(permits, Vec::new()));
     };
+    let due = count(&app.store.connection().await?, queue, permits.len(), app.clock.now()).await?;
+    if due == 0 {
+        return Ok(Admitted::Nothing);
+    }
+    permits.truncate(due);
     let tokens = tokens(&limit, queue, permits.len()).await;
     if tokens.is_empty() {
         metrics::counter!(Metric::MessagesLimited, "how" => "waited").increment(1);
@@ -185,7 +195,8 @@ pub fn send(app: &Arc<App>, batch: Batch, mut permits: Vec<Permit>, mut tokens: 
     for (position, mut loaded) in messages.into_iter().enumerate() {
         let mut hop = traced::begin(&mut loaded.message, since);
         let (mut permit, token) = (permits.pop(), tokens.pop());
-        let member = Member { queue, campaign: loaded.message.sending.map(|s| (s.campaign, s.occurrence)), chunk, position };
+        let member =
+            Member { queue, campaign: loaded.message.sending.map(|s| (s.campaign, s.occurrence)), chunk, position };
         let app = app.clone();
         app.tasks.clone().spawn(async move {
             let settled = attempt(app.clone(), loaded, token).await;

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use shared::backoff::Backoff;
 use shared::clock::machine_now;
+use shared::failpoint;
 use shared::ids::{self, OwnerId, ProjectId};
 use shared::metric_name::Metric;
 use shared::send::{DirectMessage, Lane, Queue};
@@ -28,7 +29,8 @@ use crate::load::{Loaded, load};
 /// Reason for refusing a message whose partition was dropped. Whether it was sent before is no longer known.
 const EXPIRED: &str = "the message is older than the messages that are kept";
 /// Between two tries to look up what begun messages need.
-const LOOK_UP: Backoff = Backoff { first: std::time::Duration::from_millis(100), factor: 2, most: std::time::Duration::from_secs(2) };
+const LOOK_UP: Backoff =
+    Backoff { first: std::time::Duration::from_millis(100), factor: 2, most: std::time::Duration::from_secs(2) };
 
 /// Messages of one queue that are begun; their look-ups are still to be made.
 pub struct Begun {
@@ -199,6 +201,7 @@ fn claimed(row: &NewMessage) -> Claimed {
 
 /// Looks up what begun messages need and sends them.
 pub async fn send(app: Arc<App>, begun: Begun) {
+    failpoint::hit("delivery.after_direct_begun");
     let Begun { queue, chunk, messages, permits, since } = begun;
     // By then the lease may be another worker's.
     let until = Instant::now() + app.config.lease / 2;

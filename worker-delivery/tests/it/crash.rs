@@ -70,16 +70,14 @@ async fn survive(failpoint: &str, by: By) {
     db.execute(lapse, &[&place.project]).await.unwrap();
     let _successor = start(&place, &[]);
     let sent = "SELECT count(*) FROM message WHERE project_id = $1 AND status = 'sent'";
-    // The broker waits for the acknowledgement of a worker that is gone for half a minute.
-    eventually(2 * SOON, async || {
-        match db.query_one(sent, &[&place.project]).await.unwrap().get::<_, i64>(0) {
-            sent if sent == MESSAGES as i64 => Ok(()),
-            sent => Err(format!("{failpoint}: {sent} sent")),
-        }
+    eventually(2 * SOON, async || match db.query_one(sent, &[&place.project]).await.unwrap().get::<_, i64>(0) {
+        sent if sent == MESSAGES as i64 => Ok(()),
+        sent => Err(format!("{failpoint}: {sent} sent")),
     })
     .await;
     place.assert_queue_is_whole().await;
-    place.drained().await;
+    // The broker waits for the acknowledgements of a worker that is gone for half a minute.
+    place.drained_within(2 * SOON).await;
     let sql = "SELECT coalesce(sum(ambiguous), 0)::bigint FROM message WHERE project_id = $1";
     let ambiguous: i64 = db.query_one(sql, &[&place.project]).await.unwrap().get(0);
     let mails = mailbox.mails();
@@ -101,7 +99,7 @@ async fn killed_after_recording_direct_messages() {
 
 #[tokio::test]
 async fn killed_after_beginning_direct_messages() {
-    survive("delivery.after_claim", By::Stream).await;
+    survive("delivery.after_direct_begun", By::Stream).await;
 }
 
 #[tokio::test]

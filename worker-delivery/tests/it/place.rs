@@ -307,7 +307,11 @@ impl Place {
 
     /// Waits until nothing is left in the send stream.
     pub async fn drained(&self) {
-        eventually(SOON, async || {
+        self.drained_within(SOON).await;
+    }
+
+    pub async fn drained_within(&self, time: Duration) {
+        eventually(time, async || {
             let mut stream =
                 self.bus.jetstream.get_stream(self.bus.names.send_stream()).await.map_err(|e| e.to_string())?;
             match stream.info().await.map_err(|e| e.to_string())?.state.messages {

@@ -226,9 +226,11 @@ async fn a_limit_leaves_no_device_of_a_push_out() {
 }
 
 #[tokio::test]
-async fn pushes_wait_in_their_queue_for_a_token() {
+async fn pushes_by_one_provider_wait_in_their_queue_for_a_token() {
     let (mut place, vendors) = place().await;
-    configure_limited(&place, &vendors, "DEF123GHIJ", Some(1)).await;
+    let account = vendors.gateway.vendor().account(&vendors.gateway.url()).to_string();
+    let settings = json!({ "pushGatewayRateLimit": 1 });
+    place.configure_channel(Channel::Push, settings, &[("pushGatewayServerKey", &account)]).await;
     let ann = place.user("ann", None, None).await;
     device(&place, ann, Platform::Android, "fcm-1").await;
     let messages: Vec<NewMessage> = (0..4).map(|n| push(&place, ann, &n.to_string())).collect();
@@ -240,6 +242,30 @@ async fn pushes_wait_in_their_queue_for_a_token() {
     }
     assert!(since.elapsed() > Duration::from_secs(2), "{:?}", since.elapsed());
     assert_eq!(vendors.gateway.vendor().taken().len(), 4);
+    place.stop().await;
+}
+
+/// Which of the providers a push goes by is not known before it is begun.
+#[tokio::test]
+async fn a_push_by_one_of_several_providers_that_finds_no_token_is_deferred_without_a_failure() {
+    let (mut place, vendors) = place().await;
+    configure_limited(&place, &vendors, "DEF123GHIJ", Some(1)).await;
+    let ann = place.user("ann", None, None).await;
+    device(&place, ann, Platform::Android, "fcm-1").await;
+    let messages: Vec<NewMessage> = (0..5).map(|n| push(&place, ann, &n.to_string())).collect();
+    place.queue(&messages).await;
+    let mut deferred = 0;
+    for message in &messages {
+        let row = place.settled(message.id, 1).await;
+        assert_eq!((row.failures, row.ambiguous), (0, 0));
+        if row.status == "queued" {
+            deferred += 1;
+            assert_eq!(row.reason.as_deref(), Some("rate_limited: the account's limit is 1 a second"));
+            assert_eq!(devices(&place, message.id).await[0]["outcome"], "limited");
+        }
+    }
+    assert!(deferred >= 2, "{deferred}");
+    eventually_true("all are sent", 2 * SOON, async || vendors.gateway.vendor().taken().len() == messages.len()).await;
     place.stop().await;
 }
 

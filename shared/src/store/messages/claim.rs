@@ -89,8 +89,13 @@ async fn load_in(
     let (first, last) = (ids.first(), ids.last());
     let columns = "m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt + 1, m.failures, m.ambiguous - m.forgiven, \
                    m.created_at, coalesce(m.released_at, m.created_at), m.subscription_group_id, m.trace, m.campaign_id, m.occurrence";
-    let found =
-        by_id::look_up(month, "unnest($2::uuid[]) AS w (id)", columns, "m.id BETWEEN $3 AND $4 AND m.status = 'queued'", Lock::None);
+    let found = by_id::look_up(
+        month,
+        "unnest($2::uuid[]) AS w (id)",
+        columns,
+        "m.id BETWEEN $3 AND $4 AND m.status = 'queued'",
+        Lock::None,
+    );
     let statement = month.prepare(db, &format!("SELECT m.* FROM {found}")).await?;
     Ok(db.query(&statement, &[&project, &ids, &first, &last]).await?)
 }
@@ -104,7 +109,11 @@ fn from_row(project: ProjectId, row: &Row, lapsed: bool) -> Result<Claimed, Stor
         user_id: row.try_get(1)?,
         channel: super::channel(row.try_get(2)?)?,
         lane: super::lane(row.try_get(3)?)?,
-        sending: occurrence.map(|(campaign, occurrence)| Sending { campaign, occurrence, started_ms: ids::time_ms(id) }),
+        sending: occurrence.map(|(campaign, occurrence)| Sending {
+            campaign,
+            occurrence,
+            started_ms: ids::time_ms(id),
+        }),
         template_id: row.try_get(4)?,
         content: row.try_get(5)?,
         data: row.try_get(6)?,

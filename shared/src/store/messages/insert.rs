@@ -59,11 +59,7 @@ pub async fn count(db: &impl GenericClient, project: ProjectId, lane: i16, delta
 
 /// Inserts messages as `queued`, counts them, and returns the ids of those that were new: the caller writes these into chunks in the same
 /// transaction. The row of the lane's counter stays locked until its end.
-pub async fn rows(
-    tx: &impl GenericClient,
-    lane: i16,
-    messages: &[NewMessage],
-) -> Result<HashSet<Uuid>, StoreError> {
+pub async fn rows(tx: &impl GenericClient, lane: i16, messages: &[NewMessage]) -> Result<HashSet<Uuid>, StoreError> {
     if messages.is_empty() {
         return Ok(HashSet::new());
     }

@@ -120,7 +120,11 @@ async fn merged_since(
     Ok(merged)
 }
 
-/// Those of the users who have a message of the sending under the id of a user who was merged into them.
+/// A message that was sent, may have been, or is still to be sent.
+const MAY_BE_SENT: &str =
+    "(m.status NOT IN ('failed', 'suppressed', 'cancelled') OR m.ambiguous > m.forgiven OR m.sent_at IS NOT NULL)";
+
+/// Those of the users who get a message of the sending under the id of a user who was merged into them.
 async fn served(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -135,7 +139,7 @@ async fn served(
         "(SELECT v.u AS of, {id} AS id FROM unnest($2::uuid[], $3::uuid[]) AS v (u, o)) AS w",
         id = by_id::of_sending("$4", "md5($5::text || v.o::text)")
     );
-    let found = by_id::look_up(month, &ids, "m.id", "true", Lock::None);
+    let found = by_id::look_up(month, &ids, "m.id", MAY_BE_SENT, Lock::None);
     let statement = month.prepare(tx, &format!("SELECT DISTINCT w.of FROM {found}")).await?;
     let rows = tx.query(&statement, &[&project, &users, &others, &sending.started_ms, &sending.key()]).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()

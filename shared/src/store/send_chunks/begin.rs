@@ -1,6 +1,6 @@
 //! Taking members of due chunks for sending.
 
-use deadpool_postgres::Transaction;
+use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -127,6 +127,16 @@ pub async fn take(tx: &Transaction<'_>, want: Want, now: Timestamp) -> Result<Ta
     Ok(taken)
 }
 
+/// Counts up to `most` members that [`take`] would find.
+pub async fn count(db: &impl GenericClient, queue: Queue, most: usize, now: Timestamp) -> Result<usize, StoreError> {
+    let sql = "SELECT least(coalesce(sum(size), 0), $5)::bigint FROM (SELECT size FROM send_chunk \
+               WHERE project_id = $1 AND channel = $2 AND lane = $3 AND due_at <= $4 ORDER BY due_at LIMIT $5) AS due";
+    let Queue { project, channel, lane } = queue;
+    let (most, statement) = (i64::try_from(most).unwrap_or(i64::MAX), db.prepare_cached(sql).await?);
+    let row = db.query_one(&statement, &[&project, &channel.as_str(), &lane.as_str(), &now, &most]).await?;
+    Ok(usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0))
+}
+
 async fn read(
     tx: &Transaction<'_>,
     want: Want,
@@ -142,16 +152,8 @@ async fn read(
                AND (NOT c.is_begun OR $6) AND c.id <> ALL($7) AND NOT EXISTS (SELECT FROM project_removal WHERE project_id = $1) \
                ORDER BY c.due_at LIMIT $8 FOR UPDATE OF c SKIP LOCKED";
     let statement = tx.prepare_cached(sql).await?;
-    let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] = &[
-        &project,
-        &channel.as_str(),
-        &lane.as_str(),
-        &now,
-        &want.from,
-        &want.with_lapsed,
-        &seen,
-        &most,
-    ];
+    let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
+        &[&project, &channel.as_str(), &lane.as_str(), &now, &want.from, &want.with_lapsed, &seen, &most];
     tx.query(&statement, params).await?.iter().map(from_row).collect()
 }
 

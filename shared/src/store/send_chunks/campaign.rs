@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{Bits, NewChunk, SendAt, Share, insert};
+use super::{Bits, CAPACITY, NewChunk, SendAt, Share, insert};
 use crate::campaign::Variant;
 use crate::ids::ProjectId;
 use crate::send::{Channel, DeliveryState, Lane, Queue};
@@ -39,11 +39,38 @@ struct Parked {
 
 /// Releases up to `most` members of parked chunks whose time has come; returns how many.
 pub async fn release(tx: &impl GenericClient, of: Of, most: i64, now: Timestamp) -> Result<i64, StoreError> {
+    let mut released = 0;
+    while released < most {
+        // Most chunks are full, so few are read and locked, whatever is parked.
+        let chunks = (most - released) / CAPACITY as i64 + 1;
+        let found = release_chunks(tx, of, chunks, most - released, now).await?;
+        released += found.released;
+        if found.chunks < chunks {
+            break;
+        }
+    }
+    Ok(released)
+}
+
+/// What [`release_chunks`] found.
+struct Found {
+    chunks: i64,
+    released: i64,
+}
+
+/// Releases up to `most` members of up to `chunks` chunks. All of them that hold no more than that are due afterwards.
+async fn release_chunks(
+    tx: &impl GenericClient,
+    of: Of,
+    chunks: i64,
+    most: i64,
+    now: Timestamp,
+) -> Result<Found, StoreError> {
+    // In the order of the index alone: a sort would read all chunks of the same time.
     let sql = "SELECT id, size, channel, is_audience, is_begun, occurrence, variant, template_id, nullif(send_at, '-infinity') FROM send_chunk \
-               WHERE project_id = $1 AND campaign_id = $2 AND due_at IS NULL AND send_at <= $3 ORDER BY send_at, id LIMIT $4 \
+               WHERE project_id = $1 AND campaign_id = $2 AND due_at IS NULL AND send_at <= $3 ORDER BY send_at LIMIT $4 \
                FOR UPDATE SKIP LOCKED";
-    // Each has a member at least.
-    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now, &most]).await?;
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now, &chunks]).await?;
     let (mut whole, mut released) = (Vec::new(), 0);
     for row in &rows {
         let chunk = parked(row)?;
@@ -59,7 +86,7 @@ pub async fn release(tx: &impl GenericClient, of: Of, most: i64, now: Timestamp)
     }
     let sql = "UPDATE send_chunk SET due_at = $3 WHERE project_id = $1 AND id = ANY($2)";
     tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &whole, &now]).await?;
-    Ok(released)
+    Ok(Found { chunks: rows.len() as i64, released })
 }
 
 fn parked(row: &Row) -> Result<Parked, StoreError> {
@@ -145,10 +172,16 @@ pub struct Cancelled {
 
 /// Cancels what is in up to `most` chunks that no worker is sending. The outcome of a call whose lease has ended is unknown.
 pub async fn cancel(tx: &impl GenericClient, of: Of, most: i64, now: Timestamp) -> Result<Cancelled, StoreError> {
-    let sql = "WITH gone AS (DELETE FROM send_chunk WHERE project_id = $1 AND id IN (SELECT id FROM send_chunk \
-               WHERE project_id = $1 AND campaign_id = $2 AND (NOT is_begun OR coalesce(due_at <= $3, true)) LIMIT $4 FOR UPDATE SKIP LOCKED) \
-               RETURNING members, done::text, is_audience, is_begun, occurrence, variant) SELECT * FROM gone";
-    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now, &most]).await?;
+    // With the limit as a parameter, a generic plan would scan the table.
+    let sql = format!(
+        "SELECT members, done::text, is_audience, is_begun, occurrence, variant, id FROM send_chunk \
+         WHERE project_id = $1 AND campaign_id = $2 AND (NOT is_begun OR coalesce(due_at <= $3, true)) \
+         ORDER BY send_at LIMIT {most} FOR UPDATE SKIP LOCKED"
+    );
+    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&of.project, &of.campaign, &now]).await?;
+    let ids: Vec<Uuid> = rows.iter().map(|row| row.try_get(6)).collect::<Result<_, _>>()?;
+    let sql = "DELETE FROM send_chunk WHERE project_id = $1 AND id = ANY($2)";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &ids]).await?;
     let (mut moved, mut messages, mut cancelled) = (Counts::default(), BTreeMap::new(), Cancelled::default());
     for row in &rows {
         let (members, done): (Vec<Uuid>, Bits) = (row.try_get(0)?, Bits::parse(row.try_get(1)?));
@@ -180,8 +213,15 @@ pub async fn is_open(db: &impl GenericClient, of: Of) -> Result<bool, StoreError
 
 /// Whether workers may send any of its messages now, or are sending some. Unlike [`is_released`], retries to come do not count.
 pub async fn is_due(db: &impl GenericClient, of: Of, now: Timestamp) -> Result<bool, StoreError> {
-    let sql = "SELECT EXISTS (SELECT FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND (is_begun OR due_at <= $3) \
-               AND due_at IS NOT NULL)";
+    let sql = "SELECT 1 FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND (is_begun OR due_at <= $3) AND due_at IS NOT NULL \
+               ORDER BY send_at LIMIT 1";
+    Ok(db.query_opt(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now]).await?.is_some())
+}
+
+/// How many members workers can send soon, or are sending. Retries that are due later than in two minutes do not count.
+pub async fn in_delivery(db: &impl GenericClient, of: Of, now: Timestamp) -> Result<i64, StoreError> {
+    let sql = "SELECT coalesce(sum(size), 0)::bigint FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 \
+               AND due_at <= $3::timestamptz + interval '2 minutes'";
     Ok(db.query_one(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now]).await?.try_get(0)?)
 }
 
@@ -196,9 +236,11 @@ pub async fn is_test_open(db: &impl GenericClient, of: Of) -> Result<bool, Store
 }
 
 async fn exists(db: &impl GenericClient, of: Of, condition: &str) -> Result<bool, StoreError> {
-    let sql =
-        format!("SELECT EXISTS (SELECT FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND {condition})");
-    Ok(db.query_one(&db.prepare_cached(&sql).await?, &[&of.project, &of.campaign]).await?.try_get(0)?)
+    // The order keeps the planner from scanning the table for the first row.
+    let sql = format!(
+        "SELECT 1 FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND {condition} ORDER BY send_at LIMIT 1"
+    );
+    Ok(db.query_opt(&db.prepare_cached(&sql).await?, &[&of.project, &of.campaign]).await?.is_some())
 }
 
 /// When the first chunk may be released that may not yet; none where no such time is known.

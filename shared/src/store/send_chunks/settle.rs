@@ -22,11 +22,7 @@ pub async fn lock(
 }
 
 /// Writes which members of locked chunks are done. Deletes the chunks of which all are.
-pub async fn write(
-    tx: &Transaction<'_>,
-    project: ProjectId,
-    chunks: &BTreeMap<Uuid, Bits>,
-) -> Result<(), StoreError> {
+pub async fn write(tx: &Transaction<'_>, project: ProjectId, chunks: &BTreeMap<Uuid, Bits>) -> Result<(), StoreError> {
     let (done, open): (Vec<_>, Vec<_>) = chunks.iter().partition(|(_, bits)| bits.all_set());
     if !done.is_empty() {
         let ids: Vec<Uuid> = done.into_iter().map(|(id, _)| *id).collect();
