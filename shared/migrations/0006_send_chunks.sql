@@ -4,7 +4,8 @@
 -- campaigns whose messages were not attempted yet lose their rows: these are written again when they are sent.
 
 -- What is still to be sent, in chunks of up to 500 members of one project, channel and lane. Members are messages or, where
--- is_audience, users whose messages are written when they are sent. Each queued message is an undone member of exactly one chunk.
+-- is_audience, users whose messages are written when they are sent. Each queued message is an undone member of exactly one chunk. The
+-- messages of a chunk lie in one month, so that a transaction locks few partitions.
 CREATE TABLE send_chunk (
     project_id  uuid NOT NULL,
     id          uuid NOT NULL,                                             -- also the fence of settling: a chunk whose lease ended is replaced
@@ -30,6 +31,7 @@ CREATE TABLE send_chunk (
 CREATE INDEX send_chunk_due ON send_chunk (due_at, project_id, channel, lane) WHERE due_at IS NOT NULL;
 CREATE INDEX send_chunk_queue ON send_chunk (project_id, channel, lane, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX send_chunk_campaign ON send_chunk (project_id, campaign_id, send_at) WHERE campaign_id IS NOT NULL;
+CREATE INDEX send_chunk_held ON send_chunk (project_id, channel) WHERE is_held;
 
 -- How many recipients of a sending are in each state. The lane is any of a few, so that writers seldom meet.
 CREATE TABLE campaign_count (
@@ -74,11 +76,14 @@ INSERT INTO send_chunk (project_id, id, channel, lane, members, done, size, is_b
     SELECT project_id, gen_random_uuid(), channel, lane, array_agg(id ORDER BY id), repeat('0', count(*)::int)::varbit, count(*)::int,
            claimed, held, CASE WHEN claimed THEN coalesce(max(due_at), now()) ELSE min(due_at) END, campaign_id, occurrence,
            CASE WHEN campaign_id IS NOT NULL THEN min(created_at) END, min(created_at)
-    FROM (SELECT q.*, (row_number() OVER (PARTITION BY project_id, channel, lane, claimed, held, minute, campaign_id, occurrence
+    FROM (SELECT q.*, (row_number() OVER (PARTITION BY project_id, channel, lane, claimed, held, minute, month, campaign_id, occurrence
                  ORDER BY id) - 1) / 500 AS part
           FROM (SELECT m.*, NOT claimed AND coalesce(status_reason, '') LIKE 'channel_misconfigured%' AS held,
-                       date_trunc('minute', due_at) AS minute FROM message m WHERE status = 'queued') AS q) AS parts
-    GROUP BY project_id, channel, lane, claimed, held, minute, campaign_id, occurrence, part;
+                       date_trunc('minute', due_at) AS minute,
+                       date_trunc('month', to_timestamp(('x' || lpad(left(replace(id::text, '-', ''), 12), 16, '0'))::bit(64)::bigint / 1000.0)
+                           AT TIME ZONE 'UTC') AS month
+                FROM message m WHERE status = 'queued') AS q) AS parts
+    GROUP BY project_id, channel, lane, claimed, held, minute, month, campaign_id, occurrence, part;
 
 -- What was to be published for delivery: rows that are in chunks now.
 DELETE FROM outbox WHERE subject LIKE '%send.%.automation' OR subject LIKE '%send.%.campaign' OR subject LIKE '%send.%.direct';

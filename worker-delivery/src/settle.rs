@@ -16,7 +16,8 @@ use shared::ids::ProjectId;
 use shared::metric_name::Metric;
 use shared::send::Queue;
 use shared::store::messages::settle::{HELD, Settled, settle};
-use shared::store::send_chunks::{self, CAPACITY, NewChunk};
+use shared::store::months::Month;
+use shared::store::send_chunks::{self, NewChunk};
 use shared::store::{Store, StoreError, capped_sends};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{self, JoinSet};
@@ -105,10 +106,15 @@ async fn run(store: Store, clock: Clock, retry: Retry, mut queue: mpsc::Receiver
         {
             let writer = Writer { store: store.clone(), clock: clock.clone(), retry: retry.clone(), project };
             let task = writers.spawn(async move {
-                match writer.once(&entries).await {
-                    Ok(()) => answer(entries),
-                    // Trying again may take long, and newer outcomes of the project must not wait for that.
-                    Err(error) => drop(tokio::spawn(async move { writer.insist(entries, error).await })),
+                for entries in by_month(entries) {
+                    match writer.once(&entries).await {
+                        Ok(()) => answer(entries),
+                        // Trying again may take long, and newer outcomes of the project must not wait for that.
+                        Err(error) => {
+                            let writer = writer.clone();
+                            drop(tokio::spawn(async move { writer.insist(entries, error).await }));
+                        }
+                    }
                 }
             });
             waiting.begin(project, task.id());
@@ -157,6 +163,15 @@ impl Waiting {
             self.ready.push_back(project);
         }
     }
+}
+
+/// Groups entries by the month of their messages, so that a transaction locks few partitions.
+fn by_month(entries: Vec<Entry>) -> impl Iterator<Item = Vec<Entry>> {
+    let mut months: BTreeMap<Month, Vec<Entry>> = BTreeMap::new();
+    for entry in entries {
+        months.entry(Month::of(entry.settled.id)).or_default().push(entry);
+    }
+    months.into_values()
 }
 
 fn answer(entries: Vec<Entry>) {
@@ -294,8 +309,8 @@ fn retries(entries: &[&Entry], queued: &HashSet<Uuid>, now: Timestamp) -> Vec<Ne
         chunks.entry((member.queue, member.campaign, is_held, due_at)).or_default().push(settled.id);
     }
     let chunks = chunks.into_iter().flat_map(|((queue, campaign, is_held, due_at), members)| {
-        let chunk = |part: &[Uuid]| NewChunk { campaign, is_held, ..NewChunk::due(queue, part.to_vec(), due_at) };
-        members.chunks(CAPACITY).map(chunk).collect::<Vec<_>>()
+        let chunk = move |part| NewChunk { campaign, is_held, ..NewChunk::due(queue, part, due_at) };
+        send_chunks::parts(&members).into_iter().map(chunk)
     });
     chunks.collect()
 }

@@ -331,8 +331,8 @@ async fn replay_messages(
     let (mut queues, mut chunks) = (BTreeSet::new(), Vec::new());
     for ((queue, campaign), members) in queued {
         queues.insert(queue);
-        let chunk = |part: &[Uuid]| NewChunk { campaign, ..NewChunk::due(queue, part.to_vec(), now) };
-        chunks.extend(members.chunks(send_chunks::CAPACITY).map(chunk));
+        let chunk = |part| NewChunk { campaign, ..NewChunk::due(queue, part, now) };
+        chunks.extend(send_chunks::parts(&members).into_iter().map(chunk));
     }
     send_chunks::insert(tx, &chunks, now).await?;
     Ok((replayed, queues.into_iter().collect()))

@@ -18,7 +18,7 @@ use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{StoreError, months};
 use crate::ids::{self, ProjectId};
 use crate::send::{Channel, Queue};
 
@@ -31,7 +31,7 @@ pub const CAPACITY: usize = 500;
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewChunk {
     pub queue: Queue,
-    /// Ids of messages; of users where `audience` is given. At most [`CAPACITY`].
+    /// Ids of messages of one month; of users where `audience` is given. At most [`CAPACITY`].
     pub members: Vec<Uuid>,
     /// When it may be sent, or its lease ends; none until the campaign releases it.
     pub due_at: Option<Timestamp>,
@@ -82,14 +82,10 @@ impl NewChunk {
     }
 }
 
-/// Splits the members of each queue into chunks.
-pub fn chunks_of(members: BTreeMap<Queue, Vec<Uuid>>, due_at: Timestamp) -> Vec<NewChunk> {
-    let of_queue = |(queue, members): (Queue, Vec<Uuid>)| {
-        let chunks: Vec<NewChunk> =
-            members.chunks(CAPACITY).map(|part| NewChunk::due(queue, part.to_vec(), due_at)).collect();
-        chunks
-    };
-    members.into_iter().flat_map(of_queue).collect()
+/// Splits messages into parts for one chunk each. The messages of a part lie in one month.
+pub fn parts(messages: &[Uuid]) -> Vec<Vec<Uuid>> {
+    let months = months::split(messages, |id| *id).into_iter();
+    months.flat_map(|(_, ids)| ids.chunks(CAPACITY).map(<[Uuid]>::to_vec).collect::<Vec<_>>()).collect()
 }
 
 /// Writes chunks and returns their ids in the same order. One statement for each project.

@@ -133,8 +133,9 @@ impl Ledger {
         for worker in 0..=u8::try_from(CONNECTIONS).unwrap() {
             let (past, messages) = (self.now - SignedDuration::from_hours(1), self.messages(worker));
             db.execute(message, &[&self.project, &self.user, &past, &messages]).await.unwrap();
-            let chunk = NewChunk::due(self.queue(Lane::Automation), messages, past);
-            send_chunks::insert(&db, &[chunk], self.now).await.unwrap();
+            let chunk = |part| NewChunk::due(self.queue(Lane::Automation), part, past);
+            let chunks: Vec<NewChunk> = send_chunks::parts(&messages).into_iter().map(chunk).collect();
+            send_chunks::insert(&db, &chunks, self.now).await.unwrap();
         }
         let event = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
                      SELECT $1, i, 'seen', $2, '{}', $3, $3 FROM unnest($4::uuid[]) AS v (i)";
@@ -158,8 +159,14 @@ impl Ledger {
         ready::overdue(&db, self.now, 100).await.unwrap();
     }
 
-    /// Begins the messages of one worker and gives them back.
+    /// Begins messages of each month and returns them to the queue.
     async fn take(&self) {
+        for _ in 0..10 {
+            self.take_batch().await;
+        }
+    }
+
+    async fn take_batch(&self) {
         let (mut db, queue) = (self.store.connection().await.unwrap(), self.queue(Lane::Automation));
         let tx = db.transaction().await.unwrap();
         let want = Want { queue, most: 10, from: None, with_lapsed: true };

@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use crate::ids::ProjectId;
 use crate::send::{Channel, Lane, Queue};
-use crate::store::{StoreError, send_chunks};
+use crate::store::StoreError;
+use crate::store::send_chunks::{self, NewChunk};
 use crate::trace::TraceContext;
 
 /// A message to be sent.
@@ -120,7 +121,10 @@ pub async fn queued(
         queue.sort_unstable();
         queue.dedup();
     }
-    let queues = members.keys().copied().collect();
-    send_chunks::insert(tx, &send_chunks::chunks_of(members, now), now).await?;
-    Ok(queues)
+    let chunks: Vec<NewChunk> = members
+        .iter()
+        .flat_map(|(queue, ids)| send_chunks::parts(ids).into_iter().map(|part| NewChunk::due(*queue, part, now)))
+        .collect();
+    send_chunks::insert(tx, &chunks, now).await?;
+    Ok(members.into_keys().collect())
 }

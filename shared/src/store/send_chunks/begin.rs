@@ -10,6 +10,7 @@ use crate::campaign::CampaignStatus;
 use crate::ids::ProjectId;
 use crate::send::Queue;
 use crate::store::StoreError;
+use crate::store::months::Month;
 
 /// Chunks read at a time: most are full, and few of them suffice; where they hold single messages, many are needed.
 const READ: [i64; 3] = [2, 16, 110];
@@ -27,7 +28,7 @@ pub struct Want {
     pub with_lapsed: bool,
 }
 
-/// What was taken. All of it belongs to one campaign's sending, or to none.
+/// What was taken. All of it belongs to one campaign's sending, or to none, and to one month.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Taken {
     /// Messages that were not begun.
@@ -88,12 +89,25 @@ struct Chunk {
     sending: Option<SendingRow>,
 }
 
+/// The campaign of a chunk, and the month of its messages: those of one batch are the same.
+type Kind = (Option<(Uuid, i32)>, Option<Month>);
+
+impl Chunk {
+    fn kind(&self) -> Kind {
+        let month = match &self.sending {
+            Some(sending) if self.is_audience => Some(Month::at(sending.started_at.as_millisecond())),
+            _ => self.members.first().map(|id| Month::of(*id)),
+        };
+        (self.campaign, month)
+    }
+}
+
 /// Takes up to `most` members of a queue's due chunks, longest due first, out of their chunks. The caller writes those that it sends into
 /// a begun chunk in the same transaction. Chunks of campaigns that are not being sent are parked. Chunks that another transaction holds
 /// are skipped. Nothing is taken of a project that was deleted.
 pub async fn take(tx: &Transaction<'_>, want: Want, now: Timestamp) -> Result<Taken, StoreError> {
     let (mut taken, mut changes) = (Taken::default(), Changes::default());
-    let (mut seen, mut first): (Vec<Uuid>, Option<Option<(Uuid, i32)>>) = (Vec::new(), None);
+    let (mut seen, mut first): (Vec<Uuid>, Option<Kind>) = (Vec::new(), None);
     'read: for most in READ {
         let chunks = read(tx, want, &seen, most, now).await?;
         let is_all = (chunks.len() as i64) < most;
@@ -104,7 +118,7 @@ pub async fn take(tx: &Transaction<'_>, want: Want, now: Timestamp) -> Result<Ta
                 changes.park(&chunk);
                 continue;
             }
-            if taken.count() >= want.most || *first.get_or_insert(chunk.campaign) != chunk.campaign {
+            if taken.count() >= want.most || *first.get_or_insert(chunk.kind()) != chunk.kind() {
                 taken.has_more = true;
                 break 'read;
             }

@@ -17,6 +17,7 @@ use crate::send::{Channel, DeliveryState, Lane, Queue};
 use crate::store::StoreError;
 use crate::store::campaigns::counts::{self, Counts};
 use crate::store::messages::settle;
+use crate::store::months::Month;
 
 /// A campaign of a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +171,8 @@ pub struct Cancelled {
     pub left: bool,
 }
 
-/// Cancels what is in up to `most` chunks that no worker is sending. The outcome of a call whose lease has ended is unknown.
+/// Cancels what is in up to `most` chunks that no worker is sending; messages of one month at a time. The outcome of a call whose lease has
+/// ended is unknown.
 pub async fn cancel(tx: &impl GenericClient, of: Of, most: i64, now: Timestamp) -> Result<Cancelled, StoreError> {
     // With the limit as a parameter, a generic plan would scan the table.
     let sql = format!(
@@ -179,12 +181,17 @@ pub async fn cancel(tx: &impl GenericClient, of: Of, most: i64, now: Timestamp) 
          ORDER BY send_at LIMIT {most} FOR UPDATE SKIP LOCKED"
     );
     let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&of.project, &of.campaign, &now]).await?;
-    let ids: Vec<Uuid> = rows.iter().map(|row| row.try_get(6)).collect::<Result<_, _>>()?;
-    let sql = "DELETE FROM send_chunk WHERE project_id = $1 AND id = ANY($2)";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &ids]).await?;
     let (mut moved, mut messages, mut cancelled) = (Counts::default(), BTreeMap::new(), Cancelled::default());
+    let (mut gone, mut month): (Vec<Uuid>, Option<Month>) = (Vec::new(), None);
     for row in &rows {
         let (members, done): (Vec<Uuid>, Bits) = (row.try_get(0)?, Bits::parse(row.try_get(1)?));
+        if !row.try_get::<_, bool>(2)?
+            && let Some(of_chunk) = members.first().map(|id| Month::of(*id))
+            && *month.get_or_insert(of_chunk) != of_chunk
+        {
+            continue;
+        }
+        gone.push(row.try_get(6)?);
         let open: Vec<Uuid> = done.unset().filter_map(|at| members.get(at)).copied().collect();
         cancelled.count += open.len() as i64;
         if row.try_get(2)? {
@@ -200,6 +207,8 @@ pub async fn cancel(tx: &impl GenericClient, of: Of, most: i64, now: Timestamp) 
             messages.extend(open.into_iter().map(|id| (id, is_begun)));
         }
     }
+    let sql = "DELETE FROM send_chunk WHERE project_id = $1 AND id = ANY($2)";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &gone]).await?;
     counts::add(tx, of.project, &moved).await?;
     settle::cancel(tx, of.project, &messages, now).await?;
     cancelled.left = cancelled.count > 0 || is_open(tx, of).await?;

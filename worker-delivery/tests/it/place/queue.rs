@@ -8,7 +8,7 @@ use shared::bus::wake::wake;
 use shared::ids::ProjectId;
 use shared::send::{Channel, Lane, Queue};
 use shared::store::messages::insert::{self, NewMessage};
-use shared::store::send_chunks::{self, NewChunk, chunks_of};
+use shared::store::send_chunks::{self, NewChunk};
 use uuid::Uuid;
 
 use super::Place;
@@ -61,7 +61,13 @@ impl Place {
     pub async fn insert_due(&self, messages: &[NewMessage], due_at: Timestamp) {
         let mut members: BTreeMap<Queue, Vec<Uuid>> = BTreeMap::new();
         messages.iter().for_each(|message| members.entry(message.queue()).or_default().push(message.id));
-        self.insert_in(messages, &chunks_of(members, due_at)).await;
+        let chunks: Vec<NewChunk> = members
+            .into_iter()
+            .flat_map(|(queue, ids)| {
+                send_chunks::parts(&ids).into_iter().map(move |part| NewChunk::due(queue, part, due_at))
+            })
+            .collect();
+        self.insert_in(messages, &chunks).await;
     }
 
     /// Writes messages of one queue as a worker leaves them that is sending them until its lease ends; returns their chunk.
