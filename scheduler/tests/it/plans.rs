@@ -96,12 +96,16 @@ async fn statements_on_messages_read_only_the_rows_they_are_about() {
 
 /// Inserts chunks of two messages: `count` of a queue, each due `due` times its number from now.
 async fn queue_up(place: &Place, project: ProjectId, lane: Lane, held: bool, due: Option<&str>, count: i64) {
-    let sql = "INSERT INTO send_chunk (project_id, id, channel, lane, members, done, size, is_held, due_at, campaign_id, occurrence, send_at, \
-               created_at) SELECT $1::uuid, gen_random_uuid(), 'EMAIL', $2::text, ARRAY[gen_random_uuid(), gen_random_uuid()], '00', 2, $3, \
+    // Of one month.
+    let id = "('0199a000-0000-' || substr(gen_random_uuid()::text, 15))::uuid";
+    let sql = format!(
+        "INSERT INTO send_chunk (project_id, id, channel, lane, members, done, size, is_held, due_at, campaign_id, occurrence, send_at, \
+               created_at) SELECT $1::uuid, gen_random_uuid(), 'EMAIL', $2::text, ARRAY[{id}, {id}], '00', 2, $3, \
                now() + $4::text::interval * n, CASE $2::text WHEN 'campaign' THEN $1::uuid END, 1, now() - interval '1 minute', now() \
-               FROM generate_series(1, $5::bigint) n";
+               FROM generate_series(1, $5::bigint) n"
+    );
     let db = place.store.connection().await.unwrap();
-    db.execute(sql, &[&project, &lane.as_str(), &held, &due, &count]).await.unwrap();
+    db.execute(&sql, &[&project, &lane.as_str(), &held, &due, &count]).await.unwrap();
 }
 
 #[tokio::test]
@@ -112,7 +116,7 @@ async fn statements_on_the_queue_read_only_the_chunks_they_are_about() {
     for (project, lane, held, due, count) in [
         (project, Lane::Automation, false, Some("-1 second"), 60),
         (project, Lane::Automation, true, Some("1 minute"), 300),
-        (other, Lane::Direct, false, Some("1 minute"), 3_000),
+        (project, Lane::Direct, false, Some("1 minute"), 3_000),
         (project, Lane::Campaign, false, None, 6_000),
         (other, Lane::Automation, false, Some("-1 minute"), 700),
     ] {
@@ -131,7 +135,6 @@ async fn statements_on_the_queue_read_only_the_chunks_they_are_about() {
         let taken = take(tx, want, now).await.unwrap();
         assert_eq!((taken.messages.len(), taken.has_more), (100, true));
     });
-    // No index is on `is_held`: this reads all chunks of the project's channel that are due later, here only held ones.
     reads_at_most!(place, "^send_chunk$", 4 * 300, |tx| {
         assert_eq!(release_held(&*tx, project, Channel::Email, now).await.unwrap(), 600);
         // A second worker that sees the same change finds nothing left to write.

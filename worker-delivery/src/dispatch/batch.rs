@@ -55,7 +55,7 @@ pub async fn run(app: Arc<App>, grant: Grant) {
     let Grant { queue, owner, permits, from } = grant;
     let begun = match admit(&app, queue, permits).await {
         Ok(Admitted::Now(permits, tokens)) => {
-            begin(&app, queue, permits.len(), from).await.map(|b| (b, permits, tokens))
+            begin(&app, queue, permits.len(), from).await.map(|begun| (begun, permits, tokens))
         }
         Ok(Admitted::Later(at)) => return app.dispatcher.begun(queue, owner, Then::RestUntil(at), None),
         Ok(Admitted::Nothing) => return app.dispatcher.begun(queue, owner, Then::Idle, None),
@@ -65,8 +65,16 @@ pub async fn run(app: Arc<App>, grant: Grant) {
         Ok((Begun { batch, has_more, head }, permits, tokens)) => {
             let then = if has_more { Then::Ready } else { Then::Idle };
             app.dispatcher.begun(queue, owner, then, head);
+            let Some((limit, mut tokens)) = tokens else {
+                return batch.map_or((), |batch| send(&app, batch, permits, Vec::new()));
+            };
+            let used = batch.as_ref().map_or(0, |batch| batch.messages.len());
+            let surplus = tokens.split_off(used.min(tokens.len()));
             if let Some(batch) = batch {
                 send(&app, batch, permits, tokens);
+            }
+            if !surplus.is_empty() {
+                limit.refund(surplus).await;
             }
         }
         Err(error) => {
@@ -78,7 +86,8 @@ pub async fn run(app: Arc<App>, grant: Grant) {
 }
 
 enum Admitted {
-    Now(Vec<Permit>, Vec<Token>),
+    /// With a token for each permit, where the account has a limit.
+    Now(Vec<Permit>, Option<(Limit, Vec<Token>)>),
     Later(Instant),
     Nothing,
 }
@@ -87,7 +96,7 @@ enum Admitted {
 /// taken in advance: a worker that has some left does not ask Redis, and so does not learn that the provider asked for a pause.
 async fn admit(app: &App, queue: Queue, mut permits: Vec<Permit>) -> Result<Admitted, StoreError> {
     let Some(limit) = app.channels.limit(app, (queue.project, queue.channel)).await? else {
-        return Ok(Admitted::Now(permits, Vec::new()));
+        return Ok(Admitted::Now(permits, None));
     };
     let due = count(&app.store.connection().await?, queue, permits.len(), app.clock.now()).await?;
     if due == 0 {
@@ -101,7 +110,7 @@ async fn admit(app: &App, queue: Queue, mut permits: Vec<Permit>) -> Result<Admi
         return Ok(Admitted::Later(again.min(Instant::now() + REST_MOST)));
     }
     permits.truncate(tokens.len());
-    Ok(Admitted::Now(permits, tokens))
+    Ok(Admitted::Now(permits, Some((limit, tokens))))
 }
 
 async fn tokens(limit: &Limit, queue: Queue, most: usize) -> Vec<Token> {
