@@ -18,6 +18,7 @@ const DATES: [&str; 2] = ["scheduler.after_dates_taken", "scheduler.after_dates_
 const STARTS: [&str; 2] = ["scheduler.before_starts_published", "scheduler.after_starts_published"];
 const CAMPAIGN: [&str; 2] = ["scheduler.after_campaign_held", "scheduler.after_campaign_released"];
 const CALL: [&str; 2] = ["automation.after_call_made", "automation.after_call_answered"];
+const OUTBOX: [&str; 1] = ["automation.after_outbox_published"];
 const IMPORT: [&str; 2] = ["gateway.after_import_published", "gateway.after_import_noted"];
 /// By `worker-delivery/tests/it/crash.rs`, for it takes providers and endpoints, and no other program.
 const OF_DELIVERY: [&str; 3] =
@@ -33,7 +34,7 @@ const SLICE: i64 = 1_000;
 
 /// All that are not for the day to strike.
 pub fn all() -> impl Iterator<Item = &'static str> {
-    DATES.into_iter().chain(STARTS).chain(CAMPAIGN).chain(CALL).chain(IMPORT).chain(OF_DELIVERY)
+    DATES.into_iter().chain(STARTS).chain(CAMPAIGN).chain(CALL).chain(OUTBOX).chain(IMPORT).chain(OF_DELIVERY)
 }
 
 #[test]
@@ -183,6 +184,23 @@ async fn a_step_that_calls_goes_on_once() {
     }
     assert_eq!(called.len(), PEOPLE);
     assert!(called.values().all(|ids| ids.len() == 1), "whoever is called for twice is by one id: {called:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_outbox_has_published_is_recorded_once() {
+    // What the dead held is soon taken over.
+    let mut system = System::start_with(Options::default().env("PARTITION_LEASE_MS", 1_500)).await;
+    let (db, log) = (drained::database(&system).await, log(&system));
+    automation(&system, json!({ "triggerType": "EVENT", "triggerEvent": "go" })).await;
+    system.automation.kill().await;
+    tell(&system, |user| json!({ "type": "track", "event": "go", "user_id": user, "properties": {} })).await;
+    for point in OUTBOX {
+        struck(&mut system.automation, &at_hit(point, 1), &log).await;
+        let left = count(&db, "SELECT count(*) FROM outbox").await;
+        assert!(left > 0, "at {point} there is nothing that would be published again");
+    }
+    system.automation.start().await;
+    each_ran_once(&system, &db, "SELECT count(*) FROM outbox").await;
 }
 
 /// Makes a campaign to everybody and has it sent.
