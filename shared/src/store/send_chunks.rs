@@ -183,8 +183,8 @@ pub async fn release_held(
 ) -> Result<i64, StoreError> {
     let sql = "WITH held AS (SELECT id FROM send_chunk WHERE project_id = $1 AND channel = $2 AND is_held AND NOT is_begun \
                AND due_at > $3 FOR UPDATE SKIP LOCKED), \
-               released AS (UPDATE send_chunk c SET due_at = $3, is_held = false FROM held WHERE c.project_id = $1 AND c.id = held.id \
-               RETURNING c.size) SELECT coalesce(sum(size), 0)::bigint FROM released";
+               released AS (UPDATE send_chunk SET due_at = $3, is_held = false \
+               WHERE project_id = $1 AND id = ANY(ARRAY(SELECT id FROM held)) RETURNING size) SELECT coalesce(sum(size), 0)::bigint FROM released";
     let statement = db.prepare_cached(sql).await?;
     Ok(db.query_one(&statement, &[&project, &channel.as_str(), &now]).await?.try_get(0)?)
 }

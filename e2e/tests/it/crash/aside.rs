@@ -20,9 +20,14 @@ const CAMPAIGN: [&str; 2] = ["scheduler.after_campaign_held", "scheduler.after_c
 const CALL: [&str; 2] = ["automation.after_call_made", "automation.after_call_answered"];
 const OUTBOX: [&str; 1] = ["automation.after_outbox_published"];
 const IMPORT: [&str; 2] = ["gateway.after_import_published", "gateway.after_import_noted"];
-/// By `worker-delivery/tests/it/crash.rs`, for it takes providers and endpoints, and no other program.
-const OF_DELIVERY: [&str; 3] =
-    ["delivery.after_sms_sent", "delivery.after_webhooks_taken", "delivery.after_webhook_called"];
+/// By `worker-delivery/tests/it/crash.rs`: they take providers, endpoints, or more direct messages than a day has.
+const OF_DELIVERY: [&str; 5] = [
+    "delivery.after_record",
+    "delivery.after_direct_begun",
+    "delivery.after_sms_sent",
+    "delivery.after_webhooks_taken",
+    "delivery.after_webhook_called",
+];
 
 const PEOPLE: usize = 20;
 /// Until a date comes: by then everybody's is noted.
