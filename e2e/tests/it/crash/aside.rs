@@ -21,7 +21,8 @@ const CALL: [&str; 2] = ["automation.after_call_made", "automation.after_call_an
 const OUTBOX: [&str; 1] = ["automation.after_outbox_published"];
 const IMPORT: [&str; 2] = ["gateway.after_import_published", "gateway.after_import_noted"];
 /// By `worker-delivery/tests/it/crash.rs`: they take providers, endpoints, or more direct messages than a day has.
-const OF_DELIVERY: [&str; 5] = [
+const OF_DELIVERY: [&str; 6] = [
+    "delivery.after_receive",
     "delivery.after_record",
     "delivery.after_direct_begun",
     "delivery.after_sms_sent",
