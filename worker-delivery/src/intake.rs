@@ -41,7 +41,7 @@ const LONG: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_secs(1);
 const ACK_WAIT: Duration = Duration::from_secs(30);
 const MAX_ACK_PENDING: i64 = 16_384;
-/// Before a group that could not be recorded comes again.
+/// Delay before the broker redelivers a group that could not be recorded.
 const FAULT: Backoff = Backoff { first: Duration::from_millis(500), factor: 2, most: Duration::from_secs(5) };
 
 /// Reads the direct messages of a channel until the shutdown.
@@ -123,7 +123,7 @@ async fn next_group(app: &App, messages: &mut Pull, lag: &Gauge) -> Option<Recei
     Some(Received::new(group))
 }
 
-/// Records a group and acknowledges it. Where the fault is ours, it comes again.
+/// Records a group and acknowledges it. After an error of the database it is redelivered.
 async fn take_in(app: Arc<App>, received: Received) {
     failpoint::hit("delivery.after_receive");
     let Received { payloads, unanswered } = received;

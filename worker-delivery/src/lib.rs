@@ -77,7 +77,7 @@ impl App {
         let (owners, dispatcher) = (Arc::new(Owners::default()), Dispatcher::new(config.concurrency));
         let retry = {
             let (owners, dispatcher) = (owners.clone(), dispatcher.clone());
-            // Whoever is not remembered is found by the poll.
+            // If the owner is not cached, the poll finds the queue.
             move |queue: Queue| owners.remembered(queue.project).into_iter().for_each(|of| dispatcher.ready(queue, of))
         };
         let settler = Settler::start(store.clone(), clock.clone(), Arc::new(retry));

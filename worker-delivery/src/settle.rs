@@ -74,7 +74,7 @@ impl Settler {
     }
 }
 
-/// Is told of queues in which a retry is due at once.
+/// Called with each queue that has a retry due at once.
 pub type Retry = Arc<dyn Fn(Queue) + Send + Sync>;
 
 /// Writes what is queued: projects concurrently, each by one writer at a time, so that a project whose rows are locked delays no

@@ -10,7 +10,7 @@ use shared::send::{Channel, DeliveryState, Lane, Queue};
 use shared::store::messages::claim::load;
 use shared::store::messages::read::states;
 use shared::store::messages::receipts::{self, Receipt};
-use shared::store::messages::recipients::{self as sending, Begun, Lease};
+use shared::store::messages::recipients::{self as sending, Begun, LockMode};
 use shared::store::messages::settle::{Settled, cancel, in_doubt, settle};
 use shared::store::send_chunks::Share;
 use shared::store::send_chunks::begin::{Recipients, SendingRow};
@@ -80,7 +80,8 @@ impl Sent {
         let queue = Queue { project: self.project, channel: Channel::Email, lane: Lane::Campaign };
         let users = (0..WANTED).map(|n| Uuid::from_u128(n.unsigned_abs().into())).collect();
         let audience = [Recipients { share: Share::default(), users }];
-        let begun = sending::insert(tx, queue, (&campaign, &audience), Some, Lease::Exclusive, self.now).await.unwrap();
+        let begun =
+            sending::insert(tx, queue, (&campaign, &audience), Some, LockMode::Exclusive, self.now).await.unwrap();
         let Begun::Messages(messages) = begun else { panic!("the lease is exclusive") };
         messages.len()
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use shared::send::{Channel, DeliveryState, Lane, Queue};
 use shared::store::messages::claim::{Claimed, load};
-use shared::store::messages::recipients::{self, Begun, Lease};
+use shared::store::messages::recipients::{self, Begun, LockMode};
 use shared::store::messages::settle::{self, Settled};
 use shared::store::send_chunks::begin::{Taken, Want, take};
 use shared::store::send_chunks::{self, NewChunk};
@@ -59,9 +59,9 @@ async fn messages(place: &Place, tx: &Transaction<'_>, taken: &Taken) -> Vec<Cla
     let recorded: BTreeMap<Uuid, bool> = recorded.chain(taken.in_doubt.iter().map(|id| (*id, true))).collect();
     let mut messages = load(tx, project, &recorded).await.unwrap();
     if let Some(sending) = taken.sending.as_ref().filter(|_| !taken.audience.is_empty()) {
-        recipients::lock(tx, sending, Lease::Exclusive).await.unwrap();
+        recipients::lock(tx, sending, LockMode::Exclusive).await.unwrap();
         let of = (sending, taken.audience.as_slice());
-        match recipients::insert(tx, queue(place), of, Some, Lease::Exclusive, now).await.unwrap() {
+        match recipients::insert(tx, queue(place), of, Some, LockMode::Exclusive, now).await.unwrap() {
             Begun::Messages(new) => messages.extend(new),
             Begun::NeedsExclusive => panic!("the lock is exclusive"),
         }

@@ -64,11 +64,7 @@ impl Names {
     }
 
     pub fn send_consumer(&self, channel: Channel) -> String {
-        self.send_lane_consumer(channel, Lane::Direct)
-    }
-
-    pub fn send_lane_consumer(&self, channel: Channel, lane: Lane) -> String {
-        format!("{}send-{}-{}", self.prefix, channel.slug(), lane.as_str())
+        format!("{}send-{}-direct", self.prefix, channel.slug())
     }
 
     /// A hint that queues of a channel have something due.

@@ -24,7 +24,7 @@ use shared::store::messages::claim::load;
 use shared::store::messages::counts;
 use shared::store::messages::read::{self, MessageFilter};
 use shared::store::messages::receipts::{self, Receipt};
-use shared::store::messages::recipients::{self, Lease};
+use shared::store::messages::recipients::{self, LockMode};
 use shared::store::messages::retention as message_retention;
 use shared::store::messages::settle::{self, Settled, settle};
 use shared::store::months;
@@ -207,10 +207,10 @@ impl Ledger {
         chunks::release(&tx, of, 5, self.now).await.unwrap();
         chunks::next_time(&tx, of, self.now).await.unwrap();
         winner::is_under_way(&tx, &Rows::begun(self.project, campaign, sending_row.started_at)).await.unwrap();
-        recipients::lock(&tx, &sending_row, Lease::Shared).await.unwrap();
+        recipients::lock(&tx, &sending_row, LockMode::Shared).await.unwrap();
         let audience = [Recipients { share: Share::default(), users }];
         let begun =
-            recipients::insert(&tx, queue, (&sending_row, &audience), Some, Lease::Shared, self.now).await.unwrap();
+            recipients::insert(&tx, queue, (&sending_row, &audience), Some, LockMode::Shared, self.now).await.unwrap();
         let recipients::Begun::Messages(messages) = begun else { panic!("no user was merged") };
         let ids = messages.iter().map(|message| message.id).collect();
         let retries = NewChunk { campaign: Some((campaign, 1)), ..NewChunk::due(queue, ids, self.now) };

@@ -35,7 +35,7 @@ async fn new_messages_are_queued_once_and_hinted_to_delivery() {
     f.publish(vec![event]).await;
     f.applied().await;
     assert_eq!(f.queued().await, f.text("SELECT id::text FROM message").await.as_slice());
-    // Nothing goes by way of the broker.
+    // The broker carries the hint only.
     assert_eq!(f.number("SELECT count(*) FROM outbox").await, 0);
     f.stop().await;
 }

@@ -10,7 +10,7 @@ use shared::failpoint;
 use shared::metric_name::Metric;
 use shared::send::{Lane, Queue};
 use shared::store::messages::claim::{self, Claimed};
-use shared::store::messages::recipients::{self, Lease};
+use shared::store::messages::recipients::{self, LockMode};
 use shared::store::messages::settle::in_doubt;
 use shared::store::send_chunks::begin::{Taken, Want, count, take};
 use shared::store::send_chunks::{self, NewChunk};
@@ -121,8 +121,8 @@ async fn tokens(limit: &Limit, queue: Queue, most: usize) -> Vec<Token> {
 
 /// Begins up to `most` messages; committed on return.
 async fn begin(app: &App, queue: Queue, most: usize, from: Option<Timestamp>) -> Result<Begun, StoreError> {
-    for lease in [Lease::Shared, Lease::Exclusive] {
-        if let Some(begun) = begin_under(app, queue, (most, from), lease).await? {
+    for mode in [LockMode::Shared, LockMode::Exclusive] {
+        if let Some(begun) = begin_under(app, queue, (most, from), mode).await? {
             return Ok(begun);
         }
     }
@@ -134,7 +134,7 @@ async fn begin_under(
     app: &App,
     queue: Queue,
     (most, from): (usize, Option<Timestamp>),
-    lease: Lease,
+    mode: LockMode,
 ) -> Result<Option<Begun>, StoreError> {
     let since = machine_now();
     let mut db = app.store.connection().await?;
@@ -143,7 +143,7 @@ async fn begin_under(
     let want = Want { queue, most, from, with_lapsed: app.outage.is_over() };
     let taken = take(&tx, want, now).await?;
     let (has_more, head) = (taken.has_more, taken.first_due);
-    let Some(messages) = messages_of(&tx, queue, &taken, lease, now).await? else { return Ok(None) };
+    let Some(messages) = messages_of(&tx, queue, &taken, mode, now).await? else { return Ok(None) };
     if messages.is_empty() {
         tx.commit().await?;
         return Ok(Some(Begun { batch: None, has_more, head }));
@@ -168,7 +168,7 @@ async fn messages_of(
     tx: &Transaction<'_>,
     queue: Queue,
     taken: &Taken,
-    lease: Lease,
+    mode: LockMode,
     now: Timestamp,
 ) -> Result<Option<Vec<Claimed>>, StoreError> {
     let mut messages = Vec::new();
@@ -179,10 +179,10 @@ async fn messages_of(
         removals::edition(tx).await?;
         let named: Vec<PersonKey> = users.iter().map(|user| (queue.project, *user)).collect();
         removals::lock(tx, &[], &removals::pending(tx, &named).await?).await?;
-        recipients::lock(tx, sending, lease).await?;
+        recipients::lock(tx, sending, mode).await?;
         let people = recipient::load(tx, queue.project, &users).await?;
         let user = |id: Uuid| people.get(&id).map(|person| person.id);
-        match recipients::insert(tx, queue, (sending, &taken.audience), user, lease, now).await? {
+        match recipients::insert(tx, queue, (sending, &taken.audience), user, mode, now).await? {
             recipients::Begun::Messages(new) => messages.extend(new),
             recipients::Begun::NeedsExclusive => return Ok(None),
         }

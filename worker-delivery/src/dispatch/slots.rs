@@ -170,7 +170,7 @@ mod tests {
         filled(&mut slots, Lane::Campaign, 1);
         let second = filled(&mut slots, Lane::Campaign, 2);
         assert!((1..=3).contains(&second), "{second}");
-        // What the first gives back is the other's before it is the first's again.
+        // Slots that the first releases go to the second until their shares are equal.
         for _ in 0..12 {
             slots.release(Pool::Common, tenant(1).owner);
         }

@@ -8,10 +8,10 @@ use async_nats::jetstream::{AckKind, Message};
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
-/// How often the broker is told that work goes on; it delivers them again after three times as long.
+/// Interval of progress acknowledgements; the broker redelivers after three times as long without one.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// A group of messages. The broker is told that work on them is in progress until they are answered.
+/// A group of messages. Progress acknowledgements are sent until they are answered.
 pub struct Received {
     pub payloads: Vec<Bytes>,
     pub unanswered: Unanswered,
@@ -44,7 +44,7 @@ impl Unanswered {
         self.open.len()
     }
 
-    /// Answers each by its number of deliveries so far. If an answer is lost the message comes again, and is found recorded.
+    /// Answers each message, by its number of deliveries so far. If an answer is lost, the message is redelivered and found recorded.
     pub async fn answer(self, kind: impl Fn(u32) -> AckKind) {
         answer(&self.open, kind).await;
     }

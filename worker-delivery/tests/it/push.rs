@@ -245,7 +245,7 @@ async fn pushes_by_one_provider_wait_in_their_queue_for_a_token() {
     place.stop().await;
 }
 
-/// Which of the providers a push goes by is not known before it is begun.
+/// The provider of a push is chosen only after it was begun.
 #[tokio::test]
 async fn a_push_by_one_of_several_providers_that_finds_no_token_is_deferred_without_a_failure() {
     let (mut place, vendors) = place().await;

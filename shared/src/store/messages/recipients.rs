@@ -28,7 +28,7 @@ const MERGE_DELAY: SignedDuration = SignedDuration::from_hours(24);
 
 /// Who else may begin messages of the campaign until the end of the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lease {
+pub enum LockMode {
     Shared,
     Exclusive,
 }
@@ -37,15 +37,15 @@ pub enum Lease {
 #[derive(Debug)]
 pub enum Begun {
     Messages(Vec<Claimed>),
-    /// Some users were merged: the transaction must be rolled back and repeated under [`Lease::Exclusive`].
+    /// Some users were merged: the transaction must be rolled back and repeated under [`LockMode::Exclusive`].
     NeedsExclusive,
 }
 
 /// Locks the campaign until the end of the transaction. To be called before its recipients are read.
-pub async fn lock(tx: &Transaction<'_>, sending: &SendingRow, lease: Lease) -> Result<(), StoreError> {
-    let of = match lease {
-        Lease::Shared => "pg_advisory_xact_lock_shared",
-        Lease::Exclusive => "pg_advisory_xact_lock",
+pub async fn lock(tx: &Transaction<'_>, sending: &SendingRow, mode: LockMode) -> Result<(), StoreError> {
+    let of = match mode {
+        LockMode::Shared => "pg_advisory_xact_lock_shared",
+        LockMode::Exclusive => "pg_advisory_xact_lock",
     };
     let sql = format!("SELECT {of}(hashtextextended($1::text, 1))");
     tx.query(&tx.prepare_cached(&sql).await?, &[&format!("recipients {}", sending.campaign)]).await?;
@@ -59,7 +59,7 @@ pub async fn insert(
     queue: Queue,
     (row, recipients): (&SendingRow, &[Recipients]),
     user: impl Fn(Uuid) -> Option<Uuid>,
-    lease: Lease,
+    mode: LockMode,
     now: Timestamp,
 ) -> Result<Begun, StoreError> {
     let started_ms = row.started_at.as_millisecond();
@@ -78,7 +78,7 @@ pub async fn insert(
     let users: Vec<Uuid> = wanted.keys().copied().collect();
     let merged = merged_since(tx, queue.project, &users, row.started_at).await?;
     if !merged.is_empty() {
-        if lease == Lease::Shared {
+        if mode == LockMode::Shared {
             return Ok(Begun::NeedsExclusive);
         }
         for user in served(tx, queue.project, &sending, &merged).await? {

@@ -65,10 +65,6 @@ pub struct SendingRow {
 }
 
 impl Taken {
-    pub fn is_empty(&self) -> bool {
-        self.messages.is_empty() && self.in_doubt.is_empty() && self.audience.is_empty()
-    }
-
     fn count(&self) -> usize {
         self.messages.len() + self.in_doubt.len() + self.audience.iter().map(|part| part.users.len()).sum::<usize>()
     }

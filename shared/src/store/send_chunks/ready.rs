@@ -6,7 +6,6 @@ use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
 use tokio_postgres::Row;
 
-use crate::ids::ProjectId;
 use crate::send::{Channel, Lane, Queue};
 use crate::store::StoreError;
 use crate::store::due::{self, ALL, Due};
@@ -77,10 +76,4 @@ pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreE
 /// Counts up to `most` chunks that have been due since before a time.
 pub async fn overdue(db: &impl GenericClient, before: Timestamp, most: i64) -> Result<i64, StoreError> {
     due::overdue(db, DUE, ALL, before, most).await
-}
-
-/// Whether a project has anything to be sent.
-pub async fn is_empty(db: &impl GenericClient, project: ProjectId) -> Result<bool, StoreError> {
-    let sql = "SELECT NOT EXISTS (SELECT FROM send_chunk WHERE project_id = $1)";
-    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?.try_get(0)?)
 }
