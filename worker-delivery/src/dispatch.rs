@@ -170,15 +170,19 @@ impl Dispatcher {
     pub fn begun(&self, queue: Queue, owner: OwnerId, then: Then, head: Option<Timestamp>) {
         let mut state = self.state();
         state.note_head(queue, head);
-        let again = state.queues.remove(&queue) == Some(Status::Beginning { again: true });
+        let again = state.queues.get(&queue) == Some(&Status::Beginning { again: true });
         match then {
-            Then::Idle if !again => return,
+            Then::Idle if !again => {
+                state.queues.remove(&queue);
+                state.turns.remove(queue, owner);
+                return;
+            }
             Then::Idle | Then::Ready => {
                 state.queues.insert(queue, Status::Ready);
-                state.turns.add(queue, owner);
             }
             Then::RestUntil(at) => {
                 state.queues.insert(queue, Status::Resting(at));
+                state.turns.remove(queue, owner);
                 state.resting.insert((at, queue), owner);
             }
         }
@@ -211,8 +215,11 @@ impl Dispatcher {
         let mut state = self.state();
         state.wake_resting(now);
         let next = {
-            let (turns, slots) = (&state.turns, &state.slots);
-            turns.next(|queue, owner| slots.room(queue.lane, Tenant { owner, project: queue.project }) > 0)
+            let State { turns, slots, queues, .. } = &*state;
+            turns.next(|queue, owner| {
+                let of = Tenant { owner, project: queue.project };
+                queues.get(&queue) == Some(&Status::Ready) && slots.room(queue.lane, of) > 0
+            })
         };
         let Some((queue, owner)) = next else {
             state.gathering = None;
@@ -221,7 +228,8 @@ impl Dispatcher {
         };
         let of = Tenant { owner, project: queue.project };
         let room = state.slots.room(queue.lane, of).min(CAPACITY);
-        if room < (self.0.total / GATHERED).min(CAPACITY) && queue.lane != Lane::Direct {
+        let gathered = (self.0.total / GATHERED).min(CAPACITY);
+        if room < gathered && queue.lane != Lane::Direct {
             let since = *state.gathering.get_or_insert(now);
             if now < since + GATHER {
                 state.is_waiting = true;
@@ -229,9 +237,10 @@ impl Dispatcher {
             }
         }
         state.gathering = None;
-        let permits = self.take_from(&mut state, queue.lane, of, room);
+        // The others that are ready, or soon are again, find slots too.
+        let share = state.turns.share(queue, owner, self.0.total).max(gathered).max(1);
+        let permits = self.take_from(&mut state, queue.lane, of, room.min(share));
         state.turns.served(queue, owner, permits.len());
-        state.turns.remove(queue, owner);
         state.queues.insert(queue, Status::Beginning { again: false });
         let from = state.head(queue, now);
         Step::Begin(Grant { queue, owner, permits, from })
@@ -350,6 +359,29 @@ mod tests {
         assert!(begins(&dispatcher).is_none(), "the first has all of its slots");
         drop(first);
         assert!(begins(&dispatcher).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn owners_with_many_messages_share_the_slots_however_they_come_to_begin() {
+        let dispatcher = Dispatcher::new(32);
+        let mut begun = HashMap::<Queue, usize>::new();
+        let mut busy = BTreeMap::<(usize, Queue), Grant>::new();
+        (1..=3).for_each(|n| dispatcher.ready(queue(n, Lane::Campaign), owner(n)));
+        for tick in 0..1_000 {
+            tokio::time::advance(GATHER).await;
+            while let Some(entry) = busy.first_entry().filter(|entry| entry.key().0 <= tick) {
+                let Grant { queue, owner, permits, .. } = entry.remove();
+                drop(permits);
+                dispatcher.begun(queue, owner, Then::Ready, None);
+            }
+            while let Some(grant) = begins(&dispatcher) {
+                let count = grant.permits.len();
+                *begun.entry(grant.queue).or_insert(0) += count;
+                busy.insert((tick + 3, grant.queue), grant);
+            }
+        }
+        let all: usize = begun.values().sum();
+        assert!(begun.values().all(|own| own * 4 > all), "{begun:?}");
     }
 
     #[tokio::test(start_paused = true)]

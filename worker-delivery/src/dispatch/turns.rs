@@ -81,7 +81,7 @@ impl<K: Copy + Eq + Hash + Ord> Order<K> {
     }
 }
 
-/// The queues that are ready to be served.
+/// The queues that have something to send.
 #[derive(Debug, Default)]
 pub struct Turns {
     lanes: Order<Lane>,
@@ -121,6 +121,15 @@ impl Turns {
             }
         }
         None
+    }
+
+    /// What a queue's part of `slots` is, by the weight of its lane and the number of owners and queues.
+    pub fn share(&self, queue: Queue, owner: OwnerId, slots: usize) -> usize {
+        let lanes: u64 = self.lanes.keys().map(weight).sum();
+        let owners = self.owners.get(&queue.lane).map_or(1, |owners| owners.ready.len());
+        let queues = self.queues.get(&(queue.lane, owner)).map_or(1, |queues| queues.ready.len());
+        let of_lane = slots as u64 * weight(queue.lane) / lanes.max(1);
+        of_lane as usize / owners.max(1) / queues.max(1)
     }
 
     /// Counts messages that a queue is about to be served.
@@ -199,6 +208,21 @@ mod tests {
         turns.remove(busy, owner(1));
         turns.add(busy, owner(1));
         assert_eq!(turns.next(|_, _| true), Some((idle, owner(2))));
+    }
+
+    #[test]
+    fn slots_are_divided_by_lane_owner_and_queue() {
+        let mut turns = Turns::default();
+        let one = queue(1, Lane::Automation);
+        turns.add(one, owner(1));
+        assert_eq!(turns.share(one, owner(1), 240), 240);
+        turns.add(queue(2, Lane::Campaign), owner(1));
+        assert_eq!(turns.share(one, owner(1), 240), 160);
+        turns.add(queue(3, Lane::Automation), owner(1));
+        assert_eq!(turns.share(one, owner(1), 240), 80);
+        turns.add(queue(4, Lane::Automation), owner(2));
+        assert_eq!(turns.share(one, owner(1), 240), 40);
+        assert_eq!(turns.share(queue(4, Lane::Automation), owner(2), 240), 80);
     }
 
     #[test]
