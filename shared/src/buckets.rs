@@ -107,7 +107,6 @@ pub struct Buckets {
     client: Client,
     lease: Script,
     rest: Script,
-    refund: Script,
     prefix: String,
     /// There while Redis is to be asked.
     connection: ArcSwapOption<MultiplexedConnection>,
@@ -123,7 +122,6 @@ impl Buckets {
             client: server.0,
             lease: Script::new(include_str!("buckets/lease.lua")),
             rest: Script::new(include_str!("buckets/rest.lua")),
-            refund: Script::new(include_str!("buckets/refund.lua")),
             prefix: prefix.to_owned(),
             connection: ArcSwapOption::empty(),
             late: AtomicU32::new(0),
@@ -173,15 +171,6 @@ impl Buckets {
         let Some(mut connection) = self.connection.load_full().map(|c| (*c).clone()) else { return };
         let mut invocation = self.rest.key(format!("{}{name}", self.prefix));
         invocation.arg(terms.rate).arg(terms.most).arg(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        let asked = invocation.invoke_async::<()>(&mut connection);
-        self.in_time(tokio::time::timeout(BUDGET, asked).await.ok());
-    }
-
-    /// Returns tokens that were taken and not used. Where Redis is away, they are lost.
-    pub async fn refund(&self, name: &str, terms: Terms, count: u32) {
-        let Some(mut connection) = self.connection.load_full().map(|c| (*c).clone()) else { return };
-        let mut invocation = self.refund.key(format!("{}{name}", self.prefix));
-        invocation.arg(terms.most).arg(count);
         let asked = invocation.invoke_async::<()>(&mut connection);
         self.in_time(tokio::time::timeout(BUDGET, asked).await.ok());
     }

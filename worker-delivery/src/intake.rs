@@ -3,22 +3,21 @@
 //! A group is recorded in one transaction: rows of the ledger, and a chunk that is begun already for as many of a project's messages as
 //! there are free slots. The others wait in the queue like any. The stream's messages are acknowledged after that commit.
 
-mod pull;
-mod received;
 mod record;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::pull::Config;
+use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
 use async_nats::jetstream::{AckKind, Message};
 use bytes::Bytes;
+use futures_util::{FutureExt, StreamExt};
 use metrics::{Gauge, gauge};
 use prost::Message as _;
 use serde_json::{Value, json};
 use shared::backoff::Backoff;
-use shared::bus::dead_letter;
+use shared::bus::{PublishError, dead_letter};
 use shared::clock::from_ms;
 use shared::event::{WireError, uuid};
 use shared::failpoint;
@@ -30,15 +29,16 @@ use shared::trace::TraceContext;
 use uuid::Uuid;
 
 use crate::App;
-use pull::Pull;
-use received::Received;
 
 /// Messages that are recorded together at most.
 const GROUP: usize = 256;
 /// The next group is read while one takes longer than this, because of a lock or a slow connection.
 const LONG: Duration = Duration::from_millis(100);
-/// Until a channel that brings nothing counts as empty.
-const IDLE: Duration = Duration::from_secs(1);
+/// How long a request for messages stays with the broker. A shutdown waits for its end, because what the broker sends to a request
+/// that was given up is not redelivered before [`ACK_WAIT`] has passed.
+const EXPIRES: Duration = Duration::from_millis(500);
+/// The connection is another one if the broker does not end a request.
+const SILENCE: Duration = Duration::from_secs(2);
 const ACK_WAIT: Duration = Duration::from_secs(30);
 const MAX_ACK_PENDING: i64 = 16_384;
 /// Delay before the broker redelivers a group that could not be recorded.
@@ -49,41 +49,20 @@ pub async fn run(app: Arc<App>, channel: Channel) {
     let lag = gauge!(Metric::SendLag, "channel" => channel.slug(), "lane" => Lane::Direct.as_str());
     let mut failures = 0;
     while !app.shutdown.is_cancelled() {
-        let has_read = match open(&app, channel).await {
-            Ok(messages) => read(&app, messages, &lag).await,
-            Err(error) => {
-                if failures % 10 == 0 {
-                    tracing::warn!(channel = channel.slug(), %error, "cannot read the send stream; trying again");
-                }
-                false
-            }
-        };
-        failures = if has_read { 0 } else { failures + 1 };
-        if !has_read {
-            tokio::select! {
-                () = app.shutdown.cancelled() => return,
-                () = tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random())) => {}
-            }
+        let Err(error) = read(&app, channel, &lag, &mut failures).await else { return };
+        if failures % 10 == 0 {
+            tracing::warn!(channel = channel.slug(), %error, "cannot read the send stream; trying again");
+        }
+        failures += 1;
+        tokio::select! {
+            () = app.shutdown.cancelled() => return,
+            () = tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random())) => {}
         }
     }
 }
 
-/// Takes in groups until the pull breaks or the shutdown begins. Returns whether there was any.
-async fn read(app: &Arc<App>, mut messages: Pull, lag: &Gauge) -> bool {
-    let mut has_read = false;
-    while let Some(group) = next_group(app, &mut messages, lag).await {
-        has_read = true;
-        let mut task = app.tasks.spawn(take_in(app.clone(), group));
-        // What arrives meanwhile is the next group, so groups grow where much arrives.
-        let _ = tokio::time::timeout(LONG, &mut task).await;
-    }
-    for message in messages.end().await {
-        let _ = message.ack_with(AckKind::Nak(None)).await;
-    }
-    has_read
-}
-
-async fn open(app: &App, channel: Channel) -> Result<Pull, String> {
+/// Requests messages until the shutdown or an error. `failures` is 0 once the broker has answered.
+async fn read(app: &Arc<App>, channel: Channel, lag: &Gauge, failures: &mut u32) -> Result<(), async_nats::Error> {
     let names = &app.bus.names;
     let config = Config {
         durable_name: Some(names.send_consumer(channel)),
@@ -95,74 +74,75 @@ async fn open(app: &App, channel: Channel) -> Result<Pull, String> {
         max_ack_pending: MAX_ACK_PENDING,
         ..Config::default()
     };
-    let made = app.bus.jetstream.create_consumer_on_stream(config, names.send_stream()).await;
-    let consumer: PullConsumer = made.map_err(|e| e.to_string())?;
-    Pull::begin(&app.bus, consumer, GROUP).await
+    let consumer: PullConsumer = app.bus.jetstream.create_consumer_on_stream(config, names.send_stream()).await?;
+    while !app.shutdown.is_cancelled() {
+        let mut messages = consumer.batch().max_messages(GROUP).expires(EXPIRES).messages().await?;
+        while let Some(group) = next_group(&mut messages, lag).await? {
+            *failures = 0;
+            let mut task = app.tasks.spawn(take_in(app.clone(), group));
+            // What arrives meanwhile is the next group, so groups grow where much arrives.
+            let _ = tokio::time::timeout(LONG, &mut task).await;
+        }
+    }
+    Ok(())
 }
 
-/// The next message and what came with it; none when the pull broke or the shutdown began.
-async fn next_group(app: &App, messages: &mut Pull, lag: &Gauge) -> Option<Received> {
-    let first = loop {
-        tokio::select! {
-            biased;
-            () = app.shutdown.cancelled() => return None,
-            first = messages.next() => break first,
-            () = tokio::time::sleep(IDLE) => lag.set(0.0),
-        }
+/// The next message of a request and what came with it; none at the request's end.
+async fn next_group(messages: &mut Batch, lag: &Gauge) -> Result<Option<Vec<Message>>, async_nats::Error> {
+    let Ok(first) = tokio::time::timeout(SILENCE, messages.next()).await else { return Ok(None) };
+    let Some(first) = first.transpose()? else {
+        lag.set(0.0);
+        return Ok(None);
     };
-    let first = first.inspect_err(|error| tracing::debug!(%error, "the pull broke; opening it anew")).ok()?;
     let mut group = vec![first];
-    while group.len() < GROUP
-        && let Some(message) = messages.here()
-    {
+    // Unconstrained: a task that has used up its budget would find nothing.
+    while let Some(Some(Ok(message))) = tokio::task::unconstrained(messages.next()).now_or_never() {
         group.push(message);
     }
     if let Some(Ok(info)) = group.last().map(Message::info) {
         lag.set(info.pending as f64);
     }
-    Some(Received::new(group))
+    Ok(Some(group))
 }
 
-/// Records a group and acknowledges it. After an error of the database it is redelivered.
-async fn take_in(app: Arc<App>, received: Received) {
+/// Records a group and acknowledges it. After an error it is redelivered; what is recorded already is found then.
+async fn take_in(app: Arc<App>, messages: Vec<Message>) {
     failpoint::hit("delivery.after_receive");
-    let Received { payloads, unanswered } = received;
     let mut group = Group::default();
-    payloads.into_iter().for_each(|payload| group.read(payload));
-    let recorded = match record::record(&app, &mut group).await {
-        Ok(begun) => bury(&app, group.refused).await.then_some(begun).ok_or(None),
-        Err(error) => Err(Some(error)),
+    messages.iter().for_each(|message| group.read(message.payload.clone()));
+    let (begun, outcome) = match record::record(&app, &mut group).await {
+        Ok(begun) => (begun, bury(&app, group.refused).await.map_err(|error| error.to_string())),
+        Err(error) => (Vec::new(), Err(error.to_string())),
     };
-    match recorded {
-        Ok(begun) => {
-            failpoint::hit("delivery.after_record");
-            unanswered.answer(|_| AckKind::Ack).await;
-            begun.into_iter().for_each(|part| drop(app.tasks.clone().spawn(record::send(app.clone(), part))));
+    failpoint::hit("delivery.after_record");
+    match outcome {
+        Ok(()) => answer(&messages, |_| AckKind::Ack).await,
+        Err(error) => {
+            tracing::warn!(error, "cannot record {} direct messages; they come again", messages.len());
+            answer(&messages, |delivered| AckKind::Nak(Some(FAULT.delay(delivered, rand::random())))).await;
         }
-        Err(None) => unanswered.answer(|_| AckKind::Nak(None)).await,
-        Err(Some(error)) => {
-            tracing::warn!(%error, "cannot record {} direct messages; they come again", unanswered.count());
-            unanswered.answer(|delivered| AckKind::Nak(Some(FAULT.delay(delivered, rand::random())))).await;
+    }
+    begun.into_iter().for_each(|part| drop(app.tasks.clone().spawn(record::send(app.clone(), part))));
+}
+
+/// Answers each message, by its number of deliveries so far.
+async fn answer(messages: &[Message], kind: impl Fn(u32) -> AckKind) {
+    for message in messages {
+        let delivered = message.info().map_or(1, |info| u32::try_from(info.delivered).unwrap_or(1));
+        if let Err(error) = message.ack_with(kind(delivered)).await {
+            tracing::debug!(%error, "an acknowledgement was not sent");
         }
     }
 }
 
-/// Puts aside what cannot be worked on; only then may its message be acknowledged. False where the shutdown began first.
-async fn bury(app: &App, refused: Vec<Refused>) -> bool {
+/// Moves what cannot be worked on to the dead letters; only then may its message be acknowledged.
+async fn bury(app: &App, refused: Vec<Refused>) -> Result<(), PublishError> {
     for Refused { payload, reason } in refused {
-        tracing::warn!(reason, "a message that cannot be worked on is put aside");
-        let mut failures = 0;
-        while let Err(error) = dead_letter::bury(&app.bus, "send", "worker-delivery", &reason, payload.clone()).await {
-            failures += 1;
-            tracing::warn!(%error, "cannot put a message aside");
-            tokio::select! {
-                () = app.shutdown.cancelled() => return false,
-                () = tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random())) => {}
-            }
-        }
+        tracing::warn!(reason, "a direct message is refused");
+        dead_letter::bury(&app.bus, "send", "worker-delivery", &reason, payload).await?;
         metrics::counter!(Metric::DeadLetters, "from" => "send").increment(1);
     }
-    true
+    Ok(())
 }
 
 /// What cannot be worked on, and why.

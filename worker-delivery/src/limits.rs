@@ -186,18 +186,6 @@ impl Limit {
         }
     }
 
-    /// Returns tokens of a batch that had fewer messages. As spare tokens they could be spent after the provider has asked another
-    /// worker for a pause.
-    pub async fn refund(&self, tokens: Vec<Token>) {
-        let count = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
-        tokens.into_iter().for_each(Token::spend);
-        let (account, inner) = (&self.account, &self.account.inner);
-        match &inner.buckets {
-            Some((buckets, _)) => buckets.refund(&account.bucket, self.terms, count).await,
-            None => locked(&account.own).refund(self.own_share(), count),
-        }
-    }
-
     /// Whether a token is one of this account's.
     pub fn is_of(&self, token: &Token) -> bool {
         Arc::ptr_eq(&self.account, &token.account)

@@ -62,19 +62,14 @@ pub async fn run(app: Arc<App>, grant: Grant) {
         Err(error) => Err(error),
     };
     match begun {
-        Ok((Begun { batch, has_more, head }, permits, tokens)) => {
+        Ok((Begun { batch, has_more, head }, permits, mut tokens)) => {
             let then = if has_more { Then::Ready } else { Then::Idle };
             app.dispatcher.begun(queue, owner, then, head);
-            let Some((limit, mut tokens)) = tokens else {
-                return batch.map_or((), |batch| send(&app, batch, permits, Vec::new()));
-            };
             let used = batch.as_ref().map_or(0, |batch| batch.messages.len());
-            let surplus = tokens.split_off(used.min(tokens.len()));
+            // Another worker was faster. As spare tokens they could be spent after the provider has asked for a pause.
+            tokens.split_off(used.min(tokens.len())).into_iter().for_each(Token::spend);
             if let Some(batch) = batch {
                 send(&app, batch, permits, tokens);
-            }
-            if !surplus.is_empty() {
-                limit.refund(surplus).await;
             }
         }
         Err(error) => {
@@ -87,7 +82,7 @@ pub async fn run(app: Arc<App>, grant: Grant) {
 
 enum Admitted {
     /// With a token for each permit, where the account has a limit.
-    Now(Vec<Permit>, Option<(Limit, Vec<Token>)>),
+    Now(Vec<Permit>, Vec<Token>),
     Later(Instant),
     Nothing,
 }
@@ -96,7 +91,7 @@ enum Admitted {
 /// taken in advance: a worker that has some left does not ask Redis, and so does not learn that the provider asked for a pause.
 async fn admit(app: &App, queue: Queue, mut permits: Vec<Permit>) -> Result<Admitted, StoreError> {
     let Some(limit) = app.channels.limit(app, (queue.project, queue.channel)).await? else {
-        return Ok(Admitted::Now(permits, None));
+        return Ok(Admitted::Now(permits, Vec::new()));
     };
     let due = count(&app.store.connection().await?, queue, permits.len(), app.clock.now()).await?;
     if due == 0 {
@@ -110,7 +105,7 @@ async fn admit(app: &App, queue: Queue, mut permits: Vec<Permit>) -> Result<Admi
         return Ok(Admitted::Later(again.min(Instant::now() + REST_MOST)));
     }
     permits.truncate(tokens.len());
-    Ok(Admitted::Now(permits, Some((limit, tokens))))
+    Ok(Admitted::Now(permits, tokens))
 }
 
 async fn tokens(limit: &Limit, queue: Queue, most: usize) -> Vec<Token> {

@@ -42,11 +42,6 @@ impl Level {
         Lease { taken, left: self.tokens.max(0.0) as u32, wait: rest + Duration::from_secs_f64(missing / terms.rate) }
     }
 
-    /// Returns tokens that were taken and not used.
-    pub fn refund(&mut self, terms: Terms, count: u32) {
-        self.tokens = (self.tokens + f64::from(count)).min(terms.most);
-    }
-
     /// Lets nobody take anything for a time, whatever their terms.
     pub fn rest(&mut self, time: Duration, now: Instant) {
         self.tokens = 0.0;
