@@ -101,6 +101,6 @@ DECLARE
     partition regclass;
 BEGIN
     FOR partition IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'message'::regclass LOOP
-        EXECUTE format('ALTER TABLE %s SET (fillfactor = 50)', partition);
+        EXECUTE format('ALTER TABLE %s SET (fillfactor = 33)', partition);
     END LOOP;
 END $$;

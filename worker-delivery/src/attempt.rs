@@ -5,9 +5,9 @@ mod in_app;
 pub mod push;
 mod sms;
 
-use std::future::Future;
-use std::sync::Arc;
+use std::panic::AssertUnwindSafe;
 
+use futures_util::FutureExt;
 use jiff::Timestamp;
 use serde_json::Value;
 use shared::metric_name::Metric;
@@ -23,31 +23,24 @@ use crate::load::Loaded;
 use crate::render::Source;
 use crate::settle::judge::{self, Circumstances, failed};
 
-/// Attempts one message in a task of its own, so that a panic over it costs no other.
-pub async fn attempt(app: Arc<App>, loaded: Loaded, token: Option<Token>) -> Settled {
-    let (message, counted) = (loaded.message.clone(), loaded.counted);
-    let settled = guarded(&message, run(app, loaded, token)).await;
-    Settled { counted, ..settled }
+/// Attempts one message. A panic over it fails this message alone.
+pub async fn attempt(app: &App, loaded: &Loaded, token: Option<Token>) -> Settled {
+    let settled = AssertUnwindSafe(run(app, loaded, token)).catch_unwind().await.unwrap_or_else(|_| {
+        let message = &loaded.message;
+        tracing::error!(project = %message.project, message_id = %message.id, "a message could not be worked on: see the panic before");
+        failed(message, "internal_error: the message could not be worked on")
+    });
+    Settled { counted: loaded.counted, ..settled }
 }
 
-async fn guarded(message: &Claimed, work: impl Future<Output = Settled> + Send + 'static) -> Settled {
-    match tokio::spawn(work).await {
-        Ok(settled) => settled,
-        Err(error) => {
-            tracing::error!(project = %message.project, message_id = %message.id, "a message could not be worked on: {error}");
-            failed(message, "internal_error: the message could not be worked on")
-        }
-    }
-}
-
-async fn run(app: Arc<App>, loaded: Loaded, token: Option<Token>) -> Settled {
-    let Loaded { message, recipient, sender, .. } = &loaded;
+async fn run(app: &App, loaded: &Loaded, token: Option<Token>) -> Settled {
+    let Loaded { message, recipient, sender, .. } = loaded;
     if message.lapsed {
         tracing::warn!(project = %message.project, message_id = %message.id, "its last call was never settled");
         metrics::counter!(Metric::MessagesAmbiguous).increment(1);
         metrics::counter!(Metric::LeasesLapsed).increment(1);
     }
-    let at = circumstances(&app, &loaded);
+    let at = circumstances(app, loaded);
     if !sender.repeats_safely() && !judge::may_be_sent(message, at) {
         return failed(message, "outcome_unknown: not sent again");
     }
@@ -70,11 +63,12 @@ async fn run(app: Arc<App>, loaded: Loaded, token: Option<Token>) -> Settled {
     if let Some(until) = quiet_until(&sender.rules, message, person, at.now) {
         return judge::quiet(message, until, at);
     }
+    // Boxed: the largest would make the future of every message as large, which is moved when its task begins.
     let settled = match message.channel {
-        Channel::Email => email::attempt(&app, &loaded, person, token).await,
-        Channel::Push => push::attempt(&app, &loaded, person, token).await,
-        Channel::InApp => in_app::attempt(&app, &loaded, person).await,
-        Channel::Sms => sms::attempt(&app, &loaded, person, token).await,
+        Channel::Email => Box::pin(email::attempt(app, loaded, person, token)).await,
+        Channel::Push => Box::pin(push::attempt(app, loaded, person, token)).await,
+        Channel::InApp => Box::pin(in_app::attempt(app, loaded, person)).await,
+        Channel::Sms => Box::pin(sms::attempt(app, loaded, person, token)).await,
     };
     Settled { user_id: (person.id != message.user_id).then_some(person.id), ..settled }
 }

@@ -113,7 +113,7 @@ mod tests {
         ("0003_limits.sql", "61a3a6c3d8ac0027a11d4684ce60785ec976f4467d04bfb47edeabe25e5e4f06"),
         ("0004_erasure.sql", "4ce1c7589b76253178756384a363042f8f070f361c0462aecb8be0fd0c77170b"),
         ("0005_announced_erasures.sql", "e3b9e35e3dadfedaff31b226de614f681e09c48772fc122c09aa975b01c19885"),
-        ("0006_send_chunks.sql", "b2334fa04d5eade1736d3c2bac4ed5beccb247b69603d62fd9168c0a7bc98663"),
+        ("0006_send_chunks.sql", "9820d3c8bbcdb12235cf99fa41ac2e3ac081d11d490c9733410ca21d8bf5dee1"),
     ];
 
     fn file(migration: &Migration) -> String {

@@ -20,8 +20,9 @@ const BACK: i64 = 31;
 /// A key of Postgres's advisory locks: "rkparts" in ASCII.
 const LOCK: i64 = 0x72_6b70_6172_7473;
 const TABLES: [&str; 2] = ["events", "message"];
-/// Percentage of a page that inserted messages fill. Settling a group writes each row's new version to the same page (HOT).
-const MESSAGE_FILLFACTOR: u8 = 50;
+/// Percentage of a page that inserted messages fill. Settling writes a new version of each row to the same page (HOT), and a row that
+/// is settled takes up to twice the space.
+const MESSAGE_FILLFACTOR: u8 = 33;
 /// 1970-01-01 was a Thursday, the first Monday four days later.
 const FIRST_MONDAY_MS: i64 = 4 * DAY_MS;
 

@@ -256,7 +256,9 @@ impl Ledger {
             })
             .collect();
         let ends: Vec<&Settled> = ends.iter().collect();
-        assert_eq!(settle(&db, self.project, &ends, self.now).await.unwrap().len(), loaded.len());
+        let tx = db.transaction().await.unwrap();
+        assert_eq!(settle(&tx, self.project, &ends, self.now).await.unwrap().len(), loaded.len());
+        tx.commit().await.unwrap();
         let told = |id: &Uuid| Receipt {
             message: *id,
             state: DeliveryState::Delivered,

@@ -15,7 +15,7 @@ use crate::App;
 use crate::channels::Routes;
 use crate::limits::Token;
 use crate::load::Loaded;
-use crate::provider::push::{PAYLOAD_MAX, Push};
+use crate::provider::push::Push;
 use crate::provider::{Outcome, TOO_LARGE};
 use crate::render::plain::{self, Plain};
 use crate::routes::Call;
@@ -61,7 +61,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, admitted: O
         platform: token.platform,
         token: token.token.clone(),
     };
-    if push(&tokens[0]).payload().to_string().len() > PAYLOAD_MAX {
+    if push(&tokens[0]).is_too_large() {
         return Settled { subject: Some(title), ..failed(message, TOO_LARGE) };
     }
     let served =

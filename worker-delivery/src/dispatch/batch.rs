@@ -203,7 +203,8 @@ pub fn send(app: &Arc<App>, batch: Batch, mut permits: Vec<Permit>, mut tokens: 
             Member { queue, campaign: loaded.message.sending.map(|s| (s.campaign, s.occurrence)), chunk, position };
         let app = app.clone();
         app.tasks.clone().spawn(async move {
-            let settled = attempt(app.clone(), loaded, token).await;
+            let settled = attempt(&app, &loaded, token).await;
+            drop(loaded);
             if let Some(permit) = &mut permit {
                 permit.called();
             }

@@ -37,6 +37,13 @@ impl Push {
         self.with_url(json!({ "messageId": self.id }))
     }
 
+    /// Whether its payload has more than [`PAYLOAD_MAX`] bytes.
+    pub fn is_too_large(&self) -> bool {
+        // JSON escapes a byte by six at most; names, quotes and the id take less than the rest.
+        let texts = self.title.len() + self.body.len() + self.url.as_ref().map_or(0, String::len);
+        6 * texts + 128 > PAYLOAD_MAX && self.payload().to_string().len() > PAYLOAD_MAX
+    }
+
     fn with_url(&self, mut object: Value) -> Value {
         if let Some(url) = &self.url {
             object["url"] = json!(url);
@@ -77,6 +84,30 @@ impl Provider for PushProvider {
             Self::WebPush(client) => client.send(push).await,
             Self::Mailbox(mailbox) => mailbox.send(push).await,
             Self::Stub(stub) => stub.send(push),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_is_measured_as_it_is_encoded() {
+        let push = |title: String| Push {
+            id: Uuid::max(),
+            title,
+            body: String::new(),
+            url: Some("/".to_owned()),
+            platform: Platform::Ios,
+            token: String::new(),
+        };
+        let empty = push(String::new()).payload().to_string().len();
+        assert!(empty <= 128 - "/".len());
+        for (text, encoded) in [("a", 1), ("\u{1}", 6), ("\"", 2), ("é", 2)] {
+            let most = (PAYLOAD_MAX - empty) / encoded;
+            assert!(!push(text.repeat(most)).is_too_large(), "{text:?}");
+            assert!(push(text.repeat(most + 1)).is_too_large(), "{text:?}");
         }
     }
 }

@@ -160,10 +160,14 @@ async fn whose_message_came_further_is_marked_where_a_segment_looks_at_messages(
         let messages = [place.message(ann), place.message(ann), place.message(ann)];
         place.insert(&messages).await;
         // One to be tried again is no news; two that were sent are, once for their person.
-        settle(&db, place.project, &[&end(messages[0].id, Queued, Some(now))], now).await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        settle(&tx, place.project, &[&end(messages[0].id, Queued, Some(now))], now).await.unwrap();
+        tx.commit().await.unwrap();
         assert_eq!(marked().await, []);
         let ends = [end(messages[1].id, Sent, None), end(messages[2].id, Sent, None)];
-        settle(&db, place.project, &ends.iter().collect::<Vec<_>>(), now).await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        settle(&tx, place.project, &ends.iter().collect::<Vec<_>>(), now).await.unwrap();
+        tx.commit().await.unwrap();
         let expected = if is_marked { vec![("messages".to_owned(), vec![ann])] } else { Vec::new() };
         assert_eq!(marked().await, expected);
         db.execute("DELETE FROM segment_dirty", &[]).await.unwrap();

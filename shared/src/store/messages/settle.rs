@@ -2,21 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use deadpool_postgres::GenericClient;
+use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::by_id::{self, Lock};
 use super::counts;
-use crate::ids::{self, ProjectId};
-use crate::rule::look::Look;
-use crate::send::{DeliveryState, is_dead_letter, reason_code};
+use crate::ids::ProjectId;
+use crate::send::{Channel, DeliveryState, is_dead_letter, reason_code};
 use crate::store::StoreError;
-use crate::store::campaigns::counts::{self as campaign_counts, Counts};
+use crate::store::campaigns::counts::{self as campaign_counts, Counts, Occurrence};
+use crate::store::campaigns::outcomes::{self, Outcomes};
 use crate::store::months::{self, Month};
-use crate::store::webhook_deliveries::tell;
+use crate::store::segments::dirty;
+use crate::store::webhook_deliveries::tell::{self, MessageNews};
 
 /// How the reason of a message begins that waits until its channel's settings are mended.
 pub const HELD: &str = "channel_misconfigured";
@@ -101,145 +103,136 @@ impl Settled {
     }
 }
 
-/// Writes outcomes of one project's messages, counts what they came to, and marks whose they are where a followed segment looks at messages;
-/// returns the ids of the messages that are still to be sent after it.
+/// Writes outcomes of one project's messages, and what follows from them: counts, campaigns' outcomes, segments that look at messages,
+/// webhooks. Returns the ids of the messages that are still to be sent.
 ///
 /// The caller has locked the begun chunks that hold the messages, in the same transaction. Each month is a statement of its own.
 pub async fn settle(
-    tx: &impl GenericClient,
+    tx: &Transaction<'_>,
     project: ProjectId,
     settled: &[&Settled],
     now: Timestamp,
 ) -> Result<Vec<Uuid>, StoreError> {
-    let (mut queued, mut moved) = (Vec::new(), Counts::default());
-    for (month, settled) in months::split(settled, |s| s.id) {
-        for row in settle_in(tx, project, month, &settled, now).await? {
-            let (before, after) = (super::status(row.try_get(1)?)?, super::status(row.try_get(2)?)?);
-            if after == DeliveryState::Queued {
-                queued.push(row.try_get(0)?);
+    let (has_endpoints, (), written) =
+        tokio::try_join!(tell::has_endpoints(tx, project), by_id::nested_loops(tx), write(tx, project, settled, now))?;
+    let (mut queued, mut users, mut news) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut statuses, mut moved) = (BTreeMap::new(), Counts::default());
+    let mut campaigns: BTreeMap<Uuid, Outcomes> = BTreeMap::new();
+    for Written { settled, after, was_queued, user_id, channel, campaign, variant } in &written {
+        let status = settled.status;
+        if *after == DeliveryState::Queued {
+            queued.push(settled.id);
+        }
+        if let Some(of) = campaign {
+            if *was_queued && *after != DeliveryState::Queued {
+                moved.step(*of, variant.as_deref(), (DeliveryState::Queued, *after), 1);
             }
-            if let Some(of) = row.try_get::<_, Option<Uuid>>(3)?.zip(row.try_get::<_, Option<i32>>(4)?)
-                && before != after
-            {
-                moved.step(of, row.try_get(5)?, (before, after), 1);
-            }
+            campaigns.entry(of.0).or_default().note(status, settled.failures > 0, settled.reason.as_deref());
+        }
+        if status == DeliveryState::Sent || (*was_queued && status != DeliveryState::Queued) {
+            *statuses.entry((*channel, status.as_str())).or_default() += 1;
+            users.push(*user_id);
+            let kind = tell::kind_of(status).filter(|_| has_endpoints);
+            let reason = settled.reason.clone();
+            news.extend(kind.map(|kind| MessageNews { message: settled.id, kind, at: now, reason, url: None }));
         }
     }
-    campaign_counts::add(tx, project, &moved).await?;
+    users.sort_unstable();
+    users.dedup();
+    tokio::try_join!(
+        counts::add(tx, project, &statuses, now),
+        outcomes::add(tx, project, &campaigns),
+        campaign_counts::add(tx, project, &moved),
+        dirty::mark_messages(tx, project, &users, now),
+    )?;
+    tell::of_messages(tx, project, &news, now).await?;
     Ok(queued)
 }
 
-async fn settle_in(
-    tx: &impl GenericClient,
+/// A message whose outcome is written.
+struct Written<'a> {
+    settled: &'a Settled,
+    after: DeliveryState,
+    /// False where a receipt had come before the outcome.
+    was_queued: bool,
+    user_id: Uuid,
+    channel: Channel,
+    campaign: Option<Occurrence>,
+    variant: Option<String>,
+}
+
+async fn write<'a>(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    settled: &[&'a Settled],
+    now: Timestamp,
+) -> Result<Vec<Written<'a>>, StoreError> {
+    // In the order of ids: two transactions that locked rows in any order would deadlock.
+    let by_id: BTreeMap<Uuid, &Settled> = settled.iter().map(|s| (s.id, *s)).collect();
+    let ordered: Vec<&Settled> = by_id.values().copied().collect();
+    let mut written = Vec::with_capacity(ordered.len());
+    for (month, part) in months::split(&ordered, |s| s.id) {
+        for row in write_in(tx, project, month, &part, now).await? {
+            let Some(settled) = by_id.get(&row.try_get(0)?) else { continue };
+            let after = super::status(row.try_get(1)?)?;
+            let campaign = row.try_get::<_, Option<Uuid>>(4)?.zip(row.try_get::<_, Option<i32>>(5)?);
+            // A receipt may have reported a failure too; the time tells which of the two is in the row.
+            let was_queued = after == settled.status && (after != DeliveryState::Failed || row.try_get(7)?);
+            let (user_id, channel) = (row.try_get(2)?, super::channel(row.try_get(3)?)?);
+            written.push(Written { settled, after, was_queued, user_id, channel, campaign, variant: row.try_get(6)? });
+        }
+    }
+    Ok(written)
+}
+
+async fn write_in(
+    tx: &Transaction<'_>,
     project: ProjectId,
     month: Month,
     settled: &[&Settled],
     now: Timestamp,
 ) -> Result<Vec<Row>, StoreError> {
-    let messages: Vec<Uuid> = settled.iter().map(|s| s.id).collect();
-    let (first, last) = (messages.iter().min(), messages.iter().max());
-    let attempts: Vec<i32> = settled.iter().map(|s| s.attempt).collect();
-    let statuses: Vec<&str> = settled.iter().map(|s| s.status.as_str()).collect();
-    let reasons: Vec<Option<&str>> = settled.iter().map(|s| s.reason.as_deref()).collect();
-    let failures: Vec<i32> = settled.iter().map(|s| s.failures).collect();
-    let ambiguous: Vec<i32> = settled.iter().map(|s| s.ambiguous).collect();
-    let users: Vec<Option<Uuid>> = settled.iter().map(|s| s.user_id).collect();
-    let subjects: Vec<Option<&str>> = settled.iter().map(|s| s.subject.as_deref()).collect();
-    let providers: Vec<Option<&str>> = settled.iter().map(|s| s.provider).collect();
-    let provider_ids: Vec<Option<&str>> = settled.iter().map(|s| s.provider_message_id.as_deref()).collect();
-    let is_dead = |s: &&Settled| s.status == DeliveryState::Failed && s.reason.as_deref().is_some_and(is_dead_letter);
-    let dead: Vec<bool> = settled.iter().map(is_dead).collect();
-    let addresses: Vec<Option<&str>> = settled.iter().map(|s| s.address.as_deref()).collect();
-    let segments: Vec<Option<i32>> = settled.iter().map(|s| s.segments).collect();
-    let devices: Vec<Option<&Value>> = settled.iter().map(|s| s.devices.as_ref()).collect();
-    let events: Vec<Uuid> = settled.iter().map(|_| ids::fresh(now.as_millisecond())).collect();
+    fn column<'a, T>(settled: &[&'a Settled], of: impl Fn(&'a Settled) -> T) -> Vec<T> {
+        settled.iter().map(|s| of(s)).collect()
+    }
+    let is_dead = |s: &Settled| s.status == DeliveryState::Failed && s.reason.as_deref().is_some_and(is_dead_letter);
     // A receipt may have come before the outcome: then the state that it reported stays, and the rest is written.
-    // Locked in the order of ids: two of these that took rows in any order would deadlock.
-    // Endpoints are notified by the same statement: a project without any pays for one look into their index.
-    let ends = "(SELECT DISTINCT ON (id) * FROM unnest($2::uuid[], $3::int[], $4::text[], $5::text[], \
-                $6::int[], $7::int[], $8::uuid[], $9::text[], $10::text[], $11::text[], $15::jsonb[], $18::boolean[], $19::int[], \
-                $20::text[], $21::uuid[]) AS e (id, attempt, status, status_reason, failures, ambiguous, user_id, subject, provider, \
-                provider_message_id, devices, dead, segments, address, event) ORDER BY id) AS w";
-    let set = "status = CASE WHEN m.status = 'queued' THEN excluded.status ELSE m.status END, \
-               status_reason = CASE WHEN m.status = 'queued' THEN excluded.status_reason ELSE m.status_reason END, \
-               attempt = excluded.attempt, dead = m.status = 'queued' AND excluded.dead AND NOT m.content @> '{\"test\": true}', \
-               failures = m.failures + excluded.failures, ambiguous = m.ambiguous + excluded.ambiguous, user_id = excluded.user_id, \
-               subject = coalesce(excluded.subject, m.subject), provider = coalesce(excluded.provider, m.provider), \
-               provider_message_id = coalesce(excluded.provider_message_id, m.provider_message_id), \
-               devices = coalesce(excluded.devices, m.devices), segments = coalesce(excluded.segments, m.segments), \
-               address = coalesce(excluded.address, m.address), \
-               sent_at = CASE WHEN excluded.status = 'sent' THEN $14 ELSE m.sent_at END, \
-               failed_at = CASE WHEN excluded.status = 'failed' AND m.status = 'queued' THEN $14 ELSE m.failed_at END, updated_at = $14";
     let sql = format!(
-        "WITH ends AS (SELECT m.project_id, m.id, coalesce(w.user_id, m.user_id) AS user_id, m.channel, m.lane, w.status, m.created_at, \
-               m.updated_at, w.attempt, w.status_reason, w.failures, w.ambiguous, w.subject, w.provider, w.provider_message_id, \
-               w.devices, w.dead, w.segments, w.address, w.event, m.status AS before FROM {looked_up}), \
-               written AS ({change} RETURNING m.id, m.status AS after, m.campaign_id, m.occurrence, m.variant, m.template_id, m.automation_id, \
-               m.run_id, m.provider, m.provider_message_id), \
-               moved AS (SELECT m.*, e.channel, e.user_id, e.status, e.before, e.status_reason AS reason, \
-               e.status = 'failed' OR e.failures > 0 AS failed, \
-               e.status = 'sent' OR (e.status <> 'queued' AND e.before = 'queued') AS counts, e.event FROM written m JOIN ends e ON e.id = m.id), \
-               counted AS (INSERT INTO message_status_count AS s (project_id, at, channel, status, lane, count) \
-               SELECT $1, $16, channel, status, $17, count(*) FROM moved WHERE counts GROUP BY channel, status ORDER BY channel, status \
-               ON CONFLICT (project_id, at, channel, status, lane) DO UPDATE SET count = s.count + excluded.count), \
-               told AS (INSERT INTO campaign_outcome AS o (project_id, campaign_id, sent, failed, failed_in_row, reason) \
-               SELECT $1, campaign_id, count(*) FILTER (WHERE NOT failed), count(*) FILTER (WHERE failed), \
-               CASE WHEN bool_and(failed) THEN count(*) ELSE 0 END, max(split_part(reason, ':', 1)) FILTER (WHERE failed) \
-               FROM moved WHERE campaign_id IS NOT NULL AND (status = 'sent' OR failed) GROUP BY campaign_id ORDER BY campaign_id \
-               ON CONFLICT (project_id, campaign_id) DO UPDATE SET sent = o.sent + excluded.sent, failed = o.failed + excluded.failed, \
-               failed_in_row = excluded.failed_in_row + CASE WHEN excluded.sent > 0 THEN 0 ELSE o.failed_in_row END, \
-               reason = coalesce(excluded.reason, o.reason)), \
-               marked AS (INSERT INTO segment_dirty (project_id, id, look, people) SELECT $1, $22, $23, array_agg(DISTINCT user_id) FROM moved \
-               WHERE counts AND EXISTS (SELECT FROM segment_watch WHERE project_id = $1 AND looks_at @> ARRAY[$23::text]) HAVING count(*) > 0), \
-               hooked AS (INSERT INTO webhook_delivery ({columns}) \
-               SELECT $1, w.id, m.event, 'message.' || m.status, m.user_id, {data}, $14, $14, $14 FROM moved m {asking} {person} \
-               WHERE m.counts AND m.status IN ('sent', 'failed', 'suppressed') \
-               AND EXISTS (SELECT FROM webhook_endpoint WHERE project_id = $1 AND enabled)) \
-               SELECT id, before, after, campaign_id, occurrence, variant FROM moved",
-        looked_up = by_id::look_up(month, ends, by_id::KEPT, "m.id BETWEEN $12 AND $13", Lock::Wait),
-        change = by_id::change(
-            month,
-            "ends",
-            ", attempt, status_reason, failures, ambiguous, subject, provider, provider_message_id, devices, dead, segments, address",
-            set,
-        ),
-        columns = tell::COLUMNS,
-        data = tell::message_data("m.reason", "NULL::text"),
-        asking = tell::asking("$1", "'message.' || m.status"),
-        person = tell::person("$1", "m.user_id"),
+        "UPDATE message AS m SET status = CASE WHEN m.status = 'queued' THEN w.status ELSE m.status END, \
+         status_reason = CASE WHEN m.status = 'queued' THEN w.status_reason ELSE m.status_reason END, \
+         attempt = w.attempt, dead = m.status = 'queued' AND w.dead AND NOT m.content @> '{{\"test\": true}}', \
+         failures = m.failures + w.failures, ambiguous = m.ambiguous + w.ambiguous, user_id = coalesce(w.user_id, m.user_id), \
+         subject = coalesce(w.subject, m.subject), provider = coalesce(w.provider, m.provider), \
+         provider_message_id = coalesce(w.provider_message_id, m.provider_message_id), devices = coalesce(w.devices, m.devices), \
+         segments = coalesce(w.segments, m.segments), address = coalesce(w.address, m.address), \
+         sent_at = CASE WHEN w.status = 'sent' THEN $2 ELSE m.sent_at END, \
+         failed_at = CASE WHEN w.status = 'failed' AND m.status = 'queued' THEN $2 ELSE m.failed_at END, updated_at = $2 \
+         FROM unnest($3::uuid[], $4::int[], $5::text[], $6::text[], $7::int[], $8::int[], $9::uuid[], $10::text[], $11::text[], \
+         $12::text[], $13::jsonb[], $14::boolean[], $15::int[], $16::text[]) AS w (id, attempt, status, status_reason, failures, \
+         ambiguous, user_id, subject, provider, provider_message_id, devices, dead, segments, address) \
+         WHERE m.project_id = $1 AND m.id = w.id AND {month} \
+         RETURNING m.id, m.status, m.user_id, m.channel, m.campaign_id, m.occurrence, m.variant, m.failed_at IS NOT DISTINCT FROM $2",
+        month = month.condition("m.id"),
     );
-    let statement = month.prepare(tx, &sql).await?;
-    let rows = tx
-        .query(
-            &statement,
-            &[
-                &project,
-                &messages,
-                &attempts,
-                &statuses,
-                &reasons,
-                &failures,
-                &ambiguous,
-                &users,
-                &subjects,
-                &providers,
-                &provider_ids,
-                &first,
-                &last,
-                &now,
-                &devices,
-                &counts::quarter(now),
-                &counts::any_lane(),
-                &dead,
-                &segments,
-                &addresses,
-                &events,
-                &ids::fresh(now.as_millisecond()),
-                &Look::Messages.text(),
-            ],
-        )
-        .await?;
-    Ok(rows)
+    let columns: [&(dyn ToSql + Sync); 16] = [
+        &project,
+        &now,
+        &column(settled, |s| s.id),
+        &column(settled, |s| s.attempt),
+        &column(settled, |s| s.status.as_str()),
+        &column(settled, |s| s.reason.as_deref()),
+        &column(settled, |s| s.failures),
+        &column(settled, |s| s.ambiguous),
+        &column(settled, |s| s.user_id),
+        &column(settled, |s| s.subject.as_deref()),
+        &column(settled, |s| s.provider),
+        &column(settled, |s| s.provider_message_id.as_deref()),
+        &column(settled, |s| s.devices.as_ref()),
+        &column(settled, is_dead),
+        &column(settled, |s| s.segments),
+        &column(settled, |s| s.address.as_deref()),
+    ];
+    Ok(tx.query(&month.prepare(tx, &sql).await?, &columns).await?)
 }
 
 /// Counts the last attempts of these messages as calls whose outcome is unknown. Messages that are not queued any more are left alone.

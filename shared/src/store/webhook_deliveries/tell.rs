@@ -7,6 +7,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::ids::{self, ProjectId};
+use crate::send::DeliveryState;
 use crate::store::StoreError;
 use crate::store::by_project::{self, Of};
 use crate::store::messages::by_id::{self, Lock};
@@ -51,6 +52,22 @@ pub struct MessageNews {
     pub reason: Option<String>,
     /// What was clicked.
     pub url: Option<String>,
+}
+
+/// The type of event for a message that has ended in a state; none where endpoints are not notified of it.
+pub(in crate::store) fn kind_of(status: DeliveryState) -> Option<&'static str> {
+    match status {
+        DeliveryState::Sent => Some("message.sent"),
+        DeliveryState::Failed => Some("message.failed"),
+        DeliveryState::Suppressed => Some("message.suppressed"),
+        _ => None,
+    }
+}
+
+/// Whether a project has an endpoint that is enabled.
+pub(in crate::store) async fn has_endpoints(tx: &Transaction<'_>, project: ProjectId) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT FROM webhook_endpoint WHERE project_id = $1 AND enabled)";
+    Ok(tx.query_one(&tx.prepare_cached(sql).await?, &[&project]).await?.try_get(0)?)
 }
 
 /// Tells of a project's messages; of those that are there no more, nothing.
