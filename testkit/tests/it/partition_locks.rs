@@ -221,6 +221,8 @@ impl Ledger {
         let tx = db.transaction().await.unwrap();
         chunks::cancel(&tx, of, 10, self.now).await.unwrap();
         chunks::is_open(&tx, of).await.unwrap();
+        tx.commit().await.unwrap();
+        let tx = db.transaction().await.unwrap();
         dead_letters::replay(&tx, self.project, &DeadFilter::default(), 10, self.now).await.unwrap();
         tx.commit().await.unwrap();
     }
@@ -256,9 +258,11 @@ impl Ledger {
             })
             .collect();
         let ends: Vec<&Settled> = ends.iter().collect();
-        let tx = db.transaction().await.unwrap();
-        assert_eq!(settle(&tx, self.project, &ends, self.now).await.unwrap().len(), loaded.len());
-        tx.commit().await.unwrap();
+        for (_, ends) in months::split(&ends, |end| end.id) {
+            let tx = db.transaction().await.unwrap();
+            assert_eq!(settle(&tx, self.project, &ends, self.now).await.unwrap().len(), ends.len());
+            tx.commit().await.unwrap();
+        }
         let told = |id: &Uuid| Receipt {
             message: *id,
             state: DeliveryState::Delivered,

@@ -6,10 +6,7 @@
 //! primary key, with no join that could be planned otherwise. Each statement is limited to one [`Month`]; the id bounds also
 //! exclude the month's other partitions.
 
-use deadpool_postgres::Transaction;
-
 use crate::store::by_project;
-use crate::store::StoreError;
 use crate::store::months::Month;
 
 /// What a row that meets another cannot be without, of the rows to be changed.
@@ -48,13 +45,6 @@ pub(in crate::store) fn look_up(month: Month, w: &str, columns: &str, conditions
          AND {conditions} OFFSET 0 {lock}) AS m",
         month = month.condition("m.id")
     )
-}
-
-/// Limits the transaction's further plans to nested loops over indexes. For statements that join rows by their keys only.
-pub(in crate::store) async fn nested_loops(tx: &Transaction<'_>) -> Result<(), StoreError> {
-    let sql = "SELECT set_config('enable_' || way, 'off', true) FROM unnest(ARRAY['hashjoin', 'mergejoin', 'seqscan', 'bitmapscan']) AS way";
-    tx.query(&tx.prepare_cached(sql).await?, &[]).await?;
-    Ok(())
 }
 
 /// Returns SQL that updates locked rows `m` of the month. `rows` supplies the columns [`KEPT`] and `more` (`", status_reason"`); `set` reads

@@ -113,8 +113,8 @@ pub async fn settle(
     settled: &[&Settled],
     now: Timestamp,
 ) -> Result<Vec<Uuid>, StoreError> {
-    let (has_endpoints, (), written) =
-        tokio::try_join!(tell::has_endpoints(tx, project), by_id::nested_loops(tx), write(tx, project, settled, now))?;
+    let (has_endpoints, written) =
+        tokio::try_join!(tell::has_endpoints(tx, project), write(tx, project, settled, now))?;
     let (mut queued, mut users, mut news) = (Vec::new(), Vec::new(), Vec::new());
     let (mut statuses, mut moved) = (BTreeMap::new(), Counts::default());
     let mut campaigns: BTreeMap<Uuid, Outcomes> = BTreeMap::new();
@@ -196,24 +196,29 @@ async fn write_in(
         settled.iter().map(|s| of(s)).collect()
     }
     let is_dead = |s: &Settled| s.status == DeliveryState::Failed && s.reason.as_deref().is_some_and(is_dead_letter);
+    let ends = "unnest($3::uuid[], $4::int[], $5::text[], $6::text[], $7::int[], $8::int[], $9::uuid[], $10::text[], $11::text[], \
+                $12::text[], $13::jsonb[], $14::boolean[], $15::int[], $16::text[]) AS w (id, attempt, status, status_reason, failures, \
+                ambiguous, user_id, subject, provider, provider_message_id, devices, dead, segments, address)";
     // A receipt may have come before the outcome: then the state that it reported stays, and the rest is written.
-    let sql = format!(
-        "UPDATE message AS m SET status = CASE WHEN m.status = 'queued' THEN w.status ELSE m.status END, \
-         status_reason = CASE WHEN m.status = 'queued' THEN w.status_reason ELSE m.status_reason END, \
-         attempt = w.attempt, dead = m.status = 'queued' AND w.dead AND NOT m.content @> '{{\"test\": true}}', \
-         failures = m.failures + w.failures, ambiguous = m.ambiguous + w.ambiguous, user_id = coalesce(w.user_id, m.user_id), \
-         subject = coalesce(w.subject, m.subject), provider = coalesce(w.provider, m.provider), \
-         provider_message_id = coalesce(w.provider_message_id, m.provider_message_id), devices = coalesce(w.devices, m.devices), \
-         segments = coalesce(w.segments, m.segments), address = coalesce(w.address, m.address), \
-         sent_at = CASE WHEN w.status = 'sent' THEN $2 ELSE m.sent_at END, \
-         failed_at = CASE WHEN w.status = 'failed' AND m.status = 'queued' THEN $2 ELSE m.failed_at END, updated_at = $2 \
-         FROM unnest($3::uuid[], $4::int[], $5::text[], $6::text[], $7::int[], $8::int[], $9::uuid[], $10::text[], $11::text[], \
-         $12::text[], $13::jsonb[], $14::boolean[], $15::int[], $16::text[]) AS w (id, attempt, status, status_reason, failures, \
-         ambiguous, user_id, subject, provider, provider_message_id, devices, dead, segments, address) \
-         WHERE m.project_id = $1 AND m.id = w.id AND {month} \
-         RETURNING m.id, m.status, m.user_id, m.channel, m.campaign_id, m.occurrence, m.variant, m.failed_at IS NOT DISTINCT FROM $2",
-        month = month.condition("m.id"),
+    let set = "status = CASE WHEN m.status = 'queued' THEN excluded.status ELSE m.status END, \
+               status_reason = CASE WHEN m.status = 'queued' THEN excluded.status_reason ELSE m.status_reason END, \
+               attempt = excluded.attempt, dead = m.status = 'queued' AND excluded.dead AND NOT m.content @> '{\"test\": true}', \
+               failures = m.failures + excluded.failures, ambiguous = m.ambiguous + excluded.ambiguous, user_id = excluded.user_id, \
+               subject = coalesce(excluded.subject, m.subject), provider = coalesce(excluded.provider, m.provider), \
+               provider_message_id = coalesce(excluded.provider_message_id, m.provider_message_id), \
+               devices = coalesce(excluded.devices, m.devices), segments = coalesce(excluded.segments, m.segments), \
+               address = coalesce(excluded.address, m.address), \
+               sent_at = CASE WHEN excluded.status = 'sent' THEN $2 ELSE m.sent_at END, \
+               failed_at = CASE WHEN excluded.status = 'failed' AND m.status = 'queued' THEN $2 ELSE m.failed_at END, updated_at = $2";
+    let rows = format!(
+        "(SELECT m.project_id, m.id, coalesce(w.user_id, m.user_id) AS user_id, m.channel, m.lane, w.status, m.created_at, m.updated_at, \
+         w.attempt, w.status_reason, w.failures, w.ambiguous, w.subject, w.provider, w.provider_message_id, w.devices, w.dead, \
+         w.segments, w.address FROM {}) AS ends",
+        by_id::look_up(month, ends, "m.project_id, m.id, m.user_id, m.channel, m.lane, m.created_at, m.updated_at", "true", Lock::Wait)
     );
+    let more = ", attempt, status_reason, failures, ambiguous, subject, provider, provider_message_id, devices, dead, segments, address";
+    let sql = by_id::change(month, &rows, more, set)
+        + " RETURNING m.id, m.status, m.user_id, m.channel, m.campaign_id, m.occurrence, m.variant, m.failed_at IS NOT DISTINCT FROM $2";
     let columns: [&(dyn ToSql + Sync); 16] = [
         &project,
         &now,
