@@ -114,14 +114,14 @@ fn vapid_subject(env: &Env) -> Result<Option<String>, EnvError> {
 }
 
 impl DeliveryConfig {
-    /// `DELIVERY_CHANNELS` (all), `DELIVERY_CONCURRENCY` (256), `DELIVERY_REPLICAS` (1), `REDIS_URL` (none),
+    /// `DELIVERY_CHANNELS` (all), `DELIVERY_CONCURRENCY` (512), `DELIVERY_REPLICAS` (1), `REDIS_URL` (none),
     /// `DELIVERY_UNKNOWN_RETRIES` (1), `DELIVERY_LEASE_MS` (90000),
     /// `OUTBOUND_ALLOW`, `OUTBOUND_CA_FILE`, the providers' addresses, `SYSTEM_SMTP_URL` with `SYSTEM_MAIL_FROM` (none), `MASTER_KEY` or `MASTER_KEY_FILE`,
     /// `PUBLIC_BASE_URL` (`http://127.0.0.1:8080`; without it nothing is tracked).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         Ok(Self {
             channels: channels(env)?,
-            concurrency: env.bounded("DELIVERY_CONCURRENCY", 256, 2..=1_024, "2 to 1024")?,
+            concurrency: env.bounded("DELIVERY_CONCURRENCY", 512, 2..=1_024, "2 to 1024")?,
             redis: buckets::Server::from_env(env)?,
             replicas: env.bounded("DELIVERY_REPLICAS", 1, 1..=1_000, "1 to 1000")?,
             unknown_retries: env.bounded("DELIVERY_UNKNOWN_RETRIES", 1, 0..=10, "0 to 10")?,
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn defaults_work_on_one_machine() {
         let config = DeliveryConfig::from_env(&Env::from_pairs([KEY])).unwrap();
-        assert_eq!((config.channels, config.concurrency, config.unknown_retries), (SERVED.to_vec(), 256, 1));
+        assert_eq!((config.channels, config.concurrency, config.unknown_retries), (SERVED.to_vec(), 512, 1));
         assert_eq!(config.lease, Duration::from_secs(90));
     }
 

@@ -195,7 +195,7 @@ async fn hand_over(system: &System, timers: u64) -> Result<Measured> {
         if Instant::now() > deadline {
             bail!("not all of {timers} waits were handed over within {} s", PATIENCE.as_secs());
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let seconds = started.elapsed().as_secs_f64();
     let used = Moment::now(&watched, GENERATOR)?.since(&before);

@@ -22,6 +22,10 @@ use crate::usage::{self, Moment};
 /// Those who get messages, of the first project.
 pub const PEOPLE: u32 = crate::scenario::PEOPLE;
 const WARM_UP: u32 = 500;
+/// Messages of a round: some seconds' worth.
+const COUNT: u32 = 40_000;
+/// Between two looks at the worker's metrics. Rendering them costs the worker a millisecond.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// One channel, and what the worker has to know of its provider.
 pub struct Ledger {
@@ -85,7 +89,7 @@ impl Ledger {
 
     /// Rounds of messages, from when they are queued until the last one is settled.
     pub async fn measure(&self, lab: &mut Lab, section: &mut Section, sink: &Server) -> Result<()> {
-        let count = if lab.settings.quick { 1_000 } else { 10_000 };
+        let count = if lab.settings.quick { 1_000 } else { COUNT };
         let system = lab.system().await?;
         let template = self.template(system, 1).await?;
         system.run(&[DELIVERY]).await?;
@@ -142,7 +146,7 @@ async fn wait_settled(system: &System, wanted: u64) -> Result<()> {
             all_sent(system).await?;
             bail!("messages were sent, and their worker does not say so");
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::time::sleep(LOOK).await;
     }
     Ok(())
 }

@@ -214,7 +214,13 @@ async fn write_in(
         "(SELECT m.project_id, m.id, coalesce(w.user_id, m.user_id) AS user_id, m.channel, m.lane, w.status, m.created_at, m.updated_at, \
          w.attempt, w.status_reason, w.failures, w.ambiguous, w.subject, w.provider, w.provider_message_id, w.devices, w.dead, \
          w.segments, w.address FROM {}) AS ends",
-        by_id::look_up(month, ends, "m.project_id, m.id, m.user_id, m.channel, m.lane, m.created_at, m.updated_at", "true", Lock::Wait)
+        by_id::look_up(
+            month,
+            ends,
+            "m.project_id, m.id, m.user_id, m.channel, m.lane, m.created_at, m.updated_at",
+            "true",
+            Lock::Wait
+        )
     );
     let more = ", attempt, status_reason, failures, ambiguous, subject, provider, provider_message_id, devices, dead, segments, address";
     let sql = by_id::change(month, &rows, more, set)
