@@ -69,6 +69,8 @@ pub enum Scenario {
     DeliverYear,
     /// Delivery of one project while the provider of another never answers.
     DeliverHanging,
+    /// Delivery while another transaction has been open for two million messages; only by name.
+    DeliverHeld,
     /// Templates by themselves.
     Render,
     /// Finding the automations that an event starts, by itself.
@@ -92,7 +94,11 @@ pub enum Scenario {
 impl Scenario {
     /// Those that run where none is named.
     pub fn usual() -> Vec<Self> {
-        Self::value_variants().iter().copied().filter(|scenario| *scenario != Self::Memory).collect()
+        Self::value_variants()
+            .iter()
+            .copied()
+            .filter(|scenario| !matches!(scenario, Self::Memory | Self::DeliverHeld))
+            .collect()
     }
 
     pub fn name(self) -> String {
@@ -223,6 +229,7 @@ impl Lab {
             Scenario::DeliverLatency => deliver::latency(self, &mut section).await,
             Scenario::DeliverYear => deliver::year(self, &mut section).await,
             Scenario::DeliverHanging => deliver::hanging(self, &mut section).await,
+            Scenario::DeliverHeld => deliver::held(self, &mut section).await,
             Scenario::Render => deliver::render(self, &mut section).await,
             Scenario::AutomationMatch => automation::matching(self, &mut section).await,
             Scenario::AutomationRuns => automation::runs(self, &mut section).await,

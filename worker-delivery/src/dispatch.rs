@@ -201,7 +201,7 @@ impl Dispatcher {
     fn release(&self, pool: Option<Pool>, of: Tenant, is_settled: bool) {
         let mut state = self.state();
         if let Some(pool) = pool {
-            state.slots.release(pool, of.owner);
+            state.slots.release(pool, of);
         }
         let lets_more_begin = is_settled && state.slots.settled(of.project);
         let is_news = state.is_waiting && (pool.is_some() || lets_more_begin);
@@ -217,7 +217,7 @@ impl Dispatcher {
         let next = {
             let State { turns, slots, queues, .. } = &*state;
             turns.next(|queue, owner| {
-                let of = Tenant { owner, project: queue.project };
+                let of = Tenant { owner, project: queue.project, channel: queue.channel };
                 queues.get(&queue) == Some(&Status::Ready) && slots.room(queue.lane, of) > 0
             })
         };
@@ -226,9 +226,9 @@ impl Dispatcher {
             state.is_waiting = state.queues.values().any(|status| *status == Status::Ready);
             return Step::Wait(state.resting.keys().next().map(|(at, _)| *at));
         };
-        let of = Tenant { owner, project: queue.project };
+        let of = Tenant { owner, project: queue.project, channel: queue.channel };
         let room = state.slots.room(queue.lane, of).min(CAPACITY);
-        let gathered = (self.0.total / GATHERED).min(CAPACITY);
+        let gathered = (self.0.total / GATHERED).min(CAPACITY).min(Slots::most(queue.lane, of) / 2);
         if room < gathered && queue.lane != Lane::Direct {
             let since = *state.gathering.get_or_insert(now);
             if now < since + GATHER {

@@ -72,7 +72,7 @@ pub fn subscription(endpoint: &str) -> Result<String> {
     Ok(json!({ "endpoint": endpoint, "keys": keys }).to_string())
 }
 
-fn store(system: &System) -> Result<Store> {
+pub fn store(system: &System) -> Result<Store> {
     Store::new(&DatabaseConfig { url: system.database_url().to_owned(), pool_size: 1 }, "bench")
 }
 

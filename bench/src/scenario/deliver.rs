@@ -1,6 +1,7 @@
 //! Delivery to providers on loopback: the calls alone, in turns with a bare client, and the whole way out of the ledger.
 
 mod hanging;
+mod held;
 mod latency;
 pub mod ledger;
 mod projects;
@@ -39,6 +40,7 @@ use crate::system;
 use ledger::Ledger;
 
 pub use hanging::hanging;
+pub use held::held;
 pub use latency::latency;
 pub use projects::projects;
 pub use queue::queue;

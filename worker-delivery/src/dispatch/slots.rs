@@ -7,19 +7,25 @@
 //! more calls are begun while outcomes cannot be written.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use shared::fair_share::FairShare;
 use shared::ids::{OwnerId, ProjectId};
-use shared::send::Lane;
+use shared::send::{Channel, Lane};
 
 /// Unwritten outcomes of a project at most: more than its calls in progress and the largest group of outcomes together.
 const UNSETTLED: usize = 2_048;
+
+/// Mails of a project in progress at most: mail servers refuse more than some connections from one address (Postfix: 50). A quarter is
+/// kept for direct messages.
+const MAILS: usize = 32;
 
 /// Whose calls are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tenant {
     pub owner: OwnerId,
     pub project: ProjectId,
+    pub channel: Channel,
 }
 
 /// The pool that a call's slot comes from.
@@ -37,6 +43,8 @@ pub struct Slots {
     common: FairShare,
     /// Messages of each project that are begun and not settled.
     begun: HashMap<ProjectId, usize>,
+    /// Mails of each project in progress.
+    mails: HashMap<ProjectId, usize>,
 }
 
 fn pools(lane: Lane) -> &'static [Pool] {
@@ -52,7 +60,12 @@ impl Slots {
     pub fn new(total: usize) -> Self {
         let direct = (total / 4).max(1);
         let common = total.saturating_sub(direct).max(1);
-        Self { direct: FairShare::new(direct), common: FairShare::new(common), begun: HashMap::new() }
+        Self {
+            direct: FairShare::new(direct),
+            common: FairShare::new(common),
+            begun: HashMap::new(),
+            mails: HashMap::new(),
+        }
     }
 
     /// How many slots [`Self::take`] would give.
@@ -62,22 +75,46 @@ impl Slots {
             Pool::Direct => self.direct.room(of.owner),
             Pool::Common => self.common.room(of.owner),
         });
-        room.sum::<usize>().min(unsettled)
+        room.sum::<usize>().min(unsettled).min(self.mail_room(lane, of))
     }
 
     /// Takes a slot for a call, if the tenant's share has one.
     pub fn take(&mut self, lane: Lane, of: Tenant) -> Option<Pool> {
-        if self.begun.get(&of.project).is_some_and(|begun| *begun >= UNSETTLED) {
+        if self.begun.get(&of.project).is_some_and(|begun| *begun >= UNSETTLED) || self.mail_room(lane, of) == 0 {
             return None;
         }
         let pool = pools(lane).iter().copied().find(|pool| self.share(*pool).take(of.owner))?;
         *self.begun.entry(of.project).or_default() += 1;
+        if of.channel == Channel::Email {
+            *self.mails.entry(of.project).or_default() += 1;
+        }
         Some(pool)
     }
 
     /// A call has ended, and its slot is free.
-    pub fn release(&mut self, pool: Pool, owner: OwnerId) {
-        self.share(pool).release(owner);
+    pub fn release(&mut self, pool: Pool, of: Tenant) {
+        self.share(pool).release(of.owner);
+        if of.channel == Channel::Email
+            && let Entry::Occupied(mut mails) = self.mails.entry(of.project)
+        {
+            *mails.get_mut() -= 1;
+            if *mails.get() == 0 {
+                mails.remove();
+            }
+        }
+    }
+
+    /// How many of a tenant's calls may be in progress at a time.
+    pub fn most(lane: Lane, of: Tenant) -> usize {
+        match (of.channel, lane) {
+            (Channel::Email, Lane::Direct) => MAILS,
+            (Channel::Email, _) => MAILS - MAILS / 4,
+            _ => usize::MAX,
+        }
+    }
+
+    fn mail_room(&self, lane: Lane, of: Tenant) -> usize {
+        Self::most(lane, of).saturating_sub(self.mails.get(&of.project).copied().unwrap_or(0))
     }
 
     /// The outcome of a message is written, or it was not begun after all. Returns whether that alone lets the project begin more.
@@ -113,7 +150,7 @@ mod tests {
 
     /// An owner with one project.
     fn tenant(n: u128) -> Tenant {
-        Tenant { owner: project(n).into(), project: project(n) }
+        Tenant { owner: project(n).into(), project: project(n), channel: Channel::Push }
     }
 
     /// How many slots a project gets.
@@ -156,7 +193,7 @@ mod tests {
     #[test]
     fn projects_of_one_owner_share_its_slots() {
         let mut slots = Slots::new(32);
-        let of_one_owner = |n| Tenant { owner: project(1).into(), project: project(n) };
+        let of_one_owner = |n| Tenant { project: project(n), ..tenant(1) };
         let taken =
             (1..=20).flat_map(|n| [of_one_owner(n); 4]).filter(|of| slots.take(Lane::Direct, *of).is_some()).count();
         assert_eq!(taken, 32, "of 20 projects no more than of one");
@@ -172,14 +209,29 @@ mod tests {
         assert!((1..=3).contains(&second), "{second}");
         // Slots that the first releases go to the second until their shares are equal.
         for _ in 0..12 {
-            slots.release(Pool::Common, tenant(1).owner);
+            slots.release(Pool::Common, tenant(1));
         }
         let more = filled(&mut slots, Lane::Campaign, 2);
         assert!(more >= 8, "{more}");
         for _ in 0..second + more {
-            slots.release(Pool::Common, tenant(2).owner);
+            slots.release(Pool::Common, tenant(2));
         }
         assert_eq!(filled(&mut slots, Lane::Campaign, 1), 12);
+    }
+
+    #[test]
+    fn a_project_has_few_mails_in_progress_and_some_of_them_are_direct() {
+        let mut slots = Slots::new(1_024);
+        let mails = |n| Tenant { channel: Channel::Email, ..tenant(n) };
+        let fill = |slots: &mut Slots, lane, n| std::iter::from_fn(|| slots.take(lane, mails(n))).count();
+        assert_eq!(slots.room(Lane::Campaign, mails(1)), 24);
+        assert_eq!(fill(&mut slots, Lane::Campaign, 1), 24);
+        assert_eq!((slots.room(Lane::Campaign, mails(1)), slots.room(Lane::Direct, mails(1))), (0, 8));
+        assert_eq!(fill(&mut slots, Lane::Direct, 1), 8);
+        assert_eq!(fill(&mut slots, Lane::Campaign, 2), 24, "of another project");
+        assert!(slots.take(Lane::Campaign, tenant(1)).is_some(), "no mail");
+        slots.release(Pool::Direct, mails(1));
+        assert_eq!(fill(&mut slots, Lane::Direct, 1), 1);
     }
 
     #[test]
@@ -187,7 +239,7 @@ mod tests {
         let mut slots = Slots::new(8);
         let mut begun = 0;
         while let Some(pool) = slots.take(Lane::Direct, tenant(1)) {
-            slots.release(pool, tenant(1).owner);
+            slots.release(pool, tenant(1));
             begun += 1;
         }
         assert_eq!(begun, UNSETTLED);

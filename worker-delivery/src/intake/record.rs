@@ -140,7 +140,7 @@ fn permits(app: &App, queue: Queue, owner: OwnerId, limited: &BTreeSet<Queue>, m
     if app.shutdown.is_cancelled() || limited.contains(&queue) || app.dispatcher.is_waiting(queue) {
         return Vec::new();
     }
-    app.dispatcher.take(Lane::Direct, Tenant { owner, project: queue.project }, most)
+    app.dispatcher.take(Lane::Direct, Tenant { owner, project: queue.project, channel: queue.channel }, most)
 }
 
 async fn limited(app: &App, candidates: &[Candidate]) -> Result<BTreeSet<Queue>, StoreError> {

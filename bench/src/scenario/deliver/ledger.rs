@@ -23,7 +23,7 @@ use crate::usage::{self, Moment};
 pub const PEOPLE: u32 = crate::scenario::PEOPLE;
 const WARM_UP: u32 = 500;
 /// Messages of a round: some seconds' worth.
-const COUNT: u32 = 40_000;
+pub const COUNT: u32 = 40_000;
 /// Between two looks at the worker's metrics. Rendering them costs the worker a millisecond.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -119,7 +119,8 @@ impl Ledger {
         Ok(rounds)
     }
 
-    async fn sent(&self, system: &System, sink: &Server, template: Uuid, load: Load) -> Result<Measured> {
+    /// One load, from when it is queued until the last message is settled.
+    pub async fn sent(&self, system: &System, sink: &Server, template: Uuid, load: Load) -> Result<Measured> {
         let Load { projects, people, count, chunk } = load;
         let messages = delivery::messages(system, 0..projects, people, (self.channel, template), count).await?;
         let count = messages.iter().map(|of| of.ids.len() as u64).sum();

@@ -32,7 +32,7 @@ struct Message {
 /// An owner with one project.
 fn tenant(n: u128) -> Tenant {
     let project = ProjectId(Uuid::from_u128(n));
-    Tenant { owner: project.into(), project }
+    Tenant { owner: project.into(), project, channel: Channel::Push }
 }
 
 proptest! {
@@ -79,7 +79,7 @@ proptest! {
                     let held: Vec<_> = book.iter_mut().filter(|m| m.place.is_some()).collect();
                     if let Some(message) = (!held.is_empty()).then(|| which.index(held.len())).and_then(|i| held.into_iter().nth(i)) {
                         let place = message.place.take().unwrap();
-                        slots.release(place, tenant(message.project).owner);
+                        slots.release(place, tenant(message.project));
                     }
                 }
                 Act::Settle(which) => {
@@ -87,7 +87,7 @@ proptest! {
                         let message = book.remove(which.index(book.len()));
                         let of = tenant(message.project);
                         if let Some(place) = message.place {
-                            slots.release(place, of.owner);
+                            slots.release(place, of);
                         }
                         prop_assert!(!slots.settled(of.project), "it was never full");
                     }
@@ -98,7 +98,7 @@ proptest! {
         for message in book {
             let of = tenant(message.project);
             if let Some(place) = message.place {
-                slots.release(place, of.owner);
+                slots.release(place, of);
             }
             slots.settled(of.project);
         }
