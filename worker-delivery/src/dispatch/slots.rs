@@ -16,9 +16,9 @@ use shared::send::{Channel, Lane};
 /// Unwritten outcomes of a project at most: more than its calls in progress and the largest group of outcomes together.
 const UNSETTLED: usize = 2_048;
 
-/// Mails of a project in progress at most: mail servers refuse more than some connections from one address (Postfix: 50). A quarter is
-/// kept for direct messages.
-const MAILS: usize = 32;
+/// Mails of a project in progress at most. A mail server gets few sessions, and what waits long for one is put off; but a batch has to
+/// be worth its transaction. A quarter is kept for direct messages.
+const MAILS: usize = 128;
 
 /// Whose calls are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,11 +224,11 @@ mod tests {
         let mut slots = Slots::new(1_024);
         let mails = |n| Tenant { channel: Channel::Email, ..tenant(n) };
         let fill = |slots: &mut Slots, lane, n| std::iter::from_fn(|| slots.take(lane, mails(n))).count();
-        assert_eq!(slots.room(Lane::Campaign, mails(1)), 24);
-        assert_eq!(fill(&mut slots, Lane::Campaign, 1), 24);
-        assert_eq!((slots.room(Lane::Campaign, mails(1)), slots.room(Lane::Direct, mails(1))), (0, 8));
-        assert_eq!(fill(&mut slots, Lane::Direct, 1), 8);
-        assert_eq!(fill(&mut slots, Lane::Campaign, 2), 24, "of another project");
+        assert_eq!(slots.room(Lane::Campaign, mails(1)), 96);
+        assert_eq!(fill(&mut slots, Lane::Campaign, 1), 96);
+        assert_eq!((slots.room(Lane::Campaign, mails(1)), slots.room(Lane::Direct, mails(1))), (0, 32));
+        assert_eq!(fill(&mut slots, Lane::Direct, 1), 32);
+        assert_eq!(fill(&mut slots, Lane::Campaign, 2), 96, "of another project");
         assert!(slots.take(Lane::Campaign, tenant(1)).is_some(), "no mail");
         slots.release(Pool::Direct, mails(1));
         assert_eq!(fill(&mut slots, Lane::Direct, 1), 1);

@@ -8,6 +8,7 @@ use lettre::Message;
 use lettre::message::MultiPart;
 use lettre::message::header::{HeaderName, HeaderValue};
 use shared::outbound::{HttpClient, OutboundPolicy};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::config::{Security, SmtpConfig};
@@ -19,7 +20,10 @@ use crate::provider::{Email, Outcome, one_click};
 const SEND: Duration = shared::shutdown::CALL;
 /// Servers close what is idle for a minute or so.
 const IDLE: Duration = Duration::from_secs(20);
-const KEPT: usize = 32;
+/// Sessions with one server at a time. Servers refuse more than some from one address (Postfix: 50).
+const SESSIONS: usize = 32;
+/// How long a mail waits for a session before it is put off. With [`SEND`], less than a drain.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 struct Idle {
     session: Session,
@@ -41,6 +45,8 @@ pub struct Client {
     /// Which addresses the operator exempts from the need for TLS.
     exempting: OutboundPolicy,
     trust: Trust,
+    /// Permits for sessions, idle ones not counted.
+    sessions: Semaphore,
     idle: Mutex<Vec<Idle>>,
 }
 
@@ -57,7 +63,8 @@ impl Client {
 
     fn owned_by(owner: Owner, reachable: OutboundPolicy, config: SmtpConfig, outbound: &HttpClient) -> Self {
         let (exempting, trust) = (outbound.policy().clone(), Trust::of(outbound));
-        Self { config, owner, reachable, exempting, trust, idle: Mutex::new(Vec::new()) }
+        let sessions = Semaphore::new(SESSIONS);
+        Self { config, owner, reachable, exempting, trust, sessions, idle: Mutex::new(Vec::new()) }
     }
 
     /// Why nothing is sent to an address without TLS, if it is not.
@@ -83,11 +90,15 @@ impl Client {
         self.config.account()
     }
 
-    /// Sends a mail. Never longer than a call may take.
+    /// Sends a mail. Never longer than a call may take, once it has a session.
     pub async fn send(&self, email: &Email) -> Outcome {
         let envelope = match self.envelope(email) {
             Ok(envelope) => envelope,
             Err(why) => return Outcome::Rejected(why),
+        };
+        let Ok(_session) = tokio::time::timeout(PATIENCE, self.sessions.acquire()).await else {
+            let why = format!("all {SESSIONS} sessions with the mail server are in use");
+            return Outcome::Limited { after: PATIENCE, why };
         };
         let progress = Progress::default();
         let sent = tokio::time::timeout(SEND, self.converse(&envelope, &progress)).await;
@@ -130,7 +141,7 @@ impl Client {
 
     fn keep(&self, session: Session) {
         let mut idle = self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if idle.len() < KEPT {
+        if idle.len() < SESSIONS {
             idle.push(Idle { session, since: Instant::now() });
         }
     }
@@ -197,6 +208,15 @@ mod tests {
             date: shared::clock::from_ms(1_700_000_000_000),
             unsubscribe: Some("https://example.com/unsubscribe/x".to_owned()),
         }
+    }
+
+    #[tokio::test]
+    async fn a_mail_that_finds_all_sessions_in_use_is_put_off() {
+        let client = client();
+        let _held = client.sessions.acquire_many(SESSIONS as u32).await.unwrap();
+        tokio::time::pause();
+        let outcome = client.send(&email("x")).await;
+        assert!(matches!(outcome, Outcome::Limited { after: PATIENCE, .. }), "{outcome:?}");
     }
 
     #[test]
