@@ -27,7 +27,7 @@ use crate::settle::judge::{self, Circumstances, failed};
 pub async fn attempt(app: &App, loaded: &Loaded, token: Option<Token>) -> Settled {
     let settled = AssertUnwindSafe(run(app, loaded, token)).catch_unwind().await.unwrap_or_else(|_| {
         let message = &loaded.message;
-        tracing::error!(project = %message.project, message_id = %message.id, "a message could not be worked on: see the panic before");
+        tracing::error!(project = %message.project, message_id = %message.id, "attempting a message panicked");
         failed(message, "internal_error: the message could not be worked on")
     });
     Settled { counted: loaded.counted, ..settled }
@@ -63,7 +63,7 @@ async fn run(app: &App, loaded: &Loaded, token: Option<Token>) -> Settled {
     if let Some(until) = quiet_until(&sender.rules, message, person, at.now) {
         return judge::quiet(message, until, at);
     }
-    // Boxed: the largest would make the future of every message as large, which is moved when its task begins.
+    // Boxed, because otherwise the future of every message has the size of the largest channel's.
     let settled = match message.channel {
         Channel::Email => Box::pin(email::attempt(app, loaded, person, token)).await,
         Channel::Push => Box::pin(push::attempt(app, loaded, person, token)).await,

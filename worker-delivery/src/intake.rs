@@ -114,9 +114,11 @@ async fn take_in(app: Arc<App>, messages: Vec<Message>) {
         Ok(begun) => (begun, bury(&app, group.refused).await.map_err(|error| error.to_string())),
         Err(error) => (Vec::new(), Err(error.to_string())),
     };
-    failpoint::hit("delivery.after_record");
     match outcome {
-        Ok(()) => answer(&messages, |_| AckKind::Ack).await,
+        Ok(()) => {
+            failpoint::hit("delivery.after_record");
+            answer(&messages, |_| AckKind::Ack).await;
+        }
         Err(error) => {
             tracing::warn!(error, "cannot record {} direct messages; they come again", messages.len());
             answer(&messages, |delivered| AckKind::Nak(Some(FAULT.delay(delivered, rand::random())))).await;

@@ -30,13 +30,14 @@ use worker_delivery::provider::{Email, Outcome, apns, smtp, web_push};
 use crate::alone::{self, CALLER};
 use crate::ceiling::call::BareClient;
 use crate::ceiling::mail::BareMailer;
+use crate::child::Server;
 use crate::measure::{self, Measured};
 use crate::progress::Progress;
 use crate::provision::delivery::{self, DEVICE};
 use crate::report::{Figure, Goal, Section};
 use crate::scenario::Lab;
 use crate::sink::{self, Kind};
-use crate::system;
+use crate::system::{self, DELIVERY};
 use ledger::Ledger;
 
 pub use hanging::hanging;
@@ -224,7 +225,23 @@ fn accepted(outcome: &Outcome) -> Result<()> {
 }
 
 fn rate(name: &str, unit: &'static str, rounds: &[Measured]) -> Figure {
-    Figure::new(name, unit, rounds.iter().map(|m| m.outcome.items_per_second()).collect())
+    Figure::new(name, unit, rates(rounds))
+}
+
+fn rates(rounds: &[Measured]) -> Vec<f64> {
+    rounds.iter().map(|m| m.outcome.items_per_second()).collect()
+}
+
+/// A worker that sends pushes of one project to a sink, and the template of its messages.
+async fn pushing(lab: &mut Lab) -> Result<(Server, Ledger, Uuid)> {
+    let sink = sink::start(Kind::Http, None).await?;
+    let ledger = pushes(sink.addr);
+    ledger.open(lab, &delivery::apns()?).await?;
+    let system = lab.system().await?;
+    delivery::devices(system, 0..1, ledger::PEOPLE, Platform::Ios, |n| Ok(device(n))).await?;
+    let template = ledger.template(system, 1).await?;
+    system.run(&[DELIVERY]).await?;
+    Ok((sink, ledger, template))
 }
 
 /// What calls come to by themselves: a whole core of the process that makes them, beside one of a bare client's.

@@ -376,13 +376,8 @@ async fn four_hundred_partitions_fit_the_default_lock_table() {
     client.batch_execute("ROLLBACK").await.unwrap();
 
     assert_each_kind_is_bounded(&ledger, MOST_BY_DAY).await;
-    let worker = |n: usize| {
-        let ledger = &ledger;
-        async move {
-            ledger.all(u8::try_from(n).unwrap()).await;
-        }
-    };
-    futures_util::future::join_all((1..=CONNECTIONS).map(worker)).await;
+    let workers = (1..=CONNECTIONS).map(|n| ledger.all(u8::try_from(n).unwrap()));
+    futures_util::future::join_all(workers).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

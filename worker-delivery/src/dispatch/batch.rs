@@ -66,7 +66,8 @@ pub async fn run(app: Arc<App>, grant: Grant) {
             let then = if has_more { Then::Ready } else { Then::Idle };
             app.dispatcher.begun(queue, owner, then, head);
             let used = batch.as_ref().map_or(0, |batch| batch.messages.len());
-            // Another worker was faster. As spare tokens they could be spent after the provider has asked for a pause.
+            // Another worker took some of the messages. The surplus is lost: a spare token could be used after the provider has asked
+            // another worker for a pause.
             tokens.split_off(used.min(tokens.len())).into_iter().for_each(Token::spend);
             if let Some(batch) = batch {
                 send(&app, batch, permits, tokens);
@@ -204,6 +205,7 @@ pub fn send(app: &Arc<App>, batch: Batch, mut permits: Vec<Permit>, mut tokens: 
         let app = app.clone();
         app.tasks.clone().spawn(async move {
             let settled = attempt(&app, &loaded, token).await;
+            // Not needed while the outcome waits to be written.
             drop(loaded);
             if let Some(permit) = &mut permit {
                 permit.called();

@@ -16,8 +16,8 @@ use shared::send::{Channel, Lane};
 /// Unwritten outcomes of a project at most: more than its calls in progress and the largest group of outcomes together.
 const UNSETTLED: usize = 2_048;
 
-/// Mails of a project in progress at most. A mail server gets few sessions, and what waits long for one is put off; but a batch has to
-/// be worth its transaction. A quarter is kept for direct messages.
+/// Maximum number of a project's mails in progress: four for each SMTP session, so that batches are large and no mail waits long for
+/// a session. A quarter is reserved for direct messages.
 const MAILS: usize = 128;
 
 /// Whose calls are counted.
@@ -104,7 +104,7 @@ impl Slots {
         }
     }
 
-    /// How many of a tenant's calls may be in progress at a time.
+    /// Maximum number of a project's calls in progress on the tenant's channel.
     pub fn most(lane: Lane, of: Tenant) -> usize {
         match (of.channel, lane) {
             (Channel::Email, Lane::Direct) => MAILS,

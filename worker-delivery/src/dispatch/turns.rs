@@ -123,7 +123,7 @@ impl Turns {
         None
     }
 
-    /// What a queue's part of `slots` is, by the weight of its lane and the number of owners and queues.
+    /// A queue's share of `slots`: by the weight of its lane, then equally between owners, then between an owner's queues.
     pub fn share(&self, queue: Queue, owner: OwnerId, slots: usize) -> usize {
         let lanes: u64 = self.lanes.keys().map(weight).sum();
         let owners = self.owners.get(&queue.lane).map_or(1, |owners| owners.ready.len());

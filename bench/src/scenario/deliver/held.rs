@@ -1,16 +1,13 @@
 //! Delivery while another transaction stays open, so that no dead row of the queue can be removed.
 
 use anyhow::Result;
-use shared::push_token::Platform;
 
 use super::ledger::{self, Load};
-use super::{device, pushes, rate};
-use crate::measure::{self, Measured};
+use super::{pushing, rate, rates};
+use crate::measure;
 use crate::provision::delivery;
 use crate::report::{Figure, Section};
 use crate::scenario::Lab;
-use crate::sink::{self, Kind};
-use crate::system::DELIVERY;
 
 /// Messages that are queued at once while the transaction is open.
 const PART: u32 = 100_000;
@@ -24,13 +21,7 @@ pub async fn held(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let options = lab.options.clone();
     lab.open(options).await?;
     lab.provision(0).await?;
-    let sink = sink::start(Kind::Http, None).await?;
-    let ledger = pushes(sink.addr);
-    ledger.open(lab, &delivery::apns()?).await?;
-    let system = lab.system().await?;
-    delivery::devices(system, 0..1, ledger::PEOPLE, Platform::Ios, |n| Ok(device(n))).await?;
-    let template = ledger.template(system, 1).await?;
-    system.run(&[DELIVERY]).await?;
+    let (sink, ledger, template) = pushing(lab).await?;
     let before = ledger.rounds(lab, &sink, template, Load::of(count)).await?;
 
     let progress = lab.progress.clone();
@@ -50,7 +41,6 @@ pub async fn held(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let after = ledger.rounds(lab, &sink, template, Load::of(count)).await?;
     transaction.rollback().await?;
     drop(holder);
-    let rates = |rounds: &[Measured]| rounds.iter().map(|m| m.outcome.items_per_second()).collect::<Vec<f64>>();
     let figure = Figure::new("while it is open", "sends/s", rates(&after)).against("before", &rates(&before));
     section.figures.extend([rate("before", "sends/s", &before), figure]);
     section.costs.push(measure::cost("before", "send", &before, |o| o.items));

@@ -22,10 +22,10 @@ use crate::usage::{self, Moment};
 /// Those who get messages, of the first project.
 pub const PEOPLE: u32 = crate::scenario::PEOPLE;
 const WARM_UP: u32 = 500;
-/// Messages of a round: some seconds' worth.
+/// Messages of a round, sent within a few seconds.
 pub const COUNT: u32 = 40_000;
-/// Between two looks at the worker's metrics. Rendering them costs the worker a millisecond.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval between reads of the worker's metrics, which take CPU time of the worker.
+const READ_METRICS: Duration = Duration::from_millis(50);
 
 /// One channel, and what the worker has to know of its provider.
 pub struct Ledger {
@@ -147,7 +147,7 @@ async fn wait_settled(system: &System, wanted: u64) -> Result<()> {
             all_sent(system).await?;
             bail!("messages were sent, and their worker does not say so");
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(READ_METRICS).await;
     }
     Ok(())
 }

@@ -3,17 +3,15 @@
 use anyhow::Result;
 use shared::clock::{Clock, from_ms};
 use shared::config::DatabaseConfig;
-use shared::push_token::Platform;
 use shared::store::{Store, migrate, time_partitions};
 
 use super::ledger::{self, Load};
-use super::{device, pushes, rate};
+use super::{pushing, rate, rates};
 use crate::fill::DAY_MS;
-use crate::measure::{self, Measured};
+use crate::measure;
 use crate::provision::delivery;
 use crate::report::{Figure, Section};
 use crate::scenario::Lab;
-use crate::sink::{self, Kind};
 use crate::system::DELIVERY;
 
 const DATABASE: &str = "year";
@@ -35,14 +33,7 @@ pub async fn year(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let now_ms = Clock::system().now_ms();
     partitions(&url, now_ms).await?;
     lab.provision(0).await?;
-    let sink = sink::start(Kind::Http, None).await?;
-    let ledger = pushes(sink.addr);
-    ledger.open(lab, &delivery::apns()?).await?;
-    let system = lab.system().await?;
-    delivery::devices(system, 0..1, ledger::PEOPLE, Platform::Ios, |n| Ok(device(n))).await?;
-    let template = ledger.template(system, 1).await?;
-
-    system.run(&[DELIVERY]).await?;
+    let (sink, ledger, template) = pushing(lab).await?;
     let empty = ledger.rounds(lab, &sink, template, Load::of(count)).await?;
     let progress = lab.progress.clone();
     let system = lab.system().await?;
@@ -56,7 +47,6 @@ pub async fn year(lab: &mut Lab, section: &mut Section) -> Result<()> {
     system.run(&[]).await?;
     system.run(&[DELIVERY]).await?;
     let full = ledger.rounds(lab, &sink, template, Load::of(count)).await?;
-    let rates = |rounds: &[Measured]| rounds.iter().map(|m| m.outcome.items_per_second()).collect::<Vec<f64>>();
     let figure = Figure::new("with a year of messages", "sends/s", rates(&full)).against("empty", &rates(&empty));
     section.figures.extend([rate("with an empty ledger", "sends/s", &empty), figure]);
     section.costs.push(measure::cost("an empty ledger", "send", &empty, |o| o.items));

@@ -20,9 +20,9 @@ use crate::provider::{Email, Outcome, one_click};
 const SEND: Duration = shared::shutdown::CALL;
 /// Servers close what is idle for a minute or so.
 const IDLE: Duration = Duration::from_secs(20);
-/// Sessions with one server at a time. Servers refuse more than some from one address (Postfix: 50).
+/// Maximum number of sessions with one server. Servers limit the connections from an address (Postfix: 50 by default).
 const SESSIONS: usize = 32;
-/// How long a mail waits for a session before it is put off. With [`SEND`], less than a drain.
+/// How long a mail waits for a session before it is deferred. Shorter than a drain together with [`SEND`].
 const PATIENCE: Duration = Duration::from_secs(2);
 
 struct Idle {
@@ -45,7 +45,7 @@ pub struct Client {
     /// Which addresses the operator exempts from the need for TLS.
     exempting: OutboundPolicy,
     trust: Trust,
-    /// Permits for sessions, idle ones not counted.
+    /// Limits the sessions in use.
     sessions: Semaphore,
     idle: Mutex<Vec<Idle>>,
 }
@@ -90,7 +90,7 @@ impl Client {
         self.config.account()
     }
 
-    /// Sends a mail. Never longer than a call may take, once it has a session.
+    /// Sends a mail: within [`PATIENCE`] for a session, and [`SEND`] after that.
     pub async fn send(&self, email: &Email) -> Outcome {
         let envelope = match self.envelope(email) {
             Ok(envelope) => envelope,
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_mail_that_finds_all_sessions_in_use_is_put_off() {
+    async fn a_mail_is_deferred_while_all_sessions_are_in_use() {
         let client = client();
         let _held = client.sessions.acquire_many(SESSIONS as u32).await.unwrap();
         tokio::time::pause();
