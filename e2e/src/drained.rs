@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::System;
 
 /// Members of the chunks of messages that are not done.
-const UNDONE: &str = "WITH undone AS (SELECT c.project_id, m.id FROM send_chunk c, unnest(c.members) WITH ORDINALITY AS m (id, n) \
+const PENDING: &str = "WITH pending AS (SELECT c.project_id, m.id FROM send_chunk c, unnest(c.members) WITH ORDINALITY AS m (id, n) \
                       WHERE NOT c.is_audience AND get_bit(c.done, (m.n - 1)::int) = 0) ";
 
 /// Contradictions between the ledger and the queue, each with the statement that counts it: 0 at any time, also under load, since a
@@ -20,12 +20,12 @@ const UNDONE: &str = "WITH undone AS (SELECT c.project_id, m.id FROM send_chunk 
 const MISQUEUED: [(&str, &str); 2] = [
     (
         "queued messages that are not in exactly one chunk",
-        "SELECT count(*) FROM (SELECT FROM message AS q LEFT JOIN undone AS u ON (u.project_id, u.id) = (q.project_id, q.id) \
+        "SELECT count(*) FROM (SELECT FROM message AS q LEFT JOIN pending AS u ON (u.project_id, u.id) = (q.project_id, q.id) \
          WHERE q.status = 'queued' GROUP BY q.project_id, q.id HAVING count(u.id) <> 1) AS wrong",
     ),
     (
-        "messages that are undone in more than one chunk",
-        "SELECT count(*) FROM (SELECT FROM undone GROUP BY project_id, id HAVING count(*) > 1) AS wrong",
+        "messages that are pending in more than one chunk",
+        "SELECT count(*) FROM (SELECT FROM pending GROUP BY project_id, id HAVING count(*) > 1) AS wrong",
     ),
 ];
 
@@ -80,7 +80,7 @@ pub async fn bring_retries_forward(db: &Client) {
 pub async fn misqueued(db: &Client) -> BTreeMap<&'static str, i64> {
     let mut found = BTreeMap::new();
     for (what, sql) in MISQUEUED {
-        let row = db.query_one(&format!("{UNDONE}{sql}"), &[]).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let row = db.query_one(&format!("{PENDING}{sql}"), &[]).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         found.insert(what, row.get(0));
     }
     found

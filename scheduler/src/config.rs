@@ -35,7 +35,7 @@ impl SchedulerConfig {
             idle: Duration::from_millis(tick * 2),
             failures: Limits {
                 in_row: env.bounded("CAMPAIGN_FAILURES_IN_ROW", 100, 1..=1_000_000, "1 to 1000000")?,
-                of: env.bounded("CAMPAIGN_FAILURES_OF", 1_000, 1..=1_000_000, "1 to 1000000")?,
+                window: env.bounded("CAMPAIGN_FAILURES_OF", 1_000, 1..=1_000_000, "1 to 1000000")?,
             },
             keep_ingest: Duration::from_hours(hours),
             purge_above_percent: env.bounded("INGEST_PURGE_ABOVE_PERCENT", 70, 1..=100, "1 to 100")?,

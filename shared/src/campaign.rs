@@ -126,8 +126,8 @@ impl Settings {
         serde_json::from_value(stored).map_err(|e| e.to_string())
     }
 
-    /// When somebody has to look first at a campaign of this time: before it can come anywhere on earth.
-    pub fn first_look(&self, at: Timestamp) -> Timestamp {
+    /// Returns when the scheduler first checks a campaign that is due at this time: before it is due in the earliest timezone.
+    pub fn first_check_at(&self, at: Timestamp) -> Timestamp {
         if self.send_in_user_timezone { at.checked_sub(local_time::SPREAD).unwrap_or(at) } else { at }
     }
 

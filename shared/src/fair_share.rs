@@ -19,25 +19,25 @@ pub struct FairShare {
 }
 
 impl FairShare {
-    /// `per_owner` slots for one owner, and an eighth more for the others.
+    /// Creates `per_owner` slots for one owner, and an eighth more for the others.
     pub fn new(per_owner: usize) -> Self {
         Self { per_owner, free: per_owner + per_owner.div_ceil(PER_FREE), held: HashMap::new() }
     }
 
-    /// The number of slots that an owner holds.
+    /// Returns the number of slots that an owner holds.
     pub fn held(&self, owner: OwnerId) -> usize {
         self.held.get(&owner).copied().unwrap_or(0)
     }
 
-    /// How many slots an owner could take now.
-    pub fn room(&self, owner: OwnerId) -> usize {
+    /// Returns how many slots an owner can take now.
+    pub fn available(&self, owner: OwnerId) -> usize {
         let held = self.held(owner);
         // Each slot taken leaves one less free: held + n < PER_FREE * (free - n).
         let share = (PER_FREE * self.free).saturating_sub(held).div_ceil(PER_FREE + 1);
         share.min(self.per_owner.saturating_sub(held))
     }
 
-    /// Takes a slot for an owner; false where its share is used up.
+    /// Takes a slot for an owner; returns false if its share is used up.
     pub fn take(&mut self, owner: OwnerId) -> bool {
         if self.held(owner) >= self.per_owner.min(PER_FREE * self.free) {
             return false;
@@ -57,11 +57,11 @@ impl FairShare {
     }
 }
 
-/// The slots of one process, shared out as [`FairShare`] says.
+/// The slots of one process, shared by [`FairShare`].
 #[derive(Clone, Debug)]
 pub struct FairSlots(Arc<Mutex<FairShare>>);
 
-/// A slot, free again when it is dropped.
+/// A slot. Dropping it releases it.
 #[derive(Debug)]
 pub struct FairSlot {
     owner: OwnerId,
@@ -69,7 +69,7 @@ pub struct FairSlot {
 }
 
 impl FairSlots {
-    /// As [`FairShare::new`].
+    /// See [`FairShare::new`].
     pub fn new(per_owner: usize) -> Self {
         Self(Arc::new(Mutex::new(FairShare::new(per_owner))))
     }
@@ -79,7 +79,7 @@ impl FairSlots {
         self.share().take(owner).then(|| FairSlot { owner, slots: self.clone() })
     }
 
-    /// The number of slots that an owner holds.
+    /// Returns the number of slots that an owner holds.
     pub fn held(&self, owner: OwnerId) -> usize {
         self.share().held(owner)
     }
@@ -105,11 +105,11 @@ mod tests {
         OwnerId(Uuid::from_u128(n))
     }
 
-    /// The number of slots that an owner gets until there are no more for it.
+    /// Takes slots for an owner until it gets no more; returns how many.
     fn filled(share: &mut FairShare, n: u128) -> usize {
-        let room = share.room(owner(n));
+        let available = share.available(owner(n));
         let taken = (0..10_000).take_while(|_| share.take(owner(n))).count();
-        assert_eq!(room, taken);
+        assert_eq!(available, taken);
         taken
     }
 
@@ -142,6 +142,6 @@ mod tests {
         }
         assert_eq!(share.free, 72, "no slot is lost, and none is made");
         share.release(owner(2));
-        assert_eq!((share.free, share.held.len()), (72, 0), "an owner without slots gives none back");
+        assert_eq!((share.free, share.held.len()), (72, 0), "an owner without slots releases none");
     }
 }

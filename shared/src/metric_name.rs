@@ -63,7 +63,7 @@ metrics_are! {
     ClockAhead = "rekindle_clock_ahead_seconds", Gauge, "How far the database's clock has jumped ahead, while nobody has judged it.";
     TimersFired = "rekindle_timers_fired_total", Counter, "Waits of runs that ended in time.";
     OldestDueSeconds = "rekindle_oldest_due_seconds", Gauge, "For how long the oldest row that is due has been waiting, by what it is.";
-    MessagesDue = "rekindle_messages_due", Gauge, "Messages in the queue of delivery whose time has come, by channel and lane.";
+    MessagesDue = "rekindle_messages_due", Gauge, "Due messages in the delivery queue, by channel and lane.";
     OldestMessageDueSeconds = "rekindle_oldest_message_due_seconds", Gauge, "For how long the oldest of these messages has been due, by channel and lane.";
     SendLag = "rekindle_send_lag_messages", Gauge, "Direct messages on the send stream that no worker has been given yet, by channel.";
     MessagesInHand = "rekindle_messages_in_hand", Gauge, "Messages whose call is in progress or whose outcome is not written yet.";

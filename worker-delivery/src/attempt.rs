@@ -1,4 +1,4 @@
-//! One message from its claim to its end: rendered, sent, judged.
+//! Attempts a message: renders it, sends it, and judges the outcome.
 
 mod email;
 mod in_app;
@@ -23,12 +23,12 @@ use crate::load::Loaded;
 use crate::render::Source;
 use crate::settle::judge::{self, Circumstances, failed};
 
-/// Attempts one message. A panic over it fails this message alone.
+/// Attempts one message. A panic fails only this message.
 pub async fn attempt(app: &App, loaded: &Loaded, token: Option<Token>) -> Settled {
     let settled = AssertUnwindSafe(run(app, loaded, token)).catch_unwind().await.unwrap_or_else(|_| {
         let message = &loaded.message;
         tracing::error!(project = %message.project, message_id = %message.id, "attempting a message panicked");
-        failed(message, "internal_error: the message could not be worked on")
+        failed(message, "internal_error: the message could not be processed")
     });
     Settled { counted: loaded.counted, ..settled }
 }
@@ -36,21 +36,21 @@ pub async fn attempt(app: &App, loaded: &Loaded, token: Option<Token>) -> Settle
 async fn run(app: &App, loaded: &Loaded, token: Option<Token>) -> Settled {
     let Loaded { message, recipient, sender, .. } = loaded;
     if message.lapsed {
-        tracing::warn!(project = %message.project, message_id = %message.id, "its last call was never settled");
+        tracing::warn!(project = %message.project, message_id = %message.id, "the lease of its last attempt ended; the outcome is unknown");
         metrics::counter!(Metric::MessagesAmbiguous).increment(1);
         metrics::counter!(Metric::LeasesLapsed).increment(1);
     }
     let at = circumstances(app, loaded);
-    if !sender.repeats_safely() && !judge::may_be_sent(message, at) {
+    if !sender.is_idempotent() && !judge::may_be_sent(message, at) {
         return failed(message, "outcome_unknown: not sent again");
     }
-    let nobody;
+    let placeholder;
     let person = match recipient {
         Some(person) => person,
-        // An address is all that a test needs.
+        // A test send needs no user, only an address.
         None if judge::test_address(message).is_some() => {
-            nobody = Recipient::nobody(message.user_id, message.created_at);
-            &nobody
+            placeholder = Recipient::nobody(message.user_id, message.created_at);
+            &placeholder
         }
         None => return judge::user_unknown(message, at),
     };
@@ -63,7 +63,7 @@ async fn run(app: &App, loaded: &Loaded, token: Option<Token>) -> Settled {
     if let Some(until) = quiet_until(&sender.rules, message, person, at.now) {
         return judge::quiet(message, until, at);
     }
-    // Boxed, because otherwise the future of every message has the size of the largest channel's.
+    // Boxed: otherwise every message's future has the size of the largest channel's.
     let settled = match message.channel {
         Channel::Email => Box::pin(email::attempt(app, loaded, person, token)).await,
         Channel::Push => Box::pin(push::attempt(app, loaded, person, token)).await,
@@ -73,7 +73,7 @@ async fn run(app: &App, loaded: &Loaded, token: Option<Token>) -> Settled {
     Settled { user_id: (person.id != message.user_id).then_some(person.id), ..settled }
 }
 
-/// Until when nobody is woken by what they did not ask for. What waits in an inbox wakes nobody.
+/// Returns the end of the user's quiet hours, if they apply. Direct and in-app messages ignore them.
 fn quiet_until(rules: &Rules, message: &Claimed, person: &Recipient, now: Timestamp) -> Option<Timestamp> {
     if message.lane == Lane::Direct || message.channel == Channel::InApp {
         return None;
@@ -88,11 +88,11 @@ fn circumstances(app: &App, loaded: &Loaded) -> Circumstances {
         random: rand::random(),
         unknown_retries: app.config.unknown_retries,
         try_again_now: loaded.sender.is_superseded(),
-        repeats_safely: loaded.sender.repeats_safely(),
+        is_idempotent: loaded.sender.is_idempotent(),
     }
 }
 
-/// What the message is made of; the error is the reason of its failure.
+/// Returns the source of the message's content; the error is the status reason.
 fn source(loaded: &Loaded) -> Result<Source<'_>, String> {
     let Loaded { message, template, .. } = loaded;
     match (message.template_id, template) {

@@ -1,4 +1,4 @@
-//! The providers of the projects' channels, each made from one version of its settings.
+//! Caches the providers and sending rules of the projects' channels, each built from one version of its settings.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,8 +28,8 @@ use crate::routes::Route;
 use crate::routes::email::EmailRoutes;
 use crate::routes::push::PushRoutes;
 
-/// How often a working channel makes sure that no error is shown.
-const CLEARED: Duration = Duration::from_secs(30);
+/// How often a working channel clears its displayed error.
+const CLEAR_INTERVAL: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(500);
 
 /// One channel in one version of its settings.
@@ -39,7 +39,7 @@ pub struct Sender {
     pub routes: Routes,
     pub rules: Rules,
     version: i64,
-    /// The settings have changed since.
+    /// The settings have changed.
     superseded: AtomicBool,
     cleared: Mutex<Option<Instant>>,
 }
@@ -50,7 +50,7 @@ pub struct Rules {
     pub cap: Option<FrequencyCap>,
     /// Users without an external ID are sent no email and no SMS.
     pub known_users_only: bool,
-    /// The project's.
+    /// The project's timezone.
     pub timezone: TimeZone,
 }
 
@@ -60,16 +60,16 @@ impl Default for Rules {
     }
 }
 
-/// By whom a channel's messages go.
+/// Providers of a channel.
 pub enum Routes {
-    /// The settings name nobody.
+    /// The settings name no provider.
     None,
     /// The settings cannot be read.
     Unreadable(String),
     Email(Box<EmailRoutes>),
     Push(Box<PushRoutes>),
     Sms(Box<Route<SmsProvider>>),
-    /// Our own database.
+    /// The ledger's database.
     InApp,
 }
 
@@ -92,7 +92,7 @@ impl Routes {
                 let route = |config: Result<SmsConfig, String>| {
                     let per_second = limits::per_second(settings, "smsRateLimit");
                     let limit = config.as_ref().ok().and_then(|c| outside.limits.of(&c.account(), per_second));
-                    Route::new(config.map(|config| SmsProvider::Http(Box::new(client(config))))).limited(limit)
+                    Route::new(config.map(|config| SmsProvider::Http(Box::new(client(config))))).with_limit(limit)
                 };
                 config.map_or(Self::None, |config| Self::Sms(Box::new(route(config))))
             }
@@ -114,7 +114,7 @@ impl Sender {
         matches!(&self.routes, Routes::Push(routes) if routes.serves_browsers())
     }
 
-    /// The limit that its messages meet, but for few.
+    /// Returns the rate limit of the provider that would be called now.
     fn limit(&self) -> Option<Limit> {
         let limit = match &self.routes {
             Routes::Email(routes) => routes.choose().limit(),
@@ -125,17 +125,17 @@ impl Sender {
         limit.cloned()
     }
 
-    /// Whether a message that is sent again under its id is recognised by whoever gets it.
-    pub fn repeats_safely(&self) -> bool {
+    /// The provider deduplicates by message ID, so a repeated call is safe.
+    pub fn is_idempotent(&self) -> bool {
         match &self.routes {
-            Routes::Email(routes) => routes.repeats_safely(),
+            Routes::Email(routes) => routes.is_idempotent(),
             Routes::InApp => true,
             Routes::None | Routes::Unreadable(_) | Routes::Push(_) | Routes::Sms(_) => false,
         }
     }
 
-    /// Shows in the channel what the provider said about its settings, or that all is well. `recipient` is left out of the text,
-    /// which outlives the user's erasure. Failing to is no reason to hold a message up.
+    /// Records the provider's error about the channel's settings, or clears it. `recipient` is removed from the text, because the text
+    /// is kept after the user's erasure. Errors are only logged.
     pub async fn note(&self, app: &App, outcome: &Outcome, recipient: &str) {
         let error = match outcome {
             Outcome::Misconfigured(why) => {
@@ -144,7 +144,7 @@ impl Sender {
             }
             Outcome::Accepted(_) => {
                 let mut cleared = self.cleared();
-                if cleared.is_some_and(|at| at.elapsed() < CLEARED) {
+                if cleared.is_some_and(|at| at.elapsed() < CLEAR_INTERVAL) {
                     return;
                 }
                 *cleared = Some(Instant::now());
@@ -157,7 +157,7 @@ impl Sender {
             channels::set_error(&db, self.project, self.channel, self.version, error.as_deref(), app.clock.now()).await
         };
         if let Err(error) = written.await {
-            tracing::warn!(project = %self.project, %error, "cannot note the state of a channel");
+            tracing::warn!(project = %self.project, %error, "cannot record the state of a channel");
         }
     }
 
@@ -166,7 +166,7 @@ impl Sender {
     }
 }
 
-/// Replaces a recipient in a provider's text, in any case of its ASCII letters.
+/// Replaces a recipient in a provider's text, ignoring ASCII case.
 fn without(text: &str, recipient: &str) -> String {
     let (lower, recipient) = (text.to_ascii_lowercase(), recipient.to_ascii_lowercase());
     if recipient.is_empty() {
@@ -186,11 +186,11 @@ type Key = (ProjectId, Channel);
 #[derive(Default)]
 pub struct Channels {
     senders: Mutex<HashMap<Key, Arc<Sender>>>,
-    /// How often something was forgotten: what was read before that is not kept.
-    forgotten: AtomicU64,
-    /// In the place of every provider of mail, in tests.
+    /// Counts invalidations: a sender whose settings were read before one is not cached.
+    generation: AtomicU64,
+    /// Replaces all mail providers, in tests.
     stub: Option<Stub<Email>>,
-    /// Likewise of push.
+    /// Replaces all push providers, in tests.
     push_stub: Option<Stub<Push>>,
 }
 
@@ -203,7 +203,7 @@ impl Channels {
         Self { push_stub: Some(stub), ..Self::default() }
     }
 
-    /// The sender for the settings as they are now.
+    /// Returns the sender for the current settings.
     pub async fn get(
         &self,
         db: &impl GenericClient,
@@ -211,17 +211,17 @@ impl Channels {
         outside: &Outside,
         (project, channel): Key,
     ) -> Result<Arc<Sender>, StoreError> {
-        let forgotten = self.forgotten.load(Ordering::SeqCst);
+        let generation = self.generation.load(Ordering::SeqCst);
         let settings = match channels::get(db, keys, project, channel).await {
             Ok(settings) => settings.unwrap_or_default(),
-            // Sealed under another master key: everything else goes on, and this channel says what is wrong.
+            // Encrypted under another master key: only this channel fails, with the reason.
             Err(StoreError::Corrupt(why)) => {
                 return Ok(Arc::new(Sender::new(project, channel, -1, Routes::Unreadable(why), Rules::default())));
             }
             Err(error) => return Err(error),
         };
         let kept = self.senders().get(&(project, channel)).filter(|s| s.version == settings.version).cloned();
-        // The project's keys for browsers are made when they are first asked for, and that may be after this was kept.
+        // The project's VAPID keys are created on first use, possibly after the sender was cached.
         let vapid = match (channel, &kept) {
             (Channel::Push, None) => vapid(db, keys, project).await?,
             (Channel::Push, Some(sender)) if !sender.serves_browsers() => vapid(db, keys, project).await?,
@@ -238,7 +238,7 @@ impl Channels {
         let rules = rules(db, project, &settings).await?;
         let sender = Arc::new(Sender::new(project, channel, settings.version, routes, rules));
         let mut senders = self.senders();
-        if self.forgotten.load(Ordering::SeqCst) != forgotten {
+        if self.generation.load(Ordering::SeqCst) != generation {
             return Ok(sender);
         }
         if let Some(old) = senders.insert((project, channel), sender.clone()) {
@@ -247,7 +247,7 @@ impl Channels {
         Ok(sender)
     }
 
-    /// The limit of the account by which a channel's messages go, by the settings as they were a moment ago.
+    /// Returns the rate limit of a channel, from its cached settings.
     pub async fn limit(&self, app: &App, key: Key) -> Result<Option<Limit>, StoreError> {
         if key.1 == Channel::InApp {
             return Ok(None);
@@ -268,7 +268,7 @@ impl Channels {
         self.forget_where(|of, _| *of == key);
     }
 
-    /// Those of a project that go by its timezone, where it has another by now.
+    /// Invalidates senders that use an old timezone of the project.
     fn forget_timezone(&self, project: ProjectId, timezone: &TimeZone) {
         let is_old = |rules: &Rules| rules.quiet.is_some() && rules.timezone != *timezone;
         self.forget_where(|key, sender| key.0 == project && is_old(&sender.rules));
@@ -276,7 +276,7 @@ impl Channels {
 
     fn forget_where(&self, is_meant: impl Fn(&Key, &Sender) -> bool) {
         let mut senders = self.senders();
-        self.forgotten.fetch_add(1, Ordering::SeqCst);
+        self.generation.fetch_add(1, Ordering::SeqCst);
         for (_, sender) in senders.extract_if(|key, sender| is_meant(key, sender)) {
             sender.superseded.store(true, Ordering::Relaxed);
         }
@@ -299,7 +299,7 @@ async fn rules(db: &impl GenericClient, project: ProjectId, settings: &ChannelSe
     Ok(Rules { quiet, cap, known_users_only, timezone })
 }
 
-/// A project's keys for browsers. Where they cannot be opened, only browsers go without.
+/// Returns a project's VAPID keys. If they cannot be decrypted, only browsers are not served.
 async fn vapid(
     db: &impl GenericClient,
     keys: &MasterKeys,
@@ -314,14 +314,14 @@ async fn vapid(
     }
 }
 
-/// Watches for changed settings until the shutdown: what waited for them to be mended is due at once.
+/// Watches for changed settings until shutdown. Messages held because of invalid settings are due at once after a change.
 pub async fn watch(app: Arc<App>) {
     let mut seen = None;
     loop {
-        // The first look comes before anything was sent with settings that may have changed since.
-        match look(&app, seen).await {
+        // The first poll records the current positions; later ones invalidate changed settings.
+        match poll_once(&app, seen).await {
             Ok(newest) => seen = Some(newest),
-            Err(error) => tracing::debug!(%error, "cannot look for changed channels"),
+            Err(error) => tracing::debug!(%error, "cannot poll for changed channels"),
         }
         app.channels.reap();
         tokio::select! {
@@ -331,14 +331,14 @@ pub async fn watch(app: Arc<App>) {
     }
 }
 
-/// How far the changes of channels and of projects were followed.
+/// Positions in the changes of channels and projects.
 #[derive(Clone, Copy)]
 struct Seen {
     channels: i64,
     projects: i64,
 }
 
-async fn look(app: &App, seen: Option<Seen>) -> Result<Seen, StoreError> {
+async fn poll_once(app: &App, seen: Option<Seen>) -> Result<Seen, StoreError> {
     let db = app.store.connection().await?;
     let [of_channels, of_projects] = changes::current(&db, &[Topic::Channel, Topic::Project]).await?[..] else {
         return Err(StoreError::Corrupt("topics are missing".to_owned()));
@@ -357,7 +357,7 @@ async fn look(app: &App, seen: Option<Seen>) -> Result<Seen, StoreError> {
         app.channels.forget((project, channel));
         let released = send_chunks::release_held(&db, project, channel, app.clock.now()).await?;
         if released > 0 {
-            tracing::info!(%project, channel = channel.slug(), released, "the channel was changed; sending what waited");
+            tracing::info!(%project, channel = channel.slug(), released, "the channel was changed; releasing held messages");
             let owner = app.owners.of(&app.store, project).await?;
             for lane in Lane::ALL {
                 app.dispatcher.ready(Queue { project, channel, lane }, owner);

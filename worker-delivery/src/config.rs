@@ -1,4 +1,4 @@
-//! The configuration of delivery.
+//! Configuration.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,50 +13,51 @@ use shared::system_mail::SystemMail;
 
 use crate::provider::push_provider::ProviderApp;
 
-/// The channels that this program can serve.
+/// Channels that this program can serve.
 pub const SERVED: [Channel; 4] = Channel::ALL;
 
 #[derive(Clone)]
 pub struct DeliveryConfig {
-    /// Whose queues this process reads.
+    /// Channels whose queues this process reads.
     pub channels: Vec<Channel>,
-    /// Provider calls under way at a time; a quarter of them is kept for direct messages.
+    /// Maximum messages in flight per owner and worker, a quarter of them reserved for direct messages. All owners together get an
+    /// eighth more. A push calls all of a user's devices under one slot.
     pub concurrency: usize,
-    /// Without one, each worker keeps its own share of the providers' limits.
+    /// Shares rate limits between workers. Without Redis, each worker has its own share.
     pub redis: Option<buckets::Server>,
-    /// How many workers share those limits while Redis is away.
+    /// How many workers share the rate limits while Redis is unavailable.
     pub replicas: u32,
-    /// How often a direct or automation message is sent again after a call whose outcome was never learned.
+    /// How often a direct or automation message is repeated after calls with an unknown outcome.
     pub unknown_retries: i32,
-    /// How long a begun chunk is leased. Longer than a call may take (20 s), or a slow call is taken for a lost one.
+    /// How long a begun chunk or webhook is leased. Values below about 30 s let slow calls be taken over.
     pub lease: Duration,
     pub http: HttpClient,
     pub addresses: Addresses,
-    /// The operator's mail server, for invitations; without one none is mailed.
+    /// The operator's mail server, for invitations. Without one they are not mailed.
     pub system_mail: Option<SystemMail>,
     pub master_keys: MasterKeys,
-    /// Where people reach this installation, without a slash at the end: for links in messages.
+    /// Base URL of links in messages, without a trailing slash.
     pub public_base_url: String,
-    /// Whether that was said: otherwise links by way of this installation would lead nowhere.
+    /// Whether `PUBLIC_BASE_URL` is set. Otherwise links to this installation would not work.
     pub is_reachable: bool,
 }
 
-/// Where the providers are: the vendors' own addresses, unless they are set otherwise.
+/// Base URLs of the providers: the vendors' own, unless overridden.
 #[derive(Clone, Debug)]
 pub struct Addresses {
     pub mail: BaseUrl,
-    /// In the place of both of the vendor's environments.
+    /// Replaces both environments of the vendor.
     pub apns: Option<BaseUrl>,
     pub push_gateway: BaseUrl,
     pub push_provider: BaseUrl,
-    /// The operator's app at that provider, for projects without one of their own.
+    /// The operator's app at the push provider, for projects without their own.
     pub shared_push_app: Option<ProviderApp>,
-    /// What that app takes a second.
+    /// Rate limit of that app, in calls per second.
     pub shared_push_limit: Option<u32>,
     pub sms: BaseUrl,
-    /// Whom push services turn to: `mailto:` or `https:`.
+    /// Contact for push services: `mailto:` or `https:`.
     pub vapid_subject: Option<String>,
-    /// Where pushes to made-up devices become files, for trying things out; none: nowhere.
+    /// Directory for pushes to made-up test devices, written as files.
     pub push_mailbox: Option<PathBuf>,
 }
 
@@ -67,7 +68,7 @@ impl Addresses {
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let is_set = |name: &str| env.get(name).is_some();
         let apns = || BaseUrl::from_env(env, "APNS_BASE_URL", "");
-        let push_limit = || env.bounded("PUSH_PROVIDER_RATE_LIMIT", 1, 1..=100_000, "1 to 100000 calls a second");
+        let push_limit = || env.bounded("PUSH_PROVIDER_RATE_LIMIT", 1, 1..=100_000, "1 to 100000 calls per second");
         Ok(Self {
             mail: BaseUrl::from_env(env, "MAIL_BASE_URL", "https://api.resend.com")?,
             apns: is_set("APNS_BASE_URL").then(apns).transpose()?,
@@ -116,8 +117,8 @@ fn vapid_subject(env: &Env) -> Result<Option<String>, EnvError> {
 impl DeliveryConfig {
     /// `DELIVERY_CHANNELS` (all), `DELIVERY_CONCURRENCY` (512), `DELIVERY_REPLICAS` (1), `REDIS_URL` (none),
     /// `DELIVERY_UNKNOWN_RETRIES` (1), `DELIVERY_LEASE_MS` (90000),
-    /// `OUTBOUND_ALLOW`, `OUTBOUND_CA_FILE`, the providers' addresses, `SYSTEM_SMTP_URL` with `SYSTEM_MAIL_FROM` (none), `MASTER_KEY` or `MASTER_KEY_FILE`,
-    /// `PUBLIC_BASE_URL` (`http://127.0.0.1:8080`; without it nothing is tracked).
+    /// `OUTBOUND_ALLOW`, `OUTBOUND_CA_FILE`, the providers' base URLs, `SYSTEM_SMTP_URL` with `SYSTEM_MAIL_FROM` (none), `MASTER_KEY` or `MASTER_KEY_FILE`,
+    /// `PUBLIC_BASE_URL` (`http://127.0.0.1:8080`; if unset, nothing is tracked).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         Ok(Self {
             channels: channels(env)?,
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_refused_by_name() {
+    fn invalid_value_is_reported_with_its_name() {
         for (name, value) in [
             ("DELIVERY_CHANNELS", "email,pigeon"),
             ("DELIVERY_CONCURRENCY", "1"),

@@ -1,13 +1,15 @@
 //! Decides what is sent next: which queue, and how many of its messages.
 //!
-//! A queue is ready when it may have something due: a poll, a hint or its last batch says so. Of the ready queues the one whose turn it is
-//! ([`turns`]) gets the free slots of its owner ([`slots`]), and a batch of as many messages is begun ([`batch`]). Nothing is claimed in
-//! order to wait.
+//! A queue is ready when a poll, a hint or its last batch found that it may have messages due. The first ready queue in fair order
+//! ([`fair_queue`]) gets the free slots of its owner ([`slots`]), and a batch of as many messages is begun ([`batch`]).
+//!
+//! Rate-limit tokens are taken before messages are begun. Afterwards, a mail may wait for an SMTP session, and a push served by several
+//! providers for its first token: up to 2 s, then it is deferred.
 
 pub mod batch;
+pub mod fair_queue;
 pub mod ready;
 pub mod slots;
-pub mod turns;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,60 +25,60 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::App;
+use fair_queue::FairQueue;
 use slots::{Pool, Slots, Tenant};
-use turns::Turns;
 
-/// While most slots are taken, free ones are collected for so long, so that a batch is worth its transaction.
-const GATHER: Duration = Duration::from_millis(3);
-/// The part of all slots that is not waited for.
-const GATHERED: usize = 8;
-/// How long the known beginning of a queue is used before all of the queue is read again.
-const READ_ALL: Duration = Duration::from_secs(10);
-/// A chunk may have been written with an earlier time, by a clock that is behind.
+/// A batch starts at once if it gets at least 1/8 of the slots.
+const MIN_BATCH_DIVISOR: usize = 8;
+/// How long a smaller batch waits for more slots, except in the direct lane. Small batches are not worth their transactions.
+const MAX_BATCH_WAIT: Duration = Duration::from_millis(3);
+/// How often a queue is read without its lower bound.
+const FULL_SCAN_INTERVAL: Duration = Duration::from_secs(10);
+/// Margin below the lower bound: a worker whose clock is behind writes chunks with earlier due times.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(10);
-/// Queues whose beginning is remembered.
-const REMEMBERED: usize = 10_000;
+/// Maximum queues whose lower bound is cached.
+const MAX_HEADS: usize = 10_000;
 
-/// Permission for one provider call of a project. Dropped once the outcome is written, or if there was no call.
+/// A slot for one message in flight. Dropped once its outcome is written, or if it was not claimed.
 #[derive(Debug)]
 pub struct Permit {
     dispatcher: Dispatcher,
     /// None once the call has ended.
     pool: Option<Pool>,
-    of: Tenant,
+    tenant: Tenant,
 }
 
 impl Permit {
-    /// Releases the slot when the call has ended.
-    pub fn called(&mut self) {
-        self.dispatcher.release(self.pool.take(), self.of, false);
+    /// Releases the slot. The message still counts as unsettled until the permit is dropped.
+    pub fn call_ended(&mut self) {
+        self.dispatcher.release(self.pool.take(), self.tenant, false);
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         gauge!(Metric::MessagesInHand).decrement(1.0);
-        self.dispatcher.release(self.pool.take(), self.of, true);
+        self.dispatcher.release(self.pool.take(), self.tenant, true);
     }
 }
 
-/// A batch to be begun.
+/// Slots for the next batch of a queue.
 pub struct Grant {
     pub queue: Queue,
     pub owner: OwnerId,
     pub permits: Vec<Permit>,
-    /// Where the queue is known to begin.
+    /// Lower bound for reading the queue.
     pub from: Option<Timestamp>,
 }
 
-/// What follows for a queue once a batch of it was begun.
+/// A queue's state after an attempt to begin a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
-    /// It has no more that is due.
+pub enum NextState {
+    /// Nothing more is due.
     Idle,
     Ready,
-    /// It is looked at again at this time.
-    RestUntil(Instant),
+    /// Not ready before this time.
+    BackOffUntil(Instant),
 }
 
 #[derive(Clone, Debug)]
@@ -92,155 +94,157 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     slots: Slots,
-    turns: Turns,
+    fair_queue: FairQueue,
     queues: HashMap<Queue, Status>,
-    /// Queues that rest, by the time at which they are ready again.
-    resting: BTreeMap<(Instant, Queue), OwnerId>,
+    /// Queues that back off, by the time at which they are ready again.
+    backing_off: BTreeMap<(Instant, Queue), OwnerId>,
     heads: HashMap<Queue, Head>,
-    /// Since when a few free slots have been collected.
-    gathering: Option<Instant>,
+    /// Since when a small batch has waited for more slots.
+    waiting_since: Option<Instant>,
     /// Whether a ready queue waits for slots.
-    is_waiting: bool,
+    needs_slots: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     Ready,
-    /// A batch is being begun. `again`: something has become due since.
+    /// A batch is being begun. `again`: the queue was marked as ready meanwhile.
     Beginning {
         again: bool,
     },
-    Resting(Instant),
+    BackingOff(Instant),
 }
 
-/// Where a queue begins, and when all of it was last read.
+/// Lower bound for reading a queue, and when it was last read without one.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     from: Timestamp,
-    read_all: Instant,
+    scanned_at: Instant,
 }
 
-/// What the dispatcher does next.
+/// The dispatcher's next step.
 enum Step {
     Begin(Grant),
     Wait(Option<Instant>),
 }
 
 impl Dispatcher {
-    /// For `total` calls of one owner at a time, at least 2, and an eighth more.
+    /// Allows `total` messages in flight per owner, at least 2. All owners together get an eighth more.
     pub fn new(total: usize) -> Self {
         let state = State {
             slots: Slots::new(total),
-            turns: Turns::default(),
+            fair_queue: FairQueue::default(),
             queues: HashMap::new(),
-            resting: BTreeMap::new(),
+            backing_off: BTreeMap::new(),
             heads: HashMap::new(),
-            gathering: None,
-            is_waiting: false,
+            waiting_since: None,
+            needs_slots: false,
         };
         Self(Arc::new(Inner { state: Mutex::new(state), changed: Notify::new(), total }))
     }
 
-    /// A queue may have something due.
+    /// Marks a queue as ready: it may have messages due.
     pub fn ready(&self, queue: Queue, owner: OwnerId) {
         let mut state = self.state();
         match state.queues.get_mut(&queue) {
             None => {
                 state.queues.insert(queue, Status::Ready);
-                state.turns.add(queue, owner);
+                state.fair_queue.add(queue, owner);
                 drop(state);
                 self.0.changed.notify_one();
             }
             Some(Status::Beginning { again }) => *again = true,
-            Some(Status::Ready | Status::Resting(_)) => {}
+            Some(Status::Ready | Status::BackingOff(_)) => {}
         }
     }
 
-    /// Whether messages of a queue wait to be begun.
-    pub fn is_waiting(&self, queue: Queue) -> bool {
+    /// Whether a queue is ready, being begun or backing off.
+    pub fn is_tracked(&self, queue: Queue) -> bool {
         self.state().queues.contains_key(&queue)
     }
 
-    /// Takes up to `most` slots that are free for a tenant now.
-    pub fn take(&self, lane: Lane, of: Tenant, most: usize) -> Vec<Permit> {
-        self.take_from(&mut self.state(), lane, of, most)
+    /// Takes up to `max` slots that are free for a tenant now.
+    pub fn take(&self, lane: Lane, tenant: Tenant, max: usize) -> Vec<Permit> {
+        self.take_from(&mut self.state(), lane, tenant, max)
     }
 
-    /// A batch was begun. `head` is when its first chunk was due.
-    pub fn begun(&self, queue: Queue, owner: OwnerId, then: Then, head: Option<Timestamp>) {
+    /// Reports the end of an attempt to begin a batch, and the queue's next state. `head`: when the oldest chunk that was read was
+    /// due.
+    pub fn finish_attempt(&self, queue: Queue, owner: OwnerId, next: NextState, head: Option<Timestamp>) {
         let mut state = self.state();
         state.note_head(queue, head);
         let again = state.queues.get(&queue) == Some(&Status::Beginning { again: true });
-        match then {
-            Then::Idle if !again => {
+        match next {
+            NextState::Idle if !again => {
                 state.queues.remove(&queue);
-                state.turns.remove(queue, owner);
+                state.fair_queue.remove(queue, owner);
                 return;
             }
-            Then::Idle | Then::Ready => {
+            NextState::Idle | NextState::Ready => {
                 state.queues.insert(queue, Status::Ready);
             }
-            Then::RestUntil(at) => {
-                state.queues.insert(queue, Status::Resting(at));
-                state.turns.remove(queue, owner);
-                state.resting.insert((at, queue), owner);
+            NextState::BackOffUntil(at) => {
+                state.queues.insert(queue, Status::BackingOff(at));
+                state.fair_queue.remove(queue, owner);
+                state.backing_off.insert((at, queue), owner);
             }
         }
         drop(state);
         self.0.changed.notify_one();
     }
 
-    fn take_from(&self, state: &mut State, lane: Lane, of: Tenant, most: usize) -> Vec<Permit> {
-        let pools = std::iter::from_fn(|| state.slots.take(lane, of)).take(most);
+    fn take_from(&self, state: &mut State, lane: Lane, tenant: Tenant, max: usize) -> Vec<Permit> {
+        let pools = std::iter::from_fn(|| state.slots.take(lane, tenant)).take(max);
         let permits: Vec<Permit> =
-            pools.map(|pool| Permit { dispatcher: self.clone(), pool: Some(pool), of }).collect();
+            pools.map(|pool| Permit { dispatcher: self.clone(), pool: Some(pool), tenant }).collect();
         gauge!(Metric::MessagesInHand).increment(permits.len() as f64);
         permits
     }
 
-    fn release(&self, pool: Option<Pool>, of: Tenant, is_settled: bool) {
+    fn release(&self, pool: Option<Pool>, tenant: Tenant, is_settled: bool) {
         let mut state = self.state();
         if let Some(pool) = pool {
-            state.slots.release(pool, of);
+            state.slots.release(pool, tenant);
         }
-        let lets_more_begin = is_settled && state.slots.settled(of.project);
-        let is_news = state.is_waiting && (pool.is_some() || lets_more_begin);
+        let lets_more_begin = is_settled && state.slots.settled(tenant.project);
+        let should_wake = state.needs_slots && (pool.is_some() || lets_more_begin);
         drop(state);
-        if is_news {
+        if should_wake {
             self.0.changed.notify_one();
         }
     }
 
     fn step(&self, now: Instant) -> Step {
         let mut state = self.state();
-        state.wake_resting(now);
+        state.wake_due(now);
         let next = {
-            let State { turns, slots, queues, .. } = &*state;
-            turns.next(|queue, owner| {
-                let of = Tenant { owner, project: queue.project, channel: queue.channel };
-                queues.get(&queue) == Some(&Status::Ready) && slots.room(queue.lane, of) > 0
+            let State { fair_queue, slots, queues, .. } = &*state;
+            fair_queue.next(|queue, owner| {
+                let tenant = Tenant { owner, project: queue.project, channel: queue.channel };
+                queues.get(&queue) == Some(&Status::Ready) && slots.available(queue.lane, tenant) > 0
             })
         };
         let Some((queue, owner)) = next else {
-            state.gathering = None;
-            state.is_waiting = state.queues.values().any(|status| *status == Status::Ready);
-            return Step::Wait(state.resting.keys().next().map(|(at, _)| *at));
+            state.waiting_since = None;
+            state.needs_slots = state.queues.values().any(|status| *status == Status::Ready);
+            return Step::Wait(state.backing_off.keys().next().map(|(at, _)| *at));
         };
-        let of = Tenant { owner, project: queue.project, channel: queue.channel };
-        let room = state.slots.room(queue.lane, of).min(CAPACITY);
-        let gathered = (self.0.total / GATHERED).min(CAPACITY).min(Slots::most(queue.lane, of) / 2);
-        if room < gathered && queue.lane != Lane::Direct {
-            let since = *state.gathering.get_or_insert(now);
-            if now < since + GATHER {
-                state.is_waiting = true;
-                return Step::Wait(Some(since + GATHER));
+        let tenant = Tenant { owner, project: queue.project, channel: queue.channel };
+        let available = state.slots.available(queue.lane, tenant).min(CAPACITY);
+        let max_in_flight = Slots::max_in_flight(queue.lane, tenant);
+        let min_batch = (self.0.total / MIN_BATCH_DIVISOR).min(CAPACITY).min(max_in_flight / 2);
+        if available < min_batch && queue.lane != Lane::Direct {
+            let since = *state.waiting_since.get_or_insert(now);
+            if now < since + MAX_BATCH_WAIT {
+                state.needs_slots = true;
+                return Step::Wait(Some(since + MAX_BATCH_WAIT));
             }
         }
-        state.gathering = None;
-        // Other queues that are ready, or are beginning a batch, get slots too.
-        let share = state.turns.share(queue, owner, self.0.total).max(gathered).max(1);
-        let permits = self.take_from(&mut state, queue.lane, of, room.min(share));
-        state.turns.served(queue, owner, permits.len());
+        state.waiting_since = None;
+        // Leaves slots to other queues that are ready or being begun.
+        let share = state.fair_queue.share(queue, owner, self.0.total).max(min_batch).max(1);
+        let permits = self.take_from(&mut state, queue.lane, tenant, available.min(share));
+        state.fair_queue.charge(queue, owner, permits.len());
         state.queues.insert(queue, Status::Beginning { again: false });
         let from = state.head(queue, now);
         Step::Begin(Grant { queue, owner, permits, from })
@@ -252,22 +256,22 @@ impl Dispatcher {
 }
 
 impl State {
-    fn wake_resting(&mut self, now: Instant) {
-        while let Some(entry) = self.resting.first_entry() {
+    fn wake_due(&mut self, now: Instant) {
+        while let Some(entry) = self.backing_off.first_entry() {
             if entry.key().0 > now {
                 return;
             }
             let ((_, queue), owner) = entry.remove_entry();
             self.queues.insert(queue, Status::Ready);
-            self.turns.add(queue, owner);
+            self.fair_queue.add(queue, owner);
         }
     }
 
-    /// Where to read a queue from; none where all of it is to be read.
+    /// Returns the lower bound for reading a queue; `None` if it is unknown, or a full scan is due.
     fn head(&mut self, queue: Queue, now: Instant) -> Option<Timestamp> {
         let head = self.heads.get_mut(&queue)?;
-        if now >= head.read_all + READ_ALL {
-            head.read_all = now;
+        if now >= head.scanned_at + FULL_SCAN_INTERVAL {
+            head.scanned_at = now;
             return None;
         }
         Some(head.from)
@@ -279,14 +283,14 @@ impl State {
             head.from = from;
             return;
         }
-        if self.heads.len() >= REMEMBERED {
+        if self.heads.len() >= MAX_HEADS {
             self.heads.clear();
         }
-        self.heads.insert(queue, Head { from, read_all: Instant::now() });
+        self.heads.insert(queue, Head { from, scanned_at: Instant::now() });
     }
 }
 
-/// Begins batches until the shutdown.
+/// Begins batches until shutdown.
 pub async fn run(app: Arc<App>) {
     let dispatcher = &app.dispatcher;
     while !app.shutdown.is_cancelled() {
@@ -296,7 +300,7 @@ pub async fn run(app: Arc<App>) {
                 app.tasks.clone().spawn(batch::run(app.clone(), grant));
             }
             Step::Wait(until) => {
-                let until = until.unwrap_or_else(|| Instant::now() + READ_ALL);
+                let until = until.unwrap_or_else(|| Instant::now() + FULL_SCAN_INTERVAL);
                 tokio::select! {
                     () = app.shutdown.cancelled() => return,
                     () = changed => {}

@@ -1,4 +1,4 @@
-//! The frequency cap: how many more messages of automations and campaigns a user, or an address, may be sent.
+//! Frequency cap: how many messages of automations and campaigns a user, or an address, may be sent.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::channels::Sender;
 use crate::suppressed;
 
-/// The sends that count, by recipient: by user, and by the key of an address. Those of the slice are added as they are
+/// Sends that count against the cap, by recipient: a user, or the key of an address. Sends of the batch are added as they are
 /// admitted.
 #[derive(Default)]
 pub struct Frequency {
@@ -26,14 +26,14 @@ pub struct Frequency {
     by_recipient: HashMap<Uuid, Vec<usize>>,
 }
 
-/// The cap that applies to a message.
+/// Returns the cap that applies to a message.
 fn cap_of(message: &Claimed, senders: &HashMap<Channel, Arc<Sender>>) -> Option<FrequencyCap> {
     senders.get(&message.channel)?.rules.cap.filter(|_| message.lane != Lane::Direct)
 }
 
 impl Frequency {
     /// Loads the sends to the recipients of capped messages, other than those of these claims. The recipients are locked until
-    /// the end of the transaction, so that of two workers that claim for one of them, the second counts the first one's claims.
+    /// the end of the transaction, so that of two workers that claim for one of them, the second one counts the first one's claims.
     pub async fn load<'r>(
         tx: &Transaction<'_>,
         project: ProjectId,
@@ -84,14 +84,14 @@ impl Frequency {
     ) -> Option<CappedSend> {
         let address = suppressed::address(message.channel, person).map(|address| address.key(project));
         let send = CappedSend { message: message.id, user: person.id, address, at: now };
-        self.has_room(cap, [Some(send.user), address], now).then(|| {
+        self.is_below_cap(cap, [Some(send.user), address], now).then(|| {
             self.count(now, [Some(send.user), address]);
             send
         })
     }
 
     /// Whether fewer sends than the cap allows went to either of these recipients. A send to both counts once.
-    fn has_room(&self, cap: FrequencyCap, recipients: [Option<Uuid>; 2], now: Timestamp) -> bool {
+    fn is_below_cap(&self, cap: FrequencyCap, recipients: [Option<Uuid>; 2], now: Timestamp) -> bool {
         let since = cap.within.before(now);
         let sends = recipients.iter().flatten().filter_map(|recipient| self.by_recipient.get(recipient)).flatten();
         let counted: BTreeSet<usize> = sends.copied().filter(|send| self.times[*send] >= since).collect();
@@ -109,19 +109,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sends_to_the_user_and_to_the_address_count_once_each_within_the_span() {
+    fn sends_to_the_user_or_the_address_count_once_within_the_period() {
         let now = from_ms(200_000_000);
         let cap = |max| FrequencyCap { max, within: Span::parse("1d").unwrap() };
         let [ann, eve, mailbox] = [1, 2, 3].map(|n| Some(Uuid::from_u128(n)));
-        let mut had = Frequency::default();
-        had.count(now, [ann, mailbox]);
-        had.count(from_ms(199_000_000), [ann, None]);
-        had.count(from_ms(100_000_000), [ann, mailbox]);
-        assert!(had.has_room(cap(3), [ann, mailbox], now) && !had.has_room(cap(2), [ann, mailbox], now));
+        let mut frequency = Frequency::default();
+        frequency.count(now, [ann, mailbox]);
+        frequency.count(from_ms(199_000_000), [ann, None]);
+        frequency.count(from_ms(100_000_000), [ann, mailbox]);
+        assert!(
+            frequency.is_below_cap(cap(3), [ann, mailbox], now) && !frequency.is_below_cap(cap(2), [ann, mailbox], now)
+        );
         // Another user with the same address.
-        assert!(had.has_room(cap(2), [eve, mailbox], now) && !had.has_room(cap(1), [eve, mailbox], now));
-        assert!(had.has_room(cap(1), [eve, None], now) && !had.has_room(cap(0), [eve, None], now));
-        had.count(now, [eve, mailbox]);
-        assert!(!had.has_room(cap(3), [ann, mailbox], now), "what went to the address counts for every user of it");
+        assert!(
+            frequency.is_below_cap(cap(2), [eve, mailbox], now) && !frequency.is_below_cap(cap(1), [eve, mailbox], now)
+        );
+        assert!(frequency.is_below_cap(cap(1), [eve, None], now) && !frequency.is_below_cap(cap(0), [eve, None], now));
+        frequency.count(now, [eve, mailbox]);
+        assert!(
+            !frequency.is_below_cap(cap(3), [ann, mailbox], now),
+            "a send to the address counts for every user of it"
+        );
     }
 }

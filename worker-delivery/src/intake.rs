@@ -1,7 +1,7 @@
-//! Direct messages from their arrival on the send stream to the acknowledgement.
+//! Receives direct messages from the send stream.
 //!
-//! A group is recorded in one transaction: rows of the ledger, and a chunk that is begun already for as many of a project's messages as
-//! there are free slots. The others wait in the queue like any. The stream's messages are acknowledged after that commit.
+//! A group is recorded in one transaction, or message by message if the database refuses one: ledger rows, and per queue a begun chunk
+//! for as many messages as there are free slots. The rest is queued as due. The stream's messages are acknowledged after the commit.
 
 mod record;
 
@@ -30,28 +30,29 @@ use uuid::Uuid;
 
 use crate::App;
 
-/// Messages that are recorded together at most.
-const GROUP: usize = 256;
-/// The next group is read while one takes longer than this, because of a lock or a slow connection.
-const LONG: Duration = Duration::from_millis(100);
-/// How long a request for messages stays with the broker. A shutdown waits for its end, because what the broker sends to a request
-/// that was given up is not redelivered before [`ACK_WAIT`] has passed.
-const EXPIRES: Duration = Duration::from_millis(500);
-/// The connection is another one if the broker does not end a request.
-const SILENCE: Duration = Duration::from_secs(2);
+/// Maximum stream messages requested at once, and recorded together.
+const MAX_GROUP: usize = 256;
+/// A slower group no longer delays the next one.
+const MAX_SERIAL_WAIT: Duration = Duration::from_millis(100);
+/// How long a pull request stays with the broker. A shutdown waits for its end: messages sent to an abandoned request are redelivered
+/// only after [`ACK_WAIT`].
+const PULL_EXPIRES: Duration = Duration::from_millis(500);
+/// If the broker is silent for this long, the connection was replaced: pull again.
+const PULL_TIMEOUT: Duration = Duration::from_secs(2);
 const ACK_WAIT: Duration = Duration::from_secs(30);
 const MAX_ACK_PENDING: i64 = 16_384;
 /// Delay before the broker redelivers a group that could not be recorded.
-const FAULT: Backoff = Backoff { first: Duration::from_millis(500), factor: 2, most: Duration::from_secs(5) };
+const REDELIVERY_DELAY: Backoff =
+    Backoff { first: Duration::from_millis(500), factor: 2, most: Duration::from_secs(5) };
 
-/// Reads the direct messages of a channel until the shutdown.
+/// Receives the direct messages of a channel until shutdown.
 pub async fn run(app: Arc<App>, channel: Channel) {
     let lag = gauge!(Metric::SendLag, "channel" => channel.slug(), "lane" => Lane::Direct.as_str());
     let mut failures = 0;
     while !app.shutdown.is_cancelled() {
         let Err(error) = read(&app, channel, &lag, &mut failures).await else { return };
         if failures % 10 == 0 {
-            tracing::warn!(channel = channel.slug(), %error, "cannot read the send stream; trying again");
+            tracing::warn!(channel = channel.slug(), %error, "cannot read the send stream; retrying");
         }
         failures += 1;
         tokio::select! {
@@ -61,7 +62,7 @@ pub async fn run(app: Arc<App>, channel: Channel) {
     }
 }
 
-/// Requests messages until the shutdown or an error. `failures` is 0 once the broker has answered.
+/// Pulls messages until shutdown or an error. `failures` is reset when messages arrive.
 async fn read(app: &Arc<App>, channel: Channel, lag: &Gauge, failures: &mut u32) -> Result<(), async_nats::Error> {
     let names = &app.bus.names;
     let config = Config {
@@ -69,33 +70,33 @@ async fn read(app: &Arc<App>, channel: Channel, lag: &Gauge, failures: &mut u32)
         filter_subject: names.send(channel),
         ack_policy: AckPolicy::Explicit,
         ack_wait: ACK_WAIT,
-        // An outage is no fault of a message's.
+        // Redeliver without limit: failures here are outages, not bad messages.
         max_deliver: -1,
         max_ack_pending: MAX_ACK_PENDING,
         ..Config::default()
     };
     let consumer: PullConsumer = app.bus.jetstream.create_consumer_on_stream(config, names.send_stream()).await?;
     while !app.shutdown.is_cancelled() {
-        let mut messages = consumer.batch().max_messages(GROUP).expires(EXPIRES).messages().await?;
+        let mut messages = consumer.batch().max_messages(MAX_GROUP).expires(PULL_EXPIRES).messages().await?;
         while let Some(group) = next_group(&mut messages, lag).await? {
             *failures = 0;
-            let mut task = app.tasks.spawn(take_in(app.clone(), group));
-            // What arrives meanwhile is the next group, so groups grow where much arrives.
-            let _ = tokio::time::timeout(LONG, &mut task).await;
+            let mut task = app.tasks.spawn(process_group(app.clone(), group));
+            // Messages that arrive meanwhile form the next group, so groups grow under load.
+            let _ = tokio::time::timeout(MAX_SERIAL_WAIT, &mut task).await;
         }
     }
     Ok(())
 }
 
-/// The next message of a request and what came with it; none at the request's end.
+/// Returns the next message and those already buffered; `None` at the end of the pull request.
 async fn next_group(messages: &mut Batch, lag: &Gauge) -> Result<Option<Vec<Message>>, async_nats::Error> {
-    let Ok(first) = tokio::time::timeout(SILENCE, messages.next()).await else { return Ok(None) };
+    let Ok(first) = tokio::time::timeout(PULL_TIMEOUT, messages.next()).await else { return Ok(None) };
     let Some(first) = first.transpose()? else {
         lag.set(0.0);
         return Ok(None);
     };
     let mut group = vec![first];
-    // Unconstrained: a task that has used up its budget would find nothing.
+    // Unconstrained: a task that has used up its cooperative budget would see no buffered messages.
     while let Some(Some(Ok(message))) = tokio::task::unconstrained(messages.next()).now_or_never() {
         group.push(message);
     }
@@ -105,62 +106,63 @@ async fn next_group(messages: &mut Batch, lag: &Gauge) -> Result<Option<Vec<Mess
     Ok(Some(group))
 }
 
-/// Records a group and acknowledges it. After an error it is redelivered; what is recorded already is found then.
-async fn take_in(app: Arc<App>, messages: Vec<Message>) {
+/// Records a group and acknowledges it. After an error the broker redelivers it; messages already recorded are skipped then.
+async fn process_group(app: Arc<App>, messages: Vec<Message>) {
     failpoint::hit("delivery.after_receive");
     let mut group = Group::default();
     messages.iter().for_each(|message| group.read(message.payload.clone()));
     let (begun, outcome) = match record::record(&app, &mut group).await {
-        Ok(begun) => (begun, bury(&app, group.refused).await.map_err(|error| error.to_string())),
+        Ok(begun) => (begun, dead_letter(&app, group.refused).await.map_err(|error| error.to_string())),
         Err(error) => (Vec::new(), Err(error.to_string())),
     };
     match outcome {
         Ok(()) => {
             failpoint::hit("delivery.after_record");
-            answer(&messages, |_| AckKind::Ack).await;
+            acknowledge(&messages, |_| AckKind::Ack).await;
         }
         Err(error) => {
-            tracing::warn!(error, "cannot record {} direct messages; they come again", messages.len());
-            answer(&messages, |delivered| AckKind::Nak(Some(FAULT.delay(delivered, rand::random())))).await;
+            tracing::warn!(error, "cannot record {} direct messages; they will be redelivered", messages.len());
+            acknowledge(&messages, |delivered| AckKind::Nak(Some(REDELIVERY_DELAY.delay(delivered, rand::random()))))
+                .await;
         }
     }
     begun.into_iter().for_each(|part| drop(app.tasks.clone().spawn(record::send(app.clone(), part))));
 }
 
-/// Answers each message, by its number of deliveries so far.
-async fn answer(messages: &[Message], kind: impl Fn(u32) -> AckKind) {
+/// Acknowledges each message; `kind` gets its number of deliveries.
+async fn acknowledge(messages: &[Message], kind: impl Fn(u32) -> AckKind) {
     for message in messages {
         let delivered = message.info().map_or(1, |info| u32::try_from(info.delivered).unwrap_or(1));
         if let Err(error) = message.ack_with(kind(delivered)).await {
-            tracing::debug!(%error, "an acknowledgement was not sent");
+            tracing::debug!(%error, "cannot acknowledge a message");
         }
     }
 }
 
-/// Moves what cannot be worked on to the dead letters; only then may its message be acknowledged.
-async fn bury(app: &App, refused: Vec<Refused>) -> Result<(), PublishError> {
+/// Stores invalid messages as dead letters before they are acknowledged.
+async fn dead_letter(app: &App, refused: Vec<Refused>) -> Result<(), PublishError> {
     for Refused { payload, reason } in refused {
-        tracing::warn!(reason, "a direct message is refused");
+        tracing::warn!(reason, "direct message refused");
         dead_letter::bury(&app.bus, "send", "worker-delivery", &reason, payload).await?;
         metrics::counter!(Metric::DeadLetters, "from" => "send").increment(1);
     }
     Ok(())
 }
 
-/// What cannot be worked on, and why.
+/// An invalid payload, and why it is invalid.
 struct Refused {
     payload: Bytes,
     reason: String,
 }
 
-/// Messages of the stream, decoded.
+/// Decoded messages of the stream.
 #[derive(Default)]
 struct Group {
     direct: Vec<(Candidate, DirectMessage)>,
     refused: Vec<Refused>,
 }
 
-/// A direct message, checked; its user is still to be found.
+/// A valid direct message. Not yet resolved to a user.
 #[derive(Clone)]
 struct Candidate {
     row: NewMessage,
@@ -168,8 +170,8 @@ struct Candidate {
 }
 
 impl Group {
-    /// Reads one payload. What is wrong in it costs nothing else in it. References to recorded messages, which earlier versions
-    /// published, say nothing that the queue does not.
+    /// Reads one payload. An invalid entry does not affect the others. References from earlier versions are ignored: those messages
+    /// are in the queue.
     fn read(&mut self, payload: Bytes) {
         let chunk = match SendChunk::decode_checked(payload.clone()) {
             Ok(chunk) => chunk,
@@ -190,7 +192,7 @@ impl Group {
 }
 
 impl Candidate {
-    /// The row, for the first of the ids that leads to somebody; while none does, the row keeps them all.
+    /// Returns the row for the first ID that resolves to a user, else with all IDs.
     fn resolved(self, lookup: impl Fn(Uuid) -> Option<Uuid>) -> NewMessage {
         let mut row = self.row;
         match self.users.iter().find_map(|id| lookup(*id)) {
@@ -241,7 +243,7 @@ fn object(field: &str, json: &[u8]) -> Result<Value, String> {
     }
     match serde_json::from_slice(json) {
         Ok(object @ Value::Object(_)) => Ok(object),
-        Ok(_) => Err(format!("{field} is no object")),
+        Ok(_) => Err(format!("{field} is not a JSON object")),
         Err(error) => Err(format!("{field}: {error}")),
     }
 }
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_message_costs_no_other_in_its_payload() {
+    fn invalid_message_does_not_affect_others_in_its_payload() {
         let reference = MessageRef::new(ProjectId(Uuid::from_u128(1)), Uuid::from_u128(9));
         let chunk = SendChunk {
             direct: vec![direct(b"{}"), direct(b"[]"), direct(b"{"), DirectMessage::default()],
@@ -279,12 +281,12 @@ mod tests {
     }
 
     #[test]
-    fn the_first_id_of_an_existing_user_is_used() {
+    fn first_id_of_an_existing_user_is_used() {
         let candidate = read_direct(&direct(br#"{"subject":"s"}"#)).unwrap();
         let found = candidate.clone().resolved(|id| (id == Uuid::from_u128(4)).then_some(Uuid::from_u128(5)));
         assert_eq!((found.user_id, found.content), (Uuid::from_u128(5), json!({ "subject": "s" })));
-        let nobody = candidate.resolved(|_| None);
-        assert_eq!(nobody.user_id, Uuid::from_u128(3));
-        assert_eq!(nobody.content["userIds"], json!([Uuid::from_u128(3), Uuid::from_u128(4)]));
+        let unresolved = candidate.resolved(|_| None);
+        assert_eq!(unresolved.user_id, Uuid::from_u128(3));
+        assert_eq!(unresolved.content["userIds"], json!([Uuid::from_u128(3), Uuid::from_u128(4)]));
     }
 }

@@ -1,6 +1,6 @@
-//! Invitations by mail. They are not messages of the ledger: an invited person is not a user of the project, and the link
-//! must appear nowhere but in the mail. So the invitation's row is the queue. They are sent by the operator's mail server
-//! (`SYSTEM_SMTP_URL`): whoever controls a project's channel could read the links.
+//! Mails invitations. They are not messages of the ledger: the invited person is not a user of the project, and the link must appear
+//! only in the mail. The invitation's row is the queue. The operator's mail server sends them (`SYSTEM_SMTP_URL`): people who control
+//! a project's channel could read the links.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -24,27 +24,27 @@ use crate::routes::{Call, Route};
 use crate::settle::reschedule;
 
 const POLL: Duration = Duration::from_secs(1);
-/// In one look.
-const MOST: i64 = 50;
-const MOST_OF_PROJECT: i64 = 5;
-/// Projects whose invitations are sent at the same time.
-const PROJECTS: usize = 8;
-/// Whoever took one and says nothing for so long is gone.
+/// Maximum invitations read per poll.
+const MAX_DUE: i64 = 50;
+const MAX_DUE_PER_PROJECT: i64 = 5;
+/// Maximum projects whose invitations are sent concurrently.
+const MAX_PROJECTS: usize = 8;
+/// Time after which another worker may take over a claimed invitation.
 const LEASE: Duration = Duration::from_mins(2);
 const SUBJECT: &str = "Invitation to join a project";
-/// Characters of the longest name that is shown.
+/// Maximum characters of a displayed name.
 const NAME_CHARS: usize = 40;
-/// Digits of the shortest text that mail programs take for a phone number.
+/// Minimum digits that mail programs recognize as a phone number.
 const PHONE_DIGITS: usize = 7;
 
-/// The route by the operator's mail server, if there is one.
+/// Returns the route to the operator's mail server, if one is configured.
 pub fn route(config: &DeliveryConfig) -> Option<Route<MailProvider>> {
     let mail = config.system_mail.as_ref()?;
     let client = |smtp| MailProvider::Smtp(Box::new(smtp::Client::of_operator(smtp, &config.http)));
     Some(Route::new(smtp::SmtpConfig::try_from(mail).map(client)))
 }
 
-/// Sends due invitations until the shutdown. Those of one project are sent one after another, so that a project with many
+/// Sends due invitations until shutdown. Those of one project are sent one after another, so that a project with many
 /// does not take all connections.
 pub async fn send_due(app: Arc<App>) {
     let (mut under_way, mut busy) = (FuturesUnordered::new(), HashSet::new());
@@ -52,12 +52,12 @@ pub async fn send_due(app: Arc<App>) {
         match due(&app).await {
             Ok(due) => {
                 for (project, invites) in due {
-                    if busy.len() < PROJECTS && busy.insert(project) {
+                    if busy.len() < MAX_PROJECTS && busy.insert(project) {
                         under_way.push(send_all(&app, project, invites));
                     }
                 }
             }
-            Err(error) => tracing::debug!(%error, "cannot look for invitations to be mailed"),
+            Err(error) => tracing::debug!(%error, "cannot poll for due invitations"),
         }
         app.system_mail.iter().for_each(Route::reap);
         let poll = tokio::time::sleep(POLL);
@@ -79,7 +79,7 @@ pub async fn send_due(app: Arc<App>) {
 
 async fn due(app: &App) -> Result<BTreeMap<ProjectId, Vec<Uuid>>, StoreError> {
     let (db, now) = (app.store.connection().await?, app.clock.now());
-    let due = mail::due(&db, now, MOST, MOST_OF_PROJECT).await?;
+    let due = mail::due(&db, now, MAX_DUE, MAX_DUE_PER_PROJECT).await?;
     if !due.is_empty() {
         mail::forget_ended(&db, now).await?;
     }
@@ -92,7 +92,7 @@ async fn send_all(app: &App, project: ProjectId, invites: Vec<Uuid>) -> ProjectI
             break;
         }
         if let Err(error) = send(app, (project, invite)).await {
-            tracing::warn!(%project, %invite, %error, "an invitation cannot be mailed yet");
+            tracing::warn!(%project, %invite, %error, "cannot mail an invitation; retrying later");
         }
     }
     project
@@ -107,7 +107,7 @@ async fn send(app: &App, invite: (ProjectId, Uuid)) -> Result<(), StoreError> {
     };
     let Some(mail) = claimed else { return Ok(()) };
     let outcome = match (&app.system_mail, email(&mail)) {
-        (Some(route), Some(email)) => route.send(&email, Call::AWAITED).await,
+        (Some(route), Some(email)) => route.send(&email, Call::STANDALONE).await,
         (None, Some(_)) => Outcome::Misconfigured("SYSTEM_SMTP_URL is not set for this worker".to_owned()),
         (_, None) => Outcome::Rejected("the address cannot be mailed to".to_owned()),
     };
@@ -247,8 +247,8 @@ mod tests {
         assert_eq!(next(&Outcome::Rejected("550".into()), 1, 1.0), Next::Done(MailStatus::Failed));
         assert_eq!(next(&unavailable, 1, 1.0), Next::Again(Duration::from_secs(15)));
         assert!(matches!(next(&Outcome::Ambiguous(String::new()), 3, 1.0), Next::Again(_)));
-        assert_eq!(next(&unavailable, reschedule::FAILURES, 1.0), Next::Done(MailStatus::Failed));
+        assert_eq!(next(&unavailable, reschedule::MAX_FAILURES, 1.0), Next::Done(MailStatus::Failed));
         let limited = Outcome::Limited { after: Duration::from_secs(1), why: String::new() };
-        assert_eq!(next(&limited, reschedule::FAILURES, 1.0), Next::Again(Duration::from_secs(1)));
+        assert_eq!(next(&limited, reschedule::MAX_FAILURES, 1.0), Next::Again(Duration::from_secs(1)));
     }
 }

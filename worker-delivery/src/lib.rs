@@ -1,4 +1,4 @@
-//! Delivery: takes messages from the queue, renders, sends and settles them; and notifies other systems by webhooks.
+//! Delivery: takes messages from the queue, renders, sends and settles them; and sends webhooks.
 //!
 //! A send moves through types: `Claimed` (with what it needs: `Loaded`) → `Rendered` → `Outcome` → `Settled`.
 
@@ -47,11 +47,11 @@ use templates::Templates;
 
 /// The port of `/healthz`, `/readyz` and `/metrics`.
 pub const ADMIN_PORT: u16 = 9103;
-const SYNCHRONIZE: Duration = Duration::from_secs(10);
-/// For the last acknowledgements to be written to the broker.
+const CLOCK_SYNC_INTERVAL: Duration = Duration::from_secs(10);
+/// Time limit for flushing the last acknowledgements to the broker.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// What all of it shares.
+/// Shared state.
 pub struct App {
     pub config: DeliveryConfig,
     pub store: Store,
@@ -65,9 +65,9 @@ pub struct App {
     dispatcher: Dispatcher,
     outage: Outage,
     settler: Settler,
-    /// By the operator's mail server, where one is set.
+    /// Route to the operator's mail server.
     system_mail: Option<Route<MailProvider>>,
-    /// Work that must end before the process does.
+    /// Tasks that must end before the process does.
     tasks: TaskTracker,
 }
 
@@ -75,12 +75,12 @@ impl App {
     pub fn new(config: DeliveryConfig, connected: Connected, channels: Channels, shutdown: Shutdown) -> Arc<Self> {
         let Connected { store, bus, clock, .. } = connected;
         let (owners, dispatcher) = (Arc::new(Owners::default()), Dispatcher::new(config.concurrency));
-        let retry = {
+        let on_retry_due = {
             let (owners, dispatcher) = (owners.clone(), dispatcher.clone());
             // If the owner is not cached, the poll finds the queue.
-            move |queue: Queue| owners.remembered(queue.project).into_iter().for_each(|of| dispatcher.ready(queue, of))
+            move |queue: Queue| owners.cached(queue.project).into_iter().for_each(|of| dispatcher.ready(queue, of))
         };
-        let settler = Settler::start(store.clone(), clock.clone(), Arc::new(retry));
+        let settler = Settler::start(store.clone(), clock.clone(), Arc::new(on_retry_due));
         let prefix = &bus.config.stream_prefix;
         let buckets = config.redis.clone().map(|server| Buckets::start(server, prefix, shutdown.clone()));
         let limits = Limits::new(buckets.map(|buckets| (buckets, config.master_keys.clone())), config.replicas);
@@ -104,7 +104,7 @@ impl App {
     }
 }
 
-/// Delivers until the shutdown, then finishes what is under way; false when that took too long.
+/// Delivers until shutdown, then waits for the tasks to end. Returns false if they do not end within [`DRAIN`].
 pub async fn run(app: Arc<App>) -> bool {
     app.tasks.spawn(channels::watch(app.clone()));
     app.tasks.spawn(dispatch::run(app.clone()));
@@ -120,7 +120,7 @@ pub async fn run(app: Arc<App>) -> bool {
     app.tasks.spawn(follow_clock(app.clone()));
     app.shutdown.cancelled().await;
     let drained = drained(&app.tasks, DRAIN).await;
-    // What the broker was told last still lies here.
+    // Flush the last acknowledgements.
     let _ = tokio::time::timeout(FLUSH, app.bus.client.flush()).await;
     drained
 }
@@ -129,7 +129,7 @@ async fn follow_clock(app: Arc<App>) {
     loop {
         tokio::select! {
             () = app.shutdown.cancelled() => return,
-            () = tokio::time::sleep(SYNCHRONIZE) => {}
+            () = tokio::time::sleep(CLOCK_SYNC_INTERVAL) => {}
         }
         if let Err(error) = app.store.synchronize(&app.clock).await {
             tracing::debug!(%error, "cannot read the database's time");

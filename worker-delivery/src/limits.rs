@@ -1,7 +1,8 @@
-//! Calls per second that an account at a provider takes. All workers share the limit by tokens in Redis; while Redis is
-//! unavailable, each worker keeps its own share.
+//! Limits the calls per second to an account at a provider. All workers share the limit by tokens in Redis; while Redis is
+//! unavailable, each worker has its own share.
 //!
-//! Tokens are taken before messages are begun. Tokens that are not spent are returned. Messages without tokens wait in their queue.
+//! Tokens are taken before messages are begun; messages without tokens wait in their queue. Unspent tokens are reused by this worker
+//! within a second, then expire.
 
 mod level;
 
@@ -21,22 +22,21 @@ use uuid::Uuid;
 
 use level::Level;
 
-/// A token that was not spent is good for so long; afterwards it would only add to what comes then.
-const KEPT: Duration = Duration::from_secs(1);
-/// Whoever has taken all that there was comes again after so long, so that a claim is worth its statement. The bucket
-/// holds what comes meanwhile.
-const GATHER: Duration = Duration::from_millis(20);
-/// No wish for a pause is followed by all for longer.
-const REST_MOST: Duration = Duration::from_mins(1);
+/// How long an unspent token can be reused.
+const TOKEN_TTL: Duration = Duration::from_secs(1);
+/// Minimum delay before asking an empty bucket again, so that batches are not tiny.
+const MIN_POLL: Duration = Duration::from_millis(20);
+/// Upper limit on a provider-requested pause.
+const MAX_PAUSE: Duration = Duration::from_mins(1);
 
 /// All accounts that have a limit.
 #[derive(Clone)]
 pub struct Limits(Arc<Inner>);
 
 struct Inner {
-    /// In Redis, with the keys that name them there.
+    /// The buckets in Redis, and the keys that derive their names.
     buckets: Option<(Arc<Buckets>, MasterKeys)>,
-    /// How many workers share the limits while Redis is away.
+    /// How many workers share the limits while Redis is unavailable.
     replicas: u32,
     accounts: Mutex<HashMap<String, Weak<Account>>>,
 }
@@ -46,8 +46,8 @@ impl Limits {
         Self(Arc::new(Inner { buckets, replicas: replicas.max(1), accounts: Mutex::default() }))
     }
 
-    /// The limit of an account, which `names` tell from all others: provider, address, owner and credential. Two projects that
-    /// use one account share its limit. Without the credential among the names, a project could use up another's by naming it.
+    /// Returns the limit of the account that `names` identify: provider, address, owner and credential. Projects that use the same
+    /// account share its limit. The credential is one of the names, so that no project can use up the limit of an account it does not own.
     pub fn of(&self, names: &[&str], per_second: Option<u32>) -> Option<Limit> {
         let per_second = per_second.filter(|n| *n > 0)?;
         let bucket = self.0.bucket(names);
@@ -62,14 +62,14 @@ impl Limits {
     }
 }
 
-/// What the channel's settings say in one of the fields `…RateLimit`.
+/// Returns the value of a `…RateLimit` field of the channel's settings.
 pub fn per_second(settings: &ChannelSettings, field: &str) -> Option<u32> {
     settings.settings.get(field)?.as_u64().and_then(|n| u32::try_from(n).ok())
 }
 
 impl Inner {
-    /// An account's key in Redis. Credentials are among the names, so it is a keyed hash: without the key, a copy of Redis does
-    /// not allow passwords to be guessed.
+    /// Returns an account's key in Redis. The names include credentials, so it is a keyed hash: a copy of Redis alone does not allow
+    /// them to be guessed.
     fn bucket(&self, names: &[&str]) -> String {
         let text: String = names.iter().flat_map(|name| [*name, "\0"]).collect();
         let hash = match &self.buckets {
@@ -85,11 +85,11 @@ impl Inner {
 struct Account {
     bucket: String,
     inner: Arc<Inner>,
-    /// While Redis is away.
+    /// Used while Redis is unavailable.
     own: Mutex<Level>,
-    /// When those were taken that nobody has spent.
+    /// When each unspent token was taken.
     spare: Mutex<Vec<Instant>>,
-    /// When there may be something again for who can wait, and for who is urgent.
+    /// When tokens may be available again: for other calls, for urgent ones.
     again_at: Mutex<[Option<Instant>; 2]>,
 }
 
@@ -98,15 +98,15 @@ impl Account {
         Self { bucket, inner, own: Mutex::default(), spare: Mutex::default(), again_at: Mutex::default() }
     }
 
-    fn spare(&self, wanted: usize) -> usize {
+    fn spare(&self, max: usize) -> usize {
         let mut spare = locked(&self.spare);
-        spare.retain(|taken| taken.elapsed() < KEPT);
-        let left = spare.len().saturating_sub(wanted);
+        spare.retain(|taken| taken.elapsed() < TOKEN_TTL);
+        let left = spare.len().saturating_sub(max);
         spare.drain(left..).count()
     }
 }
 
-/// One call that the account has room for.
+/// Permission for one call to the account.
 pub struct Token {
     account: Arc<Account>,
     taken: Instant,
@@ -127,7 +127,7 @@ impl Drop for Token {
     }
 }
 
-/// An account's limit, as one channel's settings have it.
+/// An account's limit, as set by one channel.
 #[derive(Clone)]
 pub struct Limit {
     account: Arc<Account>,
@@ -136,25 +136,25 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// When there may be tokens again, where there were none a moment ago.
+    /// Returns when tokens may be available again, if the bucket was empty a moment ago.
     pub fn again_at(&self, urgent: bool) -> Option<Instant> {
         locked(&self.account.again_at)[usize::from(urgent)].filter(|at| *at > Instant::now())
     }
 
-    /// Takes up to `wanted` tokens; none where there are none. What is urgent also gets what is left for it.
-    pub async fn take(&self, urgent: bool, wanted: usize) -> Vec<Token> {
-        let spare = self.account.spare(wanted);
-        let count = if spare > 0 { spare } else { self.lease(urgent, wanted).await };
+    /// Takes up to `max` tokens. Urgent calls may also take the reserve.
+    pub async fn take(&self, urgent: bool, max: usize) -> Vec<Token> {
+        let spare = self.account.spare(max);
+        let count = if spare > 0 { spare } else { self.lease(urgent, max).await };
         let token = || Token { account: self.account.clone(), taken: Instant::now(), spent: false };
         (0..count).map(|_| token()).collect()
     }
 
-    async fn lease(&self, urgent: bool, wanted: usize) -> usize {
-        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+    async fn lease(&self, urgent: bool, max: usize) -> usize {
+        let max = u32::try_from(max).unwrap_or(u32::MAX);
         let of = |terms| if urgent { level::urgent(terms) } else { terms };
         let (account, inner) = (&self.account, &self.account.inner);
         let shared = match &inner.buckets {
-            Some((buckets, _)) => buckets.lease(&account.bucket, of(self.terms), wanted).await,
+            Some((buckets, _)) => buckets.lease(&account.bucket, of(self.terms), max).await,
             None => None,
         };
         let mut own = locked(&account.own);
@@ -163,17 +163,17 @@ impl Limit {
                 own.forget();
                 lease
             }
-            None => own.lease(of(self.own_share()), wanted, Instant::now()),
+            None => own.lease(of(self.own_share()), max, Instant::now()),
         };
         drop(own);
-        let again = if lease.taken < wanted { lease.wait.max(GATHER) } else { Duration::ZERO };
+        let again = if lease.taken < max { lease.wait.max(MIN_POLL) } else { Duration::ZERO };
         locked(&account.again_at)[usize::from(urgent)] = Some(Instant::now() + again);
         lease.taken as usize
     }
 
-    /// A token for what is claimed already, if there is one within `patience`; else when there may be one.
-    pub async fn token(&self, urgent: bool, patience: Duration) -> Result<Token, Duration> {
-        let until = Instant::now() + patience;
+    /// Waits up to `max_wait` for a token; otherwise returns the delay until one is expected.
+    pub async fn token(&self, urgent: bool, max_wait: Duration) -> Result<Token, Duration> {
+        let until = Instant::now() + max_wait;
         loop {
             if let Some(token) = self.take(urgent, 1).await.pop() {
                 return Ok(token);
@@ -186,16 +186,16 @@ impl Limit {
         }
     }
 
-    /// Whether a token is one of this account's.
+    /// Whether a token belongs to this account.
     pub fn is_of(&self, token: &Token) -> bool {
         Arc::ptr_eq(&self.account, &token.account)
     }
 
-    /// Lets no worker call for a time, as the provider has asked for.
-    pub async fn rest(&self, time: Duration) {
-        let time = time.min(REST_MOST);
+    /// Pauses all calls to the account, on all workers.
+    pub async fn pause(&self, time: Duration) {
+        let time = time.min(MAX_PAUSE);
         let (account, inner) = (&self.account, &self.account.inner);
-        locked(&account.own).rest(time, Instant::now());
+        locked(&account.own).pause(time, Instant::now());
         locked(&account.spare).clear();
         *locked(&account.again_at) = [Some(Instant::now() + time); 2];
         if let Some((buckets, _)) = &inner.buckets {
@@ -207,8 +207,8 @@ impl Limit {
         level::terms(f64::from(self.per_second) / f64::from(self.account.inner.replicas))
     }
 
-    /// What is said of a message that waits.
-    pub fn words(&self) -> String {
+    /// Status reason of a deferred message.
+    pub fn reason(&self) -> String {
         format!("the account's limit is {} a second", self.per_second)
     }
 }
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_account_is_one_limit_whoever_uses_it() {
+    fn same_names_share_one_limit() {
         let limits = Limits::new(None, 1);
         let of = |names: &[&str]| limits.of(names, Some(10)).unwrap();
         let (first, second, other) = (of(&["sms", "AC1"]), of(&["sms", "AC1"]), of(&["smsA", "C1"]));
@@ -231,14 +231,14 @@ mod tests {
         assert!(limits.of(&["sms", "AC1"], None).is_none() && limits.of(&["sms", "AC1"], Some(0)).is_none());
         drop((first, second, other));
         let _new = of(&["sms", "AC2"]);
-        assert_eq!(locked(&limits.0.accounts).len(), 1, "what nobody uses is forgotten");
+        assert_eq!(locked(&limits.0.accounts).len(), 1, "unused accounts are removed");
     }
 
     #[tokio::test]
-    async fn what_was_not_spent_goes_to_the_next() {
+    async fn unspent_token_is_reused() {
         let limit = Limits::new(None, 1).of(&["sms"], Some(2)).unwrap();
         assert!(limit.take(true, 1).await.is_empty());
-        let token = limit.token(true, KEPT).await.unwrap();
+        let token = limit.token(true, TOKEN_TTL).await.unwrap();
         assert!(limit.is_of(&token) && limit.take(true, 1).await.is_empty());
         drop(token);
         let again = limit.take(true, 1).await.pop().unwrap();
@@ -247,9 +247,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_no_patience_hears_when_to_come_again() {
+    async fn token_returns_the_delay_after_the_maximum_wait() {
         let limit = Limits::new(None, 4).of(&["sms"], Some(1)).unwrap();
-        let after = limit.token(true, KEPT).await.err().unwrap();
+        let after = limit.token(true, TOKEN_TTL).await.err().unwrap();
         assert!(after > Duration::from_secs(3) && after <= Duration::from_secs(4), "{after:?}");
     }
 }

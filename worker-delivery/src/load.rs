@@ -1,4 +1,4 @@
-//! Look-ups: everything that a batch of messages needs to be sent. Queries that do not depend on each other share a round trip.
+//! Loads everything that a batch of messages needs to be sent. Independent queries share a round trip.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -27,30 +27,30 @@ use crate::settle::judge;
 use crate::suppressed;
 use crate::templates::Found;
 
-/// What templates call the link by which its person takes themselves off the list.
+/// Template variable that holds the unsubscribe link.
 pub const UNSUBSCRIBE_URL: &str = "unsubscribeUrl";
 
-/// A message and what it needs.
+/// A message and the data that it needs.
 pub struct Loaded {
     pub message: Claimed,
-    /// None: there is no such person.
+    /// None if the user does not exist.
     pub recipient: Option<Recipient>,
-    /// None where the message brings its own content, or its template is gone.
+    /// None if the message has its own content, or its template was deleted.
     pub template: Option<Found>,
     pub sender: Arc<Sender>,
-    /// The person's devices, where the message is for them.
+    /// Push tokens of the user; empty on other channels.
     pub tokens: Vec<PushToken>,
-    /// Why the person is not written to, where that is so: as the ledger says it.
+    /// Status reason if the message is suppressed.
     pub suppressed: Option<&'static str>,
-    /// The user, or the address, has been sent as many messages lately as the project allows.
+    /// The frequency cap is reached.
     pub capped: bool,
-    /// It is recorded as a send that counts against the frequency cap.
+    /// Recorded against the frequency cap.
     pub counted: bool,
-    /// Whether it is to be known if it was opened and what was clicked.
+    /// Whether opens and clicks are tracked.
     pub tracked: bool,
 }
 
-/// What the project's rules and the suppression list say about a message.
+/// Result of the project's rules and the suppression list for a message.
 #[derive(Clone, Copy, Default)]
 struct Verdict {
     suppressed: Option<&'static str>,
@@ -58,7 +58,7 @@ struct Verdict {
     counted: bool,
 }
 
-/// Loads what messages of one project need, in their order. Sends that count against a frequency cap are recorded in the transaction.
+/// Loads the data of one project's messages, in their order. Records sends that count against a frequency cap in the transaction.
 pub async fn load(
     app: &App,
     tx: &Transaction<'_>,
@@ -94,7 +94,7 @@ pub async fn load(
         let reason = reason
             .or_else(|| suppressed::by_group(message, person, &subscribed))
             .or_else(|| suppressed::as_anonymous(message, person, &sender.rules));
-        // Of several in one batch only as many go out as the cap allows.
+        // Messages of the same batch count too.
         let cap = sender.rules.cap.filter(|_| message.lane != Lane::Direct && reason.is_none());
         let verdict = match cap.map(|cap| frequency.admit(cap, project, message, person, now)) {
             None => Verdict { suppressed: reason, ..Verdict::default() },
@@ -123,7 +123,7 @@ pub async fn load(
     Ok(messages.into_iter().filter_map(load).collect())
 }
 
-/// The sender of each channel of the messages.
+/// Returns the sender of each channel of the messages.
 async fn senders(
     app: &App,
     tx: &Transaction<'_>,
@@ -166,7 +166,7 @@ fn add_links(app: &App, loaded: &mut Loaded) {
     }
 }
 
-/// The devices of those who get a push, by person.
+/// Push tokens by user.
 async fn devices(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -174,15 +174,14 @@ async fn devices(
     people: &HashMap<Uuid, Recipient>,
 ) -> Result<HashMap<Uuid, Vec<PushToken>>, StoreError> {
     let pushes = claimed.iter().filter(|m| m.channel == Channel::Push);
-    let mut persons: Vec<Uuid> =
+    let mut user_ids: Vec<Uuid> =
         pushes.filter_map(|m| Some(candidates(m).find_map(|id| people.get(&id))?.id)).collect();
-    persons.sort_unstable();
-    persons.dedup();
-    push_tokens::of_people(tx, project, &persons).await
+    user_ids.sort_unstable();
+    user_ids.dedup();
+    push_tokens::of_people(tx, project, &user_ids).await
 }
 
-/// The ids that a message may be for: the row's own, and those that a direct message still had to choose from when it
-/// came in before its user.
+/// User IDs to try: the row's, then the other candidates of a direct message that arrived before its user.
 fn candidates(message: &Claimed) -> impl Iterator<Item = Uuid> {
     let others = message.content.get("userIds").and_then(Value::as_array).into_iter().flatten();
     let others: Vec<Uuid> = others.filter_map(|id| Uuid::try_parse(id.as_str()?).ok()).collect();

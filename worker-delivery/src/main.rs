@@ -30,7 +30,7 @@ async fn start() -> Result<(), StartError> {
     }
     let admin = AdminConfig::from_env(&env, ADMIN_PORT)?;
     let metrics = telemetry::start_metrics();
-    // From nothing, or the first one would not be seen to come.
+    // Start at 0, so that `increase()` sees the first event.
     metrics::counter!(Metric::DeadLetters, "from" => "send").increment(0);
     metrics::counter!(Metric::MessagesAmbiguous).increment(0);
     trace::start(&env, "worker-delivery")?;
@@ -40,7 +40,7 @@ async fn start() -> Result<(), StartError> {
 
     tracing::info!(admin = %admin.addr, concurrency = config.concurrency, "delivering");
     if !run(App::new(config, servers, Channels::default(), shutdown)).await {
-        tracing::warn!("stopped with calls under way; their leases run out");
+        tracing::warn!("stopped before all calls ended; their messages are taken over when the leases expire");
     }
     trace::stop().await;
     startup::outgrown()

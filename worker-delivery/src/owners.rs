@@ -1,4 +1,4 @@
-//! The owners of projects, by which slots for calls are shared. Cached: a project's owner never changes.
+//! Caches the owners of projects, between whom slots are shared. A project's owner never changes.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -23,12 +23,12 @@ impl Owners {
         Ok(owners.get(&project).copied().unwrap_or_else(|| project.into()))
     }
 
-    /// A project's owner, if it was asked for lately.
-    pub fn remembered(&self, project: ProjectId) -> Option<OwnerId> {
+    /// Returns a project's owner if it is cached.
+    pub fn cached(&self, project: ProjectId) -> Option<OwnerId> {
         self.0.get(&project)
     }
 
-    /// The owner of each of these projects.
+    /// Returns the owner of each project.
     pub async fn of_all(
         &self,
         store: &Store,

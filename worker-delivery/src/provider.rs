@@ -1,4 +1,4 @@
-//! Those who carry messages on. One folder a provider, all with the same rooms: `client`, `config`, `error`.
+//! Provider clients, one module each.
 
 pub mod apns;
 pub mod gateway;
@@ -25,7 +25,7 @@ use uuid::Uuid;
 use crate::config::Addresses;
 use crate::limits::Limits;
 
-/// What providers are made with, beside their settings.
+/// What provider clients need besides their settings.
 #[derive(Clone)]
 pub struct Outside {
     pub http: HttpClient,
@@ -35,26 +35,26 @@ pub struct Outside {
     pub limits: Limits,
 }
 
-/// What came of one call to a provider. The texts are for people: the provider's words where it said any.
+/// Outcome of one call to a provider. The texts are human-readable, and quote the provider where possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The provider has the message, under this id.
+    /// The provider accepted the message, with this ID.
     Accepted(String),
-    /// Not now; `after` is the provider's own wish.
+    /// Temporarily refused; `after` is the provider's `Retry-After`.
     Throttled { after: Option<Duration>, why: String },
-    /// The provider cannot be reached or does not work; it did not take the message.
+    /// The provider is unreachable or failing; it did not accept the message.
     Unavailable { after: Option<Duration>, why: String },
-    /// This message never.
+    /// Permanently refused.
     Rejected(String),
-    /// Nothing goes through with these settings.
+    /// Every call fails with these settings.
     Misconfigured(String),
-    /// The message went out whole, and no answer came back.
+    /// The call was sent completely, but no response arrived.
     Ambiguous(String),
-    /// The address is no more.
+    /// The address no longer exists.
     Gone(String),
-    /// No call was made: the provider has just failed again and again, or asked for a pause.
+    /// No call was made: the provider failed repeatedly, or requested a pause.
     Held { after: Duration, why: String },
-    /// No call was made: the account takes no more just now.
+    /// No call was made: the account's rate limit is reached, or all sessions are in use.
     Limited { after: Duration, why: String },
 }
 
@@ -63,7 +63,7 @@ impl Outcome {
         Self::Unavailable { after: None, why: why.into() }
     }
 
-    /// As tests and results name it.
+    /// Name in status reasons, results and metrics.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Accepted(_) => "accepted",
@@ -78,7 +78,7 @@ impl Outcome {
         }
     }
 
-    /// What was said; of an acceptance, the id.
+    /// The text of the outcome; of an acceptance, the ID.
     pub fn words(&self) -> &str {
         match self {
             Self::Accepted(text)
@@ -94,31 +94,31 @@ impl Outcome {
     }
 }
 
-/// The reason of what is too large to be sent.
+/// Status reason of a message that is too large.
 pub const TOO_LARGE: &str = "payload_too_large";
 
-/// Carries one kind of parcel, by one call each, bounded in time.
+/// Sends one kind of parcel, with one call each and a time limit.
 pub trait Provider: Send + Sync + 'static {
     type Parcel: Sync;
 
-    /// As the ledger calls it.
+    /// Name in the ledger.
     fn name(&self) -> &'static str;
 
-    /// Whether a message that is sent again under its id is recognised, so that nobody gets it twice.
-    fn repeats_safely(&self) -> bool {
+    /// The provider deduplicates by message ID, so a repeated call is safe.
+    fn is_idempotent(&self) -> bool {
         false
     }
 
     fn send(&self, parcel: &Self::Parcel) -> impl Future<Output = Outcome> + Send;
 
-    /// Lets go of what has been idle for long.
+    /// Closes idle connections.
     fn reap(&self) {}
 }
 
-/// A mail ready to go.
+/// A mail ready to be sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Email {
-    /// The same at every attempt: the Message-ID is made of it.
+    /// The same at every attempt; the Message-ID contains it.
     pub id: Uuid,
     pub to: Mailbox,
     /// One line.
@@ -126,16 +126,16 @@ pub struct Email {
     pub html: String,
     pub text: String,
     pub date: Timestamp,
-    /// Where one click takes its reader off the list.
+    /// One-click unsubscribe link.
     pub unsubscribe: Option<String>,
 }
 
-/// The headers by which mail programs offer one click to unsubscribe (RFC 8058).
+/// Returns the headers for one-click unsubscription (RFC 8058).
 pub fn one_click(url: &str) -> [(&'static str, String); 2] {
     [("List-Unsubscribe", format!("<{url}>")), ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click".to_owned())]
 }
 
-/// Who carries a project's mail.
+/// Mail provider of a project.
 pub enum MailProvider {
     Smtp(Box<smtp::Client>),
     Http(Box<mail_http::Client>),
@@ -153,7 +153,7 @@ impl Provider for MailProvider {
         }
     }
 
-    fn repeats_safely(&self) -> bool {
+    fn is_idempotent(&self) -> bool {
         matches!(self, Self::Http(_))
     }
 

@@ -1,4 +1,4 @@
-//! The ways by which a channel's messages can go, and which one a message takes.
+//! Providers of a channel and their circuit breakers.
 
 mod circuit;
 pub mod email;
@@ -9,55 +9,65 @@ use std::time::Duration;
 
 use shared::metric_name::Metric;
 use shared::send::Lane;
+use shared::shutdown::{CALL, DRAIN};
 use shared::store::messages::claim::Claimed;
 use shared::trace::{Kind, Span, TraceContext};
 use tokio::time::Instant;
 
 use crate::limits::{Limit, Token};
-use crate::provider::{Outcome, Provider};
+use crate::provider::{Outcome, Provider, smtp};
 use crate::settle::judge;
 use circuit::Circuit;
 
-/// How long a claimed message waits for its account; as long, its permit is nobody else's.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The same where somebody waits for the outcome, or where another part of the message goes out. A call that comes after it
-/// still ends within the drain.
-const PATIENCE_AWAITED: Duration = Duration::from_secs(3);
+/// How long a claimed message waits for a rate token while it holds its slot.
+const MAX_TOKEN_WAIT: Duration = Duration::from_secs(2);
+/// How long a push waits for the tokens of all of its devices, once one has its token.
+const MAX_PUSH_TOKEN_WAIT: Duration = Duration::from_secs(3);
+/// Time that the drain leaves for writing the outcome of the last call.
+const WRITE_RESERVE: Duration = Duration::from_secs(1);
 
-/// How one call is to be made.
+// A call that has to wait first still ends within the drain, with time to write its outcome.
+const _: () = assert!(fits_into_drain(MAX_TOKEN_WAIT, smtp::MAX_SESSION_WAIT));
+const _: () = assert!(fits_into_drain(MAX_PUSH_TOKEN_WAIT, Duration::ZERO));
+
+const fn fits_into_drain(token_wait: Duration, session_wait: Duration) -> bool {
+    let longest = token_wait.as_millis() + session_wait.as_millis() + CALL.as_millis();
+    longest + WRITE_RESERVE.as_millis() <= DRAIN.as_millis()
+}
+
+/// Options of one call.
 pub struct Call {
-    /// Also while the provider is not worth calling.
-    pub in_any_case: bool,
-    /// Before what can wait.
+    /// Call even while the circuit is open.
+    pub ignore_circuit: bool,
+    /// May take the reserve of the rate limit.
     pub urgent: bool,
-    /// How long it may wait for its account.
-    pub patience: Duration,
-    /// What its account has room for it by, where that is known already.
+    /// How long the call may wait for a rate token.
+    pub max_wait: Duration,
+    /// Rate token, if already taken.
     pub token: Option<Token>,
-    /// What it is a hop of, where that is traced.
+    /// Parent span context.
     pub trace: Option<TraceContext>,
 }
 
 impl Call {
-    /// Of what is no message, and somebody waits for.
-    pub const AWAITED: Self =
-        Self { in_any_case: false, urgent: true, patience: PATIENCE_AWAITED, token: None, trace: None };
+    /// For calls without a message, such as invitations.
+    pub const STANDALONE: Self =
+        Self { ignore_circuit: false, urgent: true, max_wait: MAX_TOKEN_WAIT, token: None, trace: None };
 
     pub fn of(message: &Claimed, token: Option<Token>) -> Self {
-        let is_test = judge::is_test(message);
-        let patience = if is_test { PATIENCE_AWAITED } else { PATIENCE };
-        Self { in_any_case: is_test, urgent: message.lane == Lane::Direct, patience, token, trace: message.trace }
+        let (ignore_circuit, urgent) = (judge::is_test(message), message.lane == Lane::Direct);
+        Self { ignore_circuit, urgent, max_wait: MAX_TOKEN_WAIT, token, trace: message.trace }
     }
 
-    /// Of another part of a message of which one goes out, that was begun at this time.
+    /// For a further device of a push already being sent, whose first token was requested at `begun`.
     #[must_use]
     pub fn following(self, begun: Instant) -> Self {
-        Self { urgent: true, patience: PATIENCE_AWAITED.saturating_sub(begun.elapsed()), ..self }
+        Self { urgent: true, max_wait: MAX_PUSH_TOKEN_WAIT.saturating_sub(begun.elapsed()), ..self }
     }
 }
 
-/// A provider's call, as a hop of its message's trace. What the provider says may name somebody and is not told.
-pub async fn called<P: Provider>(provider: &P, parcel: &P::Parcel, trace: Option<TraceContext>) -> Outcome {
+/// Calls a provider, and records metrics and a span. Provider texts may contain personal data and are not recorded.
+pub async fn call_provider<P: Provider>(provider: &P, parcel: &P::Parcel, trace: Option<TraceContext>) -> Outcome {
     let mut hop = Span::child(trace, "call provider", Kind::Client);
     let begun = Instant::now();
     let outcome = provider.send(parcel).await;
@@ -74,22 +84,22 @@ pub async fn called<P: Provider>(provider: &P, parcel: &P::Parcel, trace: Option
     outcome
 }
 
-/// One provider as the settings make it, and whether it has been worth calling lately.
+/// A configured provider, its circuit breaker and its rate limit.
 pub struct Route<P> {
     provider: Result<P, String>,
     circuit: Mutex<Circuit>,
-    /// Of the account that it goes by.
+    /// Of the provider's account.
     limit: Option<Limit>,
 }
 
 impl<P: Provider> Route<P> {
-    /// Of a provider, or of what is wrong with its settings.
+    /// Creates a route to a provider; the error says what is wrong with its settings.
     pub fn new(provider: Result<P, String>) -> Self {
         Self { provider, circuit: Mutex::default(), limit: None }
     }
 
     #[must_use]
-    pub fn limited(self, limit: Option<Limit>) -> Self {
+    pub fn with_limit(self, limit: Option<Limit>) -> Self {
         Self { limit, ..self }
     }
 
@@ -101,39 +111,39 @@ impl<P: Provider> Route<P> {
         self.provider.as_ref().ok().map(Provider::name)
     }
 
-    pub fn repeats_safely(&self) -> bool {
-        self.provider.as_ref().is_ok_and(Provider::repeats_safely)
+    pub fn is_idempotent(&self) -> bool {
+        self.provider.as_ref().is_ok_and(Provider::is_idempotent)
     }
 
-    /// Whether a call is not worth it at the moment.
+    /// Whether the settings are invalid or the circuit is open.
     pub fn is_open(&self) -> bool {
         self.provider.is_err() || self.circuit().is_open(Instant::now())
     }
 
-    /// Gives a call its token, where it has none yet and needs one.
+    /// Adds a rate token to a call that needs one.
     pub async fn admit(&self, call: Call) -> Result<Call, Outcome> {
         let Some(limit) = &self.limit else { return Ok(call) };
         if call.token.as_ref().is_some_and(|token| limit.is_of(token)) {
             return Ok(call);
         }
-        match limit.token(call.urgent, call.patience).await {
+        match limit.token(call.urgent, call.max_wait).await {
             Ok(token) => Ok(Call { token: Some(token), ..call }),
             Err(after) => {
                 metrics::counter!(Metric::MessagesLimited, "how" => "put_off").increment(1);
-                Err(Outcome::Limited { after, why: limit.words() })
+                Err(Outcome::Limited { after, why: limit.reason() })
             }
         }
     }
 
-    /// One provider call, unless the circuit is open or the account has no room for it.
+    /// Calls the provider, unless the circuit is open or the account's rate limit is reached.
     pub async fn send(&self, parcel: &P::Parcel, call: Call) -> Outcome {
         let provider = match &self.provider {
             Ok(provider) => provider,
             Err(why) => return Outcome::Misconfigured(why.clone()),
         };
-        let in_any_case = call.in_any_case;
-        let refusal = || self.circuit().refusal(Instant::now()).filter(|_| !in_any_case);
-        // What is not called waits for no token, and nobody is let through to try the provider who has none.
+        let ignore_circuit = call.ignore_circuit;
+        let refusal = || self.circuit().refusal(Instant::now()).filter(|_| !ignore_circuit);
+        // With the circuit open, take no token; without a token, do not use the half-open trial.
         if self.is_open()
             && let Some(refusal) = refusal()
         {
@@ -150,12 +160,12 @@ impl<P: Provider> Route<P> {
         if let Some(token) = call.token {
             token.spend();
         }
-        let outcome = called(provider, parcel, trace).await;
+        let outcome = call_provider(provider, parcel, trace).await;
         self.circuit().note(&outcome, Instant::now());
         if let (Some(limit), Outcome::Throttled { after: Some(after), .. }) = (&self.limit, &outcome)
             && !after.is_zero()
         {
-            limit.rest(*after).await;
+            limit.pause(*after).await;
         }
         outcome
     }

@@ -1,4 +1,4 @@
-//! Writes outcomes: many at a time, and for as long as it takes.
+//! Writes outcomes in groups, and retries until they are written.
 
 pub mod devices;
 pub mod judge;
@@ -23,25 +23,26 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{self, JoinSet};
 use uuid::Uuid;
 
-/// Between two tries. Short, so that after an outage what is known is written before the scheduler looks for claims
-/// whose lease ran out.
-const RETRY: Backoff = Backoff { first: Duration::from_millis(50), factor: 2, most: Duration::from_millis(250) };
-/// Failures between two lines in the log: about a minute.
+/// Delay between attempts. Much shorter than `ready::GRACE`, so that after an outage outcomes are written before other workers take
+/// over expired leases.
+const RETRY_DELAY: Backoff = Backoff { first: Duration::from_millis(50), factor: 2, most: Duration::from_millis(250) };
+/// Failures per log line: about one a minute.
 const LOG_EVERY: u32 = 250;
-/// How long the first of a group waits for others.
+/// How long the first outcome of a group waits for more.
 const LINGER: Duration = Duration::from_millis(20);
-const GROUP: usize = 500;
-/// Projects settled at once, each over a connection of its own: half of the pool's default size.
-const WRITERS: usize = 8;
-const WAITING: usize = 4_096;
+/// Maximum outcomes of a project written together.
+const MAX_GROUP: usize = 500;
+/// Maximum projects settled concurrently, each over its own connection: half of the pool's default size.
+const MAX_WRITERS: usize = 8;
+const QUEUE_CAPACITY: usize = 4_096;
 
-/// Where a message is in the queue while it is sent.
+/// Identifies a message in flight in the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
     pub queue: Queue,
     /// The campaign and its occurrence.
     pub campaign: Option<(Uuid, i32)>,
-    /// The begun chunk, and the position of the message in it.
+    /// The begun chunk, and the message's position in it.
     pub chunk: Uuid,
     pub position: usize,
 }
@@ -52,20 +53,19 @@ struct Entry {
     done: oneshot::Sender<()>,
 }
 
-/// Takes outcomes and writes them in groups.
+/// Sends outcomes to the writer task.
 #[derive(Clone)]
 pub struct Settler(mpsc::Sender<Entry>);
 
 impl Settler {
-    /// Starts the task that writes; it ends once every settler is dropped and all is written. Retries that are due at once are reported
-    /// to `retry`.
-    pub fn start(store: Store, clock: Clock, retry: Retry) -> Self {
-        let (sender, receiver) = mpsc::channel(WAITING);
-        tokio::spawn(run(store, clock, retry, receiver));
+    /// Starts the writer task. It ends when every `Settler` is dropped; failed writes are retried in tasks of their own.
+    pub fn start(store: Store, clock: Clock, on_retry_due: OnRetryDue) -> Self {
+        let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
+        tokio::spawn(run(store, clock, on_retry_due, receiver));
         Self(sender)
     }
 
-    /// Returns once it is written. While the database is unavailable, that takes until it is back.
+    /// Returns when the outcome is written, or dropped because another worker took over the chunk or the database refuses the values.
     pub async fn settle(&self, member: Member, settled: Settled) {
         let (done, written) = oneshot::channel();
         if self.0.send(Entry { member, settled, done }).await.is_ok() {
@@ -75,11 +75,11 @@ impl Settler {
 }
 
 /// Called with each queue that has a retry due at once.
-pub type Retry = Arc<dyn Fn(Queue) + Send + Sync>;
+pub type OnRetryDue = Arc<dyn Fn(Queue) + Send + Sync>;
 
-/// Writes what is queued: projects concurrently, each by one writer at a time, so that a project whose rows are locked delays no
-/// other.
-async fn run(store: Store, clock: Clock, retry: Retry, mut queue: mpsc::Receiver<Entry>) {
+/// Writes queued outcomes. Projects are written concurrently, so that one whose rows are locked delays no other. A project's first
+/// attempts are sequential; failed batches are retried separately.
+async fn run(store: Store, clock: Clock, on_retry_due: OnRetryDue, mut queue: mpsc::Receiver<Entry>) {
     let mut waiting = Waiting::default();
     let mut writers: JoinSet<()> = JoinSet::new();
     let mut is_open = true;
@@ -89,7 +89,7 @@ async fn run(store: Store, clock: Clock, retry: Retry, mut queue: mpsc::Receiver
                 Some(first) => {
                     tokio::time::sleep(LINGER).await;
                     waiting.push(first);
-                    for _ in 1..GROUP {
+                    for _ in 1..MAX_GROUP {
                         let Ok(entry) = queue.try_recv() else { break };
                         waiting.push(entry);
                     }
@@ -101,18 +101,19 @@ async fn run(store: Store, clock: Clock, retry: Retry, mut queue: mpsc::Receiver
                 waiting.finish(id);
             }
         }
-        while writers.len() < WRITERS
+        while writers.len() < MAX_WRITERS
             && let Some((project, entries)) = waiting.next()
         {
-            let writer = Writer { store: store.clone(), clock: clock.clone(), retry: retry.clone(), project };
+            let on_retry_due = on_retry_due.clone();
+            let writer = Writer { store: store.clone(), clock: clock.clone(), on_retry_due, project };
             let task = writers.spawn(async move {
                 for entries in by_month(entries) {
-                    match writer.once(&entries).await {
-                        Ok(()) => answer(entries),
-                        // Trying again may take long, and newer outcomes of the project must not wait for that.
+                    match writer.write(&entries).await {
+                        Ok(()) => notify(entries),
+                        // Retries may take long, and must not delay newer outcomes of the project.
                         Err(error) => {
                             let writer = writer.clone();
-                            drop(tokio::spawn(async move { writer.insist(entries, error).await }));
+                            drop(tokio::spawn(async move { writer.retry_until_written(entries, error).await }));
                         }
                     }
                 }
@@ -126,7 +127,7 @@ async fn run(store: Store, clock: Clock, retry: Retry, mut queue: mpsc::Receiver
 #[derive(Default)]
 struct Waiting {
     entries: HashMap<ProjectId, Vec<Entry>>,
-    /// Projects with entries and without a writer, longest waiting first.
+    /// Projects with entries and no writer, longest waiting first.
     ready: VecDeque<ProjectId>,
     writing: HashMap<task::Id, ProjectId>,
 }
@@ -141,12 +142,12 @@ impl Waiting {
         entries.push(entry);
     }
 
-    /// Takes up to [`GROUP`] entries of the next project.
+    /// Takes up to [`MAX_GROUP`] entries of the next project.
     fn next(&mut self) -> Option<(ProjectId, Vec<Entry>)> {
         let project = self.ready.pop_front()?;
         let mut entries = self.entries.remove(&project).unwrap_or_default();
-        if entries.len() > GROUP {
-            self.entries.insert(project, entries.split_off(GROUP));
+        if entries.len() > MAX_GROUP {
+            self.entries.insert(project, entries.split_off(MAX_GROUP));
         }
         Some((project, entries))
     }
@@ -155,7 +156,7 @@ impl Waiting {
         self.writing.insert(writer, project);
     }
 
-    /// Lets a project have its next writer.
+    /// Records that a writer ended; its project may have the next one.
     fn finish(&mut self, writer: task::Id) {
         if let Some(project) = self.writing.remove(&writer)
             && self.entries.contains_key(&project)
@@ -174,7 +175,7 @@ fn by_month(entries: Vec<Entry>) -> impl Iterator<Item = Vec<Entry>> {
     months.into_values()
 }
 
-fn answer(entries: Vec<Entry>) {
+fn notify(entries: Vec<Entry>) {
     for entry in entries {
         let _ = entry.done.send(());
     }
@@ -185,49 +186,54 @@ fn answer(entries: Vec<Entry>) {
 struct Writer {
     store: Store,
     clock: Clock,
-    retry: Retry,
+    on_retry_due: OnRetryDue,
     project: ProjectId,
 }
 
 impl Writer {
-    /// Tries until all is written. Nothing but a row whose values the database refuses, even without its texts, is ever
-    /// given up: the outcome is known nowhere else, and without it the message is sent again.
-    async fn insist(&self, entries: Vec<Entry>, error: StoreError) {
-        let mut left = vec![(entries, error)];
-        while let Some((mut entries, mut error)) = left.pop() {
+    /// Retries until all entries are written: an outcome is known nowhere else, and without it the message is sent again. Only a row
+    /// whose values the database refuses even without its texts is dropped.
+    async fn retry_until_written(&self, entries: Vec<Entry>, error: StoreError) {
+        let mut failed_halves = vec![(entries, error)];
+        while let Some((mut entries, mut error)) = failed_halves.pop() {
             let mut failures = 0;
             loop {
                 if (error.is_of_data() || error.is_too_slow()) && entries.len() > 1 {
                     let other = entries.split_off(entries.len() / 2);
                     for half in [entries, other] {
-                        match self.once(&half).await {
-                            Ok(()) => answer(half),
-                            Err(error) => left.push((half, error)),
+                        match self.write(&half).await {
+                            Ok(()) => notify(half),
+                            Err(error) => failed_halves.push((half, error)),
                         }
                     }
                     break;
                 }
                 if error.is_of_data() {
-                    self.without_texts(entries, &error, &mut left).await;
+                    self.write_without_texts(entries, &error, &mut failed_halves).await;
                     break;
                 }
                 failures += 1;
                 self.log(&error, entries.len(), failures);
-                tokio::time::sleep(RETRY.delay(failures, rand::random())).await;
-                match self.once(&entries).await {
-                    Ok(()) => break answer(entries),
+                tokio::time::sleep(RETRY_DELAY.delay(failures, rand::random())).await;
+                match self.write(&entries).await {
+                    Ok(()) => break notify(entries),
                     Err(again) => error = again,
                 }
             }
         }
     }
 
-    /// Writes a row whose values were refused once more, without what came from outside; only then is it given up.
-    async fn without_texts(&self, entries: Vec<Entry>, error: &StoreError, left: &mut Vec<(Vec<Entry>, StoreError)>) {
+    /// Retries rows whose values the database refused, without the texts that came from outside. Drops rows that have none.
+    async fn write_without_texts(
+        &self,
+        entries: Vec<Entry>,
+        error: &StoreError,
+        failed_halves: &mut Vec<(Vec<Entry>, StoreError)>,
+    ) {
         let (project, mut bare) = (self.project, Vec::with_capacity(entries.len()));
         for Entry { member, settled, done } in entries {
             if settled.is_bare() {
-                // Its lease ends, and the next worker counts it as ambiguous.
+                // When its lease ends, another worker counts it as ambiguous.
                 tracing::error!(%project, message_id = %settled.id, %error, "the outcome of a message cannot be written");
                 let _ = done.send(());
             } else {
@@ -238,26 +244,26 @@ impl Writer {
         if bare.is_empty() {
             return;
         }
-        match self.once(&bare).await {
-            Ok(()) => answer(bare),
-            Err(error) => left.push((bare, error)),
+        match self.write(&bare).await {
+            Ok(()) => notify(bare),
+            Err(error) => failed_halves.push((bare, error)),
         }
     }
 
-    /// An outage is for the operator to see in many places; anything else is worse, and is only seen here.
+    /// Outages are visible elsewhere: warn. Other errors show only here.
     fn log(&self, error: &StoreError, count: usize, failures: u32) {
         let project = self.project;
         if failures % LOG_EVERY != 1 {
         } else if error.is_unavailable() || error.is_conflict() {
-            tracing::warn!(%project, %error, "cannot settle {count} messages; trying until it works");
+            tracing::warn!(%project, %error, "cannot settle {count} messages; retrying");
         } else {
-            tracing::error!(%project, %error, failures, "cannot settle {count} messages; trying until this is mended");
+            tracing::error!(%project, %error, failures, "cannot settle {count} messages; retrying until the cause is fixed");
         }
     }
 
-    /// Writes outcomes in one transaction. Those of a chunk that was taken over after its lease had ended are dropped, and so are
-    /// those that an earlier transaction wrote whose commit went unanswered.
-    async fn once(&self, entries: &[Entry]) -> Result<(), StoreError> {
+    /// Writes outcomes in one transaction. Drops those of a chunk that another worker took over, and those that an earlier transaction
+    /// wrote although its commit was not acknowledged.
+    async fn write(&self, entries: &[Entry]) -> Result<(), StoreError> {
         let project = self.project;
         let mut db = self.store.connection().await?;
         let tx = db.transaction().await?;
@@ -273,7 +279,7 @@ impl Writer {
                 }
                 None => {
                     let Settled { id, attempt, .. } = &entry.settled;
-                    tracing::warn!(%project, message_id = %id, attempt, "settled before, or taken over by another worker");
+                    tracing::warn!(%project, message_id = %id, attempt, "outcome dropped: already written, or the message was taken over");
                 }
             }
         }
@@ -295,12 +301,15 @@ impl Writer {
         for entry in held {
             count(entry);
         }
-        retries.iter().filter(|chunk| chunk.due_at.is_none_or(|due| due <= now)).for_each(|c| (self.retry)(c.queue));
+        retries
+            .iter()
+            .filter(|chunk| chunk.due_at.is_none_or(|due| due <= now))
+            .for_each(|c| (self.on_retry_due)(c.queue));
         Ok(())
     }
 }
 
-/// Chunks of the messages that are tried again, by their time.
+/// Builds the chunks of messages that are queued again, by due time.
 fn retries(entries: &[&Entry], queued: &HashSet<Uuid>, now: Timestamp) -> Vec<NewChunk> {
     let mut chunks: BTreeMap<_, Vec<Uuid>> = BTreeMap::new();
     for Entry { member, settled, .. } in entries.iter().filter(|entry| queued.contains(&entry.settled.id)) {

@@ -1,5 +1,5 @@
-//! Telling other systems: what is due for an endpoint is claimed, called for and settled, each endpoint in lanes of its own,
-//! so that a slow one keeps nobody waiting but itself. A call whose settling is lost is made again under the same id.
+//! Sends webhooks. Each endpoint has lanes of its own, which claim, send and settle its due deliveries, so that a slow endpoint
+//! delays no other. A call whose outcome was not recorded is repeated with the same ID.
 
 mod verdict;
 
@@ -26,50 +26,50 @@ use uuid::Uuid;
 use crate::App;
 use verdict::{Next, Verdict, judge};
 
-/// How often is looked for what is due.
-const LOOK: Duration = Duration::from_millis(500);
-/// Calls of one owner under way at a time, with an eighth more for the others, and those of them to one endpoint.
+/// How often due deliveries are polled.
+const POLL: Duration = Duration::from_millis(500);
+/// Maximum calls in flight per owner and per endpoint. All owners together get an eighth more.
 const MAX_PER_OWNER: usize = 512;
 const MAX_PER_ENDPOINT: usize = 8;
-/// For so long a lane goes by what it has read of its endpoint: its address, its secrets, that it is enabled.
-const FRESH: Duration = Duration::from_secs(2);
-/// Calls in a row that failed, from which on an endpoint gets one call at a time until one succeeds.
-const SUSPECT: i32 = 5;
-/// Bytes of an answer that the log keeps.
-const KEPT: usize = 1_024;
+/// Age after which a lane ends, so that its endpoint's URL, secrets and status are read again.
+const MAX_LANE_AGE: Duration = Duration::from_secs(2);
+/// Consecutive failures after which an endpoint gets one call at a time until one succeeds.
+const SUSPECT_FAILURES: i32 = 5;
+/// Bytes of a response that are logged.
+const MAX_RESPONSE_BYTES: usize = 1_024;
 
 type Key = (ProjectId, Uuid);
 
 struct Sender {
     app: Arc<App>,
     slots: FairSlots,
-    /// Lanes under way, by endpoint.
+    /// Number of open lanes, by endpoint.
     lanes: Mutex<HashMap<Key, usize>>,
     wake: Notify,
 }
 
-/// Sends what is due until the shutdown; calls under way then come to their end.
+/// Sends due webhooks until shutdown. Calls in flight then still end.
 pub async fn send_due(app: Arc<App>) {
     let (slots, lanes, wake) = (FairSlots::new(MAX_PER_OWNER), Mutex::default(), Notify::new());
     let sender = Arc::new(Sender { app, slots, lanes, wake });
     let shutdown = sender.app.shutdown.clone();
     while !shutdown.is_cancelled() {
-        if let Err(error) = sender.look().await {
-            tracing::debug!(%error, "cannot look for webhooks to be sent");
+        if let Err(error) = sender.poll_once().await {
+            tracing::debug!(%error, "cannot poll for due webhooks");
         }
         tokio::select! {
             () = shutdown.cancelled() => {}
             () = sender.wake.notified() => {}
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(POLL) => {}
         }
     }
 }
 
-/// One call at a time to one endpoint.
+/// A lane makes one call at a time to one endpoint.
 struct Lane {
     sender: Arc<Sender>,
     endpoint: Arc<DueEndpoint>,
-    began: Instant,
+    started: Instant,
     _slot: FairSlot,
 }
 
@@ -88,7 +88,7 @@ impl Drop for Lane {
 
 impl Sender {
     /// Opens lanes to endpoints with due deliveries, within their owners' shares.
-    async fn look(self: &Arc<Self>) -> Result<(), StoreError> {
+    async fn poll_once(self: &Arc<Self>) -> Result<(), StoreError> {
         let db = self.app.store.connection().await?;
         let found = webhook_endpoints::due(&db, &self.app.config.master_keys, self.app.clock.now()).await?;
         drop(db);
@@ -96,12 +96,12 @@ impl Sender {
         for endpoint in found {
             due.push((self.app.owners.of(&self.app.store, endpoint.project).await?, endpoint));
         }
-        // Where slots are short, they go to the owners and endpoints with the fewest calls under way.
+        // When slots are scarce, they go to the owners and endpoints with the fewest calls in flight.
         due.sort_by_key(|(owner, of)| (self.slots.held(*owner), self.lanes_of((of.project, of.id))));
         for (owner, endpoint) in due {
-            let most = if endpoint.failures >= SUSPECT { 1 } else { MAX_PER_ENDPOINT };
-            let most = most.saturating_sub(self.lanes_of((endpoint.project, endpoint.id)));
-            let slots: Vec<_> = (0..most).map_while(|_| self.slots.take(owner)).collect();
+            let max = if endpoint.failures >= SUSPECT_FAILURES { 1 } else { MAX_PER_ENDPOINT };
+            let max = max.saturating_sub(self.lanes_of((endpoint.project, endpoint.id)));
+            let slots: Vec<_> = (0..max).map_while(|_| self.slots.take(owner)).collect();
             if slots.is_empty() {
                 continue;
             }
@@ -111,7 +111,7 @@ impl Sender {
                 Err(error) if error.is_unavailable() && !error.is_too_slow() => return Err(error),
                 Err(error) => {
                     let (project, endpoint) = (endpoint.project, endpoint.id);
-                    tracing::warn!(%project, %endpoint, %error, "webhooks cannot be taken for sending");
+                    tracing::warn!(%project, %endpoint, %error, "cannot claim webhooks");
                     continue;
                 }
             };
@@ -129,15 +129,15 @@ impl Sender {
     fn open(self: &Arc<Self>, endpoint: Arc<DueEndpoint>, first: Claimed, slot: FairSlot) {
         let key = (endpoint.project, endpoint.id);
         *self.lanes.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
-        let lane = Lane { sender: self.clone(), endpoint, began: Instant::now(), _slot: slot };
+        let lane = Lane { sender: self.clone(), endpoint, started: Instant::now(), _slot: slot };
         self.app.tasks.spawn(lane.run(first));
     }
 
-    async fn claim(&self, endpoint: &DueEndpoint, most: usize) -> Result<Vec<Claimed>, StoreError> {
+    async fn claim(&self, endpoint: &DueEndpoint, max: usize) -> Result<Vec<Claimed>, StoreError> {
         let now = self.app.clock.now();
         let lease = now.checked_add(self.app.config.lease).unwrap_or(now);
         let db = self.app.store.connection().await?;
-        let claimed = claim::claim(&db, (endpoint.project, endpoint.id), now, lease, most as i64).await?;
+        let claimed = claim::claim(&db, (endpoint.project, endpoint.id), now, lease, max as i64).await?;
         if !claimed.is_empty() {
             failpoint::hit("delivery.after_webhooks_taken");
         }
@@ -146,15 +146,15 @@ impl Sender {
 }
 
 impl Lane {
-    /// Goes on for as long as calls succeed and there are more.
+    /// Sends deliveries while calls succeed and more are due.
     async fn run(self, first: Claimed) {
         let mut next = Some(first);
         while let Some(delivery) = next.take() {
-            let goes_on = self.deliver(&delivery).await;
-            if !goes_on || self.sender.app.shutdown.is_cancelled() {
+            let succeeded = self.deliver(&delivery).await;
+            if !succeeded || self.sender.app.shutdown.is_cancelled() {
                 return;
             }
-            if self.began.elapsed() > FRESH {
+            if self.started.elapsed() > MAX_LANE_AGE {
                 break;
             }
             next = self.sender.claim(&self.endpoint, 1).await.ok().and_then(|mut claimed| claimed.pop());
@@ -164,27 +164,27 @@ impl Lane {
         sender.wake.notify_one();
     }
 
-    /// Makes one call and settles it; whether it succeeded.
+    /// Makes one call and settles it. Returns whether it succeeded.
     async fn deliver(&self, delivery: &Claimed) -> bool {
         let (app, endpoint) = (&self.sender.app, &self.endpoint);
-        let began = app.clock.now();
-        let outcome = self.call(delivery, began).await;
+        let started = app.clock.now();
+        let outcome = self.call(delivery, started).await;
         failpoint::hit("delivery.after_webhook_called");
         let ended = app.clock.now();
         let verdict = judge(&outcome, delivery.tries, endpoint.failures, ended, rand::random());
         metrics::counter!(Metric::WebhooksSent, "outcome" => if verdict.error.is_none() { "delivered" } else { "failed" })
             .increment(1);
         let answer = outcome.as_ref().ok();
-        let came = Try {
-            at: rfc3339(began),
-            duration_ms: (ended.as_millisecond() - began.as_millisecond()).max(0),
+        let attempt = Try {
+            at: rfc3339(started),
+            duration_ms: (ended.as_millisecond() - started.as_millisecond()).max(0),
             status: answer.map(|answer| answer.status.as_u16()),
             error: verdict.error.clone(),
             response: answer.map(first_bytes).filter(|text| !text.is_empty()),
         };
-        if let Err(error) = self.settle(delivery, &came, &verdict, ended).await {
+        if let Err(error) = self.settle(delivery, &attempt, &verdict, ended).await {
             let (project, id) = (delivery.project, delivery.id);
-            tracing::warn!(%project, webhook_id = %id, %error, "a webhook cannot be settled; it is sent again");
+            tracing::warn!(%project, webhook_id = %id, %error, "cannot settle a webhook; it will be sent again");
             return false;
         }
         verdict.error.is_none()
@@ -193,7 +193,7 @@ impl Lane {
     async fn settle(
         &self,
         delivery: &Claimed,
-        came: &Try,
+        attempt: &Try,
         verdict: &Verdict,
         now: Timestamp,
     ) -> Result<(), StoreError> {
@@ -205,14 +205,14 @@ impl Lane {
             Next::GiveUp => End::Failed,
         };
         let mut db = self.sender.app.store.connection().await?;
-        if !claim::settle(&db, delivery, came, end).await? {
-            tracing::debug!(%project, webhook_id = %delivery.id, "a webhook was taken over, or its person erased");
+        if !claim::settle(&db, delivery, attempt, end).await? {
+            tracing::debug!(%project, webhook_id = %delivery.id, "a webhook was taken over, or its user erased");
         }
         if verdict.error.is_none() {
-            // By the row and not by what the lane knows: another may have failed meanwhile.
+            // Reads the row, not the lane's state: another lane's call may have failed meanwhile.
             return webhook_endpoints::recovered(&db, project, endpoint).await;
         }
-        let failed = webhook_endpoints::failed(&db, project, endpoint, verdict.rest.map(later), now).await?;
+        let failed = webhook_endpoints::failed(&db, project, endpoint, verdict.back_off.map(later), now).await?;
         let Some((since, failures)) = failed else { return Ok(()) };
         let failing_for = Duration::from_millis((now.as_millisecond() - since.as_millisecond()).max(0).unsigned_abs());
         let Some(reason) = verdict.disables(failing_for, failures) else { return Ok(()) };
@@ -246,8 +246,8 @@ impl Lane {
     }
 }
 
-/// What the log shows of an answer, as text that the database takes.
+/// Returns the start of a response as text that the database accepts.
 fn first_bytes(answer: &Answer) -> String {
-    let bytes = &answer.body[..answer.body.len().min(KEPT)];
+    let bytes = &answer.body[..answer.body.len().min(MAX_RESPONSE_BYTES)];
     String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}")
 }

@@ -39,7 +39,7 @@ pub struct Found {
     pub limited: Limited,
     /// How much is still left where nothing should be.
     pub leftovers: BTreeMap<&'static str, i64>,
-    /// Contradictions between the ledger and the queue of delivery, by kind.
+    /// Contradictions between the ledger and the delivery queue, by kind.
     pub misqueued: BTreeMap<&'static str, i64>,
     /// What a provider refused for good.
     pub refused: BTreeSet<Uuid>,

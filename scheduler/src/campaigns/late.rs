@@ -1,31 +1,31 @@
-//! Campaigns that were being sent when the system stopped for hours, or when a backup was made that was restored: most of
-//! what they would still send is out of date, or was sent since the backup.
+//! Pauses campaigns whose sending was interrupted for hours, for example by restoring a backup: most of the remaining messages are
+//! out of date, or were sent after the backup was made.
 
 use shared::campaign::LATE;
 use shared::store::campaigns::sending;
 
-use super::CAMPAIGNS;
+use super::MAX_PER_POLL;
 use crate::App;
 use crate::tick::TickError;
 
-const REASON: &str = "found more than 6 hours late in the middle of its sending, so the rest was not sent; resume it to send the rest now. \
-                      Where a backup was restored, what was sent after it is among the rest";
+const REASON: &str = "Sending was interrupted for more than 6 hours, so the remaining messages were not sent. Resume it to send them now. \
+                      After restoring a backup, they include messages already sent since that backup.";
 
-/// Pauses them. Workers take nothing of a paused campaign, so this runs before anything is released.
+/// Pauses these campaigns. Call it before releasing chunks: workers begin no messages of a paused campaign.
 pub async fn pause(app: &App) -> Result<(), TickError> {
     let now = app.now();
     let before = now - LATE;
     let db = app.store.connection().await?;
     loop {
-        let late = sending::late(&db, before, CAMPAIGNS).await?;
+        let late = sending::late(&db, before, MAX_PER_POLL).await?;
         let mut paused = 0;
         for (project, id) in late {
             if sending::pause_late(&db, project, id, (before, now), REASON).await? {
-                tracing::warn!(%project, campaign = %id, "campaign paused: found hours late in the middle of its sending");
+                tracing::warn!(%project, campaign = %id, "campaign paused: its sending was interrupted for hours");
                 paused += 1;
             }
         }
-        if paused < CAMPAIGNS {
+        if paused < MAX_PER_POLL {
             return Ok(());
         }
     }

@@ -1,29 +1,30 @@
-//! How fast a campaign is released. Pure.
+//! The pace at which a campaign is released. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 
-/// A pace, and how far it has been used up.
+/// A campaign's pace, and how much of its allowance is left.
 pub struct Pace {
     from: Timestamp,
     each_us: f64,
-    /// How many may be released now.
+    /// Messages that may be released now.
     pub allowed: i64,
 }
 
 impl Pace {
-    /// Allows up to `room`. What was not used before is made up for by a second's worth at most.
-    pub fn new(per_minute: Option<i64>, paced_to: Timestamp, now: Timestamp, room: i64) -> Self {
+    /// Allows up to `capacity` messages. `paced_to`: up to when the allowance is used. Unused allowance carries over for one second, or for
+    /// one message if that takes longer.
+    pub fn new(per_minute: Option<i64>, paced_to: Timestamp, now: Timestamp, capacity: i64) -> Self {
         let Some(per_minute) = per_minute.filter(|n| *n > 0) else {
-            return Self { from: now, each_us: 0.0, allowed: room };
+            return Self { from: now, each_us: 0.0, allowed: capacity };
         };
         let each_us = 60_000_000.0 / per_minute as f64;
-        let saved = SignedDuration::from_micros(each_us.max(1_000_000.0) as i64);
-        let from = paced_to.max(now.checked_sub(saved).unwrap_or(now));
+        let carried_over = SignedDuration::from_micros(each_us.max(1_000_000.0) as i64);
+        let from = paced_to.max(now.checked_sub(carried_over).unwrap_or(now));
         let passed_us = now.duration_since(from).as_micros().max(0) as f64;
-        Self { from, each_us, allowed: ((passed_us / each_us) as i64).min(room) }
+        Self { from, each_us, allowed: ((passed_us / each_us) as i64).min(capacity) }
     }
 
-    /// Until when the pace is used up once `released` are.
+    /// Returns up to when the allowance is used after releasing `released` messages.
     pub fn after(&self, released: i64) -> Timestamp {
         let used = SignedDuration::from_micros((released as f64 * self.each_us) as i64);
         self.from.checked_add(used).unwrap_or(self.from)
@@ -39,17 +40,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pace_is_kept_and_saves_up_a_second_at_most() {
+    fn unused_allowance_carries_over_for_one_second_or_one_message() {
         let (now, ms) = (from_ms(1_790_000_000_000), SignedDuration::from_millis);
         let none = Pace::new(None, now, now, 70);
         assert_eq!((none.allowed, none.after(70)), (70, now));
-        // 600 a minute are 10 a second.
-        let pace = |since_ms, room| Pace::new(Some(600), now - ms(since_ms), now, room);
+        // 600 per minute are 10 per second.
+        let pace = |since_ms, capacity| Pace::new(Some(600), now - ms(since_ms), now, capacity);
         assert_eq!([0, 99, 100, 250, 1_000, 60_000].map(|since| pace(since, 99).allowed), [0, 0, 1, 2, 10, 10]);
         assert_eq!(pace(1_000, 4).allowed, 4);
         assert_eq!(pace(250, 99).after(2), now - ms(50));
         assert_eq!(pace(60_000, 99).after(0), now - ms(1_000));
-        // One a minute comes after its own time.
+        // One per minute is allowed after a minute.
         let slow = |since_s: i64| Pace::new(Some(1), now - SignedDuration::from_secs(since_s), now, 9).allowed;
         assert_eq!([59, 60, 600].map(slow), [0, 1, 1]);
     }

@@ -1,4 +1,4 @@
-//! What one check does with a campaign in each state. Each step runs in a transaction that holds the campaign's row.
+//! The step of a check for each campaign status. Steps run in a transaction that has locked the campaign's row.
 
 use jiff::{SignedDuration, Timestamp};
 use shared::campaign::{CampaignStatus, LATE, LocalTimes};
@@ -10,30 +10,30 @@ use shared::store::send_chunks::campaign::{self as chunks, Of};
 use shared::store::{Transaction, projects};
 use uuid::Uuid;
 
-use super::Ahead;
+use super::Prefetched;
 use super::pace::Pace;
 use super::winner::{self, Rest};
 use crate::tick::TickError;
 
-/// Messages of a campaign that are with delivery at a time. The project's other campaigns do not wait behind all of it.
-const IN_DELIVERY: i64 = 20_000;
-/// Chunks cancelled in one transaction: each may hold 500 messages whose rows are updated.
-const CANCELLED: i64 = 50;
-/// Until the next check while workers send messages of the campaign, or its throttle holds some back.
-const BUSY: SignedDuration = SignedDuration::from_millis(250);
-/// The same while all of its released messages wait for a retry.
-const DEFERRED: SignedDuration = SignedDuration::from_secs(2);
+/// Maximum released, unsettled messages of a campaign, so that it does not block the project's others.
+const MAX_IN_DELIVERY: i64 = 20_000;
+/// Maximum chunks cancelled in one transaction. Each may hold 500 messages whose rows are updated.
+const MAX_CANCELLED: i64 = 50;
+/// Delay of the next check while workers send messages of the campaign, or its throttle holds some back.
+const BUSY_DELAY: SignedDuration = SignedDuration::from_millis(250);
+/// Delay of the next check while all released messages wait for a retry.
+const DEFERRED_DELAY: SignedDuration = SignedDuration::from_secs(2);
 
-/// What a step did.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Messages that workers may send from now on.
+    /// Messages that it released.
     pub released: i64,
-    /// Whether the next step may follow at once.
+    /// Whether the next step can follow at once.
     pub has_more: bool,
 }
 
-/// Starts a sending whose time has come.
+/// Begins the occurrence of a campaign that is due.
 pub async fn begin(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -43,7 +43,7 @@ pub async fn begin(
     let id = campaign.id;
     let due = campaign.scheduled_at.unwrap_or(now);
     if now.duration_since(due) > LATE {
-        let reason = "found due more than 6 hours late, so nothing was sent; resume it to send it now";
+        let reason = "It was due more than 6 hours ago, so nothing was sent. Resume it to send it now.";
         tracing::warn!(%project, campaign = %id, reason, "campaign paused instead of begun");
         sending::to_state(tx, project, id, (CampaignStatus::Paused, Some(reason)), None, now).await?;
         return Ok(Step::default());
@@ -51,7 +51,7 @@ pub async fn begin(
     if campaign.settings.send_in_user_timezone {
         let first = LocalTimes::of(due, &projects::timezone(tx, project).await?).first();
         if first > now {
-            sending::look_later(tx, project, id, first).await?;
+            sending::postpone_check(tx, project, id, first).await?;
             return Ok(Step::default());
         }
     }
@@ -59,67 +59,73 @@ pub async fn begin(
     Ok(Step { has_more: true, ..Step::default() })
 }
 
-/// Queues one slice of the audience, releases what the pace and its time allow, and ends the sending when nothing is left.
+/// Queues one slice of the audience, releases messages as the pace allows, and ends the occurrence when none is left.
 pub async fn send(
     tx: &Transaction<'_>,
     project: ProjectId,
     (campaign, progress): (&Campaign, Progress),
-    ahead: &Ahead,
+    prefetched: &Prefetched,
     now: Timestamp,
 ) -> Result<Step, TickError> {
     let id = campaign.id;
     let of = Of { project, campaign: id };
-    // If the campaign was changed since the slice was found, the next check finds it again.
-    if let Some(slice) = ahead.slice.as_ref().filter(|slice| slice.goes_on_from(campaign, &progress)) {
+    // If the campaign has changed since the slice was found, the next check finds the slice again.
+    if let Some(slice) = prefetched.slice.as_ref().filter(|slice| slice.goes_on_from(campaign, &progress)) {
         take_slice(tx, project, campaign, &progress, slice, now).await?;
     }
     let rows = sending::Rows::of(project, id, &progress);
-    let rest = winner::rest(tx, &rows, (campaign, &progress), ahead.counted.as_ref(), now).await?;
-    if let Rest::Gets(variant) = rest {
+    let rest = winner::advance(tx, &rows, (campaign, &progress), prefetched.counted.as_ref(), now).await?;
+    if let Rest::Decided(variant) = rest {
         chunks::decide(tx, of, variant, now).await?;
     }
-    let room = (IN_DELIVERY - chunks::in_delivery(tx, of, now).await?).max(0);
-    let pace = Pace::new(campaign.settings.throttle_per_minute, progress.paced_to, now, room);
+    let capacity = (MAX_IN_DELIVERY - chunks::in_delivery(tx, of, now).await?).max(0);
+    let pace = Pace::new(campaign.settings.throttle_per_minute, progress.paced_to, now, capacity);
     let released = if pace.allowed > 0 { chunks::release(tx, of, pace.allowed, now).await? } else { 0 };
     if progress.taken && released == 0 && !chunks::is_open(tx, of).await? {
-        sending::end(tx, project, campaign, next_time(campaign, &progress, now), now).await?;
+        sending::end(tx, project, campaign, next_occurrence(campaign, &progress, now), now).await?;
         return Ok(Step::default());
     }
-    let look_at = if !progress.taken {
+    let next_check_at = if !progress.taken {
         now
     } else if released > 0 || pace.allowed == 0 || chunks::is_due(tx, of, now).await? {
-        after(now, BUSY)
+        after(now, BUSY_DELAY)
     } else {
-        idle_until(tx, of, &rest, now).await?
+        next_idle_check(tx, of, &rest, now).await?
     };
-    sending::look_again(tx, project, id, Some(look_at), pace.after(released)).await?;
-    Ok(Step { released, has_more: look_at <= now })
+    sending::schedule_check(tx, project, id, Some(next_check_at), pace.after(released)).await?;
+    Ok(Step { released, has_more: next_check_at <= now })
 }
 
-/// When a campaign is checked next of which nothing is due: the time of the test's verdict or of the next recipients may be hours away.
-async fn idle_until(tx: &Transaction<'_>, of: Of, rest: &Rest<'_>, now: Timestamp) -> Result<Timestamp, TickError> {
-    let verdict_at = if let Rest::Waits(until) = rest { Some(*until) } else { None };
-    // A test whose recipients' time has not come has no verdict before.
+/// Returns the next check of a campaign with nothing due. The test's verdict, or the next `send_at`, may be hours away.
+async fn next_idle_check(
+    tx: &Transaction<'_>,
+    of: Of,
+    rest: &Rest<'_>,
+    now: Timestamp,
+) -> Result<Timestamp, TickError> {
+    let verdict_at = if let Rest::Undecided(until) = rest { Some(*until) } else { None };
+    // A test has no verdict before its recipients' `send_at`.
     let next = chunks::next_time(tx, of, now).await?.or(verdict_at);
     if chunks::is_released(tx, of).await? {
         // A retry may fail, or be the last message.
-        let later = after(now, DEFERRED);
+        let later = after(now, DEFERRED_DELAY);
         return Ok(next.map_or(later, |next| next.min(later)));
     }
     Ok(next.unwrap_or_else(|| soon(now)))
 }
 
+/// Returns the next check of a campaign that is busy.
 pub fn soon(now: Timestamp) -> Timestamp {
-    after(now, BUSY)
+    after(now, BUSY_DELAY)
 }
 
-fn after(now: Timestamp, pause: SignedDuration) -> Timestamp {
-    now.checked_add(pause).unwrap_or(now)
+fn after(now: Timestamp, delay: SignedDuration) -> Timestamp {
+    now.checked_add(delay).unwrap_or(now)
 }
 
-/// The next occurrence, if the campaign recurs. In users' timezones, one day's sending may last until the next has begun
-/// elsewhere, which is then begun late rather than skipped.
-fn next_time(campaign: &Campaign, progress: &Progress, now: Timestamp) -> Option<Timestamp> {
+/// Returns the time of the next occurrence of a recurring campaign. With user time zones the next occurrence may be due before this one ends:
+/// it starts late instead of being skipped.
+fn next_occurrence(campaign: &Campaign, progress: &Progress, now: Timestamp) -> Option<Timestamp> {
     let after = if campaign.settings.send_in_user_timezone {
         progress.meant_for.max(now.checked_sub(LATE).unwrap_or(now))
     } else {
@@ -128,21 +134,21 @@ fn next_time(campaign: &Campaign, progress: &Progress, now: Timestamp) -> Option
     campaign.settings.recurrence.as_ref()?.next_after(after)
 }
 
-/// Takes back what was released of a paused campaign. Workers may still settle or defer what they are sending.
+/// Parks the released chunks of a paused campaign. Messages in flight may still be settled or deferred.
 pub async fn park(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<Step, TickError> {
     let of = Of { project, campaign: id };
     chunks::park(tx, of, now).await?;
-    let look_at = chunks::is_released(tx, of).await?.then(|| soon(now));
-    sending::look_again(tx, project, id, look_at, now).await?;
+    let next_check_at = chunks::is_released(tx, of).await?.then(|| soon(now));
+    sending::schedule_check(tx, project, id, next_check_at, now).await?;
     Ok(Step::default())
 }
 
-/// Cancels what is left of a cancelled campaign, a part at a time. What workers are sending is cancelled if they defer it, or when
-/// their lease ends.
+/// Cancels some of the queued messages of a cancelled campaign. Messages in flight are cancelled if they are deferred, or when their
+/// lease ends.
 pub async fn cancel(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<Step, TickError> {
-    let cancelled = chunks::cancel(tx, Of { project, campaign: id }, CANCELLED, now).await?;
+    let cancelled = chunks::cancel(tx, Of { project, campaign: id }, MAX_CANCELLED, now).await?;
     let has_more = cancelled.count > 0;
-    let look_at = cancelled.left.then(|| if has_more { now } else { soon(now) });
-    sending::look_again(tx, project, id, look_at, now).await?;
+    let next_check_at = cancelled.left.then(|| if has_more { now } else { soon(now) });
+    sending::schedule_check(tx, project, id, next_check_at, now).await?;
     Ok(Step { has_more, ..Step::default() })
 }

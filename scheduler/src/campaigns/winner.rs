@@ -1,4 +1,4 @@
-//! Campaigns that test their variants on a part of the audience: the rest waits for the winner.
+//! Tests a campaign's variants on a part of its audience. The remaining audience is sent the winner.
 
 use jiff::{SignedDuration, Timestamp};
 use shared::campaign::{Score, Variant, Verdict, Winner};
@@ -10,36 +10,36 @@ use shared::store::campaigns::winner::{is_under_way, note_sent, note_verdict, sc
 use super::steps::soon;
 use crate::tick::TickError;
 
-/// State of the part of an audience that waits for the test.
+/// State of the remaining audience.
 pub enum Rest<'a> {
     /// The campaign has no test.
     None,
-    /// The test is under way, to be checked again at this time.
-    Waits(Timestamp),
+    /// The test has no verdict yet; the next check is at this time.
+    Undecided(Timestamp),
     /// This variant has won.
-    Gets(&'a Variant),
+    Decided(&'a Variant),
 }
 
-/// Results of a test. They are counted before the campaign's row is locked, because counting conversions may take long.
+/// Results of a test, counted before the campaign's row is locked, because counting conversions may take long.
 pub struct Counted {
-    at: Stage,
+    version: Version,
     scores: Vec<Score>,
 }
 
-/// The state that results belong to: the occurrence, when the test had been sent, and when the campaign was last changed.
-type Stage = (i32, Option<Timestamp>, Timestamp);
+/// The version of a campaign that results belong to: occurrence, when the test had been sent, last change.
+type Version = (i32, Option<Timestamp>, Timestamp);
 
-fn stage(campaign: &Campaign, progress: &Progress) -> Stage {
+fn version(campaign: &Campaign, progress: &Progress) -> Version {
     (progress.occurrence, progress.test_sent_at, campaign.updated_at)
 }
 
-/// When the verdict is due; none while the test has not been sent.
-fn known_at(winner: &Winner, progress: &Progress) -> Option<Timestamp> {
+/// Returns when the verdict is due, if the test has been sent.
+fn verdict_at(winner: &Winner, progress: &Progress) -> Option<Timestamp> {
     let sent_at = progress.test_sent_at?;
     Some(sent_at.checked_add(SignedDuration::from_mins(winner.after_minutes)).unwrap_or(sent_at))
 }
 
-/// Counts the results that the next step of the test needs; none if no step is due.
+/// Counts the results that the next step of the test needs. Returns `None` if no step is due.
 pub async fn count(
     tx: &Transaction<'_>,
     of: &Rows,
@@ -50,19 +50,19 @@ pub async fn count(
     if progress.verdict.is_some() || !progress.taken {
         return Ok(None);
     }
-    let goal = match known_at(winner, progress) {
-        Some(known_at) if now < known_at => return Ok(None),
+    let goal = match verdict_at(winner, progress) {
+        Some(verdict_at) if now < verdict_at => return Ok(None),
         Some(_) => campaign.settings.goal.as_ref(),
         None if is_under_way(tx, of).await? => return Ok(None),
         // Only whether the test has any recipients matters.
         None => None,
     };
     let scores = scores(tx, of, progress, winner.metric, goal).await?;
-    Ok(Some(Counted { at: stage(campaign, progress), scores }))
+    Ok(Some(Counted { version: version(campaign, progress), scores }))
 }
 
-/// Takes the test a step further by the results.
-pub async fn rest<'a>(
+/// Advances the test, given its results.
+pub async fn advance<'a>(
     tx: &Transaction<'_>,
     of: &Rows,
     (campaign, progress): (&'a Campaign, &Progress),
@@ -75,20 +75,20 @@ pub async fn rest<'a>(
         return Ok(winning(variants, verdict));
     }
     if !progress.taken {
-        return Ok(Rest::Waits(now));
+        return Ok(Rest::Undecided(now));
     }
-    let known_at = known_at(winner, progress);
-    if let Some(known_at) = known_at.filter(|known_at| now < *known_at) {
-        return Ok(Rest::Waits(known_at));
+    let verdict_at = verdict_at(winner, progress);
+    if let Some(verdict_at) = verdict_at.filter(|verdict_at| now < *verdict_at) {
+        return Ok(Rest::Undecided(verdict_at));
     }
-    // Results of an earlier state are counted again.
-    let Some(Counted { scores, .. }) = counted.filter(|counted| counted.at == stage(campaign, progress)) else {
-        return Ok(Rest::Waits(soon(now)));
+    // Results of an earlier version are counted again.
+    let Some(Counted { scores, .. }) = counted.filter(|counted| counted.version == version(campaign, progress)) else {
+        return Ok(Rest::Undecided(soon(now)));
     };
     // A test without recipients has no results to wait for.
-    if known_at.is_none() && !scores.is_empty() {
+    if verdict_at.is_none() && !scores.is_empty() {
         note_sent(tx, of.project, of.campaign, now).await?;
-        return Ok(Rest::Waits(soon(now)));
+        return Ok(Rest::Undecided(soon(now)));
     }
     let Some(verdict) = Verdict::on(variants, winner.metric, scores, now) else { return Ok(Rest::None) };
     note_verdict(tx, of.project, of.campaign, &verdict).await?;
@@ -96,14 +96,14 @@ pub async fn rest<'a>(
     Ok(winning(variants, &verdict))
 }
 
-/// The winner; the first variant, if the winner was removed since.
+/// Returns the winner, or the first variant if the winner was removed since.
 fn winning<'a>(variants: &'a [Variant], verdict: &Verdict) -> Rest<'a> {
     let named = variants.iter().find(|variant| variant.name == verdict.variant).or(variants.first());
-    named.map_or(Rest::None, Rest::Gets)
+    named.map_or(Rest::None, Rest::Decided)
 }
 
 fn log(of: &Rows, verdict: &Verdict) {
     let (project, campaign, variant) = (of.project, of.campaign, &verdict.variant);
     let (by, metric) = (verdict.decided_by.as_str(), verdict.metric);
-    tracing::info!(%project, %campaign, variant, by, ?metric, "a variant has won and is sent to the rest");
+    tracing::info!(%project, %campaign, variant, by, ?metric, "variant won; sending it to the remaining audience");
 }

@@ -140,6 +140,22 @@ async fn retries_to_come_do_not_hold_back_the_audience_and_are_checked_seldom() 
 }
 
 #[tokio::test]
+async fn begun_messages_count_as_in_delivery_however_long_their_lease_is() {
+    let mut place = Place::new().await;
+    let id = released(&mut place, 60).await;
+    place.stop().await;
+    begin_exactly(&place, 50, SignedDuration::from_mins(10)).await;
+    let (of, now) = (Of { project: place.project, campaign: id }, place.clock.now());
+    let mut db = place.store.connection().await.unwrap();
+    assert_eq!(chunks::in_delivery(&db, of, now).await.unwrap(), 60);
+    // A begun chunk that a pause has parked waits for its release.
+    let tx = db.transaction().await.unwrap();
+    let lease_ended = now + SignedDuration::from_mins(11);
+    assert_eq!(chunks::park(&tx, of, lease_ended).await.unwrap(), 2);
+    assert_eq!(chunks::in_delivery(&tx, of, lease_ended).await.unwrap(), 0);
+}
+
+#[tokio::test]
 async fn a_throttle_also_splits_a_begun_chunk_and_keeps_its_calls_in_doubt() {
     let mut place = Place::new().await;
     let id = released(&mut place, 60).await;
@@ -160,7 +176,7 @@ async fn a_throttle_also_splits_a_begun_chunk_and_keeps_its_calls_in_doubt() {
     assert_eq!(chunks::release(&tx, of, 99, now).await.unwrap(), 5);
     assert!(!sending_is_parked(&tx, id).await);
     tx.commit().await.unwrap();
-    sending::look_again(&db, place.project, id, Some(now), now).await.unwrap();
+    sending::schedule_check(&db, place.project, id, Some(now), now).await.unwrap();
     deliver_due(&place).await;
     let doubtful = "SELECT count(*) FROM message WHERE ambiguous = 1 AND status = 'sent'";
     assert_eq!((place.count(doubtful).await, left.len()), (30, 30));

@@ -65,7 +65,7 @@ async fn a_failing_campaign_delays_no_other_and_is_paused_at_last() {
     assert!(reason.contains("the scheduler's log"), "{reason}");
     let paused = now_stands(&place, slow).await;
     assert_eq!(paused.status, CampaignStatus::Paused);
-    assert!(paused.status_reason.unwrap().contains("too long"));
+    assert!(paused.status_reason.unwrap().contains("exceeded 1 minute"));
 
     // A resumption resets the faults.
     db.batch_execute("DROP TRIGGER refuse ON send_chunk").await.unwrap();

@@ -131,7 +131,7 @@ async fn statements_on_the_queue_read_only_the_chunks_they_are_about() {
         assert_eq!(found, expected);
     });
     reads_at_most!(place, "^send_chunk$", 6 * 60, |tx| {
-        let want = Want { queue: queue(project, Lane::Automation), most: 100, from: None, with_lapsed: true };
+        let want = Want { queue: queue(project, Lane::Automation), max: 100, from: None, with_lapsed: true };
         let taken = take(tx, want, now).await.unwrap();
         assert_eq!((taken.messages.len(), taken.has_more), (100, true));
     });

@@ -39,7 +39,7 @@ fn queue(place: &Place) -> Queue {
 pub async fn begin(place: &Place, most: usize, lease: SignedDuration) -> Sending {
     let (mut db, now) = (place.store.connection().await.unwrap(), place.clock.now());
     let tx = db.transaction().await.unwrap();
-    let want = Want { queue: queue(place), most, from: None, with_lapsed: true };
+    let want = Want { queue: queue(place), max: most, from: None, with_lapsed: true };
     let taken = take(&tx, want, now).await.unwrap();
     let messages = messages(place, &tx, &taken).await;
     let sending = messages.first().and_then(|message| message.sending);

@@ -54,10 +54,10 @@ impl Campaign {
         std::iter::once(self.segment_id).chain(self.exclude_segment_ids.iter().copied()).collect()
     }
 
-    /// When somebody has to look at it first, where it waits for its time.
-    pub fn first_look(&self) -> Option<Timestamp> {
+    /// Returns when the scheduler first checks it, if it is scheduled.
+    pub fn first_check_at(&self) -> Option<Timestamp> {
         let waits = self.status == CampaignStatus::Scheduled;
-        self.scheduled_at.filter(|_| waits).map(|at| self.settings.first_look(at))
+        self.scheduled_at.filter(|_| waits).map(|at| self.settings.first_check_at(at))
     }
 
     /// What its templates see beside the user.
@@ -203,7 +203,7 @@ async fn write(
     more: &[&(dyn ToSql + Sync)],
 ) -> Result<(), StoreError> {
     let (channel, status) = (c.channel.as_str(), c.status.as_str());
-    let (templates, settings, look_at) = (c.template_ids(), c.settings.encode(), c.first_look());
+    let (templates, settings, next_check_at) = (c.template_ids(), c.settings.encode(), c.first_check_at());
     let mut params: Vec<&(dyn ToSql + Sync)> = vec![
         &project,
         &c.id,
@@ -218,7 +218,7 @@ async fn write(
         &status,
         &c.status_reason,
         &c.updated_at,
-        &look_at,
+        &next_check_at,
         &c.subscription_group_id,
     ];
     params.extend(more);

@@ -1,9 +1,9 @@
-//! The queue of delivery: what is still to be sent, in chunks of up to [`CAPACITY`] members of one [`Queue`].
+//! The delivery queue: messages to be sent, in chunks of up to [`CAPACITY`] members of one [`Queue`].
 //!
-//! Each queued message is an undone member of exactly one chunk. A worker that sends moves members of due chunks into a new chunk that
-//! is *begun* ([`begin`]), and commits that before it calls the provider. Settling marks members of the begun chunk as done, and the
-//! chunk is deleted with its last one. A begun chunk whose lease has ended is due again: the outcome of its calls is unknown.
-//! The worker that takes it deletes it, so the chunk's id is the fence that keeps the worker before from settling.
+//! Each queued message is a pending member of exactly one chunk. A worker moves members of due chunks into a new *begun* chunk
+//! ([`begin`]), and commits before it calls the provider. Settling marks members of the begun chunk as done, and deletes the chunk when
+//! none is pending. A begun chunk whose lease has ended is due again: the outcome of its calls is unknown. A worker that takes it
+//! over deletes it, or marks the members that it took as done. Either keeps the previous worker from settling them.
 
 pub mod begin;
 mod bits;
@@ -24,45 +24,46 @@ use crate::send::{Channel, Queue};
 
 pub use bits::Bits;
 
-/// Members of a chunk at most.
+/// Maximum members of a chunk.
 pub const CAPACITY: usize = 500;
 
-/// A chunk to be written.
+/// A chunk to insert.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewChunk {
     pub queue: Queue,
-    /// Ids of messages of one month; of users where `audience` is given. At most [`CAPACITY`].
+    /// Message IDs of one month, or user IDs if `audience` is set. At most [`CAPACITY`].
     pub members: Vec<Uuid>,
-    /// When it may be sent, or its lease ends; none until the campaign releases it.
+    /// When the messages are due; for a begun chunk, when its lease ends. `None`: parked until the campaign releases it.
     pub due_at: Option<Timestamp>,
     pub is_begun: bool,
-    /// Its messages wait for the channel's settings to be changed.
+    /// Whether its messages wait for a change of the channel's settings.
     pub is_held: bool,
-    /// The campaign and its occurrence.
+    /// The campaign and the occurrence.
     pub campaign: Option<(Uuid, i32)>,
+    /// Set if the members are users.
     pub audience: Option<Share>,
-    /// Of a campaign: it is not released before. None stands for the beginning of time.
+    /// Earliest release time of a campaign's chunk; `None`: any time.
     pub send_at: Option<SendAt>,
 }
 
-/// What the recipients of an audience's chunk are sent.
+/// Variant and template for the users of a chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share {
     pub variant: Option<String>,
-    /// None: the campaign's at the time of sending, or, while no variant has won, not known yet.
+    /// `None`: the campaign's template at send time, or undecided until a variant wins.
     pub template_id: Option<Uuid>,
 }
 
-/// When a part of a campaign may be released.
+/// Earliest release time of a campaign's chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SendAt {
     Time(Timestamp),
-    /// Once a variant has won the test.
+    /// When a variant has won the test.
     AfterTest,
 }
 
 impl NewChunk {
-    /// Messages that may be sent from a time on.
+    /// Creates a chunk of messages that are due at a time.
     pub fn due(queue: Queue, members: Vec<Uuid>, due_at: Timestamp) -> Self {
         Self {
             queue,
@@ -76,28 +77,28 @@ impl NewChunk {
         }
     }
 
-    /// Messages that the writer sends until the lease ends.
+    /// Creates a chunk of messages that the caller sends before the lease ends.
     pub fn begun(queue: Queue, members: Vec<Uuid>, lease: Timestamp) -> Self {
         Self { is_begun: true, ..Self::due(queue, members, lease) }
     }
 }
 
-/// Splits messages into parts for one chunk each. The messages of a part lie in one month.
+/// Splits messages into the members of one chunk each: at most [`CAPACITY`], of one month.
 pub fn parts(messages: &[Uuid]) -> Vec<Vec<Uuid>> {
     let months = months::split(messages, |id| *id).into_iter();
     months.flat_map(|(_, ids)| ids.chunks(CAPACITY).map(<[Uuid]>::to_vec).collect::<Vec<_>>()).collect()
 }
 
-/// Writes chunks and returns their ids in the same order. One statement for each project.
+/// Inserts chunks with one statement per project. Returns their IDs in the given order. Skips chunks without members.
 pub async fn insert(db: &impl GenericClient, chunks: &[NewChunk], now: Timestamp) -> Result<Vec<Uuid>, StoreError> {
     let ids: Vec<Uuid> = chunks.iter().map(|_| ids::fresh(now.as_millisecond())).collect();
-    let mut of_project: BTreeMap<ProjectId, Vec<(Uuid, &NewChunk)>> = BTreeMap::new();
+    let mut by_project: BTreeMap<ProjectId, Vec<(Uuid, &NewChunk)>> = BTreeMap::new();
     for (id, chunk) in ids.iter().zip(chunks).filter(|(_, chunk)| !chunk.members.is_empty()) {
-        of_project.entry(chunk.queue.project).or_default().push((*id, chunk));
+        by_project.entry(chunk.queue.project).or_default().push((*id, chunk));
     }
-    let written =
-        of_project.into_iter().map(|(project, chunks)| async move { insert_of(db, project, &chunks, now).await });
-    try_join_all(written).await?;
+    let inserts =
+        by_project.into_iter().map(|(project, chunks)| async move { insert_of(db, project, &chunks, now).await });
+    try_join_all(inserts).await?;
     Ok(ids)
 }
 
@@ -173,8 +174,8 @@ async fn insert_of(
     Ok(())
 }
 
-/// Makes the chunks due now whose messages wait for a channel's settings; returns how many messages they hold. All workers call this after a
-/// change: a chunk that one of them is releasing is skipped by the others.
+/// Makes chunks due that wait for a change of a channel's settings; returns the number of their messages. Every worker calls this after a
+/// change, so it skips chunks that another worker is releasing.
 pub async fn release_held(
     db: &impl GenericClient,
     project: ProjectId,

@@ -169,7 +169,7 @@ impl Ledger {
     async fn take_batch(&self) {
         let (mut db, queue) = (self.store.connection().await.unwrap(), self.queue(Lane::Automation));
         let tx = db.transaction().await.unwrap();
-        let want = Want { queue, most: 10, from: None, with_lapsed: true };
+        let want = Want { queue, max: 10, from: None, with_lapsed: true };
         let taken = begin::take(&tx, want, self.now).await.unwrap();
         let messages: Vec<Uuid> = [taken.messages, taken.in_doubt].concat();
         settle::in_doubt(&tx, self.project, &messages, self.now).await.unwrap();

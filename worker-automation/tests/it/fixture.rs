@@ -200,7 +200,7 @@ impl Fixture {
         reasons
     }
 
-    /// The ids of messages in due chunks of the queue of delivery, in order.
+    /// The IDs of messages in due chunks of the delivery queue, in order.
     pub async fn queued(&self) -> Vec<String> {
         let sql = "SELECT m::text FROM send_chunk, unnest(members) AS m \
                    WHERE due_at <= now() AND NOT is_audience AND NOT is_begun ORDER BY m";

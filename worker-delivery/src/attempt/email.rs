@@ -1,4 +1,4 @@
-//! A mail: one address, one call.
+//! Attempts a mail: one address, one call.
 
 use serde_json::Value;
 use shared::failpoint;
@@ -41,15 +41,15 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Opti
         let sent = Sent { project: message.project, message: message.id };
         html = tracked(&html, &Links::new(&app.config.master_keys, &app.config.public_base_url, sent));
     }
-    // One click takes whoever gets such mail off the list (RFC 8058); what was asked for is no such mail.
+    // One-click unsubscription (RFC 8058), except for direct messages, which the user requested.
     let link = message.data.get(UNSUBSCRIBE_URL).and_then(Value::as_str).map(str::to_owned);
     let unsubscribe = link.filter(|_| message.lane != Lane::Direct);
     let email = Email { id: message.id, to, subject, html, text, date: message.released_at, unsubscribe };
-    let (outcome, provider, other_takes_over) = match &sender.routes {
+    let (outcome, provider, fallback_takes_over) = match &sender.routes {
         Routes::Email(routes) => {
             let route = routes.choose();
             let outcome = route.send(&email, Call::of(message, token)).await;
-            (outcome, route.name(), routes.has_second() && route.is_open())
+            (outcome, route.name(), routes.has_fallback() && route.is_open())
         }
         Routes::Unreadable(why) => (Outcome::Misconfigured(why.clone()), None, false),
         Routes::None | Routes::Push(_) | Routes::Sms(_) | Routes::InApp => {
@@ -62,7 +62,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Opti
         suppressed::keep(app, message, &address, &outcome).await;
     }
     let mut at = circumstances(app, loaded);
-    at.try_again_now |= other_takes_over;
+    at.try_again_now |= fallback_takes_over;
     let subject = Some(email.subject);
     Settled { provider, subject, address: Some(address), ..judge::judge(message, &outcome, at) }
 }

@@ -1,4 +1,4 @@
-//! An in-app message: a row in its person's inbox, and a hint to those who watch it.
+//! Attempts an in-app message: a row in the user's inbox, and a hint to the clients that watch it.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::provider::{Outcome, TOO_LARGE};
 use crate::render::plain::{self, Plain};
 use crate::settle::judge::{self, failed};
 
-/// Bytes of title and body at most, as rendered: apps hold many of them at once.
-const CONTENT_MAX: usize = 64 * 1024;
-/// As the ledger calls it.
+/// Maximum bytes of title and body as rendered: apps load many messages at once.
+const MAX_CONTENT: usize = 64 * 1024;
+/// Name in the ledger.
 const PROVIDER: &str = "inbox";
-/// Until it is tried again where the database did not take it.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Delay after a database error.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled {
     let Loaded { message, .. } = loaded;
@@ -33,7 +33,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
         Ok(rendered) => rendered,
         Err(why) => return failed(message, &why),
     };
-    if title.len() + body.len() > CONTENT_MAX {
+    if title.len() + body.len() > MAX_CONTENT {
         return Settled { subject: Some(title), ..failed(message, TOO_LARGE) };
     }
     let arrival = Arrival { id: message.id, user_id: person.id, title: &title, body: &body };
@@ -41,7 +41,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
     let settled = match put.await {
         Ok(true) => {
             failpoint::hit("delivery.after_in_app_put");
-            tell(app, loaded, person).await;
+            publish_hint(app, loaded, person).await;
             judge::judge(message, &Outcome::Accepted(message.id.to_string()), at)
         }
         // Erased since the message was claimed.
@@ -51,16 +51,16 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
     Settled { provider: Some(PROVIDER), subject: Some(title), ..settled }
 }
 
-/// A fault of the database's is no failure of the message's.
+/// Database outages do not count as failures of the message.
 fn outcome(error: &StoreError) -> Outcome {
     if error.is_of_data() {
         return Outcome::Rejected(error.to_string());
     }
-    Outcome::Held { after: AGAIN, why: error.to_string() }
+    Outcome::Held { after: RETRY_DELAY, why: error.to_string() }
 }
 
-/// Only a hint: whoever watches an inbox also looks into it now and again.
-async fn tell(app: &App, loaded: &Loaded, person: &Recipient) {
+/// Publishes a hint to the clients that watch the inbox. They also poll, so it may be lost.
+async fn publish_hint(app: &App, loaded: &Loaded, person: &Recipient) {
     if app.bus.is_connected() {
         let subject = app.bus.names.inbox(loaded.message.project, person.id);
         let _ = app.bus.client.publish(subject, Bytes::new()).await;

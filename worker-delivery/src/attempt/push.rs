@@ -1,4 +1,4 @@
-//! A push: one call for each of the person's devices, all under way at once.
+//! Attempts a push: one call for each of the user's devices, all concurrent.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -23,10 +23,10 @@ use crate::routes::push::PushRoute;
 use crate::settle::devices;
 use crate::settle::judge::{self, failed};
 
-/// Devices of one person that are called for one message; a person has a few.
-const DEVICES_MAX: usize = 100;
+/// Maximum devices called for one message.
+const MAX_DEVICES: usize = 100;
 
-/// What came of one device.
+/// Outcome of the call for one device.
 pub struct DeviceResult<'a> {
     pub token: &'a PushToken,
     pub provider: Option<&'static str>,
@@ -65,7 +65,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, admitted: O
         return Settled { subject: Some(title), ..failed(message, TOO_LARGE) };
     }
     let served =
-        tokens.iter().take(DEVICES_MAX).filter_map(|token| Some((token, routes.choose(token.platform, &token.token)?)));
+        tokens.iter().take(MAX_DEVICES).filter_map(|token| Some((token, routes.choose(token.platform, &token.token)?)));
     let calls = admit(message, served, admitted).await.into_iter().map(|(token, route, call)| async move {
         let outcome = match call {
             Ok(call) => route.send(&push(token), call).await,
@@ -83,15 +83,15 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, admitted: O
     Settled {
         provider: decisive.provider,
         subject: Some(title),
-        devices: Some(shown(&results)),
+        devices: Some(devices_json(&results)),
         ..judge::judge(message, &decisive.outcome, at)
     }
 }
 
 type Ready<'a> = (&'a PushToken, PushRoute<'a>, Result<Call, Outcome>);
 
-/// Gives each device's call its token, where its account has a limit. Where there is none for the first, none is called:
-/// the whole message comes again. Once one has its token the others are waited for, as they would not be called again.
+/// Adds rate tokens to the calls, one device after another. Without a token for the first device no call is made, and the whole
+/// message is deferred. Once one device has its token the others wait longer, because they would not be called again.
 async fn admit<'a>(
     message: &Claimed,
     served: impl Iterator<Item = (&'a PushToken, PushRoute<'a>)>,
@@ -101,22 +101,22 @@ async fn admit<'a>(
     for (token, route) in served {
         let given = admitted.take_if(|token| route.limit().is_some_and(|limit| limit.is_of(token)));
         let call = Call::of(message, given);
-        // What is not called waits for no token.
-        if route.is_open() && !call.in_any_case {
+        // With the circuit open, take no token.
+        if route.is_open() && !call.ignore_circuit {
             ready.push((token, route, Ok(call)));
             continue;
         }
         let call = route.admit(if ready.is_empty() { call } else { call.following(begun) }).await;
-        let is_put_off = call.is_err() && ready.is_empty();
+        let is_deferred = call.is_err() && ready.is_empty();
         ready.push((token, route, call));
-        if is_put_off {
+        if is_deferred {
             break;
         }
     }
     ready
 }
 
-/// Removes the tokens that are no more, unless they were registered again since they were read.
+/// Removes expired push tokens, unless they were registered again after they were read.
 async fn forget_gone(app: &App, project: shared::ids::ProjectId, results: &[DeviceResult<'_>]) {
     let gone = results.iter().filter(|r| matches!(r.outcome, Outcome::Gone(_)));
     let gone: Vec<(Uuid, jiff::Timestamp)> = gone.map(|r| (r.token.id, r.token.updated_at)).collect();
@@ -125,12 +125,12 @@ async fn forget_gone(app: &App, project: shared::ids::ProjectId, results: &[Devi
     }
     let removed = async { push_tokens::remove_gone(&app.store.connection().await?, project, &gone).await };
     if let Err(error) = removed.await {
-        tracing::warn!(%project, %error, "cannot remove {} tokens that are gone; the next push finds them again", gone.len());
+        tracing::warn!(%project, %error, "cannot remove {} expired push tokens; the next push retries", gone.len());
     }
 }
 
-/// The results as the ledger keeps them; no token is among them.
-fn shown(results: &[DeviceResult<'_>]) -> Value {
+/// Returns the results for the ledger, without push tokens.
+fn devices_json(results: &[DeviceResult<'_>]) -> Value {
     let device = |result: &DeviceResult<'_>| {
         let words = judge::clean(result.outcome.words());
         let mut device = json!({

@@ -1,4 +1,4 @@
-//! An SMS: one number, one call.
+//! Attempts an SMS: one number, one call.
 
 use serde_json::Value;
 use shared::failpoint;
@@ -18,10 +18,10 @@ use crate::routes::Call;
 use crate::settle::judge::{self, failed};
 use crate::suppressed;
 
-/// The property that holds a person's number.
+/// The user property with the phone number.
 const PHONE: &str = "phone";
-/// Characters of a text at most; the vendor takes no more.
-const TEXT_MAX: usize = 1_600;
+/// Maximum characters of a text, a limit of the provider.
+const MAX_TEXT: usize = 1_600;
 
 pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Option<Token>) -> Settled {
     let Loaded { message, sender, .. } = loaded;
@@ -38,7 +38,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Opti
     let rendered = source(loaded).and_then(|source| {
         plain::render(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
     });
-    // A text has no title; who gives one only means it as the text.
+    // An SMS has no title: without a body, the title is the text.
     let text = match rendered {
         Ok(Plain { title, body, .. }) if body.trim().is_empty() => title,
         Ok(Plain { body, .. }) => body,
@@ -47,7 +47,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Opti
     if text.trim().is_empty() {
         return failed(message, "empty: an SMS needs a text");
     }
-    if text.chars().count() > TEXT_MAX {
+    if text.chars().count() > MAX_TEXT {
         return failed(message, TOO_LARGE);
     }
     let segments = i32::try_from(segments::count(&text)).unwrap_or(i32::MAX);

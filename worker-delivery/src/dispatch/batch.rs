@@ -20,7 +20,7 @@ use shared::store::{StoreError, Transaction};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Grant, Permit, Then};
+use super::{Grant, NextState, Permit};
 use crate::App;
 use crate::attempt::attempt;
 use crate::limits::{Limit, Token};
@@ -28,21 +28,21 @@ use crate::load::{Loaded, load};
 use crate::settle::Member;
 use crate::traced;
 
-/// Until a queue is tried again that could not be read; up to twice as long.
-const FAULT: Duration = Duration::from_millis(500);
-/// A queue without tokens looks again after so long at the latest: others may have returned theirs.
-const REST_MOST: Duration = Duration::from_secs(1);
+/// Delay after a failed claim; doubled at most by jitter.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// Upper limit on the delay after which a queue without tokens is tried again: the account's limit may have changed meanwhile.
+const MAX_BACK_OFF: Duration = Duration::from_secs(1);
 
 /// Messages that are begun: their chunk is committed.
 pub struct Batch {
     pub queue: Queue,
     pub chunk: Uuid,
     pub messages: Vec<Loaded>,
-    /// For traces.
+    /// When the claim started, for traces.
     pub since: SystemTime,
 }
 
-/// What a transaction has begun.
+/// Result of a transaction that begins messages.
 #[derive(Default)]
 struct Begun {
     batch: Option<Batch>,
@@ -50,46 +50,48 @@ struct Begun {
     head: Option<Timestamp>,
 }
 
-/// Begins as many messages as there are permits and tokens for, reports to the dispatcher what follows, and sends them.
+/// Begins as many messages as there are permits and tokens for, reports the queue's next state, and sends the messages.
 pub async fn run(app: Arc<App>, grant: Grant) {
     let Grant { queue, owner, permits, from } = grant;
     let begun = match admit(&app, queue, permits).await {
         Ok(Admitted::Now(permits, tokens)) => {
             begin(&app, queue, permits.len(), from).await.map(|begun| (begun, permits, tokens))
         }
-        Ok(Admitted::Later(at)) => return app.dispatcher.begun(queue, owner, Then::RestUntil(at), None),
-        Ok(Admitted::Nothing) => return app.dispatcher.begun(queue, owner, Then::Idle, None),
+        Ok(Admitted::Later(at)) => {
+            return app.dispatcher.finish_attempt(queue, owner, NextState::BackOffUntil(at), None);
+        }
+        Ok(Admitted::Nothing) => return app.dispatcher.finish_attempt(queue, owner, NextState::Idle, None),
         Err(error) => Err(error),
     };
     match begun {
         Ok((Begun { batch, has_more, head }, permits, mut tokens)) => {
-            let then = if has_more { Then::Ready } else { Then::Idle };
-            app.dispatcher.begun(queue, owner, then, head);
+            let next = if has_more { NextState::Ready } else { NextState::Idle };
+            app.dispatcher.finish_attempt(queue, owner, next, head);
             let used = batch.as_ref().map_or(0, |batch| batch.messages.len());
-            // Another worker took some of the messages. The surplus is lost: a spare token could be used after the provider has asked
-            // another worker for a pause.
+            // Another worker took some of the messages. Surplus tokens are discarded: reused later, they would ignore a pause that the
+            // provider requested from another worker meanwhile.
             tokens.split_off(used.min(tokens.len())).into_iter().for_each(Token::spend);
             if let Some(batch) = batch {
                 send(&app, batch, permits, tokens);
             }
         }
         Err(error) => {
-            tracing::warn!(project = %queue.project, channel = queue.channel.slug(), lane = queue.lane.as_str(), %error, "cannot begin messages; trying again");
-            let at = Instant::now() + FAULT.mul_f64(1.0 + rand::random::<f64>());
-            app.dispatcher.begun(queue, owner, Then::RestUntil(at), None);
+            tracing::warn!(project = %queue.project, channel = queue.channel.slug(), lane = queue.lane.as_str(), %error, "cannot begin messages; retrying");
+            let at = Instant::now() + RETRY_DELAY.mul_f64(1.0 + rand::random::<f64>());
+            app.dispatcher.finish_attempt(queue, owner, NextState::BackOffUntil(at), None);
         }
     }
 }
 
 enum Admitted {
-    /// With a token for each permit, where the account has a limit.
+    /// With a token for each permit if the account has a limit.
     Now(Vec<Permit>, Vec<Token>),
     Later(Instant),
     Nothing,
 }
 
-/// Takes a token for each message that can be begun, where the account has a limit; permits without one are given up. Tokens are not
-/// taken in advance: a worker that has some left does not ask Redis, and so does not learn that the provider asked for a pause.
+/// If the account has a limit, takes tokens for the due messages and drops the permits without one. Tokens are not taken in advance:
+/// a worker with unspent tokens does not ask Redis, and would miss a pause requested by the provider.
 async fn admit(app: &App, queue: Queue, mut permits: Vec<Permit>) -> Result<Admitted, StoreError> {
     let Some(limit) = app.channels.limit(app, (queue.project, queue.channel)).await? else {
         return Ok(Admitted::Now(permits, Vec::new()));
@@ -103,40 +105,40 @@ async fn admit(app: &App, queue: Queue, mut permits: Vec<Permit>) -> Result<Admi
     if tokens.is_empty() {
         metrics::counter!(Metric::MessagesLimited, "how" => "waited").increment(1);
         let again = limit.again_at(queue.lane == Lane::Direct).unwrap_or_else(Instant::now);
-        return Ok(Admitted::Later(again.min(Instant::now() + REST_MOST)));
+        return Ok(Admitted::Later(again.min(Instant::now() + MAX_BACK_OFF)));
     }
     permits.truncate(tokens.len());
     Ok(Admitted::Now(permits, tokens))
 }
 
-async fn tokens(limit: &Limit, queue: Queue, most: usize) -> Vec<Token> {
+async fn tokens(limit: &Limit, queue: Queue, max: usize) -> Vec<Token> {
     let urgent = queue.lane == Lane::Direct;
-    // Known to be empty.
-    if limit.again_at(urgent).is_some() { Vec::new() } else { limit.take(urgent, most).await }
+    // The bucket was empty a moment ago.
+    if limit.again_at(urgent).is_some() { Vec::new() } else { limit.take(urgent, max).await }
 }
 
-/// Begins up to `most` messages; committed on return.
-async fn begin(app: &App, queue: Queue, most: usize, from: Option<Timestamp>) -> Result<Begun, StoreError> {
+/// Begins up to `max` messages. They are committed on return.
+async fn begin(app: &App, queue: Queue, max: usize, from: Option<Timestamp>) -> Result<Begun, StoreError> {
     for mode in [LockMode::Shared, LockMode::Exclusive] {
-        if let Some(begun) = begin_under(app, queue, (most, from), mode).await? {
+        if let Some(begun) = begin_under(app, queue, (max, from), mode).await? {
             return Ok(begun);
         }
     }
     Ok(Begun::default())
 }
 
-/// None where users were merged, so that the campaign's lock must be exclusive.
+/// Returns `None` if users were merged, so that the campaign must be locked exclusively.
 async fn begin_under(
     app: &App,
     queue: Queue,
-    (most, from): (usize, Option<Timestamp>),
+    (max, from): (usize, Option<Timestamp>),
     mode: LockMode,
 ) -> Result<Option<Begun>, StoreError> {
     let since = machine_now();
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await?;
     let now = app.clock.now();
-    let want = Want { queue, most, from, with_lapsed: app.outage.is_over() };
+    let want = Want { queue, max, from, with_lapsed: app.outage.may_take_over() };
     let taken = take(&tx, want, now).await?;
     let (has_more, head) = (taken.has_more, taken.first_due);
     let Some(messages) = messages_of(&tx, queue, &taken, mode, now).await? else { return Ok(None) };
@@ -159,7 +161,8 @@ async fn begin_under(
     Ok(Some(Begun { batch: Some(Batch { queue, chunk, messages: loaded, since }), has_more, head }))
 }
 
-/// Reads the messages that were taken, and writes those of recipients. None where the campaign's lock must be exclusive.
+/// Reads the messages that were taken, and inserts those of campaign recipients. Returns `None` if the campaign must be locked
+/// exclusively.
 async fn messages_of(
     tx: &Transaction<'_>,
     queue: Queue,
@@ -208,7 +211,7 @@ pub fn send(app: &Arc<App>, batch: Batch, mut permits: Vec<Permit>, mut tokens: 
             // Not needed while the outcome waits to be written.
             drop(loaded);
             if let Some(permit) = &mut permit {
-                permit.called();
+                permit.call_ended();
             }
             traced::judged(&mut hop, &settled);
             app.settler.settle(member, settled).await;

@@ -1,4 +1,4 @@
-//! Finds the queues that have something due: by hints, and by a poll each second.
+//! Finds the queues with due messages: by hints, and by a poll every second.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,44 +17,43 @@ use tokio::time::Instant;
 use crate::App;
 
 const POLL: Duration = Duration::from_secs(1);
-/// Leases that ended while the database was away are left alone for so long after it is back: the workers that hold them write
-/// what they know first.
+/// How long after an outage no expired lease is taken over, so that the workers that hold them write their outcomes first.
 const GRACE: Duration = Duration::from_secs(5);
-/// Hints read together.
-const HINTS: usize = 256;
+/// Maximum hints processed together.
+const MAX_HINTS: usize = 256;
 
-/// Whether the database has been back for long enough.
+/// Tracks database outages that the poll has noticed.
 #[derive(Debug, Default)]
 pub struct Outage {
-    is_away: AtomicBool,
-    over_at: Mutex<Option<Instant>>,
+    is_down: AtomicBool,
+    take_over_at: Mutex<Option<Instant>>,
 }
 
 impl Outage {
     fn note(&self, error: &StoreError) {
         if error.is_unavailable() && !error.is_too_slow() {
-            self.is_away.store(true, Ordering::Relaxed);
+            self.is_down.store(true, Ordering::Relaxed);
         }
     }
 
     fn end(&self) {
-        if self.is_away.swap(false, Ordering::Relaxed) {
-            *self.over_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + GRACE);
+        if self.is_down.swap(false, Ordering::Relaxed) {
+            *self.take_over_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + GRACE);
         }
     }
 
-    /// Whether leases that have ended may be taken for lost.
-    pub fn is_over(&self) -> bool {
-        let over_at = *self.over_at.lock().unwrap_or_else(PoisonError::into_inner);
-        !self.is_away.load(Ordering::Relaxed) && over_at.is_none_or(|at| Instant::now() >= at)
+    /// Whether expired leases may be taken over: not during an outage, nor until [`GRACE`] after its end.
+    pub fn may_take_over(&self) -> bool {
+        let take_over_at = *self.take_over_at.lock().unwrap_or_else(PoisonError::into_inner);
+        !self.is_down.load(Ordering::Relaxed) && take_over_at.is_none_or(|at| Instant::now() >= at)
     }
 }
 
-/// Polls until the shutdown.
+/// Polls until shutdown.
 pub async fn poll(app: Arc<App>) {
     let mut failures = 0;
     while !app.shutdown.is_cancelled() {
-        match look(&app).await {
+        match poll_once(&app).await {
             Ok(()) => {
                 app.outage.end();
                 failures = 0;
@@ -63,7 +62,7 @@ pub async fn poll(app: Arc<App>) {
                 app.outage.note(&error);
                 failures += 1;
                 if failures % 20 == 1 {
-                    tracing::warn!(%error, "cannot read what is due; trying again");
+                    tracing::warn!(%error, "cannot poll for due messages; retrying");
                 }
             }
         }
@@ -74,13 +73,13 @@ pub async fn poll(app: Arc<App>) {
     }
 }
 
-async fn look(app: &App) -> Result<(), StoreError> {
+async fn poll_once(app: &App) -> Result<(), StoreError> {
     let mut due = ready::queues(&app.store.connection().await?, app.clock.now()).await?;
     due.retain(|queue| app.config.channels.contains(&queue.channel));
     mark(app, due).await
 }
 
-/// Tells the dispatcher of queues.
+/// Marks queues as ready.
 async fn mark(app: &App, queues: Vec<Queue>) -> Result<(), StoreError> {
     let projects: BTreeSet<ProjectId> = queues.iter().map(|queue| queue.project).collect();
     let owners = app.owners.of_all(&app.store, &projects).await?;
@@ -92,7 +91,7 @@ async fn mark(app: &App, queues: Vec<Queue>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Follows the hints about a channel until the shutdown.
+/// Follows the hints of a channel until shutdown.
 pub async fn follow_hints(app: Arc<App>, channel: Channel) {
     let mut failures = 0;
     while !app.shutdown.is_cancelled() {
@@ -105,12 +104,12 @@ pub async fn follow_hints(app: Arc<App>, channel: Channel) {
                 };
                 let Some(first) = first else { break };
                 let mut queues: BTreeSet<Queue> = wake::queues(channel, &first.payload).into_iter().collect();
-                for _ in 0..HINTS {
+                for _ in 0..MAX_HINTS {
                     let Some(Some(hint)) = hints.next().now_or_never() else { break };
                     queues.extend(wake::queues(channel, &hint.payload));
                 }
                 if let Err(error) = mark(&app, queues.into_iter().collect()).await {
-                    tracing::debug!(%error, "a hint comes to nothing; the poll finds what is due");
+                    tracing::debug!(%error, "cannot process a hint; the next poll finds the queue");
                 }
             }
         }

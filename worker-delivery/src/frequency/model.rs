@@ -13,15 +13,15 @@ proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn no_recipient_gets_more_than_the_cap_and_no_room_is_left_unused(
-        had in prop::collection::vec((0..3_u128, prop::option::of(10..12_u128), 0..2 * DAY_MS), 0..8),
+    fn recipients_get_messages_exactly_up_to_the_cap(
+        earlier in prop::collection::vec((0..3_u128, prop::option::of(10..12_u128), 0..2 * DAY_MS), 0..8),
         messages in prop::collection::vec((0..3_u128, prop::option::of(10..12_u128), 0..8_i64), 1..60),
     ) {
         let now = from_ms(10 * DAY_MS);
         let recipients = |user: u128, address: Option<u128>| [Some(Uuid::from_u128(user)), address.map(Uuid::from_u128)];
         let mut frequency = Frequency::default();
         let mut sends: Vec<(u128, Option<u128>)> = Vec::new();
-        for (user, address, age) in had {
+        for (user, address, age) in earlier {
             frequency.count(from_ms(10 * DAY_MS - age), recipients(user, address));
             if age <= DAY_MS {
                 sends.push((user, address));
@@ -30,9 +30,9 @@ proptest! {
         for (user, address, max) in messages {
             let cap = FrequencyCap { max, within: Span::parse("1d").unwrap() };
             let before = sends.iter().filter(|(u, a)| *u == user || a.is_some() && *a == address).count() as i64;
-            let goes = frequency.has_room(cap, recipients(user, address), now);
-            prop_assert_eq!(goes, before < max, "{} of {}", before, max);
-            if goes {
+            let is_admitted = frequency.is_below_cap(cap, recipients(user, address), now);
+            prop_assert_eq!(is_admitted, before < max, "{} of {}", before, max);
+            if is_admitted {
                 frequency.count(now, recipients(user, address));
                 sends.push((user, address));
             }

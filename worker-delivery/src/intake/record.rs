@@ -1,4 +1,4 @@
-//! Recording a group of direct messages, and sending those that are begun with it.
+//! Records a group of direct messages, and sends those that are begun with it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use crate::dispatch::batch::{self, Batch};
 use crate::dispatch::slots::Tenant;
 use crate::load::{Loaded, load};
 
-/// Reason for refusing a message whose partition was dropped. Whether it was sent before is no longer known.
-const EXPIRED: &str = "the message is older than the messages that are kept";
-/// Between two tries to look up what begun messages need.
-const LOOK_UP: Backoff =
+/// Reason for refusing a message whose partition was dropped. Whether it was sent before is unknown.
+const EXPIRED: &str = "the message is older than the retention period";
+/// Delay between attempts to load the data that begun messages need.
+const LOAD_RETRY_DELAY: Backoff =
     Backoff { first: std::time::Duration::from_millis(100), factor: 2, most: std::time::Duration::from_secs(2) };
 
-/// Messages of one queue that are begun; their look-ups are still to be made.
+/// Begun messages of one queue, without the data that they need.
 pub struct Begun {
     queue: Queue,
     chunk: Uuid,
@@ -41,8 +41,8 @@ pub struct Begun {
     since: SystemTime,
 }
 
-/// Records the messages of a group and begins those for which there are free slots. Messages that can never be recorded are
-/// moved to the group's refused ones.
+/// Records the messages of a group and begins those for which there are free slots. Moves messages that can never be recorded to the
+/// group's refused ones.
 pub async fn record(app: &App, group: &mut Group) -> Result<Vec<Begun>, StoreError> {
     drop_of_deleted(app, group).await?;
     if group.direct.is_empty() {
@@ -80,7 +80,7 @@ async fn record_each(
     messages: impl Iterator<Item = (Candidate, DirectMessage)>,
     group: &mut Group,
 ) -> Result<Vec<Begun>, StoreError> {
-    // Read before the inserts: a partition that is made in between must not make its messages look expired.
+    // Read before the inserts: the messages of a partition created in between must not count as expired.
     let newest_end = time_partitions::newest_end(&app.store.connection().await?, "message").await?;
     let mut begun = Vec::new();
     for (candidate, direct) in messages {
@@ -95,8 +95,8 @@ async fn record_each(
     Ok(begun)
 }
 
-/// Writes rows and chunks in one transaction. Users who were erased after their messages were accepted get none: an erasure
-/// either waits for these rows and removes them, or is seen here. Messages that are recorded already are left alone.
+/// Writes rows and chunks in one transaction. Skips messages whose users were erased after acceptance: an erasure either waits for
+/// these rows and removes them, or is visible here. Skips messages already recorded.
 async fn insert(app: &App, candidates: &[Candidate]) -> Result<Vec<Begun>, StoreError> {
     let since = machine_now();
     let projects: BTreeSet<ProjectId> = candidates.iter().map(|c| c.row.project).collect();
@@ -135,14 +135,15 @@ async fn insert(app: &App, candidates: &[Candidate]) -> Result<Vec<Begun>, Store
     Ok(begun.into_iter().map(with_id).collect())
 }
 
-/// Slots for messages of a queue; none while others of it wait, or where its account has a limit.
-fn permits(app: &App, queue: Queue, owner: OwnerId, limited: &BTreeSet<Queue>, most: usize) -> Vec<Permit> {
-    if app.shutdown.is_cancelled() || limited.contains(&queue) || app.dispatcher.is_waiting(queue) {
+/// Takes slots for messages of a queue; none while others of the queue wait, or if the account has a limit.
+fn permits(app: &App, queue: Queue, owner: OwnerId, limited: &BTreeSet<Queue>, max: usize) -> Vec<Permit> {
+    if app.shutdown.is_cancelled() || limited.contains(&queue) || app.dispatcher.is_tracked(queue) {
         return Vec::new();
     }
-    app.dispatcher.take(Lane::Direct, Tenant { owner, project: queue.project, channel: queue.channel }, most)
+    app.dispatcher.take(Lane::Direct, Tenant { owner, project: queue.project, channel: queue.channel }, max)
 }
 
+/// Returns the queues whose account has a limit.
 async fn limited(app: &App, candidates: &[Candidate]) -> Result<BTreeSet<Queue>, StoreError> {
     let queues: BTreeSet<Queue> = candidates.iter().map(|c| c.row.queue()).collect();
     let mut limited = BTreeSet::new();
@@ -154,7 +155,7 @@ async fn limited(app: &App, candidates: &[Candidate]) -> Result<BTreeSet<Queue>,
     Ok(limited)
 }
 
-/// The rows of messages whose users were not erased since, each with the user that it goes to.
+/// Returns the rows of messages whose users were not erased since, resolved to users.
 async fn rows(tx: &Transaction<'_>, candidates: &[Candidate]) -> Result<Vec<NewMessage>, StoreError> {
     removals::edition(tx).await?;
     let named: Vec<PersonKey> = candidates.iter().flat_map(|c| c.users.iter().map(|id| (c.row.project, *id))).collect();
@@ -176,7 +177,7 @@ async fn rows(tx: &Transaction<'_>, candidates: &[Candidate]) -> Result<Vec<NewM
     Ok(kept.into_iter().map(resolved).collect())
 }
 
-/// A message that was just recorded, for its first attempt.
+/// Returns a message just recorded, for its first attempt.
 fn claimed(row: &NewMessage) -> Claimed {
     Claimed {
         project: row.project,
@@ -199,31 +200,32 @@ fn claimed(row: &NewMessage) -> Claimed {
     }
 }
 
-/// Looks up what begun messages need and sends them.
+/// Loads the data that begun messages need, and sends them.
 pub async fn send(app: Arc<App>, begun: Begun) {
     failpoint::hit("delivery.after_direct_begun");
     let Begun { queue, chunk, messages, permits, since } = begun;
-    // By then the lease may be another worker's.
+    // Leaves the other half of the lease for the calls.
     let until = Instant::now() + app.config.lease / 2;
     let mut failures = 0;
     let loaded = loop {
-        match look_up(&app, queue.project, messages.clone()).await {
+        match load_all(&app, queue.project, messages.clone()).await {
             Ok(loaded) => break loaded,
             Err(error) => {
                 failures += 1;
                 if Instant::now() >= until {
-                    // Its lease ends, and another worker takes it over.
-                    tracing::warn!(project = %queue.project, %error, "cannot look up what {} messages need", messages.len());
+                    // When the lease ends, another worker takes these messages over and counts them as ambiguous, although they were
+                    // not sent.
+                    tracing::warn!(project = %queue.project, %error, "cannot load the data of {} messages", messages.len());
                     return;
                 }
-                tokio::time::sleep(LOOK_UP.delay(failures, rand::random())).await;
+                tokio::time::sleep(LOAD_RETRY_DELAY.delay(failures, rand::random())).await;
             }
         }
     };
     batch::send(&app, Batch { queue, chunk, messages: loaded, since }, permits, Vec::new());
 }
 
-async fn look_up(app: &App, project: ProjectId, messages: Vec<Claimed>) -> Result<Vec<Loaded>, StoreError> {
+async fn load_all(app: &App, project: ProjectId, messages: Vec<Claimed>) -> Result<Vec<Loaded>, StoreError> {
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await?;
     let loaded = load(app, &tx, project, messages).await?;

@@ -1,62 +1,61 @@
-//! What is in a bucket, as this process alone counts it. Pure: the caller brings the time.
+//! A token bucket of this process alone. Pure: the caller passes the time.
 
 use std::time::Duration;
 
 use shared::buckets::{Lease, Terms};
 use tokio::time::Instant;
 
-/// The bucket of an account that takes so many calls a second. The last of it is left for what is urgent: a twentieth of a
-/// second's calls, or half a call where that is more, so that it is never emptied by what can wait. Beyond that it holds
-/// one call, and what comes while whoever takes from it is a twentieth of a second late.
+/// Bucket for `rate` calls per second. It reserves 1/20 s of calls (at least 0.5) for urgent ones; above that it holds one call plus
+/// 1/20 s.
 pub fn terms(rate: f64) -> Terms {
     let twentieth = rate / 20.0;
     let reserve = twentieth.max(0.5);
     Terms { rate, most: reserve + 1.0 + twentieth, reserve }
 }
 
-/// The same terms for what is urgent.
+/// The same terms for urgent calls, which may take the reserve.
 pub fn urgent(terms: Terms) -> Terms {
     Terms { reserve: 0.0, ..terms }
 }
 
-/// A token that is there but for this is there.
-const ROUNDING: f64 = 1e-6;
+/// Float tolerance when comparing tokens.
+const EPSILON: f64 = 1e-6;
 
-/// Empty at first, and when it was forgotten: whoever takes over from Redis does not know what was just taken from there.
+/// Starts empty, also after `forget`: tokens recently taken from Redis are unknown.
 #[derive(Debug, Default)]
 pub struct Level {
     tokens: f64,
     at: Option<Instant>,
-    /// Until then nothing comes.
-    rests_until: Option<Instant>,
+    /// No refill before this time.
+    paused_until: Option<Instant>,
 }
 
 impl Level {
-    pub fn lease(&mut self, terms: Terms, wanted: u32, now: Instant) -> Lease {
+    pub fn lease(&mut self, terms: Terms, max: u32, now: Instant) -> Lease {
         self.fill(terms, now);
-        let rest = self.rests_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-        let free = (self.tokens - terms.reserve + ROUNDING).max(0.0) as u32;
-        let taken = if rest.is_zero() { free.min(wanted) } else { 0 };
+        let pause = self.paused_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        let free = (self.tokens - terms.reserve + EPSILON).max(0.0) as u32;
+        let taken = if pause.is_zero() { free.min(max) } else { 0 };
         self.tokens -= f64::from(taken);
         let missing = if taken == 0 { (1.0 + terms.reserve - self.tokens).max(0.0) } else { 0.0 };
-        Lease { taken, left: self.tokens.max(0.0) as u32, wait: rest + Duration::from_secs_f64(missing / terms.rate) }
+        Lease { taken, left: self.tokens.max(0.0) as u32, wait: pause + Duration::from_secs_f64(missing / terms.rate) }
     }
 
-    /// Lets nobody take anything for a time, whatever their terms.
-    pub fn rest(&mut self, time: Duration, now: Instant) {
+    /// Empties the bucket and pauses it, for all terms.
+    pub fn pause(&mut self, time: Duration, now: Instant) {
         self.tokens = 0.0;
         self.at = Some(now);
-        self.rests_until = self.rests_until.max(Some(now + time));
+        self.paused_until = self.paused_until.max(Some(now + time));
     }
 
-    /// What it holds is not known: others have taken from the account.
+    /// Empties the bucket: other workers have taken tokens from Redis.
     pub fn forget(&mut self) {
         (self.tokens, self.at) = (0.0, None);
     }
 
     fn fill(&mut self, terms: Terms, now: Instant) {
         let at = self.at.replace(now).unwrap_or(now);
-        let from = self.rests_until.map_or(at, |until| at.max(until));
+        let from = self.paused_until.map_or(at, |until| at.max(until));
         let passed = now.saturating_duration_since(from);
         self.tokens = (self.tokens + passed.as_secs_f64() * terms.rate).min(terms.most);
     }
@@ -68,7 +67,7 @@ mod model;
 mod tests {
     use super::*;
 
-    /// Takes whatever there is whenever there is something, for so long; returns how many were taken.
+    /// Takes all available tokens for a time; returns their number.
     fn drain(level: &mut Level, terms: Terms, from: Instant, time: Duration) -> u32 {
         let (mut now, mut taken) = (from, 0);
         while now < from + time {
@@ -80,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_over_time_is_the_rate_whatever_the_rate_is() {
+    fn tokens_over_time_match_the_rate() {
         for rate in [1.0, 2.0, 7.0, 100.0, 3_000.0] {
             let taken = f64::from(drain(&mut Level::default(), terms(rate), Instant::now(), Duration::from_mins(1)));
             assert!(taken <= 60.0 * rate && taken >= 0.97 * 60.0 * rate, "{rate}: {taken}");
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_rest_no_more_goes_at_once_than_the_bucket_holds() {
+    fn idle_bucket_grants_its_capacity_at_once() {
         for (rate, bulk, whole) in [(1.0, 1, 1), (10.0, 1, 2), (100.0, 6, 11), (1_000.0, 51, 101)] {
             let (now, later) = (Instant::now(), Instant::now() + Duration::from_hours(1));
             let mut level = Level::default();
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn while_something_urgent_waits_the_rest_gets_nothing() {
+    fn urgent_calls_take_precedence() {
         let (start, terms) = (Instant::now(), terms(10.0));
         let (mut level, mut now, mut taken) = (Level::default(), start, [0, 0]);
         while now < start + Duration::from_secs(10) {
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_when_to_come_again() {
+    fn lease_returns_the_time_until_the_next_token() {
         let (now, terms) = (Instant::now(), terms(2.0));
         let mut level = Level::default();
         let wait = level.lease(terms, 1, now).wait;
@@ -120,20 +119,20 @@ mod tests {
     }
 
     #[test]
-    fn while_it_rests_nothing_is_taken() {
+    fn paused_bucket_grants_nothing() {
         let (now, terms) = (Instant::now(), urgent(terms(100.0)));
         let mut level = Level::default();
-        level.rest(Duration::from_secs(5), now);
+        level.pause(Duration::from_secs(5), now);
         assert_eq!(level.lease(terms, 1, now + Duration::from_secs(5)).taken, 0);
         assert_eq!(level.lease(terms, 1, now + Duration::from_millis(5_020)).taken, 1);
     }
 
     #[test]
-    fn what_was_forgotten_begins_empty_and_still_rests() {
+    fn forgotten_bucket_is_empty_and_still_paused() {
         let (now, terms) = (Instant::now(), urgent(terms(10.0)));
         let at = |secs| now + Duration::from_secs(secs);
         let mut level = Level::default();
-        level.rest(Duration::from_mins(1), now);
+        level.pause(Duration::from_mins(1), now);
         level.forget();
         assert_eq!(level.lease(terms, 1, at(50)).wait, Duration::from_millis(10_100));
         assert_eq!(level.lease(terms, 1, at(100)).taken, 1);
@@ -142,12 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_is_as_long_for_each_of_those_who_use_the_account_at_other_rates() {
+    fn pause_is_the_same_for_all_rates() {
         let now = Instant::now();
         let (fast, slow) = (urgent(terms(1_000.0)), urgent(terms(1.0)));
         let mut level = Level::default();
-        level.rest(Duration::from_mins(1), now);
-        level.rest(Duration::from_secs(1), now);
+        level.pause(Duration::from_mins(1), now);
+        level.pause(Duration::from_secs(1), now);
         let wait = level.lease(slow, 1, now + Duration::from_secs(50)).wait;
         assert_eq!(wait, Duration::from_secs(11));
         assert_eq!(level.lease(fast, 1, now + Duration::from_millis(59_900)).taken, 0);

@@ -5,5 +5,5 @@ mod config;
 mod error;
 mod session;
 
-pub use client::Client;
+pub use client::{Client, MAX_SESSION_WAIT};
 pub use config::{Security, SmtpConfig};

@@ -1,4 +1,4 @@
-//! Whether a provider is worth calling. Pure: the caller brings the time.
+//! Circuit breaker of a provider. Pure: the caller passes the time.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use tokio::time::Instant;
 
 use crate::provider::Outcome;
 
-/// How long wrong settings are not tried again.
-const MISCONFIGURED: Duration = Duration::from_secs(30);
-/// How many failures in a row open the circuit, and for how long.
-const FAILURES: u32 = 5;
-const FAILED: Duration = Duration::from_secs(10);
-/// A provider's wish for a pause is followed by all messages up to here; the message it was said to waits for longer.
-const PAUSE_MOST: Duration = Duration::from_mins(1);
-/// How long the one call that tries again has: as long as a call may take.
-const TRIAL: Duration = Duration::from_secs(20);
+/// How long invalid settings keep the circuit open.
+const MISCONFIGURED_DELAY: Duration = Duration::from_secs(30);
+/// Consecutive failures that open the circuit, and for how long.
+const MAX_FAILURES: u32 = 5;
+const FAILURE_DELAY: Duration = Duration::from_secs(10);
+/// Upper limit on a provider-requested pause for all messages. The message that got the response waits for the full time.
+const MAX_PAUSE: Duration = Duration::from_mins(1);
+/// How long the half-open circuit waits for its trial call: the time that a call may take.
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Closed at first. Once open it lets one call through whenever its time is up, until one goes well.
+/// Closed at first. Once open, it allows one trial call after each delay, until one succeeds.
 #[derive(Debug, Default)]
 pub struct Circuit {
     failures: u32,
     open: Option<Open>,
-    /// Until when the provider wishes not to be called. What ends meanwhile badly does not cut it short.
+    /// End of the pause that the provider requested. Failures do not shorten it.
     pause: Option<Instant>,
 }
 
@@ -42,11 +42,11 @@ impl Circuit {
         self.open.as_ref().is_some_and(|open| now < open.until)
     }
 
-    /// The outcome of a call that is not made; none where it may be made.
+    /// Returns the outcome of a refused call; `None` if the call may be made.
     pub fn refusal(&mut self, now: Instant) -> Option<Outcome> {
         let open = self.open.as_mut()?;
         if now >= open.until {
-            open.until = now + TRIAL;
+            open.until = now + TRIAL_TIMEOUT;
             return None;
         }
         Some(match &open.cause {
@@ -55,21 +55,21 @@ impl Circuit {
         })
     }
 
-    /// Draws the conclusion from a call.
+    /// Records the outcome of a call.
     pub fn note(&mut self, outcome: &Outcome, now: Instant) {
         match outcome {
-            Outcome::Misconfigured(why) => self.open(now + MISCONFIGURED, Cause::Misconfigured(why.clone())),
+            Outcome::Misconfigured(why) => self.open(now + MISCONFIGURED_DELAY, Cause::Misconfigured(why.clone())),
             Outcome::Throttled { after: Some(after), why } if !after.is_zero() => {
-                self.pause = self.pause.max(Some(now + (*after).min(PAUSE_MOST)));
+                self.pause = self.pause.max(Some(now + (*after).min(MAX_PAUSE)));
                 self.open(now, Cause::Failed(why.clone()));
             }
             Outcome::Unavailable { why, .. } | Outcome::Ambiguous(why) => {
                 self.failures += 1;
-                if self.failures >= FAILURES || self.open.is_some() {
-                    self.open(now + FAILED, Cause::Failed(why.clone()));
+                if self.failures >= MAX_FAILURES || self.open.is_some() {
+                    self.open(now + FAILURE_DELAY, Cause::Failed(why.clone()));
                 }
             }
-            // It works, whatever it said to this message.
+            // The provider works, whatever its response to this message.
             Outcome::Accepted(_) | Outcome::Throttled { .. } | Outcome::Rejected(_) | Outcome::Gone(_) => {
                 *self = Self::default();
             }
@@ -77,7 +77,7 @@ impl Circuit {
         }
     }
 
-    /// Until then, or the end of a pause that is later.
+    /// Opens the circuit until a time, or until the end of a pause if later.
     fn open(&mut self, until: Instant, cause: Cause) {
         let until = self.pause.map_or(until, |pause| until.max(pause));
         self.open = Some(Open { until, cause });
@@ -95,12 +95,12 @@ mod tests {
     }
 
     #[test]
-    fn wrong_settings_are_tried_again_by_one_call_at_a_time() {
+    fn invalid_settings_are_retried_by_one_call_at_a_time() {
         let (start, mut circuit) = (Instant::now(), Circuit::default());
         assert_eq!(circuit.refusal(start), None);
         circuit.note(&Outcome::Misconfigured("535".to_owned()), start);
         assert_eq!(circuit.refusal(start), Some(Outcome::Misconfigured("535".to_owned())));
-        let later = start + MISCONFIGURED;
+        let later = start + MISCONFIGURED_DELAY;
         assert_eq!(circuit.refusal(later), None);
         assert_eq!(name(circuit.refusal(later)), Some("misconfigured"));
         circuit.note(&Outcome::Accepted(String::new()), later);
@@ -108,38 +108,38 @@ mod tests {
     }
 
     #[test]
-    fn failures_in_a_row_open_it_and_any_sign_of_life_closes_it() {
+    fn consecutive_failures_open_and_any_response_closes() {
         let (now, mut circuit) = (Instant::now(), Circuit::default());
         let down = Outcome::unavailable("down");
-        for _ in 1..FAILURES {
+        for _ in 1..MAX_FAILURES {
             circuit.note(&down, now);
         }
         assert!(!circuit.is_open(now));
         circuit.note(&Outcome::Rejected(String::new()), now);
-        for _ in 1..FAILURES {
+        for _ in 1..MAX_FAILURES {
             circuit.note(&down, now);
         }
         assert!(!circuit.is_open(now));
         circuit.note(&down, now);
         assert_eq!(name(circuit.refusal(now)), Some("held"));
-        // The call that tries again fails too.
-        assert_eq!(circuit.refusal(now + FAILED), None);
-        circuit.note(&down, now + FAILED);
-        assert!(circuit.is_open(now + FAILED + FAILED / 2));
+        // The trial call fails too.
+        assert_eq!(circuit.refusal(now + FAILURE_DELAY), None);
+        circuit.note(&down, now + FAILURE_DELAY);
+        assert!(circuit.is_open(now + FAILURE_DELAY + FAILURE_DELAY / 2));
     }
 
     #[test]
-    fn a_wish_for_a_pause_is_everybodys() {
+    fn requested_pause_applies_to_all_calls() {
         let (now, mut circuit) = (Instant::now(), Circuit::default());
         circuit.note(&Outcome::Throttled { after: None, why: String::new() }, now);
         assert!(!circuit.is_open(now));
         circuit.note(&Outcome::Throttled { after: Some(Duration::from_secs(7)), why: String::new() }, now);
         assert!(circuit.is_open(now + Duration::from_secs(6)) && !circuit.is_open(now + Duration::from_secs(7)));
         circuit.note(&Outcome::Throttled { after: Some(Duration::from_hours(9)), why: String::new() }, now);
-        assert!(!circuit.is_open(now + PAUSE_MOST));
-        // Calls that were under way end badly, and it is a pause all the same.
+        assert!(!circuit.is_open(now + MAX_PAUSE));
+        // Failures of calls in flight do not end the pause.
         circuit.note(&Outcome::unavailable("down"), now);
         circuit.note(&Outcome::Misconfigured("535".to_owned()), now);
-        assert!(circuit.is_open(now + PAUSE_MOST / 2 + PAUSE_MOST / 4));
+        assert!(circuit.is_open(now + MAX_PAUSE / 2 + MAX_PAUSE / 4));
     }
 }

@@ -1,4 +1,4 @@
-//! Mail: by the provider of the settings, or by the second one while the first is down.
+//! Mail: the configured provider, or the fallback provider while the primary one is down.
 
 use shared::store::channels::ChannelSettings;
 
@@ -8,55 +8,55 @@ use crate::provider::stub::Stub;
 use crate::provider::{Email, MailProvider, Outside, mail_http, smtp};
 
 pub struct EmailRoutes {
-    first: Route<MailProvider>,
-    second: Option<Route<MailProvider>>,
+    primary: Route<MailProvider>,
+    fallback: Option<Route<MailProvider>>,
 }
 
 impl EmailRoutes {
     pub fn stub(stub: Stub<Email>) -> Self {
-        Self { first: Route::new(Ok(MailProvider::Stub(stub))), second: None }
+        Self { primary: Route::new(Ok(MailProvider::Stub(stub))), fallback: None }
     }
 
-    /// None where the settings name no provider.
+    /// Returns `None` if the settings name no provider.
     pub fn from_settings(settings: &ChannelSettings, outside: &Outside) -> Option<Self> {
         let name = |field| settings.text(field).map(str::trim).filter(|n| !n.is_empty()).map(str::to_ascii_uppercase);
-        let first = match name("emailProvider") {
+        let primary = match name("emailProvider") {
             Some(name) => name,
             None if settings.text("smtpHost").is_some() => "SMTP".to_owned(),
             None if settings.secret("mailproviderApiKey").is_some() => "MAILPROVIDER".to_owned(),
             None => return None,
         };
-        let second = name("emailFallback").filter(|second| *second != first);
+        let fallback = name("emailFallback").filter(|fallback| *fallback != primary);
         let route = |name: &str| {
             let provider = provider(name, settings, outside);
             let limit = provider.as_ref().ok().and_then(|provider| limit(provider, settings, &outside.limits));
-            Route::new(provider).limited(limit)
+            Route::new(provider).with_limit(limit)
         };
-        Some(Self { first: route(&first), second: second.map(|name| route(&name)) })
+        Some(Self { primary: route(&primary), fallback: fallback.map(|name| route(&name)) })
     }
 
-    /// The first provider, unless it is down and there is a second one that is not.
+    /// Returns the primary provider, or the fallback while only the primary is unavailable.
     pub fn choose(&self) -> &Route<MailProvider> {
-        match &self.second {
-            Some(second) if self.first.is_open() && !second.is_open() => second,
-            _ => &self.first,
+        match &self.fallback {
+            Some(fallback) if self.primary.is_open() && !fallback.is_open() => fallback,
+            _ => &self.primary,
         }
     }
 
-    /// Whether another provider can take what this one could not.
-    pub fn has_second(&self) -> bool {
-        self.second.is_some()
+    /// Whether a fallback provider is configured.
+    pub fn has_fallback(&self) -> bool {
+        self.fallback.is_some()
     }
 
-    /// Whether a repeat reaches the provider that would recognise it.
-    pub fn repeats_safely(&self) -> bool {
-        self.first.repeats_safely() && self.second.is_none()
+    /// Whether a repeated call is safe: a provider deduplicates by message ID, and no fallback could get the repeat.
+    pub fn is_idempotent(&self) -> bool {
+        self.primary.is_idempotent() && self.fallback.is_none()
     }
 
     pub fn reap(&self) {
-        self.first.reap();
-        if let Some(second) = &self.second {
-            second.reap();
+        self.primary.reap();
+        if let Some(fallback) = &self.fallback {
+            fallback.reap();
         }
     }
 }

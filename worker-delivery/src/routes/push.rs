@@ -1,10 +1,10 @@
-//! Push: by the provider that serves a device's platform.
+//! Push: the provider that serves a device's platform.
 
 use shared::push_token::Platform;
 use shared::store::channels::ChannelSettings;
 use shared::vapid::VapidKeys;
 
-use super::{Call, Route, called};
+use super::{Call, Route, call_provider};
 use crate::limits::{self, Limit};
 use crate::provider::push::{Push, PushProvider};
 use crate::provider::push_mailbox::PushMailbox;
@@ -16,14 +16,14 @@ pub struct PushRoutes {
     gateway: Option<Route<PushProvider>>,
     third_party: Option<Route<PushProvider>>,
     web: Option<PushProvider>,
-    /// Of devices that were made up for it.
+    /// For made-up test devices.
     mailbox: Option<Route<PushProvider>>,
 }
 
-/// By whom one device is reached.
+/// The provider of one device.
 pub enum PushRoute<'a> {
     Shared(&'a Route<PushProvider>),
-    /// Each browser names a push service of its own: what one says is no reason to call another or not.
+    /// Each browser names its own push service, so there is no shared circuit.
     Web(&'a PushProvider),
 }
 
@@ -46,14 +46,14 @@ impl PushRoutes {
             let client = |config| apns::Client::new(config, apns_tokens.clone(), http, clock.clone());
             let account = config.as_ref().ok().map(apns::ApnsConfig::account);
             let limit = account.and_then(|names| limits.of(&names, per_second("iosPushRateLimit")));
-            Route::new(config.map(|config| PushProvider::Apns(Box::new(client(config))))).limited(limit)
+            Route::new(config.map(|config| PushProvider::Apns(Box::new(client(config))))).with_limit(limit)
         });
         let gateway = settings.secret("pushGatewayServerKey").map(|key| {
             let config = gateway::GatewayConfig::from_key(key, &addresses.push_gateway);
             let client = |config| gateway::Client::new(config, http.clone(), clock.clone());
             let account = config.as_ref().ok().map(gateway::GatewayConfig::account);
             let limit = account.and_then(|names| limits.of(&names, per_second("pushGatewayRateLimit")));
-            Route::new(config.map(|config| PushProvider::Gateway(Box::new(client(config))))).limited(limit)
+            Route::new(config.map(|config| PushProvider::Gateway(Box::new(client(config))))).with_limit(limit)
         });
         let third_party = push_provider::PushProviderConfig::from_settings(
             settings,
@@ -68,7 +68,7 @@ impl PushRoutes {
                 let own = || per_second("pushProviderRateLimit");
                 limits.of(&config.account(), if is_shared { addresses.shared_push_limit } else { own() })
             });
-            Route::new(config.map(|config| PushProvider::ThirdParty(Box::new(client(config))))).limited(limit)
+            Route::new(config.map(|config| PushProvider::ThirdParty(Box::new(client(config))))).with_limit(limit)
         });
         let web = vapid.and_then(|keys| {
             let config = web_push::WebPushConfig::new(keys, addresses.vapid_subject.as_deref());
@@ -85,14 +85,14 @@ impl PushRoutes {
         self.web.is_some()
     }
 
-    /// The limit that nearly every push meets: where devices are served by several, each call meets its own.
+    /// Returns the rate limit of the only provider. With several providers, each call takes its own token.
     pub fn limit(&self) -> Option<&Limit> {
         let mut routes = [&self.direct, &self.gateway, &self.third_party].into_iter().flatten();
         let only = routes.next()?;
         if routes.next().is_some() { None } else { only.limit() }
     }
 
-    /// Who serves a device; none where nobody does. What the third-party provider named itself is for nobody else.
+    /// Returns the provider of a device, if any. Subscriptions of the third-party provider go only to that provider.
     pub fn choose(&self, platform: Platform, token: &str) -> Option<PushRoute<'_>> {
         if let Some(mailbox) = self.mailbox.as_ref().filter(|_| PushMailbox::is_device(token)) {
             return Some(PushRoute::Shared(mailbox));
@@ -117,7 +117,7 @@ impl PushRoute<'_> {
         }
     }
 
-    /// Gives a call its token, as [`Route::admit`].
+    /// Adds a rate token to a call, like [`Route::admit`].
     pub async fn admit(&self, call: Call) -> Result<Call, Outcome> {
         match self {
             Self::Shared(route) => route.admit(call).await,
@@ -125,7 +125,7 @@ impl PushRoute<'_> {
         }
     }
 
-    /// Whether a call is not worth it at the moment, as far as is known.
+    /// Whether the settings are invalid or the circuit is open.
     pub fn is_open(&self) -> bool {
         match self {
             Self::Shared(route) => route.is_open(),
@@ -143,7 +143,7 @@ impl PushRoute<'_> {
     pub async fn send(&self, push: &Push, call: Call) -> Outcome {
         match self {
             Self::Shared(route) => route.send(push, call).await,
-            Self::Web(provider) => called(*provider, push, call.trace).await,
+            Self::Web(provider) => call_provider(*provider, push, call.trace).await,
         }
     }
 }

@@ -1,10 +1,10 @@
-//! From what came of several devices to what counts for the message. Pure.
+//! Chooses the outcome of a push from the outcomes of its devices. Pure.
 
 use crate::attempt::push::DeviceResult;
 use crate::provider::Outcome;
 
-/// The result that decides: one acceptance makes the message sent. Without one, a device that may have got it stands
-/// against calling again too soon; then come those that are worth another attempt, and refusals at last.
+/// Returns the result that decides for the message: an acceptance first, then an ambiguous call, because a device may have received
+/// the push; then outcomes worth a retry; refusals last.
 pub fn decisive<'a, 'b>(results: &'a [DeviceResult<'b>]) -> Option<&'a DeviceResult<'b>> {
     results.iter().min_by_key(|result| rank(&result.outcome))
 }
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_acceptance_decides_and_a_doubt_goes_before_another_attempt() {
+    fn acceptance_wins_then_ambiguity_then_retries() {
         let token = PushToken {
             id: Uuid::nil(),
             user_id: Uuid::nil(),
@@ -43,11 +43,11 @@ mod tests {
         };
         let text = String::new;
         let (accepted, gone) = (Outcome::Accepted(text()), Outcome::Gone(text()));
-        let (doubt, later) = (Outcome::Ambiguous(text()), Outcome::unavailable(""));
+        let (ambiguous, unavailable) = (Outcome::Ambiguous(text()), Outcome::unavailable(""));
         for (outcomes, expected) in [
-            (vec![&gone, &accepted, &later], Some("accepted")),
-            (vec![&later, &doubt, &gone], Some("ambiguous")),
-            (vec![&gone, &later], Some("unavailable")),
+            (vec![&gone, &accepted, &unavailable], Some("accepted")),
+            (vec![&unavailable, &ambiguous, &gone], Some("ambiguous")),
+            (vec![&gone, &unavailable], Some("unavailable")),
             (vec![&gone], Some("gone")),
             (vec![], None),
         ] {

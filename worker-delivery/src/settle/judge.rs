@@ -1,4 +1,4 @@
-//! From an outcome to what the ledger says. Pure.
+//! Maps a provider outcome to a status. Pure.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use shared::store::messages::settle::{HELD, Settled};
 use super::reschedule;
 use crate::provider::{Outcome, TOO_LARGE};
 
-/// A message that has waited for its provider for so long since its release is given up like one that failed again and again.
-const GIVE_UP: Duration = Duration::from_hours(6);
-/// Characters of a reason that are kept.
-const REASON_CHARS: usize = 500;
+/// Age after which a deferral counts as a provider failure.
+const DEFERRAL_COUNTS_AFTER: Duration = Duration::from_hours(6);
+/// Maximum characters of a status reason.
+const MAX_REASON_CHARS: usize = 500;
 
-/// What a judgement depends on beside the outcome.
+/// Inputs of a decision besides the outcome.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances {
     pub now: Timestamp,
     /// Between 0 and 1.
     pub random: f64,
-    /// How often a direct or automation message is repeated after a call whose outcome was never learned.
+    /// How often a direct or automation message is repeated after calls with an unknown outcome.
     pub unknown_retries: i32,
-    /// What was found wrong is so no more: the settings were changed during the call, or another provider takes over.
+    /// Retry at once: the settings changed during the call, or the fallback provider takes over.
     pub try_again_now: bool,
-    /// A repeat under the message's id is recognised, so that one harms nobody.
-    pub repeats_safely: bool,
+    /// The provider deduplicates by message ID, so a repeated call is safe.
+    pub is_idempotent: bool,
 }
 
-/// The claim's end with an outcome known.
+/// Settles with a final status.
 pub fn known(message: &Claimed, status: DeliveryState, reason: Option<&str>) -> Settled {
     let reason = reason.map(clean);
     Settled { reason, ..Settled::new(message.project, message.id, message.attempt, status) }
@@ -44,17 +44,17 @@ fn again(message: &Claimed, reason: &str, now: Timestamp, delay: Duration) -> Se
     Settled { due_at, ..known(message, DeliveryState::Queued, Some(reason)) }
 }
 
-/// Whether it is sent to try the channel's settings: somebody waits for the outcome, and nothing is repeated.
+/// Whether it is a test send: reported at once, never retried.
 pub fn is_test(message: &Claimed) -> bool {
     message.content.get("test").is_some_and(|test| test == true)
 }
 
-/// Where a test goes to, whatever the person's own address is.
+/// Returns the recipient of a test send, which replaces the user's own address.
 pub fn test_address(message: &Claimed) -> Option<&str> {
     message.content.get("to").and_then(serde_json::Value::as_str).filter(|_| is_test(message))
 }
 
-/// One more failure that counts against the limit.
+/// Queues the message again after a provider failure, or fails it after the last one.
 fn retry(message: &Claimed, after: Option<Duration>, why: &str, at: Circumstances) -> Settled {
     let settled = match reschedule::after_failure(message.failures, after, at.random) {
         Some(delay) => again(message, &format!("retrying: {why}"), at.now, delay),
@@ -68,7 +68,7 @@ fn age(message: &Claimed, at: Circumstances) -> Duration {
     Duration::from_millis(age_ms.max(0).unsigned_abs())
 }
 
-/// What follows from a provider's outcome.
+/// Returns the status that follows from a provider's outcome.
 pub fn judge(message: &Claimed, outcome: &Outcome, at: Circumstances) -> Settled {
     if is_test(message) && !matches!(outcome, Outcome::Accepted(_)) {
         return failed(message, &format!("{}: {}", outcome.name(), outcome.words()));
@@ -80,12 +80,12 @@ pub fn judge(message: &Claimed, outcome: &Outcome, at: Circumstances) -> Settled
         }
         Outcome::Throttled { after, why } | Outcome::Unavailable { after, why } => retry(message, *after, why, at),
         Outcome::Held { after, why } => {
-            if age(message, at) > GIVE_UP {
+            if age(message, at) > DEFERRAL_COUNTS_AFTER {
                 return retry(message, Some(*after), why, at);
             }
             again(message, &format!("waiting: {why}"), at.now, reschedule::while_open(*after, at.random))
         }
-        // Waiting for one's turn is nobody's failure, however long it takes.
+        // Waiting for a rate limit is not a failure.
         Outcome::Limited { after, why } => {
             let delay = reschedule::while_limited(*after, message.lane, at.random);
             again(message, &limited(why), at.now, delay)
@@ -97,7 +97,7 @@ pub fn judge(message: &Claimed, outcome: &Outcome, at: Circumstances) -> Settled
             let delay = if at.try_again_now { Duration::ZERO } else { reschedule::while_held(at.random) };
             again(message, &format!("{HELD}: {why}"), at.now, delay)
         }
-        Outcome::Ambiguous(why) if at.repeats_safely => retry(message, None, why, at),
+        Outcome::Ambiguous(why) if at.is_idempotent => retry(message, None, why, at),
         Outcome::Ambiguous(why) => {
             let reason = format!("outcome_unknown: {why}");
             let settled = match reschedule::after_unknown(message.ambiguous + 1, unknown_retries(message.lane, at)) {
@@ -109,19 +109,19 @@ pub fn judge(message: &Claimed, outcome: &Outcome, at: Circumstances) -> Settled
     }
 }
 
-/// The reason of a message that waits until its provider's account takes more.
+/// Status reason of a message that waits for its account's rate limit.
 pub fn limited(why: &str) -> String {
     format!("rate_limited: {why}")
 }
 
-/// A message that waits until it wakes nobody; spread out, so that not all go at the first minute of the day.
+/// Defers to the end of quiet hours, with jitter.
 pub fn quiet(message: &Claimed, until: Timestamp, at: Circumstances) -> Settled {
     let wait = until.duration_since(at.now).unsigned_abs();
     again(message, &format!("quiet_hours: until {until}"), at.now, reschedule::while_quiet(wait, at.random))
 }
 
-/// Whether earlier calls whose outcome was never learned leave room for another one. What nobody waits for is not
-/// worth a second copy.
+/// Whether the message may be sent after its earlier calls with an unknown outcome. Campaign messages are not repeated after an
+/// unknown outcome.
 pub fn may_be_sent(message: &Claimed, at: Circumstances) -> bool {
     message.ambiguous <= unknown_retries(message.lane, at)
 }
@@ -133,7 +133,7 @@ fn unknown_retries(lane: Lane, at: Circumstances) -> i32 {
     }
 }
 
-/// What becomes of a message for somebody who is not there: a direct one may have overtaken its user.
+/// Retries a direct message whose user may not be recorded yet; fails others.
 pub fn user_unknown(message: &Claimed, at: Circumstances) -> Settled {
     const REASON: &str = "user_not_found";
     let delay = match message.lane {
@@ -143,29 +143,29 @@ pub fn user_unknown(message: &Claimed, at: Circumstances) -> Settled {
     delay.map_or_else(|| failed(message, REASON), |delay| again(message, REASON, at.now, delay))
 }
 
-/// A direct message whose person has no address: one may be on its way, accepted just before the message was.
+/// Suppresses a message to a user without an address. A new direct message is deferred: the address may be recorded in a moment.
 pub fn address_missing(message: &Claimed, at: Circumstances) -> Settled {
-    nowhere(message, "no_address", at)
+    no_destination(message, "no_address", at)
 }
 
-/// As [`address_missing`], of a person without a device.
+/// Like [`address_missing`], for a user without a device.
 pub fn token_missing(message: &Claimed, at: Circumstances) -> Settled {
-    nowhere(message, "no_token", at)
+    no_destination(message, "no_token", at)
 }
 
-fn nowhere(message: &Claimed, reason: &str, at: Circumstances) -> Settled {
-    if message.lane == Lane::Direct && age(message, at) < APPLIED {
+fn no_destination(message: &Claimed, reason: &str, at: Circumstances) -> Settled {
+    if message.lane == Lane::Direct && age(message, at) < INTAKE_DELAY {
         return again(message, reason, at.now, Duration::from_secs(1));
     }
     known(message, DeliveryState::Suppressed, Some(reason))
 }
 
-/// By then what was accepted before a message has been applied, as long as nothing is wrong.
-const APPLIED: Duration = Duration::from_secs(4);
+/// By then, items accepted before the message have normally been applied.
+const INTAKE_DELAY: Duration = Duration::from_secs(4);
 
-/// A provider's words, fit for a row: Postgres takes no NUL, and nobody reads a page.
+/// Removes control characters (PostgreSQL rejects NUL) and truncates.
 pub fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(REASON_CHARS).collect()
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_REASON_CHARS).collect()
 }
 
 #[cfg(test)]
@@ -210,7 +210,7 @@ mod tests {
             random: 1.0,
             unknown_retries: 1,
             try_again_now: false,
-            repeats_safely: false,
+            is_idempotent: false,
         }
     }
 
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn every_outcome_has_its_end() {
+    fn outcome_maps_to_status_reason_and_retry() {
         let why = || "why".to_owned();
         let retry = || Outcome::unavailable(why());
         for (message, outcome, status, reason, due, failures, ambiguous) in [
@@ -278,22 +278,22 @@ mod tests {
     }
 
     #[test]
-    fn settings_mended_during_the_call_are_tried_at_once() {
+    fn settings_changed_during_the_call_are_retried_at_once() {
         let changed = Circumstances { try_again_now: true, ..at(NOW) };
         let settled = judge(&message(Lane::Direct, 0, 0), &Outcome::Misconfigured(String::new()), changed);
         assert_eq!(due_in(&settled), Some(0));
     }
 
     #[test]
-    fn a_repeat_that_harms_nobody_is_a_retry() {
-        let safely = Circumstances { repeats_safely: true, ..at(NOW) };
-        let settled = judge(&message(Lane::Campaign, 0, 0), &Outcome::Ambiguous("why".to_owned()), safely);
+    fn ambiguous_call_of_idempotent_provider_is_retried() {
+        let idempotent = Circumstances { is_idempotent: true, ..at(NOW) };
+        let settled = judge(&message(Lane::Campaign, 0, 0), &Outcome::Ambiguous("why".to_owned()), idempotent);
         assert_eq!((settled.status, settled.failures, settled.ambiguous), (DeliveryState::Queued, 1, 0));
         assert_eq!(due_in(&settled), Some(15));
     }
 
     #[test]
-    fn a_call_that_was_not_made_counts_for_nothing_for_six_hours() {
+    fn deferral_counts_as_failure_after_six_hours() {
         let held = Outcome::Held { after: Duration::from_secs(8), why: "down".to_owned() };
         let settled = judge(&message(Lane::Campaign, 7, 0), &held, at(NOW));
         assert_eq!((settled.status, settled.failures, due_in(&settled)), (DeliveryState::Queued, 0, Some(18)));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_has_not_come_counts_for_nothing_however_long_it_takes() {
+    fn rate_limited_message_never_counts_as_failed() {
         let limited = Outcome::Limited { after: Duration::from_secs(1), why: "2 a second".to_owned() };
         for (lane, due) in [(Lane::Direct, 2), (Lane::Automation, 11), (Lane::Campaign, 11)] {
             let settled = judge(&message(lane, 7, 0), &limited, at(NOW));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_campaigns_message_ages_from_its_release() {
+    fn campaign_message_ages_from_its_release() {
         let held = Outcome::Held { after: Duration::from_secs(8), why: "down".to_owned() };
         let hours = |hours: i64| NOW + hours * 3_600_000;
         let message = Claimed { released_at: from_ms(hours(12)), ..message(Lane::Campaign, 0, 0) };
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_ends_with_its_only_call() {
+    fn test_send_is_never_retried() {
         let test = Claimed { content: json!({ "test": true }), ..message(Lane::Direct, 0, 0) };
         for outcome in [
             Outcome::unavailable("down"),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_ran_out_counts_as_a_call() {
+    fn ambiguous_calls_are_limited_by_lane() {
         assert!(may_be_sent(&message(Lane::Direct, 0, 1), at(NOW)));
         assert!(!may_be_sent(&message(Lane::Direct, 0, 2), at(NOW)));
         assert!(may_be_sent(&message(Lane::Campaign, 0, 0), at(NOW)));
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_direct_message_waits_for_its_user() {
+    fn only_direct_message_waits_for_its_user() {
         assert_eq!(user_unknown(&message(Lane::Direct, 0, 0), at(NOW)).status, DeliveryState::Queued);
         let late = user_unknown(&message(Lane::Direct, 0, 0), at(NOW + 46_000));
         assert_eq!((late.status, late.reason.as_deref()), (DeliveryState::Failed, Some("user_not_found")));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_may_be_on_its_way() {
+    fn new_direct_message_waits_for_an_address() {
         let status = |lane, after| address_missing(&message(lane, 0, 0), at(NOW + after)).status;
         assert_eq!(status(Lane::Direct, 0), DeliveryState::Queued);
         assert_eq!(status(Lane::Direct, 5_000), DeliveryState::Suppressed);
@@ -363,9 +363,9 @@ mod tests {
     }
 
     #[test]
-    fn words_are_made_fit_for_a_row() {
+    fn reason_is_cleaned_and_truncated() {
         let settled = failed(&message(Lane::Direct, 0, 0), &format!("a\0b\r\n{}", "x".repeat(1_000)));
         let reason = settled.reason.unwrap();
-        assert!(reason.starts_with("a b  x") && reason.chars().count() == REASON_CHARS);
+        assert!(reason.starts_with("a b  x") && reason.chars().count() == MAX_REASON_CHARS);
     }
 }

@@ -1,4 +1,4 @@
-//! What follows from a call to an endpoint: for the delivery, and for the endpoint. Pure.
+//! Maps the outcome of a webhook call to the next step of the delivery and of the endpoint. Pure.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use shared::backoff::Backoff;
 use shared::outbound::{Answer, CallError};
 
-/// Between one call and the next, the first being made at once: eight in all, over 27 and a half hours.
+/// Delays between calls, the first of which is made at once: eight calls over 27.5 hours.
 const SCHEDULE: [Duration; 7] = [
     Duration::from_secs(5),
     Duration::from_mins(5),
@@ -16,17 +16,17 @@ const SCHEDULE: [Duration; 7] = [
     Duration::from_hours(10),
     Duration::from_hours(10),
 ];
-/// What is added at most, as a share, so that what failed together does not come back together.
+/// Maximum jitter, as a fraction of the delay, so that deliveries that failed together do not return together.
 const JITTER: f64 = 0.1;
-/// The longest wish to wait that is heeded, and for how long one delivery's wish keeps the others back.
-const MOST_WAIT: Duration = Duration::from_hours(24);
-const MOST_REST: Duration = Duration::from_hours(1);
-/// Failures in a row from which on an endpoint rests after each, and for how long.
-const SUSPECT: i32 = super::SUSPECT;
-const REST: Backoff = Backoff { first: Duration::from_secs(5), factor: 2, most: Duration::from_mins(5) };
-/// An endpoint is disabled when all calls have failed for so long, and there were so many.
-const FAILING: Duration = Duration::from_hours(5 * 24);
-const FAILING_CALLS: i32 = 10;
+/// Upper limits on `Retry-After`: for the delivery, and for all deliveries to the endpoint.
+const MAX_RETRY_AFTER: Duration = Duration::from_hours(24);
+const MAX_BACK_OFF: Duration = Duration::from_hours(1);
+/// Consecutive failures after which each further one makes the endpoint back off, and for how long.
+const SUSPECT: i32 = super::SUSPECT_FAILURES;
+const BACK_OFF: Backoff = Backoff { first: Duration::from_secs(5), factor: 2, most: Duration::from_mins(5) };
+/// An endpoint is disabled when all calls have failed for this long, and at least this many.
+const DISABLE_AFTER: Duration = Duration::from_hours(5 * 24);
+const DISABLE_FAILURES: i32 = 10;
 /// Why endpoints are disabled.
 pub const GONE: &str = "gone";
 pub const FAILED: &str = "failing";
@@ -41,28 +41,28 @@ pub enum Next {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     pub next: Next,
-    /// Why it failed; none where it did not.
+    /// Why the call failed; `None` if it succeeded.
     pub error: Option<String>,
-    /// For how long nothing else is sent to the endpoint.
-    pub rest: Option<Duration>,
+    /// How long nothing else is sent to the endpoint.
+    pub back_off: Option<Duration>,
     is_gone: bool,
 }
 
 impl Verdict {
-    /// Why the endpoint is to be disabled that has been failing for so long, by so many calls in a row.
+    /// Returns why the endpoint must be disabled after failing for this time, with this many consecutive calls.
     pub fn disables(&self, failing_for: Duration, failures: i32) -> Option<&'static str> {
         if self.is_gone {
             return Some(GONE);
         }
-        (self.error.is_some() && failing_for >= FAILING && failures >= FAILING_CALLS).then_some(FAILED)
+        (self.error.is_some() && failing_for >= DISABLE_AFTER && failures >= DISABLE_FAILURES).then_some(FAILED)
     }
 }
 
-/// `tries`: calls for this delivery that failed before; `failures`: those to the endpoint in a row.
+/// Judges a call. `tries`: earlier failed calls of this delivery; `failures`: consecutive ones of the endpoint.
 pub fn judge(outcome: &Result<Answer, CallError>, tries: i32, failures: i32, now: Timestamp, random: f64) -> Verdict {
-    let (error, wish, is_gone) = match outcome {
+    let (error, retry_after, is_gone) = match outcome {
         Ok(answer) if answer.status.is_success() => {
-            return Verdict { next: Next::Done, error: None, rest: None, is_gone: false };
+            return Verdict { next: Next::Done, error: None, back_off: None, is_gone: false };
         }
         Ok(answer) => {
             let status = answer.status.as_u16();
@@ -74,11 +74,11 @@ pub fn judge(outcome: &Result<Answer, CallError>, tries: i32, failures: i32, now
     let next = usize::try_from(tries).ok().and_then(|tries| SCHEDULE.get(tries)).filter(|_| !is_gone);
     let next = next.map_or(Next::GiveUp, |delay| {
         let jittered = delay.mul_f64(1.0 + JITTER * random.clamp(0.0, 1.0));
-        Next::Again(jittered.max(wish.unwrap_or_default().min(MOST_WAIT)))
+        Next::Again(jittered.max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER)))
     });
-    let tired = (failures >= SUSPECT).then(|| REST.delay((failures - SUSPECT + 1).unsigned_abs(), random));
-    let rest = tired.max(wish.map(|wish| wish.min(MOST_REST)));
-    Verdict { next, error: Some(error), rest, is_gone }
+    let own = (failures >= SUSPECT).then(|| BACK_OFF.delay((failures - SUSPECT + 1).unsigned_abs(), random));
+    let back_off = own.max(retry_after.map(|retry_after| retry_after.min(MAX_BACK_OFF)));
+    Verdict { next, error: Some(error), back_off, is_gone }
 }
 
 #[cfg(test)]
@@ -92,8 +92,8 @@ mod tests {
 
     fn answer(status: u16, retry_after: Option<&str>) -> Answer {
         let mut headers = HeaderMap::new();
-        if let Some(wish) = retry_after {
-            headers.insert(http::header::RETRY_AFTER, wish.parse().unwrap());
+        if let Some(retry_after) = retry_after {
+            headers.insert(http::header::RETRY_AFTER, retry_after.parse().unwrap());
         }
         Answer { status: StatusCode::from_u16(status).unwrap(), headers, body: Bytes::new(), whole: true }
     }
@@ -129,30 +129,30 @@ mod tests {
             assert!(matches!(verdict.next, Next::Again(_)));
         }
         let refused = verdict(&Err(CallError::Refused("at 10.0.0.1".to_owned())), 0, 0);
-        assert_eq!((refused.error.as_deref(), refused.rest), (Some("at 10.0.0.1"), None));
+        assert_eq!((refused.error.as_deref(), refused.back_off), (Some("at 10.0.0.1"), None));
     }
 
     #[test]
-    fn a_wish_to_wait_is_heeded_within_bounds() {
-        for (wish, tries, wait, rest) in
+    fn retry_after_is_respected_within_bounds() {
+        for (retry_after, tries, wait, back_off) in
             [("120", 0, 120, 120), ("2", 0, 5, 2), ("60", 1, 300, 60), ("999999", 0, 86_400, 3_600)]
         {
-            let verdict = verdict(&Ok(answer(429, Some(wish))), tries, 0);
-            assert_eq!(verdict.next, Next::Again(Duration::from_secs(wait)), "{wish}");
-            assert_eq!(verdict.rest, Some(Duration::from_secs(rest)), "{wish}");
+            let verdict = verdict(&Ok(answer(429, Some(retry_after))), tries, 0);
+            assert_eq!(verdict.next, Next::Again(Duration::from_secs(wait)), "{retry_after}");
+            assert_eq!(verdict.back_off, Some(Duration::from_secs(back_off)), "{retry_after}");
         }
     }
 
     #[test]
-    fn an_endpoint_that_goes_on_failing_rests_longer_and_longer() {
-        let rests = |failures| judge(&Ok(answer(500, None)), 0, failures, Timestamp::UNIX_EPOCH, 1.0).rest;
-        let seconds: Vec<Option<u64>> = (3..9).map(|n| rests(n).map(|rest| rest.as_secs())).collect();
+    fn failing_endpoint_backs_off_exponentially() {
+        let back_offs = |failures| judge(&Ok(answer(500, None)), 0, failures, Timestamp::UNIX_EPOCH, 1.0).back_off;
+        let seconds: Vec<Option<u64>> = (3..9).map(|n| back_offs(n).map(|back_off| back_off.as_secs())).collect();
         assert_eq!(seconds, [None, Some(5), Some(10), Some(20), Some(40), Some(80)]);
-        assert_eq!(rests(i32::MAX), Some(Duration::from_mins(5)));
+        assert_eq!(back_offs(i32::MAX), Some(Duration::from_mins(5)));
     }
 
     #[test]
-    fn who_is_gone_or_fails_for_days_is_disabled() {
+    fn gone_or_failing_endpoint_is_disabled() {
         let (day, gone) = (Duration::from_hours(24), verdict(&Ok(answer(410, None)), 0, 0));
         assert_eq!((gone.next, gone.disables(Duration::ZERO, 1)), (Next::GiveUp, Some(GONE)));
         for (failures, failing_for, reason) in

@@ -52,7 +52,7 @@ pub async fn campaign(place: &Place) -> Uuid {
     campaigns::insert(&tx, place.project, &new).await.unwrap();
     sending::begin(&tx, place.project, id, now, now).await.unwrap();
     let later = now + SignedDuration::from_secs(1);
-    let (held, progress) = sending::hold(&tx, place.project, id, later).await.unwrap().unwrap();
+    let (held, progress) = sending::lock_due(&tx, place.project, id, later).await.unwrap().unwrap();
     let slice = find_slice(&tx, place.project, &held, &progress, 10_000, later).await.unwrap();
     take_slice(&tx, place.project, &held, &progress, &slice, now).await.unwrap();
     let sql = "DELETE FROM send_chunk WHERE campaign_id = $1 RETURNING members, occurrence, template_id, due_at IS NULL AND is_audience";

@@ -1,4 +1,4 @@
-//! Messages of `POST /messages`, which have no row yet.
+//! Direct messages (`POST /messages`), which have no row yet.
 
 use async_nats::jetstream::stream::Stream;
 use bytes::Bytes;
@@ -39,7 +39,7 @@ async fn refused(place: &Place, count: u64) -> (Stream, Vec<String>) {
 async fn a_direct_message_gets_its_row_and_is_sent_once() {
     let (mut place, mailbox) = Place::with_mailbox().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
-    // By the external id that leads to nobody, and the internal one that is Ann's.
+    // The external ID does not exist; the internal ID is Ann's.
     let (id, message) = place.direct(&[Uuid::from_u128(5), ann], &json!({ "subject": "Code", "body": "1 < 2\n42" }));
     place.send_direct(vec![message.clone()]).await;
     place.send_direct(vec![message.clone(), message]).await;
@@ -80,7 +80,7 @@ async fn what_cannot_be_read_is_put_aside_and_the_rest_goes_on() {
     let (_, good) = place.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
     let (_, mut not_json) = place.direct(&[ann], &json!({}));
     not_json.content = Bytes::from_static(b"{");
-    // The database takes no such text, though it is JSON.
+    // Valid JSON with a text that the database refuses.
     let (_, unstorable) = place.direct(&[ann], &json!({ "subject": "a\0b", "body": "x" }));
     place.publish(Bytes::from_static(b"\xff\xffnothing")).await;
     place.send_direct(vec![not_json, unstorable, good]).await;
@@ -102,7 +102,7 @@ async fn a_direct_message_of_a_dropped_partition_is_refused_and_delays_no_other(
     place.send_direct(vec![repeated, good]).await;
     mailbox.wait_for(1, SOON).await;
     let (_, reasons) = refused(&place, 1).await;
-    assert_eq!(reasons, ["the message is older than the messages that are kept"]);
+    assert_eq!(reasons, ["the message is older than the retention period"]);
     place.drained().await;
     assert_eq!(place.settled(id, 1).await.status, "sent");
     assert_eq!(mailbox.mails().len(), 1);
@@ -135,7 +135,7 @@ async fn a_direct_message_waits_for_a_partition_that_is_still_to_be_made() {
 #[tokio::test]
 async fn a_test_goes_to_its_address_and_ends_with_its_only_call() {
     let (mut place, mailbox) = Place::with_mailbox().await;
-    // To somebody who is nobody's user, and to an address in the place of the user's own.
+    // To an unknown user, and to an address other than the user's own.
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     for user in [Uuid::nil(), ann] {
         let content = json!({ "subject": "A test", "body": "x", "test": true, "to": "ops@example.com" });
@@ -145,7 +145,7 @@ async fn a_test_goes_to_its_address_and_ends_with_its_only_call() {
     }
     let mails = mailbox.wait_for(2, SOON).await;
     assert!(mails.iter().all(|mail| mail.header("To").is_some_and(|to| to.contains("ops@example.com"))), "{mails:?}");
-    // Of a campaign: as Ann would see it.
+    // A test of a campaign, rendered for Ann.
     let template = place.template("{{ campaign.name }} for {{ user.properties.plan }}", "<p>Hi</p>").await;
     let (id, mut message) = place.direct(&[ann], &json!({ "test": true, "to": "ops@example.com" }));
     message.template_id = id_bytes(template);
@@ -154,7 +154,7 @@ async fn a_test_goes_to_its_address_and_ends_with_its_only_call() {
     assert_eq!(place.settled(id, 1).await.subject.as_deref(), Some("Sale for pro"));
     let last = mailbox.wait_for(3, SOON).await.pop().unwrap();
     assert!(last.header("To").is_some_and(|to| to.contains("ops@example.com")), "{last:?}");
-    // Nobody listens there: a test is not tried again.
+    // Nothing listens there: a test send is not retried.
     place.configure(1, json!({}), None).await;
     let (id, message) = place.direct(&[ann], &json!({ "subject": "A test", "body": "x", "test": true }));
     place.send_direct(vec![message]).await;
@@ -164,7 +164,7 @@ async fn a_test_goes_to_its_address_and_ends_with_its_only_call() {
     place.stop().await;
 }
 
-/// Chunks that workers began.
+/// Chunks begun by workers.
 const SEEN: &str = "CREATE TABLE begun_seen (messages bigint);
     CREATE FUNCTION see_begun() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         INSERT INTO begun_seen SELECT sum(size) FROM new WHERE is_begun HAVING count(*) > 0;
@@ -191,7 +191,7 @@ async fn a_busy_projects_messages_are_begun_several_at_a_time() {
     place.stop().await;
 }
 
-/// The erasure may be committed at any moment between the look at whom it names and the message's row.
+/// The erasure may be committed at any time between reading its users and inserting the message's row.
 #[tokio::test]
 async fn a_direct_message_that_meets_an_erasure_leaves_no_row() {
     let (mut place, mailbox) = Place::with_mailbox().await;
@@ -205,7 +205,7 @@ async fn a_direct_message_that_meets_an_erasure_leaves_no_row() {
     removals::lock(&tx, &erased, &[]).await.unwrap();
     erasures::record(&tx, place.project, &[ann], Erased { accepted: now, applied: now }, false).await.unwrap();
     place.send_direct(vec![message]).await;
-    // It waits for the erasure, and does not look before it.
+    // Recording waits for the erasure, and reads users only afterwards.
     let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     let other = place.store.connection().await.unwrap();

@@ -78,7 +78,7 @@ async fn an_outcome_whose_chunk_was_taken_over_is_dropped() {
     let first = place.insert_begun(std::slice::from_ref(&message), place.clock.now()).await;
     let mut db = place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
-    let want = Want { queue: message.queue(), most: 10, from: None, with_lapsed: true };
+    let want = Want { queue: message.queue(), max: 10, from: None, with_lapsed: true };
     let taken = take(&tx, want, place.clock.now()).await.unwrap();
     assert_eq!((taken.in_doubt, taken.messages), (vec![message.id], vec![]));
     let chunk = NewChunk::begun(message.queue(), vec![message.id], lease(&place));

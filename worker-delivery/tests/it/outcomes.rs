@@ -1,4 +1,4 @@
-//! One table of outcomes that every provider passes, each against a server that behaves as its vendor's does.
+//! Runs every provider client through the same outcomes, each against a server that imitates its vendor.
 
 mod apns;
 mod gateway;
@@ -19,7 +19,7 @@ use worker_delivery::provider::{Outcome, Outside};
 
 use crate::place::KEY;
 
-/// What providers are made with, and addresses of tests allowed.
+/// Dependencies of provider clients, with test addresses allowed.
 pub fn outside(more: &[(&str, &str)]) -> Outside {
     let own = [("MASTER_KEY", KEY), ("OUTBOUND_ALLOW", "127.0.0.0/8,::1/128")];
     let config = DeliveryConfig::from_env(&Env::from_pairs(own.into_iter().chain(more.iter().copied()))).unwrap();
@@ -32,32 +32,32 @@ pub fn outside(more: &[(&str, &str)]) -> Outside {
     }
 }
 
-/// One provider beside the server of its vendor.
+/// A provider client and the server of its vendor.
 pub trait Rig {
     type Vendor: Vendor;
     const ANSWERS: Answers;
 
     fn server(&self) -> &ProviderServer<Self::Vendor>;
-    /// Sends a new message, or the one before again.
+    /// Sends a new message, or repeats the previous one.
     async fn send(&self, again: bool) -> Outcome;
-    /// How many messages the vendor has acted upon.
+    /// Number of messages that the vendor has processed.
     fn done(&self) -> usize;
-    /// The same provider at another address.
+    /// Sends with the same provider at another base URL.
     async fn send_to(&self, url: &str) -> Outcome;
 }
 
-/// The answers of the vendor's that say: come back later, this message never, the settings are wrong (where its word on
-/// them counts); and, where there are addresses that can cease to be, that one has.
+/// Responses of the vendor that mean: retry later, permanently refused, invalid settings (if the vendor reports them reliably), and
+/// address gone (if addresses can expire).
 pub struct Answers {
     pub throttled: fn() -> Reply,
     pub rejected: fn() -> Reply,
     pub misconfigured: Option<fn() -> Reply>,
     pub gone: Option<fn() -> Reply>,
-    /// Whether a repeat is recognised.
-    pub repeats_safely: bool,
+    /// The provider deduplicates by message ID.
+    pub is_idempotent: bool,
 }
 
-/// The table.
+/// Checks every outcome.
 pub async fn every_outcome<R: Rig>(rig: &R) {
     let next = async |fault: Fault| {
         rig.server().fail_next(fault);
@@ -89,22 +89,22 @@ pub async fn every_outcome<R: Rig>(rig: &R) {
         assert!(wish, "{status}: {outcome:?}");
     }
     assert_eq!(rig.done(), 1);
-    // A redirect is not followed.
+    // Redirects are not followed.
     let elsewhere = Reply::empty(307).with("location", rig.server().url());
     let calls = rig.server().received().len();
     let outcome = next(Fault::Answer(elsewhere)).await;
     assert!(matches!(outcome, Outcome::Misconfigured(_) | Outcome::Rejected(_)), "{outcome:?}");
     assert_eq!(rig.server().received().len(), calls + 1);
 
-    // Taken, and then silence: nobody can know, and a second copy only arises where repeats are not recognised.
+    // Processed without a response: ambiguous. A repeat makes a second copy only if the provider does not deduplicate.
     let outcome = next(Fault::Reset).await;
     assert!(matches!(outcome, Outcome::Ambiguous(_)), "{outcome:?}");
     assert_eq!(rig.done(), 2);
     let outcome = rig.send(true).await;
     assert!(matches!(outcome, Outcome::Accepted(_)), "{outcome:?}");
-    assert_eq!(rig.done(), if R::ANSWERS.repeats_safely { 2 } else { 3 });
+    assert_eq!(rig.done(), if R::ANSWERS.is_idempotent { 2 } else { 3 });
 
-    // An answer without an end is cut off, and still an answer.
+    // A response without an end is truncated, but still a response.
     let done = rig.done();
     let started = Instant::now();
     let outcome = next(Fault::Flood).await;
@@ -112,7 +112,7 @@ pub async fn every_outcome<R: Rig>(rig: &R) {
     assert!(started.elapsed() < Duration::from_secs(5), "the whole answer was read");
     assert_eq!(rig.done(), done + 1);
 
-    // Nobody there, and an address that may not be called.
+    // Nothing listens there, and an address that must not be called.
     let closed = ProviderServer::start(|_: &testkit::Received| Reply::empty(200)).await;
     let url = closed.url();
     drop(closed);
@@ -122,7 +122,7 @@ pub async fn every_outcome<R: Rig>(rig: &R) {
     let expected = if R::ANSWERS.misconfigured.is_some() { "misconfigured" } else { "rejected" };
     assert!(outcome.name() == expected && outcome.words().contains("may not be called"), "{outcome:?}");
 
-    // Taken and never answered: a call ends by itself.
+    // Processed without a response: the call times out.
     let started = Instant::now();
     let outcome = next(Fault::Hang).await;
     assert!(matches!(outcome, Outcome::Ambiguous(_)), "{outcome:?}");

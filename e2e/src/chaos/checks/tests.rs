@@ -99,7 +99,7 @@ fn sound() -> (Told, Found) {
         open_keys: Vec::new(),
         limited: Limited { took: Duration::from_secs(1), bursts: 1 },
         leftovers: [("rows of the outbox", 0)].into(),
-        misqueued: [("messages that are undone in more than one chunk", 0)].into(),
+        misqueued: [("messages that are pending in more than one chunk", 0)].into(),
         refused: BTreeSet::new(),
         clock_moved: false,
         deaths: Vec::new(),

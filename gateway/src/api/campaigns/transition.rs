@@ -94,9 +94,9 @@ async fn fulfil(cx: &Context<'_>, segment: &str, wish: Wish) -> Result<Reply, Ap
             sending::begin(&tx, cx.project, id, now, now).await?;
         }
         Step::To(status) => {
-            let first_look = Campaign { status, ..campaign.clone() }.first_look();
-            let look_at = if status == CampaignStatus::Scheduled { first_look } else { Some(now) };
-            sending::to_state(&tx, cx.project, id, (status, None), look_at, now).await?;
+            let first_check_at = Campaign { status, ..campaign.clone() }.first_check_at();
+            let next_check_at = if status == CampaignStatus::Scheduled { first_check_at } else { Some(now) };
+            sending::to_state(&tx, cx.project, id, (status, None), next_check_at, now).await?;
         }
     }
     let before = campaign.status.as_str();

@@ -1,5 +1,5 @@
-//! Campaigns at which looking failed. They come later, so that the others are looked at, and pause when it is their own
-//! fault again and again.
+//! Failed checks of campaigns. A failed check is retried later, so that it delays no other campaign. A campaign that causes
+//! several failures in a row is paused.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -8,23 +8,23 @@ use uuid::Uuid;
 use crate::ids::ProjectId;
 use crate::store::StoreError;
 
-/// So many failed looks in a row, each by the campaign's own fault, pause it.
-pub const TOO_MANY: i32 = 5;
+/// Failed checks, caused by the campaign, after which it is paused.
+pub const MAX_FAULTS: i32 = 5;
 
-/// Why looking at a campaign failed.
+/// The cause of a failed check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing of its own: another look may do better.
-    Elsewhere,
-    /// Its own, in words for whoever reads why it was paused.
-    Own(&'static str),
+    /// Not the campaign: a later check may succeed.
+    External,
+    /// The campaign. Holds the status reason for a pause.
+    Campaign(&'static str),
 }
 
-/// Puts off a campaign at which looking failed, for longer from one fault to the next; returns whether that was one too
-/// many, so that it is paused. One that somebody else holds, or has looked at since, is left alone.
+/// Postpones a campaign's check after a failure, longer after each fault. Returns whether the campaign was paused. Skips a campaign that
+/// another transaction has locked or has checked since.
 ///
-/// Nothing of its row is read here: it may be what cannot be read.
-pub async fn put_off(
+/// Does not decode the campaign: its row may be what cannot be decoded.
+pub async fn back_off(
     db: &impl GenericClient,
     project: ProjectId,
     id: Uuid,
@@ -32,8 +32,8 @@ pub async fn put_off(
     now: Timestamp,
 ) -> Result<bool, StoreError> {
     let (more, reason) = match fault {
-        Fault::Elsewhere => (0i32, None),
-        Fault::Own(reason) => (1i32, Some(reason)),
+        Fault::External => (0i32, None),
+        Fault::Campaign(reason) => (1i32, Some(reason)),
     };
     let sql = "WITH held AS (SELECT id, faults + $4::int AS faults, \
                $4::int > 0 AND faults + $4::int >= $5::int AND status IN ('SCHEDULED', 'SENDING') AS pauses \
@@ -45,6 +45,6 @@ pub async fn put_off(
                status_reason = CASE WHEN held.pauses THEN $6::text ELSE c.status_reason END, \
                updated_at = CASE WHEN held.pauses THEN $3::timestamptz ELSE c.updated_at END \
                FROM held WHERE c.project_id = $1 AND c.id = held.id RETURNING held.pauses";
-    let row = db.query_opt(sql, &[&project, &id, &now, &more, &TOO_MANY, &reason]).await?;
+    let row = db.query_opt(sql, &[&project, &id, &now, &more, &MAX_FAULTS, &reason]).await?;
     Ok(row.map(|row| row.try_get(0)).transpose()?.unwrap_or(false))
 }

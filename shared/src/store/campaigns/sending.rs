@@ -1,7 +1,6 @@
-//! Sending a campaign: its state, and how far its audience has been taken. What is still to be sent is in `send_chunks::campaign`.
+//! Sending a campaign: its state, and how much of its audience is queued. The queue itself is in `send_chunks::campaign`.
 //!
-//! Every function that changes something is called in a transaction that holds the campaign's row, so that several schedulers
-//! take turns.
+//! Functions that change rows must run in a transaction that has locked the campaign's row, so that schedulers do not overlap.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -16,27 +15,27 @@ use crate::store::by_project::{self, Of};
 use crate::store::due::{self, Due};
 use crate::store::months::Month;
 
-/// How far a campaign has been sent.
+/// Progress of a campaign's current occurrence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// The number of this sending, from 1; a campaign that recurs has many.
+    /// Number of the occurrence, from 1. A recurring campaign has many.
     pub occurrence: i32,
     pub started_at: Timestamp,
-    /// The time that it was begun for.
+    /// The time for which it was scheduled.
     pub meant_for: Timestamp,
-    /// Up to which person the audience has been taken.
+    /// The last user ID up to which the audience is queued.
     pub taken_to: Option<Uuid>,
-    /// Everybody has been judged.
+    /// Whether the whole audience is queued.
     pub taken: bool,
-    /// Until when the pace has been used up.
+    /// Up to when the pace's allowance is used.
     pub paced_to: Timestamp,
     /// When the test of its variants had been sent.
     pub test_sent_at: Option<Timestamp>,
-    /// What came of it.
+    /// The result of the test.
     pub verdict: Option<Verdict>,
 }
 
-/// The rows of one sending. Their ids are made of its beginning, so that all of them lie in one partition.
+/// The messages of one occurrence. Their IDs hold its start time, so all of them are in one partition.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
     pub project: ProjectId,
@@ -50,7 +49,7 @@ impl Rows {
         Self::begun(project, campaign, progress.started_at)
     }
 
-    /// Those of the sending that began then.
+    /// The messages of the occurrence that began at this time.
     pub fn begun(project: ProjectId, campaign: Uuid, started_at: Timestamp) -> Self {
         let ms = started_at.as_millisecond();
         Self { project, campaign, first: ids::timed(ms, [0; 10]), last: ids::timed(ms, [u8::MAX; 10]) }
@@ -61,21 +60,21 @@ impl Rows {
     }
 }
 
-/// The conditions of a campaign whose sending has begun and may go on.
+/// SQL condition: the campaign's occurrence has begun and not ended.
 const UNDER_WAY: &str = "under_way AND status IN ('SENDING', 'PAUSED')";
 
-/// Projects among which campaigns are taken.
-const PROJECTS: i64 = 10_000;
+/// Maximum projects in which one poll searches for due campaigns.
+const MAX_PROJECTS: i64 = 10_000;
 
-/// Campaigns that somebody has to look at, longest due first, and no more than `share` of a project: so one with thousands of them
-/// keeps the others waiting no longer than one with a few. No locks: a distributed store refuses them here.
+/// Returns up to `max` campaigns whose next check is due, longest due first, and at most `max_per_project` of one project, so that a project with
+/// thousands of them does not delay the others. Takes no locks: a distributed store refuses them across projects.
 pub async fn due(
     db: &impl GenericClient,
     now: Timestamp,
-    share: i64,
-    most: i64,
+    max_per_project: i64,
+    max: i64,
 ) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
-    let projects = due::projects(db, Due { table: "campaign", at: "look_at" }, now, PROJECTS).await?;
+    let projects = due::projects(db, Due { table: "campaign", at: "look_at" }, now, MAX_PROJECTS).await?;
     let sql = |of: Of| {
         format!(
             "SELECT p.id, c.id, c.look_at FROM unnest($1::uuid[]) AS p (id) CROSS JOIN LATERAL (SELECT id, look_at FROM campaign \
@@ -84,27 +83,27 @@ pub async fn due(
         )
     };
     let read = async |statement: Statement, part: &[ProjectId]| {
-        Ok(db.query(&statement, &[&part, &now, &share, &most]).await?)
+        Ok(db.query(&statement, &[&part, &now, &max_per_project, &max]).await?)
     };
     let rows = by_project::each(db, &projects, |project| *project, sql, read).await?;
     let due = |row: &Row| Ok((row.try_get(2)?, row.try_get(0)?, row.try_get(1)?));
     let mut due: Vec<(Timestamp, ProjectId, Uuid)> =
         rows.iter().flatten().map(due).collect::<Result<_, StoreError>>()?;
     due.sort_by_key(|due| due.0);
-    due.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+    due.truncate(usize::try_from(max).unwrap_or(usize::MAX));
     Ok(due.into_iter().map(|(_, project, campaign)| (project, campaign)).collect())
 }
 
-/// Makes a campaign this transaction's to look at; false where another scheduler is at it. Its row is not locked by that, so
-/// that whoever pauses or cancels it does not wait.
-pub async fn take_turn(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<bool, StoreError> {
+/// Tries to reserve a campaign's check for this transaction; returns false if another scheduler is checking it. Does not lock the
+/// row, so that pausing or cancelling the campaign does not wait.
+pub async fn try_lock(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<bool, StoreError> {
     let sql = "SELECT pg_try_advisory_xact_lock(hashtextextended($1::text, 0))";
     let statement = tx.prepare_cached(sql).await?;
     Ok(tx.query_one(&statement, &[&format!("campaign {} {id}", project.0)]).await?.try_get(0)?)
 }
 
-/// A campaign that is due, as it stands; none where it is not due.
-pub async fn look_up(
+/// Returns a campaign whose check is due, without locking its row.
+pub async fn get_due(
     tx: &Transaction<'_>,
     project: ProjectId,
     id: Uuid,
@@ -113,8 +112,8 @@ pub async fn look_up(
     if_due(tx, project, id, now, "").await
 }
 
-/// A campaign that is due, held until the transaction's end; none where somebody else holds it or it is not due.
-pub async fn hold(
+/// Locks the row of a campaign whose check is due. Returns `None` if it is not due or another transaction has locked it.
+pub async fn lock_due(
     tx: &Transaction<'_>,
     project: ProjectId,
     id: Uuid,
@@ -152,31 +151,31 @@ async fn if_due(
     Ok(Some((super::from_row(&row)?, progress)))
 }
 
-/// Moves a campaign to another state; `look_at` is when the scheduler has to look at it.
+/// Sets a campaign's status and when the scheduler checks it next. `None`: never.
 pub async fn to_state(
     tx: &impl GenericClient,
     project: ProjectId,
     id: Uuid,
     (status, reason): (CampaignStatus, Option<&str>),
-    look_at: Option<Timestamp>,
+    next_check_at: Option<Timestamp>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let sql = "UPDATE campaign SET status = $3, status_reason = $4, look_at = $5, faults = 0, updated_at = $6 \
                WHERE project_id = $1 AND id = $2";
-    tx.execute(sql, &[&project, &id, &status.as_str(), &reason, &look_at, &now]).await?;
-    // What failed before it was resumed says nothing about what is sent then.
+    tx.execute(sql, &[&project, &id, &status.as_str(), &reason, &next_check_at, &now]).await?;
+    // Failures from before a resumption do not count afterwards.
     if status == CampaignStatus::Sending { outcomes::forget(tx, project, id).await } else { Ok(()) }
 }
 
-/// Campaigns that are being sent and that nobody has looked at since `before`.
-pub async fn late(db: &impl GenericClient, before: Timestamp, most: i64) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
+/// Returns up to `max` campaigns that are being sent and whose check has been due since `before`.
+pub async fn late(db: &impl GenericClient, before: Timestamp, max: i64) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
     let sql =
         "SELECT project_id, id FROM campaign WHERE look_at <= $1 AND status = 'SENDING' ORDER BY look_at LIMIT $2";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&before, &most]).await?;
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&before, &max]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-/// Pauses a campaign that is being sent and that nobody has looked at since `before`; false where it does not stand so.
+/// Pauses a campaign that is being sent and whose check has been due since `before`. Returns false if it is in another state.
 pub async fn pause_late(
     db: &impl GenericClient,
     project: ProjectId,
@@ -189,7 +188,7 @@ pub async fn pause_late(
     Ok(db.execute(sql, &[&project, &id, &before, &now, &reason]).await? > 0)
 }
 
-/// Begins a sending that is meant for a time: as it was scheduled, or now.
+/// Begins an occurrence. `meant_for`: the scheduled time, or now.
 pub async fn begin(
     tx: &impl GenericClient,
     project: ProjectId,
@@ -206,7 +205,7 @@ pub async fn begin(
     outcomes::forget(tx, project, id).await
 }
 
-/// Ends a sending: done, or until its next time. Nothing goes by templates any more that were the campaign's before.
+/// Ends an occurrence. The campaign is completed, or scheduled for `next`. Forgets templates that the campaign used before it was edited.
 pub async fn end(
     tx: &impl GenericClient,
     project: ProjectId,
@@ -215,37 +214,37 @@ pub async fn end(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let status = if next.is_some() { CampaignStatus::Scheduled } else { CampaignStatus::Completed };
-    let look_at = next.map(|next| campaign.settings.first_look(next));
+    let next_check_at = next.map(|next| campaign.settings.first_check_at(next));
     let sql = "UPDATE campaign SET status = $3, scheduled_at = coalesce($4, scheduled_at), look_at = $5, \
                under_way = false, faults = 0, template_ids = $7, updated_at = $6 \
                WHERE project_id = $1 AND id = $2";
     let templates = campaign.template_ids();
-    tx.execute(sql, &[&project, &campaign.id, &status.as_str(), &next, &look_at, &now, &templates]).await?;
+    tx.execute(sql, &[&project, &campaign.id, &status.as_str(), &next, &next_check_at, &now, &templates]).await?;
     Ok(())
 }
 
-/// As [`look_again`], of one that has not begun.
-pub async fn look_later(
+/// Schedules the next check of a campaign that has not begun.
+pub async fn postpone_check(
     tx: &impl GenericClient,
     project: ProjectId,
     id: Uuid,
-    look_at: Timestamp,
+    next_check_at: Timestamp,
 ) -> Result<(), StoreError> {
     let sql = "UPDATE campaign SET look_at = $3, faults = 0 WHERE project_id = $1 AND id = $2";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id, &look_at]).await?;
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id, &next_check_at]).await?;
     Ok(())
 }
 
-/// Says when the scheduler looks at it again, and how far the pace has been used up.
-pub async fn look_again(
+/// Schedules a campaign's next check (`None`: never), and records up to when its pace's allowance is used.
+pub async fn schedule_check(
     tx: &impl GenericClient,
     project: ProjectId,
     id: Uuid,
-    look_at: Option<Timestamp>,
+    next_check_at: Option<Timestamp>,
     paced_to: Timestamp,
 ) -> Result<(), StoreError> {
     let sql = "UPDATE campaign SET look_at = $3, paced_to = $4, faults = 0 WHERE project_id = $1 AND id = $2";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id, &look_at, &paced_to]).await?;
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id, &next_check_at, &paced_to]).await?;
     Ok(())
 }
 
@@ -266,7 +265,7 @@ pub(in crate::store) async fn under_way(
     Ok(sendings.into_iter().unzip())
 }
 
-/// Whether a sending under way began within `from..to`. The ids of all its rows, future ones included, hold that time.
+/// Returns whether an occurrence that has not ended began within `from..to`. The IDs of all its rows, future ones included, hold that time.
 pub(in crate::store) async fn began_within(
     db: &impl GenericClient,
     (from, to): (Timestamp, Timestamp),

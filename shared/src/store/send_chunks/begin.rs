@@ -1,4 +1,4 @@
-//! Taking members of due chunks for sending.
+//! Takes members of due chunks, to be sent.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -12,48 +12,47 @@ use crate::send::Queue;
 use crate::store::StoreError;
 use crate::store::months::Month;
 
-/// Chunks read at a time: most are full, and few of them suffice; where they hold single messages, many are needed.
-const READ: [i64; 3] = [2, 16, 110];
+/// Chunks read per query. A few are enough if they are full; many are needed if they hold single messages.
+const READ_SIZES: [i64; 3] = [2, 16, 110];
 
-/// What to take.
+/// Parameters of [`take`].
 #[derive(Clone, Copy, Debug)]
 pub struct Want {
     pub queue: Queue,
-    /// Members at most.
-    pub most: usize,
-    /// Chunks that were due before this are left out: they are known to be gone, and a long transaction keeps the index
-    /// entries of deleted chunks alive.
+    /// Maximum members.
+    pub max: usize,
+    /// Skips chunks due before this time. They are assumed deleted; a long transaction keeps their index entries alive.
     pub from: Option<Timestamp>,
-    /// Whether begun chunks whose lease has ended are taken.
+    /// Whether to take over begun chunks whose lease has ended.
     pub with_lapsed: bool,
 }
 
-/// What was taken. All of it belongs to one campaign's sending, or to none, and to one month.
+/// Members that were taken, all of one month, and of one campaign's occurrence or of no campaign.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Taken {
-    /// Messages that were not begun.
+    /// Messages of chunks that were not begun.
     pub messages: Vec<Uuid>,
-    /// Messages whose last call was never settled.
+    /// Messages of begun chunks: their last call was never settled.
     pub in_doubt: Vec<Uuid>,
     pub audience: Vec<Recipients>,
-    /// The campaign and the occurrence that they belong to.
+    /// The campaign and the occurrence.
     pub campaign: Option<(Uuid, i32)>,
-    /// None where the campaign has begun another occurrence since.
+    /// `None` without a campaign, or if the campaign has begun another occurrence since.
     pub sending: Option<SendingRow>,
-    /// When the first chunk was due that was taken or left.
+    /// When the first chunk that was read was due.
     pub first_due: Option<Timestamp>,
-    /// Whether the queue has more that is due.
+    /// Whether the queue may have more due members.
     pub has_more: bool,
 }
 
-/// Users of an audience.
+/// Users of a campaign's audience who are sent the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipients {
     pub share: Share,
     pub users: Vec<Uuid>,
 }
 
-/// The campaign of the members, and the occurrence that they belong to.
+/// The campaign's occurrence that members belong to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SendingRow {
     pub campaign: Uuid,
@@ -80,12 +79,12 @@ struct Chunk {
     campaign: Option<(Uuid, i32)>,
     share: Share,
     due_at: Timestamp,
-    /// None: it belongs to no campaign.
+    /// Whether its campaign is being sent. `None`: no campaign.
     may_be_sent: Option<bool>,
     sending: Option<SendingRow>,
 }
 
-/// The campaign of a chunk, and the month of its messages: those of one batch are the same.
+/// Campaign and month. All members of a batch have the same.
 type Kind = (Option<(Uuid, i32)>, Option<Month>);
 
 impl Chunk {
@@ -98,15 +97,15 @@ impl Chunk {
     }
 }
 
-/// Takes up to `most` members of a queue's due chunks, longest due first, out of their chunks. The caller writes those that it sends into
-/// a begun chunk in the same transaction. Chunks of campaigns that are not being sent are parked. Chunks that another transaction holds
-/// are skipped. Nothing is taken of a project that was deleted.
+/// Removes up to `max` members from a queue's due chunks, in the order of their due times. The caller inserts the members that it sends
+/// as a begun chunk in the same transaction. Parks chunks of campaigns that are not being sent. Skips chunks that another transaction
+/// has locked, and chunks of deleted projects.
 pub async fn take(tx: &Transaction<'_>, want: Want, now: Timestamp) -> Result<Taken, StoreError> {
     let (mut taken, mut changes) = (Taken::default(), Changes::default());
     let (mut seen, mut first): (Vec<Uuid>, Option<Kind>) = (Vec::new(), None);
-    'read: for most in READ {
-        let chunks = read(tx, want, &seen, most, now).await?;
-        let is_all = (chunks.len() as i64) < most;
+    'read: for size in READ_SIZES {
+        let chunks = read(tx, want, &seen, size, now).await?;
+        let is_all = (chunks.len() as i64) < size;
         for chunk in chunks {
             seen.push(chunk.id);
             taken.first_due = taken.first_due.or(Some(chunk.due_at));
@@ -114,11 +113,11 @@ pub async fn take(tx: &Transaction<'_>, want: Want, now: Timestamp) -> Result<Ta
                 changes.park(&chunk);
                 continue;
             }
-            if taken.count() >= want.most || *first.get_or_insert(chunk.kind()) != chunk.kind() {
+            if taken.count() >= want.max || *first.get_or_insert(chunk.kind()) != chunk.kind() {
                 taken.has_more = true;
                 break 'read;
             }
-            let left = want.most - taken.count();
+            let left = want.max - taken.count();
             let is_whole = changes.take(&chunk, left, &mut taken);
             if !is_whole {
                 taken.has_more = true;
@@ -128,7 +127,7 @@ pub async fn take(tx: &Transaction<'_>, want: Want, now: Timestamp) -> Result<Ta
         if is_all {
             break;
         }
-        taken.has_more = taken.count() >= want.most || most == READ[READ.len() - 1];
+        taken.has_more = taken.count() >= want.max || size == READ_SIZES[READ_SIZES.len() - 1];
         if taken.has_more {
             break;
         }
@@ -137,13 +136,13 @@ pub async fn take(tx: &Transaction<'_>, want: Want, now: Timestamp) -> Result<Ta
     Ok(taken)
 }
 
-/// Counts up to `most` members that [`take`] would find.
-pub async fn count(db: &impl GenericClient, queue: Queue, most: usize, now: Timestamp) -> Result<usize, StoreError> {
+/// Returns an upper bound, at most `max`, of the members that [`take`] would find.
+pub async fn count(db: &impl GenericClient, queue: Queue, max: usize, now: Timestamp) -> Result<usize, StoreError> {
     let sql = "SELECT least(coalesce(sum(size), 0), $5)::bigint FROM (SELECT size FROM send_chunk \
                WHERE project_id = $1 AND channel = $2 AND lane = $3 AND due_at <= $4 ORDER BY due_at LIMIT $5) AS due";
     let Queue { project, channel, lane } = queue;
-    let (most, statement) = (i64::try_from(most).unwrap_or(i64::MAX), db.prepare_cached(sql).await?);
-    let row = db.query_one(&statement, &[&project, &channel.as_str(), &lane.as_str(), &now, &most]).await?;
+    let (max, statement) = (i64::try_from(max).unwrap_or(i64::MAX), db.prepare_cached(sql).await?);
+    let row = db.query_one(&statement, &[&project, &channel.as_str(), &lane.as_str(), &now, &max]).await?;
     Ok(usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0))
 }
 
@@ -151,7 +150,7 @@ async fn read(
     tx: &Transaction<'_>,
     want: Want,
     seen: &[Uuid],
-    most: i64,
+    size: i64,
     now: Timestamp,
 ) -> Result<Vec<Chunk>, StoreError> {
     let Queue { project, channel, lane } = want.queue;
@@ -163,7 +162,7 @@ async fn read(
                ORDER BY c.due_at LIMIT $8 FOR UPDATE OF c SKIP LOCKED";
     let statement = tx.prepare_cached(sql).await?;
     let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
-        &[&project, &channel.as_str(), &lane.as_str(), &now, &want.from, &want.with_lapsed, &seen, &most];
+        &[&project, &channel.as_str(), &lane.as_str(), &now, &want.from, &want.with_lapsed, &seen, &size];
     tx.query(&statement, params).await?.iter().map(from_row).collect()
 }
 
@@ -196,7 +195,7 @@ fn from_row(row: &Row) -> Result<Chunk, StoreError> {
     })
 }
 
-/// What becomes of the chunks that were read.
+/// Changes to the chunks that were read.
 #[derive(Default)]
 struct Changes {
     deleted: Vec<Uuid>,
@@ -205,15 +204,15 @@ struct Changes {
 }
 
 impl Changes {
-    /// A begun chunk keeps its state, so that its calls stay in doubt until they are taken.
+    /// A begun chunk stays begun, so that its members count as ambiguous when they are taken.
     fn park(&mut self, chunk: &Chunk) {
         self.parked.push(chunk.id);
     }
 
-    /// Takes up to `most` members. Returns whether none is left.
-    fn take(&mut self, chunk: &Chunk, most: usize, taken: &mut Taken) -> bool {
-        let open: Vec<usize> = chunk.done.unset().collect();
-        let now: Vec<usize> = open.iter().copied().take(most).collect();
+    /// Takes up to `max` members; returns whether none is left.
+    fn take(&mut self, chunk: &Chunk, max: usize, taken: &mut Taken) -> bool {
+        let pending: Vec<usize> = chunk.done.unset().collect();
+        let now: Vec<usize> = pending.iter().copied().take(max).collect();
         let members: Vec<Uuid> = now.iter().filter_map(|at| chunk.members.get(*at)).copied().collect();
         taken.campaign = chunk.campaign;
         taken.sending = taken.sending.take().or_else(|| chunk.sending.clone());
@@ -224,13 +223,13 @@ impl Changes {
         } else {
             taken.messages.extend(members);
         }
-        if now.len() == open.len() {
+        if now.len() == pending.len() {
             self.deleted.push(chunk.id);
             return true;
         }
         let mut done = chunk.done.clone();
         now.iter().for_each(|at| done.set(*at));
-        self.shrunk.push((chunk.id, done.text(), i32::try_from(open.len() - now.len()).unwrap_or(0)));
+        self.shrunk.push((chunk.id, done.text(), i32::try_from(pending.len() - now.len()).unwrap_or(0)));
         false
     }
 

@@ -1,26 +1,26 @@
 //! Which members of a chunk are done.
 
-/// One bit for each member, as the column `done` holds them.
+/// One bit per member, as stored in the column `done`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bits(Vec<bool>);
 
 impl Bits {
-    /// None of `count` is done.
+    /// Creates bits for `count` members, none of them done.
     pub fn none(count: usize) -> Self {
         Self(vec![false; count])
     }
 
-    /// Reads the text of a bit string.
+    /// Parses the text of a bit string.
     pub fn parse(text: &str) -> Self {
         Self(text.bytes().map(|bit| bit == b'1').collect())
     }
 
-    /// The text of a bit string.
+    /// Formats the bits as the text of a bit string.
     pub fn text(&self) -> String {
         self.0.iter().map(|done| if *done { '1' } else { '0' }).collect()
     }
 
-    /// Marks a member as done; one that does not exist is ignored.
+    /// Marks a member as done. Ignores positions beyond the end.
     pub fn set(&mut self, member: usize) {
         if let Some(bit) = self.0.get_mut(member) {
             *bit = true;
@@ -31,7 +31,7 @@ impl Bits {
         self.0.get(member).copied().unwrap_or(true)
     }
 
-    /// Positions of the members that are not done, in order.
+    /// Returns the positions of the members that are not done, in order.
     pub fn unset(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().filter(|(_, done)| !**done).map(|(at, _)| at)
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_read_back_and_name_what_is_left() {
+    fn bits_round_trip_and_list_pending_members() {
         let mut bits = Bits::none(4);
         bits.set(1);
         bits.set(9);

@@ -1,7 +1,7 @@
-//! Chunks of a campaign: released at the allowed pace, parked while it is paused, removed when it is cancelled.
+//! Chunks of a campaign: released at its pace, parked while it is paused, deleted when it is cancelled.
 //!
-//! A chunk without `due_at` is *parked*. It is released no earlier than its `send_at`. Every function that changes something is called in a
-//! transaction that holds the campaign's row.
+//! A chunk without `due_at` is *parked*. It is released no earlier than its `send_at`. Functions that change rows must run in a
+//! transaction that has locked the campaign's row.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub struct Of {
     pub campaign: Uuid,
 }
 
-/// A parked chunk of which a part is released.
+/// A parked chunk that is being released.
 struct Parked {
     id: Uuid,
     size: i64,
@@ -38,13 +38,13 @@ struct Parked {
     send_at: Option<Timestamp>,
 }
 
-/// Releases up to `most` members of parked chunks whose time has come; returns how many.
-pub async fn release(tx: &impl GenericClient, of: Of, most: i64, now: Timestamp) -> Result<i64, StoreError> {
+/// Releases up to `max` members of parked chunks that have reached their `send_at`; returns how many.
+pub async fn release(tx: &impl GenericClient, of: Of, max: i64, now: Timestamp) -> Result<i64, StoreError> {
     let mut released = 0;
-    while released < most {
-        // Most chunks are full, so few are read and locked, whatever is parked.
-        let chunks = (most - released) / CAPACITY as i64 + 1;
-        let found = release_chunks(tx, of, chunks, most - released, now).await?;
+    while released < max {
+        // Most chunks are full, so few are read and locked, however many are parked.
+        let chunks = (max - released) / CAPACITY as i64 + 1;
+        let found = release_chunks(tx, of, chunks, max - released, now).await?;
         released += found.released;
         if found.chunks < chunks {
             break;
@@ -53,21 +53,22 @@ pub async fn release(tx: &impl GenericClient, of: Of, most: i64, now: Timestamp)
     Ok(released)
 }
 
-/// What [`release_chunks`] found.
+/// Result of [`release_chunks`].
 struct Found {
     chunks: i64,
+    /// Members.
     released: i64,
 }
 
-/// Releases up to `most` members of up to `chunks` chunks. All of them that hold no more than that are due afterwards.
+/// Releases up to `max` members of up to `chunks` chunks. Chunks that fit into `max` are released whole.
 async fn release_chunks(
     tx: &impl GenericClient,
     of: Of,
     chunks: i64,
-    most: i64,
+    max: i64,
     now: Timestamp,
 ) -> Result<Found, StoreError> {
-    // In the order of the index alone: a sort would read all chunks of the same time.
+    // Ordered by the index alone: a sort would read all chunks with the same `send_at`.
     let sql = "SELECT id, size, channel, is_audience, is_begun, occurrence, variant, template_id, nullif(send_at, '-infinity') FROM send_chunk \
                WHERE project_id = $1 AND campaign_id = $2 AND due_at IS NULL AND send_at <= $3 ORDER BY send_at LIMIT $4 \
                FOR UPDATE SKIP LOCKED";
@@ -75,7 +76,7 @@ async fn release_chunks(
     let (mut whole, mut released) = (Vec::new(), 0);
     for row in &rows {
         let chunk = parked(row)?;
-        let left = most - released;
+        let left = max - released;
         if chunk.size <= left {
             released += chunk.size;
             whole.push(chunk.id);
@@ -104,25 +105,25 @@ fn parked(row: &Row) -> Result<Parked, StoreError> {
     })
 }
 
-/// Moves up to `most` members of a parked chunk into one that is due. The chunk itself becomes due if it has no more: some of a begun
-/// chunk's members may have been settled before it was parked.
+/// Moves up to `max` pending members of a parked chunk into a new due chunk. If no more are pending, the parked chunk itself becomes due:
+/// some members of a begun chunk may have been settled before it was parked.
 async fn release_part(
     tx: &impl GenericClient,
     of: Of,
     parked: &Parked,
-    most: i64,
+    max: i64,
     now: Timestamp,
 ) -> Result<i64, StoreError> {
     let sql = "SELECT members, done::text FROM send_chunk WHERE project_id = $1 AND id = $2";
     let row = tx.query_one(&tx.prepare_cached(sql).await?, &[&of.project, &parked.id]).await?;
     let (members, mut done): (Vec<Uuid>, Bits) = (row.try_get(0)?, Bits::parse(row.try_get(1)?));
-    let open: Vec<usize> = done.unset().collect();
-    if open.len() as i64 <= most {
+    let pending: Vec<usize> = done.unset().collect();
+    if pending.len() as i64 <= max {
         let sql = "UPDATE send_chunk SET due_at = $3 WHERE project_id = $1 AND id = $2";
         tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &parked.id, &now]).await?;
-        return Ok(open.len() as i64);
+        return Ok(pending.len() as i64);
     }
-    let taken: Vec<usize> = open.iter().copied().take(usize::try_from(most).unwrap_or(0)).collect();
+    let taken: Vec<usize> = pending.iter().copied().take(usize::try_from(max).unwrap_or(0)).collect();
     taken.iter().for_each(|at| done.set(*at));
     let queue = Queue { project: of.project, channel: parked.channel, lane: Lane::Campaign };
     let chunk = NewChunk {
@@ -133,13 +134,13 @@ async fn release_part(
         ..NewChunk::due(queue, taken.iter().filter_map(|at| members.get(*at)).copied().collect(), now)
     };
     insert(tx, &[chunk], now).await?;
-    let left = i32::try_from(open.len() - taken.len()).unwrap_or(0);
+    let left = i32::try_from(pending.len() - taken.len()).unwrap_or(0);
     let sql = "UPDATE send_chunk SET done = $3::text::varbit, size = $4 WHERE project_id = $1 AND id = $2";
     tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &parked.id, &done.text(), &left]).await?;
     Ok(taken.len() as i64)
 }
 
-/// Gives the part of the audience that waits for the test the variant that has won, and lets it be released.
+/// Assigns the winning variant to the remaining audience and makes it releasable.
 pub async fn decide(tx: &impl GenericClient, of: Of, variant: &Variant, now: Timestamp) -> Result<(), StoreError> {
     let sql = "WITH decided AS (UPDATE send_chunk SET variant = $3, template_id = $4, send_at = $5 \
                WHERE project_id = $1 AND campaign_id = $2 AND send_at = 'infinity' RETURNING occurrence, size) \
@@ -156,29 +157,29 @@ pub async fn decide(tx: &impl GenericClient, of: Of, variant: &Variant, now: Tim
     counts::add(tx, of.project, &moved).await
 }
 
-/// Parks all chunks that no worker is sending; returns how many.
+/// Parks the campaign's released chunks, except those that a worker is sending; returns how many.
 pub async fn park(tx: &impl GenericClient, of: Of, now: Timestamp) -> Result<u64, StoreError> {
     let sql = "UPDATE send_chunk SET due_at = NULL WHERE project_id = $1 AND id IN (SELECT id FROM send_chunk \
                WHERE project_id = $1 AND campaign_id = $2 AND due_at IS NOT NULL AND (NOT is_begun OR due_at <= $3) FOR UPDATE SKIP LOCKED)";
     Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now]).await?)
 }
 
-/// What [`cancel`] did.
+/// Result of [`cancel`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cancelled {
     pub count: i64,
-    /// Whether there may be more, or workers are sending some.
+    /// Whether chunks may be left to cancel, or workers are sending some.
     pub left: bool,
 }
 
-/// Cancels what is in up to `most` chunks that no worker is sending; messages of one month at a time. The outcome of a call whose lease has
-/// ended is unknown.
-pub async fn cancel(tx: &impl GenericClient, of: Of, most: i64, now: Timestamp) -> Result<Cancelled, StoreError> {
+/// Cancels the pending members of up to `max` chunks that no worker is sending; messages of one month per call. Messages of a begun chunk
+/// whose lease has ended count as ambiguous.
+pub async fn cancel(tx: &impl GenericClient, of: Of, max: i64, now: Timestamp) -> Result<Cancelled, StoreError> {
     // With the limit as a parameter, a generic plan would scan the table.
     let sql = format!(
         "SELECT members, done::text, is_audience, is_begun, occurrence, variant, id FROM send_chunk \
          WHERE project_id = $1 AND campaign_id = $2 AND (NOT is_begun OR coalesce(due_at <= $3, true)) \
-         ORDER BY send_at LIMIT {most} FOR UPDATE SKIP LOCKED"
+         ORDER BY send_at LIMIT {max} FOR UPDATE SKIP LOCKED"
     );
     let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&of.project, &of.campaign, &now]).await?;
     let (mut moved, mut messages, mut cancelled) = (Counts::default(), BTreeMap::new(), Cancelled::default());
@@ -192,19 +193,19 @@ pub async fn cancel(tx: &impl GenericClient, of: Of, most: i64, now: Timestamp) 
             continue;
         }
         gone.push(row.try_get(6)?);
-        let open: Vec<Uuid> = done.unset().filter_map(|at| members.get(at)).copied().collect();
-        cancelled.count += open.len() as i64;
+        let pending: Vec<Uuid> = done.unset().filter_map(|at| members.get(at)).copied().collect();
+        cancelled.count += pending.len() as i64;
         if row.try_get(2)? {
             let (occurrence, variant): (i32, Option<&str>) = (row.try_get(4)?, row.try_get(5)?);
             moved.step(
                 (of.campaign, occurrence),
                 variant,
                 (DeliveryState::Queued, DeliveryState::Cancelled),
-                open.len(),
+                pending.len(),
             );
         } else {
             let is_begun: bool = row.try_get(3)?;
-            messages.extend(open.into_iter().map(|id| (id, is_begun)));
+            messages.extend(pending.into_iter().map(|id| (id, is_begun)));
         }
     }
     let sql = "DELETE FROM send_chunk WHERE project_id = $1 AND id = ANY($2)";
@@ -215,31 +216,32 @@ pub async fn cancel(tx: &impl GenericClient, of: Of, most: i64, now: Timestamp) 
     Ok(cancelled)
 }
 
-/// Whether any of its messages is still to be sent, or is being sent.
+/// Returns whether any of its messages is queued or being sent.
 pub async fn is_open(db: &impl GenericClient, of: Of) -> Result<bool, StoreError> {
     exists(db, of, "true").await
 }
 
-/// Whether workers may send any of its messages now, or are sending some. Unlike [`is_released`], retries to come do not count.
+/// Returns whether any of its messages is due or being sent. Unlike [`is_released`], ignores retries that are due later.
 pub async fn is_due(db: &impl GenericClient, of: Of, now: Timestamp) -> Result<bool, StoreError> {
     let sql = "SELECT 1 FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND (is_begun OR due_at <= $3) AND due_at IS NOT NULL \
                ORDER BY send_at LIMIT 1";
     Ok(db.query_opt(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now]).await?.is_some())
 }
 
-/// How many members workers can send soon, or are sending. Retries that are due later than in two minutes do not count.
+/// Returns the members of released chunks that are begun or due within two minutes, including settled ones. Retries that are due later
+/// are not counted.
 pub async fn in_delivery(db: &impl GenericClient, of: Of, now: Timestamp) -> Result<i64, StoreError> {
     let sql = "SELECT coalesce(sum(size), 0)::bigint FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 \
-               AND due_at <= $3::timestamptz + interval '2 minutes'";
+               AND (due_at <= $3::timestamptz + interval '2 minutes' OR is_begun AND due_at IS NOT NULL)";
     Ok(db.query_one(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now]).await?.try_get(0)?)
 }
 
-/// Whether any of its chunks is released.
+/// Returns whether any of its chunks is released.
 pub async fn is_released(db: &impl GenericClient, of: Of) -> Result<bool, StoreError> {
     exists(db, of, "due_at IS NOT NULL").await
 }
 
-/// Whether messages of the test are still to be sent, or are being sent. Retries of messages that failed are not waited for.
+/// Returns whether messages of the test are queued or being sent, except for retries.
 pub async fn is_test_open(db: &impl GenericClient, of: Of) -> Result<bool, StoreError> {
     exists(db, of, "send_at < 'infinity' AND (is_audience OR is_begun)").await
 }
@@ -252,7 +254,7 @@ async fn exists(db: &impl GenericClient, of: Of, condition: &str) -> Result<bool
     Ok(db.query_opt(&db.prepare_cached(&sql).await?, &[&of.project, &of.campaign]).await?.is_some())
 }
 
-/// When the first chunk may be released that may not yet; none where no such time is known.
+/// Returns the earliest future release time of a parked chunk.
 pub async fn next_time(db: &impl GenericClient, of: Of, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
     let sql = "SELECT send_at FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND send_at > $3 AND send_at < 'infinity' \
                AND due_at IS NULL ORDER BY send_at LIMIT 1";

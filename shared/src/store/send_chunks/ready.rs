@@ -1,4 +1,4 @@
-//! Which queues have something due, and how much.
+//! Queues with due messages, and how many are due.
 
 use std::collections::BTreeMap;
 
@@ -46,15 +46,15 @@ pub async fn queues(db: &impl GenericClient, now: Timestamp) -> Result<Vec<Queue
     Ok(found)
 }
 
-/// What is due of one channel and lane.
+/// Due messages of a channel and lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backlog {
     pub messages: i64,
-    /// Since when the oldest of them has been due.
+    /// When the oldest of them became due.
     pub oldest: Timestamp,
 }
 
-/// What is due, by channel and lane.
+/// Returns the due messages by channel and lane.
 pub async fn backlog(
     db: &impl GenericClient,
     now: Timestamp,
@@ -68,12 +68,12 @@ pub async fn backlog(
     rows.iter().map(backlog).collect()
 }
 
-/// Since when the oldest due chunk has been due, or when the next one falls due.
+/// Returns when the oldest due chunk became due or, if none is due, when the next one will be.
 pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
     due::oldest(db, DUE, ALL).await
 }
 
-/// Counts up to `most` chunks that have been due since before a time.
-pub async fn overdue(db: &impl GenericClient, before: Timestamp, most: i64) -> Result<i64, StoreError> {
-    due::overdue(db, DUE, ALL, before, most).await
+/// Counts up to `max` chunks that became due before a time.
+pub async fn overdue(db: &impl GenericClient, before: Timestamp, max: i64) -> Result<i64, StoreError> {
+    due::overdue(db, DUE, ALL, before, max).await
 }

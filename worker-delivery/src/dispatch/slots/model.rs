@@ -1,4 +1,4 @@
-//! Random projects that take and release slots, against a list of who holds what.
+//! Random projects take and release slots, checked against a list of the messages that hold them.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -9,9 +9,9 @@ use super::*;
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Take(Lane),
-    /// The call of one of those that are held ends.
+    /// Ends the call of a message that holds a slot.
     End(prop::sample::Index),
-    /// One of those that are begun is written down, whether its call has ended or not.
+    /// Settles a message, whether its call has ended or not.
     Settle(prop::sample::Index),
 }
 
@@ -23,10 +23,10 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A message of a project, with its place until its call has ended.
+/// A message of a project, with its slot until its call has ended.
 struct Message {
     project: u128,
-    place: Option<Pool>,
+    slot: Option<Pool>,
 }
 
 /// An owner with one project.
@@ -39,70 +39,69 @@ proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn places_are_neither_lost_nor_made_and_who_has_none_gets_one(
+    fn slots_are_conserved_and_an_owner_without_any_gets_one(
         total in 2..40_usize,
         acts in prop::collection::vec((0..5_u128, act()), 1..300),
     ) {
         let mut slots = Slots::new(total);
-        let mut book: Vec<Message> = Vec::new();
+        let mut messages: Vec<Message> = Vec::new();
         let direct = (total / 4).max(1);
         for (project, act) in acts {
-            let of = tenant(project);
             match act {
                 Act::Take(lane) => {
-                    // Of each pool: how many one may hold, how many places there are, and what is taken of them.
-                    let holds = |pool: Pool| {
-                        let alone = if pool == Pool::Direct { direct } else { (total - direct).max(1) };
-                        let places = alone + alone.div_ceil(8);
-                        let of = |whose: Option<u128>| {
-                            let is_of = |m: &&Message| m.place == Some(pool) && whose.is_none_or(|p| p == m.project);
-                            book.iter().filter(is_of).count()
+                    // The limit of one owner, the free slots, and the slots that the project holds.
+                    let usage = |pool: Pool| {
+                        let limit = if pool == Pool::Direct { direct } else { (total - direct).max(1) };
+                        let size = limit + limit.div_ceil(8);
+                        let held = |by: Option<u128>| {
+                            let is_held = |m: &&Message| m.slot == Some(pool) && by.is_none_or(|p| p == m.project);
+                            messages.iter().filter(is_held).count()
                         };
-                        (alone, places - of(None), of(Some(project)))
+                        (limit, size - held(None), held(Some(project)))
                     };
                     let pools = if lane == Lane::Direct { vec![Pool::Direct, Pool::Common] } else { vec![Pool::Common] };
-                    let taken = slots.take(lane, of);
+                    let taken = slots.take(lane, tenant(project));
                     if let Some(pool) = taken {
-                        let (alone, free, own) = holds(pool);
-                        prop_assert!(pools.contains(&pool) && free > 0, "a place that there is not");
-                        prop_assert!(own < alone && own < 8 * free, "{} held of {}, {} free", own, alone, free);
-                        book.push(Message { project, place: Some(pool) });
+                        let (limit, free, own) = usage(pool);
+                        prop_assert!(pools.contains(&pool) && free > 0, "a slot from a full or foreign pool");
+                        prop_assert!(own < limit && own < 8 * free, "{} held of {}, {} free", own, limit, free);
+                        messages.push(Message { project, slot: Some(pool) });
                     } else {
                         for pool in pools {
-                            let (alone, free, own) = holds(pool);
-                            prop_assert!(free == 0 || own > 0, "nothing for who has nothing, and {} free", free);
-                            prop_assert!(own >= alone.min(8 * free), "{} of {}, and {} free", own, alone, free);
+                            let (limit, free, own) = usage(pool);
+                            prop_assert!(free == 0 || own > 0, "no slot for an owner without any, {} free", free);
+                            prop_assert!(own >= limit.min(8 * free), "{} held of {}, {} free", own, limit, free);
                         }
                     }
                 }
                 Act::End(which) => {
-                    let held: Vec<_> = book.iter_mut().filter(|m| m.place.is_some()).collect();
+                    let held: Vec<_> = messages.iter_mut().filter(|m| m.slot.is_some()).collect();
                     if let Some(message) = (!held.is_empty()).then(|| which.index(held.len())).and_then(|i| held.into_iter().nth(i)) {
-                        let place = message.place.take().unwrap();
-                        slots.release(place, tenant(message.project));
+                        let slot = message.slot.take().unwrap();
+                        slots.release(slot, tenant(message.project));
                     }
                 }
                 Act::Settle(which) => {
-                    if !book.is_empty() {
-                        let message = book.remove(which.index(book.len()));
-                        let of = tenant(message.project);
-                        if let Some(place) = message.place {
-                            slots.release(place, of);
+                    if !messages.is_empty() {
+                        let message = messages.remove(which.index(messages.len()));
+                        let tenant = tenant(message.project);
+                        if let Some(slot) = message.slot {
+                            slots.release(slot, tenant);
                         }
-                        prop_assert!(!slots.settled(of.project), "it was never full");
+                        prop_assert!(!slots.settled(tenant.project), "the limit of unsettled messages was never reached");
                     }
                 }
             }
         }
-        // When all is given back, everybody finds what was there at first.
-        for message in book {
-            let of = tenant(message.project);
-            if let Some(place) = message.place {
-                slots.release(place, of);
+        // Once all slots are released, an owner gets its full limit.
+        for message in messages {
+            let tenant = tenant(message.project);
+            if let Some(slot) = message.slot {
+                slots.release(slot, tenant);
             }
-            slots.settled(of.project);
+            slots.settled(tenant.project);
         }
-        let alone = std::iter::from_fn(|| slots.take(Lane::Direct, tenant(9))).count();
-        prop_assert_eq!(alone, direct + (total - direct).max(1));
+        let all = std::iter::from_fn(|| slots.take(Lane::Direct, tenant(9))).count();
+        prop_assert_eq!(all, direct + (total - direct).max(1));
     }
 }

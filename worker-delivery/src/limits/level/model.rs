@@ -1,4 +1,4 @@
-//! A bucket under random takers, judged by its book: what was taken of it in whichever stretch of time.
+//! A bucket with random callers: the tokens taken in any period stay within its rate and capacity.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -9,13 +9,13 @@ use super::*;
 enum Act {
     Take {
         urgent: bool,
-        wanted: u32,
+        max: u32,
     },
-    /// Takes one when the bucket has said to come again.
+    /// Takes a token after the wait that the bucket returned.
     Await {
         urgent: bool,
     },
-    Rest {
+    Pause {
         ms: u64,
     },
     Forget,
@@ -23,9 +23,9 @@ enum Act {
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        8 => (any::<bool>(), prop_oneof![0..4_u32, Just(1_000)]).prop_map(|(urgent, wanted)| Act::Take { urgent, wanted }),
+        8 => (any::<bool>(), prop_oneof![0..4_u32, Just(1_000)]).prop_map(|(urgent, max)| Act::Take { urgent, max }),
         4 => any::<bool>().prop_map(|urgent| Act::Await { urgent }),
-        1 => (0..3_000_u64).prop_map(|ms| Act::Rest { ms }),
+        1 => (0..3_000_u64).prop_map(|ms| Act::Pause { ms }),
         1 => Just(Act::Forget),
     ]
 }
@@ -34,29 +34,29 @@ proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn no_stretch_of_time_sees_more_than_its_rate_and_who_waits_as_told_is_served(
+    fn rate_holds_in_every_period_and_a_token_is_available_after_the_returned_wait(
         rate in prop_oneof![1..20_u32, 20..2_000_u32],
         acts in prop::collection::vec((0..2_000_u64, act()), 1..60),
     ) {
         let (rate, start) = (f64::from(rate), Instant::now());
         let (mut level, mut now) = (Level::default(), start);
-        let mut rests_until = start;
-        // When, and how many.
-        let mut book: Vec<(Duration, f64)> = Vec::new();
+        let mut paused_until = start;
+        // The times and numbers of tokens taken.
+        let mut leases: Vec<(Duration, f64)> = Vec::new();
         for (pause_ms, act) in acts {
             now += Duration::from_millis(pause_ms);
             let of = |urgent: bool| if urgent { super::urgent(terms(rate)) } else { terms(rate) };
             let mut taken = 0;
             match act {
-                Act::Take { urgent, wanted } => {
-                    let lease = level.lease(of(urgent), wanted, now);
-                    prop_assert!(lease.taken <= wanted);
-                    prop_assert!(lease.taken > 0 || wanted == 0 || lease.wait > Duration::ZERO);
+                Act::Take { urgent, max } => {
+                    let lease = level.lease(of(urgent), max, now);
+                    prop_assert!(lease.taken <= max);
+                    prop_assert!(lease.taken > 0 || max == 0 || lease.wait > Duration::ZERO);
                     taken += lease.taken;
-                    if now >= rests_until && wanted == 1_000 {
-                        let rest = level.lease(super::urgent(terms(rate)), u32::MAX, now).taken;
-                        prop_assert!(rest.abs_diff(lease.left) <= 1, "{} were said to be left, and {} were", lease.left, rest);
-                        taken += rest;
+                    if now >= paused_until && max == 1_000 {
+                        let left = level.lease(super::urgent(terms(rate)), u32::MAX, now).taken;
+                        prop_assert!(left.abs_diff(lease.left) <= 1, "{} tokens left, reported as {}", left, lease.left);
+                        taken += left;
                     }
                 }
                 Act::Await { urgent } => {
@@ -65,27 +65,27 @@ proptest! {
                         now += lease.wait + Duration::from_micros(1);
                         lease = level.lease(of(urgent), 1, now);
                     }
-                    prop_assert_eq!(lease.taken, 1, "at the time that it named");
+                    prop_assert_eq!(lease.taken, 1, "no token after the returned wait");
                     taken += 1;
                 }
-                Act::Rest { ms } => {
-                    level.rest(Duration::from_millis(ms), now);
-                    rests_until = rests_until.max(now + Duration::from_millis(ms));
+                Act::Pause { ms } => {
+                    level.pause(Duration::from_millis(ms), now);
+                    paused_until = paused_until.max(now + Duration::from_millis(ms));
                 }
                 Act::Forget => level.forget(),
             }
             if taken > 0 {
-                prop_assert!(now >= rests_until, "{} were taken while it rests", taken);
-                book.push((now - start, f64::from(taken)));
+                prop_assert!(now >= paused_until, "{} tokens taken during a pause", taken);
+                leases.push((now - start, f64::from(taken)));
             }
         }
-        let holds = terms(rate).most;
-        for (first, (from, _)) in book.iter().enumerate() {
+        let capacity = terms(rate).most;
+        for (first, (from, _)) in leases.iter().enumerate() {
             let mut sum = 0.0;
-            for (at, taken) in &book[first..] {
+            for (at, taken) in &leases[first..] {
                 sum += taken;
-                let stretch = at.saturating_sub(*from).as_secs_f64();
-                prop_assert!(sum <= holds + stretch * rate + 0.01, "{} in {} s at {} a second", sum, stretch, rate);
+                let period = at.saturating_sub(*from).as_secs_f64();
+                prop_assert!(sum <= capacity + period * rate + 0.01, "{} in {} s at {} a second", sum, period, rate);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The mail server of one project's settings: a pool of sessions, and each send bounded in time as a whole.
+//! Client of one project's mail server: a pool of sessions, and a time limit for each send.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -16,21 +16,22 @@ use super::error::{Failure, Progress, Step, outcome};
 use super::session::{Envelope, Session, Trust};
 use crate::provider::{Email, Outcome, one_click};
 
-/// For a whole send, from finding the server to its last answer.
-const SEND: Duration = shared::shutdown::CALL;
-/// Servers close what is idle for a minute or so.
-const IDLE: Duration = Duration::from_secs(20);
-/// Maximum number of sessions with one server. Servers limit the connections from an address (Postfix: 50 by default).
-const SESSIONS: usize = 32;
-/// How long a mail waits for a session before it is deferred. Shorter than a drain together with [`SEND`].
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time limit of a send, from resolving the host to the last response.
+const SEND_TIMEOUT: Duration = shared::shutdown::CALL;
+/// Servers close connections that are idle for about a minute.
+const MAX_IDLE: Duration = Duration::from_secs(20);
+/// Maximum sessions of one client, that is, of one project's settings in one worker. Servers limit the connections from an address
+/// (Postfix: 50 by default).
+const MAX_SESSIONS: usize = 32;
+/// How long a mail waits for a session before it is deferred. `routes` asserts that all waits and the send fit into the drain.
+pub const MAX_SESSION_WAIT: Duration = Duration::from_secs(2);
 
 struct Idle {
     session: Session,
     since: Instant,
 }
 
-/// Whose server it is.
+/// The owner of the mail server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Project,
@@ -40,9 +41,9 @@ enum Owner {
 pub struct Client {
     config: SmtpConfig,
     owner: Owner,
-    /// Which addresses may be called.
+    /// Addresses that may be called.
     reachable: OutboundPolicy,
-    /// Which addresses the operator exempts from the need for TLS.
+    /// Addresses that the operator exempts from TLS.
     exempting: OutboundPolicy,
     trust: Trust,
     /// Limits the sessions in use.
@@ -51,23 +52,23 @@ pub struct Client {
 }
 
 impl Client {
-    /// By the rules of who may be called and who is trusted that hold for HTTP.
+    /// Creates a client with the outbound policy and the trusted authorities of HTTP calls.
     pub fn new(config: SmtpConfig, outbound: &HttpClient) -> Self {
         Self::owned_by(Owner::Project, outbound.policy().clone(), config, outbound)
     }
 
-    /// For the operator's own server, which may have any address.
+    /// Creates a client of the operator's own server, which may have any address.
     pub fn of_operator(config: SmtpConfig, outbound: &HttpClient) -> Self {
         Self::owned_by(Owner::Operator, OutboundPolicy::anywhere(), config, outbound)
     }
 
     fn owned_by(owner: Owner, reachable: OutboundPolicy, config: SmtpConfig, outbound: &HttpClient) -> Self {
         let (exempting, trust) = (outbound.policy().clone(), Trust::of(outbound));
-        let sessions = Semaphore::new(SESSIONS);
+        let sessions = Semaphore::new(MAX_SESSIONS);
         Self { config, owner, reachable, exempting, trust, sessions, idle: Mutex::new(Vec::new()) }
     }
 
-    /// Why nothing is sent to an address without TLS, if it is not.
+    /// Returns why sending to an address without TLS is refused, if it is.
     fn plain_refused(&self, ip: IpAddr) -> Option<&'static str> {
         if self.config.security != Security::None || self.exempting.exempts(ip) {
             return None;
@@ -77,7 +78,7 @@ impl Client {
             Owner::Project => Some(
                 "smtpSecurity is none: the password is sent without TLS only to addresses that OUTBOUND_ALLOW exempts",
             ),
-            // Its mails hold links that open accounts: as secret as a password.
+            // Invitations contain links that grant access: as secret as a password.
             Owner::Operator if ip.to_canonical().is_loopback() => None,
             Owner::Operator => Some(
                 "SYSTEM_SMTP_URL says security=none: invitations are sent without TLS only to loopback and to addresses that OUTBOUND_ALLOW exempts",
@@ -85,33 +86,33 @@ impl Client {
         }
     }
 
-    /// What tells the account from all others.
+    /// Returns what identifies the account.
     pub fn account(&self) -> [&str; 4] {
         self.config.account()
     }
 
-    /// Sends a mail: within [`PATIENCE`] for a session, and [`SEND`] after that.
+    /// Sends a mail. Waits up to [`MAX_SESSION_WAIT`] for a session; the send itself takes up to [`SEND_TIMEOUT`].
     pub async fn send(&self, email: &Email) -> Outcome {
         let envelope = match self.envelope(email) {
             Ok(envelope) => envelope,
             Err(why) => return Outcome::Rejected(why),
         };
-        let Ok(_session) = tokio::time::timeout(PATIENCE, self.sessions.acquire()).await else {
-            let why = format!("all {SESSIONS} sessions with the mail server are in use");
-            return Outcome::Limited { after: PATIENCE, why };
+        let Ok(_permit) = tokio::time::timeout(MAX_SESSION_WAIT, self.sessions.acquire()).await else {
+            let why = format!("all {MAX_SESSIONS} sessions with the mail server are in use");
+            return Outcome::Limited { after: MAX_SESSION_WAIT, why };
         };
         let progress = Progress::default();
-        let sent = tokio::time::timeout(SEND, self.converse(&envelope, &progress)).await;
+        let sent = tokio::time::timeout(SEND_TIMEOUT, self.transact(&envelope, &progress)).await;
         match sent.unwrap_or(Err(Failure::Timeout)) {
             Ok(words) => Outcome::Accepted(provider_id(&words).unwrap_or_else(|| self.message_id(email))),
             Err(failure) => outcome(progress.step(), failure),
         }
     }
 
-    async fn converse(&self, envelope: &Envelope, progress: &Progress) -> Result<String, Failure> {
+    async fn transact(&self, envelope: &Envelope, progress: &Progress) -> Result<String, Failure> {
         if let Some(mut session) = self.idle_session() {
-            match session.hand_over(envelope, progress).await {
-                // The server hung up while the session was idle: nothing was said yet, so a new one says it.
+            match session.send(envelope, progress).await {
+                // The server closed the idle session. Nothing was sent yet: use a new session.
                 Err(Failure::Broken(_) | Failure::Reply(421, _)) if progress.step().is_at_sender() => {}
                 Err(failure) => return Err(failure),
                 Ok(words) => {
@@ -123,33 +124,33 @@ impl Client {
         progress.at(Step::Connect);
         let found = self.reachable.resolve(&self.config.host, self.config.port).await;
         let ip = found.map_err(|e| Failure::Host(e.to_string()))?;
-        // Checked when it was saved; the name may lead elsewhere by now.
+        // Checked when the settings were saved; the name may resolve to another address now.
         if let Some(why) = self.plain_refused(ip) {
             return Err(Failure::Host(why.to_owned()));
         }
         let mut session = Session::open(&self.config, &self.trust, ip, progress).await?;
-        let words = session.hand_over(envelope, progress).await?;
+        let words = session.send(envelope, progress).await?;
         self.keep(session);
         Ok(words)
     }
 
     fn idle_session(&self) -> Option<Session> {
         let mut idle = self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        idle.retain(|i| i.since.elapsed() < IDLE);
+        idle.retain(|i| i.since.elapsed() < MAX_IDLE);
         idle.pop().map(|i| i.session)
     }
 
     fn keep(&self, session: Session) {
         let mut idle = self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if idle.len() < SESSIONS {
+        if idle.len() < MAX_SESSIONS {
             idle.push(Idle { session, since: Instant::now() });
         }
     }
 
-    /// Lets go of sessions that have been idle for long.
+    /// Closes sessions that have been idle for [`MAX_IDLE`].
     pub fn reap(&self) {
         let mut idle = self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        idle.retain(|i| i.since.elapsed() < IDLE);
+        idle.retain(|i| i.since.elapsed() < MAX_IDLE);
     }
 
     fn message_id(&self, email: &Email) -> String {
@@ -176,7 +177,7 @@ impl Client {
     }
 }
 
-/// The id in an answer such as `2.0.0 Ok: queued as 4F2A1`.
+/// Returns the ID in a response such as `2.0.0 Ok: queued as 4F2A1`.
 fn provider_id(words: &str) -> Option<String> {
     let (_, rest) = words.split_once("queued as ")?;
     let id: String = rest.chars().take_while(|c| !c.is_whitespace() && !c.is_control()).take(100).collect();
@@ -211,16 +212,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_mail_is_deferred_while_all_sessions_are_in_use() {
+    async fn mail_is_deferred_while_all_sessions_are_in_use() {
         let client = client();
-        let _held = client.sessions.acquire_many(SESSIONS as u32).await.unwrap();
+        let _held = client.sessions.acquire_many(MAX_SESSIONS as u32).await.unwrap();
         tokio::time::pause();
         let outcome = client.send(&email("x")).await;
-        assert!(matches!(outcome, Outcome::Limited { after: PATIENCE, .. }), "{outcome:?}");
+        assert!(matches!(outcome, Outcome::Limited { after: MAX_SESSION_WAIT, .. }), "{outcome:?}");
     }
 
     #[test]
-    fn a_mail_says_the_same_at_every_attempt() {
+    fn mail_is_the_same_at_every_attempt() {
         let mail = client().envelope(&email("Hello")).unwrap().mail;
         assert!(mail.is_ascii());
         let text = String::from_utf8(mail).unwrap();
@@ -232,20 +233,20 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_adds_no_header() {
+    fn subject_cannot_add_a_header() {
         let text = String::from_utf8(client().envelope(&email("Hi\r\nBcc: x@example.com")).unwrap().mail).unwrap();
         assert!(!text.lines().any(|l| l.starts_with("Bcc")), "{text}");
     }
 
     #[tokio::test]
-    async fn an_inner_address_is_refused_before_it_is_called() {
+    async fn internal_address_is_refused_before_connecting() {
         assert!(matches!(client().send(&email("x")).await, Outcome::Misconfigured(why) if why.contains("127.0.0.1")));
     }
 
     #[tokio::test]
-    async fn a_password_is_not_sent_without_tls_to_a_public_address() {
+    async fn password_is_not_sent_without_tls_to_a_public_address() {
         let credentials = Some(("shop".to_owned(), "secret".to_owned()));
-        // An address for documentation would be refused as such; nothing is sent to this one either.
+        // A documentation address would be refused by the outbound policy. Nothing is sent to this one either.
         let config = SmtpConfig { credentials, ..config("1.1.1.1") };
         let client = Client::new(config, &HttpClient::from_env(&Env::default()).unwrap());
         assert!(matches!(client.send(&email("x")).await, Outcome::Misconfigured(why) if why.contains("smtpSecurity")));
@@ -261,12 +262,12 @@ mod tests {
                 "{host}"
             );
         }
-        // Nobody listens there, but it was called.
+        // Nothing listens there, but the address was called.
         assert!(matches!(send("127.0.0.1").await, Outcome::Unavailable { .. }));
     }
 
     #[test]
-    fn the_servers_id_is_found_in_its_answer() {
+    fn server_id_is_found_in_the_response() {
         assert_eq!(provider_id("2.0.0 Ok: queued as 4F2A1").as_deref(), Some("4F2A1"));
         assert_eq!(provider_id("OK"), None);
     }

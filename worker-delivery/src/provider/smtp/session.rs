@@ -1,4 +1,4 @@
-//! One conversation with an SMTP server, step by step, so that a failure says how far it had come.
+//! One session with an SMTP server. Its progress is recorded, so that a failure shows which step was reached.
 
 mod stream;
 
@@ -20,20 +20,19 @@ use super::error::{Failure, Progress, Step};
 
 const MECHANISMS: [Mechanism; 2] = [Mechanism::Plain, Mechanism::Login];
 
-/// Who is trusted: by what is encrypted from the start, and by what is from some point on, for which the library has settings
-/// of its own.
+/// Trusted authorities: for implicit TLS, and for STARTTLS, which the library configures separately.
 pub struct Trust {
     tls: Arc<ClientConfig>,
     authorities: Vec<Certificate>,
 }
 
 impl Trust {
-    /// Those that are trusted over HTTP.
+    /// Returns the authorities that HTTP calls trust.
     pub fn of(outbound: &HttpClient) -> Self {
         let read = |der: &CertificateDer<'static>| {
             let read = Certificate::from_der(der.to_vec());
             read.inspect_err(
-                |error| tracing::warn!(%error, "mail servers are not trusted by a certificate of OUTBOUND_CA_FILE"),
+                |error| tracing::warn!(%error, "a certificate of OUTBOUND_CA_FILE cannot be used for mail servers"),
             )
             .ok()
         };
@@ -41,7 +40,7 @@ impl Trust {
         Self { tls: Arc::new(outbound.tls().clone()), authorities }
     }
 
-    /// For a server of this name.
+    /// Returns the STARTTLS parameters for a server name.
     fn starttls(&self, host: &str) -> Result<TlsParameters, Failure> {
         let builder = TlsParameters::builder(host.to_owned());
         let builder = self.authorities.iter().fold(builder, |builder, one| builder.add_root_certificate(one.clone()));
@@ -49,10 +48,10 @@ impl Trust {
     }
 }
 
-/// A connection that is ready for a mail.
+/// A connection that is ready to send a mail.
 pub struct Session(AsyncSmtpConnection);
 
-/// Sender, recipient and text of a mail as it goes over the wire.
+/// Sender, recipient and encoded text of a mail.
 pub struct Envelope {
     pub from: Address,
     pub to: Address,
@@ -60,7 +59,7 @@ pub struct Envelope {
 }
 
 impl Session {
-    /// Connects to the address that was vetted; the name is only for the certificate.
+    /// Connects to the checked address; the host name is used only for the certificate.
     pub async fn open(config: &SmtpConfig, trust: &Trust, ip: IpAddr, progress: &Progress) -> Result<Self, Failure> {
         progress.at(Step::Connect);
         let stream = stream::open(ip, config, &trust.tls).await?;
@@ -77,12 +76,12 @@ impl Session {
         Ok(Self(connection))
     }
 
-    /// Hands one mail over; returns the server's words. After an error the session is of no use any more.
-    pub async fn hand_over(&mut self, envelope: &Envelope, progress: &Progress) -> Result<String, Failure> {
+    /// Sends one mail and returns the server's response. After an error the session must not be used again.
+    pub async fn send(&mut self, envelope: &Envelope, progress: &Progress) -> Result<String, Failure> {
         let connection = &mut self.0;
         progress.at(Step::Sender);
         let mut parameters = Vec::new();
-        // A sender in Unicode is in the settings, and whatever is said of it concerns every mail.
+        // A Unicode sender comes from the settings, so a refusal concerns every mail.
         let of_mail = envelope.from.to_string().is_ascii();
         if !(envelope.from.to_string().is_ascii() && envelope.to.to_string().is_ascii()) {
             if !connection.server_info().supports_feature(Extension::SmtpUtfEight) {
@@ -104,7 +103,7 @@ impl Session {
         connection.command(Rcpt::new(envelope.to.clone(), Vec::new())).await.map_err(failure)?;
         connection.command(Data).await.map_err(failure)?;
         progress.at(Step::Body);
-        // The library asks for one more part once it has written the text, and then ends the mail.
+        // The library requests one more part after writing the text, and then ends the mail.
         let text = std::iter::once(envelope.mail.as_slice());
         let parts = text.chain(std::iter::from_fn(|| {
             progress.at(Step::Dot);

@@ -1,4 +1,4 @@
-//! A provider that behaves at random, with calls under way beside each other: when calls are made, by the log of all that it said.
+//! A provider with random outcomes and concurrent calls: when calls are made, checked against a log of its outcomes.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -20,8 +20,8 @@ fn outcome() -> impl Strategy<Value = Outcome> {
     ]
 }
 
-/// Whether the provider is there and takes calls.
-fn is_life(outcome: &Outcome) -> bool {
+/// Whether the provider responded normally.
+fn is_response(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Accepted(_) | Outcome::Rejected(_) | Outcome::Gone(_) => true,
         Outcome::Throttled { after, .. } => after.is_none_or(|after| after.is_zero()),
@@ -29,9 +29,9 @@ fn is_life(outcome: &Outcome) -> bool {
     }
 }
 
-/// What was said since the last sign of life, and when.
-fn since_life(log: &[(Instant, Outcome)]) -> &[(Instant, Outcome)] {
-    let from = log.iter().rposition(|(_, said)| is_life(said)).map_or(0, |at| at + 1);
+/// Returns the outcomes since the last normal response.
+fn since_response(log: &[(Instant, Outcome)]) -> &[(Instant, Outcome)] {
+    let from = log.iter().rposition(|(_, outcome)| is_response(outcome)).map_or(0, |at| at + 1);
     &log[from..]
 }
 
@@ -39,9 +39,9 @@ fn is_failure(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Unavailable { .. } | Outcome::Ambiguous(_))
 }
 
-/// Until when a saying alone keeps everybody away.
-fn asks_for(at: Instant, said: &Outcome) -> Option<Instant> {
-    match said {
+/// Returns until when one outcome alone keeps the circuit open.
+fn opens_until(at: Instant, outcome: &Outcome) -> Option<Instant> {
+    match outcome {
         Outcome::Misconfigured(_) => Some(at + Duration::from_secs(30)),
         Outcome::Throttled { after: Some(after), .. } => Some(at + (*after).min(Duration::from_mins(1))),
         _ => None,
@@ -52,52 +52,52 @@ proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn calls_are_made_as_what_was_said_allows(
-        // How long after the one before a message comes, what its call would come to, and how many messages later that is known.
+    fn calls_are_made_only_as_earlier_outcomes_allow(
+        // Delay after the previous message, outcome of the call, and the number of messages until it is known.
         messages in prop::collection::vec((0..15_000_u64, outcome(), 0..3_usize), 1..60),
     ) {
         let (mut circuit, mut now) = (Circuit::default(), Instant::now());
         let mut log: Vec<(Instant, Outcome)> = Vec::new();
-        let mut under_way: Vec<(usize, Outcome)> = Vec::new();
+        let mut in_flight: Vec<(usize, Outcome)> = Vec::new();
         let mut made: Vec<Instant> = Vec::new();
         for (number, (pause_ms, outcome, after)) in messages.into_iter().enumerate() {
             now += Duration::from_millis(pause_ms);
-            let ended: Vec<_> = under_way.extract_if(.., |(ends, _)| *ends <= number).collect();
+            let ended: Vec<_> = in_flight.extract_if(.., |(ends, _)| *ends <= number).collect();
             for (_, outcome) in ended {
                 circuit.note(&outcome, now);
                 log.push((now, outcome));
             }
-            let said = since_life(&log);
-            let failures = said.iter().filter(|(_, said)| is_failure(said)).count();
-            let last_said = said.last().map(|(at, _)| *at);
-            let pause = said.iter().filter_map(|(at, said)| match said {
-                Outcome::Throttled { .. } => asks_for(*at, said),
+            let recent = since_response(&log);
+            let failures = recent.iter().filter(|(_, outcome)| is_failure(outcome)).count();
+            let last_outcome = recent.last().map(|(at, _)| *at);
+            let pause = recent.iter().filter_map(|(at, outcome)| match outcome {
+                Outcome::Throttled { .. } => opens_until(*at, outcome),
                 _ => None,
             });
-            let is_shown_open = circuit.is_open(now);
+            let is_open = circuit.is_open(now);
             let refused = circuit.refusal(now);
-            prop_assert_eq!(is_shown_open, refused.is_some());
+            prop_assert_eq!(is_open, refused.is_some());
             if let Some(refused) = &refused {
-                let is_known = |said: &Outcome| asks_for(now, said).is_some();
-                prop_assert!(failures >= 5 || said.iter().any(|(_, said)| is_known(said)), "{:?} without a reason", refused);
-                // Somebody is let through again before long.
-                let lately = last_said.into_iter().chain(made.last().copied()).max().unwrap();
-                prop_assert!(now < lately + Duration::from_mins(1), "still {:?}", refused);
+                let opens = |outcome: &Outcome| opens_until(now, outcome).is_some();
+                prop_assert!(failures >= 5 || recent.iter().any(|(_, outcome)| opens(outcome)), "{:?} without a reason", refused);
+                // A call is allowed again within a minute.
+                let latest = last_outcome.into_iter().chain(made.last().copied()).max().unwrap();
+                prop_assert!(now < latest + Duration::from_mins(1), "still {:?}", refused);
                 if let Outcome::Held { after, .. } = refused {
                     prop_assert!(!after.is_zero() && *after <= Duration::from_mins(1));
                 }
                 continue;
             }
-            prop_assert!(pause.max().is_none_or(|until| now >= until), "called in a pause that was asked for");
+            prop_assert!(pause.max().is_none_or(|until| now >= until), "called during a requested pause");
             if failures >= 5 {
-                let last = said.iter().rfind(|(_, said)| is_failure(said)).map(|(at, _)| *at).unwrap();
+                let last = recent.iter().rfind(|(_, outcome)| is_failure(outcome)).map(|(at, _)| *at).unwrap();
                 prop_assert!(now >= last + Duration::from_secs(10), "called again too soon");
-                // One call tries, and the next only when nothing has come of it for as long as it may take.
-                let tried = made.iter().rfind(|at| last_said.is_some_and(|said| **at >= said));
-                prop_assert!(tried.is_none_or(|at| now >= *at + Duration::from_secs(20)), "two calls try at a time");
+                // One trial call at a time, unless its outcome is overdue.
+                let trial = made.iter().rfind(|at| last_outcome.is_some_and(|last| **at >= last));
+                prop_assert!(trial.is_none_or(|at| now >= *at + Duration::from_secs(20)), "two trial calls at a time");
             }
             made.push(now);
-            under_way.push((number + 1 + after, outcome));
+            in_flight.push((number + 1 + after, outcome));
         }
     }
 }

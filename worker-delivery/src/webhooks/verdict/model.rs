@@ -1,4 +1,4 @@
-//! Deliveries to endpoints that answer at random: how often, when, and until when they are called.
+//! Deliveries to endpoints with random responses: how often and when they are called.
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -8,15 +8,15 @@ use proptest::test_runner::RngSeed;
 
 use super::*;
 
-fn answer(status: u16, wish_s: Option<u64>) -> Answer {
+fn answer(status: u16, retry_after_s: Option<u64>) -> Answer {
     let mut headers = HeaderMap::new();
-    if let Some(wish) = wish_s {
-        headers.insert(http::header::RETRY_AFTER, wish.into());
+    if let Some(retry_after) = retry_after_s {
+        headers.insert(http::header::RETRY_AFTER, retry_after.into());
     }
     Answer { status: StatusCode::from_u16(status).unwrap(), headers, body: Bytes::new(), whole: true }
 }
 
-/// What an endpoint answers, and after how many seconds it wants to be called again.
+/// Response status of an endpoint, and its `Retry-After` in seconds.
 fn call() -> impl Strategy<Value = (Option<u16>, Option<u64>)> {
     let status = prop_oneof![
         1 => Just(Some(204)),
@@ -26,36 +26,36 @@ fn call() -> impl Strategy<Value = (Option<u16>, Option<u64>)> {
     (status, prop::option::of(prop_oneof![0..600_u64, 0..200_000_u64]))
 }
 
-/// When the calls are due at the earliest, in minutes after the first.
+/// Earliest due times of the calls, in minutes after the first.
 const DUE_MINUTES: [f64; 8] = [0.0, 5.0 / 60.0, 5.0, 35.0, 155.0, 455.0, 1_055.0, 1_655.0];
 
 proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn a_delivery_is_called_for_until_it_is_taken_or_eight_calls_have_failed(
+    fn delivery_is_retried_until_it_succeeds_or_eight_calls_have_failed(
         calls in prop::collection::vec((call(), 0.0..=1.0), 12),
         failed_before in 0..50_i32,
     ) {
         let start = Timestamp::from_second(1_790_000_000).unwrap();
-        let (mut now, mut made, mut done, mut wished_s) = (start, 0, None, 0_u64);
-        for ((status, wish_s), random) in calls {
+        let (mut now, mut made, mut done, mut total_retry_after_s) = (start, 0, None, 0_u64);
+        for ((status, retry_after_s), random) in calls {
             let waited = now.duration_since(start).as_secs_f64() / 60.0;
             prop_assert!(waited >= DUE_MINUTES[made] - 0.1, "the call {} after {} minutes", made + 1, waited);
-            // A tenth more than planned at most, but for what the endpoint itself wished for.
-            let planned = DUE_MINUTES[made] * 1.1 + 0.1 + wished_s as f64 / 60.0;
+            // At most a tenth later than planned, plus the requested delays.
+            let planned = DUE_MINUTES[made] * 1.1 + 0.1 + total_retry_after_s as f64 / 60.0;
             prop_assert!(waited <= planned, "the call {} after {} minutes", made + 1, waited);
-            let outcome = status.map_or(Err(CallError::Unreachable("down".to_owned())), |s| Ok(answer(s, wish_s)));
+            let outcome = status.map_or(Err(CallError::Unreachable("down".to_owned())), |s| Ok(answer(s, retry_after_s)));
             let failures = failed_before + made as i32;
             let verdict = judge(&outcome, made as i32, failures, now, random);
             made += 1;
             let went_well = status == Some(204);
             prop_assert_eq!((verdict.error.is_none(), verdict.next == Next::Done), (went_well, went_well));
-            let wish = wish_s.filter(|_| status.is_some() && !went_well);
-            prop_assert!(verdict.rest.is_none_or(|rest| rest <= Duration::from_hours(1) && !went_well));
-            prop_assert!(verdict.rest.is_some() || went_well || (failures < 4 && wish.is_none()));
-            prop_assert!(verdict.rest >= wish.map(|s| Duration::from_secs(s.min(3_600))));
-            // Nobody is given up who failed for less than five days, but who says that they are gone.
+            let retry_after = retry_after_s.filter(|_| status.is_some() && !went_well);
+            prop_assert!(verdict.back_off.is_none_or(|back_off| back_off <= Duration::from_hours(1) && !went_well));
+            prop_assert!(verdict.back_off.is_some() || went_well || (failures < 4 && retry_after.is_none()));
+            prop_assert!(verdict.back_off >= retry_after.map(|s| Duration::from_secs(s.min(3_600))));
+            // Only a 410 response disables an endpoint that has failed for less than five days.
             let nearly = Duration::from_secs(5 * 86_400 - 1);
             prop_assert_eq!(verdict.disables(nearly, i32::MAX).is_some(), status == Some(410));
             prop_assert_eq!(verdict.disables(nearly * 2, 10).is_some(), !went_well);
@@ -64,9 +64,9 @@ proptest! {
                 break;
             };
             prop_assert!(status != Some(410), "it is called again, and it is gone");
-            if let Some(wish) = wish {
-                prop_assert!(wait >= Duration::from_secs(wish.min(86_400)));
-                wished_s += wish.min(86_400);
+            if let Some(retry_after) = retry_after {
+                prop_assert!(wait >= Duration::from_secs(retry_after.min(86_400)));
+                total_retry_after_s += retry_after.min(86_400);
             }
             now += SignedDuration::try_from(wait).unwrap();
         }

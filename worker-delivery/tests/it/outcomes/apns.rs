@@ -63,7 +63,7 @@ impl Rig for Apns {
         rejected: || refusal(400, "DeviceTokenNotForTopic"),
         misconfigured: Some(|| refusal(403, "InvalidProviderToken")),
         gone: Some(|| refusal(410, "Unregistered")),
-        repeats_safely: false,
+        is_idempotent: false,
     };
 
     fn server(&self) -> &ProviderServer<ApnsService> {

@@ -59,7 +59,7 @@ impl Rig for V1 {
         rejected: || refusal(400, "INVALID_ARGUMENT", "INVALID_ARGUMENT"),
         misconfigured: Some(|| refusal(403, "PERMISSION_DENIED", "")),
         gone: Some(|| refusal(404, "NOT_FOUND", "UNREGISTERED")),
-        repeats_safely: false,
+        is_idempotent: false,
     };
 
     fn server(&self) -> &ProviderServer<PushGateway> {
@@ -86,7 +86,7 @@ impl Rig for Legacy {
         rejected: || Reply::json(200, &json!({ "results": [{ "error": "MismatchSenderId" }] })),
         misconfigured: Some(|| Reply::empty(401)),
         gone: Some(|| Reply::json(200, &json!({ "results": [{ "error": "NotRegistered" }] }))),
-        repeats_safely: false,
+        is_idempotent: false,
     };
 
     fn server(&self) -> &ProviderServer<PushGateway> {

@@ -47,7 +47,7 @@ impl Rig for Mail {
         rejected: || refusal(422, "invalid_parameter"),
         misconfigured: Some(|| refusal(401, "restricted_api_key")),
         gone: None,
-        repeats_safely: true,
+        is_idempotent: true,
     };
 
     fn server(&self) -> &ProviderServer<MailService> {

@@ -46,7 +46,7 @@ impl Rig for ThirdParty {
         rejected: || refusal(400, "Message Notifications must have English language content"),
         misconfigured: Some(|| refusal(403, "Access denied.")),
         gone: Some(|| Reply::json(200, &json!({ "id": "", "errors": ["All included players are not subscribed"] }))),
-        repeats_safely: true,
+        is_idempotent: true,
     };
 
     fn server(&self) -> &ProviderServer<PushProviderService> {

@@ -41,7 +41,7 @@ impl Rig for Text {
         rejected: || refusal(400, 21408),
         misconfigured: Some(|| refusal(401, 20003)),
         gone: Some(|| refusal(400, 21610)),
-        repeats_safely: false,
+        is_idempotent: false,
     };
 
     fn server(&self) -> &ProviderServer<SmsService> {

@@ -58,7 +58,7 @@ impl Rig for Web {
         rejected: || Reply::empty(400),
         misconfigured: None,
         gone: Some(|| Reply::empty(410)),
-        repeats_safely: false,
+        is_idempotent: false,
     };
 
     fn server(&self) -> &ProviderServer<WebPushService> {

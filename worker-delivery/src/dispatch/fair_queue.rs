@@ -1,8 +1,8 @@
 //! Which queue is served next: weighted fair queueing by virtual time. Pure.
 //!
-//! Lanes share by weight; within a lane owners share equally, and within an owner its queues. Each has a virtual time that
-//! advances by what it was served, divided by its weight, and the one that is least far is next. What becomes ready again
-//! continues where it was, but no earlier than what is being served, so nothing is saved up while there is nothing to send.
+//! Lanes share by weight, the owners within a lane equally, and the queues of an owner equally. The virtual time of each advances by
+//! the messages it is charged for, divided by its weight. The smallest virtual time is served next. A key that becomes ready again
+//! keeps its time, or takes the current one if later, so idle keys gain no credit.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -12,8 +12,8 @@ use shared::send::{Lane, Queue};
 
 /// Virtual time of one message at weight 1.
 const COST: u64 = 8;
-/// Keys whose virtual time is remembered although they are not ready, before those that do not matter any more are dropped.
-const REMEMBERED: usize = 1_024;
+/// Prune `times` from this size.
+const PRUNE_FROM: usize = 1_024;
 
 fn weight(lane: Lane) -> u64 {
     match lane {
@@ -28,7 +28,7 @@ fn weight(lane: Lane) -> u64 {
 struct Order<K> {
     ready: BTreeSet<(u64, K)>,
     times: HashMap<K, u64>,
-    /// Of what was served last.
+    /// Largest virtual time served so far.
     now: u64,
     /// Size of `times` after it was last pruned.
     pruned: usize,
@@ -56,17 +56,17 @@ impl<K: Copy + Eq + Hash + Ord> Order<K> {
             self.ready.remove(&(*time, key));
         }
         if self.ready.is_empty() {
-            // Nobody is owed anything.
+            // With nothing ready, past service no longer matters.
             return *self = Self::default();
         }
-        if self.times.len() >= REMEMBERED.max(2 * self.pruned) {
+        if self.times.len() >= PRUNE_FROM.max(2 * self.pruned) {
             let (now, ready) = (self.now, &self.ready);
             self.times.retain(|key, time| *time > now || ready.contains(&(*time, *key)));
             self.pruned = self.times.len();
         }
     }
 
-    fn served(&mut self, key: K, cost: u64) {
+    fn charge(&mut self, key: K, cost: u64) {
         let Some(time) = self.times.get_mut(&key) else { return };
         let was_ready = self.ready.remove(&(*time, key));
         self.now = self.now.max(*time);
@@ -81,15 +81,15 @@ impl<K: Copy + Eq + Hash + Ord> Order<K> {
     }
 }
 
-/// The queues that have something to send.
+/// The ready queues in fair order.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct FairQueue {
     lanes: Order<Lane>,
     owners: HashMap<Lane, Order<OwnerId>>,
     queues: HashMap<(Lane, OwnerId), Order<Queue>>,
 }
 
-impl Turns {
+impl FairQueue {
     pub fn add(&mut self, queue: Queue, owner: OwnerId) {
         self.queues.entry((queue.lane, owner)).or_default().add(queue);
         self.owners.entry(queue.lane).or_default().add(owner);
@@ -110,12 +110,12 @@ impl Turns {
         }
     }
 
-    /// The next queue whose owner `may` be served.
-    pub fn next(&self, mut may: impl FnMut(Queue, OwnerId) -> bool) -> Option<(Queue, OwnerId)> {
+    /// Returns the first queue in fair order that is `eligible`.
+    pub fn next(&self, mut eligible: impl FnMut(Queue, OwnerId) -> bool) -> Option<(Queue, OwnerId)> {
         for lane in self.lanes.keys() {
             for owner in self.owners.get(&lane).into_iter().flat_map(Order::keys) {
                 let mut queues = self.queues.get(&(lane, owner)).into_iter().flat_map(Order::keys);
-                if let Some(queue) = queues.find(|queue| may(*queue, owner)) {
+                if let Some(queue) = queues.find(|queue| eligible(*queue, owner)) {
                     return Some((queue, owner));
                 }
             }
@@ -123,7 +123,7 @@ impl Turns {
         None
     }
 
-    /// A queue's share of `slots`: by the weight of its lane, then equally between owners, then between an owner's queues.
+    /// Returns a queue's share of `slots`: by the weight of its lane, then equally between owners, then between an owner's queues.
     pub fn share(&self, queue: Queue, owner: OwnerId, slots: usize) -> usize {
         let lanes: u64 = self.lanes.keys().map(weight).sum();
         let owners = self.owners.get(&queue.lane).map_or(1, |owners| owners.ready.len());
@@ -132,15 +132,15 @@ impl Turns {
         of_lane as usize / owners.max(1) / queues.max(1)
     }
 
-    /// Counts messages that a queue is about to be served.
-    pub fn served(&mut self, queue: Queue, owner: OwnerId, messages: usize) {
+    /// Charges a queue, its owner and its lane for messages about to be sent.
+    pub fn charge(&mut self, queue: Queue, owner: OwnerId, messages: usize) {
         let cost = COST * messages as u64;
-        self.lanes.served(queue.lane, cost / weight(queue.lane));
+        self.lanes.charge(queue.lane, cost / weight(queue.lane));
         if let Some(owners) = self.owners.get_mut(&queue.lane) {
-            owners.served(owner, cost);
+            owners.charge(owner, cost);
         }
         if let Some(queues) = self.queues.get_mut(&(queue.lane, owner)) {
-            queues.served(queue, cost);
+            queues.charge(queue, cost);
         }
     }
 }
@@ -161,12 +161,12 @@ mod tests {
         OwnerId(Uuid::from_u128(n))
     }
 
-    /// Serves `rounds` portions and counts what each key got.
-    fn serve<K: Eq + Hash>(turns: &mut Turns, rounds: usize, key: impl Fn(Queue) -> K) -> HashMap<K, usize> {
+    /// Serves `rounds` batches and counts those of each key.
+    fn serve<K: Eq + Hash>(queues: &mut FairQueue, rounds: usize, key: impl Fn(Queue) -> K) -> HashMap<K, usize> {
         let mut got = HashMap::new();
         for _ in 0..rounds {
-            let (queue, owner) = turns.next(|_, _| true).unwrap();
-            turns.served(queue, owner, 10);
+            let (queue, owner) = queues.next(|_, _| true).unwrap();
+            queues.charge(queue, owner, 10);
             *got.entry(key(queue)).or_default() += 1;
         }
         got
@@ -174,80 +174,80 @@ mod tests {
 
     #[test]
     fn lanes_share_by_weight() {
-        let mut turns = Turns::default();
+        let mut queues = FairQueue::default();
         for (n, lane) in Lane::ALL.into_iter().enumerate() {
-            turns.add(queue(n as u128, lane), owner(n as u128));
+            queues.add(queue(n as u128, lane), owner(n as u128));
         }
-        let got = serve(&mut turns, 1_100, |queue| queue.lane);
+        let got = serve(&mut queues, 1_100, |queue| queue.lane);
         assert_eq!((got[&Lane::Direct], got[&Lane::Automation], got[&Lane::Campaign]), (800, 200, 100));
     }
 
     #[test]
-    fn owners_share_equally_however_many_projects_they_have() {
-        let mut turns = Turns::default();
+    fn owners_share_equally_regardless_of_their_number_of_projects() {
+        let mut queues = FairQueue::default();
         for n in 0..20 {
-            turns.add(queue(n, Lane::Campaign), owner(0));
+            queues.add(queue(n, Lane::Campaign), owner(0));
         }
-        turns.add(queue(99, Lane::Campaign), owner(1));
-        let got = serve(&mut turns, 400, |queue| queue.project.0.as_u128());
+        queues.add(queue(99, Lane::Campaign), owner(1));
+        let got = serve(&mut queues, 400, |queue| queue.project.0.as_u128());
         assert_eq!(got[&99], 200);
         assert!((0..20).all(|n| got[&n] == 10), "{got:?}");
     }
 
     #[test]
-    fn a_queue_that_comes_back_has_saved_nothing_and_owes_what_it_had() {
-        let mut turns = Turns::default();
+    fn idle_queue_gains_no_credit_and_keeps_its_debt() {
+        let mut queues = FairQueue::default();
         let [busy, idle] = [1, 2].map(|n| queue(n, Lane::Direct));
-        turns.add(busy, owner(1));
-        serve(&mut turns, 100, |queue| queue);
-        turns.add(idle, owner(2));
-        let got = serve(&mut turns, 10, |queue| queue);
+        queues.add(busy, owner(1));
+        serve(&mut queues, 100, |queue| queue);
+        queues.add(idle, owner(2));
+        let got = serve(&mut queues, 10, |queue| queue);
         assert!(got[&busy] >= 4 && got[&idle] >= 4, "{got:?}");
-        // It does not pass the other by leaving and coming back.
-        turns.served(busy, owner(1), 1_000);
-        turns.remove(busy, owner(1));
-        turns.add(busy, owner(1));
-        assert_eq!(turns.next(|_, _| true), Some((idle, owner(2))));
+        // Leaving and coming back does not clear a queue's debt.
+        queues.charge(busy, owner(1), 1_000);
+        queues.remove(busy, owner(1));
+        queues.add(busy, owner(1));
+        assert_eq!(queues.next(|_, _| true), Some((idle, owner(2))));
     }
 
     #[test]
     fn slots_are_divided_by_lane_owner_and_queue() {
-        let mut turns = Turns::default();
+        let mut queues = FairQueue::default();
         let one = queue(1, Lane::Automation);
-        turns.add(one, owner(1));
-        assert_eq!(turns.share(one, owner(1), 240), 240);
-        turns.add(queue(2, Lane::Campaign), owner(1));
-        assert_eq!(turns.share(one, owner(1), 240), 160);
-        turns.add(queue(3, Lane::Automation), owner(1));
-        assert_eq!(turns.share(one, owner(1), 240), 80);
-        turns.add(queue(4, Lane::Automation), owner(2));
-        assert_eq!(turns.share(one, owner(1), 240), 40);
-        assert_eq!(turns.share(queue(4, Lane::Automation), owner(2), 240), 80);
+        queues.add(one, owner(1));
+        assert_eq!(queues.share(one, owner(1), 240), 240);
+        queues.add(queue(2, Lane::Campaign), owner(1));
+        assert_eq!(queues.share(one, owner(1), 240), 160);
+        queues.add(queue(3, Lane::Automation), owner(1));
+        assert_eq!(queues.share(one, owner(1), 240), 80);
+        queues.add(queue(4, Lane::Automation), owner(2));
+        assert_eq!(queues.share(one, owner(1), 240), 40);
+        assert_eq!(queues.share(queue(4, Lane::Automation), owner(2), 240), 80);
     }
 
     #[test]
-    fn what_may_not_be_served_holds_up_nothing() {
-        let mut turns = Turns::default();
+    fn ineligible_queue_does_not_block_others() {
+        let mut queues = FairQueue::default();
         let [first, second] = [1, 2].map(|n| queue(n, Lane::Direct));
-        turns.add(first, owner(1));
-        turns.add(second, owner(2));
-        assert_eq!(turns.next(|_, of| of == owner(2)), Some((second, owner(2))));
-        turns.remove(second, owner(2));
-        assert_eq!(turns.next(|_, of| of == owner(2)), None);
-        turns.remove(first, owner(1));
-        assert_eq!(turns.next(|_, _| true), None);
+        queues.add(first, owner(1));
+        queues.add(second, owner(2));
+        assert_eq!(queues.next(|_, of| of == owner(2)), Some((second, owner(2))));
+        queues.remove(second, owner(2));
+        assert_eq!(queues.next(|_, of| of == owner(2)), None);
+        queues.remove(first, owner(1));
+        assert_eq!(queues.next(|_, _| true), None);
     }
 
     #[test]
-    fn keys_that_do_not_matter_any_more_are_forgotten() {
-        let mut turns = Turns::default();
+    fn idle_keys_are_pruned() {
+        let mut queues = FairQueue::default();
         for n in 0..100_000 {
             let queue = queue(n, Lane::Direct);
-            turns.add(queue, owner(n));
-            turns.served(queue, owner(n), 1);
-            turns.remove(queue, owner(n));
+            queues.add(queue, owner(n));
+            queues.charge(queue, owner(n), 1);
+            queues.remove(queue, owner(n));
         }
-        assert!(turns.queues.len() < 3, "{}", turns.queues.len());
-        assert!(turns.owners[&Lane::Direct].times.len() <= 2 * REMEMBERED);
+        assert!(queues.queues.len() < 3, "{}", queues.queues.len());
+        assert!(queues.owners[&Lane::Direct].times.len() <= 2 * PRUNE_FROM);
     }
 }
