@@ -9,6 +9,7 @@ mod failures;
 pub mod late;
 mod pace;
 mod steps;
+pub mod stranded;
 mod winner;
 
 use std::collections::HashMap;

@@ -15,7 +15,7 @@ use shared::store::{login_attempts, sessions, time_partitions, user_imports, wor
 use crate::purge::{purge, purge_acknowledged};
 use crate::retention::ledger;
 use crate::tick::TickError;
-use crate::{App, backlog, dead_letters, erasures, removals, retention, subscriptions, thaw, webhooks};
+use crate::{App, backlog, campaigns, dead_letters, erasures, removals, retention, subscriptions, thaw, webhooks};
 
 type Work = fn(Arc<App>) -> Pin<Box<dyn Future<Output = Result<(), TickError>> + Send>>;
 
@@ -26,7 +26,7 @@ pub struct Chore {
     work: Work,
 }
 
-pub const CHORES: [Chore; 29] = [
+pub const CHORES: [Chore; 30] = [
     Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
     Chore {
         what: "what new time partitions hold",
@@ -36,6 +36,11 @@ pub const CHORES: [Chore; 29] = [
     Chore { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
     Chore { what: "the ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
     Chore { what: "the send stream", every: Duration::from_secs(30), work: |app| Box::pin(purge_acknowledged(app)) },
+    Chore {
+        what: "stranded messages of campaigns",
+        every: Duration::from_secs(30),
+        work: |app| Box::pin(campaigns::stranded::clear(app)),
+    },
     Chore {
         what: "runs of deleted automations",
         every: Duration::from_mins(1),

@@ -30,6 +30,7 @@ use shared::bus::topology::IngestStream;
 use shared::bus::{Bus, Publisher};
 use shared::clock::Clock;
 use shared::ids::ProjectId;
+use shared::jumps::Jumps;
 use shared::shutdown::{DRAIN, Shutdown, drained};
 use shared::startup::{self, Connected};
 use shared::store::Store;
@@ -39,7 +40,6 @@ use uuid::Uuid;
 
 use config::SchedulerConfig;
 use failing::Failing;
-use jumps::Jumps;
 
 /// The port of `/healthz`, `/readyz` and `/metrics`.
 pub const ADMIN_PORT: u16 = 9104;

@@ -1,7 +1,7 @@
 //! The only place that reads the time of day. Everything else is handed a [`Clock`].
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use jiff::{SignedDuration, Timestamp};
@@ -12,39 +12,50 @@ pub struct Clock(Arc<Source>);
 
 #[derive(Debug)]
 enum Source {
-    /// The machine's clock plus the offset to the database's, in milliseconds.
+    /// The time that has passed plus the offset to the database's clock, in milliseconds. Setting the machine's own clock changes nothing.
     System {
         offset_ms: AtomicI64,
     },
-    Manual {
-        now_ms: AtomicI64,
-        passed_ms: AtomicI64,
-    },
+    Manual(Mutex<Manual>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Manual {
+    now_ms: i64,
+    passed_ms: i64,
 }
 
 impl Clock {
     pub fn system() -> Self {
-        Self(Arc::new(Source::System { offset_ms: AtomicI64::new(0) }))
+        Self(Arc::new(Source::System { offset_ms: AtomicI64::new(machine_offset_ms()) }))
     }
 
     pub fn manual(start: Timestamp) -> Self {
-        Self(Arc::new(Source::Manual { now_ms: AtomicI64::new(start.as_millisecond()), passed_ms: AtomicI64::new(0) }))
+        Self(Arc::new(Source::Manual(Mutex::new(Manual { now_ms: start.as_millisecond(), passed_ms: 0 }))))
     }
 
     /// Milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> i64 {
-        match &*self.0 {
-            Source::System { offset_ms } => machine_now_ms() + offset_ms.load(Ordering::Relaxed),
-            Source::Manual { now_ms, .. } => now_ms.load(Ordering::Relaxed),
-        }
+        self.reading().0
     }
 
     /// Milliseconds that have passed since a moment that stays the same for as long as the process runs: no correction of a
     /// clock changes them, and they go on while the machine sleeps.
     pub fn passed_ms(&self) -> i64 {
+        self.reading().1
+    }
+
+    /// Reads [`Self::now_ms`] and [`Self::passed_ms`] at the same moment: unless the clock is set, their difference stays the same.
+    pub fn reading(&self) -> (i64, i64) {
         match &*self.0 {
-            Source::System { .. } => machine_passed_ms(),
-            Source::Manual { passed_ms, .. } => passed_ms.load(Ordering::Relaxed),
+            Source::System { offset_ms } => {
+                let passed_ms = machine_passed_ms();
+                (passed_ms + offset_ms.load(Ordering::Relaxed), passed_ms)
+            }
+            Source::Manual(manual) => {
+                let Manual { now_ms, passed_ms } = *locked(manual);
+                (now_ms, passed_ms)
+            }
         }
     }
 
@@ -53,33 +64,38 @@ impl Clock {
         from_ms(self.now_ms())
     }
 
-    /// Takes over the database's time, read as `database_now` just now, right to `within_ms` milliseconds. Nothing changes where this
-    /// clock is as close: a reading that was slow on its way says nothing about it. A manual clock stays as it is.
-    pub fn follow(&self, database_now: Timestamp, within_ms: i64) {
-        if let Source::System { offset_ms } = &*self.0 {
-            let offset = database_now.as_millisecond() - machine_now_ms();
-            if (offset - offset_ms.load(Ordering::Relaxed)).abs() <= within_ms {
+    /// Follows the database's clock: `offset_ms` is what it showed minus [`Self::passed_ms`] at the same moment, right to `within_ms`
+    /// milliseconds. Changes nothing if this clock is as close: a reading that was slow says nothing about it. Ignored by a manual clock.
+    pub fn follow(&self, offset_ms: i64, within_ms: i64) {
+        if let Source::System { offset_ms: own } = &*self.0 {
+            if (offset_ms - own.load(Ordering::Relaxed)).abs() <= within_ms {
                 return;
             }
-            // Below a few milliseconds the difference is the round trip, not the clocks.
-            offset_ms.store(if offset.abs() < 20 { 0 } else { offset }, Ordering::Relaxed);
+            let machines = machine_offset_ms();
+            // Below a few milliseconds the difference from the machine's clock is the round trip, not the clocks.
+            own.store(if (offset_ms - machines).abs() < 20 { machines } else { offset_ms }, Ordering::Relaxed);
         }
     }
 
     /// Lets time pass by a manual clock; a system clock cannot be moved.
     pub fn advance(&self, by: std::time::Duration) {
-        if let Source::Manual { now_ms, passed_ms } = &*self.0 {
-            now_ms.fetch_add(by.as_millis() as i64, Ordering::Relaxed);
-            passed_ms.fetch_add(by.as_millis() as i64, Ordering::Relaxed);
+        if let Source::Manual(manual) = &*self.0 {
+            let (mut manual, by_ms) = (locked(manual), by.as_millis() as i64);
+            manual.now_ms += by_ms;
+            manual.passed_ms += by_ms;
         }
     }
 
     /// Sets a manual clock ahead, or back, without any time passing.
     pub fn jump(&self, by: SignedDuration) {
-        if let Source::Manual { now_ms, .. } = &*self.0 {
-            now_ms.fetch_add(by.as_millis() as i64, Ordering::Relaxed);
+        if let Source::Manual(manual) = &*self.0 {
+            locked(manual).now_ms += by.as_millis() as i64;
         }
     }
+}
+
+fn locked(manual: &Mutex<Manual>) -> MutexGuard<'_, Manual> {
+    manual.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The machine's own time, finer than product time and followed by nothing: only for what is told of the work, as traces are.
@@ -91,6 +107,10 @@ pub fn machine_now() -> SystemTime {
 #[expect(clippy::disallowed_methods, reason = "the one place")]
 fn machine_now_ms() -> i64 {
     Timestamp::now().as_millisecond()
+}
+
+fn machine_offset_ms() -> i64 {
+    machine_now_ms() - machine_passed_ms()
 }
 
 #[cfg(target_os = "linux")]
@@ -130,7 +150,7 @@ mod tests {
     #[test]
     fn a_manual_clock_moves_only_by_hand() {
         let clock = Clock::manual(from_ms(1_000));
-        clock.follow(from_ms(99_000), 0);
+        clock.follow(99_000, 0);
         assert_eq!(clock.now_ms(), 1_000);
         clock.advance(std::time::Duration::from_secs(2));
         assert_eq!((clock.now_ms(), clock.passed_ms()), (3_000, 2_000));
@@ -141,21 +161,23 @@ mod tests {
     #[test]
     fn a_system_clock_follows_the_database() {
         let clock = Clock::system();
-        clock.follow(from_ms(clock.now_ms() + 3_600_000), 0);
+        clock.follow(machine_offset_ms() + 3_600_000, 0);
         let ahead = clock.now_ms() - machine_now_ms();
         assert!((3_599_900..=3_600_100).contains(&ahead), "{ahead}");
-        assert!(clock.passed_ms() > 0);
+        let ((now_ms, passed_ms), later) = (clock.reading(), clock.reading());
+        assert!(passed_ms > 0);
+        assert_eq!(later.0 - later.1, now_ms - passed_ms);
     }
 
     #[test]
     fn a_slow_reading_that_agrees_with_the_clock_changes_nothing() {
         let clock = Clock::system();
         let ahead = || clock.now_ms() - machine_now_ms();
-        clock.follow(from_ms(machine_now_ms() + 60), 80);
+        clock.follow(machine_offset_ms() + 60, 80);
         assert!(ahead().abs() < 20, "{}", ahead());
-        clock.follow(from_ms(machine_now_ms() + 600), 80);
+        clock.follow(machine_offset_ms() + 600, 80);
         assert!((500..=700).contains(&ahead()), "{}", ahead());
-        clock.follow(from_ms(machine_now_ms()), 1);
+        clock.follow(machine_offset_ms(), 1);
         assert!(ahead().abs() < 20, "{}", ahead());
     }
 }

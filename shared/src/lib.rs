@@ -18,6 +18,7 @@ pub mod failpoint;
 pub mod fair_share;
 pub mod ids;
 pub mod journey;
+pub mod jumps;
 pub mod link;
 #[cfg(feature = "local")]
 pub mod local;

@@ -69,7 +69,7 @@ metrics_are! {
     MessagesInHand = "rekindle_messages_in_hand", Gauge, "Messages whose call is in progress or whose outcome is not written yet.";
     MessagesSettled = "rekindle_messages_settled_total", Counter, "Outcomes written, by channel, provider and status.";
     MessagesAmbiguous = "rekindle_messages_ambiguous_total", Counter, "Calls of which the outcome was never learned.";
-    MessagesLimited = "rekindle_messages_limited_total", Counter, "Times that a provider's limit held messages up: a queue found no tokens (waited), or a message that had begun found none (put_off).";
+    MessagesLimited = "rekindle_messages_limited_total", Counter, "Times that a provider's limit held messages up: a queue found no tokens (waited), or a message that had begun found no token (put_off) or no SMTP session (no_session).";
     LeasesLapsed = "rekindle_leases_lapsed_total", Counter, "Messages taken over after a lease that ended without an outcome.";
     ProviderSeconds = "rekindle_provider_call_seconds", Histogram, "How long calls of providers took, by provider and outcome.";
     WebhooksSent = "rekindle_webhooks_sent_total", Counter, "Calls of other systems' endpoints, by outcome.";

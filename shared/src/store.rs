@@ -62,7 +62,7 @@ use metrics::{Histogram, histogram};
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::SqlState;
 
-use crate::clock::{Clock, from_ms};
+use crate::clock::Clock;
 use crate::config::DatabaseConfig;
 use crate::metric_name::Metric;
 use crate::send::Channel;
@@ -252,7 +252,7 @@ impl Store {
             let (shown, answered): (jiff::Timestamp, i64) = (row.try_get(0)?, clock.passed_ms());
             let trip = answered - asked;
             if quickest.is_none_or(|(known, _)| trip < known) {
-                // What the database shows when this process's time began.
+                // What the database showed when this process's time began.
                 quickest = Some((trip, shown.as_millisecond() + trip / 2 - answered));
             }
             if trip <= QUICK_MS {
@@ -261,7 +261,7 @@ impl Store {
         }
         if let Some((trip, began)) = quickest {
             // The database may have answered at any moment of the way.
-            clock.follow(from_ms(began + clock.passed_ms()), trip / 2 + 1);
+            clock.follow(began, trip / 2 + 1);
         }
         Ok(())
     }

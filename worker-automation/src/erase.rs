@@ -14,7 +14,7 @@ use shared::store::messages::insert;
 use shared::store::outbox::OutboxRow;
 use shared::store::users::record::{self, NewPerson, PersonKey};
 use shared::store::users::{read, removals, search};
-use shared::store::{Connection, StoreError, Transaction};
+use shared::store::{Connection, StoreError, Transaction, capped_sends};
 use uuid::Uuid;
 
 use crate::item::{Action, Item, Named};
@@ -207,6 +207,7 @@ async fn erase(
         counters::take(tx, project, &removed.events).await?;
         insert::count(tx, project, lane, -removed.messages).await?;
     }
+    capped_sends::remove_of(tx, project, &ids).await?;
     erasures::record(tx, project, &ids, Erased { accepted: at, applied: now }, left).await?;
     let mut people = -(rows.iter().filter(|row| row.merged_into.is_none()).count() as i64);
 

@@ -18,22 +18,23 @@ use shared::store::users::recipient::Recipient;
 
 use crate::App;
 use crate::channels::Rules;
+use crate::dispatch::lease::Lease;
 use crate::limits::Token;
 use crate::load::Loaded;
 use crate::render::Source;
 use crate::settle::judge::{self, Circumstances, failed};
 
 /// Attempts one message. A panic fails only this message.
-pub async fn attempt(app: &App, loaded: &Loaded, token: Option<Token>) -> Settled {
-    let settled = AssertUnwindSafe(run(app, loaded, token)).catch_unwind().await.unwrap_or_else(|_| {
+pub async fn attempt(app: &App, loaded: &Loaded, token: Option<Token>, lease: &Lease) -> Settled {
+    let settled = AssertUnwindSafe(run(app, loaded, token, lease)).catch_unwind().await.unwrap_or_else(|_| {
         let message = &loaded.message;
         tracing::error!(project = %message.project, message_id = %message.id, "attempting a message panicked");
         failed(message, "internal_error: the message could not be processed")
     });
-    Settled { counted: loaded.counted, ..settled }
+    Settled { counted: loaded.counted, was_ambiguous: loaded.message.ambiguous > 0, ..settled }
 }
 
-async fn run(app: &App, loaded: &Loaded, token: Option<Token>) -> Settled {
+async fn run(app: &App, loaded: &Loaded, token: Option<Token>, lease: &Lease) -> Settled {
     let Loaded { message, recipient, sender, .. } = loaded;
     if message.lapsed {
         tracing::warn!(project = %message.project, message_id = %message.id, "the lease of its last attempt ended; the outcome is unknown");
@@ -60,8 +61,15 @@ async fn run(app: &App, loaded: &Loaded, token: Option<Token>) -> Settled {
     if loaded.capped {
         return judge::known(message, DeliveryState::Suppressed, Some("frequency_cap"));
     }
-    if let Some(until) = quiet_until(&sender.rules, message, person, at.now) {
-        return judge::quiet(message, until, at);
+    // A jump of the clock ends no quiet hours.
+    let now = app.due_by().held;
+    if let Some(until) = quiet_until(&sender.rules, message, person, now) {
+        return judge::quiet(message, until, until.duration_since(now).unsigned_abs(), at);
+    }
+    // This process stood still, or its look-ups took long. After the lease another worker calls.
+    if !lease.allows_call(app.clock.passed_ms()) {
+        tracing::warn!(project = %message.project, message_id = %message.id, "its lease ends too soon for a call; queueing it again");
+        return judge::not_called(message, at);
     }
     // Boxed: otherwise every message's future has the size of the largest channel's.
     let settled = match message.channel {

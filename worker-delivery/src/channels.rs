@@ -355,7 +355,7 @@ async fn poll_once(app: &App, seen: Option<Seen>) -> Result<Seen, StoreError> {
     }
     for (project, channel) in channels::changed_after(&db, seen.channels).await? {
         app.channels.forget((project, channel));
-        let released = send_chunks::release_held(&db, project, channel, app.clock.now()).await?;
+        let released = send_chunks::release_held(&db, project, channel, app.due_by().held).await?;
         if released > 0 {
             tracing::info!(%project, channel = channel.slug(), released, "the channel was changed; releasing held messages");
             let owner = app.owners.of(&app.store, project).await?;

@@ -8,8 +8,10 @@
 
 pub mod batch;
 pub mod fair_queue;
+pub mod lease;
 pub mod ready;
 pub mod slots;
+pub mod takeover;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 use metrics::gauge;
 use shared::ids::OwnerId;
 use shared::metric_name::Metric;
-use shared::send::{Lane, Queue};
+use shared::send::{Channel, Lane, Queue};
 use shared::store::send_chunks::CAPACITY;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -89,6 +91,7 @@ struct Inner {
     state: Mutex<State>,
     changed: Notify,
     total: usize,
+    channels: Vec<Channel>,
 }
 
 #[derive(Debug)]
@@ -108,8 +111,9 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     Ready,
-    /// A batch is being begun. `again`: the queue was marked as ready meanwhile.
+    /// A batch of up to `charged` messages is being begun. `again`: the queue was marked as ready meanwhile.
     Beginning {
+        charged: usize,
         again: bool,
     },
     BackingOff(Instant),
@@ -129,8 +133,9 @@ enum Step {
 }
 
 impl Dispatcher {
-    /// Allows `total` messages in flight per owner, at least 2. All owners together get an eighth more.
-    pub fn new(total: usize) -> Self {
+    /// Allows `total` messages in flight per owner, at least 2. All owners together get an eighth more. Only queues of `channels` are
+    /// served.
+    pub fn new(total: usize, channels: &[Channel]) -> Self {
         let state = State {
             slots: Slots::new(total),
             fair_queue: FairQueue::default(),
@@ -140,11 +145,15 @@ impl Dispatcher {
             waiting_since: None,
             needs_slots: false,
         };
-        Self(Arc::new(Inner { state: Mutex::new(state), changed: Notify::new(), total }))
+        let channels = channels.to_vec();
+        Self(Arc::new(Inner { state: Mutex::new(state), changed: Notify::new(), total, channels }))
     }
 
-    /// Marks a queue as ready: it may have messages due.
+    /// Marks a queue as ready: it may have messages due. Ignores queues of channels that this worker does not serve.
     pub fn ready(&self, queue: Queue, owner: OwnerId) {
+        if !self.0.channels.contains(&queue.channel) {
+            return;
+        }
         let mut state = self.state();
         match state.queues.get_mut(&queue) {
             None => {
@@ -153,7 +162,7 @@ impl Dispatcher {
                 drop(state);
                 self.0.changed.notify_one();
             }
-            Some(Status::Beginning { again }) => *again = true,
+            Some(Status::Beginning { again, .. }) => *again = true,
             Some(Status::Ready | Status::BackingOff(_)) => {}
         }
     }
@@ -168,12 +177,17 @@ impl Dispatcher {
         self.take_from(&mut self.state(), lane, tenant, max)
     }
 
-    /// Reports the end of an attempt to begin a batch, and the queue's next state. `head`: when the oldest chunk that was read was
-    /// due.
-    pub fn finish_attempt(&self, queue: Queue, owner: OwnerId, next: NextState, head: Option<Timestamp>) {
+    /// Reports the end of an attempt to begin a batch: how many messages were begun, and the queue's next state. `head`: when the
+    /// oldest chunk that was read was due.
+    pub fn finish_attempt(&self, queue: Queue, owner: OwnerId, begun: usize, next: NextState, head: Option<Timestamp>) {
         let mut state = self.state();
         state.note_head(queue, head);
-        let again = state.queues.get(&queue) == Some(&Status::Beginning { again: true });
+        let (charged, again) = match state.queues.get(&queue) {
+            Some(Status::Beginning { charged, again }) => (*charged, *again),
+            _ => (0, false),
+        };
+        // An attempt that begins nothing is charged too, or it would be repeated before others are served.
+        state.fair_queue.refund(queue, owner, charged.saturating_sub(begun.max(1)));
         match next {
             NextState::Idle if !again => {
                 state.queues.remove(&queue);
@@ -244,8 +258,9 @@ impl Dispatcher {
         // Leaves slots to other queues that are ready or being begun.
         let share = state.fair_queue.share(queue, owner, self.0.total).max(min_batch).max(1);
         let permits = self.take_from(&mut state, queue.lane, tenant, available.min(share));
+        // Charged in advance, so that the owner's other queues are not begun for free meanwhile.
         state.fair_queue.charge(queue, owner, permits.len());
-        state.queues.insert(queue, Status::Beginning { again: false });
+        state.queues.insert(queue, Status::Beginning { charged: permits.len(), again: false });
         let from = state.head(queue, now);
         Step::Begin(Grant { queue, owner, permits, from })
     }

@@ -25,19 +25,23 @@ mod webhooks;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use shared::buckets::Buckets;
 use shared::bus::Bus;
-use shared::clock::Clock;
+use shared::clock::{Clock, from_ms};
+use shared::jumps::Jumps;
 use shared::send::{Channel, Queue};
 use shared::shutdown::{DRAIN, Shutdown, drained};
-use shared::startup::Connected;
+use shared::startup::{self, Connected};
 use shared::store::Store;
+use shared::store::send_chunks::DueBy;
 use tokio_util::task::TaskTracker;
 
 use channels::Channels;
 use config::DeliveryConfig;
 use dispatch::Dispatcher;
-use dispatch::ready::Outage;
+use dispatch::lease::Leases;
+use dispatch::takeover::Takeovers;
 use limits::Limits;
 use owners::Owners;
 use provider::{MailProvider, Outside, apns};
@@ -63,7 +67,9 @@ pub struct App {
     templates: Templates,
     owners: Arc<Owners>,
     dispatcher: Dispatcher,
-    outage: Outage,
+    takeovers: Takeovers,
+    leases: Leases,
+    jumps: Jumps,
     settler: Settler,
     /// Route to the operator's mail server.
     system_mail: Option<Route<MailProvider>>,
@@ -74,7 +80,7 @@ pub struct App {
 impl App {
     pub fn new(config: DeliveryConfig, connected: Connected, channels: Channels, shutdown: Shutdown) -> Arc<Self> {
         let Connected { store, bus, clock, .. } = connected;
-        let (owners, dispatcher) = (Arc::new(Owners::default()), Dispatcher::new(config.concurrency));
+        let (owners, dispatcher) = (Arc::new(Owners::default()), Dispatcher::new(config.concurrency, &config.channels));
         let on_retry_due = {
             let (owners, dispatcher) = (owners.clone(), dispatcher.clone());
             // If the owner is not cached, the poll finds the queue.
@@ -90,7 +96,9 @@ impl App {
             templates: Templates::default(),
             owners,
             dispatcher,
-            outage: Outage::default(),
+            takeovers: Takeovers::new(clock.clone(), config.lease),
+            leases: Leases::default(),
+            jumps: Jumps::default(),
             tasks: TaskTracker::new(),
             system_mail: invites::route(&config),
             config,
@@ -102,13 +110,21 @@ impl App {
             settler,
         })
     }
+
+    /// Which due times have come. After a jump of the clock, messages that wait go by the clock as it was.
+    fn due_by(&self) -> DueBy {
+        let (now_ms, held_ms) = self.jumps.read(&self.clock);
+        DueBy { now: from_ms(now_ms), held: from_ms(now_ms - held_ms) }
+    }
+
+    fn lease(&self) -> SignedDuration {
+        SignedDuration::from_millis(self.config.lease.as_millis() as i64)
+    }
 }
 
 /// Delivers until shutdown, then waits for the tasks to end. Returns false if they do not end within [`DRAIN`].
 pub async fn run(app: Arc<App>) -> bool {
     app.tasks.spawn(channels::watch(app.clone()));
-    app.tasks.spawn(dispatch::run(app.clone()));
-    app.tasks.spawn(dispatch::ready::poll(app.clone()));
     for channel in app.config.channels.clone() {
         app.tasks.spawn(dispatch::ready::follow_hints(app.clone(), channel));
         app.tasks.spawn(intake::run(app.clone(), channel));
@@ -117,7 +133,16 @@ pub async fn run(app: Arc<App>) -> bool {
         app.tasks.spawn(invites::send_due(app.clone()));
     }
     app.tasks.spawn(webhooks::send_due(app.clone()));
-    app.tasks.spawn(follow_clock(app.clone()));
+    // A jump of the clock before the start must make nothing due.
+    let read_clock = || app.jumps.follow(&app.store, &app.clock);
+    if startup::wait_for("the state of the database's clock", &app.shutdown, read_clock).await.is_ok() {
+        if app.jumps.ahead(&app.clock).is_some() {
+            app.takeovers.clock_stepped_ahead();
+        }
+        app.tasks.spawn(follow_clock(app.clone()));
+        app.tasks.spawn(dispatch::run(app.clone()));
+        app.tasks.spawn(dispatch::ready::poll(app.clone()));
+    }
     app.shutdown.cancelled().await;
     let drained = drained(&app.tasks, DRAIN).await;
     // Flush the last acknowledgements.
@@ -131,7 +156,7 @@ async fn follow_clock(app: Arc<App>) {
             () = app.shutdown.cancelled() => return,
             () = tokio::time::sleep(CLOCK_SYNC_INTERVAL) => {}
         }
-        if let Err(error) = app.store.synchronize(&app.clock).await {
+        if let Err(error) = app.jumps.follow(&app.store, &app.clock).await {
             tracing::debug!(%error, "cannot read the database's time");
         }
     }

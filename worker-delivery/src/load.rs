@@ -1,7 +1,7 @@
 //! Loads everything that a batch of messages needs to be sent. Independent queries share a round trip.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use deadpool_postgres::Transaction;
@@ -50,6 +50,16 @@ pub struct Loaded {
     pub tracked: bool,
 }
 
+/// What was read of a batch's users before.
+#[derive(Default)]
+pub struct Known {
+    /// The users by each id of the messages; `None`: not read yet. Users of a campaign are read once, under its lock: of two recipients, one
+    /// may be merged into the other afterwards.
+    pub users: Option<HashMap<Uuid, Recipient>>,
+    /// Messages whose users get another message of the same sending.
+    pub superseded: HashSet<Uuid>,
+}
+
 /// Result of the project's rules and the suppression list for a message.
 #[derive(Clone, Copy, Default)]
 struct Verdict {
@@ -64,6 +74,7 @@ pub async fn load(
     tx: &Transaction<'_>,
     project: ProjectId,
     messages: Vec<Claimed>,
+    known: Known,
 ) -> Result<Vec<Loaded>, StoreError> {
     let now = app.clock.now();
     let (users, template_ids): (BTreeSet<Uuid>, BTreeSet<Uuid>) =
@@ -72,8 +83,15 @@ pub async fn load(
         (users.into_iter().collect(), template_ids.into_iter().collect());
     let has_mail = messages.iter().any(|m| m.channel == Channel::Email);
     let tracks = async { if has_mail { projects::tracks(tx, project).await } else { Ok(false) } };
+    let Known { users: known, superseded } = known;
+    let people = async {
+        match known {
+            Some(known) => Ok(known),
+            None => recipient::load(tx, project, &users).await,
+        }
+    };
     let (people, templates, senders, tracks) = tokio::try_join!(
-        recipient::load(tx, project, &users),
+        people,
         app.templates.load(tx, project, &template_ids),
         senders(app, tx, project, &messages),
         tracks
@@ -93,7 +111,8 @@ pub async fn load(
         let reason = suppressed::reason(message, person, &listed).map(Reason::status_reason);
         let reason = reason
             .or_else(|| suppressed::by_group(message, person, &subscribed))
-            .or_else(|| suppressed::as_anonymous(message, person, &sender.rules));
+            .or_else(|| suppressed::as_anonymous(message, person, &sender.rules))
+            .or_else(|| superseded.contains(&message.id).then_some(suppressed::MERGED));
         // Messages of the same batch count too.
         let cap = sender.rules.cap.filter(|_| message.lane != Lane::Direct && reason.is_none());
         let verdict = match cap.map(|cap| frequency.admit(cap, project, message, person, now)) {

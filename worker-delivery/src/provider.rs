@@ -109,6 +109,14 @@ pub trait Provider: Send + Sync + 'static {
         false
     }
 
+    /// Waits for a session, if the provider limits them; the permit is held during [`Self::send`]. An error is the outcome.
+    fn permit(
+        &self,
+        _is_urgent: bool,
+    ) -> impl Future<Output = Result<Option<smtp::SessionPermit<'_>>, Outcome>> + Send {
+        std::future::ready(Ok(None))
+    }
+
     fn send(&self, parcel: &Self::Parcel) -> impl Future<Output = Outcome> + Send;
 
     /// Closes idle connections.
@@ -155,6 +163,13 @@ impl Provider for MailProvider {
 
     fn is_idempotent(&self) -> bool {
         matches!(self, Self::Http(_))
+    }
+
+    async fn permit(&self, is_urgent: bool) -> Result<Option<smtp::SessionPermit<'_>>, Outcome> {
+        match self {
+            Self::Smtp(client) => client.permit(is_urgent).await.map(Some),
+            Self::Http(_) | Self::Stub(_) => Ok(None),
+        }
     }
 
     async fn send(&self, email: &Email) -> Outcome {

@@ -39,7 +39,7 @@ const fn fits_into_drain(token_wait: Duration, session_wait: Duration) -> bool {
 pub struct Call {
     /// Call even while the circuit is open.
     pub ignore_circuit: bool,
-    /// May take the reserve of the rate limit.
+    /// May take the reserves of the rate limit and of the sessions.
     pub urgent: bool,
     /// How long the call may wait for a rate token.
     pub max_wait: Duration,
@@ -143,7 +143,7 @@ impl<P: Provider> Route<P> {
         };
         let ignore_circuit = call.ignore_circuit;
         let refusal = || self.circuit().refusal(Instant::now()).filter(|_| !ignore_circuit);
-        // With the circuit open, take no token; without a token, do not use the half-open trial.
+        // With the circuit open, take no token; without a token and a session, do not use the half-open trial.
         if self.is_open()
             && let Some(refusal) = refusal()
         {
@@ -152,6 +152,14 @@ impl<P: Provider> Route<P> {
         let call = match self.admit(call).await {
             Ok(call) => call,
             Err(limited) => return limited,
+        };
+        // Before the token is spent: without a session there is no call.
+        let permit = match provider.permit(call.urgent).await {
+            Ok(permit) => permit,
+            Err(limited) => {
+                metrics::counter!(Metric::MessagesLimited, "how" => "no_session").increment(1);
+                return limited;
+            }
         };
         let trace = call.trace;
         if let Some(refusal) = refusal() {
@@ -162,6 +170,7 @@ impl<P: Provider> Route<P> {
         }
         let outcome = call_provider(provider, parcel, trace).await;
         self.circuit().note(&outcome, Instant::now());
+        drop(permit);
         if let (Some(limit), Outcome::Throttled { after: Some(after), .. }) = (&self.limit, &outcome)
             && !after.is_zero()
         {
@@ -178,5 +187,75 @@ impl<P: Provider> Route<P> {
 
     fn circuit(&self) -> MutexGuard<'_, Circuit> {
         self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::provider::smtp::SessionPermit;
+
+    /// Has the given outcome, and a session unless one is refused.
+    struct Fake(Mutex<(Outcome, Option<Outcome>)>);
+
+    impl Fake {
+        fn route(limit: Option<Limit>) -> Route<Self> {
+            Route::new(Ok(Self(Mutex::new((Outcome::Accepted(String::new()), None))))).with_limit(limit)
+        }
+
+        fn set(&self, outcome: Outcome, no_session: Option<Outcome>) {
+            *self.0.lock().unwrap() = (outcome, no_session);
+        }
+    }
+
+    impl Provider for Fake {
+        type Parcel = ();
+
+        fn name(&self) -> &'static str {
+            "fake"
+        }
+
+        async fn permit(&self, _is_urgent: bool) -> Result<Option<SessionPermit<'_>>, Outcome> {
+            self.0.lock().unwrap().1.clone().map_or(Ok(None), Err)
+        }
+
+        async fn send(&self, (): &()) -> Outcome {
+            self.0.lock().unwrap().0.clone()
+        }
+    }
+
+    fn no_session() -> Option<Outcome> {
+        Some(Outcome::Limited { after: Duration::ZERO, why: "no session".to_owned() })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn call_without_a_session_does_not_use_the_trial_of_an_open_circuit() {
+        let route = Fake::route(None);
+        let fake = route.provider.as_ref().unwrap();
+        let send = async || route.send(&(), Call::STANDALONE).await.name();
+        fake.set(Outcome::Misconfigured("535".to_owned()), None);
+        assert_eq!((send().await, route.is_open()), ("misconfigured", true));
+        fake.set(Outcome::Accepted(String::new()), no_session());
+        tokio::time::advance(Duration::from_mins(1)).await;
+        assert_eq!(send().await, "limited");
+        fake.set(Outcome::Accepted(String::new()), None);
+        assert_eq!((send().await, route.is_open()), ("accepted", false));
+    }
+
+    #[tokio::test]
+    async fn call_without_a_session_spends_no_token() {
+        let limit = Limits::new(None, 1).of(&["smtp"], Some(2)).unwrap();
+        let route = Fake::route(Some(limit.clone()));
+        let fake = route.provider.as_ref().unwrap();
+        let send = async |token| route.send(&(), Call { token, ..Call::STANDALONE }).await.name();
+        let token = limit.token(true, MAX_TOKEN_WAIT).await.ok();
+        fake.set(Outcome::Accepted(String::new()), no_session());
+        assert_eq!(send(token).await, "limited");
+        let token = limit.take(true, 1).await.pop();
+        assert!(token.is_some(), "it was returned");
+        fake.set(Outcome::Accepted(String::new()), None);
+        assert_eq!(send(token).await, "accepted");
+        assert!(limit.take(true, 1).await.is_empty());
     }
 }

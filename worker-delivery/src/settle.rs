@@ -289,13 +289,11 @@ impl Writer {
         let settled: Vec<&Settled> = held.iter().map(|entry| &entry.settled).collect();
         let unsent: Vec<(Uuid, i32)> = settled.iter().filter(|s| s.frees_cap()).map(|s| (s.id, s.attempt)).collect();
         let now = self.clock.now();
-        let (queued, (), ()) = tokio::try_join!(
-            settle(&tx, project, &settled, now),
-            send_chunks::settle::write(&tx, project, &chunks),
-            capped_sends::release(&tx, project, &unsent)
-        )?;
+        let (queued, ()) =
+            tokio::try_join!(settle(&tx, project, &settled, now), send_chunks::settle::write(&tx, project, &chunks))?;
         let retries = retries(&held, &queued.into_iter().collect(), now);
-        send_chunks::insert(&tx, &retries, now).await?;
+        // Sends are released after the messages are locked, as in an erasure: in any order the two would deadlock.
+        tokio::try_join!(send_chunks::insert(&tx, &retries, now), capped_sends::release(&tx, project, &unsent))?;
         tx.commit().await?;
         failpoint::hit("delivery.after_settle");
         for entry in held {

@@ -20,6 +20,8 @@ use crate::provider::Outcome;
 
 /// Status reason of a message to a user without an external ID, where the channels send to known users only.
 const ANONYMOUS_USER: &str = "anonymous_user";
+/// Status reason of a campaign's message whose user gets another message of the same sending.
+pub const MERGED: &str = "merged";
 
 /// Returns the entries of the suppression list that concern a user: their address on the channel, the same address as
 /// earlier versions stored it, and the user as such.

@@ -182,7 +182,9 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         return Err(ApiError::Conflict("the campaign is being sent; cancel it first".to_owned()));
     }
     if chunks::is_open(&tx, chunks::Of { project: cx.project, campaign: id }).await? {
-        return Err(ApiError::Conflict("its last messages are just being cancelled; try again in a moment".to_owned()));
+        let can_be_cancelled = matches!(campaign.status, CampaignStatus::Scheduled | CampaignStatus::Paused);
+        let remedy = if can_be_cancelled { "cancel it first" } else { "try again later" };
+        return Err(ApiError::Conflict(format!("some of its messages are still queued or being sent; {remedy}")));
     }
     campaigns::delete(&tx, cx.project, id).await?;
     note(cx, &tx, "campaign.deleted", &campaign, json!({})).await?;

@@ -16,9 +16,9 @@ use super::winner::{self, Rest};
 use crate::tick::TickError;
 
 /// Maximum released, unsettled messages of a campaign, so that it does not block the project's others.
-const MAX_IN_DELIVERY: i64 = 20_000;
+pub const MAX_IN_DELIVERY: i64 = 20_000;
 /// Maximum chunks cancelled in one transaction. Each may hold 500 messages whose rows are updated.
-const MAX_CANCELLED: i64 = 50;
+pub const MAX_CANCELLED: i64 = 50;
 /// Delay of the next check while workers send messages of the campaign, or its throttle holds some back.
 const BUSY_DELAY: SignedDuration = SignedDuration::from_millis(250);
 /// Delay of the next check while all released messages wait for a retry.
@@ -71,7 +71,7 @@ pub async fn send(
     let of = Of { project, campaign: id };
     // If the campaign has changed since the slice was found, the next check finds the slice again.
     if let Some(slice) = prefetched.slice.as_ref().filter(|slice| slice.goes_on_from(campaign, &progress)) {
-        take_slice(tx, project, campaign, &progress, slice, now).await?;
+        take_slice(tx, project, campaign, &progress, slice).await?;
     }
     let rows = sending::Rows::of(project, id, &progress);
     let rest = winner::advance(tx, &rows, (campaign, &progress), prefetched.counted.as_ref(), now).await?;

@@ -67,6 +67,8 @@ async fn a_throttle_splits_chunks_and_releases_exactly_what_it_allows() {
     }
     let sizes = "SELECT count(*) FROM send_chunk WHERE due_at IS NULL AND size IN (200, 500)";
     assert_eq!(place.count(sizes).await, 2, "one of two chunks of 500 has lost 300 members");
+    let times = "SELECT count(DISTINCT created_at) FROM send_chunk";
+    assert_eq!(place.count(times).await, 1, "erasures are compared with the time at which the audience was found");
     // Each user is in one chunk only, and gets one message.
     deliver_due(&place).await;
     for _ in 0..12 {

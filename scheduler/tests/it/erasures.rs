@@ -242,3 +242,29 @@ async fn record(place: &Place, user: u128, at_ms: i64) {
     store::record(&tx, place.project, &[Uuid::from_u128(user)], erased, false).await.unwrap();
     tx.commit().await.unwrap();
 }
+
+#[tokio::test]
+async fn an_erasure_is_remembered_while_an_audience_from_before_it_is_queued() {
+    let place = Place::new().await;
+    let days_ago = |days: i64| place.clock.now() - SignedDuration::from_hours(24 * days);
+    let [before, after] = [1, 2].map(Uuid::from_u128);
+    for (user, days) in [(before, 50), (after, 40)] {
+        let mut db = place.store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        let erased = Erased { accepted: days_ago(days), applied: days_ago(days) };
+        store::record(&tx, place.project, &[user], erased, false).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    let db = place.store.connection().await.unwrap();
+    let sql = "INSERT INTO send_chunk (project_id, id, channel, lane, members, done, size, is_audience, campaign_id, occurrence, send_at, \
+               created_at) VALUES ($1, $1, 'EMAIL', 'campaign', ARRAY[$2::uuid], '0', 1, true, $1, 1, '-infinity', $3)";
+    db.execute(sql, &[&place.project, &after, &days_ago(45)]).await.unwrap();
+    let kept = async || {
+        erasures::forget(place.app().await).await.unwrap();
+        let rows = db.query("SELECT user_id FROM erasure", &[]).await.unwrap();
+        rows.iter().map(|row| row.get(0)).collect::<Vec<Uuid>>()
+    };
+    assert_eq!(kept().await, [after]);
+    db.execute("DELETE FROM send_chunk", &[]).await.unwrap();
+    assert!(kept().await.is_empty());
+}

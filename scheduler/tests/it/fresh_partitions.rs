@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use shared::clock::from_ms;
 use shared::ids::{self, ProjectId};
 use shared::send::{Channel, DeliveryState, Lane, Queue};
+use shared::store::campaigns::counts::Counts;
 use shared::store::messages::claim::load;
 use shared::store::messages::read::states;
 use shared::store::messages::receipts::{self, Receipt};
@@ -79,7 +80,7 @@ impl Sent {
         };
         let queue = Queue { project: self.project, channel: Channel::Email, lane: Lane::Campaign };
         let users = (0..WANTED).map(|n| Uuid::from_u128(n.unsigned_abs().into())).collect();
-        let audience = [Recipients { share: Share::default(), users }];
+        let audience = [Recipients { share: Share::default(), users, found_at: self.now }];
         let begun =
             sending::insert(tx, queue, (&campaign, &audience), Some, LockMode::Exclusive, self.now).await.unwrap();
         let Begun::Messages(messages) = begun else { panic!("the lease is exclusive") };
@@ -119,7 +120,7 @@ impl Sent {
         step!("tell", tell::of_messages(tx, project, &news, now).await.unwrap());
         let of_campaign = self.of_campaign();
         step!("cancel", {
-            cancel(&*tx, project, &of_campaign, now).await.unwrap();
+            cancel(&*tx, project, &of_campaign, Counts::default(), now).await.unwrap();
             let ids: Vec<Uuid> = of_campaign.keys().copied().collect();
             let states = states(&*tx, project, &ids).await.unwrap();
             states.into_iter().filter(|(_, state, _)| *state == DeliveryState::Cancelled).count()

@@ -4,10 +4,11 @@ use jiff::SignedDuration;
 use shared::campaign::{CampaignStatus, Settings};
 use shared::store::dead_letters::{self, DeadFilter};
 use shared::store::send_chunks::campaign::{self as chunks, Of};
+use testkit::eventually_true;
 use uuid::Uuid;
 
 use crate::campaigns::{campaign, move_to, people, segment};
-use crate::place::Place;
+use crate::place::{Place, SOON};
 use crate::worker::{PARKED, SENT, Sending, begin, begin_exactly, reported, settle};
 
 const LEASE: SignedDuration = SignedDuration::from_mins(5);
@@ -47,6 +48,40 @@ async fn a_lapsed_begun_chunk_of_a_cancelled_campaign_counts_as_ambiguous() {
     // The worker was only slow: its outcome comes too late.
     assert!(!settle(&place, &sending, |_| SENT).await);
     assert_eq!(place.count("SELECT count(*) FROM message WHERE sent_at IS NOT NULL").await, 0);
+}
+
+/// Settling, receipts and erasures lock a message and then counters.
+#[tokio::test]
+async fn a_cancellation_takes_locks_in_an_order_that_allows_no_deadlock() {
+    let mut place = Place::new().await;
+    let (id, sending) = begun(&mut place).await;
+    place.stop().await;
+    lease_ends(&place).await;
+    let (of, now) = (Of { project: place.project, campaign: id }, place.clock.now());
+    let (mut one, mut other) = (place.store.connection().await.unwrap(), place.store.connection().await.unwrap());
+    let lanes = "INSERT INTO campaign_count (project_id, campaign_id, occurrence, variant, status, lane, count) \
+                 SELECT $1, $2, 1, '', s, n, 0 FROM generate_series(0, 7) n, unnest(ARRAY['queued', 'cancelled']) s ON CONFLICT DO NOTHING";
+    one.execute(lanes, &[&place.project, &id]).await.unwrap();
+    let tx = one.transaction().await.unwrap();
+    // The wait of this transaction is checked first, so a deadlock fails it.
+    tx.batch_execute("SET LOCAL deadlock_timeout = '10ms'").await.unwrap();
+    tx.query("SELECT FROM message WHERE id = $1 FOR UPDATE", &[&sending.messages[0].id]).await.unwrap();
+    let cancelling = async {
+        let tx = other.transaction().await.unwrap();
+        assert_eq!(chunks::cancel(&tx, of, 50, now).await.unwrap().count, 10);
+        tx.commit().await.unwrap();
+    };
+    let counting = async {
+        let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
+        eventually_true("the cancellation waits for the message", SOON, async || {
+            tx.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) > 0
+        })
+        .await;
+        tx.execute("UPDATE campaign_count SET count = count WHERE campaign_id = $1", &[&id]).await.unwrap();
+        tx.commit().await.unwrap();
+    };
+    tokio::join!(cancelling, counting);
+    assert_eq!(reported(&place, id, "cancelled").await, 10);
 }
 
 #[tokio::test]

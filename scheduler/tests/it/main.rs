@@ -23,6 +23,7 @@ mod removals;
 mod retention;
 mod segments;
 mod start;
+mod stranded;
 mod subscriptions;
 mod timers;
 mod webhooks;

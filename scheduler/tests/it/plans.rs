@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use shared::ids::{self, ProjectId};
 use shared::secrets::MasterKeys;
 use shared::send::{Channel, DeliveryState, Lane, Queue};
+use shared::store::campaigns::counts::Counts;
 use shared::store::campaigns::sending;
 use shared::store::messages::claim::load;
 use shared::store::messages::settle::{Settled, cancel, in_doubt, settle};
@@ -91,7 +92,9 @@ async fn statements_on_messages_read_only_the_rows_they_are_about() {
         assert_eq!(settle(&*tx, project, &settled, now).await.unwrap().len() as i64, count);
     });
     reads_at_most!(place, "^message", 4 * count, |tx| in_doubt(&*tx, project, &ids, now).await.unwrap());
-    reads_at_most!(place, "^message", 4 * count, |tx| cancel(&*tx, project, &wanted, now).await.unwrap());
+    reads_at_most!(place, "^message", 4 * count, |tx| {
+        cancel(&*tx, project, &wanted, Counts::default(), now).await.unwrap();
+    });
 }
 
 /// Inserts chunks of two messages: `count` of a queue, each due `due` times its number from now.
@@ -131,7 +134,7 @@ async fn statements_on_the_queue_read_only_the_chunks_they_are_about() {
         assert_eq!(found, expected);
     });
     reads_at_most!(place, "^send_chunk$", 6 * 60, |tx| {
-        let want = Want { queue: queue(project, Lane::Automation), max: 100, from: None, with_lapsed: true };
+        let want = Want { queue: queue(project, Lane::Automation), max: 100, from: None, take_over: Some(&[]) };
         let taken = take(tx, want, now).await.unwrap();
         assert_eq!((taken.messages.len(), taken.has_more), (100, true));
     });

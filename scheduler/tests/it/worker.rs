@@ -39,13 +39,13 @@ fn queue(place: &Place) -> Queue {
 pub async fn begin(place: &Place, most: usize, lease: SignedDuration) -> Sending {
     let (mut db, now) = (place.store.connection().await.unwrap(), place.clock.now());
     let tx = db.transaction().await.unwrap();
-    let want = Want { queue: queue(place), max: most, from: None, with_lapsed: true };
+    let want = Want { queue: queue(place), max: most, from: None, take_over: Some(&[]) };
     let taken = take(&tx, want, now).await.unwrap();
     let messages = messages(place, &tx, &taken).await;
     let sending = messages.first().and_then(|message| message.sending);
     let chunk = NewChunk {
         campaign: sending.map(|of| (of.campaign, of.occurrence)),
-        ..NewChunk::begun(queue(place), messages.iter().map(|message| message.id).collect(), now + lease)
+        ..NewChunk::begun(queue(place), messages.iter().map(|message| message.id).collect(), lease)
     };
     let chunk = send_chunks::insert(&tx, &[chunk], now).await.unwrap()[0];
     tx.commit().await.unwrap();
@@ -59,7 +59,7 @@ async fn messages(place: &Place, tx: &Transaction<'_>, taken: &Taken) -> Vec<Cla
     let recorded: BTreeMap<Uuid, bool> = recorded.chain(taken.in_doubt.iter().map(|id| (*id, true))).collect();
     let mut messages = load(tx, project, &recorded).await.unwrap();
     if let Some(sending) = taken.sending.as_ref().filter(|_| !taken.audience.is_empty()) {
-        recipients::lock(tx, sending, LockMode::Exclusive).await.unwrap();
+        recipients::lock(tx, sending.campaign, LockMode::Exclusive).await.unwrap();
         let of = (sending, taken.audience.as_slice());
         match recipients::insert(tx, queue(place), of, Some, LockMode::Exclusive, now).await.unwrap() {
             Begun::Messages(new) => messages.extend(new),

@@ -100,6 +100,13 @@ pub(super) async fn erase(tx: &Transaction<'_>, project: ProjectId, messages: &[
     Ok(())
 }
 
+/// Removes the rows of erased users. To be called after the removal of their messages: settling locks a message before its row here.
+pub async fn remove_of(tx: &Transaction<'_>, project: ProjectId, users: &[Uuid]) -> Result<(), StoreError> {
+    let sql = "DELETE FROM capped_send WHERE project_id = $1 AND user_id = ANY($2)";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &users]).await?;
+    Ok(())
+}
+
 /// Removes up to [`SLICE`] of a project's rows from before a time; returns how many.
 pub async fn remove_slice(db: &impl GenericClient, project: ProjectId, before: Timestamp) -> Result<u64, StoreError> {
     // A message's id is no later than its send, so the key bounds what is read.

@@ -14,6 +14,7 @@ use super::client_ids::FORGETTABLE;
 use super::messages;
 use super::months::{self, Month};
 use super::users::record::PersonKey;
+use super::users::removals;
 use super::users::seen::Moves;
 use super::{StoreError, capped_sends, push_tokens, webhook_deliveries};
 use crate::ids::{self as id_times, ProjectId, unproven};
@@ -23,7 +24,7 @@ pub const SLICE: i64 = 5_000;
 /// Unfinished erasures of one project that the scheduler finishes before it turns to the next project.
 pub const BATCH: i64 = 500;
 /// Tables whose rows with a person's `user_id` simply go. What needs more is removed by statements of its own.
-const OWNED: [&str; 13] = [
+const OWNED: [&str; 12] = [
     "subscription",
     "segment_member",
     "segment_membership",
@@ -35,7 +36,6 @@ const OWNED: [&str; 13] = [
     "inbox",
     "inbox_owner",
     "campaign_click",
-    "capped_send",
     "bounce_streak",
 ];
 
@@ -90,6 +90,30 @@ pub async fn of(db: &impl GenericClient, people: &[PersonKey]) -> Result<HashMap
     };
     let rows = by_project::each(db, people, |person| person.0, sql, read).await?;
     rows.iter().flatten().map(|row| Ok(((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?))).collect()
+}
+
+/// Keeps these users from being erased until the end of the transaction, after erasures that are under way. Returns when each of them was
+/// erased last, if ever. To be called before rows are locked.
+pub async fn hold(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    users: &[Uuid],
+) -> Result<HashMap<Uuid, Timestamp>, StoreError> {
+    removals::edition(tx).await?;
+    let sql = "SELECT user_id, applied_at, is_pending FROM erasure WHERE project_id = $1 AND user_id = ANY($2)";
+    let statement = tx.prepare_cached(sql).await?;
+    let mut rows = tx.query(&statement, &[&project, &users]).await?;
+    let mut pending: Vec<PersonKey> = Vec::new();
+    for row in &rows {
+        if row.try_get(2)? {
+            pending.push((project, row.try_get(0)?));
+        }
+    }
+    if !pending.is_empty() {
+        removals::lock(tx, &[], &pending).await?;
+        rows = tx.query(&statement, &[&project, &users]).await?;
+    }
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 /// Of these people, whose rows are still being removed: what was accepted until then is not to be shown.
@@ -198,9 +222,12 @@ pub async fn mark_complete(
     Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &ids, &accepted, &applied]).await?)
 }
 
-/// Forgets erasures before which nothing can be waiting any more.
+/// Forgets erasures before which nothing can be waiting any more. Those since the oldest audience in the queue stay ([`hold`]).
 pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
-    Ok(db.execute("DELETE FROM erasure WHERE erased_at < $1 AND NOT has_left AND NOT is_pending", &[&before]).await?)
+    let oldest = "SELECT min(created_at) FROM send_chunk WHERE is_audience";
+    let oldest: Option<Timestamp> = db.query_one(oldest, &[]).await?.try_get(0)?;
+    let sql = "DELETE FROM erasure WHERE erased_at < $1 AND applied_at < coalesce($2::timestamptz, 'infinity') AND NOT has_left AND NOT is_pending";
+    Ok(db.execute(sql, &[&before, &oldest]).await?)
 }
 
 /// Removes the people's own rows and what hangs on them by itself: runs with their timers, devices. What they are

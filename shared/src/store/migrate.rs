@@ -6,6 +6,7 @@
 pub mod blockers;
 mod index;
 mod readers;
+mod unpublished;
 
 use std::time::Duration;
 
@@ -127,6 +128,7 @@ async fn apply_missing(client: &mut Connection, migrations: &[Migration]) -> any
             continue;
         }
         readers::refuse_older(client, migration).await?;
+        unpublished::refuse_loss(client, migration).await?;
         let until = Instant::now() + PATIENCE;
         let mut tries = 0;
         while let Err(error) = attempt(client, migration).await {

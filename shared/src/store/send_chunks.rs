@@ -10,12 +10,13 @@ mod bits;
 pub mod campaign;
 pub mod ready;
 pub mod settle;
+pub mod stranded;
 
 use std::collections::BTreeMap;
 
 use deadpool_postgres::GenericClient;
 use futures_util::future::try_join_all;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use super::{StoreError, months};
@@ -27,15 +28,32 @@ pub use bits::Bits;
 /// Maximum members of a chunk.
 pub const CAPACITY: usize = 500;
 
+/// Which due times have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DueBy {
+    /// For messages that were due at once when they were queued, and for leases.
+    pub now: Timestamp,
+    /// For other messages. Earlier than `now` after a jump of the clock ([`crate::jumps`]).
+    pub held: Timestamp,
+}
+
+impl From<Timestamp> for DueBy {
+    fn from(now: Timestamp) -> Self {
+        Self { now, held: now }
+    }
+}
+
 /// A chunk to insert.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewChunk {
     pub queue: Queue,
     /// Message IDs of one month, or user IDs if `audience` is set. At most [`CAPACITY`].
     pub members: Vec<Uuid>,
-    /// When the messages are due; for a begun chunk, when its lease ends. `None`: parked until the campaign releases it.
+    /// When the messages are due; for a begun chunk without `lease`, when its lease ends. `None`: parked until the campaign releases it.
     pub due_at: Option<Timestamp>,
     pub is_begun: bool,
+    /// Lease of a chunk that the caller begins. It counts by the database's clock: no lease is short because its writer's clock is behind.
+    pub lease: Option<SignedDuration>,
     /// Whether its messages wait for a change of the channel's settings.
     pub is_held: bool,
     /// The campaign and the occurrence.
@@ -63,13 +81,13 @@ pub enum SendAt {
 }
 
 impl NewChunk {
-    /// Creates a chunk of messages that are due at a time.
-    pub fn due(queue: Queue, members: Vec<Uuid>, due_at: Timestamp) -> Self {
+    fn parked(queue: Queue, members: Vec<Uuid>) -> Self {
         Self {
             queue,
             members,
-            due_at: Some(due_at),
+            due_at: None,
             is_begun: false,
+            lease: None,
             is_held: false,
             campaign: None,
             audience: None,
@@ -77,9 +95,14 @@ impl NewChunk {
         }
     }
 
+    /// Creates a chunk of messages that are due at a time.
+    pub fn due(queue: Queue, members: Vec<Uuid>, due_at: Timestamp) -> Self {
+        Self { due_at: Some(due_at), ..Self::parked(queue, members) }
+    }
+
     /// Creates a chunk of messages that the caller sends before the lease ends.
-    pub fn begun(queue: Queue, members: Vec<Uuid>, lease: Timestamp) -> Self {
-        Self { is_begun: true, ..Self::due(queue, members, lease) }
+    pub fn begun(queue: Queue, members: Vec<Uuid>, lease: SignedDuration) -> Self {
+        Self { is_begun: true, lease: Some(lease), ..Self::parked(queue, members) }
     }
 }
 
@@ -124,6 +147,8 @@ async fn insert_of(
     let lanes: Vec<&str> = chunks.iter().map(|c| c.queue.lane.as_str()).collect();
     let due: Vec<Option<Timestamp>> = chunks.iter().map(|c| c.due_at).collect();
     let begun: Vec<bool> = chunks.iter().map(|c| c.is_begun).collect();
+    let leases: Vec<Option<i64>> =
+        chunks.iter().map(|c| Some(i64::try_from(c.lease?.as_millis()).unwrap_or(i64::MAX))).collect();
     let held: Vec<bool> = chunks.iter().map(|c| c.is_held).collect();
     let campaigns: Vec<Option<Uuid>> = chunks.iter().map(|c| c.campaign.map(|(id, _)| id)).collect();
     let occurrences: Vec<Option<i32>> = chunks.iter().map(|c| c.campaign.map(|(_, n)| n)).collect();
@@ -141,11 +166,11 @@ async fn insert_of(
     let sql = "INSERT INTO send_chunk (project_id, id, channel, lane, members, done, size, is_audience, is_begun, is_held, due_at, \
                campaign_id, occurrence, variant, template_id, send_at, created_at) \
                SELECT $1, id, channel, lane, ($17::uuid[])[v.until - v.size + 1:v.until], repeat('0', v.size)::varbit, v.size, audience, begun, \
-               held, due, campaign, occurrence, variant, template, \
+               held, coalesce(statement_timestamp() + lease * interval '1 millisecond', due), campaign, occurrence, variant, template, \
                CASE WHEN campaign IS NULL THEN NULL WHEN after_test THEN 'infinity' ELSE coalesce(send_at, '-infinity') END, $16 \
                FROM unnest($2::uuid[], $3::text[], $4::text[], $5::int[], $6::int[], $7::boolean[], $8::boolean[], $9::boolean[], \
-               $10::timestamptz[], $11::uuid[], $12::int[], $13::text[], $14::uuid[], $15::timestamptz[], $18::boolean[]) \
-               AS v (id, channel, lane, size, until, audience, begun, held, due, campaign, occurrence, variant, template, send_at, after_test)";
+               $10::timestamptz[], $11::uuid[], $12::int[], $13::text[], $14::uuid[], $15::timestamptz[], $18::boolean[], $19::bigint[]) \
+               AS v (id, channel, lane, size, until, audience, begun, held, due, campaign, occurrence, variant, template, send_at, after_test, lease)";
     let statement = db.prepare_cached(sql).await?;
     db.execute(
         &statement,
@@ -168,10 +193,17 @@ async fn insert_of(
             &now,
             &members,
             &after_test,
+            &leases,
         ],
     )
     .await?;
     Ok(())
+}
+
+/// Returns whether a chunk exists.
+pub async fn exists(db: &impl GenericClient, project: ProjectId, chunk: Uuid) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT FROM send_chunk WHERE project_id = $1 AND id = $2)";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &chunk]).await?.try_get(0)?)
 }
 
 /// Makes chunks due that wait for a change of a channel's settings; returns the number of their messages. Every worker calls this after a

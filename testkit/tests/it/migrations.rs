@@ -75,6 +75,25 @@ async fn a_newer_schema_serves_those_who_may_read_it_and_refuses_the_others() {
 }
 
 #[tokio::test]
+async fn a_migration_that_would_delete_unpublished_direct_messages_is_refused() {
+    const BEFORE: usize = 5;
+    let database = TestDatabase::create().await;
+    let client = database.client().await;
+    client.batch_execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public").await.unwrap();
+    assert_eq!(apply(&database, &MIGRATIONS[..BEFORE]).await.unwrap(), BEFORE);
+    // A replayed message, and a reference to one that has a row.
+    let sql = "INSERT INTO outbox (partition, id, subject, payload, created_at) \
+               SELECT 1, gen_random_uuid(), 't1_send.email.' || lane, '', now() FROM unnest(ARRAY['direct', 'automation']) AS lane";
+    client.batch_execute(sql).await.unwrap();
+    let refused = apply(&database, MIGRATIONS).await.unwrap_err().to_string();
+    assert!(refused.contains("migration 6 (send_chunks) would delete 1 replayed direct messages"), "{refused}");
+    assert_eq!(number(&database, "SELECT count(*) FROM outbox").await, 2);
+    client.batch_execute("DELETE FROM outbox WHERE subject LIKE '%direct'").await.unwrap();
+    assert_eq!(apply(&database, MIGRATIONS).await.unwrap(), MIGRATIONS.len() - BEFORE);
+    assert_eq!(number(&database, "SELECT count(*) FROM outbox").await, 0);
+}
+
+#[tokio::test]
 async fn of_two_migrators_one_waits_though_an_index_is_made_meanwhile() {
     let database = TestDatabase::create().await;
     let index = |name: &str, table: &str| {

@@ -169,11 +169,11 @@ impl Ledger {
     async fn take_batch(&self) {
         let (mut db, queue) = (self.store.connection().await.unwrap(), self.queue(Lane::Automation));
         let tx = db.transaction().await.unwrap();
-        let want = Want { queue, max: 10, from: None, with_lapsed: true };
+        let want = Want { queue, max: 10, from: None, take_over: Some(&[]) };
         let taken = begin::take(&tx, want, self.now).await.unwrap();
         let messages: Vec<Uuid> = [taken.messages, taken.in_doubt].concat();
         settle::in_doubt(&tx, self.project, &messages, self.now).await.unwrap();
-        let begun = NewChunk::begun(queue, messages.clone(), self.later());
+        let begun = NewChunk::begun(queue, messages.clone(), SignedDuration::from_mins(5));
         let chunk = send_chunks::insert(&tx, &[begun], self.now).await.unwrap()[0];
         let mut done = send_chunks::settle::lock(&tx, self.project, &[chunk]).await.unwrap();
         done.values_mut().for_each(|done| (0..messages.len()).for_each(|member| done.set(member)));
@@ -207,8 +207,8 @@ impl Ledger {
         chunks::release(&tx, of, 5, self.now).await.unwrap();
         chunks::next_time(&tx, of, self.now).await.unwrap();
         winner::is_under_way(&tx, &Rows::begun(self.project, campaign, sending_row.started_at)).await.unwrap();
-        recipients::lock(&tx, &sending_row, LockMode::Shared).await.unwrap();
-        let audience = [Recipients { share: Share::default(), users }];
+        recipients::lock(&tx, campaign, LockMode::Shared).await.unwrap();
+        let audience = [Recipients { share: Share::default(), users, found_at: self.now }];
         let begun =
             recipients::insert(&tx, queue, (&sending_row, &audience), Some, LockMode::Shared, self.now).await.unwrap();
         let recipients::Begun::Messages(messages) = begun else { panic!("no user was merged") };

@@ -1,9 +1,12 @@
 //! Erasing people: in the order of their items, under all their ids, and for good.
 
+use std::time::Duration;
+
 use serde_json::json;
 use shared::event::{Body, Erase, IngestItem, RegisterToken, id_bytes};
 use shared::ids::{self, UserKey};
 use shared::store::months::Month;
+use testkit::eventually_true;
 
 use crate::fixture::{Fixture, anonymous_track, identify, timer, track};
 
@@ -236,5 +239,37 @@ async fn an_erasure_is_complete_at_once_unless_the_user_has_rows_of_older_months
     expected.sort();
     let left = "SELECT string_agg(user_id::text, ' ' ORDER BY user_id) FROM erasure WHERE has_left";
     assert_eq!(f.text(left).await, Some(expected.join(" ")));
+    f.stop().await;
+}
+
+/// A worker that settles a message locks it, and then its row for the frequency cap.
+#[tokio::test]
+async fn an_erasure_takes_locks_in_an_order_that_allows_no_deadlock_with_delivery() {
+    let f = Fixture::start().await;
+    f.publish(vec![track(&f, "u1", "viewed", json!({}))]).await;
+    f.applied().await;
+    let (project, user) = (f.project, UserKey::External("u1").internal_id(f.project));
+    let message = ids::fresh(f.clock.now_ms());
+    f.execute(&format!(
+        "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at) \
+         VALUES ('{project}', '{message}', '{user}', 'EMAIL', 'automation', 'queued', now(), now()); \
+         INSERT INTO capped_send (project_id, message_id, attempt, user_id, at) VALUES ('{project}', '{message}', 1, '{user}', now())"
+    ))
+    .await;
+    let mut db = f.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    // The wait of this transaction is checked first, so a deadlock fails it.
+    tx.batch_execute("SET LOCAL deadlock_timeout = '10ms'").await.unwrap();
+    tx.query("SELECT FROM message WHERE id = $1 FOR UPDATE", &[&message]).await.unwrap();
+    f.publish(vec![erase(&f, "u1")]).await;
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
+    eventually_true("the erasure waits for the message", Duration::from_secs(20), async || {
+        tx.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) > 0
+    })
+    .await;
+    assert_eq!(tx.execute("DELETE FROM capped_send WHERE message_id = $1", &[&message]).await.unwrap(), 1);
+    tx.commit().await.unwrap();
+    f.applied().await;
+    assert_eq!(f.number("SELECT count(*) FROM message").await, 0);
     f.stop().await;
 }

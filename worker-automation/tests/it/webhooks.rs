@@ -155,7 +155,7 @@ async fn made_up_ids_of_other_months_are_unknown_and_a_real_one_among_them_is_fo
 async fn a_receipt_that_precedes_the_outcome_sets_the_state_and_leaves_the_chunk_to_its_worker() {
     let f = Fixture::start().await;
     let id = message(&f, "queued").await;
-    let (now, lease) = (f.clock.now(), f.clock.now() + SignedDuration::from_mins(1));
+    let (now, lease) = (f.clock.now(), SignedDuration::from_mins(1));
     let queue = Queue { project: f.project, channel: Channel::Push, lane: Lane::Direct };
     let db = f.store.connection().await.unwrap();
     send_chunks::insert(&db, &[NewChunk::begun(queue, vec![id], lease)], now).await.unwrap();

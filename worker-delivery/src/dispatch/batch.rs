@@ -1,42 +1,46 @@
 //! One batch of a queue: begun, sent, settled.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
+use shared::backoff::Backoff;
 use shared::clock::machine_now;
 use shared::failpoint;
+use shared::ids::{OwnerId, ProjectId};
 use shared::metric_name::Metric;
 use shared::send::{Lane, Queue};
 use shared::store::messages::claim::{self, Claimed};
 use shared::store::messages::recipients::{self, LockMode};
 use shared::store::messages::settle::in_doubt;
-use shared::store::send_chunks::begin::{Taken, Want, count, take};
+use shared::store::send_chunks::begin::{Recipients, Taken, Want, count, take};
 use shared::store::send_chunks::{self, NewChunk};
-use shared::store::users::record::PersonKey;
-use shared::store::users::{recipient, removals};
-use shared::store::{StoreError, Transaction};
+use shared::store::users::recipient::{self, Recipient};
+use shared::store::{StoreError, Transaction, erasures};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Grant, NextState, Permit};
+use super::lease::Lease;
+use super::{Dispatcher, Grant, NextState, Permit};
 use crate::App;
 use crate::attempt::attempt;
 use crate::limits::{Limit, Token};
-use crate::load::{Loaded, load};
+use crate::load::{Known, Loaded, load};
 use crate::settle::Member;
 use crate::traced;
 
 /// Delay after a failed claim; doubled at most by jitter.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// Delay between attempts to find out whether a commit took effect.
+const LOOK_UP_DELAY: Backoff = Backoff { first: Duration::from_millis(50), factor: 2, most: Duration::from_secs(1) };
 /// Upper limit on the delay after which a queue without tokens is tried again: the account's limit may have changed meanwhile.
 const MAX_BACK_OFF: Duration = Duration::from_secs(1);
 
 /// Messages that are begun: their chunk is committed.
 pub struct Batch {
     pub queue: Queue,
-    pub chunk: Uuid,
+    pub lease: Lease,
     pub messages: Vec<Loaded>,
     /// When the claim started, for traces.
     pub since: SystemTime,
@@ -53,21 +57,20 @@ struct Begun {
 /// Begins as many messages as there are permits and tokens for, reports the queue's next state, and sends the messages.
 pub async fn run(app: Arc<App>, grant: Grant) {
     let Grant { queue, owner, permits, from } = grant;
+    let report = EndReport { dispatcher: &app.dispatcher, queue, owner, end: None };
     let begun = match admit(&app, queue, permits).await {
         Ok(Admitted::Now(permits, tokens)) => {
             begin(&app, queue, permits.len(), from).await.map(|begun| (begun, permits, tokens))
         }
-        Ok(Admitted::Later(at)) => {
-            return app.dispatcher.finish_attempt(queue, owner, NextState::BackOffUntil(at), None);
-        }
-        Ok(Admitted::Nothing) => return app.dispatcher.finish_attempt(queue, owner, NextState::Idle, None),
+        Ok(Admitted::Later(at)) => return report.send(0, NextState::BackOffUntil(at), None),
+        Ok(Admitted::Nothing) => return report.send(0, NextState::Idle, None),
         Err(error) => Err(error),
     };
     match begun {
         Ok((Begun { batch, has_more, head }, permits, mut tokens)) => {
             let next = if has_more { NextState::Ready } else { NextState::Idle };
-            app.dispatcher.finish_attempt(queue, owner, next, head);
             let used = batch.as_ref().map_or(0, |batch| batch.messages.len());
+            report.send(used, next, head);
             // Another worker took some of the messages. Surplus tokens are discarded: reused later, they would ignore a pause that the
             // provider requested from another worker meanwhile.
             tokens.split_off(used.min(tokens.len())).into_iter().for_each(Token::spend);
@@ -77,9 +80,31 @@ pub async fn run(app: Arc<App>, grant: Grant) {
         }
         Err(error) => {
             tracing::warn!(project = %queue.project, channel = queue.channel.slug(), lane = queue.lane.as_str(), %error, "cannot begin messages; retrying");
-            let at = Instant::now() + RETRY_DELAY.mul_f64(1.0 + rand::random::<f64>());
-            app.dispatcher.finish_attempt(queue, owner, NextState::BackOffUntil(at), None);
         }
+    }
+}
+
+/// Reports the end of an attempt to begin a batch. Dropped without [`Self::send`], after an error or a panic, it lets the queue back off.
+struct EndReport<'a> {
+    dispatcher: &'a Dispatcher,
+    queue: Queue,
+    owner: OwnerId,
+    end: Option<(usize, NextState, Option<Timestamp>)>,
+}
+
+impl EndReport<'_> {
+    fn send(mut self, begun: usize, next: NextState, head: Option<Timestamp>) {
+        self.end = Some((begun, next, head));
+    }
+}
+
+impl Drop for EndReport<'_> {
+    fn drop(&mut self) {
+        let (begun, next, head) = self.end.take().unwrap_or_else(|| {
+            let delay = RETRY_DELAY.mul_f64(1.0 + rand::random::<f64>());
+            (0, NextState::BackOffUntil(Instant::now() + delay), None)
+        });
+        self.dispatcher.finish_attempt(self.queue, self.owner, begun, next, head);
     }
 }
 
@@ -96,7 +121,7 @@ async fn admit(app: &App, queue: Queue, mut permits: Vec<Permit>) -> Result<Admi
     let Some(limit) = app.channels.limit(app, (queue.project, queue.channel)).await? else {
         return Ok(Admitted::Now(permits, Vec::new()));
     };
-    let due = count(&app.store.connection().await?, queue, permits.len(), app.clock.now()).await?;
+    let due = count(&app.store.connection().await?, queue, permits.len(), app.due_by()).await?;
     if due == 0 {
         return Ok(Admitted::Nothing);
     }
@@ -137,28 +162,45 @@ async fn begin_under(
     let since = machine_now();
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await?;
-    let now = app.clock.now();
-    let want = Want { queue, max, from, with_lapsed: app.outage.may_take_over() };
-    let taken = take(&tx, want, now).await?;
+    let due = app.due_by();
+    let now = due.now;
+    let own = app.leases.ended(app.clock.passed_ms());
+    let want = Want { queue, max, from, take_over: app.takeovers.are_allowed().then_some(own.as_slice()) };
+    let taken = take(&tx, want, due).await?;
     let (has_more, head) = (taken.has_more, taken.first_due);
-    let Some(messages) = messages_of(&tx, queue, &taken, mode, now).await? else { return Ok(None) };
+    let Some((messages, known)) = messages_of(&tx, queue, &taken, mode, now).await? else { return Ok(None) };
     if messages.is_empty() {
         tx.commit().await?;
         return Ok(Some(Begun { batch: None, has_more, head }));
     }
-    let lease_end = now.checked_add(app.config.lease).unwrap_or(now);
-    let chunk = NewChunk {
-        campaign: taken.campaign,
-        ..NewChunk::begun(queue, messages.iter().map(|message| message.id).collect(), lease_end)
-    };
+    let (ids, lease_start_ms) = (messages.iter().map(|message| message.id).collect(), app.clock.passed_ms());
+    let chunk = NewChunk { campaign: taken.campaign, ..NewChunk::begun(queue, ids, app.lease()) };
     let (chunks, loaded) = tokio::try_join!(
         send_chunks::insert(&tx, std::slice::from_ref(&chunk), now),
-        load(app, &tx, queue.project, messages)
+        load(app, &tx, queue.project, messages, known)
     )?;
-    tx.commit().await?;
+    let lease = app.leases.add(chunks.first().copied().unwrap_or_default(), lease_start_ms, app.config.lease);
+    commit(app, tx, Some((queue.project, &lease))).await?;
     failpoint::hit("delivery.after_claim");
-    let chunk = chunks.first().copied().unwrap_or_default();
-    Ok(Some(Begun { batch: Some(Batch { queue, chunk, messages: loaded, since }), has_more, head }))
+    Ok(Some(Begun { batch: Some(Batch { queue, lease, messages: loaded, since }), has_more, head }))
+}
+
+/// Commits a transaction that begins messages. If the answer is lost, looks for the chunk until half of its lease is over: as long as the
+/// messages can still be sent in time, none of them must become ambiguous.
+pub async fn commit(app: &App, tx: Transaction<'_>, chunk: Option<(ProjectId, &Lease)>) -> Result<(), StoreError> {
+    let Err(error) = tx.commit().await.map_err(StoreError::from) else { return Ok(()) };
+    let Some((project, lease)) = chunk.filter(|_| error.is_unavailable()) else { return Err(error) };
+    let mut failures = 0;
+    while lease.is_fresh(app.clock.passed_ms()) {
+        let found = async { send_chunks::exists(&app.store.connection().await?, project, lease.chunk()).await };
+        match found.await {
+            Ok(true) => return Ok(()),
+            Ok(false) => break,
+            Err(_) => failures += 1,
+        }
+        tokio::time::sleep(LOOK_UP_DELAY.delay(failures, rand::random())).await;
+    }
+    Err(error)
 }
 
 /// Reads the messages that were taken, and inserts those of campaign recipients. Returns `None` if the campaign must be locked
@@ -169,45 +211,72 @@ async fn messages_of(
     taken: &Taken,
     mode: LockMode,
     now: Timestamp,
-) -> Result<Option<Vec<Claimed>>, StoreError> {
-    let mut messages = Vec::new();
+) -> Result<Option<(Vec<Claimed>, Known)>, StoreError> {
+    let Some((campaign, _)) = taken.campaign else {
+        return Ok(Some((recorded(tx, queue, taken, now).await?, Known::default())));
+    };
+    let new = taken.sending.as_ref().filter(|_| !taken.audience.is_empty());
     // First, because an erasure locks users before messages.
-    if let Some(sending) = taken.sending.as_ref().filter(|_| !taken.audience.is_empty()) {
-        let users: Vec<Uuid> = taken.audience.iter().flat_map(|part| part.users.iter().copied()).collect();
-        // An erasure either waits for these rows and removes them, or its users are not found below.
-        removals::edition(tx).await?;
-        let named: Vec<PersonKey> = users.iter().map(|user| (queue.project, *user)).collect();
-        removals::lock(tx, &[], &removals::pending(tx, &named).await?).await?;
-        recipients::lock(tx, sending, mode).await?;
-        let people = recipient::load(tx, queue.project, &users).await?;
-        let user = |id: Uuid| people.get(&id).map(|person| person.id);
+    let erased = if new.is_some() { erased(tx, queue, &taken.audience).await? } else { HashSet::new() };
+    recipients::lock(tx, campaign, mode).await?;
+    // Before counters: receipts and erasures lock messages first too.
+    let mut messages = recorded(tx, queue, taken, now).await?;
+    let mut users: BTreeSet<Uuid> = messages.iter().map(|message| message.user_id).collect();
+    users.extend(taken.audience.iter().flat_map(|part| part.users.iter().copied()));
+    let mut people = recipient::load(tx, queue.project, &users.into_iter().collect::<Vec<_>>()).await?;
+    let retried: Vec<(&Claimed, Uuid)> =
+        messages.iter().filter_map(|message| Some((message, people.get(&message.user_id)?.id))).collect();
+    let Some(superseded) = recipients::superseded(tx, queue.project, &retried, mode).await? else { return Ok(None) };
+    if let Some(sending) = new {
+        let user = |id: Uuid| people.get(&id).filter(|_| !erased.contains(&id)).map(|person| person.id);
         match recipients::insert(tx, queue, (sending, &taken.audience), user, mode, now).await? {
             recipients::Begun::Messages(new) => messages.extend(new),
             recipients::Begun::NeedsExclusive => return Ok(None),
         }
     }
+    // New messages are to whom the recipients' ids lead.
+    let led: Vec<Recipient> = people.iter().filter(|(id, person)| **id != person.id).map(|(_, p)| p.clone()).collect();
+    people.extend(led.into_iter().map(|person| (person.id, person)));
+    Ok(Some((messages, Known { users: Some(people), superseded })))
+}
+
+/// Returns the recipients who were erased after they had been found. An erasure that follows waits for their rows and removes them.
+async fn erased(tx: &Transaction<'_>, queue: Queue, audience: &[Recipients]) -> Result<HashSet<Uuid>, StoreError> {
+    let users: Vec<Uuid> = audience.iter().flat_map(|part| part.users.iter().copied()).collect();
+    let erased_at = erasures::hold(tx, queue.project, &users).await?;
+    let is_erased = |user: &Uuid, part: &Recipients| erased_at.get(user).is_some_and(|at| *at >= part.found_at);
+    let erased = audience.iter().flat_map(|part| part.users.iter().filter(move |user| is_erased(user, part)));
+    Ok(erased.copied().collect())
+}
+
+/// Reads the messages that have a row already. Counts the calls of those in doubt.
+async fn recorded(
+    tx: &Transaction<'_>,
+    queue: Queue,
+    taken: &Taken,
+    now: Timestamp,
+) -> Result<Vec<Claimed>, StoreError> {
     if !taken.in_doubt.is_empty() {
         in_doubt(tx, queue.project, &taken.in_doubt, now).await?;
     }
     let wanted: BTreeMap<Uuid, bool> =
         taken.messages.iter().map(|id| (*id, false)).chain(taken.in_doubt.iter().map(|id| (*id, true))).collect();
-    if !wanted.is_empty() {
-        messages.extend(claim::load(tx, queue.project, &wanted).await?);
-    }
-    Ok(Some(messages))
+    if wanted.is_empty() { Ok(Vec::new()) } else { claim::load(tx, queue.project, &wanted).await }
 }
 
 /// Sends each message of a batch in a task of its own.
 pub fn send(app: &Arc<App>, batch: Batch, mut permits: Vec<Permit>, mut tokens: Vec<Token>) {
-    let Batch { queue, chunk, messages, since } = batch;
+    let Batch { queue, lease, messages, since } = batch;
+    let chunk = lease.chunk();
+    let lease = Arc::new(lease);
     for (position, mut loaded) in messages.into_iter().enumerate() {
         let mut hop = traced::begin(&mut loaded.message, since);
         let (mut permit, token) = (permits.pop(), tokens.pop());
         let member =
             Member { queue, campaign: loaded.message.sending.map(|s| (s.campaign, s.occurrence)), chunk, position };
-        let app = app.clone();
+        let (app, lease) = (app.clone(), lease.clone());
         app.tasks.clone().spawn(async move {
-            let settled = attempt(&app, &loaded, token).await;
+            let settled = attempt(&app, &loaded, token, &lease).await;
             // Not needed while the outcome waits to be written.
             drop(loaded);
             if let Some(permit) = &mut permit {
@@ -216,7 +285,32 @@ pub fn send(app: &Arc<App>, batch: Batch, mut permits: Vec<Permit>, mut tokens: 
             traced::judged(&mut hop, &settled);
             app.settler.settle(member, settled).await;
             hop.end();
-            drop(permit);
+            drop((permit, lease));
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::send::Channel;
+
+    use super::super::Step;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn queue_whose_batch_panicked_backs_off_and_is_tried_again() {
+        let dispatcher = Dispatcher::new(8, &[Channel::Push]);
+        let (project, owner) = (ProjectId(Uuid::from_u128(1)), OwnerId(Uuid::from_u128(2)));
+        let queue = Queue { project, channel: Channel::Push, lane: Lane::Direct };
+        dispatcher.ready(queue, owner);
+        assert!(matches!(dispatcher.step(Instant::now()), Step::Begin(_)));
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _report = EndReport { dispatcher: &dispatcher, queue, owner, end: None };
+            panic!("on purpose");
+        }));
+        assert!(panicked.is_err());
+        assert!(matches!(dispatcher.step(Instant::now()), Step::Wait(Some(_))));
+        tokio::time::advance(2 * RETRY_DELAY).await;
+        assert!(matches!(dispatcher.step(Instant::now()), Step::Begin(_)));
     }
 }

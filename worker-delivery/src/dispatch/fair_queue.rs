@@ -67,10 +67,19 @@ impl<K: Copy + Eq + Hash + Ord> Order<K> {
     }
 
     fn charge(&mut self, key: K, cost: u64) {
+        let Some(time) = self.times.get(&key) else { return };
+        self.now = self.now.max(*time);
+        self.change(key, |time| time + cost);
+    }
+
+    fn refund(&mut self, key: K, cost: u64) {
+        self.change(key, |time| time.saturating_sub(cost));
+    }
+
+    fn change(&mut self, key: K, new_time: impl FnOnce(u64) -> u64) {
         let Some(time) = self.times.get_mut(&key) else { return };
         let was_ready = self.ready.remove(&(*time, key));
-        self.now = self.now.max(*time);
-        *time += cost;
+        *time = new_time(*time);
         if was_ready {
             self.ready.insert((*time, key));
         }
@@ -132,7 +141,7 @@ impl FairQueue {
         of_lane as usize / owners.max(1) / queues.max(1)
     }
 
-    /// Charges a queue, its owner and its lane for messages about to be sent.
+    /// Charges a queue, its owner and its lane for messages about to be begun.
     pub fn charge(&mut self, queue: Queue, owner: OwnerId, messages: usize) {
         let cost = COST * messages as u64;
         self.lanes.charge(queue.lane, cost / weight(queue.lane));
@@ -141,6 +150,18 @@ impl FairQueue {
         }
         if let Some(queues) = self.queues.get_mut(&(queue.lane, owner)) {
             queues.charge(queue, cost);
+        }
+    }
+
+    /// Reverses the charge for messages that were not begun.
+    pub fn refund(&mut self, queue: Queue, owner: OwnerId, messages: usize) {
+        let cost = COST * messages as u64;
+        self.lanes.refund(queue.lane, cost / weight(queue.lane));
+        if let Some(owners) = self.owners.get_mut(&queue.lane) {
+            owners.refund(owner, cost);
+        }
+        if let Some(queues) = self.queues.get_mut(&(queue.lane, owner)) {
+            queues.refund(queue, cost);
         }
     }
 }

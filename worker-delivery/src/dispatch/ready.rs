@@ -1,8 +1,7 @@
 //! Finds the queues with due messages: by hints, and by a poll every second.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
@@ -12,42 +11,12 @@ use shared::ids::ProjectId;
 use shared::send::{Channel, Queue};
 use shared::store::StoreError;
 use shared::store::send_chunks::ready;
-use tokio::time::Instant;
 
 use crate::App;
 
 const POLL: Duration = Duration::from_secs(1);
-/// How long after an outage no expired lease is taken over, so that the workers that hold them write their outcomes first.
-const GRACE: Duration = Duration::from_secs(5);
 /// Maximum hints processed together.
 const MAX_HINTS: usize = 256;
-
-/// Tracks database outages that the poll has noticed.
-#[derive(Debug, Default)]
-pub struct Outage {
-    is_down: AtomicBool,
-    take_over_at: Mutex<Option<Instant>>,
-}
-
-impl Outage {
-    fn note(&self, error: &StoreError) {
-        if error.is_unavailable() && !error.is_too_slow() {
-            self.is_down.store(true, Ordering::Relaxed);
-        }
-    }
-
-    fn end(&self) {
-        if self.is_down.swap(false, Ordering::Relaxed) {
-            *self.take_over_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + GRACE);
-        }
-    }
-
-    /// Whether expired leases may be taken over: not during an outage, nor until [`GRACE`] after its end.
-    pub fn may_take_over(&self) -> bool {
-        let take_over_at = *self.take_over_at.lock().unwrap_or_else(PoisonError::into_inner);
-        !self.is_down.load(Ordering::Relaxed) && take_over_at.is_none_or(|at| Instant::now() >= at)
-    }
-}
 
 /// Polls until shutdown.
 pub async fn poll(app: Arc<App>) {
@@ -55,11 +24,13 @@ pub async fn poll(app: Arc<App>) {
     while !app.shutdown.is_cancelled() {
         match poll_once(&app).await {
             Ok(()) => {
-                app.outage.end();
+                app.takeovers.database_answered();
                 failures = 0;
             }
             Err(error) => {
-                app.outage.note(&error);
+                if error.is_unavailable() {
+                    app.takeovers.database_failed();
+                }
                 failures += 1;
                 if failures % 20 == 1 {
                     tracing::warn!(%error, "cannot poll for due messages; retrying");
@@ -74,8 +45,7 @@ pub async fn poll(app: Arc<App>) {
 }
 
 async fn poll_once(app: &App) -> Result<(), StoreError> {
-    let mut due = ready::queues(&app.store.connection().await?, app.clock.now()).await?;
-    due.retain(|queue| app.config.channels.contains(&queue.channel));
+    let due = ready::queues(&app.store.connection().await?, app.due_by()).await?;
     mark(app, due).await
 }
 

@@ -17,7 +17,7 @@ use shared::send::{Channel, Lane};
 const MAX_UNSETTLED: usize = 2_048;
 
 /// Maximum mails of a project in flight: four for each SMTP session, so that batches are large and no mail waits long for a session.
-/// A quarter is reserved for direct messages. The limit applies to HTTP mail providers too.
+/// A quarter is reserved for direct messages, like the sessions. The limit applies to HTTP mail providers too.
 const MAX_MAILS_PER_PROJECT: usize = 128;
 
 /// Whose messages are counted.

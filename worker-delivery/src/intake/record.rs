@@ -16,15 +16,15 @@ use shared::store::send_chunks::{self, NewChunk};
 use shared::store::users::record::PersonKey;
 use shared::store::users::{recipient, removals};
 use shared::store::{StoreError, Transaction, erasures, project_removals, time_partitions};
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{Candidate, Group};
 use crate::App;
 use crate::dispatch::Permit;
 use crate::dispatch::batch::{self, Batch};
+use crate::dispatch::lease::Lease;
 use crate::dispatch::slots::Tenant;
-use crate::load::{Loaded, load};
+use crate::load::{Known, Loaded, load};
 
 /// Reason for refusing a message whose partition was dropped. Whether it was sent before is unknown.
 const EXPIRED: &str = "the message is older than the retention period";
@@ -35,7 +35,7 @@ const LOAD_RETRY_DELAY: Backoff =
 /// Begun messages of one queue, without the data that they need.
 pub struct Begun {
     queue: Queue,
-    chunk: Uuid,
+    lease: Lease,
     messages: Vec<Claimed>,
     permits: Vec<Permit>,
     since: SystemTime,
@@ -110,8 +110,7 @@ async fn insert(app: &App, candidates: &[Candidate]) -> Result<Vec<Begun>, Store
     for row in rows.iter().filter(|row| new.contains(&row.id)) {
         queues.entry(row.queue()).or_default().insert(row.id, row);
     }
-    let now = app.clock.now();
-    let lease = now.checked_add(app.config.lease).unwrap_or(now);
+    let (now, lease_start_ms) = (app.clock.now(), app.clock.passed_ms());
     let (mut begun, mut waiting, mut chunks) = (Vec::new(), Vec::new(), Vec::new());
     for (queue, rows) in queues {
         let owner = owners.get(&queue.project).copied().unwrap_or_else(|| queue.project.into());
@@ -119,9 +118,9 @@ async fn insert(app: &App, candidates: &[Candidate]) -> Result<Vec<Begun>, Store
         let permits = permits(app, queue, owner, &limited, rows.len());
         let rest = rows.split_off(permits.len());
         if !rows.is_empty() {
-            chunks.push(NewChunk::begun(queue, rows.iter().map(|row| row.id).collect(), lease));
+            chunks.push(NewChunk::begun(queue, rows.iter().map(|row| row.id).collect(), app.lease()));
             let messages = rows.into_iter().map(claimed).collect();
-            begun.push((chunks.len() - 1, Begun { queue, chunk: Uuid::nil(), messages, permits, since }));
+            begun.push((chunks.len() - 1, queue, messages, permits));
         }
         if !rest.is_empty() {
             chunks.push(NewChunk::due(queue, rest.iter().map(|row| row.id).collect(), now));
@@ -129,10 +128,15 @@ async fn insert(app: &App, candidates: &[Candidate]) -> Result<Vec<Begun>, Store
         }
     }
     let ids = send_chunks::insert(&tx, &chunks, now).await?;
-    tx.commit().await?;
+    let leased = begun.into_iter().map(|(at, queue, messages, permits): (usize, _, _, _)| {
+        let chunk = ids.get(at).copied().unwrap_or_default();
+        Begun { queue, lease: app.leases.add(chunk, lease_start_ms, app.config.lease), messages, permits, since }
+    });
+    let begun: Vec<Begun> = leased.collect();
+    let first = begun.first().map(|begun| (begun.queue.project, &begun.lease));
+    batch::commit(app, tx, first).await?;
     waiting.into_iter().for_each(|(queue, owner)| app.dispatcher.ready(queue, owner));
-    let with_id = |(at, part): (usize, Begun)| Begun { chunk: ids.get(at).copied().unwrap_or_default(), ..part };
-    Ok(begun.into_iter().map(with_id).collect())
+    Ok(begun)
 }
 
 /// Takes slots for messages of a queue; none while others of the queue wait, or if the account has a limit.
@@ -203,16 +207,15 @@ fn claimed(row: &NewMessage) -> Claimed {
 /// Loads the data that begun messages need, and sends them.
 pub async fn send(app: Arc<App>, begun: Begun) {
     failpoint::hit("delivery.after_direct_begun");
-    let Begun { queue, chunk, messages, permits, since } = begun;
-    // Leaves the other half of the lease for the calls.
-    let until = Instant::now() + app.config.lease / 2;
+    let Begun { queue, lease, messages, permits, since } = begun;
     let mut failures = 0;
     let loaded = loop {
         match load_all(&app, queue.project, messages.clone()).await {
             Ok(loaded) => break loaded,
             Err(error) => {
                 failures += 1;
-                if Instant::now() >= until {
+                // Leaves the other half of the lease for the calls.
+                if !lease.is_fresh(app.clock.passed_ms()) {
                     // When the lease ends, another worker takes these messages over and counts them as ambiguous, although they were
                     // not sent.
                     tracing::warn!(project = %queue.project, %error, "cannot load the data of {} messages", messages.len());
@@ -222,13 +225,13 @@ pub async fn send(app: Arc<App>, begun: Begun) {
             }
         }
     };
-    batch::send(&app, Batch { queue, chunk, messages: loaded, since }, permits, Vec::new());
+    batch::send(&app, Batch { queue, lease, messages: loaded, since }, permits, Vec::new());
 }
 
 async fn load_all(app: &App, project: ProjectId, messages: Vec<Claimed>) -> Result<Vec<Loaded>, StoreError> {
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await?;
-    let loaded = load(app, &tx, project, messages).await?;
+    let loaded = load(app, &tx, project, messages, Known::default()).await?;
     tx.commit().await?;
     Ok(loaded)
 }

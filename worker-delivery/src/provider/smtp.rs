@@ -3,7 +3,9 @@
 mod client;
 mod config;
 mod error;
+mod permits;
 mod session;
 
-pub use client::{Client, MAX_SESSION_WAIT};
+pub use client::Client;
 pub use config::{Security, SmtpConfig};
+pub use permits::{MAX_SESSION_WAIT, SessionPermit};

@@ -114,9 +114,13 @@ pub fn limited(why: &str) -> String {
     format!("rate_limited: {why}")
 }
 
-/// Defers to the end of quiet hours, with jitter.
-pub fn quiet(message: &Claimed, until: Timestamp, at: Circumstances) -> Settled {
-    let wait = until.duration_since(at.now).unsigned_abs();
+/// Queues a message again that was begun and not called. If another worker took it over meanwhile, this is not written.
+pub fn not_called(message: &Claimed, at: Circumstances) -> Settled {
+    again(message, "lease_ended", at.now, Duration::ZERO)
+}
+
+/// Defers to the end of quiet hours, which is so far away, with jitter.
+pub fn quiet(message: &Claimed, until: Timestamp, wait: Duration, at: Circumstances) -> Settled {
     again(message, &format!("quiet_hours: until {until}"), at.now, reschedule::while_quiet(wait, at.random))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use shared::bus::wake::wake;
 use shared::campaign::{CampaignStatus, Settings};
@@ -10,9 +10,11 @@ use shared::ids;
 use shared::send::{Channel, Lane, Queue};
 use shared::store::campaigns::audience::{find_slice, take_slice};
 use shared::store::campaigns::{self, Campaign, counts, sending};
+use shared::store::erasures::{self, Erased};
 use shared::store::segments::{self, Segment, SegmentType};
 use shared::store::send_chunks::campaign::Of;
 use shared::store::send_chunks::{self, NewChunk, SendAt, Share};
+use shared::store::users::removals;
 use testkit::{eventually, eventually_true};
 use uuid::Uuid;
 use worker_delivery::provider::Outcome;
@@ -54,7 +56,7 @@ pub async fn campaign(place: &Place) -> Uuid {
     let later = now + SignedDuration::from_secs(1);
     let (held, progress) = sending::lock_due(&tx, place.project, id, later).await.unwrap().unwrap();
     let slice = find_slice(&tx, place.project, &held, &progress, 10_000, later).await.unwrap();
-    take_slice(&tx, place.project, &held, &progress, &slice, now).await.unwrap();
+    take_slice(&tx, place.project, &held, &progress, &slice).await.unwrap();
     let sql = "DELETE FROM send_chunk WHERE campaign_id = $1 RETURNING members, occurrence, template_id, due_at IS NULL AND is_audience";
     let mut chunks = Vec::new();
     for row in tx.query(sql, &[&id]).await.unwrap() {
@@ -170,6 +172,117 @@ async fn a_recipient_who_is_gone_gets_no_message_and_leaves_the_report() {
     all_sent(&place, campaign).await;
     assert_eq!(report(&place, campaign).await, counted([("sent", 1)]));
     assert!(message_to(&place, campaign, ann).await.is_some() && message_to(&place, campaign, bob).await.is_none());
+    place.stop().await;
+}
+
+/// Records an erasure after which the user did something again: their row is a new one with the same id.
+async fn erase_and_come_back(place: &Place, user: Uuid, at: Timestamp) {
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    let erased = Erased { accepted: at, applied: at };
+    erasures::record(&tx, place.project, &[user], erased, false).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_recipient_who_is_erased_and_comes_back_gets_no_message_of_an_earlier_audience() {
+    let mut place = Place::new().await;
+    let mut users = Vec::new();
+    for name in ["ann", "bob", "eve"] {
+        users.push(place.user(name, Some(&format!("{name}@example.com")), None).await);
+    }
+    let [ann, bob, eve] = users[..] else { unreachable!() };
+    erase_and_come_back(&place, bob, place.clock.now() - SignedDuration::from_mins(1)).await;
+    let campaign = campaign(&place).await;
+    erase_and_come_back(&place, eve, place.clock.now()).await;
+    accepting(&mut place).await;
+    release(&place, &users).await;
+    all_sent(&place, campaign).await;
+    assert!(message_to(&place, campaign, ann).await.is_some());
+    assert!(message_to(&place, campaign, bob).await.is_some(), "the audience was found after the erasure");
+    assert_eq!(message_to(&place, campaign, eve).await, None);
+    assert_eq!(report(&place, campaign).await, counted([("sent", 2)]));
+    place.stop().await;
+}
+
+/// The erasure may be committed at any time between reading it and inserting the messages.
+#[tokio::test]
+async fn a_recipient_whose_erasure_is_under_way_gets_no_message() {
+    let mut place = Place::new().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let campaign = campaign(&place).await;
+    let mut db = place.store.connection().await.unwrap();
+    let erased = [(place.project, ann)];
+    removals::announce(&mut db, &erased).await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    removals::lock(&tx, &erased, &[]).await.unwrap();
+    accepting(&mut place).await;
+    release(&place, &[ann]).await;
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
+    eventually_true("the worker waits for the erasure", SOON, async || {
+        tx.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) > 0
+    })
+    .await;
+    // She did something again, which is applied with the erasure.
+    let now = place.clock.now();
+    let times = Erased { accepted: now, applied: now };
+    erasures::record(&tx, place.project, &[ann], times, false).await.unwrap();
+    removals::finish(&tx, &erased).await.unwrap();
+    tx.commit().await.unwrap();
+    all_sent(&place, campaign).await;
+    assert_eq!(message_to(&place, campaign, ann).await, None);
+    assert_eq!(report(&place, campaign).await, counted([]));
+    place.stop().await;
+}
+
+/// Settling, receipts and erasures lock a message and then counters.
+#[tokio::test]
+async fn messages_are_begun_in_an_order_of_locks_that_allows_no_deadlock() {
+    let mut place = Place::new().await;
+    let (ann, bob) = (
+        place.user("ann", Some("ann@example.com"), None).await,
+        place.user("bob", Some("bob@example.com"), None).await,
+    );
+    let campaign = campaign(&place).await;
+    accepting(&mut place).await;
+    release(&place, &[ann]).await;
+    all_sent(&place, campaign).await;
+    place.stop().await;
+    let message = message_to(&place, campaign, ann).await.unwrap();
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    // As a worker leaves it that was killed in the call.
+    let of = "UPDATE message SET status = 'queued', sent_at = NULL WHERE id = $1";
+    assert_eq!(tx.execute(of, &[&message]).await.unwrap(), 1);
+    let lease = SignedDuration::from_hours(1);
+    let begun = NewChunk { campaign: Some((campaign, 1)), ..NewChunk::begun(queue(&place), vec![message], lease) };
+    send_chunks::insert(&tx, &[begun], place.clock.now()).await.unwrap();
+    let lanes = "INSERT INTO message_count (project_id, lane, count) SELECT $1, n, 0 FROM generate_series(1000, 1015) n \
+                 ON CONFLICT DO NOTHING";
+    tx.execute(lanes, &[&place.project]).await.unwrap();
+    tx.commit().await.unwrap();
+    accepting(&mut place).await;
+    let other = place.message(ann);
+    place.insert_begun(std::slice::from_ref(&other), place.clock.now() - SignedDuration::from_secs(1)).await;
+    assert_eq!(place.settled(other.id, 2).await.status, "sent", "the worker takes over what others began");
+
+    let tx = db.transaction().await.unwrap();
+    // The wait of this transaction is checked first, so a deadlock fails it.
+    tx.batch_execute("SET LOCAL deadlock_timeout = '10ms'").await.unwrap();
+    tx.query("SELECT FROM message WHERE id = $1 FOR UPDATE", &[&message]).await.unwrap();
+    // At once, so that they are begun together.
+    let due = "UPDATE send_chunk SET due_at = now() WHERE campaign_id = $1 RETURNING members";
+    assert_eq!(place.store.connection().await.unwrap().query(due, &[&campaign]).await.unwrap().len(), 2);
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
+    eventually_true("the worker waits for the message", SOON, async || {
+        tx.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) > 0
+    })
+    .await;
+    tx.execute("UPDATE message_count SET count = count WHERE project_id = $1", &[&place.project]).await.unwrap();
+    tx.commit().await.unwrap();
+    all_sent(&place, campaign).await;
+    assert_eq!(place.row(message).await.unwrap().status, "failed");
+    assert_eq!(place.row(message_to(&place, campaign, bob).await.unwrap()).await.unwrap().status, "sent");
     place.stop().await;
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use shared::send::DeliveryState::{Delivered, Failed, Queued, Sent};
 use shared::store::messages::insert::NewMessage;
 use shared::store::messages::receipts::{self, Receipt};
@@ -75,13 +75,14 @@ async fn an_outcome_whose_chunk_was_taken_over_is_dropped() {
     let place = Place::new().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     let message = place.message(ann);
-    let first = place.insert_begun(std::slice::from_ref(&message), place.clock.now()).await;
+    let ended = place.clock.now() - SignedDuration::from_secs(1);
+    let first = place.insert_begun(std::slice::from_ref(&message), ended).await;
     let mut db = place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
-    let want = Want { queue: message.queue(), max: 10, from: None, with_lapsed: true };
+    let want = Want { queue: message.queue(), max: 10, from: None, take_over: Some(&[]) };
     let taken = take(&tx, want, place.clock.now()).await.unwrap();
     assert_eq!((taken.in_doubt, taken.messages), (vec![message.id], vec![]));
-    let chunk = NewChunk::begun(message.queue(), vec![message.id], lease(&place));
+    let chunk = NewChunk::begun(message.queue(), vec![message.id], SignedDuration::from_mins(1));
     let second = send_chunks::insert(&tx, &[chunk], place.clock.now()).await.unwrap()[0];
     tx.commit().await.unwrap();
 

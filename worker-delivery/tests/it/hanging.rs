@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use serde_json::json;
 use shared::send::Channel;
-use testkit::{Fault, ProviderServer, Received, Reply, TestMailbox, Vendor, eventually};
+use testkit::{Fault, ProviderServer, Received, Reply, SmtpService, TestMailbox, Vendor, eventually};
 use tokio::net::TcpListener;
 use uuid::Uuid;
 use worker_delivery::provider::stub::Stub;
@@ -170,6 +170,36 @@ async fn messages_that_wait_for_a_slot_are_acknowledged_and_due_at_once_when_the
     assert!(left > MANY as i64 - 4 * CONCURRENCY && due == left, "{due} of {left} are due");
     assert_eq!(place.begun(place.project).await, 0);
     place.assert_queue_is_whole().await;
+}
+
+#[tokio::test]
+async fn mails_that_can_wait_leave_sessions_with_a_slow_server_to_direct_ones() {
+    // Of 32 sessions.
+    const COMMON: usize = 24;
+    const RESERVED: usize = 8;
+    let mut place = Place::new().await;
+    place.addresses = vec![("DELIVERY_CONCURRENCY", "512".to_owned())];
+    let can_wait = |mail: &str| mail.contains("Subject: Hello");
+    let server = SmtpService::start(move |mail| can_wait(mail).then_some(Fault::Hang)).await;
+    place.configure(server.port(), json!({}), None).await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let messages: Vec<_> = (0..4 * COMMON).map(|_| place.message(ann)).collect();
+    place.insert(&messages).await;
+    place.run().await;
+    eventually(SOON, async || match server.mails().len() {
+        mails if mails >= COMMON => Ok(()),
+        mails => Err(format!("{mails} mails")),
+    })
+    .await;
+    let (ids, direct): (Vec<_>, Vec<_>) =
+        (0..RESERVED).map(|_| place.direct(&[ann], &json!({ "subject": "Code", "body": "1" }))).unzip();
+    place.send_direct(direct).await;
+    for id in ids {
+        let row = place.settled(id, 1).await;
+        assert_eq!((row.status.as_str(), row.attempt), ("sent", 1), "{row:?}");
+    }
+    assert_eq!(server.mails().iter().filter(|mail| can_wait(mail)).count(), COMMON);
+    tokio::join!(place.stop(), async { drop(server) });
 }
 
 #[tokio::test]

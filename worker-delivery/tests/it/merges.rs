@@ -1,5 +1,7 @@
 //! Users who are merged while messages of a campaign to them wait.
 
+mod retries;
+
 use std::collections::BTreeMap;
 
 use shared::ids;
@@ -39,12 +41,12 @@ enum Act {
 
 const ACTS: [Act; 5] = [Act::Release(0), Act::Release(1), Act::Release(2), Act::Merge(1), Act::Merge(2)];
 
-fn orders(acts: &[Act]) -> Vec<Vec<Act>> {
+fn orders<A: Copy + PartialEq>(acts: &[A]) -> Vec<Vec<A>> {
     if acts.is_empty() {
         return vec![Vec::new()];
     }
-    let with_first = |first: &Act| {
-        let rest: Vec<Act> = acts.iter().copied().filter(|act| act != first).collect();
+    let with_first = |first: &A| {
+        let rest: Vec<A> = acts.iter().copied().filter(|act| act != first).collect();
         orders(&rest).into_iter().map(|order| [vec![*first], order].concat()).collect::<Vec<_>>()
     };
     acts.iter().flat_map(with_first).collect()

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use shared::ids;
 use shared::send::Lane;
 use shared::store::messages::insert::NewMessage;
+use shared::store::months::Month;
 use shared::store::projects;
 use testkit::{TestMailbox, eventually};
 use uuid::Uuid;
@@ -219,6 +220,68 @@ async fn a_message_that_is_not_sent_does_not_count_against_the_cap() {
     place.queue(std::slice::from_ref(&third)).await;
     assert_eq!(place.settled(third.id, 1).await.reason.as_deref(), Some("frequency_cap"));
     assert_eq!(db.query_one(counted, &[]).await.unwrap().get::<_, i64>(0), 1);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_message_that_an_earlier_call_may_have_sent_counts_against_the_cap() {
+    let mut place = Place::new().await;
+    place.configure(1, json!({ "frequencyCap": { "max": 1, "within": "1d" } }), None).await;
+    let answers = Mutex::new(vec![Outcome::Rejected("550 spam".to_owned()), Outcome::Ambiguous("silence".to_owned())]);
+    let stub = Stub::new(move |_: &Email| answers.lock().unwrap().pop().unwrap_or(Outcome::Accepted(String::new())));
+    place.run_with_stub(stub).await;
+    let (ann, bob) = (
+        place.user("ann", Some("ann@example.com"), None).await,
+        place.user("bob", Some("bob@example.com"), None).await,
+    );
+    let [refused, lost] = [ann, bob].map(|user| place.message(user));
+    place.queue(std::slice::from_ref(&refused)).await;
+    assert_eq!(place.settled(refused.id, 1).await.status, "queued");
+    place.bring_forward(refused.id).await;
+    assert_eq!(place.settled(refused.id, 2).await.status, "failed");
+    // The worker of its second attempt died too, so there is no third.
+    place.insert_begun(std::slice::from_ref(&lost), place.clock.now() + Duration::from_hours(1)).await;
+    let db = place.store.connection().await.unwrap();
+    db.execute("UPDATE message SET ambiguous = 1 WHERE id = $1", &[&lost.id]).await.unwrap();
+    place.bring_forward(lost.id).await;
+    assert_eq!(place.settled(lost.id, 2).await.status, "failed");
+    for user in [ann, bob] {
+        let next = place.message(user);
+        place.queue(std::slice::from_ref(&next)).await;
+        assert_eq!(place.settled(next.id, 1).await.reason.as_deref(), Some("frequency_cap"));
+    }
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn an_outcome_that_frees_the_cap_is_written_in_an_order_of_locks_that_allows_no_deadlock() {
+    let mut place = Place::new().await;
+    place.configure(1, json!({ "frequencyCap": { "max": 1, "within": "1d" } }), None).await;
+    place.run_with_stub(Stub::new(|_: &Email| Outcome::Rejected("550 spam".to_owned()))).await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    // By then, only the statements of last month's partition have to be prepared, which delays them.
+    let last_month = Month::at(place.clock.now_ms()).start_ms() - 1;
+    for ms in [place.clock.now_ms(), last_month] {
+        let message = NewMessage { id: ids::fresh(ms), ..place.message(ann) };
+        place.insert_later(std::slice::from_ref(&message)).await;
+        let mut db = place.store.connection().await.unwrap();
+        let tx = db.transaction().await.unwrap();
+        // The wait of this transaction is checked first, so a deadlock fails it.
+        tx.batch_execute("SET LOCAL deadlock_timeout = '10ms'").await.unwrap();
+        tx.query("SELECT FROM message WHERE id = $1 FOR UPDATE", &[&message.id]).await.unwrap();
+        place.bring_forward(message.id).await;
+        let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
+        eventually(SOON, async || match tx.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) {
+            0 => Err("it is not settled yet"),
+            _ => Ok(()),
+        })
+        .await;
+        // As an erasure does after it has removed the message.
+        let freed = "DELETE FROM capped_send WHERE message_id = $1";
+        assert_eq!(tx.execute(freed, &[&message.id]).await.unwrap(), 1);
+        tx.commit().await.unwrap();
+        assert_eq!(place.settled(message.id, 1).await.status, "failed");
+    }
     place.stop().await;
 }
 

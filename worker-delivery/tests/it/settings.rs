@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use shared::send::Channel;
+use shared::store::messages::insert::NewMessage;
 use shared::store::send_chunks::release_held;
 use testkit::{TestMailbox, eventually_true};
 
@@ -79,6 +80,33 @@ async fn without_settings_a_message_fails_and_the_next_one_after_they_are_made_d
     place.queue(std::slice::from_ref(&second)).await;
     mailbox.wait_for(1, SOON).await;
     assert_eq!(place.settled(second.id, 1).await.status, "sent");
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn worker_releases_messages_of_a_channel_that_it_does_not_serve_and_leaves_them_to_others() {
+    let mut place = Place::new().await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    place.addresses = vec![("DELIVERY_CHANNELS", "email".to_owned())];
+    place.run().await;
+    let send_mail = async || {
+        let mail = place.message(ann);
+        place.queue(std::slice::from_ref(&mail)).await;
+        place.settled(mail.id, 1).await;
+    };
+    send_mail().await;
+    let push = NewMessage { channel: Channel::Push, ..place.message(ann) };
+    place.insert_later(std::slice::from_ref(&push)).await;
+    let sql = "UPDATE send_chunk SET is_held = true WHERE channel = 'PUSH'";
+    assert_eq!(place.store.connection().await.unwrap().execute(sql, &[]).await.unwrap(), 1);
+    place.configure_channel(Channel::Push, json!({}), &[]).await;
+    eventually_true("it is due", SOON, async || place.due(place.project).await == 1).await;
+    // A push that had been begun at its release would be settled before this mail.
+    send_mail().await;
+    assert_eq!(place.row(push.id).await.unwrap().attempt, 0);
+    place.addresses = vec![("DELIVERY_CHANNELS", "push".to_owned())];
+    place.run().await;
+    place.settled(push.id, 1).await;
     place.stop().await;
 }
 

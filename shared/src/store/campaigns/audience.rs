@@ -31,6 +31,8 @@ pub struct Slice {
     zones: Vec<Option<String>>,
     /// Users up to this id have been judged; none where all have.
     to: Option<Uuid>,
+    /// When the search began. A user who is erased later gets no message.
+    found_at: Timestamp,
     /// The occurrence, the position and the version of the campaign that the slice continues from.
     after: (i32, Option<Uuid>, Timestamp),
 }
@@ -66,7 +68,7 @@ pub async fn find_slice(
 ) -> Result<Slice, StoreError> {
     let (rules, segments) = audience(tx, project, campaign).await?;
     let after = (progress.occurrence, progress.taken_to, campaign.updated_at);
-    let mut slice = Slice { people: Vec::new(), zones: Vec::new(), to: progress.taken_to, after };
+    let mut slice = Slice { people: Vec::new(), zones: Vec::new(), to: progress.taken_to, found_at: now, after };
     let (began, mut width) = (Instant::now(), most);
     evaluate::for_ranges(tx, true).await?;
     loop {
@@ -119,7 +121,6 @@ pub async fn take_slice(
     campaign: &Campaign,
     progress: &Progress,
     slice: &Slice,
-    now: Timestamp,
 ) -> Result<(), StoreError> {
     let of = (campaign.id, progress.occurrence);
     let queue = Queue { project, channel: campaign.channel, lane: Lane::Campaign };
@@ -140,11 +141,11 @@ pub async fn take_slice(
                 campaign: Some(of),
                 audience: Some(share.clone()),
                 send_at: Some(*send_at),
-                ..NewChunk::due(queue, part.to_vec(), now)
+                ..NewChunk::due(queue, part.to_vec(), slice.found_at)
             })
         })
         .collect();
-    send_chunks::insert(tx, &chunks, now).await?;
+    send_chunks::insert(tx, &chunks, slice.found_at).await?;
     counts::add(tx, project, &counted).await?;
     let sql = "UPDATE campaign SET taken_to = coalesce($3, taken_to), taken = $4, recipients = recipients + $5 \
                WHERE project_id = $1 AND id = $2";

@@ -1,11 +1,11 @@
 //! Messages of a campaign, written when they are sent.
 //!
 //! A message's id is derived from the sending and the user, so a user has at most one of each sending. A user who was merged into another
-//! since the sending began may have been sent one under the earlier id. Two workers could begin both at once, one of them
-//! with what it read before the merge. So workers share a lock on the campaign, and a worker that finds such users begins
-//! again with the lock for itself alone.
+//! since the sending began may have been sent one under the earlier id, or both may have one that waits for a retry. Two workers could begin
+//! both at once, one of them with what it read before the merge. So workers share a lock on the campaign whenever they begin its messages,
+//! retries included, and a worker that finds such users begins again with the lock for itself alone.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use deadpool_postgres::Transaction;
 use jiff::{SignedDuration, Timestamp};
@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::by_id::{self, Lock};
 use super::claim::{Claimed, Sending};
 use super::insert;
+use crate::clock::from_ms;
 use crate::ids::ProjectId;
 use crate::send::{DeliveryState, Queue};
 use crate::store::StoreError;
@@ -41,14 +42,14 @@ pub enum Begun {
     NeedsExclusive,
 }
 
-/// Locks the campaign until the end of the transaction. To be called before its recipients are read.
-pub async fn lock(tx: &Transaction<'_>, sending: &SendingRow, mode: LockMode) -> Result<(), StoreError> {
+/// Locks the campaign until the end of the transaction. To be called before the users of its messages are read.
+pub async fn lock(tx: &Transaction<'_>, campaign: Uuid, mode: LockMode) -> Result<(), StoreError> {
     let of = match mode {
         LockMode::Shared => "pg_advisory_xact_lock_shared",
         LockMode::Exclusive => "pg_advisory_xact_lock",
     };
     let sql = format!("SELECT {of}(hashtextextended($1::text, 1))");
-    tx.query(&tx.prepare_cached(&sql).await?, &[&format!("recipients {}", sending.campaign)]).await?;
+    tx.query(&tx.prepare_cached(&sql).await?, &[&format!("recipients {campaign}")]).await?;
     Ok(())
 }
 
@@ -66,7 +67,7 @@ pub async fn insert(
     let sending = Sending { campaign: row.campaign, occurrence: row.occurrence, started_ms };
     let of = (row.campaign, row.occurrence);
     let (mut wanted, mut counts): (BTreeMap<Uuid, &Share>, Counts) = (BTreeMap::new(), Counts::default());
-    for Recipients { share, users } in recipients {
+    for Recipients { share, users, .. } in recipients {
         for id in users {
             match user(*id) {
                 None => counts.add(of, share.variant.as_deref(), DeliveryState::Queued, -1),
@@ -81,7 +82,10 @@ pub async fn insert(
         if mode == LockMode::Shared {
             return Ok(Begun::NeedsExclusive);
         }
-        for user in served(tx, queue.project, &sending, &merged).await? {
+        let others: Vec<(Uuid, Uuid)> =
+            merged.iter().flat_map(|(user, ids)| ids.iter().map(|id| (*user, *id))).collect();
+        let is_served = format!("({MAY_HAVE_BEEN_SENT} OR m.status = 'queued')");
+        for user in find_others(tx, queue.project, &sending, &others, &[], &is_served).await? {
             if let Some(share) = wanted.remove(&user) {
                 skip(&mut counts, of, share);
             }
@@ -120,28 +124,80 @@ async fn merged_since(
     Ok(merged)
 }
 
-/// A message that was sent, may have been, or is still to be sent.
-const MAY_BE_SENT: &str =
-    "(m.status NOT IN ('failed', 'suppressed', 'cancelled') OR m.ambiguous > m.forgiven OR m.sent_at IS NOT NULL)";
+/// A message that was sent, or may have been.
+const MAY_HAVE_BEEN_SENT: &str = "(m.status NOT IN ('queued', 'failed', 'suppressed', 'cancelled') OR m.ambiguous > m.forgiven \
+                                  OR m.sent_at IS NOT NULL)";
+/// A worker is sending the message, or its lease has ended.
+const IS_BEGUN: &str = "EXISTS (SELECT FROM send_chunk c WHERE c.project_id = $1 AND c.campaign_id = m.campaign_id AND c.is_begun \
+                        AND get_bit(c.done, array_position(c.members, m.id) - 1) = 0)";
 
-/// Those of the users who get a message of the sending under the id of a user who was merged into them.
-async fn served(
+/// Returns those of a sending's retried messages that must not be sent, because their users were sent another of the sending, or may be:
+/// they were merged with other recipients after both messages had been begun. Each message is given with its user, read under the lock.
+/// `None`: some users were merged, so the transaction must be repeated under [`LockMode::Exclusive`].
+pub async fn superseded(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    retried: &[(&Claimed, Uuid)],
+    mode: LockMode,
+) -> Result<Option<HashSet<Uuid>>, StoreError> {
+    let Some(sending) = retried.first().and_then(|(message, _)| message.sending) else {
+        return Ok(Some(HashSet::new()));
+    };
+    let users: Vec<Uuid> = retried.iter().map(|(_, user)| *user).collect::<BTreeSet<_>>().into_iter().collect();
+    let merged = merged_since(tx, project, &users, from_ms(sending.started_ms)).await?;
+    if merged.is_empty() {
+        return Ok(Some(HashSet::new()));
+    }
+    if mode == LockMode::Shared {
+        return Ok(None);
+    }
+    let (chosen, mut superseded) = choose(retried);
+    let others = |user: Uuid| merged.get(&user).into_iter().flatten().copied().chain([user]);
+    let pairs: Vec<(Uuid, Uuid)> = chosen
+        .iter()
+        .filter(|(user, _)| merged.contains_key(user))
+        .flat_map(|(user, message)| others(*user).map(|id| (*message, id)))
+        .collect();
+    let batch: Vec<Uuid> = retried.iter().map(|(message, _)| message.id).collect();
+    // One that waits for its own retry supersedes nothing: it will find this one.
+    let is_sent = format!("({MAY_HAVE_BEEN_SENT} OR m.status = 'queued' AND {IS_BEGUN})");
+    superseded.extend(find_others(tx, project, &sending, &pairs, &batch, &is_sent).await?);
+    Ok(Some(superseded))
+}
+
+/// Chooses one message for each user: one that may have been sent before, or else the user's own. Returns the rest too.
+fn choose(retried: &[(&Claimed, Uuid)]) -> (HashMap<Uuid, Uuid>, HashSet<Uuid>) {
+    let mut ranked: Vec<_> =
+        retried.iter().map(|(m, user)| (m.ambiguous == 0, m.user_id != *user, m.id, *user)).collect();
+    ranked.sort_unstable();
+    let (mut chosen, mut rest) = (HashMap::new(), HashSet::new());
+    for (_, _, message, user) in ranked {
+        if *chosen.entry(user).or_insert(message) != message {
+            rest.insert(message);
+        }
+    }
+    (chosen, rest)
+}
+
+/// Looks up the messages of a sending to the users on the right, except those in `but`. Returns what is on the left of those that meet
+/// the condition.
+async fn find_others(
     tx: &Transaction<'_>,
     project: ProjectId,
     sending: &Sending,
-    merged: &HashMap<Uuid, Vec<Uuid>>,
+    pairs: &[(Uuid, Uuid)],
+    but: &[Uuid],
+    condition: &str,
 ) -> Result<Vec<Uuid>, StoreError> {
-    let pairs: Vec<(Uuid, Uuid)> =
-        merged.iter().flat_map(|(user, others)| others.iter().map(|other| (*user, *other))).collect();
-    let (users, others): (Vec<Uuid>, Vec<Uuid>) = pairs.into_iter().unzip();
+    let (left, users): (Vec<Uuid>, Vec<Uuid>) = pairs.iter().copied().unzip();
     let month = Month::at(sending.started_ms);
     let ids = format!(
-        "(SELECT v.u AS of, {id} AS id FROM unnest($2::uuid[], $3::uuid[]) AS v (u, o)) AS w",
-        id = by_id::of_sending("$4", "md5($5::text || v.o::text)")
+        "(SELECT v.l AS of, {id} AS id FROM unnest($2::uuid[], $3::uuid[]) AS v (l, u)) AS w",
+        id = by_id::of_sending("$4", "md5($5::text || v.u::text)")
     );
-    let found = by_id::look_up(month, &ids, "m.id", MAY_BE_SENT, Lock::None);
+    let found = by_id::look_up(month, &ids, "m.id", &format!("m.id <> ALL($6) AND {condition}"), Lock::None);
     let statement = month.prepare(tx, &format!("SELECT DISTINCT w.of FROM {found}")).await?;
-    let rows = tx.query(&statement, &[&project, &users, &others, &sending.started_ms, &sending.key()]).await?;
+    let rows = tx.query(&statement, &[&project, &left, &users, &sending.started_ms, &sending.key(), &but]).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 

@@ -54,6 +54,8 @@ pub struct Settled {
     pub address: Option<String>,
     /// It is recorded as a send that counts against the frequency cap.
     pub counted: bool,
+    /// An earlier call may have sent the message.
+    pub was_ambiguous: bool,
 }
 
 impl Settled {
@@ -76,13 +78,14 @@ impl Settled {
             segments: None,
             address: None,
             counted: false,
+            was_ambiguous: false,
         }
     }
 
-    /// Whether its send no longer counts against the frequency cap: the message did not go out. A call without an answer may
-    /// have sent it.
+    /// Whether its send no longer counts against the frequency cap: the message did not go out. A call without an answer, this one or an
+    /// earlier one, may have sent it.
     pub fn frees_cap(&self) -> bool {
-        self.counted && self.status != DeliveryState::Sent && self.ambiguous == 0
+        self.counted && self.status != DeliveryState::Sent && self.ambiguous == 0 && !self.was_ambiguous
     }
 
     /// Whether it holds no text of others, of which the database might refuse one.
@@ -264,15 +267,16 @@ pub async fn in_doubt(
     Ok(())
 }
 
-/// Cancels queued messages of campaigns. The values tell whether a call was under way whose outcome is unknown.
+/// Cancels queued messages of campaigns, and counts them together with `moved`: rows of counters are locked after all messages. The values
+/// tell whether a call was under way whose outcome is unknown.
 pub async fn cancel(
     tx: &impl GenericClient,
     project: ProjectId,
     messages: &BTreeMap<Uuid, bool>,
+    mut moved: Counts,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let rows: Vec<(Uuid, bool)> = messages.iter().map(|(id, begun)| (*id, *begun)).collect();
-    let mut moved = Counts::default();
     for (month, rows) in months::split(&rows, |row| row.0) {
         let (ids, begun): (Vec<Uuid>, Vec<bool>) = rows.into_iter().unzip();
         let (first, last) = (ids.first(), ids.last());

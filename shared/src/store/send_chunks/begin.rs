@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{Bits, Share};
+use super::{Bits, DueBy, Share};
 use crate::campaign::CampaignStatus;
 use crate::ids::ProjectId;
 use crate::send::Queue;
@@ -17,14 +17,14 @@ const READ_SIZES: [i64; 3] = [2, 16, 110];
 
 /// Parameters of [`take`].
 #[derive(Clone, Copy, Debug)]
-pub struct Want {
+pub struct Want<'a> {
     pub queue: Queue,
     /// Maximum members.
     pub max: usize,
     /// Skips chunks due before this time. They are assumed deleted; a long transaction keeps their index entries alive.
     pub from: Option<Timestamp>,
-    /// Whether to take over begun chunks whose lease has ended.
-    pub with_lapsed: bool,
+    /// Takes over begun chunks whose lease has ended, except these. `None`: takes over none.
+    pub take_over: Option<&'a [Uuid]>,
 }
 
 /// Members that were taken, all of one month, and of one campaign's occurrence or of no campaign.
@@ -50,6 +50,8 @@ pub struct Taken {
 pub struct Recipients {
     pub share: Share,
     pub users: Vec<Uuid>,
+    /// When the users were found to belong to the audience.
+    pub found_at: Timestamp,
 }
 
 /// The campaign's occurrence that members belong to.
@@ -79,6 +81,7 @@ struct Chunk {
     campaign: Option<(Uuid, i32)>,
     share: Share,
     due_at: Timestamp,
+    created_at: Timestamp,
     /// Whether its campaign is being sent. `None`: no campaign.
     may_be_sent: Option<bool>,
     sending: Option<SendingRow>,
@@ -100,11 +103,11 @@ impl Chunk {
 /// Removes up to `max` members from a queue's due chunks, in the order of their due times. The caller inserts the members that it sends
 /// as a begun chunk in the same transaction. Parks chunks of campaigns that are not being sent. Skips chunks that another transaction
 /// has locked, and chunks of deleted projects.
-pub async fn take(tx: &Transaction<'_>, want: Want, now: Timestamp) -> Result<Taken, StoreError> {
-    let (mut taken, mut changes) = (Taken::default(), Changes::default());
-    let (mut seen, mut first): (Vec<Uuid>, Option<Kind>) = (Vec::new(), None);
+pub async fn take(tx: &Transaction<'_>, want: Want<'_>, due: impl Into<DueBy>) -> Result<Taken, StoreError> {
+    let (due, mut taken, mut changes) = (due.into(), Taken::default(), Changes::default());
+    let (mut seen, mut first): (Vec<Uuid>, Option<Kind>) = (want.take_over.unwrap_or_default().to_vec(), None);
     'read: for size in READ_SIZES {
-        let chunks = read(tx, want, &seen, size, now).await?;
+        let chunks = read(tx, want, &seen, size, due).await?;
         let is_all = (chunks.len() as i64) < size;
         for chunk in chunks {
             seen.push(chunk.id);
@@ -137,32 +140,37 @@ pub async fn take(tx: &Transaction<'_>, want: Want, now: Timestamp) -> Result<Ta
 }
 
 /// Returns an upper bound, at most `max`, of the members that [`take`] would find.
-pub async fn count(db: &impl GenericClient, queue: Queue, max: usize, now: Timestamp) -> Result<usize, StoreError> {
+pub async fn count(db: &impl GenericClient, queue: Queue, max: usize, due: DueBy) -> Result<usize, StoreError> {
     let sql = "SELECT least(coalesce(sum(size), 0), $5)::bigint FROM (SELECT size FROM send_chunk \
-               WHERE project_id = $1 AND channel = $2 AND lane = $3 AND due_at <= $4 ORDER BY due_at LIMIT $5) AS due";
+               WHERE project_id = $1 AND channel = $2 AND lane = $3 AND due_at <= $4 AND (due_at <= $6 OR due_at <= created_at OR is_begun) \
+               ORDER BY due_at LIMIT $5) AS due";
     let Queue { project, channel, lane } = queue;
     let (max, statement) = (i64::try_from(max).unwrap_or(i64::MAX), db.prepare_cached(sql).await?);
-    let row = db.query_one(&statement, &[&project, &channel.as_str(), &lane.as_str(), &now, &max]).await?;
+    let (channel, lane) = (channel.as_str(), lane.as_str());
+    let row = db.query_one(&statement, &[&project, &channel, &lane, &due.now, &max, &due.held]).await?;
     Ok(usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0))
 }
 
 async fn read(
     tx: &Transaction<'_>,
-    want: Want,
+    want: Want<'_>,
     seen: &[Uuid],
     size: i64,
-    now: Timestamp,
+    due: DueBy,
 ) -> Result<Vec<Chunk>, StoreError> {
     let Queue { project, channel, lane } = want.queue;
+    // A lease has ended if it has by this process's clock and by the database's: either may have been set ahead unnoticed.
     let sql = "SELECT c.id, c.members, c.done::text, c.is_audience, c.is_begun, c.campaign_id, c.occurrence, c.variant, c.template_id, c.due_at, \
-               k.status, CASE WHEN k.occurrence = c.occurrence THEN k.started_at END, k.name, k.template_id, k.subscription_group_id FROM send_chunk c \
+               k.status, CASE WHEN k.occurrence = c.occurrence THEN k.started_at END, k.name, k.template_id, k.subscription_group_id, c.created_at FROM send_chunk c \
                LEFT JOIN campaign k ON k.project_id = $1 AND k.id = c.campaign_id \
                WHERE c.project_id = $1 AND c.channel = $2 AND c.lane = $3 AND c.due_at <= $4 AND c.due_at >= coalesce($5::timestamptz, '-infinity') \
-               AND (NOT c.is_begun OR $6) AND c.id <> ALL($7) AND NOT EXISTS (SELECT FROM project_removal WHERE project_id = $1) \
+               AND CASE WHEN c.is_begun THEN $6 AND c.due_at <= statement_timestamp() ELSE c.due_at <= $9 OR c.due_at <= c.created_at END \
+               AND c.id <> ALL($7) AND NOT EXISTS (SELECT FROM project_removal WHERE project_id = $1) \
                ORDER BY c.due_at LIMIT $8 FOR UPDATE OF c SKIP LOCKED";
     let statement = tx.prepare_cached(sql).await?;
+    let (channel, lane, takes_over) = (channel.as_str(), lane.as_str(), want.take_over.is_some());
     let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
-        &[&project, &channel.as_str(), &lane.as_str(), &now, &want.from, &want.with_lapsed, &seen, &size];
+        &[&project, &channel, &lane, &due.now, &want.from, &takes_over, &seen, &size, &due.held];
     tx.query(&statement, params).await?.iter().map(from_row).collect()
 }
 
@@ -190,6 +198,7 @@ fn from_row(row: &Row) -> Result<Chunk, StoreError> {
         campaign,
         share: Share { variant: row.try_get(7)?, template_id: row.try_get(8)? },
         due_at: row.try_get(9)?,
+        created_at: row.try_get(15)?,
         may_be_sent,
         sending,
     })
@@ -217,7 +226,8 @@ impl Changes {
         taken.campaign = chunk.campaign;
         taken.sending = taken.sending.take().or_else(|| chunk.sending.clone());
         if chunk.is_audience {
-            taken.audience.push(Recipients { share: chunk.share.clone(), users: members });
+            let (share, found_at) = (chunk.share.clone(), chunk.created_at);
+            taken.audience.push(Recipients { share, users: members, found_at });
         } else if chunk.is_begun {
             taken.in_doubt.extend(members);
         } else {

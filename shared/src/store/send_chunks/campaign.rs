@@ -36,6 +36,7 @@ struct Parked {
     occurrence: i32,
     share: Share,
     send_at: Option<Timestamp>,
+    created_at: Timestamp,
 }
 
 /// Releases up to `max` members of parked chunks that have reached their `send_at`; returns how many.
@@ -69,8 +70,8 @@ async fn release_chunks(
     now: Timestamp,
 ) -> Result<Found, StoreError> {
     // Ordered by the index alone: a sort would read all chunks with the same `send_at`.
-    let sql = "SELECT id, size, channel, is_audience, is_begun, occurrence, variant, template_id, nullif(send_at, '-infinity') FROM send_chunk \
-               WHERE project_id = $1 AND campaign_id = $2 AND due_at IS NULL AND send_at <= $3 ORDER BY send_at LIMIT $4 \
+    let sql = "SELECT id, size, channel, is_audience, is_begun, occurrence, variant, template_id, nullif(send_at, '-infinity'), \
+               created_at FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND due_at IS NULL AND send_at <= $3 ORDER BY send_at LIMIT $4 \
                FOR UPDATE SKIP LOCKED";
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now, &chunks]).await?;
     let (mut whole, mut released) = (Vec::new(), 0);
@@ -102,6 +103,7 @@ fn parked(row: &Row) -> Result<Parked, StoreError> {
         occurrence: row.try_get(5)?,
         share: Share { variant: row.try_get(6)?, template_id: row.try_get(7)? },
         send_at: row.try_get(8)?,
+        created_at: row.try_get(9)?,
     })
 }
 
@@ -133,7 +135,8 @@ async fn release_part(
         is_begun: parked.is_begun,
         ..NewChunk::due(queue, taken.iter().filter_map(|at| members.get(*at)).copied().collect(), now)
     };
-    insert(tx, &[chunk], now).await?;
+    // Users who were erased since the audience was found get no message (`erasures::hold`), so the part keeps that time.
+    insert(tx, &[chunk], parked.created_at).await?;
     let left = i32::try_from(pending.len() - taken.len()).unwrap_or(0);
     let sql = "UPDATE send_chunk SET done = $3::text::varbit, size = $4 WHERE project_id = $1 AND id = $2";
     tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &parked.id, &done.text(), &left]).await?;
@@ -210,8 +213,7 @@ pub async fn cancel(tx: &impl GenericClient, of: Of, max: i64, now: Timestamp) -
     }
     let sql = "DELETE FROM send_chunk WHERE project_id = $1 AND id = ANY($2)";
     tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &gone]).await?;
-    counts::add(tx, of.project, &moved).await?;
-    settle::cancel(tx, of.project, &messages, now).await?;
+    settle::cancel(tx, of.project, &messages, moved, now).await?;
     cancelled.left = cancelled.count > 0 || is_open(tx, of).await?;
     Ok(cancelled)
 }

@@ -6,6 +6,7 @@ use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
 use tokio_postgres::Row;
 
+use super::DueBy;
 use crate::send::{Channel, Lane, Queue};
 use crate::store::StoreError;
 use crate::store::due::{self, ALL, Due};
@@ -23,11 +24,12 @@ fn queue(row: &Row) -> Result<Queue, StoreError> {
 ///
 /// Reads the [`WINDOW`] oldest due chunks. If there are more, it also probes each queue of each project, so that one project's
 /// backlog hides no other queue.
-pub async fn queues(db: &impl GenericClient, now: Timestamp) -> Result<Vec<Queue>, StoreError> {
+pub async fn queues(db: &impl GenericClient, due: impl Into<DueBy>) -> Result<Vec<Queue>, StoreError> {
+    let DueBy { now, held } = due.into();
     let sql = "SELECT project_id, channel, lane, count(*) FROM (SELECT project_id, channel, lane FROM send_chunk \
                WHERE due_at <= $1 ORDER BY due_at LIMIT $2) AS due GROUP BY project_id, channel, lane";
     let (mut found, mut read) = (Vec::new(), 0);
-    for row in db.query(&db.prepare_cached(sql).await?, &[&now, &WINDOW]).await? {
+    for row in db.query(&db.prepare_cached(sql).await?, &[&held, &WINDOW]).await? {
         found.push(queue(&row)?);
         read += row.try_get::<_, i64>(3)?;
     }
@@ -37,12 +39,19 @@ pub async fn queues(db: &impl GenericClient, now: Timestamp) -> Result<Vec<Queue
                    WHERE s.project_id = p.project_id AND s.channel = c.channel AND s.lane = l.lane AND s.due_at <= $1 LIMIT 1) AS due";
         let channels: Vec<&str> = Channel::ALL.iter().map(|channel| channel.as_str()).collect();
         let lanes: Vec<&str> = Lane::ALL.iter().map(|lane| lane.as_str()).collect();
-        for row in db.query(&db.prepare_cached(sql).await?, &[&now, &channels, &lanes]).await? {
+        for row in db.query(&db.prepare_cached(sql).await?, &[&held, &channels, &lanes]).await? {
             found.push(queue(&row)?);
         }
-        found.sort_unstable();
-        found.dedup();
     }
+    if held < now {
+        let sql = "SELECT DISTINCT project_id, channel, lane FROM send_chunk \
+                   WHERE due_at > $1 AND due_at <= $2 AND (due_at <= created_at OR is_begun)";
+        for row in db.query(&db.prepare_cached(sql).await?, &[&held, &now]).await? {
+            found.push(queue(&row)?);
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
     Ok(found)
 }
 

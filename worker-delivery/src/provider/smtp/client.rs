@@ -8,11 +8,11 @@ use lettre::Message;
 use lettre::message::MultiPart;
 use lettre::message::header::{HeaderName, HeaderValue};
 use shared::outbound::{HttpClient, OutboundPolicy};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::config::{Security, SmtpConfig};
 use super::error::{Failure, Progress, Step, outcome};
+use super::permits::{MAX_SESSIONS, Permits, SessionPermit};
 use super::session::{Envelope, Session, Trust};
 use crate::provider::{Email, Outcome, one_click};
 
@@ -20,11 +20,6 @@ use crate::provider::{Email, Outcome, one_click};
 const SEND_TIMEOUT: Duration = shared::shutdown::CALL;
 /// Servers close connections that are idle for about a minute.
 const MAX_IDLE: Duration = Duration::from_secs(20);
-/// Maximum sessions of one client, that is, of one project's settings in one worker. Servers limit the connections from an address
-/// (Postfix: 50 by default).
-const MAX_SESSIONS: usize = 32;
-/// How long a mail waits for a session before it is deferred. `routes` asserts that all waits and the send fit into the drain.
-pub const MAX_SESSION_WAIT: Duration = Duration::from_secs(2);
 
 struct Idle {
     session: Session,
@@ -46,8 +41,7 @@ pub struct Client {
     /// Addresses that the operator exempts from TLS.
     exempting: OutboundPolicy,
     trust: Trust,
-    /// Limits the sessions in use.
-    sessions: Semaphore,
+    permits: Permits,
     idle: Mutex<Vec<Idle>>,
 }
 
@@ -64,8 +58,8 @@ impl Client {
 
     fn owned_by(owner: Owner, reachable: OutboundPolicy, config: SmtpConfig, outbound: &HttpClient) -> Self {
         let (exempting, trust) = (outbound.policy().clone(), Trust::of(outbound));
-        let sessions = Semaphore::new(MAX_SESSIONS);
-        Self { config, owner, reachable, exempting, trust, sessions, idle: Mutex::new(Vec::new()) }
+        let (permits, idle) = (Permits::new(), Mutex::new(Vec::new()));
+        Self { config, owner, reachable, exempting, trust, permits, idle }
     }
 
     /// Returns why sending to an address without TLS is refused, if it is.
@@ -91,15 +85,16 @@ impl Client {
         self.config.account()
     }
 
-    /// Sends a mail. Waits up to [`MAX_SESSION_WAIT`] for a session; the send itself takes up to [`SEND_TIMEOUT`].
+    /// Waits for a session; the result is held during [`Self::send`].
+    pub async fn permit(&self, is_urgent: bool) -> Result<SessionPermit<'_>, Outcome> {
+        self.permits.acquire(is_urgent).await
+    }
+
+    /// Sends a mail, within [`SEND_TIMEOUT`].
     pub async fn send(&self, email: &Email) -> Outcome {
         let envelope = match self.envelope(email) {
             Ok(envelope) => envelope,
             Err(why) => return Outcome::Rejected(why),
-        };
-        let Ok(_permit) = tokio::time::timeout(MAX_SESSION_WAIT, self.sessions.acquire()).await else {
-            let why = format!("all {MAX_SESSIONS} sessions with the mail server are in use");
-            return Outcome::Limited { after: MAX_SESSION_WAIT, why };
         };
         let progress = Progress::default();
         let sent = tokio::time::timeout(SEND_TIMEOUT, self.transact(&envelope, &progress)).await;
@@ -209,15 +204,6 @@ mod tests {
             date: shared::clock::from_ms(1_700_000_000_000),
             unsubscribe: Some("https://example.com/unsubscribe/x".to_owned()),
         }
-    }
-
-    #[tokio::test]
-    async fn mail_is_deferred_while_all_sessions_are_in_use() {
-        let client = client();
-        let _held = client.sessions.acquire_many(MAX_SESSIONS as u32).await.unwrap();
-        tokio::time::pause();
-        let outcome = client.send(&email("x")).await;
-        assert!(matches!(outcome, Outcome::Limited { after: MAX_SESSION_WAIT, .. }), "{outcome:?}");
     }
 
     #[test]

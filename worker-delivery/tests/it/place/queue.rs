@@ -71,8 +71,9 @@ impl Place {
     }
 
     /// Writes messages of one queue as a worker leaves them that is sending them until its lease ends; returns their chunk.
-    pub async fn insert_begun(&self, messages: &[NewMessage], lease: Timestamp) -> Uuid {
+    pub async fn insert_begun(&self, messages: &[NewMessage], lease_end: Timestamp) -> Uuid {
         let ids = messages.iter().map(|message| message.id).collect();
+        let lease = lease_end.duration_since(self.clock.now());
         self.insert_in(messages, &[NewChunk::begun(messages[0].queue(), ids, lease)]).await[0]
     }
 

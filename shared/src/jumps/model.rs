@@ -1,5 +1,5 @@
-//! Schedulers that look at one clock and one row, while the clock jumps, they are started anew, and somebody may say that the clock
-//! is right.
+//! Schedulers and a follower that look at one clock and one row, while the clock jumps, they are started anew, and an operator may
+//! accept the clock.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -39,6 +39,7 @@ struct World {
     off_ms: i64,
     stored: Option<ClockJump>,
     schedulers: [Seen; 2],
+    follower: Seen,
 }
 
 impl World {
@@ -66,6 +67,9 @@ impl World {
             self.passed_ms += 500;
             self.look(which);
         }
+        let shown_ms = self.shown_ms();
+        self.follower.read(shown_ms, self.passed_ms);
+        self.follower.follow(self.stored.as_ref(), shown_ms, self.passed_ms);
     }
 }
 
@@ -76,7 +80,7 @@ proptest! {
     #[test]
     fn all_hold_a_jump_until_it_is_mended_or_said_to_be_right(acts in prop::collection::vec(act(), 1..40)) {
         let schedulers = [Seen::default(), Seen::default()];
-        let mut world = World { passed_ms: 0, off_ms: 0, stored: None, schedulers };
+        let mut world = World { passed_ms: 0, off_ms: 0, stored: None, schedulers, follower: Seen::default() };
         world.everybody_looks();
         // What is held, as somebody would say who knows all: how far the clock is ahead of where it was last right.
         let mut right_ms = 0;
@@ -104,6 +108,7 @@ proptest! {
             let held = world.schedulers.map(|seen| seen.held_ms());
             let expected = if ahead_ms.abs() > BOUND_MS { ahead_ms.max(0) } else { 0 };
             prop_assert_eq!(held, [expected; 2], "after {:?}", act);
+            prop_assert_eq!(world.follower.held_ms(), expected, "after {:?}", act);
             prop_assert_eq!(world.stored.is_some(), expected > 0, "after {:?}", act);
             if ahead_ms.abs() <= BOUND_MS {
                 right_ms = world.off_ms;

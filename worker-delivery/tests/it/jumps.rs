@@ -1,0 +1,92 @@
+//! The database's clock jumps ahead: nothing becomes due by that alone.
+
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use shared::clock::Clock;
+use shared::store::clock_jumps::{self, ClockJump};
+use shared::store::messages::insert::NewMessage;
+use testkit::TestMailbox;
+
+use crate::place::{Place, SOON};
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+const HALF_AN_HOUR: Duration = Duration::from_mins(30);
+
+/// A place whose clock is moved by hand, with a user.
+async fn place(rules: Value) -> (Place, TestMailbox, NewMessage) {
+    let (mut place, mailbox) = (Place::new().await, TestMailbox::start().await);
+    place.clock = Clock::manual(place.clock.now());
+    place.configure(mailbox.port(), rules, None).await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let message = place.message(ann);
+    (place, mailbox, message)
+}
+
+/// Queues one more message, which is due at once, and waits until it is sent: by then workers have passed over all that they hold.
+async fn another_is_sent(place: &Place, like: &NewMessage) {
+    let message = place.message(like.user_id);
+    place.queue(std::slice::from_ref(&message)).await;
+    assert_eq!(place.settled(message.id, 1).await.status, "sent");
+}
+
+async fn waits(place: &Place, message: &NewMessage) {
+    let row = place.row(message.id).await.unwrap();
+    assert_eq!((row.status.as_str(), row.attempt, row.is_begun), ("queued", 0, false), "{row:?}");
+}
+
+#[tokio::test]
+async fn retry_is_sent_at_its_time_whatever_the_clock_shows() {
+    let (mut place, mailbox, retry) = place(json!({})).await;
+    place.insert_due(std::slice::from_ref(&retry), place.clock.now() + HALF_AN_HOUR).await;
+    place.run().await;
+    another_is_sent(&place, &retry).await;
+    place.clock.jump(HOUR);
+    another_is_sent(&place, &retry).await;
+    waits(&place, &retry).await;
+    place.clock.advance(HALF_AN_HOUR);
+    assert_eq!(place.settled(retry.id, 1).await.status, "sent");
+    assert_eq!(mailbox.wait_for(3, SOON).await.len(), 3);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn worker_that_starts_after_a_jump_holds_what_schedulers_hold() {
+    let (mut place, _mailbox, retry) = place(json!({})).await;
+    place.insert_due(std::slice::from_ref(&retry), place.clock.now() + HALF_AN_HOUR).await;
+    place.clock.jump(HOUR);
+    let db = place.store.connection().await.unwrap();
+    let jump = ClockJump { ahead_ms: HOUR.as_millis() as i64, jumped_at: place.clock.now() };
+    clock_jumps::note(&db, jump).await.unwrap();
+    place.run().await;
+    another_is_sent(&place, &retry).await;
+    waits(&place, &retry).await;
+    assert!(clock_jumps::forget(&db).await.unwrap());
+    assert_eq!(place.settled(retry.id, 1).await.status, "sent", "the clock was accepted");
+    place.stop().await;
+}
+
+fn time_of_day(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::UTC).strftime("%H:%M").to_string()
+}
+
+#[tokio::test]
+async fn quiet_hours_end_at_their_time_whatever_the_clock_shows() {
+    let now = Clock::system().now();
+    let hours = json!({ "start": time_of_day(now - HOUR * 2), "end": time_of_day(now + HOUR * 3), "timezone": "user" });
+    let (mut place, mailbox, early) = place(json!({ "quietHours": hours })).await;
+    place.run().await;
+    place.queue(std::slice::from_ref(&early)).await;
+    assert!(place.settled(early.id, 1).await.reason.unwrap().starts_with("quiet_hours"));
+    place.clock.jump(HOUR * 6);
+    let late = place.message(early.user_id);
+    place.queue(std::slice::from_ref(&late)).await;
+    let row = place.settled(late.id, 1).await;
+    assert!(row.reason.as_deref().unwrap().starts_with("quiet_hours: until "), "{row:?}");
+    let due = place.due_in(&row).unwrap();
+    assert!((2 * 3_600..=3 * 3_600 + 60).contains(&due), "{due} s");
+    assert_eq!((place.row(early.id).await.unwrap().attempt, mailbox.mails().len()), (1, 0));
+    place.stop().await;
+}

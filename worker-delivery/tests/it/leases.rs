@@ -1,0 +1,155 @@
+//! Leases of begun chunks: by whose clock they end, and what a worker does when they do.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde_json::json;
+use shared::clock::Clock;
+use shared::ids;
+use shared::send::Lane;
+use shared::store::messages::insert::NewMessage;
+use shared::store::send_chunks::begin::{Taken, Want, take};
+use testkit::{TestDatabase, TestMailbox, eventually, eventually_true};
+use tokio::net::TcpListener;
+use uuid::Uuid;
+
+use crate::place::{Place, SOON};
+
+const LEASE: Duration = Duration::from_secs(90);
+
+/// Points the project's mail at a server that accepts connections and never answers; returns a message.
+async fn hangs(place: &Place) -> NewMessage {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    place.configure(listener.local_addr().unwrap().port(), json!({}), None).await;
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        loop {
+            open.push(listener.accept().await.unwrap());
+        }
+    });
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    place.message(ann)
+}
+
+fn another(place: &Place, like: &NewMessage) -> NewMessage {
+    NewMessage { lane: like.lane, ..place.message(like.user_id) }
+}
+
+async fn ambiguous(place: &Place, message: &NewMessage) -> i32 {
+    place.row(message.id).await.unwrap().ambiguous
+}
+
+/// Waits until the worker takes over leases that have ended, which it does not do just after its start.
+async fn takes_over(place: &Place, like: &NewMessage) {
+    let lost = NewMessage { lane: Lane::Direct, ..another(place, like) };
+    place.insert_begun(std::slice::from_ref(&lost), place.clock.now() - Duration::from_mins(1)).await;
+    eventually_true("a lease is taken over", SOON, async || ambiguous(place, &lost).await == 1).await;
+}
+
+/// Queues a message and waits until a worker begins it. By then it has passed over begun chunks of the same queue.
+async fn begins(place: &Place, message: &NewMessage) {
+    place.queue(std::slice::from_ref(message)).await;
+    eventually_true("it is begun", SOON, async || place.row(message.id).await.unwrap().is_begun).await;
+}
+
+/// Takes what is due by a clock that is ahead.
+async fn take_by(place: &Place, like: &NewMessage, ahead: SignedDuration) -> Taken {
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    let want = Want { queue: like.queue(), max: 10, from: None, take_over: Some(&[]) };
+    take(&tx, want, place.clock.now() + ahead).await.unwrap()
+}
+
+#[tokio::test]
+async fn lease_counts_by_the_databases_clock_whatever_a_workers_shows() {
+    let mut place = Place::new().await;
+    let message = hangs(&place).await;
+    let right = place.clock.clone();
+    for hours in [-1, 1] {
+        place.clock = Clock::manual(right.now() + SignedDuration::from_hours(hours));
+        let message = NewMessage { id: ids::fresh(right.now_ms()), ..message.clone() };
+        place.insert_begun(std::slice::from_ref(&message), place.clock.now() + LEASE).await;
+        place.clock = right.clone();
+        assert_eq!(take_by(&place, &message, SignedDuration::ZERO).await, Taken::default());
+        assert_eq!(take_by(&place, &message, SignedDuration::from_hours(2)).await, Taken::default());
+        place.bring_forward(message.id).await;
+        assert_eq!(take_by(&place, &message, SignedDuration::from_secs(1)).await.in_doubt, [message.id]);
+        let sql = "DELETE FROM send_chunk";
+        place.store.connection().await.unwrap().execute(sql, &[]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn live_leases_survive_a_jump_of_the_databases_clock() {
+    let database = TestDatabase::create().await;
+    let client = database.client().await;
+    let name: String = client.query_one("SELECT current_database()", &[]).await.unwrap().get(0);
+    let sql = format!(
+        "CREATE SCHEMA moved; CREATE TABLE moved.clock AS SELECT interval '0' AS ahead; \
+         CREATE FUNCTION moved.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS \
+         'SELECT pg_catalog.clock_timestamp() + (SELECT ahead FROM moved.clock)'; \
+         CREATE FUNCTION moved.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS \
+         'SELECT pg_catalog.statement_timestamp() + (SELECT ahead FROM moved.clock)'; \
+         ALTER DATABASE {name} SET search_path = public, moved, pg_catalog"
+    );
+    client.batch_execute(&sql).await.unwrap();
+    let mut place = Place::on(database.config(), Some(database)).await;
+    let called = hangs(&place).await;
+    place.run().await;
+    takes_over(&place, &called).await;
+    // As another worker begins it, which is calling now.
+    place.insert_begun(std::slice::from_ref(&called), place.clock.now() + LEASE).await;
+    for minutes in [5, 60, 600] {
+        let sql = format!("UPDATE moved.clock SET ahead = interval '{minutes} minutes'");
+        client.batch_execute(&sql).await.unwrap();
+        place.store.synchronize(&place.clock).await.unwrap();
+        begins(&place, &another(&place, &called)).await;
+        assert_eq!(ambiguous(&place, &called).await, 0, "{minutes} minutes");
+    }
+}
+
+#[tokio::test]
+async fn worker_takes_over_no_chunk_that_it_is_sending() {
+    let mut place = Place::new().await;
+    place.clock = Clock::manual(place.clock.now());
+    let called = hangs(&place).await;
+    place.run().await;
+    takes_over(&place, &called).await;
+    begins(&place, &called).await;
+    place.clock.advance(2 * LEASE);
+    let sql = "UPDATE send_chunk SET due_at = now() - interval '1 second' WHERE is_begun";
+    place.store.connection().await.unwrap().execute(sql, &[]).await.unwrap();
+    begins(&place, &another(&place, &called)).await;
+    assert_eq!(ambiguous(&place, &called).await, 0);
+}
+
+#[tokio::test]
+async fn message_whose_lease_is_nearly_over_is_queued_again_without_a_call() {
+    let (mut place, mailbox) = (Place::new().await, TestMailbox::start().await);
+    place.clock = Clock::manual(place.clock.now());
+    place.configure(mailbox.port(), json!({}), None).await;
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    place.run().await;
+    // What a begun direct message needs is read after the commit.
+    let mut db = place.store.connection().await.unwrap();
+    let tx = db.transaction().await.unwrap();
+    tx.execute("LOCK TABLE suppression", &[]).await.unwrap();
+    let (id, direct) = place.direct(&[ann], &json!({ "subject": "Code", "body": "1" }));
+    place.send_direct(vec![direct]).await;
+    eventually(SOON, async || blocked(&place, id).await).await;
+    place.clock.advance(Duration::from_secs(70));
+    tx.rollback().await.unwrap();
+    let row = place.settled(id, 2).await;
+    assert_eq!((row.status.as_str(), row.ambiguous, row.failures), ("sent", 0, 0), "{row:?}");
+    assert_eq!(mailbox.wait_for(1, SOON).await.len(), 1);
+    place.stop().await;
+}
+
+/// Whether a message is begun, and the worker waits for the lock.
+async fn blocked(place: &Place, id: Uuid) -> Result<(), String> {
+    let is_begun = place.row(id).await.is_some_and(|row| row.is_begun);
+    let sql = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'suppression'::regclass \
+               AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    let waiting: i64 = place.store.connection().await.unwrap().query_one(sql, &[]).await.unwrap().get(0);
+    if is_begun && waiting > 0 { Ok(()) } else { Err(format!("begun: {is_begun}, {waiting} waiting")) }
+}
