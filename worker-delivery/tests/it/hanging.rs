@@ -226,10 +226,11 @@ async fn projects_with_many_messages_share_the_slots() {
         some => Err(format!("{some} calls")),
     })
     .await;
-    let first: Vec<String> = calls.lock().unwrap()[..EACH].to_vec();
+    // The first batches also wait for connections to the database, which not all get at the same time.
+    let middle: Vec<String> = calls.lock().unwrap()[EACH / 2..2 * EACH].to_vec();
     for name in ["a", "b", "c"] {
-        let count = first.iter().filter(|to| to.starts_with(name)).count();
-        assert!(count >= EACH / 5, "{count} of the first {EACH} calls are {name}'s");
+        let count = middle.iter().filter(|to| to.starts_with(name)).count();
+        assert!(count >= middle.len() / 5, "{count} of {} calls are {name}'s", middle.len());
     }
     place.stop().await;
 }
