@@ -225,8 +225,8 @@ mod tests {
         }
     }
 
-    fn no_session() -> Option<Outcome> {
-        Some(Outcome::Limited { after: Duration::ZERO, why: "no session".to_owned() })
+    fn no_session() -> Outcome {
+        Outcome::Limited { after: Duration::ZERO, why: "no session".to_owned() }
     }
 
     #[tokio::test(start_paused = true)]
@@ -236,7 +236,7 @@ mod tests {
         let send = async || route.send(&(), Call::STANDALONE).await.name();
         fake.set(Outcome::Misconfigured("535".to_owned()), None);
         assert_eq!((send().await, route.is_open()), ("misconfigured", true));
-        fake.set(Outcome::Accepted(String::new()), no_session());
+        fake.set(Outcome::Accepted(String::new()), Some(no_session()));
         tokio::time::advance(Duration::from_mins(1)).await;
         assert_eq!(send().await, "limited");
         fake.set(Outcome::Accepted(String::new()), None);
@@ -250,7 +250,7 @@ mod tests {
         let fake = route.provider.as_ref().unwrap();
         let send = async |token| route.send(&(), Call { token, ..Call::STANDALONE }).await.name();
         let token = limit.token(true, MAX_TOKEN_WAIT).await.ok();
-        fake.set(Outcome::Accepted(String::new()), no_session());
+        fake.set(Outcome::Accepted(String::new()), Some(no_session()));
         assert_eq!(send(token).await, "limited");
         let token = limit.take(true, 1).await.pop();
         assert!(token.is_some(), "it was returned");

@@ -180,18 +180,24 @@ async fn begin_under(
         load(app, &tx, queue.project, messages, known)
     )?;
     let lease = app.leases.add(chunks.first().copied().unwrap_or_default(), lease_start_ms, app.config.lease);
-    commit(app, tx, Some((queue.project, &lease))).await?;
+    let committed = tx.commit().await;
+    drop(db);
+    confirm(app, committed, Some((queue.project, &lease))).await?;
     failpoint::hit("delivery.after_claim");
     Ok(Some(Begun { batch: Some(Batch { queue, lease, messages: loaded, since }), has_more, head }))
 }
 
-/// Commits a transaction that begins messages. If the answer is lost, looks for the chunk until half of its lease is over: as long as the
-/// messages can still be sent in time, none of them must become ambiguous.
-pub async fn commit(app: &App, tx: Transaction<'_>, chunk: Option<(ProjectId, &Lease)>) -> Result<(), StoreError> {
-    let Err(error) = tx.commit().await.map_err(StoreError::from) else { return Ok(()) };
+/// Confirms the commit of a transaction that begins messages. If its answer was lost, looks for the chunk until half of its lease is over:
+/// as long as the messages can still be sent in time, none of them must become ambiguous. The caller holds no connection meanwhile.
+pub async fn confirm(
+    app: &App,
+    committed: Result<(), impl Into<StoreError>>,
+    chunk: Option<(ProjectId, &Lease)>,
+) -> Result<(), StoreError> {
+    let Err(error) = committed.map_err(Into::into) else { return Ok(()) };
     let Some((project, lease)) = chunk.filter(|_| error.is_unavailable()) else { return Err(error) };
     let mut failures = 0;
-    while lease.is_fresh(app.clock.passed_ms()) {
+    while lease.is_fresh(app.clock.passed_ms()) && !app.shutdown.is_cancelled() {
         let found = async { send_chunks::exists(&app.store.connection().await?, project, lease.chunk()).await };
         match found.await {
             Ok(true) => return Ok(()),

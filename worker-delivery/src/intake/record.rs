@@ -134,7 +134,9 @@ async fn insert(app: &App, candidates: &[Candidate]) -> Result<Vec<Begun>, Store
     });
     let begun: Vec<Begun> = leased.collect();
     let first = begun.first().map(|begun| (begun.queue.project, &begun.lease));
-    batch::commit(app, tx, first).await?;
+    let committed = tx.commit().await;
+    drop(db);
+    batch::confirm(app, committed, first).await?;
     waiting.into_iter().for_each(|(queue, owner)| app.dispatcher.ready(queue, owner));
     Ok(begun)
 }

@@ -44,7 +44,7 @@ impl Link {
                 tokio::spawn(accepting.clone().connect(client));
             }
         });
-        (link, Store::new(&DatabaseConfig { url, ..config }, "test").unwrap())
+        (link, Store::new(&DatabaseConfig { url, pool_size: 1 }, "test").unwrap())
     }
 
     /// Carries bytes until either side ends.
