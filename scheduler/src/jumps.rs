@@ -1,4 +1,4 @@
-//! Jumps of the database's clock ([`shared::jumps`]): what the scheduler fires, removes and releases goes by the clock as it was.
+//! The scheduler's time after a jump of the database's clock ([`shared::jumps`]): what it fires, removes and releases ignores the jump.
 
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{self, JoinSet};
 use uuid::Uuid;
 
-/// Delay between attempts. Much shorter than `ready::GRACE`, so that after an outage outcomes are written before other workers take
+/// Delay between attempts. Much shorter than `takeover::GRACE`, so that after an outage outcomes are written before other workers take
 /// over expired leases.
 const RETRY_DELAY: Backoff = Backoff { first: Duration::from_millis(50), factor: 2, most: Duration::from_millis(250) };
 /// Failures per log line: about one a minute.

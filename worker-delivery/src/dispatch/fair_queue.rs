@@ -11,7 +11,7 @@ use shared::ids::OwnerId;
 use shared::send::{Lane, Queue};
 
 /// Virtual time of one message at weight 1.
-const COST: u64 = 8;
+const COST: i64 = 8;
 /// Prune `times` from this size.
 const PRUNE_FROM: usize = 1_024;
 
@@ -66,20 +66,14 @@ impl<K: Copy + Eq + Hash + Ord> Order<K> {
         }
     }
 
-    fn charge(&mut self, key: K, cost: u64) {
-        let Some(time) = self.times.get(&key) else { return };
-        self.now = self.now.max(*time);
-        self.change(key, |time| time + cost);
-    }
-
-    fn refund(&mut self, key: K, cost: u64) {
-        self.change(key, |time| time.saturating_sub(cost));
-    }
-
-    fn change(&mut self, key: K, new_time: impl FnOnce(u64) -> u64) {
+    /// Charges a key, or refunds it if `cost` is negative.
+    fn charge(&mut self, key: K, cost: i64) {
         let Some(time) = self.times.get_mut(&key) else { return };
+        if cost > 0 {
+            self.now = self.now.max(*time);
+        }
         let was_ready = self.ready.remove(&(*time, key));
-        *time = new_time(*time);
+        *time = time.saturating_add_signed(cost);
         if was_ready {
             self.ready.insert((*time, key));
         }
@@ -143,25 +137,21 @@ impl FairQueue {
 
     /// Charges a queue, its owner and its lane for messages about to be begun.
     pub fn charge(&mut self, queue: Queue, owner: OwnerId, messages: usize) {
-        let cost = COST * messages as u64;
-        self.lanes.charge(queue.lane, cost / weight(queue.lane));
+        self.charge_all(queue, owner, COST * messages as i64);
+    }
+
+    /// Reverses the charge for messages that were not begun.
+    pub fn refund(&mut self, queue: Queue, owner: OwnerId, messages: usize) {
+        self.charge_all(queue, owner, -COST * messages as i64);
+    }
+
+    fn charge_all(&mut self, queue: Queue, owner: OwnerId, cost: i64) {
+        self.lanes.charge(queue.lane, cost / weight(queue.lane) as i64);
         if let Some(owners) = self.owners.get_mut(&queue.lane) {
             owners.charge(owner, cost);
         }
         if let Some(queues) = self.queues.get_mut(&(queue.lane, owner)) {
             queues.charge(queue, cost);
-        }
-    }
-
-    /// Reverses the charge for messages that were not begun.
-    pub fn refund(&mut self, queue: Queue, owner: OwnerId, messages: usize) {
-        let cost = COST * messages as u64;
-        self.lanes.refund(queue.lane, cost / weight(queue.lane));
-        if let Some(owners) = self.owners.get_mut(&queue.lane) {
-            owners.refund(owner, cost);
-        }
-        if let Some(queues) = self.queues.get_mut(&(queue.lane, owner)) {
-            queues.refund(queue, cost);
         }
     }
 }
