@@ -10,6 +10,7 @@ use jiff::SignedDuration;
 
 use crate::clock::{Clock, from_ms};
 use crate::store::clock_jumps::{self, ClockJump};
+use crate::store::send_chunks::DueBy;
 use crate::store::{Store, StoreError};
 
 /// A larger difference between the clock and the time that has passed is a jump.
@@ -135,6 +136,12 @@ impl Jumps {
         let (shown_ms, passed_ms) = clock.reading();
         seen.read(shown_ms, passed_ms);
         (shown_ms, seen.held_ms())
+    }
+
+    /// Which due times have come. After a jump ahead, what waits goes by the clock as it was.
+    pub fn due_by(&self, clock: &Clock) -> DueBy {
+        let (now_ms, held_ms) = self.read(clock);
+        DueBy { now: from_ms(now_ms), held: from_ms(now_ms - held_ms) }
     }
 
     /// How far the clock has jumped ahead, if it has.

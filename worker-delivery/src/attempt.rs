@@ -92,7 +92,7 @@ fn quiet_until(rules: &Rules, message: &Claimed, person: &Recipient, now: Timest
 
 fn circumstances(app: &App, loaded: &Loaded) -> Circumstances {
     Circumstances {
-        now: app.clock.now(),
+        due_by: app.due_by(),
         random: rand::random(),
         unknown_retries: app.config.unknown_retries,
         try_again_now: loaded.sender.is_superseded(),

@@ -28,7 +28,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use shared::buckets::Buckets;
 use shared::bus::Bus;
-use shared::clock::{Clock, from_ms};
+use shared::clock::Clock;
 use shared::jumps::Jumps;
 use shared::send::{Channel, Queue};
 use shared::shutdown::{DRAIN, Shutdown, drained};
@@ -69,7 +69,7 @@ pub struct App {
     dispatcher: Dispatcher,
     takeovers: Takeovers,
     leases: Leases,
-    jumps: Jumps,
+    jumps: Arc<Jumps>,
     settler: Settler,
     /// Route to the operator's mail server.
     system_mail: Option<Route<MailProvider>>,
@@ -86,7 +86,8 @@ impl App {
             // If the owner is not cached, the poll finds the queue.
             move |queue: Queue| owners.cached(queue.project).into_iter().for_each(|of| dispatcher.ready(queue, of))
         };
-        let settler = Settler::start(store.clone(), clock.clone(), Arc::new(on_retry_due));
+        let jumps = Arc::new(Jumps::default());
+        let settler = Settler::start(store.clone(), (clock.clone(), jumps.clone()), Arc::new(on_retry_due));
         let prefix = &bus.config.stream_prefix;
         let buckets = config.redis.clone().map(|server| Buckets::start(server, prefix, shutdown.clone()));
         let limits = Limits::new(buckets.map(|buckets| (buckets, config.master_keys.clone())), config.replicas);
@@ -98,7 +99,7 @@ impl App {
             dispatcher,
             takeovers: Takeovers::new(clock.clone(), config.lease),
             leases: Leases::default(),
-            jumps: Jumps::default(),
+            jumps,
             tasks: TaskTracker::new(),
             system_mail: invites::route(&config),
             config,
@@ -111,10 +112,8 @@ impl App {
         })
     }
 
-    /// Which due times have come. After a jump of the clock, messages that wait go by the clock as it was.
     fn due_by(&self) -> DueBy {
-        let (now_ms, held_ms) = self.jumps.read(&self.clock);
-        DueBy { now: from_ms(now_ms), held: from_ms(now_ms - held_ms) }
+        self.jumps.due_by(&self.clock)
     }
 
     fn lease(&self) -> SignedDuration {

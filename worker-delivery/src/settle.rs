@@ -13,11 +13,12 @@ use shared::backoff::Backoff;
 use shared::clock::Clock;
 use shared::failpoint;
 use shared::ids::ProjectId;
+use shared::jumps::Jumps;
 use shared::metric_name::Metric;
 use shared::send::Queue;
 use shared::store::messages::settle::{HELD, Settled, settle};
 use shared::store::months::Month;
-use shared::store::send_chunks::{self, NewChunk};
+use shared::store::send_chunks::{self, DueBy, NewChunk};
 use shared::store::{Store, StoreError, capped_sends};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{self, JoinSet};
@@ -59,7 +60,7 @@ pub struct Settler(mpsc::Sender<Entry>);
 
 impl Settler {
     /// Starts the writer task. It ends when every `Settler` is dropped; failed writes are retried in tasks of their own.
-    pub fn start(store: Store, clock: Clock, on_retry_due: OnRetryDue) -> Self {
+    pub fn start(store: Store, clock: (Clock, Arc<Jumps>), on_retry_due: OnRetryDue) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
         tokio::spawn(run(store, clock, on_retry_due, receiver));
         Self(sender)
@@ -79,7 +80,7 @@ pub type OnRetryDue = Arc<dyn Fn(Queue) + Send + Sync>;
 
 /// Writes queued outcomes. Projects are written concurrently, so that one whose rows are locked delays no other. A project's first
 /// attempts are sequential; failed batches are retried separately.
-async fn run(store: Store, clock: Clock, on_retry_due: OnRetryDue, mut queue: mpsc::Receiver<Entry>) {
+async fn run(store: Store, clock: (Clock, Arc<Jumps>), on_retry_due: OnRetryDue, mut queue: mpsc::Receiver<Entry>) {
     let mut waiting = Waiting::default();
     let mut writers: JoinSet<()> = JoinSet::new();
     let mut is_open = true;
@@ -185,7 +186,7 @@ fn notify(entries: Vec<Entry>) {
 #[derive(Clone)]
 struct Writer {
     store: Store,
-    clock: Clock,
+    clock: (Clock, Arc<Jumps>),
     on_retry_due: OnRetryDue,
     project: ProjectId,
 }
@@ -288,12 +289,13 @@ impl Writer {
         }
         let settled: Vec<&Settled> = held.iter().map(|entry| &entry.settled).collect();
         let unsent: Vec<(Uuid, i32)> = settled.iter().filter(|s| s.frees_cap()).map(|s| (s.id, s.attempt)).collect();
-        let now = self.clock.now();
+        let (clock, jumps) = &self.clock;
+        let DueBy { now, held: due_from } = jumps.due_by(clock);
         let (queued, ()) =
             tokio::try_join!(settle(&tx, project, &settled, now), send_chunks::settle::write(&tx, project, &chunks))?;
-        let retries = retries(&held, &queued.into_iter().collect(), now);
+        let retries = retries(&held, &queued.into_iter().collect(), due_from);
         // Sends are released after the messages are locked, as in an erasure: in any order the two would deadlock.
-        tokio::try_join!(send_chunks::insert(&tx, &retries, now), capped_sends::release(&tx, project, &unsent))?;
+        tokio::try_join!(send_chunks::insert(&tx, &retries, due_from), capped_sends::release(&tx, project, &unsent))?;
         tx.commit().await?;
         failpoint::hit("delivery.after_settle");
         for entry in held {
@@ -301,7 +303,7 @@ impl Writer {
         }
         retries
             .iter()
-            .filter(|chunk| chunk.due_at.is_none_or(|due| due <= now))
+            .filter(|chunk| chunk.due_at.is_none_or(|due| due <= due_from))
             .for_each(|c| (self.on_retry_due)(c.queue));
         Ok(())
     }

@@ -58,7 +58,7 @@ struct Begun {
 pub async fn run(app: Arc<App>, grant: Grant) {
     let Grant { queue, owner, permits, from } = grant;
     let report = EndReport { dispatcher: &app.dispatcher, queue, owner, end: None };
-    let begun = match admit(&app, queue, permits).await {
+    let begun = match admit(&app, queue, permits, from).await {
         Ok(Admitted::Now(permits, tokens)) => {
             begin(&app, queue, permits.len(), from).await.map(|begun| (begun, permits, tokens))
         }
@@ -117,11 +117,18 @@ enum Admitted {
 
 /// If the account has a limit, takes tokens for the due messages and drops the permits without one. Tokens are not taken in advance:
 /// a worker with unspent tokens does not ask Redis, and would miss a pause requested by the provider.
-async fn admit(app: &App, queue: Queue, mut permits: Vec<Permit>) -> Result<Admitted, StoreError> {
+async fn admit(
+    app: &App,
+    queue: Queue,
+    mut permits: Vec<Permit>,
+    from: Option<Timestamp>,
+) -> Result<Admitted, StoreError> {
     let Some(limit) = app.channels.limit(app, (queue.project, queue.channel)).await? else {
         return Ok(Admitted::Now(permits, Vec::new()));
     };
-    let due = count(&app.store.connection().await?, queue, permits.len(), app.due_by()).await?;
+    let own = app.leases.ended(app.clock.passed_ms());
+    let want = want(app, queue, (permits.len(), from), &own);
+    let due = count(&app.store.connection().await?, want, app.due_by()).await?;
     if due == 0 {
         return Ok(Admitted::Nothing);
     }
@@ -134,6 +141,11 @@ async fn admit(app: &App, queue: Queue, mut permits: Vec<Permit>) -> Result<Admi
     }
     permits.truncate(tokens.len());
     Ok(Admitted::Now(permits, tokens))
+}
+
+/// `own` are the chunks that this worker is sending.
+fn want<'a>(app: &App, queue: Queue, (max, from): (usize, Option<Timestamp>), own: &'a [Uuid]) -> Want<'a> {
+    Want { queue, max, from, take_over: app.takeovers.are_allowed().then_some(own) }
 }
 
 async fn tokens(limit: &Limit, queue: Queue, max: usize) -> Vec<Token> {
@@ -165,8 +177,7 @@ async fn begin_under(
     let due = app.due_by();
     let now = due.now;
     let own = app.leases.ended(app.clock.passed_ms());
-    let want = Want { queue, max, from, take_over: app.takeovers.are_allowed().then_some(own.as_slice()) };
-    let taken = take(&tx, want, due).await?;
+    let taken = take(&tx, want(app, queue, (max, from), &own), due).await?;
     let (has_more, head) = (taken.has_more, taken.first_due);
     let Some((messages, known)) = messages_of(&tx, queue, &taken, mode, now).await? else { return Ok(None) };
     if messages.is_empty() {

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use shared::send::{DeliveryState, Lane};
 use shared::store::messages::claim::Claimed;
 use shared::store::messages::settle::{HELD, Settled};
+use shared::store::send_chunks::DueBy;
 
 use super::reschedule;
 use crate::provider::{Outcome, TOO_LARGE};
@@ -18,7 +19,8 @@ const MAX_REASON_CHARS: usize = 500;
 /// Inputs of a decision besides the outcome.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances {
-    pub now: Timestamp,
+    /// Ages count by `now`, delays from `held`: a jump of the clock must not lengthen them.
+    pub due_by: DueBy,
     /// Between 0 and 1.
     pub random: f64,
     /// How often a direct or automation message is repeated after calls with an unknown outcome.
@@ -39,8 +41,8 @@ pub fn failed(message: &Claimed, reason: &str) -> Settled {
     known(message, DeliveryState::Failed, Some(reason))
 }
 
-fn again(message: &Claimed, reason: &str, now: Timestamp, delay: Duration) -> Settled {
-    let due_at = Some(now.checked_add(delay).unwrap_or(Timestamp::MAX));
+fn again(message: &Claimed, reason: &str, at: Circumstances, delay: Duration) -> Settled {
+    let due_at = Some(at.due_by.held.checked_add(delay).unwrap_or(Timestamp::MAX));
     Settled { due_at, ..known(message, DeliveryState::Queued, Some(reason)) }
 }
 
@@ -57,14 +59,14 @@ pub fn test_address(message: &Claimed) -> Option<&str> {
 /// Queues the message again after a provider failure, or fails it after the last one.
 fn retry(message: &Claimed, after: Option<Duration>, why: &str, at: Circumstances) -> Settled {
     let settled = match reschedule::after_failure(message.failures, after, at.random) {
-        Some(delay) => again(message, &format!("retrying: {why}"), at.now, delay),
+        Some(delay) => again(message, &format!("retrying: {why}"), at, delay),
         None => failed(message, &format!("gave_up: {why}")),
     };
     Settled { failures: 1, ..settled }
 }
 
 fn age(message: &Claimed, at: Circumstances) -> Duration {
-    let age_ms = at.now.as_millisecond() - message.released_at.as_millisecond();
+    let age_ms = at.due_by.now.as_millisecond() - message.released_at.as_millisecond();
     Duration::from_millis(age_ms.max(0).unsigned_abs())
 }
 
@@ -83,25 +85,25 @@ pub fn judge(message: &Claimed, outcome: &Outcome, at: Circumstances) -> Settled
             if age(message, at) > DEFERRAL_COUNTS_AFTER {
                 return retry(message, Some(*after), why, at);
             }
-            again(message, &format!("waiting: {why}"), at.now, reschedule::while_open(*after, at.random))
+            again(message, &format!("waiting: {why}"), at, reschedule::while_open(*after, at.random))
         }
         // Waiting for a rate limit is not a failure.
         Outcome::Limited { after, why } => {
             let delay = reschedule::while_limited(*after, message.lane, at.random);
-            again(message, &limited(why), at.now, delay)
+            again(message, &limited(why), at, delay)
         }
         Outcome::Rejected(why) if why.starts_with(TOO_LARGE) => Settled { failures: 1, ..failed(message, why) },
         Outcome::Rejected(why) => Settled { failures: 1, ..failed(message, &format!("rejected: {why}")) },
         Outcome::Gone(why) => Settled { failures: 1, ..failed(message, &format!("gone: {why}")) },
         Outcome::Misconfigured(why) => {
             let delay = if at.try_again_now { Duration::ZERO } else { reschedule::while_held(at.random) };
-            again(message, &format!("{HELD}: {why}"), at.now, delay)
+            again(message, &format!("{HELD}: {why}"), at, delay)
         }
         Outcome::Ambiguous(why) if at.is_idempotent => retry(message, None, why, at),
         Outcome::Ambiguous(why) => {
             let reason = format!("outcome_unknown: {why}");
             let settled = match reschedule::after_unknown(message.ambiguous + 1, unknown_retries(message.lane, at)) {
-                Some(delay) => again(message, &reason, at.now, delay),
+                Some(delay) => again(message, &reason, at, delay),
                 None => failed(message, &reason),
             };
             Settled { ambiguous: 1, ..settled }
@@ -116,12 +118,12 @@ pub fn limited(why: &str) -> String {
 
 /// Queues a message again that was begun and not called. If another worker took it over meanwhile, this is not written.
 pub fn not_called(message: &Claimed, at: Circumstances) -> Settled {
-    again(message, "lease_ended", at.now, Duration::ZERO)
+    again(message, "lease_ended", at, Duration::ZERO)
 }
 
 /// Defers to the end of quiet hours, which is so far away, with jitter.
 pub fn quiet(message: &Claimed, until: Timestamp, wait: Duration, at: Circumstances) -> Settled {
-    again(message, &format!("quiet_hours: until {until}"), at.now, reschedule::while_quiet(wait, at.random))
+    again(message, &format!("quiet_hours: until {until}"), at, reschedule::while_quiet(wait, at.random))
 }
 
 /// Whether the message may be sent after its earlier calls with an unknown outcome. Campaign messages are not repeated after an
@@ -144,7 +146,7 @@ pub fn user_unknown(message: &Claimed, at: Circumstances) -> Settled {
         Lane::Direct => reschedule::while_user_unknown(age(message, at), message.attempt, at.random),
         Lane::Automation | Lane::Campaign => None,
     };
-    delay.map_or_else(|| failed(message, REASON), |delay| again(message, REASON, at.now, delay))
+    delay.map_or_else(|| failed(message, REASON), |delay| again(message, REASON, at, delay))
 }
 
 /// Suppresses a message to a user without an address. A new direct message is deferred: the address may be recorded in a moment.
@@ -159,7 +161,7 @@ pub fn token_missing(message: &Claimed, at: Circumstances) -> Settled {
 
 fn no_destination(message: &Claimed, reason: &str, at: Circumstances) -> Settled {
     if message.lane == Lane::Direct && age(message, at) < INTAKE_DELAY {
-        return again(message, reason, at.now, Duration::from_secs(1));
+        return again(message, reason, at, Duration::from_secs(1));
     }
     known(message, DeliveryState::Suppressed, Some(reason))
 }
@@ -210,7 +212,7 @@ mod tests {
 
     fn at(now_ms: i64) -> Circumstances {
         Circumstances {
-            now: from_ms(now_ms),
+            due_by: from_ms(now_ms).into(),
             random: 1.0,
             unknown_retries: 1,
             try_again_now: false,

@@ -20,7 +20,7 @@ pub fn lease(place: &Place) -> Timestamp {
 }
 
 pub fn settler(place: &Place) -> Settler {
-    Settler::start(place.store.clone(), place.clock.clone(), Arc::new(|_| ()))
+    Settler::start(place.store.clone(), (place.clock.clone(), Arc::default()), Arc::new(|_| ()))
 }
 
 /// The message at a position of a begun chunk at a position.

@@ -1,5 +1,7 @@
 //! The database's clock jumps ahead: nothing becomes due by that alone.
 
+use std::collections::HashSet;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
@@ -9,6 +11,8 @@ use shared::clock::Clock;
 use shared::store::clock_jumps::{self, ClockJump};
 use shared::store::messages::insert::NewMessage;
 use testkit::TestMailbox;
+use worker_delivery::provider::stub::Stub;
+use worker_delivery::provider::{Email, Outcome};
 
 use crate::place::{Place, SOON};
 
@@ -68,6 +72,31 @@ async fn worker_that_starts_after_a_jump_holds_what_schedulers_hold() {
     place.stop().await;
 }
 
+#[tokio::test]
+async fn retry_waits_its_delay_and_not_for_the_end_of_the_jump() {
+    let mut place = Place::new().await;
+    place.clock = Clock::manual(place.clock.now());
+    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let seen = Mutex::new(HashSet::new());
+    let stub = Stub::new(move |mail: &Email| {
+        let is_first = seen.lock().unwrap().insert(mail.id);
+        if is_first { Outcome::unavailable("down") } else { Outcome::Accepted("1".to_owned()) }
+    });
+    place.run_with_stub(stub).await;
+    let (before, message) = (place.message(ann), place.message(ann));
+    place.queue(std::slice::from_ref(&before)).await;
+    place.settled(before.id, 1).await;
+    place.clock.jump(HOUR);
+    place.queue(std::slice::from_ref(&message)).await;
+    let row = place.settled(message.id, 1).await;
+    assert!(row.reason.as_deref().unwrap().starts_with("retrying: "), "{row:?}");
+    let due = place.due_in(&row).unwrap() + 3_600;
+    assert!((7..=16).contains(&due), "{due} s");
+    place.clock.advance(Duration::from_secs(17));
+    assert_eq!(place.settled(message.id, 2).await.status, "sent");
+    place.stop().await;
+}
+
 fn time_of_day(at: Timestamp) -> String {
     at.to_zoned(TimeZone::UTC).strftime("%H:%M").to_string()
 }
@@ -85,7 +114,7 @@ async fn quiet_hours_end_at_their_time_whatever_the_clock_shows() {
     place.queue(std::slice::from_ref(&late)).await;
     let row = place.settled(late.id, 1).await;
     assert!(row.reason.as_deref().unwrap().starts_with("quiet_hours: until "), "{row:?}");
-    let due = place.due_in(&row).unwrap();
+    let due = place.due_in(&row).unwrap() + 6 * 3_600;
     assert!((2 * 3_600..=3 * 3_600 + 60).contains(&due), "{due} s");
     assert_eq!((place.row(early.id).await.unwrap().attempt, mailbox.mails().len()), (1, 0));
     place.stop().await;

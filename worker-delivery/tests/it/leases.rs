@@ -8,7 +8,7 @@ use shared::clock::Clock;
 use shared::ids;
 use shared::send::Lane;
 use shared::store::messages::insert::NewMessage;
-use shared::store::send_chunks::begin::{Taken, Want, take};
+use shared::store::send_chunks::begin::{Taken, Want, count, take};
 use testkit::{TestDatabase, TestMailbox, eventually, eventually_true};
 use tokio::net::TcpListener;
 use uuid::Uuid;
@@ -52,12 +52,18 @@ async fn begins(place: &Place, message: &NewMessage) {
     eventually_true("it is begun", SOON, async || place.row(message.id).await.unwrap().is_begun).await;
 }
 
-/// Takes what is due by a clock that is ahead.
+/// Takes what is due by a clock that is ahead, if leases are taken over and if not. As many are counted.
 async fn take_by(place: &Place, like: &NewMessage, ahead: SignedDuration) -> Taken {
     let mut db = place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
+    let due = place.clock.now() + ahead;
     let want = Want { queue: like.queue(), max: 10, from: None, take_over: Some(&[]) };
-    take(&tx, want, place.clock.now() + ahead).await.unwrap()
+    let without = Want { take_over: None, ..want };
+    let counts = [count(&tx, without, due.into()).await.unwrap(), count(&tx, want, due.into()).await.unwrap()];
+    assert_eq!(take(&tx, without, due).await.unwrap(), Taken::default());
+    let taken = take(&tx, want, due).await.unwrap();
+    assert_eq!(counts, [0, taken.in_doubt.len()]);
+    taken
 }
 
 #[tokio::test]

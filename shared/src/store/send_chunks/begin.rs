@@ -3,6 +3,7 @@
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::{Bits, DueBy, Share};
@@ -139,16 +140,40 @@ pub async fn take(tx: &Transaction<'_>, want: Want<'_>, due: impl Into<DueBy>) -
     Ok(taken)
 }
 
-/// Returns an upper bound, at most `max`, of the members that [`take`] would find.
-pub async fn count(db: &impl GenericClient, queue: Queue, max: usize, due: DueBy) -> Result<usize, StoreError> {
-    let sql = "SELECT least(coalesce(sum(size), 0), $5)::bigint FROM (SELECT size FROM send_chunk \
-               WHERE project_id = $1 AND channel = $2 AND lane = $3 AND due_at <= $4 AND (due_at <= $6 OR due_at <= created_at OR is_begun) \
-               ORDER BY due_at LIMIT $5) AS due";
+/// Chunks that [`take`] takes members of; `$1` to `$8` are a [`Want`], what was seen and [`DueBy`].
+///
+/// A lease has ended if it has by this process's clock and by the database's: either may have been set ahead unnoticed.
+const IS_WANTED: &str = "c.project_id = $1 AND c.channel = $2 AND c.lane = $3 AND c.due_at <= $4 \
+                         AND c.due_at >= coalesce($5::timestamptz, '-infinity') \
+                         AND CASE WHEN c.is_begun THEN $6 AND c.due_at <= statement_timestamp() ELSE c.due_at <= $7 OR c.due_at <= c.created_at END \
+                         AND c.id <> ALL($8) AND NOT EXISTS (SELECT FROM project_removal WHERE project_id = $1)";
+
+/// Runs a query whose conditions are [`IS_WANTED`].
+async fn query(
+    db: &impl GenericClient,
+    sql: &str,
+    Want { queue, from, take_over, .. }: Want<'_>,
+    seen: &[Uuid],
+    limit: i64,
+    due: DueBy,
+) -> Result<Vec<Row>, StoreError> {
     let Queue { project, channel, lane } = queue;
-    let (max, statement) = (i64::try_from(max).unwrap_or(i64::MAX), db.prepare_cached(sql).await?);
-    let (channel, lane) = (channel.as_str(), lane.as_str());
-    let row = db.query_one(&statement, &[&project, &channel, &lane, &due.now, &max, &due.held]).await?;
-    Ok(usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0))
+    let (channel, lane, takes_over) = (channel.as_str(), lane.as_str(), take_over.is_some());
+    let statement = db.prepare_cached(sql).await?;
+    let params: &[&(dyn ToSql + Sync)] =
+        &[&project, &channel, &lane, &due.now, &from, &takes_over, &due.held, &seen, &limit];
+    Ok(db.query(&statement, params).await?)
+}
+
+/// Returns an upper bound, at most `max`, of the members that [`take`] would find.
+pub async fn count(db: &impl GenericClient, want: Want<'_>, due: DueBy) -> Result<usize, StoreError> {
+    let sql = format!(
+        "SELECT least(coalesce(sum(size), 0), $9)::bigint FROM (SELECT size FROM send_chunk c WHERE {IS_WANTED} ORDER BY due_at LIMIT $9) AS due"
+    );
+    let max = i64::try_from(want.max).unwrap_or(i64::MAX);
+    let rows = query(db, &sql, want, want.take_over.unwrap_or_default(), max, due).await?;
+    let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+    Ok(usize::try_from(count).unwrap_or(0))
 }
 
 async fn read(
@@ -158,20 +183,13 @@ async fn read(
     size: i64,
     due: DueBy,
 ) -> Result<Vec<Chunk>, StoreError> {
-    let Queue { project, channel, lane } = want.queue;
-    // A lease has ended if it has by this process's clock and by the database's: either may have been set ahead unnoticed.
-    let sql = "SELECT c.id, c.members, c.done::text, c.is_audience, c.is_begun, c.campaign_id, c.occurrence, c.variant, c.template_id, c.due_at, \
-               k.status, CASE WHEN k.occurrence = c.occurrence THEN k.started_at END, k.name, k.template_id, k.subscription_group_id, c.created_at FROM send_chunk c \
-               LEFT JOIN campaign k ON k.project_id = $1 AND k.id = c.campaign_id \
-               WHERE c.project_id = $1 AND c.channel = $2 AND c.lane = $3 AND c.due_at <= $4 AND c.due_at >= coalesce($5::timestamptz, '-infinity') \
-               AND CASE WHEN c.is_begun THEN $6 AND c.due_at <= statement_timestamp() ELSE c.due_at <= $9 OR c.due_at <= c.created_at END \
-               AND c.id <> ALL($7) AND NOT EXISTS (SELECT FROM project_removal WHERE project_id = $1) \
-               ORDER BY c.due_at LIMIT $8 FOR UPDATE OF c SKIP LOCKED";
-    let statement = tx.prepare_cached(sql).await?;
-    let (channel, lane, takes_over) = (channel.as_str(), lane.as_str(), want.take_over.is_some());
-    let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
-        &[&project, &channel, &lane, &due.now, &want.from, &takes_over, &seen, &size, &due.held];
-    tx.query(&statement, params).await?.iter().map(from_row).collect()
+    let sql = format!(
+        "SELECT c.id, c.members, c.done::text, c.is_audience, c.is_begun, c.campaign_id, c.occurrence, c.variant, c.template_id, c.due_at, \
+         k.status, CASE WHEN k.occurrence = c.occurrence THEN k.started_at END, k.name, k.template_id, k.subscription_group_id, c.created_at \
+         FROM send_chunk c LEFT JOIN campaign k ON k.project_id = $1 AND k.id = c.campaign_id \
+         WHERE {IS_WANTED} ORDER BY c.due_at LIMIT $9 FOR UPDATE OF c SKIP LOCKED"
+    );
+    query(tx, &sql, want, seen, size, due).await?.iter().map(from_row).collect()
 }
 
 fn from_row(row: &Row) -> Result<Chunk, StoreError> {
