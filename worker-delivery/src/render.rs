@@ -1,6 +1,8 @@
 //! From a claimed message, its template and its recipient to a mail. Pure.
 
 pub mod plain;
+mod scan;
+mod text;
 pub mod tracked;
 
 use jiff::Timestamp;
@@ -13,12 +15,6 @@ use shared::template::{Escape, Limits, ParseError, RenderError, Template, one_li
 
 /// What templates call the link to the page where people choose what they get.
 pub const PREFERENCES_URL: &str = "preferencesUrl";
-/// Columns of the text part.
-const WIDTH: usize = 78;
-/// Bytes of HTML, and elements within each other, up to which the text part is laid out; beyond, laying out takes
-/// seconds, and the text part only says where the content is.
-const LAID_OUT: usize = 256 * 1024;
-const NESTED: usize = 1_000;
 
 /// Subject and body of a template, and what a push opens, ready to be rendered.
 #[derive(Debug)]
@@ -98,7 +94,7 @@ pub fn from_template(
 ) -> Result<Rendered, Unrenderable> {
     let Evaluated { subject, body, .. } = evaluated(template, message, recipient, now, Escape::Html)?;
     let html = personalization::html(body);
-    let text = text_of(&html);
+    let text = text::from_html(&html);
     Ok(Rendered { subject, html, text })
 }
 
@@ -116,7 +112,7 @@ pub fn from_content(message: &Claimed, recipient: &Recipient, now: Timestamp) ->
         Err(_) => (one_line(subject), body.to_owned()),
     };
     Ok(if markup {
-        Rendered { subject, text: text_of(&body), html: body }
+        Rendered { subject, text: text::from_html(&body), html: body }
     } else {
         Rendered { subject, html: with_line_breaks(&escaped(&body)), text: body }
     })
@@ -157,34 +153,8 @@ fn evaluated(
     Ok(Evaluated { subject, body, url })
 }
 
-/// How many elements lie within each other at most; roughly, for elements that need no end count as open.
-fn nesting(html: &str) -> usize {
-    let (mut depth, mut most) = (0_usize, 0);
-    for tag in html.split('<').skip(1) {
-        if tag.starts_with('/') {
-            depth = depth.saturating_sub(1);
-        } else if tag.starts_with(|c: char| c.is_ascii_alphabetic()) && !is_empty_element(tag) {
-            depth += 1;
-            most = most.max(depth);
-        }
-    }
-    most
-}
-
-fn is_empty_element(tag: &str) -> bool {
-    let name: String = tag.chars().take_while(char::is_ascii_alphanumeric).take(8).collect();
-    matches!(name.to_ascii_lowercase().as_str(), "br" | "img" | "hr" | "meta" | "link" | "input" | "wbr" | "col")
-}
-
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
-fn text_of(html: &str) -> String {
-    if html.len() > LAID_OUT || nesting(html) > NESTED {
-        return "This message can only be shown as HTML.\n".to_owned();
-    }
-    html2text::from_read(html.as_bytes(), WIDTH).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@
 //! what a parser wrote anew would not be what was tried out in them.
 
 mod address;
-mod scan;
 
 use std::borrow::Cow;
 
 use shared::link::{self, Purpose, Sent};
 use shared::secrets::MasterKeys;
 
+use super::scan;
 use address::page;
 
 /// The links of one message.

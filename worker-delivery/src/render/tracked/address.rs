@@ -1,13 +1,10 @@
 //! The address that an `<a>` leads to: where it stands, and what it means to a browser.
 
-use std::cell::RefCell;
 use std::ops::Range;
 
-use html5ever::tendril::StrTendril;
-use html5ever::tokenizer::{BufferQueue, Tag, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
 use url::Url;
 
-use super::scan;
+use crate::render::scan;
 
 /// Longer addresses are left as they are: what leads to them would be longer than some mail programs follow.
 const MOST_BYTES: usize = 1_500;
@@ -19,8 +16,8 @@ pub fn href(tag: &str) -> Option<(Range<usize>, String)> {
         return None;
     }
     let place = place_of_href(tag)?;
-    let read = read(tag)?;
-    let value = |name: &str| read.attrs.iter().find(|a| &*a.name.local == name).map(|a| &*a.value);
+    let read = scan::tag(tag)?;
+    let value = |name: &str| scan::attribute(&read, name);
     let is_off = value("clicktracking").is_some_and(|value| value.eq_ignore_ascii_case("off"));
     let page = page(value("href")?).filter(|_| !is_off)?;
     Some((place, page))
@@ -73,28 +70,4 @@ fn place_of_href(tag: &str) -> Option<Range<usize>> {
         // Behind the closing quote, or the character that ends a value without quotes.
         at = place.end + usize::from(bytes.get(place.end) != Some(&b'>'));
     }
-}
-
-/// The first tag of a text, as browsers read it.
-fn read(tag: &str) -> Option<Tag> {
-    #[derive(Default)]
-    struct First(RefCell<Option<Tag>>);
-
-    impl TokenSink for First {
-        type Handle = ();
-
-        fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
-            if let Token::TagToken(tag) = token {
-                self.0.borrow_mut().get_or_insert(tag);
-            }
-            TokenSinkResult::Continue
-        }
-    }
-
-    let input = BufferQueue::default();
-    input.push_back(StrTendril::from_slice(tag));
-    let tokenizer = Tokenizer::new(First::default(), TokenizerOpts::default());
-    let _ = tokenizer.feed(&input);
-    tokenizer.end();
-    tokenizer.sink.0.take()
 }

@@ -1,4 +1,11 @@
-//! HTML cut into tags and what stands between them, roughly as a browser does it: the pieces together are the whole.
+//! HTML cut into tags and what stands between them, roughly as a browser does it: the pieces together are the whole. What a piece means is read
+//! as a browser does it.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+
+use html5ever::tendril::StrTendril;
+use html5ever::tokenizer::{BufferQueue, Tag, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
 
 /// Elements whose content is no markup.
 const RAW: [&str; 5] = ["script", "style", "title", "textarea", "xmp"];
@@ -25,6 +32,55 @@ pub fn is_start_of(piece: &str, name: &str) -> bool {
 /// Whether a piece is an end tag of this name.
 pub fn is_end_of(piece: &str, name: &str) -> bool {
     piece.strip_prefix("</").is_some_and(|rest| is_named(rest, name))
+}
+
+/// The name of a tag, in lower case; `None` for text and comments.
+pub fn name(piece: &str) -> Option<Cow<'_, str>> {
+    let tag = piece.strip_prefix('<')?;
+    let tag = tag.strip_prefix('/').unwrap_or(tag);
+    let end = tag.find(|c: char| c.is_ascii_whitespace() || matches!(c, '/' | '>')).unwrap_or(tag.len());
+    let name = tag.get(..end).filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()))?;
+    let is_lower = !name.contains(|c: char| c.is_ascii_uppercase());
+    Some(if is_lower { Cow::Borrowed(name) } else { Cow::Owned(name.to_ascii_lowercase()) })
+}
+
+/// A tag with its attributes.
+pub fn tag(piece: &str) -> Option<Tag> {
+    tokens(piece).into_iter().find_map(|token| if let Token::TagToken(tag) = token { Some(tag) } else { None })
+}
+
+pub fn attribute<'a>(tag: &'a Tag, name: &str) -> Option<&'a str> {
+    tag.attrs.iter().find(|attribute| &*attribute.name.local == name).map(|attribute| &*attribute.value)
+}
+
+/// A piece of text without character references.
+pub fn decoded(piece: &str) -> Cow<'_, str> {
+    if !piece.contains('&') {
+        return Cow::Borrowed(piece);
+    }
+    let text = |token| if let Token::CharacterTokens(text) = token { Some(text) } else { None };
+    Cow::Owned(tokens(piece).into_iter().filter_map(text).map(String::from).collect())
+}
+
+fn tokens(piece: &str) -> Vec<Token> {
+    #[derive(Default)]
+    struct Sink(RefCell<Vec<Token>>);
+
+    impl TokenSink for Sink {
+        type Handle = ();
+
+        fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
+            self.0.borrow_mut().push(token);
+            TokenSinkResult::Continue
+        }
+    }
+
+    let input = BufferQueue::default();
+    input.push_back(StrTendril::from_slice(piece));
+    let tokenizer = Tokenizer::new(Sink::default(), TokenizerOpts::default());
+    let _ = tokenizer.feed(&input);
+    tokenizer.end();
+    tokenizer.sink.0.take()
 }
 
 fn is_named(rest: &str, name: &str) -> bool {
