@@ -15,6 +15,8 @@ const FAILURE_DELAY: Duration = Duration::from_secs(10);
 const MAX_PAUSE: Duration = Duration::from_mins(1);
 /// How long the half-open circuit waits for its trial call: the time that a call may take.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long other messages wait meanwhile: trials normally end long before they time out.
+const TRIAL_DELAY: Duration = Duration::from_secs(1);
 
 /// Closed at first. Once open, it allows one trial call after each delay, until one succeeds.
 #[derive(Debug, Default)]
@@ -28,6 +30,8 @@ pub struct Circuit {
 #[derive(Debug)]
 struct Open {
     until: Instant,
+    /// Whether it waits for a trial call.
+    is_trial: bool,
     cause: Cause,
 }
 
@@ -46,12 +50,14 @@ impl Circuit {
     pub fn refusal(&mut self, now: Instant) -> Option<Outcome> {
         let open = self.open.as_mut()?;
         if now >= open.until {
-            open.until = now + TRIAL_TIMEOUT;
+            (open.until, open.is_trial) = (now + TRIAL_TIMEOUT, true);
             return None;
         }
+        let left = open.until - now;
+        let after = if open.is_trial { left.min(TRIAL_DELAY) } else { left };
         Some(match &open.cause {
             Cause::Misconfigured(why) => Outcome::Misconfigured(why.clone()),
-            Cause::Failed(why) => Outcome::Held { after: open.until - now, why: why.clone() },
+            Cause::Failed(why) => Outcome::Held { after, why: why.clone() },
         })
     }
 
@@ -80,7 +86,7 @@ impl Circuit {
     /// Opens the circuit until a time, or until the end of a pause if later.
     fn open(&mut self, until: Instant, cause: Cause) {
         let until = self.pause.map_or(until, |pause| until.max(pause));
-        self.open = Some(Open { until, cause });
+        self.open = Some(Open { until, is_trial: false, cause });
     }
 }
 
@@ -121,10 +127,13 @@ mod tests {
         }
         assert!(!circuit.is_open(now));
         circuit.note(&down, now);
-        assert_eq!(name(circuit.refusal(now)), Some("held"));
+        let held = |after| Some(Outcome::Held { after, why: "down".to_owned() });
+        assert_eq!(circuit.refusal(now), held(FAILURE_DELAY));
         // The trial call fails too.
         assert_eq!(circuit.refusal(now + FAILURE_DELAY), None);
+        assert_eq!(circuit.refusal(now + FAILURE_DELAY), held(TRIAL_DELAY));
         circuit.note(&down, now + FAILURE_DELAY);
+        assert_eq!(circuit.refusal(now + FAILURE_DELAY), held(FAILURE_DELAY));
         assert!(circuit.is_open(now + FAILURE_DELAY + FAILURE_DELAY / 2));
     }
 
