@@ -4,9 +4,9 @@
 //! ten minutes, the program goes on by the clock as it was, until the clock is back or an operator accepts it. Schedulers record the jump
 //! ([`Jumps::judge`]); other programs believe them ([`Jumps::follow`]).
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::clock::{Clock, from_ms};
 use crate::store::clock_jumps::{self, ClockJump};
@@ -138,12 +138,6 @@ impl Jumps {
         (shown_ms, seen.held_ms())
     }
 
-    /// Which due times have come. After a jump ahead, what waits goes by the clock as it was.
-    pub fn due_by(&self, clock: &Clock) -> DueBy {
-        let (now_ms, held_ms) = self.read(clock);
-        DueBy { now: from_ms(now_ms), held: from_ms(now_ms - held_ms) }
-    }
-
     /// How far the clock has jumped ahead, if it has.
     pub fn ahead(&self, clock: &Clock) -> Option<SignedDuration> {
         let (_, held_ms) = self.read(clock);
@@ -208,6 +202,32 @@ impl Jumps {
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The clock by which chunks are due.
+#[derive(Clone)]
+pub struct DueClock {
+    pub clock: Clock,
+    pub jumps: Arc<Jumps>,
+}
+
+impl DueClock {
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, jumps: Arc::default() }
+    }
+
+    /// Returns the times up to which chunks are due. While a jump ahead is held, `held` is the clock without it.
+    pub fn due_by(&self) -> DueBy {
+        let (now_ms, held_ms) = self.jumps.read(&self.clock);
+        DueBy { now: from_ms(now_ms), held: from_ms(now_ms - held_ms) }
+    }
+
+    /// Returns the start of delays: the clock without a jump that a scheduler has recorded, so that all programs agree on it. When an
+    /// operator accepts the jump, delays that are shorter than it end.
+    pub fn delays_from(&self) -> Timestamp {
+        let DueBy { now, held } = self.due_by();
+        if self.jumps.seen().noted { held } else { now }
     }
 }
 

@@ -1,11 +1,12 @@
-//! `PROGRAM --health`: asks the process of the same container whether it is ready, for images without a shell.
+//! Arguments of the programs: `--help`, and `--health`, which asks the process of the same container whether it is ready, for images without a
+//! shell.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::config::AdminConfig;
-use crate::env::Env;
+use crate::env::{EXIT_CONFIG, Env};
 
 const FLAG: &str = "--health";
 /// Longer than the check behind `/readyz` may take.
@@ -13,12 +14,36 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Of the answer, this much is read.
 const MOST: u64 = 4_096;
 
-/// Where the program was started with `--health`: asks `/readyz` at `ADMIN_ADDR` and ends, with 0 when the answer is 200
-/// and with 1 and the reason otherwise.
+/// Acts on an argument, if there is one, and exits. `--health` asks `/readyz` at `ADMIN_ADDR`: 0 if the answer is 200, otherwise 1 and the
+/// reason.
 pub fn exit_if_asked(default_port: u16) {
-    if std::env::args().nth(1).as_deref() != Some(FLAG) {
-        return;
+    let mut arguments = std::env::args();
+    let program = arguments.next().unwrap_or_default();
+    let program = program.rsplit('/').next().unwrap_or_default();
+    match arguments.next().as_deref() {
+        None => {}
+        Some(FLAG) => check_health(default_port),
+        Some("--help" | "-h") => {
+            print!("{}", usage(program, default_port));
+            std::process::exit(0)
+        }
+        Some(other) => {
+            eprint!("{program}: {other:?} is no argument\n\n{}", usage(program, default_port));
+            std::process::exit(EXIT_CONFIG)
+        }
     }
+}
+
+fn usage(program: &str, default_port: u16) -> String {
+    format!(
+        "Usage: {program} [--health | --help]\n\n\
+         A program of Rekindle. It takes its settings from environment variables; `rekindle doctor` checks them.\n\n  \
+         --health  Exits with 0 if the program that runs with these settings is ready (ADMIN_ADDR, by default port {default_port})\n  \
+         --help    Prints this\n"
+    )
+}
+
+fn check_health(default_port: u16) -> ! {
     let config = AdminConfig::from_env(&Env::from_process(), default_port).map_err(|error| error.to_string());
     match config.and_then(|config| ask(config.addr)) {
         Ok(()) => std::process::exit(0),

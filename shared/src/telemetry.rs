@@ -9,8 +9,13 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::env::{Env, EnvError};
 use crate::metric_name::{Kind, Metric};
 
-/// Starts logging to stderr: `RUST_LOG` (default `info`), `LOG_FORMAT` (`text` or `json`). Called once, first of all.
+/// Starts logging to stderr: `RUST_LOG` (default `info`), `LOG_FORMAT` (`text` or `json`). Called once, first of all. After an error, logging
+/// has started with the defaults, so that the error can be logged.
 pub fn start_logging(env: &Env) -> Result<(), EnvError> {
+    log_as(env).inspect_err(|_| drop(log_as(&Env::default())))
+}
+
+fn log_as(env: &Env) -> Result<(), EnvError> {
     let problem = |name: &str, problem: String, allowed| EnvError { name: name.to_owned(), problem, allowed };
     let filter = env.text("RUST_LOG", "info,async_nats=warn,tokio_postgres=warn,lettre=warn");
     let filter = EnvFilter::try_new(&filter)

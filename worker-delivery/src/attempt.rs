@@ -93,6 +93,7 @@ fn quiet_until(rules: &Rules, message: &Claimed, person: &Recipient, now: Timest
 fn circumstances(app: &App, loaded: &Loaded) -> Circumstances {
     Circumstances {
         due_by: app.due_by(),
+        delays_from: app.due_clock.delays_from(),
         random: rand::random(),
         unknown_retries: app.config.unknown_retries,
         try_again_now: loaded.sender.is_superseded(),

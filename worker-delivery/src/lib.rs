@@ -29,7 +29,7 @@ use jiff::SignedDuration;
 use shared::buckets::Buckets;
 use shared::bus::Bus;
 use shared::clock::Clock;
-use shared::jumps::Jumps;
+use shared::jumps::DueClock;
 use shared::send::{Channel, Queue};
 use shared::shutdown::{DRAIN, Shutdown, drained};
 use shared::startup::{self, Connected};
@@ -69,7 +69,7 @@ pub struct App {
     dispatcher: Dispatcher,
     takeovers: Takeovers,
     leases: Leases,
-    jumps: Arc<Jumps>,
+    due_clock: DueClock,
     settler: Settler,
     /// Route to the operator's mail server.
     system_mail: Option<Route<MailProvider>>,
@@ -86,8 +86,8 @@ impl App {
             // If the owner is not cached, the poll finds the queue.
             move |queue: Queue| owners.cached(queue.project).into_iter().for_each(|of| dispatcher.ready(queue, of))
         };
-        let jumps = Arc::new(Jumps::default());
-        let settler = Settler::start(store.clone(), (clock.clone(), jumps.clone()), Arc::new(on_retry_due));
+        let due_clock = DueClock::new(clock.clone());
+        let settler = Settler::start(store.clone(), due_clock.clone(), Arc::new(on_retry_due));
         let prefix = &bus.config.stream_prefix;
         let buckets = config.redis.clone().map(|server| Buckets::start(server, prefix, shutdown.clone()));
         let limits = Limits::new(buckets.map(|buckets| (buckets, config.master_keys.clone())), config.replicas);
@@ -99,7 +99,7 @@ impl App {
             dispatcher,
             takeovers: Takeovers::new(clock.clone(), config.lease),
             leases: Leases::default(),
-            jumps,
+            due_clock,
             tasks: TaskTracker::new(),
             system_mail: invites::route(&config),
             config,
@@ -113,7 +113,7 @@ impl App {
     }
 
     fn due_by(&self) -> DueBy {
-        self.jumps.due_by(&self.clock)
+        self.due_clock.due_by()
     }
 
     fn lease(&self) -> SignedDuration {
@@ -133,9 +133,9 @@ pub async fn run(app: Arc<App>) -> bool {
     }
     app.tasks.spawn(webhooks::send_due(app.clone()));
     // A jump of the clock before the start must make nothing due.
-    let read_clock = || app.jumps.follow(&app.store, &app.clock);
+    let read_clock = || app.due_clock.jumps.follow(&app.store, &app.clock);
     if startup::wait_for("the state of the database's clock", &app.shutdown, read_clock).await.is_ok() {
-        if app.jumps.ahead(&app.clock).is_some() {
+        if app.due_clock.jumps.ahead(&app.clock).is_some() {
             app.takeovers.clock_stepped_ahead();
         }
         app.tasks.spawn(follow_clock(app.clone()));
@@ -155,7 +155,7 @@ async fn follow_clock(app: Arc<App>) {
             () = app.shutdown.cancelled() => return,
             () = tokio::time::sleep(CLOCK_SYNC_INTERVAL) => {}
         }
-        if let Err(error) = app.jumps.follow(&app.store, &app.clock).await {
+        if let Err(error) = app.due_clock.jumps.follow(&app.store, &app.clock).await {
             tracing::debug!(%error, "cannot read the database's time");
         }
     }

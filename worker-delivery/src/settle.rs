@@ -10,15 +10,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use shared::backoff::Backoff;
-use shared::clock::Clock;
 use shared::failpoint;
 use shared::ids::ProjectId;
-use shared::jumps::Jumps;
+use shared::jumps::DueClock;
 use shared::metric_name::Metric;
 use shared::send::Queue;
 use shared::store::messages::settle::{HELD, Settled, settle};
 use shared::store::months::Month;
-use shared::store::send_chunks::{self, DueBy, NewChunk};
+use shared::store::send_chunks::{self, NewChunk};
 use shared::store::{Store, StoreError, capped_sends};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{self, JoinSet};
@@ -60,7 +59,7 @@ pub struct Settler(mpsc::Sender<Entry>);
 
 impl Settler {
     /// Starts the writer task. It ends when every `Settler` is dropped; failed writes are retried in tasks of their own.
-    pub fn start(store: Store, clock: (Clock, Arc<Jumps>), on_retry_due: OnRetryDue) -> Self {
+    pub fn start(store: Store, clock: DueClock, on_retry_due: OnRetryDue) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
         tokio::spawn(run(store, clock, on_retry_due, receiver));
         Self(sender)
@@ -80,7 +79,7 @@ pub type OnRetryDue = Arc<dyn Fn(Queue) + Send + Sync>;
 
 /// Writes queued outcomes. Projects are written concurrently, so that one whose rows are locked delays no other. A project's first
 /// attempts are sequential; failed batches are retried separately.
-async fn run(store: Store, clock: (Clock, Arc<Jumps>), on_retry_due: OnRetryDue, mut queue: mpsc::Receiver<Entry>) {
+async fn run(store: Store, clock: DueClock, on_retry_due: OnRetryDue, mut queue: mpsc::Receiver<Entry>) {
     let mut waiting = Waiting::default();
     let mut writers: JoinSet<()> = JoinSet::new();
     let mut is_open = true;
@@ -186,7 +185,7 @@ fn notify(entries: Vec<Entry>) {
 #[derive(Clone)]
 struct Writer {
     store: Store,
-    clock: (Clock, Arc<Jumps>),
+    clock: DueClock,
     on_retry_due: OnRetryDue,
     project: ProjectId,
 }
@@ -289,13 +288,16 @@ impl Writer {
         }
         let settled: Vec<&Settled> = held.iter().map(|entry| &entry.settled).collect();
         let unsent: Vec<(Uuid, i32)> = settled.iter().filter(|s| s.frees_cap()).map(|s| (s.id, s.attempt)).collect();
-        let (clock, jumps) = &self.clock;
-        let DueBy { now, held: due_from } = jumps.due_by(clock);
+        // A chunk created by its due time was due when it was queued, so both count by the same clock.
+        let (now, delays_from) = (self.clock.clock.now(), self.clock.delays_from());
         let (queued, ()) =
             tokio::try_join!(settle(&tx, project, &settled, now), send_chunks::settle::write(&tx, project, &chunks))?;
-        let retries = retries(&held, &queued.into_iter().collect(), due_from);
+        let retries = retries(&held, &queued.into_iter().collect(), delays_from);
         // Sends are released after the messages are locked, as in an erasure: in any order the two would deadlock.
-        tokio::try_join!(send_chunks::insert(&tx, &retries, due_from), capped_sends::release(&tx, project, &unsent))?;
+        tokio::try_join!(
+            send_chunks::insert(&tx, &retries, delays_from),
+            capped_sends::release(&tx, project, &unsent)
+        )?;
         tx.commit().await?;
         failpoint::hit("delivery.after_settle");
         for entry in held {
@@ -303,18 +305,18 @@ impl Writer {
         }
         retries
             .iter()
-            .filter(|chunk| chunk.due_at.is_none_or(|due| due <= due_from))
+            .filter(|chunk| chunk.due_at.is_none_or(|due| due <= delays_from))
             .for_each(|c| (self.on_retry_due)(c.queue));
         Ok(())
     }
 }
 
 /// Builds the chunks of messages that are queued again, by due time.
-fn retries(entries: &[&Entry], queued: &HashSet<Uuid>, now: Timestamp) -> Vec<NewChunk> {
+fn retries(entries: &[&Entry], queued: &HashSet<Uuid>, delays_from: Timestamp) -> Vec<NewChunk> {
     let mut chunks: BTreeMap<_, Vec<Uuid>> = BTreeMap::new();
     for Entry { member, settled, .. } in entries.iter().filter(|entry| queued.contains(&entry.settled.id)) {
         let is_held = settled.reason.as_deref().is_some_and(|reason| reason.starts_with(HELD));
-        let due_at = reschedule::rounded(settled.due_at.unwrap_or(now), now);
+        let due_at = reschedule::rounded(settled.due_at.unwrap_or(delays_from), delays_from);
         chunks.entry((member.queue, member.campaign, is_held, due_at)).or_default().push(settled.id);
     }
     let chunks = chunks.into_iter().flat_map(|((queue, campaign, is_held, due_at), members)| {

@@ -143,7 +143,7 @@ async fn admit(
     Ok(Admitted::Now(permits, tokens))
 }
 
-/// `own` are the chunks that this worker is sending.
+/// Excludes `own`, the chunks that this worker is still sending, from takeover.
 fn want<'a>(app: &App, queue: Queue, (max, from): (usize, Option<Timestamp>), own: &'a [Uuid]) -> Want<'a> {
     Want { queue, max, from, take_over: app.takeovers.are_allowed().then_some(own) }
 }

@@ -1,20 +1,20 @@
 //! The text part of a mail, from its HTML. Pure.
 //!
-//! Keeps paragraphs, lists, quotations and links. Does not wrap lines: mail programs do, and a fixed width reads badly on phones. Builds no tree, so
-//! its time is linear, however the elements are nested.
+//! Keeps paragraphs, lists, quotations and links. Lines are not wrapped: mail clients do that. Builds no tree, so nesting costs no time.
 
-use html5ever::tokenizer::Tag;
+mod hidden;
 
 use super::scan;
+use hidden::{Hidden, Position, is_hidden};
 
-/// Maximum levels of quotations and of lists that are shown. Without one, the prefixes of lines would grow with the square of the HTML.
+/// Maximum nesting shown for block quotes and for lists.
 const MAX_LEVELS: usize = 8;
-/// Schemes of links whose addresses are shown.
-const SCHEMES: [&str; 5] = ["https:", "http:", "mailto:", "tel:", "sms:"];
+/// Schemes of addresses that are not shown, as they lead to nothing that a reader of the text could open.
+const UNSHOWN: [&str; 4] = ["javascript", "vbscript", "data", "cid"];
 
 /// Converts HTML to text that ends with a line break, unless it is empty.
 pub fn from_html(html: &str) -> String {
-    let mut text = Text { out: String::with_capacity(html.len() / 2), ..Text::default() };
+    let mut text = Text { out: String::with_capacity(html.len() / 2), max_prefixed: html.len(), ..Text::default() };
     for piece in scan::pieces(html) {
         match scan::name(piece) {
             Some(name) => text.tag(&name, piece),
@@ -25,35 +25,13 @@ pub fn from_html(html: &str) -> String {
     text.finish()
 }
 
-/// Whether an element's content is not part of the text. Only elements whose end tag is required can be hidden: of others the end is unknown.
-fn is_hidden(name: &str, piece: &str) -> bool {
-    match name {
-        "script" | "style" | "iframe" | "noembed" | "noframes" | "title" | "textarea" | "template" | "select" => true,
-        "div" | "span" | "table" | "section" => {
-            let piece = piece.to_ascii_lowercase();
-            (piece.contains("none") || piece.contains("hidden")) && scan::tag(&piece).is_some_and(|tag| hides(&tag))
-        }
-        _ => false,
-    }
-}
-
-fn hides(tag: &Tag) -> bool {
-    let is_off = |style: &str| style.replace(' ', "").contains("display:none");
-    scan::attribute(tag, "hidden").is_some() || scan::attribute(tag, "style").is_some_and(is_off)
-}
-
-/// The value of a start tag's attribute.
-fn attribute(piece: &str, name: &str) -> Option<String> {
-    scan::attribute(&scan::tag(piece)?, name).map(str::to_owned)
-}
-
 /// Line breaks around an element: 2 for those with a margin, 1 for other blocks, 0 for those within a line.
 fn breaks(name: &str) -> usize {
     match name {
-        "p" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "blockquote" | "pre" | "hr" | "dl" | "figure" => 2,
-        "div" | "table" | "tr" | "li" | "dt" | "dd" | "section" | "article" | "header" | "footer" | "main" | "nav"
-        | "aside" | "address" | "center" | "form" | "fieldset" | "caption" | "figcaption" | "body" | "thead"
-        | "tbody" | "tfoot" => 1,
+        "p" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "blockquote" | "pre" | "hr" | "dl" | "figure" | "table" => 2,
+        "div" | "tr" | "li" | "dt" | "dd" | "section" | "article" | "header" | "footer" | "main" | "nav" | "aside"
+        | "address" | "center" | "form" | "fieldset" | "caption" | "figcaption" | "body" | "thead" | "tbody"
+        | "tfoot" => 1,
         _ => 0,
     }
 }
@@ -64,21 +42,31 @@ struct Link {
     start: usize,
 }
 
+/// Elements that affect each line in them.
+#[derive(Clone, Copy, Default)]
+struct Levels {
+    preformatted: usize,
+    quotes: usize,
+    lists: usize,
+}
+
 #[derive(Default)]
 struct Text {
     out: String,
+    /// Length of `out` up to which lines are indented, so that prefixes cannot multiply the text.
+    max_prefixed: usize,
     /// Whether `out` ends within a line.
     in_line: bool,
     /// Line breaks before the next line.
     breaks: usize,
     /// Whether a space precedes the next word.
     has_space: bool,
-    /// The element whose content is skipped, and how many of its name are open.
-    hidden: Option<(String, usize)>,
-    preformatted: usize,
-    quotes: usize,
+    hidden: Option<Hidden>,
+    levels: Levels,
     /// The next number of each open list; `None`: not numbered.
     lists: Vec<Option<i64>>,
+    /// Levels outside of each open table. What is left open in a cell ends with the cell.
+    tables: Vec<Levels>,
     /// Put before the next line.
     marker: Option<String>,
     link: Option<Link>,
@@ -97,11 +85,12 @@ impl Text {
         if self.hidden.is_some() {
             return;
         }
-        if self.preformatted > 0 {
+        if self.levels.preformatted > 0 {
             for (n, line) in text.split('\n').enumerate() {
                 if n > 0 {
                     self.line_break();
                 }
+                let line = line.trim_end_matches('\r');
                 if !line.is_empty() {
                     self.word(line);
                 }
@@ -139,20 +128,23 @@ impl Text {
             self.out.extend(std::iter::repeat_n('\n', self.breaks.max(1)));
         }
         (self.in_line, self.breaks) = (true, 0);
-        self.out.extend(std::iter::repeat_n("> ", self.quotes.min(MAX_LEVELS)));
         let marker = self.marker.take();
+        if self.out.len() > self.max_prefixed {
+            return;
+        }
+        self.out.extend(std::iter::repeat_n("> ", self.levels.quotes.min(MAX_LEVELS)));
         let levels = self.lists.len().min(MAX_LEVELS).saturating_sub(usize::from(marker.is_some()));
         self.out.extend(std::iter::repeat_n("  ", levels));
         self.out.push_str(&marker.unwrap_or_default());
     }
 
-    /// Ends the line, with at least so many line breaks before the next one.
+    /// Ends the line. At least `breaks` line breaks precede the next one.
     fn end_line(&mut self, breaks: usize) {
         (self.in_line, self.has_space) = (false, false);
         self.breaks = self.breaks.max(breaks);
     }
 
-    /// Ends the line or, if it has ended, leaves an empty one.
+    /// Ends the line, or adds an empty line if none is open.
     fn line_break(&mut self) {
         let breaks = if self.in_line { 1 } else { 2 };
         self.end_line(breaks);
@@ -160,14 +152,12 @@ impl Text {
 
     fn tag(&mut self, name: &str, piece: &str) {
         let is_end = piece.starts_with("</");
-        if let Some((hidden, depth)) = &mut self.hidden {
-            if hidden == name {
-                *depth = if is_end { *depth - 1 } else { *depth + 1 };
-                if *depth == 0 {
-                    self.hidden = None;
-                }
+        if let Some(hidden) = &mut self.hidden {
+            match hidden.tag(name, is_end) {
+                Position::Inside => return,
+                Position::End => return self.hidden = None,
+                Position::After => self.hidden = None,
             }
-            return;
         }
         let breaks = breaks(name);
         if breaks > 0 {
@@ -176,7 +166,7 @@ impl Text {
         if is_end {
             self.end_tag(name);
         } else if is_hidden(name, piece) {
-            self.hidden = Some((name.to_owned(), 1));
+            self.hidden = Hidden::start(name);
         } else {
             self.start_tag(name, piece);
         }
@@ -189,25 +179,35 @@ impl Text {
                 self.word("---");
                 self.end_line(2);
             }
-            "img" => self.characters(&attribute(piece, "alt").unwrap_or_default()),
-            "td" | "th" => self.has_space = true,
+            "img" => {
+                self.separate();
+                self.characters(&scan::value(piece, "alt").unwrap_or_default());
+            }
+            "button" => self.has_space = true,
+            "table" => self.tables.push(Levels { lists: self.lists.len(), ..self.levels }),
+            "td" | "th" => {
+                self.restore_levels();
+                self.has_space = true;
+            }
             "a" => {
                 self.end_link();
-                let address = attribute(piece, "href").and_then(|href| shown_address(&href));
+                self.separate();
+                let address = scan::value(piece, "href").and_then(|href| shown_address(&href));
                 self.link = address.map(|address| Link { address, start: self.out.len() });
             }
-            "pre" => self.preformatted += 1,
-            "blockquote" => self.quotes += 1,
+            "pre" => self.levels.preformatted += 1,
+            "blockquote" => self.levels.quotes += 1,
             "ul" | "ol" => {
                 self.end_line(if self.lists.is_empty() { 2 } else { 1 });
-                let first = || attribute(piece, "start").and_then(|start| start.parse().ok()).unwrap_or(1);
+                let first = || number(piece, "start").unwrap_or(1);
                 self.lists.push((name == "ol").then(first));
             }
             "li" => {
                 self.marker = Some(match self.lists.last_mut() {
-                    Some(Some(number)) => {
-                        *number = number.saturating_add(1);
-                        format!("{}. ", *number - 1)
+                    Some(Some(next)) => {
+                        let own = number(piece, "value").unwrap_or(*next);
+                        *next = own.saturating_add(1);
+                        format!("{own}. ")
                     }
                     _ => "* ".to_owned(),
                 });
@@ -219,16 +219,36 @@ impl Text {
     fn end_tag(&mut self, name: &str) {
         match name {
             "a" => self.end_link(),
-            "pre" => self.preformatted = self.preformatted.saturating_sub(1),
-            "blockquote" => self.quotes = self.quotes.saturating_sub(1),
+            "button" => self.has_space = true,
+            "pre" => self.levels.preformatted = self.levels.preformatted.saturating_sub(1),
+            "blockquote" => self.levels.quotes = self.levels.quotes.saturating_sub(1),
             "ul" | "ol" => {
                 self.lists.pop();
                 self.end_line(if self.lists.is_empty() { 2 } else { 1 });
                 self.marker = None;
             }
             "li" => self.marker = None,
+            "td" | "th" => self.restore_levels(),
+            "table" => {
+                self.restore_levels();
+                self.tables.pop();
+            }
             _ => {}
         }
+    }
+
+    fn restore_levels(&mut self) {
+        let Some(outside) = self.tables.last().copied() else { return };
+        if self.lists.len() > outside.lists || self.levels.quotes != outside.quotes {
+            self.end_line(1);
+        }
+        self.levels = outside;
+        self.lists.truncate(outside.lists);
+    }
+
+    /// Keeps an address apart from a link or image that follows at once.
+    fn separate(&mut self) {
+        self.has_space |= self.out.ends_with('>');
     }
 
     /// Shows the address after the link's text, unless the text is the address. In angle brackets, which keep it apart from punctuation
@@ -236,25 +256,45 @@ impl Text {
     fn end_link(&mut self) {
         let Some(Link { address, start }) = self.link.take() else { return };
         let text = self.out[start..].trim_matches(|c: char| c.is_whitespace() || matches!(c, '>' | '*'));
+        let is_address = |text: &str| text.trim_end_matches('/') == address.trim_end_matches('/');
         if text.is_empty() {
             self.word(&format!("<{address}>"));
-        } else if text != address && Some(text) != address.strip_prefix("mailto:") {
+        } else if !is_address(text) && Some(text) != address.strip_prefix("mailto:") {
             self.out.extend([" <", &address, ">"]);
         }
     }
 }
 
-/// Returns a link's address without the characters that URLs ignore or that would break the line; `None` if it leads to nothing that a reader of
-/// the text could open.
-fn shown_address(href: &str) -> Option<String> {
-    let address: String = href.chars().filter(|c| !c.is_whitespace() && !c.is_control()).collect();
-    let is_shown = |scheme: &&str| address.get(..scheme.len()).is_some_and(|s| s.eq_ignore_ascii_case(scheme));
-    SCHEMES.iter().any(is_shown).then_some(address)
+fn number(piece: &str, attribute: &str) -> Option<i64> {
+    scan::value(piece, attribute)?.trim().parse().ok()
 }
 
-/// Whether a character takes no space. Mails are padded with these so that previews show nothing else.
+/// Returns a link's address as it can be shown within a line and within angle brackets; `None` if it has no scheme, or one of [`UNSHOWN`].
+fn shown_address(href: &str) -> Option<String> {
+    let mut address = String::with_capacity(href.len());
+    for c in href.trim_matches(|c: char| c.is_ascii_whitespace() || c.is_control()).chars() {
+        match c {
+            ' ' => address.push_str("%20"),
+            '<' => address.push_str("%3C"),
+            '>' => address.push_str("%3E"),
+            // URLs ignore tabs and line breaks.
+            c if c.is_control() || c.is_whitespace() => {}
+            c => address.push(c),
+        }
+    }
+    let (scheme, _) = address.split_once(':')?;
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
+    let is_shown = is_scheme && !UNSHOWN.iter().any(|unshown| scheme.eq_ignore_ascii_case(unshown));
+    is_shown.then_some(address)
+}
+
+/// Whether a character takes no space. Senders pad preheaders with these to keep body text out of previews.
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{34f}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}')
+    matches!(
+        c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}'
+    )
 }
 
 #[cfg(test)]
@@ -280,13 +320,19 @@ mod tests {
             ("<table><tr><td>Tea</td><td>$2</td></tr><tr><td><div>x</div></td></tr></table>", "Tea $2\nx\n"),
             ("<img alt=' Our\nlogo '> x", "Our logo x\n"),
             ("<a href='https://a.b/?c=1&amp;d'>Track it</a>!", "Track it <https://a.b/?c=1&d>!\n"),
-            ("<a href='https://a.b/'>https://a.b/</a>", "https://a.b/\n"),
+            ("<a href='https://a.b/'>https://a.b</a>", "https://a.b\n"),
+            ("<a href='MAILTO:a@b.c?subject=Order 12'>us</a>", "us <MAILTO:a@b.c?subject=Order%2012>\n"),
+            ("<a href=app:x>a</a><a href=//x>b</a> <button>c</button><button>d</button>", "a <app:x> b c d\n"),
+            ("<a href=a:1><img alt=A></a><a href=b:2><img alt=B></a>", "A <a:1> B <b:2>\n"),
+            ("<ol><li value=7>a<li>b</ol>", "7. a\n8. b\n"),
+            ("<table><tr><td><ul><li>a<blockquote>b</td><td>c</td></tr></table>d", "* a\n\n>   b\nc\n\nd\n"),
+            ("<pre>a\r\n\r\nb</pre>", "a\n\nb\n"),
             ("<a href='mailto:a@b.c'>a@b.c</a> <a href='mailto:a@b.c'>us</a>", "a@b.c us <mailto:a@b.c>\n"),
-            ("<a href='https://a.b'><table><tr><td>Buy</td></tr></table></a>x", "Buy <https://a.b>\nx\n"),
-            ("<li><a href='https://a.b'><img src=x></a><a href='https://c.d'>y", "* <https://a.b>y <https://c.d>\n"),
+            ("<a href='https://a.b'><table><tr><td>Buy</td></tr></table></a>x", "Buy <https://a.b>\n\nx\n"),
+            ("<li><a href='https://a.b'><img src=x></a><a href='https://c.d'>y", "* <https://a.b> y <https://c.d>\n"),
             (
-                "<a href='#x'>a</a> <a href='/x'>b</a> <a href='javascript:x'>c</a> <a name=x>d</a> <a href='ht\ntps://x y'>e</a>",
-                "a b c d e <https://xy>\n",
+                "<a href='#x'>a</a> <a href='/x'>b</a> <a href='javascript:x'>c</a> <a name=x>d</a> <a href=' ht\ntps://x.y/a b&lt; '>e</a>",
+                "a b c d e <https://x.y/a%20b%3C>\n",
             ),
         ] {
             assert_eq!(from_html(html), expected, "{html}");
@@ -303,6 +349,16 @@ mod tests {
             "<span hidden>no</span>yes<textarea>no</textarea><select><option>no</select>",
             "<p>&nbsp;&zwnj;&#8203;&#847;</p>yes",
             "yes<div style='display:none'>no",
+            "<p style='display:\n none !important'>no<p>yes",
+            "<table><tr><td style='display:none'>no<table><tr><td>no</td></tr></table></td><td>yes</table>",
+            "<table><tr style=display:none><td>no</td></tr><tr><td>yes</table>",
+            // Left open: what ends around it ends it.
+            "<table><tr><td><div style='display:none'>no<p>no</p></td></tr></table><p>yes</p>",
+            "<p><span hidden>no</p>yes",
+            "<div><span hidden>no<div>no</div></div>yes",
+            "<div style='display:none;display:block'>yes</div>",
+            "<ul hidden><li>no</ul><table hidden><tr><td>no</table><a hidden href=a:b>no</a>yes",
+            "yes<img alt=no style='display: none'>",
         ] {
             assert_eq!(from_html(html), "yes\n", "{html}");
         }
@@ -321,7 +377,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_html_is_converted(
+        fn text_has_no_surrounding_blank_lines(
             parts in prop::collection::vec(
                 prop_oneof![
                     prop::sample::select(vec![

@@ -15,7 +15,7 @@ const FAILURE_DELAY: Duration = Duration::from_secs(10);
 const MAX_PAUSE: Duration = Duration::from_mins(1);
 /// How long the half-open circuit waits for its trial call: the time that a call may take.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long other messages wait meanwhile: trials normally end long before they time out.
+/// Minimum delay of other messages during a trial call. They wait as long as the trial has taken so far: most end well before their timeout.
 const TRIAL_DELAY: Duration = Duration::from_secs(1);
 
 /// Closed at first. Once open, it allows one trial call after each delay, until one succeeds.
@@ -30,8 +30,8 @@ pub struct Circuit {
 #[derive(Debug)]
 struct Open {
     until: Instant,
-    /// Whether it waits for a trial call.
-    is_trial: bool,
+    /// Whether a trial call is in flight; `until` is then its timeout.
+    has_trial: bool,
     cause: Cause,
 }
 
@@ -50,11 +50,11 @@ impl Circuit {
     pub fn refusal(&mut self, now: Instant) -> Option<Outcome> {
         let open = self.open.as_mut()?;
         if now >= open.until {
-            (open.until, open.is_trial) = (now + TRIAL_TIMEOUT, true);
+            (open.until, open.has_trial) = (now + TRIAL_TIMEOUT, true);
             return None;
         }
         let left = open.until - now;
-        let after = if open.is_trial { left.min(TRIAL_DELAY) } else { left };
+        let after = if open.has_trial { left.min(TRIAL_TIMEOUT.saturating_sub(left).max(TRIAL_DELAY)) } else { left };
         Some(match &open.cause {
             Cause::Misconfigured(why) => Outcome::Misconfigured(why.clone()),
             Cause::Failed(why) => Outcome::Held { after, why: why.clone() },
@@ -86,7 +86,7 @@ impl Circuit {
     /// Opens the circuit until a time, or until the end of a pause if later.
     fn open(&mut self, until: Instant, cause: Cause) {
         let until = self.pause.map_or(until, |pause| until.max(pause));
-        self.open = Some(Open { until, is_trial: false, cause });
+        self.open = Some(Open { until, has_trial: false, cause });
     }
 }
 
@@ -131,7 +131,11 @@ mod tests {
         assert_eq!(circuit.refusal(now), held(FAILURE_DELAY));
         // The trial call fails too.
         assert_eq!(circuit.refusal(now + FAILURE_DELAY), None);
-        assert_eq!(circuit.refusal(now + FAILURE_DELAY), held(TRIAL_DELAY));
+        for (elapsed, delay) in
+            [(0, 1), (5, 5), (19, 1)].map(|(n, delay)| (Duration::from_secs(n), Duration::from_secs(delay)))
+        {
+            assert_eq!(circuit.refusal(now + FAILURE_DELAY + elapsed), held(delay));
+        }
         circuit.note(&down, now + FAILURE_DELAY);
         assert_eq!(circuit.refusal(now + FAILURE_DELAY), held(FAILURE_DELAY));
         assert!(circuit.is_open(now + FAILURE_DELAY + FAILURE_DELAY / 2));

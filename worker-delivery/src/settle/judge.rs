@@ -19,8 +19,9 @@ const MAX_REASON_CHARS: usize = 500;
 /// Inputs of a decision besides the outcome.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances {
-    /// Ages count by `now`, delays from `held`: a jump of the clock must not lengthen them.
     pub due_by: DueBy,
+    /// Start of delays, which a clock jump must not lengthen.
+    pub delays_from: Timestamp,
     /// Between 0 and 1.
     pub random: f64,
     /// How often a direct or automation message is repeated after calls with an unknown outcome.
@@ -42,7 +43,7 @@ pub fn failed(message: &Claimed, reason: &str) -> Settled {
 }
 
 fn again(message: &Claimed, reason: &str, at: Circumstances, delay: Duration) -> Settled {
-    let due_at = Some(at.due_by.held.checked_add(delay).unwrap_or(Timestamp::MAX));
+    let due_at = Some(at.delays_from.checked_add(delay).unwrap_or(Timestamp::MAX));
     Settled { due_at, ..known(message, DeliveryState::Queued, Some(reason)) }
 }
 
@@ -65,8 +66,11 @@ fn retry(message: &Claimed, after: Option<Duration>, why: &str, at: Circumstance
     Settled { failures: 1, ..settled }
 }
 
+/// A message that was released before a clock jump ages by the clock without it.
 fn age(message: &Claimed, at: Circumstances) -> Duration {
-    let age_ms = at.due_by.now.as_millisecond() - message.released_at.as_millisecond();
+    let DueBy { now, held } = at.due_by;
+    let now = if message.released_at <= held { held } else { now };
+    let age_ms = now.as_millisecond() - message.released_at.as_millisecond();
     Duration::from_millis(age_ms.max(0).unsigned_abs())
 }
 
@@ -121,7 +125,7 @@ pub fn not_called(message: &Claimed, at: Circumstances) -> Settled {
     again(message, "lease_ended", at, Duration::ZERO)
 }
 
-/// Defers to the end of quiet hours, which is so far away, with jitter.
+/// Defers by `wait`, until quiet hours end, with jitter.
 pub fn quiet(message: &Claimed, until: Timestamp, wait: Duration, at: Circumstances) -> Settled {
     again(message, &format!("quiet_hours: until {until}"), at, reschedule::while_quiet(wait, at.random))
 }
@@ -213,6 +217,7 @@ mod tests {
     fn at(now_ms: i64) -> Circumstances {
         Circumstances {
             due_by: from_ms(now_ms).into(),
+            delays_from: from_ms(now_ms),
             random: 1.0,
             unknown_retries: 1,
             try_again_now: false,
@@ -316,6 +321,20 @@ mod tests {
             assert_eq!(settled.reason.as_deref(), Some("rate_limited: 2 a second"));
             let late = judge(&message(lane, 7, 0), &limited, at(NOW + 48 * 3_600_000));
             assert_eq!((late.status, late.failures), (DeliveryState::Queued, 0));
+        }
+    }
+
+    #[test]
+    fn clock_jump_ages_no_message() {
+        let hour = 3_600_000;
+        let due_by = DueBy { now: from_ms(NOW + hour + 2_000), held: from_ms(NOW + 2_000) };
+        let jumped = Circumstances { due_by, delays_from: due_by.held, ..at(NOW) };
+        for released_ms in [NOW, NOW + hour] {
+            let message = Claimed { released_at: from_ms(released_ms), ..message(Lane::Direct, 0, 0) };
+            assert_eq!(user_unknown(&message, jumped).status, DeliveryState::Queued);
+            assert_eq!(address_missing(&message, jumped).status, DeliveryState::Queued);
+            let due = due_in(&address_missing(&message, jumped));
+            assert_eq!(due, Some(3), "a second after the clock without the jump");
         }
     }
 

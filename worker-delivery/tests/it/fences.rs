@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use shared::jumps::DueClock;
 use shared::send::DeliveryState::{Delivered, Failed, Queued, Sent};
 use shared::store::messages::insert::NewMessage;
 use shared::store::messages::receipts::{self, Receipt};
@@ -20,7 +21,7 @@ pub fn lease(place: &Place) -> Timestamp {
 }
 
 pub fn settler(place: &Place) -> Settler {
-    Settler::start(place.store.clone(), (place.clock.clone(), Arc::default()), Arc::new(|_| ()))
+    Settler::start(place.store.clone(), DueClock::new(place.clock.clone()), Arc::new(|_| ()))
 }
 
 /// The message at a position of a begun chunk at a position.

@@ -52,7 +52,7 @@ async fn begins(place: &Place, message: &NewMessage) {
     eventually_true("it is begun", SOON, async || place.row(message.id).await.unwrap().is_begun).await;
 }
 
-/// Takes what is due by a clock that is ahead, if leases are taken over and if not. As many are counted.
+/// Takes due messages by a clock that is ahead, without and with takeover, and checks [`count`] against both.
 async fn take_by(place: &Place, like: &NewMessage, ahead: SignedDuration) -> Taken {
     let mut db = place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();

@@ -58,7 +58,8 @@ async fn two_workers_send_each_of_many_once() {
     place.run().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     let messages: Vec<_> = (0..300).map(|_| place.message(ann)).collect();
-    for part in messages.chunks(7) {
+    // More than a worker begins at once, so that chunks are taken in parts.
+    for part in messages.chunks(100) {
         place.queue(part).await;
     }
     mailbox.wait_for(300, SOON).await;

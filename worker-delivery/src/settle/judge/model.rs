@@ -69,7 +69,7 @@ proptest! {
         let mut outcomes: Vec<Outcome> = Vec::new();
         let mut end = None;
         for (outcome, random) in calls {
-            let at = Circumstances { due_by: now.into(), random, unknown_retries, try_again_now, is_idempotent };
+            let at = Circumstances { due_by: now.into(), delays_from: now, random, unknown_retries, try_again_now, is_idempotent };
             message.attempt += 1;
             prop_assert!(may_be_sent(&message, at), "after {:?}", outcomes);
             let settled = judge(&message, &outcome, at);

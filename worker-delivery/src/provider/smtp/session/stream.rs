@@ -20,6 +20,9 @@ use super::super::error::Failure;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
+/// Limits of a response. A TLS handshake with its certificates counts as one, too.
+const MAX_RESPONSE_BYTES: usize = 32 * 1024;
+const MAX_RESPONSE_LINES: usize = 512;
 
 /// Connects to the address that was vetted; the settings' host is only for the certificate.
 pub(super) async fn open(
@@ -29,11 +32,11 @@ pub(super) async fn open(
 ) -> Result<Box<dyn AsyncTokioStream>, Failure> {
     let stream = connect(ip, config.port).await?;
     if config.security != Security::Tls {
-        return Ok(Box::new(stream));
+        return Ok(Box::new(Limited::new(stream)));
     }
     let name = ServerName::try_from(config.host.clone()).map_err(|e| Failure::Tls(e.to_string()))?;
     let stream = TlsConnector::from(tls.clone()).connect(name, stream).await.map_err(|e| Failure::from(&e))?;
-    Ok(Box::new(Wrapped(stream)))
+    Ok(Box::new(Limited::new(stream)))
 }
 
 async fn connect(ip: IpAddr, port: u16) -> Result<TcpStream, Failure> {
@@ -46,38 +49,71 @@ async fn connect(ip: IpAddr, port: u16) -> Result<TcpStream, Failure> {
     Ok(stream)
 }
 
-/// As the library takes it: it asks for the server's address.
+/// Limits what the server sends in response to a command. The library reads lines of any length, and parses a response anew after each of
+/// its lines.
 #[derive(Debug)]
-struct Wrapped(TlsStream<TcpStream>);
+struct Limited<S> {
+    stream: S,
+    /// Received since the last write.
+    bytes: usize,
+    lines: usize,
+}
 
-impl AsyncTokioStream for Wrapped {
+impl<S> Limited<S> {
+    fn new(stream: S) -> Self {
+        Self { stream, bytes: 0, lines: 0 }
+    }
+
+    fn count(&mut self, received: &[u8]) -> io::Result<()> {
+        self.bytes += received.len();
+        self.lines += received.split(|byte| *byte == b'\n').skip(1).count();
+        if self.bytes > MAX_RESPONSE_BYTES || self.lines > MAX_RESPONSE_LINES {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the server's response is too long"));
+        }
+        Ok(())
+    }
+}
+
+impl AsyncTokioStream for Limited<TcpStream> {
     fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.0.get_ref().0.peer_addr()
+        self.stream.peer_addr()
     }
 }
 
-impl AsyncRead for Wrapped {
+impl AsyncTokioStream for Limited<TlsStream<TcpStream>> {
+    fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.get_ref().0.peer_addr()
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Limited<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, into)
+        let before = into.filled().len();
+        std::task::ready!(Pin::new(&mut self.stream).poll_read(cx, into))?;
+        let counted = self.count(into.filled().get(before..).unwrap_or_default());
+        // What comes with an error is not read.
+        Poll::Ready(counted.inspect_err(|_| into.set_filled(before)))
     }
 }
 
-impl AsyncWrite for Wrapped {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Limited<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        (self.bytes, self.lines) = (0, 0);
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
@@ -87,6 +123,24 @@ mod tests {
         let server = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let at = server.local_addr().unwrap();
         assert!(connect(at.ip(), at.port()).await.unwrap().nodelay().unwrap());
+    }
+
+    #[tokio::test]
+    async fn responses_are_limited() {
+        for (part, sent) in [("2", MAX_RESPONSE_BYTES), ("220-a\r\n", 7 * MAX_RESPONSE_LINES)] {
+            let (client, mut server) = tokio::io::duplex(1 << 20);
+            let mut client = Limited::new(client);
+            let response = part.repeat(sent / part.len());
+            let mut read = vec![0; response.len()];
+            for _ in 0..2 {
+                server.write_all(response.as_bytes()).await.unwrap();
+                client.read_exact(&mut read).await.unwrap();
+                client.write_all(b"NOOP\r\n").await.unwrap();
+            }
+            server.write_all((response + "\n").as_bytes()).await.unwrap();
+            let error = client.read_to_end(&mut read).await.unwrap_err();
+            assert_eq!(error.to_string(), "the server's response is too long");
+        }
     }
 
     #[tokio::test]
