@@ -23,12 +23,14 @@ use shared::bus::wake;
 use shared::campaign::CampaignStatus;
 use shared::failpoint;
 use shared::ids::ProjectId;
+use shared::metric_name::Metric;
 use shared::send::{Lane, Queue};
 use shared::store::StoreError;
 use shared::store::campaigns::Campaign;
 use shared::store::campaigns::audience::{Slice, find_slice};
 use shared::store::campaigns::faults::{self, Fault};
 use shared::store::campaigns::sending::{self, Progress};
+use shared::store::send_chunks::campaign::Of;
 use uuid::Uuid;
 
 pub use failures::Limits;
@@ -97,6 +99,15 @@ async fn check_and_back_off(app: &App, project: ProjectId, id: Uuid) -> Result<F
     }
 }
 
+/// Reports messages that were cancelled after the lease of the worker that had begun them had ended.
+fn report_in_doubt(of: Of, count: usize) {
+    if count > 0 {
+        tracing::warn!(project = %of.project, campaign = %of.campaign, count, "messages were cancelled whose last call was never settled; they may have been sent");
+        metrics::counter!(Metric::MessagesAmbiguous).increment(count as u64);
+        metrics::counter!(Metric::LeasesLapsed).increment(count as u64);
+    }
+}
+
 /// Returns whether the campaign itself caused an error.
 fn fault(error: &StoreError) -> Fault {
     if error.is_too_slow() {
@@ -156,6 +167,7 @@ async fn check(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Step>, 
         }
     };
     tx.commit().await.map_err(StoreError::from)?;
+    report_in_doubt(Of { project, campaign: id }, step.in_doubt);
     if step.released > 0 {
         failpoint::hit("scheduler.after_campaign_released");
         wake::wake(&app.bus, &[Queue { project, channel: campaign.channel, lane: Lane::Campaign }]).await;

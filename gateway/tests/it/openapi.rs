@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use gateway::router::{self, BASE};
 use http::Method;
+use serde_json::Value;
 
 const DOCUMENT: &str = include_str!("../../../openapi.yaml");
 const ROUTER: &str = include_str!("../../src/router.rs");
@@ -58,4 +59,22 @@ fn every_documented_operation_is_answered() {
         let pattern = path.replace("{id}", ":id").replace("{run}", ":run").replace("{delivery}", ":delivery");
         assert_eq!(route.pattern(), pattern, "{method} {called}");
     }
+}
+
+/// In `{ description: Text, more text }`, a comma ends the description. What follows becomes a key without a value.
+#[test]
+fn no_description_is_cut_off_at_a_comma() {
+    fn check(value: &Value, path: &str) {
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    assert!(!value.is_null() || path.ends_with("/example"), "{path}/{name}");
+                    check(value, &format!("{path}/{name}"));
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| check(item, path)),
+            _ => {}
+        }
+    }
+    check(&serde_saphyr::from_str(DOCUMENT).unwrap(), "");
 }

@@ -29,6 +29,8 @@ const DEFERRED_DELAY: SignedDuration = SignedDuration::from_secs(2);
 pub struct Step {
     /// Messages that it released.
     pub released: i64,
+    /// Messages that it cancelled although they may have been sent.
+    pub in_doubt: usize,
     /// Whether the next step can follow at once.
     pub has_more: bool,
 }
@@ -93,7 +95,7 @@ pub async fn send(
         next_idle_check(tx, of, &rest, now).await?
     };
     sending::schedule_check(tx, project, id, Some(next_check_at), pace.after(released)).await?;
-    Ok(Step { released, has_more: next_check_at <= now })
+    Ok(Step { released, has_more: next_check_at <= now, ..Step::default() })
 }
 
 /// Returns the next check of a campaign with nothing due. The test's verdict, or the next `send_at`, may be hours away.
@@ -150,5 +152,5 @@ pub async fn cancel(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Tim
     let has_more = cancelled.count > 0;
     let next_check_at = cancelled.left.then(|| if has_more { now } else { soon(now) });
     sending::schedule_check(tx, project, id, next_check_at, now).await?;
-    Ok(Step { has_more, ..Step::default() })
+    Ok(Step { has_more, in_doubt: cancelled.in_doubt, ..Step::default() })
 }

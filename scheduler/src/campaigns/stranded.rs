@@ -34,19 +34,26 @@ async fn clear_campaign(app: &App, db: &mut Connection, of: Of) -> Result<(), Ti
     loop {
         let (tx, now) = (db.transaction().await.map_err(StoreError::from)?, app.now());
         let campaign = campaigns::get_for_update(&tx, of.project, of.campaign).await?;
+        let mut in_doubt = 0;
+        let mut cancel = async || -> Result<i64, StoreError> {
+            let cancelled = chunks::cancel(&tx, of, MAX_CANCELLED, now).await?;
+            in_doubt = cancelled.in_doubt;
+            Ok(cancelled.count)
+        };
         let changed = match campaign.map(|campaign| campaign.status) {
             // Its occurrence has ended, so the chunks are replays, which its pace does not apply to.
             Some(Scheduled | Completed) => chunks::release(&tx, of, MAX_IN_DELIVERY, now).await?,
             Some(Sending | Paused) => 0,
-            Some(Draft | Cancelled | Failed) => chunks::cancel(&tx, of, MAX_CANCELLED, now).await?.count,
+            Some(Draft | Cancelled | Failed) => cancel().await?,
             None => {
-                let cancelled = chunks::cancel(&tx, of, MAX_CANCELLED, now).await?;
+                let count = cancel().await?;
                 // The replay, and this cancellation, have counted recipients of a campaign whose counts are gone.
                 campaigns::delete(&tx, of.project, of.campaign).await?;
-                cancelled.count
+                count
             }
         };
         tx.commit().await.map_err(StoreError::from)?;
+        super::report_in_doubt(of, in_doubt);
         if changed == 0 {
             return Ok(());
         }

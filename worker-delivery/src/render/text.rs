@@ -355,6 +355,7 @@ mod tests {
             // Left open: what ends around it ends it.
             "<table><tr><td><div style='display:none'>no<p>no</p></td></tr></table><p>yes</p>",
             "<p><span hidden>no</p>yes",
+            "<div hidden>no</p>no</div>yes",
             "<div><span hidden>no<div>no</div></div>yes",
             "<div style='display:none;display:block'>yes</div>",
             "<ul hidden><li>no</ul><table hidden><tr><td>no</table><a hidden href=a:b>no</a>yes",

@@ -286,7 +286,8 @@ pub async fn cancel(
             "(SELECT m.*, w.begun::int AS ambiguous FROM {}) AS waiting",
             by_id::look_up(month, wanted, by_id::KEPT, queued, Lock::Wait)
         );
-        let set = "status = 'cancelled', status_reason = 'campaign_cancelled', ambiguous = m.ambiguous + excluded.ambiguous, updated_at = $6";
+        let set = "status = 'cancelled', status_reason = 'campaign_cancelled', ambiguous = m.ambiguous + excluded.ambiguous, attempt = m.attempt + excluded.ambiguous, \
+                   updated_at = $6";
         let sql = by_id::change(month, &rows, ", ambiguous", set) + " RETURNING m.campaign_id, m.occurrence, m.variant";
         for row in tx.query(&month.prepare(tx, &sql).await?, &[&project, &ids, &begun, &first, &last, &now]).await? {
             if let Some(of) = row.try_get::<_, Option<Uuid>>(0)?.zip(row.try_get::<_, Option<i32>>(1)?) {

@@ -171,6 +171,8 @@ pub async fn park(tx: &impl GenericClient, of: Of, now: Timestamp) -> Result<u64
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cancelled {
     pub count: i64,
+    /// How many of them were begun, so that they may have been sent.
+    pub in_doubt: usize,
     /// Whether chunks may be left to cancel, or workers are sending some.
     pub left: bool,
 }
@@ -208,6 +210,7 @@ pub async fn cancel(tx: &impl GenericClient, of: Of, max: i64, now: Timestamp) -
             );
         } else {
             let is_begun: bool = row.try_get(3)?;
+            cancelled.in_doubt += if is_begun { pending.len() } else { 0 };
             messages.extend(pending.into_iter().map(|id| (id, is_begun)));
         }
     }

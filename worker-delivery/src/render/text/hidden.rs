@@ -52,10 +52,12 @@ impl Hidden {
                 "tr" => name == "tr" && !self.open.contains_key("table"),
                 _ => false,
             },
+            // Within a line, and so within a paragraph.
+            (true, 0) if name == "p" => matches!(self.name.as_str(), "span" | "a" | "font"),
             (true, 0) => {
                 matches!(
                     name,
-                    "td" | "th" | "tr" | "tbody" | "table" | "div" | "section" | "center" | "p" | "ul" | "ol" | "body"
+                    "td" | "th" | "tr" | "tbody" | "table" | "div" | "section" | "center" | "ul" | "ol" | "body"
                 )
             }
             (true, 1) if name == self.name => return Position::End,
