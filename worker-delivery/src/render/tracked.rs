@@ -14,6 +14,9 @@ use shared::secrets::MasterKeys;
 use super::scan;
 use address::page;
 
+/// Maximum links of a mail that are tracked. Each adds about 100 bytes.
+const MAX_TRACKED: usize = 1_000;
+
 /// The links of one message.
 pub struct Links<'a> {
     keys: &'a MasterKeys,
@@ -52,10 +55,12 @@ pub fn tracked(html: &str, links: &Links<'_>) -> String {
 
 fn with(html: &str, link: impl Fn(&str) -> Option<String>, picture: &str) -> String {
     let mut out = String::with_capacity(html.len() + html.len() / 2 + 1_024);
-    let mut body_end = None;
+    let (mut body_end, mut count) = (None, 0);
     for piece in scan::pieces(html) {
-        let exchanged = address::href(piece).and_then(|(place, page)| {
+        let href = if count < MAX_TRACKED { address::href(piece) } else { None };
+        let exchanged = href.and_then(|(place, page)| {
             let link = link(&page)?;
+            count += 1;
             // Where there are no quotes, a link needs none either.
             Some(Cow::Owned([&piece[..place.start], &link, &piece[place.end..]].concat()))
         });
@@ -139,6 +144,13 @@ mod tests {
         }
         let long = format!("<a href=\"https://a.b/{}\">", "c".repeat(3_000));
         assert_eq!(track(&long), format!("{long}•"));
+    }
+
+    #[test]
+    fn links_beyond_the_limit_are_not_tracked() {
+        let (link, tracked) = ("<a href=http://a.b/>", "<a href=T(http://a.b/)>");
+        let html = track(&link.repeat(MAX_TRACKED + 2));
+        assert_eq!(html, format!("{}{}•", tracked.repeat(MAX_TRACKED), link.repeat(2)));
     }
 
     #[test]

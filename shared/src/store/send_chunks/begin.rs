@@ -143,7 +143,7 @@ pub async fn take(tx: &Transaction<'_>, want: Want<'_>, due: impl Into<DueBy>) -
 /// Condition for the chunks that [`take`] reads. [`query`] binds `$1` to `$8`.
 ///
 /// A lease must have ended by this process's clock and by the database's, because either may be ahead.
-const IS_TAKEABLE: &str = "c.project_id = $1 AND c.channel = $2 AND c.lane = $3 AND c.due_at <= $4 \
+const IS_TAKEABLE: &str = "c.channel = $2 AND c.lane = $3 AND c.due_at <= $4 \
                          AND c.due_at >= coalesce($5::timestamptz, '-infinity') \
                          AND CASE WHEN c.is_begun THEN $6 AND c.due_at <= statement_timestamp() ELSE c.due_at <= $7 OR c.due_at <= c.created_at END \
                          AND c.id <> ALL($8) AND NOT EXISTS (SELECT FROM project_removal WHERE project_id = $1)";
@@ -168,7 +168,7 @@ async fn query(
 /// Returns an upper bound, at most `max`, of the members that [`take`] would find.
 pub async fn count(db: &impl GenericClient, want: Want<'_>, due: DueBy) -> Result<usize, StoreError> {
     let sql = format!(
-        "SELECT least(coalesce(sum(size), 0), $9)::bigint FROM (SELECT size FROM send_chunk c WHERE {IS_TAKEABLE} ORDER BY due_at LIMIT $9) AS due"
+        "SELECT least(coalesce(sum(size), 0), $9)::bigint FROM (SELECT size FROM send_chunk c WHERE c.project_id = $1 AND {IS_TAKEABLE} ORDER BY due_at LIMIT $9) AS due"
     );
     let max = i64::try_from(want.max).unwrap_or(i64::MAX);
     let rows = query(db, &sql, want, want.take_over.unwrap_or_default(), max, due).await?;
@@ -187,7 +187,7 @@ async fn read(
         "SELECT c.id, c.members, c.done::text, c.is_audience, c.is_begun, c.campaign_id, c.occurrence, c.variant, c.template_id, c.due_at, \
          k.status, CASE WHEN k.occurrence = c.occurrence THEN k.started_at END, k.name, k.template_id, k.subscription_group_id, c.created_at \
          FROM send_chunk c LEFT JOIN campaign k ON k.project_id = $1 AND k.id = c.campaign_id \
-         WHERE {IS_TAKEABLE} ORDER BY c.due_at LIMIT $9 FOR UPDATE OF c SKIP LOCKED"
+         WHERE c.project_id = $1 AND {IS_TAKEABLE} ORDER BY c.due_at LIMIT $9 FOR UPDATE OF c SKIP LOCKED"
     );
     query(tx, &sql, want, seen, size, due).await?.iter().map(from_row).collect()
 }
