@@ -288,7 +288,7 @@ impl Writer {
         }
         let settled: Vec<&Settled> = held.iter().map(|entry| &entry.settled).collect();
         let unsent: Vec<(Uuid, i32)> = settled.iter().filter(|s| s.frees_cap()).map(|s| (s.id, s.attempt)).collect();
-        // A chunk created by its due time was due when it was queued, so both count by the same clock.
+        // `due_at <= created_at` marks chunks that were due when they were queued, so both use the same clock.
         let (now, delays_from) = (self.clock.clock.now(), self.clock.delays_from());
         let (queued, ()) =
             tokio::try_join!(settle(&tx, project, &settled, now), send_chunks::settle::write(&tx, project, &chunks))?;
